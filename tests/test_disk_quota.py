@@ -18,10 +18,10 @@ MIB = 2**20
 # What is stored of a team, as the tables have it. Deleted jobs count no more.
 STORED = """
 SELECT
-    (SELECT COALESCE(SUM(LENGTH(p.body)), 0) FROM page p JOIN job j ON j.id = p.job_id
+    (SELECT COALESCE(SUM(LENGTH(p.body)), 0) FROM page p JOIN job j ON j.number = p.job_number
         WHERE j.expires_at > 0)
     + (SELECT COALESCE(SUM(LENGTH(s.head) + LENGTH(s.body)), 0) FROM page_source s
-        JOIN job j ON j.id = s.job_id WHERE j.expires_at > 0)
+        JOIN job j ON j.number = s.job_number WHERE j.expires_at > 0)
     + (SELECT COALESCE(SUM(LENGTH(body)), 0) FROM scrape)
     + (SELECT COALESCE(SUM(size), 0) FROM upload)
     + (SELECT COALESCE(SUM(LENGTH(o.result)), 0) FROM operation o

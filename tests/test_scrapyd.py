@@ -141,7 +141,8 @@ class Cluster:
     def owners(self, job):
         """Return the processes that have addresses of a job."""
         text = (
-            "SELECT DISTINCT owner FROM frontier WHERE job_id = :job AND state = :state"
+            "SELECT DISTINCT owner FROM frontier JOIN job ON job.number = job_number"
+            " WHERE job.id = :job AND frontier.state = :state"
         )
         return {owner for (owner,) in self.query(text, job=job.job_id, state=LEASED)}
 

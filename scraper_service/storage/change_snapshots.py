@@ -21,7 +21,7 @@ from scraper_service.options.serialization import options_from_json
 from scraper_service.storage.frontier.links import latest_crawls
 from scraper_service.storage.page_cache import page_address
 from scraper_service.storage.schema import frontier, snapshot
-from scraper_service.storage.transactions import dialect_insert, now_of
+from scraper_service.storage.transactions import dialect_insert, now_of, number_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -125,7 +125,7 @@ def is_hidden(connection: Connection, team_id: str, url: str) -> bool:
         assert isinstance(options, CrawlOptions)
         if _would_find(row, options, url):
             known = select(frontier.c.id).where(
-                frontier.c.job_id == row.id,
+                frontier.c.job_number == number_of(row.id),
                 frontier.c.key == crawl_key(options, normalized_url(url)),
             )
             return connection.scalar(known) is None

@@ -14,6 +14,7 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     MetaData,
+    Sequence,
     SmallInteger,
     String,
     Table,
@@ -72,8 +73,12 @@ key = Table(
 # SQLite numbers rows only in columns of the type INTEGER.
 _Serial = BigInteger().with_variant(Integer, "sqlite")
 
+#: The numbers of jobs on PostgreSQL; SQLite has one writer, which counts.
+JOB_NUMBERS = Sequence("job_number_seq", metadata=metadata)
+
 #: Crawls, batches and operations, see
-#: :class:`scraper_service.storage.jobs.job_records.Job`. The counts change only together
+#: :class:`scraper_service.storage.jobs.job_records.Job`. ``number`` stands for the id in
+#: tables with rows for each URL or page. The counts change only together
 #: with the rows of the frontier. ``parent_id`` is the operation of a step, None for a job
 #: of a caller. ``hook_events`` are the events for the webhook, None without a webhook, and
 #: ``deliveries`` counts them. ``reserved`` credits are taken from the team and not yet
@@ -94,6 +99,7 @@ job = Table(
     "job",
     metadata,
     Column("id", String(36), primary_key=True),
+    Column("number", BigInteger, nullable=False, server_default=text("0")),
     Column("team_id", ForeignKey("team.id"), nullable=False),
     Column("kind", String(20), nullable=False),
     Column("version", SmallInteger, nullable=False),
@@ -135,6 +141,7 @@ job = Table(
     Column("retention_s", Double, nullable=False, server_default=text("86400")),
     Column("expires_at", Double, nullable=False),
     Column("stored", BigInteger, nullable=False, server_default=text("0")),
+    Index("ix_job_number", "number", unique=True),
     Index("ix_job_state", "state"),
     Index("ix_job_team_id", "team_id", "created_at"),
     Index("ix_job_expires_at", "expires_at"),
@@ -185,25 +192,26 @@ frontier = Table(
     "frontier",
     metadata,
     Column("id", _Serial, primary_key=True),
-    Column("job_id", ForeignKey("job.id"), nullable=False),
-    Column("kind", SmallInteger, nullable=False, server_default=text("0")),
+    # By their size: PostgreSQL pads a value to a multiple of it.
+    Column("job_number", ForeignKey("job.number"), nullable=False),
     Column("key", BigInteger, nullable=False),
-    Column("url", Text, nullable=False),
-    Column("depth", Integer, nullable=False),
-    Column("options", Text),
     Column("found_on", BigInteger),
-    Column("lastmod", String(40)),
-    Column("state", SmallInteger, nullable=False),
+    Column("ended_at", Double),
+    Column("depth", Integer, nullable=False),
     Column("token", Integer, nullable=False, server_default=text("0")),
     Column("attempts", Integer, nullable=False, server_default=text("0")),
+    Column("state", SmallInteger, nullable=False),
+    Column("kind", SmallInteger, nullable=False, server_default=text("0")),
+    Column("status", SmallInteger),
     Column("owner", String(36)),
     Column("page_id", String(36)),
+    Column("url", Text, nullable=False),
+    Column("lastmod", String(40)),
     Column("code", String(60)),
     Column("error", Text),
-    Column("status", SmallInteger),
-    Column("ended_at", Double),
-    UniqueConstraint("job_id", "key", name="uq_frontier_job_id"),
-    Index("ix_frontier_state", "job_id", "state", "id"),
+    Column("options", Text),
+    UniqueConstraint("job_number", "key", name="uq_frontier_job_number"),
+    Index("ix_frontier_state", "job_number", "state", "id"),
     Index(
         "ix_frontier_leased",
         "owner",
@@ -214,7 +222,7 @@ frontier = Table(
     # Partial: fetched pages rarely have a code, so the index costs little.
     Index(
         "ix_frontier_code",
-        "job_id",
+        "job_number",
         "state",
         "code",
         "id",
@@ -223,7 +231,7 @@ frontier = Table(
     ),
     Index(
         "ix_frontier_sitemap",
-        "job_id",
+        "job_number",
         "state",
         sqlite_where=text("kind = 1"),
         postgresql_where=text("kind = 1"),
@@ -235,14 +243,14 @@ frontier = Table(
 page = Table(
     "page",
     metadata,
-    Column("id", String(36), primary_key=True),
-    Column("job_id", ForeignKey("job.id"), nullable=False),
+    Column("job_number", ForeignKey("job.number"), nullable=False),
+    Column("frontier_id", BigInteger, nullable=False, unique=True),
     Column("seq", Integer, nullable=False),
     Column("size", Integer, nullable=False),
-    Column("frontier_id", BigInteger, nullable=False, unique=True),
+    Column("id", String(36), primary_key=True),
     Column("body", LargeBinary, nullable=False),
     Column("whole", LargeBinary, nullable=True),
-    UniqueConstraint("job_id", "seq", name="uq_page_job_id"),
+    UniqueConstraint("job_number", "seq", name="uq_page_job_number"),
 )
 
 #: The responses that pages of jobs were made of, see
@@ -251,13 +259,13 @@ page = Table(
 page_source = Table(
     "page_source",
     metadata,
-    Column("page_id", String(36), primary_key=True),
-    Column("job_id", ForeignKey("job.id"), nullable=False),
+    Column("job_number", ForeignKey("job.number"), nullable=False),
     Column("size", Integer, nullable=False),
+    Column("page_id", String(36), primary_key=True),
     Column("facts", Text, nullable=False),
     Column("head", LargeBinary, nullable=False),
     Column("body", LargeBinary, nullable=False),
-    Index("ix_page_source_job_id", "job_id"),
+    Index("ix_page_source_job_number", "job_number"),
 )
 
 #: Pages of single scrapes. ``replay`` has what a browser session needs to open the page
@@ -310,13 +318,13 @@ event = Table(
     "event",
     metadata,
     Column("id", _Serial, primary_key=True),
-    Column("job_id", ForeignKey("job.id"), nullable=False),
+    Column("job_number", ForeignKey("job.number"), nullable=False),
+    Column("at", Double, nullable=False),
+    Column("row_id", BigInteger),
     Column("kind", String(20), nullable=False),
     Column("page_id", String(36)),
-    Column("row_id", BigInteger),
-    Column("at", Double, nullable=False),
     Column("detail", Text),
-    Index("ix_event_job_id", "job_id", "id"),
+    Index("ix_event_job_number", "job_number", "id"),
 )
 
 #: Further entries of the log of a job, which only operators read: the processes that worked
@@ -689,12 +697,12 @@ page_text = Table(
     "page_text",
     metadata,
     Column("id", _Serial, primary_key=True),
-    Column("job_id", ForeignKey("job.id"), nullable=False),
+    Column("job_number", ForeignKey("job.number"), nullable=False),
+    Column("fingerprint", BigInteger, nullable=False),
     Column("host", String(260), nullable=False),
     Column("url", Text, nullable=False),
-    Column("fingerprint", BigInteger, nullable=False),
     Column("blocks", LargeBinary, nullable=False),
-    Index("ix_page_text_job_id", "job_id", "id"),
+    Index("ix_page_text_job_number", "job_number", "id"),
 )
 
 #: Used idempotency keys.

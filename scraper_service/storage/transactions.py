@@ -6,12 +6,12 @@ import time
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy import bindparam, delete, select, text, tuple_
+from sqlalchemy import bindparam, delete, insert, select, text, tuple_
 from sqlalchemy.dialects import postgresql, sqlite
 
 from scraper_service.storage.jobs.job_records import JobState
 from scraper_service.storage.schema import event, frontier, job
-from scraper_service.storage.statements import Statement, insertion
+from scraper_service.storage.statements import Statement
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         ColumnElement,
         Connection,
         Row,
+        ScalarSelect,
         Table,
     )
 
@@ -41,9 +42,15 @@ def now_of(connection: Connection) -> float:
 
 _READ = select(
     *(job.c.state, job.c.base, job.c.page_price),
-    *(job.c.revision, job.c.paused_at, job.c.sweep, job.c.copying),
+    *(job.c.revision, job.c.paused_at, job.c.sweep, job.c.copying, job.c.number),
 ).where(job.c.id == bindparam("job_id"))
-_NOTE = insertion(event, "job_id", "kind", "at", "detail")
+_NUMBER = select(job.c.number).where(job.c.id == bindparam("job_id"))
+_NOTE = Statement(
+    insert(event).values(
+        job_number=_NUMBER.scalar_subquery(),
+        **{name: bindparam(name) for name in ("kind", "at", "detail")},
+    )
+)
 _LOOK = Statement(_READ)
 _LOCK = Statement(_READ.with_for_update())
 _LOCK_SHARED = Statement(_READ.with_for_update(key_share=True, read=True))
@@ -60,6 +67,7 @@ class LockedJob(NamedTuple):
     paused_at: float | None = None
     sweep: str | None = None
     copying: str | None = None
+    number: int = 0
 
 
 def lock_job(connection: Connection, job_id: str) -> LockedJob:
@@ -92,6 +100,19 @@ def try_lock_job(connection: Connection, job_id: str) -> LockedJob | None:
 _LOST = LockedJob(JobState.CANCELLED)
 
 
+def number_of(job_id: str | BindParameter[str]) -> ScalarSelect[int]:
+    """Return the number of a job for a statement on a table with ``job_number``.
+
+    The statement reads it once, from the index of the ids of jobs.
+    """
+    return select(job.c.number).where(job.c.id == job_id).scalar_subquery()
+
+
+def read_number(connection: Connection, job_id: str) -> int:
+    """Return the number of a job, 0 without one, which no job has."""
+    return int(connection.scalar(_NUMBER, {"job_id": job_id}) or 0)
+
+
 def written(number: int) -> BindParameter[int]:
     """Return ``number`` as a literal in the text of a statement.
 
@@ -110,7 +131,7 @@ def rows_in(job_id: str, state: RowState, after: int = 0) -> list[ColumnElement[
     """
     columns = frontier.c
     found = [
-        columns.job_id == job_id,
+        columns.job_number == number_of(job_id),
         columns.state.between(written(state), written(state)),
     ]
     if after:

@@ -264,7 +264,10 @@ def test_a_deletion_deletes_the_sources(running):
     with ScriptedSite({"/": page()}) as site:
         found = crawl(running, site.url("/"), limit=1)
     engine = sa.create_engine(sqlite_of(running.data_dir), poolclass=sa.NullPool)
-    query = sa.text("SELECT count(*) FROM page_source WHERE job_id = :job")
+    query = sa.text(
+        "SELECT count(*) FROM page_source JOIN job ON job.number = job_number"
+        " WHERE job.id = :job"
+    )
 
     def count():
         with engine.connect() as connection:

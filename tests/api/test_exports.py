@@ -589,8 +589,11 @@ def test_urls_of_a_job_that_still_gives_pages_back_have_no_fixed_bytes(running):
     def lease(before, after):
         database = sqlite3.connect(running.data_dir / "jobs.sqlite")
         with closing(database), database:
-            text = "UPDATE frontier SET state = ? WHERE job_id = ? AND state = ?"
-            database.execute(text, (after, job_id, before))
+            text = (
+                "UPDATE frontier SET state = ? WHERE state = ?"
+                " AND job_number = (SELECT number FROM job WHERE id = ?)"
+            )
+            database.execute(text, (after, before, job_id))
 
     done, leased = 3, 2
     lease(done, leased)

@@ -20,6 +20,7 @@ from scraper_service.storage.jobs.job_records import (
 )
 from scraper_service.storage.schema import event, job
 from scraper_service.storage.schema import frontier as rows_of
+from scraper_service.storage.transactions import number_of
 from tests.storage.test_frontier import OWNER, TEAM
 from tests.storage.test_job_control import Control
 
@@ -55,7 +56,7 @@ class Crawls(Control):
     def urls(self, job_id):
         """Return the paths of a job by state, and reasons of skipped ones."""
         query = select(rows_of).where(
-            rows_of.c.job_id == job_id, rows_of.c.kind == UrlKind.PAGE
+            rows_of.c.job_number == number_of(job_id), rows_of.c.kind == UrlKind.PAGE
         )
         found = {}
         for row in self.rows(query.order_by(rows_of.c.id)):
@@ -68,7 +69,7 @@ class Crawls(Control):
     def updates(self, job_id):
         """Return the excluded paths and the effects of the events of changes."""
         query = select(event.c.detail).where(
-            event.c.job_id == job_id, event.c.kind == "updated"
+            event.c.job_number == number_of(job_id), event.c.kind == "updated"
         )
         found = [json.loads(r.detail) for r in self.rows(query.order_by(event.c.id))]
         return [
@@ -283,7 +284,7 @@ def test_links_of_a_moved_start_page_and_of_sitemaps_are_restored(crawls):
     file = next(row for row in crawls.claim(job_id) if row.kind == files)
     listed = [Link(3, f"{new}/p2", 0, found_on=file.id)]
     crawls.append(job_id, file, OWNER, kind=files, is_done=True, links=listed)
-    of_job = select(rows_of).where(rows_of.c.job_id == job_id)
+    of_job = select(rows_of).where(rows_of.c.job_number == number_of(job_id))
     page = next(row for row in crawls.rows(of_job) if row.key == 1)
     crawls.run(leases.release, job_id, [(page.id, page.token)])
     changed = crawls.change(job_id, paused=True, exclude_paths=("p[12]",))

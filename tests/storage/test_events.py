@@ -11,6 +11,7 @@ from scraper_service.storage.frontier import outcomes
 from scraper_service.storage.jobs import job_events, job_store
 from scraper_service.storage.jobs.job_records import JobState
 from scraper_service.storage.schema import event
+from scraper_service.storage.transactions import number_of
 from tests.storage.test_frontier import TEAM, Harness
 
 PLENTY = 2**20
@@ -107,7 +108,9 @@ def test_a_reader_never_finds_an_earlier_event_later(database):
     for writer in writers:
         writer.start()
     seen = []
-    query = select(event.c.id, event.c.kind).where(event.c.job_id == job_id)
+    query = select(event.c.id, event.c.kind).where(
+        event.c.job_number == number_of(job_id)
+    )
     while not seen or seen[-1].kind != "completed":
         with engine.begin() as connection:
             after = seen[-1].id if seen else 0

@@ -35,7 +35,7 @@ from scraper_service.storage.jobs.job_records import (
 )
 from scraper_service.storage.schema import event, job, ledger, page, worker
 from scraper_service.storage.schema import frontier as rows_of
-from scraper_service.storage.transactions import lock_job
+from scraper_service.storage.transactions import lock_job, number_of
 from tests.support.waiting import WAIT_S
 
 TEAM = "team"
@@ -102,11 +102,13 @@ class Harness:
     def check(self, job_id):
         """Compare the counts of the job with its rows, its pages and its ledger."""
         found = self.job(job_id)
-        of_job = rows_of.c.job_id == job_id
+        of_job = rows_of.c.job_number == number_of(job_id)
         rows = self.rows(select(rows_of.c.state, rows_of.c.kind).where(of_job))
         states = Counter(r.state for r in rows)
         pages = self.rows(
-            select(page.c.seq).where(page.c.job_id == job_id).order_by(page.c.seq)
+            select(page.c.seq)
+            .where(page.c.job_number == number_of(job_id))
+            .order_by(page.c.seq)
         )
         charged = self.rows(select(ledger.c.credits).where(ledger.c.job_id == job_id))
         waits = states[RowState.PENDING] + states[RowState.LEASED]
@@ -123,7 +125,7 @@ class Harness:
         return found
 
     def events(self, job_id):
-        query = select(event.c.kind).where(event.c.job_id == job_id)
+        query = select(event.c.kind).where(event.c.job_number == number_of(job_id))
         return Counter(row[0] for row in self.rows(query.order_by(event.c.id)))
 
 
@@ -370,7 +372,12 @@ def test_what_has_expired_is_gone_in_slices(harness, monkeypatch):
     while harness.run(job_store.expire):
         steps += 1
     assert steps > 3
-    assert harness.rows(select(rows_of.c.id).where(rows_of.c.job_id == job_id)) == []
+    assert (
+        harness.rows(
+            select(rows_of.c.id).where(rows_of.c.job_number == number_of(job_id))
+        )
+        == []
+    )
     assert harness.rows(select(page.c.id)) == []
     assert harness.check(kept).total == 1
     assert harness.run(job_store.read_scrape, "scrape", TEAM) == b"{}"

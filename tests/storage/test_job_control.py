@@ -38,6 +38,7 @@ from scraper_service.storage.jobs.job_records import (
 )
 from scraper_service.storage.schema import event, job
 from scraper_service.storage.schema import frontier as rows_of
+from scraper_service.storage.transactions import number_of
 from tests.storage.test_frontier import OWNER, TEAM, Harness
 
 HOUR_S = 3600
@@ -73,14 +74,14 @@ class Control(Harness):
     def in_state(self, job_id, state):
         """Return the keys of the URLs in a state, in the order of their rows."""
         query = select(rows_of.c.key).where(
-            rows_of.c.job_id == job_id,
+            rows_of.c.job_number == number_of(job_id),
             rows_of.c.state == state,
             rows_of.c.kind == UrlKind.PAGE,
         )
         return [row.key for row in self.rows(query.order_by(rows_of.c.id))]
 
     def kinds(self, job_id):
-        query = select(event.c.kind).where(event.c.job_id == job_id)
+        query = select(event.c.kind).where(event.c.job_number == number_of(job_id))
         return [row[0] for row in self.rows(query.order_by(event.c.id))]
 
 
@@ -233,7 +234,7 @@ def test_held_urls_wait_while_a_job_is_paused(control):
     control.fail(job_id, row)
     found = control.check(job_id)
     assert (found.open, found.held, found.failed) == (1, 1, 1)
-    states = select(rows_of.c.state).where(rows_of.c.job_id == job_id)
+    states = select(rows_of.c.state).where(rows_of.c.job_number == number_of(job_id))
     assert RowState.LEASED not in {row.state for row in control.rows(states)}
     assert control.claim(job_id) == ()
 

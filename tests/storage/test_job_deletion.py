@@ -58,10 +58,16 @@ def rows_of(database, job_id):
     """Return the tables that have rows of a job or call, with their number."""
     found = {}
     for table in metadata.sorted_tables:
-        key = table.c.get("job_id")
-        if table is ledger or (key is None and table not in {job, activity, scrape}):
+        key, number = table.c.get("job_id"), table.c.get("job_number")
+        if number is not None:
+            jobs = select(job.c.number).where(job.c.id != job_id)
+            is_of_job = number.not_in(jobs)  # of no job, too
+        elif key is not None and table is not ledger:
+            is_of_job = key == job_id
+        elif table in {job, activity, scrape}:
+            is_of_job = table.c.id == job_id
+        else:
             continue
-        is_of_job = table.c.id == job_id if key is None else key == job_id
         query = select(func.count()).select_from(table).where(is_of_job)
         if count := run(database, lambda c, q=query: c.scalar(q)):
             found[table.name] = count

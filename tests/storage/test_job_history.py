@@ -28,10 +28,10 @@ MANY = 100_000
 MAX_STEPS = 20_000  # of SQLite for a part of a list: about a row each
 
 _MANY_JOBS = """
-INSERT INTO job (id, team_id, kind, version, state, url, target, options, open, done,
+INSERT INTO job (id, number, team_id, kind, version, state, url, target, options, open, done,
     failed, pages, held, credits, created_at, completed_at, expires_at)
   WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < {count})
-  SELECT 'job-' || n, '{team}',
+  SELECT 'job-' || n, 100 + n, '{team}',
     CASE WHEN n / 1000 * 1000 = n THEN 'extract' ELSE 'crawl' END, 2,
     CASE WHEN n = 5 THEN 'scraping' WHEN n / 100 * 100 = n THEN 'failed'
       ELSE 'completed' END,

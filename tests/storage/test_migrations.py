@@ -186,3 +186,74 @@ STORED_BEFORE = (
         " VALUES ('s', 't', 'abc', 9), ('v', 'u', 'abc', 9)"
     ),
 )
+
+
+IN_JOBS = f"""
+INSERT INTO team (id, name, created_at) VALUES ('t', 't', '2026-01-01 00:00:00');
+INSERT INTO job (id, team_id, kind, version, state, url, options, {_COUNTS},
+    created_at, expires_at)
+  VALUES ('a', 't', 'crawl', 2, 'scraping', 'http://a/', '{{}}', 1, 0, 0, 1, 0, 0, 1, 9),
+    ('b', 't', 'crawl', 2, 'scraping', 'http://b/', '{{}}', 1, 0, 0, 0, 0, 0, 2, 9);
+INSERT INTO frontier (job_id, key, url, depth, state, token, owner, page_id, code)
+  VALUES ('a', 1, 'u', 1, 3, 7, NULL, 'p', NULL), ('b', 1, 'v', 2, 2, 4, 'o', NULL, 'x'),
+    ('a', 2, 'w', 0, 1, 0, NULL, NULL, NULL);
+INSERT INTO page (id, job_id, seq, size, frontier_id, body)
+  VALUES ('p', 'a', 0, 9, 1, 'abc');
+INSERT INTO page_source (page_id, job_id, size, facts, head, body)
+  VALUES ('p', 'a', 9, 'f', 'h', 'b');
+INSERT INTO event (job_id, kind, page_id, at) VALUES ('a', 'started', NULL, 1),
+  ('b', 'started', NULL, 2), ('a', 'page', 'p', 3), ('b', 'gone', NULL, 4);
+INSERT INTO page_text (job_id, host, url, fingerprint, blocks)
+  VALUES ('b', 'h', 'u', -1, '');
+DELETE FROM event WHERE kind = 'gone'
+"""
+OF_JOBS = {
+    "frontier": (
+        "id, key, url, depth, state, token, owner, page_id, code",
+        "frontier.id",
+    ),
+    "page": ("seq, size, frontier_id, body", "seq"),
+    "page_source": ("page_id, size, facts, head, body", "page_id"),
+    "event": ("kind, page_id, at, row_id", "event.id"),
+    "page_text": ("host, page_text.url, fingerprint, blocks", "page_text.id"),
+}
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_rows_of_jobs_stay_when_jobs_get_numbers(kind, tmp_path, request):
+    if kind == "sqlite":
+        engine = create_engine(f"sqlite:///{tmp_path / 'old.sqlite'}")
+    else:
+        engine = create_engine(request.getfixturevalue("postgres")())
+
+    def rows(connection, on):
+        found = {}
+        for table, (columns, order) in OF_JOBS.items():
+            names = ", ".join(
+                name if "." in name else f"{table}.{name}"
+                for name in columns.split(", ")
+            )
+            query = (
+                f"SELECT job.id, {names} FROM {table} JOIN job ON {on} ORDER BY {order}"
+            )
+            found[table] = [
+                [bytes(x) if isinstance(x, memoryview) else x for x in row]
+                for row in connection.exec_driver_sql(query)
+            ]
+        return found
+
+    with engine.begin() as connection:
+        migrate(connection, "r0028")
+        for statement in IN_JOBS.split(";"):
+            connection.exec_driver_sql(statement)
+        before = rows(connection, "job.id = job_id")
+        assert all(before.values())
+        migrate(connection)
+        assert rows(connection, "job.number = job_number") == before
+        newest = connection.exec_driver_sql(
+            "INSERT INTO event (job_number, kind, at)"
+            " SELECT number, 'new', 5 FROM job WHERE id = 'a' RETURNING id"
+        ).scalar()
+        # SQLite has given the number of the newest event again before, too.
+        assert newest == (5 if kind == "postgresql" else 4)
+    engine.dispose()

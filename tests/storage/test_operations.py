@@ -27,6 +27,7 @@ from scraper_service.storage.jobs.operations import (
 )
 from scraper_service.storage.schema import activity, event, job, operation
 from scraper_service.storage.schema import ledger as ledger_table
+from scraper_service.storage.transactions import number_of
 from tests.support.waiting import WAIT_S
 
 TEAM, OTHER = "team", "other"
@@ -209,7 +210,11 @@ def test_the_result_is_there_when_it_is_completed_and_charged_once(world):
     assert (found.state, found.result) == (JobState.COMPLETED, b'{"data":1}')
     assert (found.credits, found.tokens) == (10, 70)
     assert (world.balance, world.charges) == (90, [(one, 10)])
-    kinds = select(event.c.kind).where(event.c.job_id == one).order_by(event.c.id)
+    kinds = (
+        select(event.c.kind)
+        .where(event.c.job_number == number_of(one))
+        .order_by(event.c.id)
+    )
     assert world.do(lambda c: c.scalars(kinds).all()) == ["started", "completed"]
     assert world.waiting() == []
     assert world.take(one) is None

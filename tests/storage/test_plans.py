@@ -22,6 +22,7 @@ from scraper_service.storage.jobs import job_listing, job_store
 from scraper_service.storage.jobs.job_listing import AddressQuery, Cursor
 from scraper_service.storage.jobs.job_records import ClaimedRow, Link, Outcome, RowState
 from scraper_service.storage.schema import frontier as rows_of
+from scraper_service.storage.transactions import number_of
 
 PENDING = 100_000
 OF_OTHERS = 20_000
@@ -32,9 +33,10 @@ MOST_READ = 1000  # rows of one step of a plan, those that it drops included
 _READ = re.compile(r"(?:actual rows=|Rows Removed by (?:Join )?Filter: )(\d+)")
 
 _ROWS = """
-INSERT INTO frontier (job_id, key, url, depth, state, code)
+INSERT INTO frontier (job_number, key, url, depth, state, code)
   WITH RECURSIVE n(n) AS (SELECT {first} UNION ALL SELECT n + 1 FROM n WHERE n < {last})
-  SELECT '{job}', n, 'http://a.example/some/path/' || n, 1, {state}, {code} FROM n
+  SELECT number, n, 'http://a.example/some/path/' || n, 1, {state}, {code}
+    FROM n, job WHERE id = '{job}'
 """
 _TOLD = """
 INSERT INTO delivery (job_id, seq, kind, at, state, due_at)
@@ -87,7 +89,8 @@ class Filled:
         """Let most pending rows be done: only the statistics do not know of it."""
         self.sql(
             f"UPDATE frontier SET state = {RowState.DONE:d}"
-            f" WHERE job_id = '{self.job}' AND key BETWEEN 0 AND {PENDING * 9 // 10}"
+            f" WHERE job_number = (SELECT number FROM job WHERE id = '{self.job}')"
+            f" AND key BETWEEN 0 AND {PENDING * 9 // 10}"
         )
 
 
@@ -137,7 +140,7 @@ def outcome(row: ClaimedRow, page, links):
 def page_of_listing(connection, job_id):
     last = connection.scalar(
         select(rows_of.c.id).where(
-            rows_of.c.job_id == job_id, rows_of.c.key == PENDING - 100
+            rows_of.c.job_number == number_of(job_id), rows_of.c.key == PENDING - 100
         )
     )
     cursor = Cursor(RowState.PENDING, last)

@@ -10,6 +10,7 @@ from scraper_service.storage.frontier.duplicates import (
     add_texts,
     texts_after,
 )
+from scraper_service.storage.transactions import read_number
 from tests.storage.test_frontier import Harness
 
 HOST = "site.example"
@@ -35,8 +36,9 @@ def test_the_log_is_read_as_it_was_written(database):
         )
         for n in range(3)
     ]
-    harness.run(add_texts, job_id, texts)
-    harness.run(add_texts, other, [DeliveredText(HOST, "x", 0)])
+    number, of_other = (harness.run(read_number, each) for each in (job_id, other))
+    harness.run(add_texts, number, texts)
+    harness.run(add_texts, of_other, [DeliveredText(HOST, "x", 0)])
     found = harness.run(texts_after, job_id, 0)
     assert [(t.host, t.url, t.fingerprint, t.blocks) for t in found] == [
         (t.host, t.url, t.fingerprint, t.blocks) for t in texts

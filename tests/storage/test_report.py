@@ -30,6 +30,7 @@ from scraper_service.storage.politeness.request_counts import (
     Share,
 )
 from scraper_service.storage.schema import job, job_host, job_robots
+from scraper_service.storage.transactions import read_number
 
 SITE = "a.example"
 ROBOTS = f"http://{SITE}/robots.txt"
@@ -305,9 +306,10 @@ def test_refusals_are_counted_once_for_each_robots_txt(write, job_id):
 
 def test_sitemaps_are_counted_apart(write, job_id):
     links = [link(n, kind=UrlKind.SITEMAP) for n in range(3)]
-    write(insert_links, job_id, links[:1], RowState.DONE)
-    write(insert_links, job_id, [link(9, "X", kind=UrlKind.SITEMAP)], RowState.FAILED)
-    write(insert_links, job_id, links[1:], RowState.PENDING)
+    number = write(read_number, job_id)
+    write(insert_links, number, links[:1], RowState.DONE)
+    write(insert_links, number, [link(9, "X", kind=UrlKind.SITEMAP)], RowState.FAILED)
+    write(insert_links, number, links[1:], RowState.PENDING)
     _, reasons, files = write(job_listing.count_addresses, job_id)
     assert (files.files, files.read, files.failed) == (4, 1, 1)
     assert files.reasons == {"X": 1}

@@ -24,6 +24,7 @@ from scraper_service.storage.jobs import deletion, job_store, reprocessing
 from scraper_service.storage.jobs.admission import Terms, create_job
 from scraper_service.storage.jobs.job_records import JobState, Outcome, RowState
 from scraper_service.storage.schema import frontier, job, page, team
+from scraper_service.storage.transactions import number_of
 from tests.storage.test_job_history import OTHER, TEAM, run, start
 
 URL = "http://a.example/"
@@ -218,7 +219,7 @@ def test_claims_copy_what_a_dead_process_has_left(stored, narrow):
 
 def test_a_job_with_missing_rows_does_not_complete(stored, narrow):
     made = reprocess_batch(stored, large_source(stored, 4))
-    of_job = frontier.c.job_id == made.id
+    of_job = frontier.c.job_number == number_of(made.id)
     with stored.engine.begin() as connection:  # a claim would copy the rest
         lease = {"state": RowState.LEASED, "owner": "owner"}
         connection.execute(update(frontier).where(of_job).values(lease))
@@ -233,7 +234,9 @@ def test_pages_that_were_deleted_meanwhile_are_told(stored, narrow):
     source_id = large_source(stored, 8)
     made = reprocess_batch(stored, source_id)
     with stored.engine.begin() as connection:
-        connection.execute(page.delete().where(page.c.job_id == source_id))
+        connection.execute(
+            page.delete().where(page.c.job_number == number_of(source_id))
+        )
     while not run(stored, copied_rows.go_on, made.id):
         pass
     found = found_job(stored, made)
@@ -247,5 +250,5 @@ def test_a_cancelled_job_gets_no_more_rows(stored, narrow):
     made = reprocess_batch(stored, large_source(stored, 8))
     assert run(stored, job_store.end_job, made.id, JobState.CANCELLED)
     assert run(stored, copied_rows.go_on, made.id)
-    count = select(func.count()).where(frontier.c.job_id == made.id)
+    count = select(func.count()).where(frontier.c.job_number == number_of(made.id))
     assert run(stored, lambda connection: connection.scalar(count)) == 3

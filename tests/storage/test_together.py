@@ -41,9 +41,9 @@ JOBS, ROWS = 8, 2500  # more rows than a slice has
 ROUNDS, OF_EACH, OF_BOTH = 12, 6, 4
 
 _FILL = """
-INSERT INTO frontier (job_id, key, url, depth, state)
+INSERT INTO frontier (job_number, key, url, depth, state)
   WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < :rows)
-  SELECT job.id, n, 'http://a.example/' || n, 1, 3 FROM job, n;
+  SELECT job.number, n, 'http://a.example/' || n, 1, 3 FROM job, n;
 INSERT INTO delivery (job_id, seq, kind, at, state)
   WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < :rows)
   SELECT job.id, n, 'page', 1, 1 FROM job, n;

@@ -50,12 +50,13 @@ class Rows(NamedTuple):
 
 def read_rows(database: str, job_id: str) -> Rows:
     """Read all rows of a job in one transaction."""
+    of_job = "job_number = (SELECT number FROM job WHERE id = :job)"
     queries = (
         "SELECT * FROM job WHERE id = :job",
-        "SELECT id, key, url, state, error FROM frontier WHERE job_id = :job",
-        "SELECT id, seq, frontier_id FROM page WHERE job_id = :job ORDER BY seq",
+        f"SELECT id, key, url, state, error FROM frontier WHERE {of_job}",
+        f"SELECT id, seq, frontier_id FROM page WHERE {of_job} ORDER BY seq",
         "SELECT page_id, credits FROM ledger WHERE job_id = :job",
-        "SELECT kind, page_id, row_id FROM event WHERE job_id = :job ORDER BY id",
+        f"SELECT kind, page_id, row_id FROM event WHERE {of_job} ORDER BY id",
     )
     engine = sa.create_engine(database, poolclass=sa.NullPool)
     begin = "BEGIN"

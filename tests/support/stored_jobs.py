@@ -20,26 +20,26 @@ def add_pages(data_dir: Path, job_id: str, pages: Iterable[bytes]) -> None:
     """Append pages, JSON objects of /v2, to the end of a job."""
     path = data_dir / "jobs.sqlite"
     with closing(sqlite3.connect(path, timeout=60)) as connection, connection:
-        (seq,) = connection.execute(
-            "SELECT pages FROM job WHERE id = ?", (job_id,)
+        seq, number = connection.execute(
+            "SELECT pages, number FROM job WHERE id = ?", (job_id,)
         ).fetchone()
         (row,) = connection.execute("SELECT max(id) FROM frontier").fetchone()
         count = 0
         for count, page in enumerate(pages, 1):
             page_id = str(uuid.uuid4())
             connection.execute(
-                "INSERT INTO frontier (id, job_id, key, url, depth, state, page_id)"
+                "INSERT INTO frontier (id, job_number, key, url, depth, state, page_id)"
                 " VALUES (?, ?, ?, ?, 1, ?, ?)",
                 (
-                    *(row + count, job_id, -count - seq),
+                    *(row + count, number, -count - seq),
                     *(f"http://127.0.0.2/stored-{seq + count}", DONE, page_id),
                 ),
             )
             connection.execute(
-                "INSERT INTO page (id, job_id, seq, size, frontier_id, body)"
+                "INSERT INTO page (id, job_number, seq, size, frontier_id, body)"
                 " VALUES (?, ?, ?, ?, ?, ?)",
                 (
-                    *(page_id, job_id, seq + count - 1, len(page), row + count),
+                    *(page_id, number, seq + count - 1, len(page), row + count),
                     compress(page),
                 ),
             )

@@ -79,7 +79,10 @@ def measure(nodes: int, urls: list[str]) -> Run:
 
 
 def _seconds(data_dir: Path, job_id: str) -> float:
-    query = "SELECT max(at) - min(at) FROM event WHERE kind = 'page' AND job_id = ?"
+    query = (
+        "SELECT max(at) - min(at) FROM event WHERE kind = 'page'"
+        " AND job_number = (SELECT number FROM job WHERE id = ?)"
+    )
     with contextlib.closing(sqlite3.connect(data_dir / "jobs.sqlite")) as database:
         (seconds,) = database.execute(query, (job_id,)).fetchone()
     return float(seconds)

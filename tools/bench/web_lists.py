@@ -60,6 +60,7 @@ def fill(database: Path, job_id: str, jobs: int, urls: int) -> None:
         job
         | {
             "id": str(uuid.uuid4()),
+            "number": job["number"] + 1 + n,
             "created_at": job["created_at"] - n,
             "target": f"http://site-{n}.example/",
         }
@@ -70,11 +71,11 @@ def fill(database: Path, job_id: str, jobs: int, urls: int) -> None:
         copies,
     )
     rows = (
-        (job_id, 10 + n, f"http://site.example/path/{n}/of-a-usual-length")
+        (job["number"], 10 + n, f"http://site.example/path/{n}/of-a-usual-length")
         for n in range(urls)
     )
     connection.executemany(
-        "INSERT INTO frontier (job_id, key, url, depth, state, code)"
+        "INSERT INTO frontier (job_number, key, url, depth, state, code)"
         f" VALUES (?, ?, ?, 3, {RowState.SKIPPED:d}, 'external')",
         rows,
     )

@@ -116,7 +116,7 @@ def _is_page(connection: Connection, scrape_id: str, team_id: str) -> bool:
     """Return True for a page of a job. Its ``scrapeId`` is one like that of a scrape."""
     found = (
         select(page.c.id)
-        .join(job, job.c.id == page.c.job_id)
+        .join(job, job.c.number == page.c.job_number)
         .where(
             page.c.id == scrape_id,
             job.c.team_id == team_id,

@@ -23,6 +23,7 @@ from scraper_service.storage.jobs.job_records import (
     UrlKind,
 )
 from scraper_service.storage.schema import frontier, job, page
+from scraper_service.storage.transactions import number_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,10 +72,10 @@ def go_on(connection: Connection, job_id: str) -> bool:
         chosen = page.c.seq.between(position.done, end - 1)
     else:
         chosen = page.c.seq.in_(position.numbers[position.done : end])
-    names = ("job_id", "kind", "key", "url", "depth", "state")
+    names = ("job_number", "kind", "key", "url", "depth", "state")
     rows = (
         select(
-            literal(job_id),
+            literal(row.number),
             literal(UrlKind.PAGE.value),
             frontier.c.key,
             frontier.c.url,
@@ -82,7 +83,7 @@ def go_on(connection: Connection, job_id: str) -> bool:
             literal(RowState.PENDING.value),
         )
         .join(page, page.c.frontier_id == frontier.c.id)
-        .where(page.c.job_id == row.source_job_id, chosen)
+        .where(page.c.job_number == number_of(row.source_job_id), chosen)
         .order_by(page.c.seq)
     )
     copy = insert(frontier).from_select(names, rows)

@@ -16,6 +16,7 @@ from sqlalchemy import bindparam, select
 from scraper_service.content.text.fingerprint import distance
 from scraper_service.storage.schema import page_text
 from scraper_service.storage.statements import insertion
+from scraper_service.storage.transactions import number_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -34,12 +35,13 @@ _BANDS = tuple(range(0, 64, 16))  # with at most 3 different bits, one band is e
 _READ = (
     select(page_text)
     .where(
-        page_text.c.job_id == bindparam("job_id"), page_text.c.id > bindparam("last")
+        page_text.c.job_number == number_of(bindparam("job_id")),
+        page_text.c.id > bindparam("last"),
     )
     .order_by(page_text.c.id)
     .limit(READ_ROWS)
 )
-_ADD = insertion(page_text, "job_id", "host", "url", "fingerprint", "blocks")
+_ADD = insertion(page_text, "job_number", "host", "url", "fingerprint", "blocks")
 
 
 @frozen
@@ -68,12 +70,12 @@ def texts_after(connection: Connection, job_id: str, last: int) -> list[Delivere
 
 
 def add_texts(
-    connection: Connection, job_id: str, texts: Iterable[DeliveredText]
+    connection: Connection, job_number: int, texts: Iterable[DeliveredText]
 ) -> None:
     """Store texts of pages, in the transaction that delivers the pages."""
     rows = [
         {
-            "job_id": job_id,
+            "job_number": job_number,
             "host": text.host,
             "url": text.url,
             "fingerprint": _signed(text.fingerprint),

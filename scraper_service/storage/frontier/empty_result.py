@@ -8,6 +8,7 @@ from sqlalchemy import bindparam, func, select
 
 from scraper_service.storage.jobs.job_records import RowState
 from scraper_service.storage.schema import frontier
+from scraper_service.storage.transactions import number_of
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -31,7 +32,7 @@ _EXTERNAL = "on other sites (see allowExternalLinks)"
 _OLDEST_FAILED = (
     select(frontier.c.url, frontier.c.code, frontier.c.error)
     .where(
-        frontier.c.job_id == bindparam("job_id"),
+        frontier.c.job_number == number_of(bindparam("job_id")),
         frontier.c.state == RowState.FAILED,
     )
     .order_by(frontier.c.id)
@@ -40,7 +41,7 @@ _OLDEST_FAILED = (
 _SKIPPED = (
     select(frontier.c.code)
     .where(
-        frontier.c.job_id == bindparam("job_id"),
+        frontier.c.job_number == number_of(bindparam("job_id")),
         frontier.c.state == RowState.SKIPPED,
     )
     .limit(MAX_COUNTED)

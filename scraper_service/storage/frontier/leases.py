@@ -25,7 +25,7 @@ from scraper_service.storage.jobs.job_records import (
     RowState,
     UrlKind,
 )
-from scraper_service.storage.schema import frontier, worker
+from scraper_service.storage.schema import frontier, job, worker
 from scraper_service.storage.statements import Statement, constant
 from scraper_service.storage.transactions import (
     DAY_S,
@@ -106,7 +106,7 @@ def claim(
     if locked.sweep is not None:
         sweeps.drop_refused(connection, job_id, count)
     if beyond is None:
-        values = {"job_id": job_id, "lessee": owner}
+        values = {"job_number": locked.number, "lessee": owner}
         rows = _claiming(count).all(connection, values)
     else:
         rows, last = _claim_beyond(connection, job_id, owner, count, beyond)
@@ -132,7 +132,7 @@ def _claiming(count: int) -> Statement:
     oldest = (
         select(columns.id)
         .where(
-            columns.job_id == bindparam("job_id"),
+            columns.job_number == bindparam("job_number"),
             # As in :func:`rows_in`.
             columns.state.between(
                 constant(RowState.PENDING), constant(RowState.PENDING)
@@ -245,10 +245,14 @@ def release(
 
 def leases_of(connection: Connection, owner: str) -> list[tuple[str, int, int]]:
     """Return the leases of a process, as (job id, row id, token)."""
-    columns = (frontier.c.job_id, frontier.c.id, frontier.c.token)
-    query = select(*columns).where(
-        frontier.c.state == written(RowState.LEASED),  # as in the partial index
-        frontier.c.owner == owner,
+    columns = (job.c.id, frontier.c.id, frontier.c.token)
+    query = (
+        select(*columns)
+        .join(job, job.c.number == frontier.c.job_number)
+        .where(
+            frontier.c.state == written(RowState.LEASED),  # as in the partial index
+            frontier.c.owner == owner,
+        )
     )
     return [(row[0], row[1], row[2]) for row in connection.execute(query)]
 
@@ -286,8 +290,8 @@ def _lost(connection: Connection) -> ColumnElement[bool]:
 
 def jobs_with_lost_leases(connection: Connection) -> list[str]:
     """Return the ids of jobs with leases of dead processes."""
-    query = select(frontier.c.job_id).where(_lost(connection)).distinct()
-    return list(connection.scalars(query))
+    numbers = select(frontier.c.job_number).where(_lost(connection))
+    return list(connection.scalars(select(job.c.id).where(job.c.number.in_(numbers))))
 
 
 def reap(connection: Connection, job_id: str) -> int:
@@ -296,10 +300,11 @@ def reap(connection: Connection, job_id: str) -> int:
     Skips a job whose row is locked: the next call comes soon. A URL that ended
     :data:`MAX_ATTEMPTS` processes fails.
     """
-    if try_lock_job(connection, job_id) is None:
+    locked = try_lock_job(connection, job_id)
+    if locked is None:
         return 0
     columns = frontier.c
-    lost = and_(columns.job_id == job_id, _lost(connection))
+    lost = and_(columns.job_number == locked.number, _lost(connection))
     poison = connection.execute(
         select(columns.id, columns.key, columns.kind, columns.token, columns.owner)
         .where(lost, columns.attempts >= MAX_ATTEMPTS)

@@ -38,13 +38,13 @@ TOO_DEEP = "discovery_depth"  # code of URLs that are too deep on the pages so f
 
 # A URL may be too deep on one page, and near enough on another page.
 _CONFLICT = f"""
-ON CONFLICT (job_id, key) DO UPDATE SET state = excluded.state, code = NULL,
+ON CONFLICT (job_number, key) DO UPDATE SET state = excluded.state, code = NULL,
   error = NULL, depth = excluded.depth, found_on = excluded.found_on
 WHERE frontier.state = {RowState.SKIPPED:d} AND frontier.code = '{TOO_DEEP}'
   AND excluded.state IN ({RowState.HELD:d}, {RowState.PENDING:d})
 """
 _COLUMNS = (
-    "job_id, state, kind, key, url, depth, options, found_on, code, error, lastmod"
+    "job_number, state, kind, key, url, depth, options, found_on, code, error, lastmod"
 )
 # Raw SQL: the drivers insert rows many times faster than through SQLAlchemy, and a crawl
 # spends most of its database time here.
@@ -59,7 +59,7 @@ INSERT INTO frontier ({_COLUMNS}) SELECT %s, %s, * FROM unnest(
 
 
 def insert_links(
-    connection: Connection, job_id: str, links: Sequence[Link], state: RowState
+    connection: Connection, job_number: int, links: Sequence[Link], state: RowState
 ) -> int:
     """Insert URLs with keys that are new to the job. Return the number of new URLs.
 
@@ -70,18 +70,20 @@ def insert_links(
         unique: dict[int, Link] = {}
         for link in links[first : first + INSERT_ROWS]:
             unique.setdefault(link[0], link)
-        added += _insert(connection, job_id, int(state), list(unique.values()))
+        added += _insert(connection, job_number, int(state), list(unique.values()))
     return added
 
 
-def _insert(connection: Connection, job_id: str, state: int, links: list[Link]) -> int:
+def _insert(
+    connection: Connection, job_number: int, state: int, links: list[Link]
+) -> int:
     rows: list[tuple[Any, ...]] = [
-        (job_id, state, int(kind), key, url, depth, options, *facts)
+        (job_number, state, int(kind), key, url, depth, options, *facts)
         for key, url, depth, options, kind, *facts in links
     ]
     if connection.dialect.name == "postgresql":
         columns = (list(column) for column in list(zip(*rows, strict=True))[2:])
-        changed = execute(connection, _POSTGRESQL, (job_id, state, *columns))
+        changed = execute(connection, _POSTGRESQL, (job_number, state, *columns))
         return int(changed.rowcount)
     return execute_many(connection, _SQLITE, rows)
 

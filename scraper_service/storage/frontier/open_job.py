@@ -107,22 +107,22 @@ SELECT id, token, owner FROM frontier WHERE state = {RowState.LEASED:d} AND id I
 """  # noqa: S608  # of constants
 # Filtered by the caller: with the code here, SQLite would read all rows of this code.
 _READ_KNOWN = select(frontier.c.state, frontier.c.code).where(
-    frontier.c.job_id == bindparam("job_id"),
+    frontier.c.job_number == bindparam("job_number"),
     frontier.c.key.in_(bindparam("keys", expanding=True)),
 )
 _READ_TOO_DEEP = Statement(
     select(frontier.c.id)
     .where(
-        frontier.c.job_id == bindparam("job_id"),
+        frontier.c.job_number == bindparam("job_number"),
         frontier.c.state == constant(RowState.SKIPPED),
         frontier.c.code == TOO_DEEP,
     )
     .limit(constant(1))
 )
 _ADD_PAGES = insertion(
-    page, "id", "job_id", "seq", "size", "frontier_id", "body", "whole"
+    page, "id", "job_number", "seq", "size", "frontier_id", "body", "whole"
 )
-_ADD_EVENTS = insertion(event, "job_id", "kind", "page_id", "row_id", "at")
+_ADD_EVENTS = insertion(event, "job_number", "kind", "page_id", "row_id", "at")
 _ENDED = ("state", "page_id", "code", "error", "status", "ended_at")
 _ACKNOWLEDGE = Statement(
     update(frontier)
@@ -158,6 +158,7 @@ class OpenJob:
         self._connection = connection
         self.at = now_of(connection)
         self.job_id: str = row.id
+        self.number: int = row.number
         self.kind: str = row.kind
         self.team_id: str = row.team_id
         self.limit: int | None = row.page_limit
@@ -217,13 +218,13 @@ class OpenJob:
         self._store_pages(delivered, packed)
         files = [x for x in accepted if x.kind is UrlKind.SITEMAP and x.kept]
         self.more_bytes += add_sources(
-            self._connection, self.job_id, files, packed.responses
+            self._connection, self.job_id, self.number, files, packed.responses
         )
         change_snapshots.store(
             self._connection, [x.snapshot for x in delivered if x.snapshot]
         )
         texts = [outcome.text for outcome in delivered if outcome.text is not None]
-        add_texts(self._connection, self.job_id, texts)
+        add_texts(self._connection, self.number, texts)
         self._tell_of(accepted, {outcome.row_id for outcome in delivered})
         for outcome in accepted:
             self.base = outcome.base or self.base
@@ -311,13 +312,13 @@ class OpenJob:
         key, url = outcome.final
         other = self._connection.execute(
             select(frontier.c.id, frontier.c.state, frontier.c.url).where(
-                frontier.c.job_id == self.job_id, frontier.c.key == key
+                frontier.c.job_number == self.number, frontier.c.key == key
             )
         ).one_or_none()
         if other is None:
             alias = [Link(key, url, 0, found_on=outcome.row_id)]
             self.skipped += insert_links(
-                self._connection, self.job_id, alias, RowState.ALIAS
+                self._connection, self.number, alias, RowState.ALIAS
             )
             return False
         if other.state in {RowState.DONE, RowState.ALIAS}:
@@ -352,7 +353,7 @@ class OpenJob:
             pages.append(
                 {
                     "id": outcome.page_id,
-                    "job_id": self.job_id,
+                    "job_number": self.number,
                     "seq": self.pages,
                     "size": found.size,
                     "frontier_id": outcome.row_id,
@@ -380,7 +381,7 @@ class OpenJob:
             self.page_counts = add_pages(self.page_counts, facts)
         _ADD_PAGES.run_many(self._connection, pages)
         self.more_bytes += add_sources(
-            self._connection, self.job_id, outcomes, packed.responses
+            self._connection, self.job_id, self.number, outcomes, packed.responses
         )
         ADD_CHARGE.run_many(self._connection, charges)
 
@@ -391,7 +392,7 @@ class OpenJob:
             return
         events = [
             {
-                "job_id": self.job_id,
+                "job_number": self.number,
                 "kind": "page",
                 "page_id": outcome.page_id if outcome.row_id in delivered else None,
                 "row_id": None if outcome.row_id in delivered else outcome.row_id,
@@ -456,14 +457,14 @@ class OpenJob:
         if (room := MAX_FILES - self.sitemap_files) < len(sitemaps):
             sitemaps = sitemaps[:room]
             self.warn(f"The site has over {MAX_FILES} sitemap files; some are left.")
-        connection, job_id = self._connection, self.job_id
-        files = insert_links(connection, job_id, sitemaps, RowState.PENDING)
+        connection, number = self._connection, self.number
+        files = insert_links(connection, number, sitemaps, RowState.PENDING)
         self.sitemaps += files
         self.sitemap_files += files
         self.skipped -= self._count_skipped_for_depth(pages)
         fits = self.room is None or len(pages) <= self.room
         state = RowState.PENDING if fits else RowState.HELD
-        added = insert_links(connection, job_id, pages, state)
+        added = insert_links(connection, number, pages, state)
         if fits:
             self.open += added
         else:
@@ -476,7 +477,7 @@ class OpenJob:
         """Return how many of these URLs were skipped for their depth before."""
         if not (links and self.skipped):
             return 0
-        of_job = {"job_id": self.job_id}
+        of_job = {"job_number": self.number}
         if _READ_TOO_DEEP.one(self._connection, of_job) is None:
             return 0
         keys = list({link.key for link in links})
@@ -494,7 +495,7 @@ class OpenJob:
             site = robots_url(origin(link.url)) if link.code == ROBOTS else ""
             of_site.setdefault(site, []).append(link)
         for site, some in of_site.items():
-            added = insert_links(self._connection, self.job_id, some, RowState.SKIPPED)
+            added = insert_links(self._connection, self.number, some, RowState.SKIPPED)
             self.skipped += added
             if site:
                 self.refused[site] += added

@@ -27,7 +27,7 @@ from scraper_service.storage.jobs.job_records import (
     UrlKind,
 )
 from scraper_service.storage.schema import frontier, job
-from scraper_service.storage.transactions import IN_ORDER, rows_in, written
+from scraper_service.storage.transactions import IN_ORDER, number_of, rows_in, written
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -155,7 +155,7 @@ def _read(
         query = query.where(*rows_in(job_id, state, sweep.after)).order_by(*IN_ORDER)
     else:
         query = query.where(
-            columns.job_id == job_id,
+            columns.job_number == number_of(job_id),
             columns.state == written(state),
             columns.code == reason,
             columns.id > sweep.after,

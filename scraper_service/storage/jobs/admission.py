@@ -49,6 +49,7 @@ from scraper_service.storage.transactions import (
     RETENTION_S,
     dialect_insert,
     now_of,
+    read_number,
 )
 
 if TYPE_CHECKING:
@@ -332,7 +333,7 @@ def add_entries(
         job_secrets.store(connection, job_id, part, entrusted)
     options = json.dumps(scrape)
     links = [Link(first + n, url, 0, options) for n, url in enumerate(urls)]
-    insert_links(connection, job_id, links, RowState.PENDING)
+    insert_links(connection, read_number(connection, job_id), links, RowState.PENDING)
     is_queued = found.state == JobState.QUEUED
     is_chosen = batch.retention_days is not None
     retention_s = terms.retention_s if is_chosen else found.retention_s

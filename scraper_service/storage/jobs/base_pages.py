@@ -25,7 +25,7 @@ from scraper_service.storage.jobs.job_records import (
 )
 from scraper_service.storage.jobs.page_sources import has_sources, sitemap_source
 from scraper_service.storage.schema import frontier, job, page, page_source
-from scraper_service.storage.transactions import now_of
+from scraper_service.storage.transactions import now_of, number_of
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Row, Select
@@ -107,7 +107,7 @@ def read_base_sitemap(
     at = now_of(connection)
     found = connection.execute(
         select(facts, head, body)
-        .join(job, job.c.id == page_source.c.job_id)
+        .join(job, job.c.number == page_source.c.job_number)
         .where(page_source.c.page_id == sitemap_source(base_id, key))
         .where(job.c.expires_at > at)
     ).one_or_none()
@@ -128,11 +128,11 @@ def _page_of(job_id: str, key: int, url: str) -> Select[Any]:
             *(page_source.c.facts, page_source.c.head, page_source.c.body),
         )
         .select_from(frontier)
-        .join(job, job.c.id == frontier.c.job_id)
+        .join(job, job.c.number == frontier.c.job_number)
         .outerjoin(page, page.c.frontier_id == frontier.c.id)
         .outerjoin(page_source, page_source.c.page_id == page.c.id)
         .where(
-            frontier.c.job_id == job_id,
+            frontier.c.job_number == number_of(job_id),
             frontier.c.key == key,
             # Keys of batches are numbers, which depend on the other URLs.
             (job.c.kind == "crawl") | (frontier.c.url == url),
@@ -230,14 +230,14 @@ def read_removed(
     base, own = frontier.alias("base"), frontier.alias("own")
     is_found = (
         select(own.c.id)
-        .where(own.c.job_id == crawl.id, own.c.key == base.c.key)
+        .where(own.c.job_number == number_of(crawl.id), own.c.key == base.c.key)
         .where(own.c.code.is_(None) | (own.c.code != REMOVED))
         .exists()
     )
     query = (
         select(base.c.url)
         .where(
-            base.c.job_id == since,
+            base.c.job_number == number_of(since),
             base.c.kind == UrlKind.PAGE,
             base.c.state == RowState.DONE,
             base.c.code.is_(None) | (base.c.code == UNCHANGED),
@@ -253,7 +253,7 @@ def read_removed(
 def _count_unchanged(connection: Connection, job_id: str) -> int:
     """Return the number of pages of a crawl that were the same as in its base."""
     query = select(func.count()).where(
-        frontier.c.job_id == job_id,
+        frontier.c.job_number == number_of(job_id),
         frontier.c.state == RowState.DONE,
         frontier.c.code == UNCHANGED,
     )

@@ -26,7 +26,7 @@ from scraper_service.storage.schema import (
     scrape,
     webhook,
 )
-from scraper_service.storage.transactions import lock_job, now_of
+from scraper_service.storage.transactions import lock_job, now_of, number_of
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -70,7 +70,7 @@ def hide(connection: Connection, job_id: str, actor: Actor | None = None) -> Non
     job_secrets.forget_all(connection, job_id)
     connection.execute(delete(webhook).where(webhook.c.job_id == job_id))
     connection.execute(delete(activity).where(activity.c.id == job_id))
-    pages = select(page.c.id).where(page.c.job_id == job_id)
+    pages = select(page.c.id).where(page.c.job_number == number_of(job_id))
     connection.execute(delete(feedback).where(feedback.c.job_id.in_(pages)))
     connection.execute(
         update(job)

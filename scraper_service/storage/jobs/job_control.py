@@ -38,7 +38,7 @@ from scraper_service.storage.jobs.job_records import (
     JobState,
 )
 from scraper_service.storage.schema import event, job
-from scraper_service.storage.transactions import lock_job, now_of
+from scraper_service.storage.transactions import lock_job, now_of, number_of
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
@@ -231,7 +231,7 @@ def read_changed(connection: Connection, job_id: str) -> ChangedJob | None:
     found = job_store.get_job(connection, job_id, None)
     detail = connection.scalar(
         select(event.c.detail)
-        .where(event.c.job_id == job_id, event.c.kind == "updated")
+        .where(event.c.job_number == number_of(job_id), event.c.kind == "updated")
         .order_by(event.c.id.desc())
         .limit(1)
     )

@@ -24,6 +24,7 @@ from scraper_service.storage.jobs.job_records import (
 )
 from scraper_service.storage.jobs.job_store import get_job
 from scraper_service.storage.schema import event, frontier, page, webhook
+from scraper_service.storage.transactions import number_of
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -43,14 +44,16 @@ class JobEvents:
 
 def is_event(connection: Connection, job_id: str, number: int) -> bool:
     """Return True if a job has the event with this number."""
-    found = select(event.c.id).where(event.c.id == number, event.c.job_id == job_id)
+    found = select(event.c.id).where(
+        event.c.id == number, event.c.job_number == number_of(job_id)
+    )
     return connection.scalar(found) is not None
 
 
 def newest_event(connection: Connection, job_id: str) -> int:
     """Return the number of a job's newest event, 0 without one."""
     number = connection.scalar(
-        select(func.max(event.c.id)).where(event.c.job_id == job_id)
+        select(func.max(event.c.id)).where(event.c.job_number == number_of(job_id))
     )
     return number or 0
 
@@ -69,7 +72,7 @@ def read_events(
     rows = connection.execute(
         select(event, page.c.size)
         .outerjoin(page, page.c.id == event.c.page_id)
-        .where(event.c.job_id == job_id, event.c.id > after)
+        .where(event.c.job_number == number_of(job_id), event.c.id > after)
         .order_by(event.c.id)
         .limit(READ_ROWS)
     ).all()

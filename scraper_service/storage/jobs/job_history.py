@@ -419,13 +419,14 @@ def _count_leased(connection: Connection, ids: list[str]) -> dict[str, int]:
         return {}
     columns, leased = frontier.c, written(RowState.LEASED)
     rows = connection.execute(
-        select(columns.job_id, func.count())
+        select(job.c.id, func.count())
+        .join(job, job.c.number == columns.job_number)
         .where(
-            columns.job_id.in_(ids),
+            columns.job_number.in_(select(job.c.number).where(job.c.id.in_(ids))),
             columns.state.between(leased, leased),
             columns.kind == UrlKind.PAGE,
         )
-        .group_by(columns.job_id)
+        .group_by(job.c.id)
     )
     return {row[0]: row[1] for row in rows}
 

@@ -17,7 +17,7 @@ from scraper_service.storage.jobs.job_records import (
     UrlKind,
 )
 from scraper_service.storage.schema import frontier, job
-from scraper_service.storage.transactions import IN_ORDER, rows_in, written
+from scraper_service.storage.transactions import IN_ORDER, number_of, rows_in, written
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection, Row, TextClause
@@ -117,7 +117,7 @@ def read_some_errors(
             columns.ended_at,
             job.c.created_at,
         )
-        .join(job, job.c.id == columns.job_id)
+        .join(job, job.c.number == columns.job_number)
         .where(_is_error(job_id), columns.id > after)
         .order_by(columns.id)
         .offset(skip)
@@ -149,7 +149,7 @@ def _is_error(job_id: str) -> ColumnElement[bool]:
         columns.code.is_distinct_from(ROBOTS),
     )
     home = and_(columns.state == RowState.SKIPPED, columns.code == EXTERNAL_HOME)
-    return and_(columns.job_id == job_id, or_(failed, home))
+    return and_(columns.job_number == number_of(job_id), or_(failed, home))
 
 
 def read_current(connection: Connection, job_id: str) -> str | None:
@@ -169,7 +169,7 @@ def read_robots_blocked(connection: Connection, job_id: str) -> list[str]:
     query = (
         select(columns.url)
         .where(
-            columns.job_id == job_id,
+            columns.job_number == number_of(job_id),
             columns.state.in_((RowState.SKIPPED, RowState.FAILED)),
             columns.code == ROBOTS,
         )
@@ -239,7 +239,7 @@ def _conditions(
     columns = frontier.c
     if reason is None or state in _OWN_REASONS:
         return rows_in(job_id, state, after)
-    where = [columns.job_id == job_id, columns.state == written(state)]
+    where = [columns.job_number == number_of(job_id), columns.state == written(state)]
     return [*where, columns.code == reason, columns.id > after]
 
 
@@ -347,7 +347,7 @@ def _count_by(
     columns = frontier.c
     rows = connection.execute(
         select(columns.state, columns.code, func.count())
-        .where(columns.job_id == job_id, *where)
+        .where(columns.job_number == number_of(job_id), *where)
         .group_by(columns.state, columns.code)
     )
     return Counter({(state, code): count for state, code, count in rows})

@@ -14,7 +14,7 @@ from attrs import frozen
 from sqlalchemy import delete, func, insert, literal, select
 
 from scraper_service.storage.schema import event, frontier, job, job_log
-from scraper_service.storage.transactions import now_of
+from scraper_service.storage.transactions import now_of, number_of
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -81,17 +81,20 @@ def read_log(connection: Connection, job_id: str) -> JobLogbook:
     """Return what happened to a job, without its pages."""
     found = [
         LogEntry(row.at, row.kind, json.loads(row.detail or "{}"))
-        for table in (event, job_log)
+        for table, of_job in (
+            (event, event.c.job_number == number_of(job_id)),
+            (job_log, job_log.c.job_id == job_id),
+        )
         for row in connection.execute(
             select(table.c.at, table.c.kind, table.c.detail)
-            .where(table.c.job_id == job_id, table.c.kind != PAGE)
+            .where(of_job, table.c.kind != PAGE)
             .order_by(table.c.id)
         )
     ]
     count = func.count().label("count")
     reasons = connection.execute(
         select(frontier.c.code, count, func.max(frontier.c.error))
-        .where(frontier.c.job_id == job_id, frontier.c.code.is_not(None))
+        .where(frontier.c.job_number == number_of(job_id), frontier.c.code.is_not(None))
         .group_by(frontier.c.code)
         .order_by(count.desc())
         .limit(MOST_REASONS)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from attrs import evolve, field, frozen
-from sqlalchemy import func, select, true, update
+from sqlalchemy import and_, func, select, update
 
 from scraper_service.errors import (
     HeadersForgotten,
@@ -47,7 +47,7 @@ from scraper_service.storage.jobs.job_records import (
     UrlKind,
 )
 from scraper_service.storage.schema import delivery, event, frontier, job, page
-from scraper_service.storage.transactions import IN_ORDER, rows_in
+from scraper_service.storage.transactions import IN_ORDER, number_of, rows_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -290,16 +290,16 @@ def _reopen(
 def _keep_errors(connection: Connection, job_id: str) -> None:
     """Store the errors with the events of the failures, which stay what they were."""
     failed = select(frontier.c.id).where(*rows_in(job_id, RowState.FAILED))
-    for table, further in ((event, event.c.page_id.is_(None)), (delivery, true())):
+    of_event = and_(event.c.job_number == number_of(job_id), event.c.page_id.is_(None))
+    for table, of_job in ((event, of_event), (delivery, delivery.c.job_id == job_id)):
         error = select(func.coalesce(frontier.c.error, ""))
         connection.execute(
             update(table)
             .where(
-                table.c.job_id == job_id,
+                of_job,
                 table.c.kind == "page",
                 table.c.detail.is_(None),
                 table.c.row_id.in_(failed),
-                further,
             )
             .values(
                 detail=error.where(frontier.c.id == table.c.row_id).scalar_subquery()

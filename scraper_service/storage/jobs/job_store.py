@@ -26,6 +26,7 @@ from scraper_service.storage.jobs.job_records import (
     UrlKind,
 )
 from scraper_service.storage.schema import (
+    JOB_NUMBERS,
     activity,
     delivery,
     event,
@@ -54,6 +55,7 @@ from scraper_service.storage.transactions import (
     delete_some,
     note,
     now_of,
+    number_of,
     take_some,
 )
 
@@ -91,7 +93,7 @@ def insert_job(
     links = [link for link in seed.links if link.kind is UrlKind.PAGE]
     sitemaps = [link for link in seed.links if link.kind is UrlKind.SITEMAP]
     room = len(links) if seed.page_limit is None else seed.page_limit
-    queue_job(
+    number = queue_job(
         connection,
         job_id,
         team_id=team_id,
@@ -106,9 +108,9 @@ def insert_job(
         sitemap_files=len(sitemaps),
         **bill,
     )
-    insert_links(connection, job_id, links[:room], RowState.PENDING)
-    insert_links(connection, job_id, links[room:], RowState.HELD)
-    insert_links(connection, job_id, sitemaps, RowState.PENDING)
+    insert_links(connection, number, links[:room], RowState.PENDING)
+    insert_links(connection, number, links[room:], RowState.HELD)
+    insert_links(connection, number, sitemaps, RowState.PENDING)
     found = get_job(connection, job_id, None)
     assert found is not None
     return found
@@ -116,8 +118,8 @@ def insert_job(
 
 def queue_job(
     connection: Connection, job_id: str, *, options: str, **columns: Any
-) -> None:
-    """Store the row of a queued job. Its counts are 0 unless ``columns`` has others.
+) -> int:
+    """Store the row of a queued job, and return its number. Its counts are 0 unless ``columns`` has others.
 
     ``options`` is JSON. Its secrets are encrypted in a table of their own. A
     ``created_at`` in ``columns`` replaces the time of now.
@@ -131,9 +133,11 @@ def queue_job(
     target = None if is_hidden else columns["url"][:MAX_TARGET]
     counts = ("open", "done", "failed", "pages", "held", "credits")
     values = {**dict.fromkeys(counts, 0), "options": json.dumps(kept), **columns}
+    number = _next_number(connection)
     connection.execute(
         insert(job).values(
             id=job_id,
+            number=number,
             state=JobState.QUEUED,
             target=target,
             header_names=json.dumps(names) if names else None,
@@ -146,6 +150,15 @@ def queue_job(
     if entrusted:
         job_secrets.store(connection, job_id, job_secrets.OPTIONS, entrusted)
     note(connection, job_id, "started", at)
+    return number
+
+
+def _next_number(connection: Connection) -> int:
+    """Return the number of a new job."""
+    if connection.dialect.name == "sqlite":  # which has no sequences, and one writer
+        highest = connection.scalar(select(func.max(job.c.number)))
+        return int(highest or 0) + 1
+    return int(connection.scalar(select(JOB_NUMBERS.next_value())) or 0)
 
 
 def make_team(connection: Connection, team_id: str) -> None:
@@ -303,7 +316,7 @@ def read_bodies(
     """Return the same pages as :func:`read_pages`, as they are stored: compressed."""
     chunk: list[bytes] = []
     size = 0
-    of_job = page.c.job_id == job_id
+    of_job = page.c.job_number == number_of(job_id)
     while limit is None or len(chunk) < limit:
         wanted = READ_ROWS if limit is None else min(READ_ROWS, limit - len(chunk))
         first = skip + len(chunk)
@@ -354,7 +367,7 @@ def _page_of_job(
             job.c.options,
             frontier.c.options.label("own"),
         )
-        .join(job, job.c.id == page.c.job_id)
+        .join(job, job.c.number == page.c.job_number)
         .outerjoin(frontier, frontier.c.id == page.c.frontier_id)
         .where(
             page.c.id == scrape_id,
@@ -402,7 +415,11 @@ def expire(connection: Connection) -> int:
         return removed
     disk_use.free_job(connection, job_id)
     for table in _OF_JOBS:
-        of_job = table.c.job_id == job_id
+        of_job = (
+            table.c.job_number == number_of(job_id)
+            if "job_number" in table.c
+            else table.c.job_id == job_id
+        )
         found = delete_some(connection, table, of_job, limit=EXPIRE_ROWS)
         removed += found
         if found == EXPIRE_ROWS:

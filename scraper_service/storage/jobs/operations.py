@@ -30,6 +30,7 @@ from scraper_service.storage.transactions import (
     lock_job,
     note,
     now_of,
+    number_of,
     try_lock_job,
 )
 
@@ -512,7 +513,7 @@ def read_entries(connection: Connection, child_id: str, skip: int) -> list[Entry
     rows = connection.execute(
         select(page.c.id, page.c.size, frontier.c.key)
         .join(frontier, frontier.c.id == page.c.frontier_id)
-        .where(page.c.job_id == child_id, page.c.seq >= skip)
+        .where(page.c.job_number == number_of(child_id), page.c.seq >= skip)
         .order_by(page.c.seq)
         .limit(ENTRY_ROWS)
     ).all()
@@ -537,7 +538,7 @@ def read_failures(connection: Connection, child_id: str) -> list[StepFailure]:
     rows = connection.execute(
         select(columns.key, columns.url, columns.error)
         .where(
-            columns.job_id == child_id,
+            columns.job_number == number_of(child_id),
             columns.state == RowState.FAILED,
             columns.kind == UrlKind.PAGE,
         )

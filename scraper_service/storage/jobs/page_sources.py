@@ -14,6 +14,7 @@ from scraper_service.content.text.kept_responses import (
 from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.schema import page, page_source
 from scraper_service.storage.statements import insertion
+from scraper_service.storage.transactions import number_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -23,12 +24,13 @@ if TYPE_CHECKING:
     from scraper_service.storage.jobs.job_records import Outcome
 
 DROPPED_AT_ONCE = 200  # in one transaction
-_ADD = insertion(page_source, "page_id", "job_id", "size", "facts", "head", "body")
+_ADD = insertion(page_source, "page_id", "job_number", "size", "facts", "head", "body")
 
 
 def add_sources(
     connection: Connection,
     job_id: str,
+    job_number: int,
     outcomes: Iterable[Outcome],
     responses: Mapping[int, StoredResponse],
 ) -> int:
@@ -45,7 +47,7 @@ def add_sources(
         rows.append(
             {
                 "page_id": outcome.page_id or sitemap_source(job_id, outcome.key),
-                "job_id": job_id,
+                "job_number": job_number,
                 "size": len(kept.body),
                 "facts": found.facts,
                 "head": found.head,
@@ -69,7 +71,7 @@ def drop_sources(connection: Connection, job_id: str) -> int:
     size = func.length(page_source.c.head) + func.length(page_source.c.body)
     rows = connection.execute(
         select(page_source.c.page_id, size.label("bytes"))
-        .where(page_source.c.job_id == job_id)
+        .where(page_source.c.job_number == number_of(job_id))
         .limit(DROPPED_AT_ONCE)
     ).all()
     if rows:
@@ -82,7 +84,8 @@ def drop_sources(connection: Connection, job_id: str) -> int:
 def has_sources(connection: Connection, job_id: str) -> bool:
     """Return True if a job has kept the response of any page."""
     found = exists().where(
-        page_source.c.job_id == job_id, page.c.id == page_source.c.page_id
+        page_source.c.job_number == number_of(job_id),
+        page.c.id == page_source.c.page_id,
     )
     return bool(connection.scalar(select(found)))
 
@@ -95,7 +98,11 @@ def read_archive_rows(
     Reads at most ``most`` pages, and at least one whatever its size. Pages without a
     response are left out. The number is ``first`` behind the last page.
     """
-    of_job = [page.c.job_id == job_id, page.c.seq >= first, page.c.seq < first + most]
+    of_job = [
+        page.c.job_number == number_of(job_id),
+        page.c.seq >= first,
+        page.c.seq < first + most,
+    ]
     joined = page.outerjoin(page_source, page_source.c.page_id == page.c.id)
     sizes = connection.execute(
         select(page.c.size, page_source.c.size.label("source"))

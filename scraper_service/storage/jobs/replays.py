@@ -91,7 +91,7 @@ def _of_job(
             frontier.c.options.label("own"),
             frontier.c.url,
         )
-        .join(page, page.c.job_id == job.c.id)
+        .join(page, page.c.job_number == job.c.number)
         .outerjoin(frontier, frontier.c.id == page.c.frontier_id)
         .where(
             page.c.id == scrape_id,

@@ -31,7 +31,7 @@ from scraper_service.storage.jobs.job_records import ACTIVE, Job
 from scraper_service.storage.jobs.job_store import get_job
 from scraper_service.storage.jobs.page_sources import has_sources
 from scraper_service.storage.schema import frontier, job, page, page_source
-from scraper_service.storage.transactions import now_of
+from scraper_service.storage.transactions import now_of, number_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -84,7 +84,7 @@ def find_pages(
             select(page.c.seq, frontier.c.url, page_source.c.facts)
             .join(frontier, frontier.c.id == page.c.frontier_id)
             .outerjoin(page_source, page_source.c.page_id == page.c.id)
-            .where(page.c.job_id == job_id, page.c.seq >= first)
+            .where(page.c.job_number == number_of(job_id), page.c.seq >= first)
             .order_by(page.c.seq)
             .limit(PAGES_AT_ONCE)
         )
@@ -153,9 +153,9 @@ def read_source(
         select(page.c.id, *columns)
         .join(page_source, page_source.c.page_id == page.c.id)
         .join(frontier, frontier.c.id == page.c.frontier_id)
-        .join(job, job.c.id == page.c.job_id)
+        .join(job, job.c.number == page.c.job_number)
         .where(
-            frontier.c.job_id == source_id,
+            frontier.c.job_number == number_of(source_id),
             frontier.c.key == key,
             job.c.team_id == team_id,
             job.c.state.in_(ACTIVE) | (job.c.expires_at > now_of(connection)),

@@ -117,7 +117,7 @@ def _started(
     holders = (
         select(func.count(frontier.c.owner.distinct()))
         .where(
-            frontier.c.job_id == job.c.id,
+            frontier.c.job_number == job.c.number,
             frontier.c.state == written(RowState.LEASED),
             frontier.c.owner.in_(live),
         )

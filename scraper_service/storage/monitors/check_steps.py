@@ -47,7 +47,7 @@ from scraper_service.storage.schema import (
     page,
     team,
 )
-from scraper_service.storage.transactions import DAY_S, note, now_of
+from scraper_service.storage.transactions import DAY_S, note, now_of, number_of
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
@@ -313,7 +313,9 @@ def _results(
         if each["type"] == "scrape":
             step = step_id(job_id, each["target_id"])
             ids = connection.scalars(
-                select(page.c.id).where(page.c.job_id == step).order_by(page.c.seq)
+                select(page.c.id)
+                .where(page.c.job_number == number_of(step))
+                .order_by(page.c.seq)
             )
             result = {**each, "scrape_ids": list(ids)}
         found.append(result)

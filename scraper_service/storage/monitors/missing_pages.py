@@ -21,6 +21,7 @@ from scraper_service.storage.jobs.operations import step_id
 from scraper_service.storage.monitors.snapshots import PageSnapshot
 from scraper_service.storage.schema import frontier, page
 from scraper_service.storage.schema import monitor_snapshot as table
+from scraper_service.storage.transactions import number_of
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -82,7 +83,7 @@ def _row(connection: Connection, job_id: str, key: int) -> Any:
         *(columns.id, columns.found_on, columns.state, columns.status, columns.error)
     )
     return connection.execute(
-        query.where(columns.job_id == job_id, columns.key == key)
+        query.where(columns.job_number == number_of(job_id), columns.key == key)
     ).one_or_none()
 
 
