@@ -19,6 +19,7 @@ from scraper_service.discovery.sitemap_locations import first_base
 from scraper_service.options.crawl import CrawlOptions
 from scraper_service.options.serialization import options_from_json
 from scraper_service.storage.frontier.links import latest_crawls
+from scraper_service.storage.frontier.refused_links import is_listed
 from scraper_service.storage.page_cache import page_address
 from scraper_service.storage.schema import frontier, snapshot
 from scraper_service.storage.transactions import dialect_insert, now_of, number_of
@@ -124,11 +125,14 @@ def is_hidden(connection: Connection, team_id: str, url: str) -> bool:
         options = options_from_json("crawl", json.loads(row.options))
         assert isinstance(options, CrawlOptions)
         if _would_find(row, options, url):
+            key = crawl_key(options, normalized_url(url))
             known = select(frontier.c.id).where(
                 frontier.c.job_number == number_of(row.id),
-                frontier.c.key == crawl_key(options, normalized_url(url)),
+                frontier.c.key == key,
             )
-            return connection.scalar(known) is None
+            if connection.scalar(known) is not None:
+                return False
+            return not is_listed(connection, row.id, key)
     return False
 
 

@@ -238,6 +238,33 @@ frontier = Table(
     ),
 )
 
+#: Links that are only listed, see :mod:`scraper_service.storage.frontier.refused_links`:
+#: ``urls`` is the number of URLs that the page in the row ``found_on`` links to, refused for the reason
+#: ``code``. ``body`` is compressed JSON with URLs and details.
+refused_list = Table(
+    "refused_list",
+    metadata,
+    Column("id", _Serial, primary_key=True),
+    Column("job_number", ForeignKey("job.number"), nullable=False),
+    Column("found_on", BigInteger),
+    Column("urls", Integer, nullable=False),
+    Column("depth", Integer, nullable=False),
+    Column("code", String(60), nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    # With all that counts read.
+    Index("ix_refused_list_job_number", "job_number", "id", "code", "urls"),
+)
+
+#: The keys of the URLs in :data:`refused_list`.
+refused_key = Table(
+    "refused_key",
+    metadata,
+    Column("job_number", ForeignKey("job.number"), primary_key=True),
+    Column("key", BigInteger, primary_key=True),
+    Column("list_id", BigInteger, nullable=False),
+    sqlite_with_rowid=False,
+)
+
 #: Delivered pages in order. ``body`` is the compressed JSON, ``size`` the number of
 #: uncompressed bytes.
 page = Table(

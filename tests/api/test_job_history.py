@@ -403,14 +403,17 @@ def test_a_running_job_is_cancelled_and_writes_nothing_more(shared, site):
 
 def rows_of(service, job_id):
     """Return the number of rows of a job in each table that has some."""
-    tables = (
-        *("page", "event", "frontier", "job_host", "job_robots", "page_text"),
-        *("delivery", "webhook", "operation", "secret", "artefact"),
-    )
+    numbered = ("page", "event", "frontier", "page_text", "page_source")
+    numbered += ("refused_key", "refused_list")
+    tables = ("job_host", "job_robots", "delivery", "webhook", "operation", "secret")
     found = {}
     path = f"file:{service.database}?mode=ro"
     with closing(sqlite3.connect(path, uri=True)) as database:
-        for table in tables:
+        for table in numbered:  # with those of no job
+            jobs = "SELECT number FROM job WHERE id <> ?"
+            query = f"SELECT count(*) FROM {table} WHERE job_number NOT IN ({jobs})"
+            found[table] = database.execute(query, (job_id,)).fetchone()[0]
+        for table in (*tables, "artefact"):
             query = f"SELECT count(*) FROM {table} WHERE job_id = ?"
             found[table] = database.execute(query, (job_id,)).fetchone()[0]
         query = "SELECT count(*) FROM job WHERE id = ?"

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import select, update
 
 from scraper_service.options.spider_arguments import crawl_options
-from scraper_service.storage.frontier import leases, sweeps
+from scraper_service.storage.frontier import leases, refused_links, sweeps
 from scraper_service.storage.jobs import admission, job_control, job_store
 from scraper_service.storage.jobs.admission import Terms
 from scraper_service.storage.jobs.job_records import (
@@ -64,6 +64,9 @@ class Crawls(Control):
             found.setdefault(name, []).append(row.url.removeprefix(SITE))
             if row.state == RowState.SKIPPED:
                 found.setdefault(row.code, []).append(row.url.removeprefix(SITE))
+        listed, _ = self.run(refused_links.read, job_id, None, 0, 0, 1000)
+        for link in listed:
+            found.setdefault(link.code, []).append(link.url.removeprefix(SITE))
         return found
 
     def updates(self, job_id):

@@ -20,7 +20,7 @@ from scraper_service.storage.accounts import credits as ledger_of
 from scraper_service.storage.accounts.credits import Call
 from scraper_service.storage.connections import ASIDE
 from scraper_service.storage.frontier import leases as frontier
-from scraper_service.storage.frontier import outcomes
+from scraper_service.storage.frontier import outcomes, refused_links
 from scraper_service.storage.frontier.links import Seed
 from scraper_service.storage.jobs import admission, job_listing, job_store
 from scraper_service.storage.jobs.admission import Terms
@@ -117,7 +117,9 @@ class Harness:
         assert found.done + read == states[RowState.DONE]
         assert found.failed == states[RowState.FAILED]
         assert found.held == states[RowState.HELD]
-        assert found.skipped == states[RowState.SKIPPED] + states[RowState.ALIAS]
+        listed = self.run(refused_links.count, job_id)
+        refused = states[RowState.SKIPPED] + states[RowState.ALIAS]
+        assert found.skipped == refused + listed
         assert found.pages == len(pages) <= found.done
         assert [p.seq for p in pages] == list(range(len(pages)))
         assert found.credits == sum(row.credits for row in charged)

@@ -43,6 +43,7 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n"
 _RANDOM = random.Random(7)
 _NOISE = _RANDOM.randbytes(1 << 20)
 _WORDS = [f"{_RANDOM.randrange(10**5):x}" for _ in range(5000)]
+_STEPS = (7919, 104_729, 1_299_709, 15_485_863, 32_452_843, 49_979_687)
 _TEXT = " ".join(_RANDOM.choice(_WORDS) for _ in range(40_000)).encode()
 
 
@@ -58,14 +59,18 @@ def number_of(url: str) -> int:
     return int(last) if last.isdigit() else 0
 
 
-def links_of(number: int) -> list[Link]:
+def links_of(number: int, row_id: int) -> list[Link]:
     """Return the links of a page: others of the crawl, many of them known, and links to other sites."""
     near = [number * 3 + 7 * n + 1 for n in range(INSIDE)]  # three of four are known
-    links = [Link(each, url_of(each), 1) for each in near]
+    links = [Link(each, url_of(each), 1, found_on=row_id) for each in near]
     for n in range(OUTSIDE):
         key = -(number * OUTSIDE + n) - 1
-        url = f"https://other-{n}.example/a/listed/address-{number}-{n}"
-        links.append(Link(key, url, 1, code="external", error="another site"))
+        # Words that compress as those of usual URLs.
+        words = [_WORDS[(-key * step) % len(_WORDS)] for step in _STEPS]
+        host = f"www.{words[0]}{words[1]}.example"
+        url = f"https://{host}/{words[2]}/{words[3]}-{words[4]}-{words[5]}-{-key}"
+        error = f"{host} is not of host-1.example"
+        links.append(Link(key, url, 1, code="external", error=error, found_on=row_id))
     return links
 
 
@@ -152,7 +157,7 @@ class Worker:
             code="SCRAPE_SITE_ERROR" if failed else None,
             error="The site failed." if failed else None,
             credits=1,
-            links=() if failed else links_of(number_of(row.url)),
+            links=() if failed else links_of(number_of(row.url), row.id),
             kept=None if failed else kept,
         )
         commit = await self._frontier.store(job_id, outcome)

@@ -79,7 +79,7 @@ _LIMIT = NumberParameter(
     "limit", "At most N URLs.", 1, MAX_ADDRESSES, DEFAULT_ADDRESSES
 )
 _AFTER = CursorParameter(
-    "after", "the value in next", re.compile(r"([0-6])\.([0-9]{1,18})")
+    "after", "the value in next", re.compile(r"([0-7])\.([0-9]{1,18})")
 )
 
 # Options of politeness and scope. A batch has few of them.

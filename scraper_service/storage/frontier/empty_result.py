@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import bindparam, func, select
 
+from scraper_service.storage.frontier import refused_links
 from scraper_service.storage.jobs.job_records import RowState
 from scraper_service.storage.schema import frontier
 from scraper_service.storage.transactions import number_of
@@ -60,7 +62,9 @@ def explain_empty_result(
     the job row is locked meanwhile.
     """
     rows = connection.execute(_REASONS, {"job_id": job_id})
-    reasons: dict[str, int] = {row.code: row.urls for row in rows}
+    reasons = Counter({row.code: row.urls for row in rows})
+    left = MAX_COUNTED - reasons.total()
+    reasons += refused_links.first_counts(connection, job_id, left)
     skipped = _skipped_text(reasons, with_external=not pages)
     if pages:
         return f"{_ONE_PAGE} {skipped}" if skipped else None

@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any
 from attrs import asdict
 from sqlalchemy import bindparam, select, update
 
+from scraper_service.discovery import crawl_key
 from scraper_service.discovery.sitemap import MAX_FILES
 from scraper_service.errors import OutOfCredits
-from scraper_service.options.crawl import CHANGEABLE
+from scraper_service.options.crawl import CHANGEABLE, CrawlOptions
 from scraper_service.options.limits import DAY_S
+from scraper_service.options.serialization import options_from_json
 from scraper_service.options.urls import origin, robots_url
 from scraper_service.storage import change_snapshots
 from scraper_service.storage.accounts import disk_use
@@ -28,6 +30,7 @@ from scraper_service.storage.accounts.credits import (
     give_back,
     take,
 )
+from scraper_service.storage.frontier import refused_links
 from scraper_service.storage.frontier.changed_rules import changed_rules
 from scraper_service.storage.frontier.duplicates import add_texts
 from scraper_service.storage.frontier.empty_result import explain_empty_result
@@ -316,6 +319,9 @@ class OpenJob:
             )
         ).one_or_none()
         if other is None:
+            self.skipped -= refused_links.take_out(
+                self._connection, self.number, key, self._key_of
+            )
             alias = [Link(key, url, 0, found_on=outcome.row_id)]
             self.skipped += insert_links(
                 self._connection, self.number, alias, RowState.ALIAS
@@ -342,6 +348,11 @@ class OpenJob:
             self.held -= other.state == RowState.HELD
             self.skipped += other.state != RowState.SKIPPED
         return False
+
+    def _key_of(self, url: str) -> int:
+        options = options_from_json("crawl", json.loads(self.options))
+        assert isinstance(options, CrawlOptions)
+        return crawl_key(options, url)
 
     def _store_pages(self, outcomes: list[Outcome], packed: Packed) -> None:
         if not outcomes:
@@ -461,6 +472,11 @@ class OpenJob:
         files = insert_links(connection, number, sitemaps, RowState.PENDING)
         self.sitemaps += files
         self.sitemap_files += files
+        if refused or self.skipped:
+            pages, refused, listed = refused_links.add(
+                connection, number, pages, refused, lists=self.skipped < MAX_SKIPPED
+            )
+            self.skipped += listed
         self.skipped -= self._count_skipped_for_depth(pages)
         fits = self.room is None or len(pages) <= self.room
         state = RowState.PENDING if fits else RowState.HELD

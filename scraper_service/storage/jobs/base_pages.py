@@ -24,7 +24,7 @@ from scraper_service.storage.jobs.job_records import (
     UrlKind,
 )
 from scraper_service.storage.jobs.page_sources import has_sources, sitemap_source
-from scraper_service.storage.schema import frontier, job, page, page_source
+from scraper_service.storage.schema import frontier, job, page, page_source, refused_key
 from scraper_service.storage.transactions import now_of, number_of
 
 if TYPE_CHECKING:
@@ -234,6 +234,12 @@ def read_removed(
         .where(own.c.code.is_(None) | (own.c.code != REMOVED))
         .exists()
     )
+    is_refused = (
+        select(refused_key.c.key)
+        .where(refused_key.c.job_number == number_of(crawl.id))
+        .where(refused_key.c.key == base.c.key)
+        .exists()
+    )
     query = (
         select(base.c.url)
         .where(
@@ -242,6 +248,7 @@ def read_removed(
             base.c.state == RowState.DONE,
             base.c.code.is_(None) | (base.c.code == UNCHANGED),
             ~is_found,
+            ~is_refused,
         )
         .order_by(base.c.id)
     )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 from sqlalchemy import and_, func, or_, select, text
 
+from scraper_service.storage.frontier import refused_links
 from scraper_service.storage.frontier.open_job import ROBOTS
 from scraper_service.storage.jobs.job_records import (
     PageErrorRow,
@@ -22,6 +23,8 @@ from scraper_service.storage.transactions import IN_ORDER, number_of, rows_in, w
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection, Row, TextClause
 
+    from scraper_service.storage.frontier.refused_links import RefusedLink
+
 EXTERNAL_HOME = "external_home"
 EXTERNAL_LINK = "EXTERNAL_LINK"
 STATES = {
@@ -30,6 +33,7 @@ STATES = {
     RowState.DONE: "done",
     RowState.FAILED: "failed",
     RowState.SKIPPED: "skipped",
+    RowState.LISTED: "skipped",
     RowState.HELD: "held",
     RowState.ALIAS: "skipped",
 }
@@ -56,7 +60,10 @@ class JobUrl:
 
 @frozen
 class Cursor:
-    """The position of a listing: after the row ``row_id`` of a state."""
+    """The position of a listing: after the row ``row_id`` of a state.
+
+    For :attr:`RowState.LISTED` it is the place of a refused link.
+    """
 
     state: RowState
     row_id: int = 0
@@ -189,7 +196,9 @@ def count_listed(connection: Connection, job_id: str, query: AddressQuery) -> in
     if query.reason is None:
         return _count_all(connection, job_id, query.state)
     return sum(
-        _count(connection, _conditions(job_id, state, query.reason))
+        refused_links.count(connection, job_id, query.reason)
+        if state is RowState.LISTED
+        else _count(connection, _conditions(job_id, state, query.reason))
         for state in _states(query)
     )
 
@@ -202,22 +211,29 @@ def read_some_addresses(
     left = _states(query)
     if after is not None:
         left = left[left.index(after.state) :] if after.state in left else []
-    rows: list[Row[Any]] = []
+    found: list[tuple[JobUrl, Cursor]] = []
     for current in left:
         behind = after.row_id if after is not None and after.state is current else 0
+        room = limit + 1 - len(found)
+        if current is RowState.LISTED:
+            listed, skip = refused_links.read(
+                connection, job_id, query.reason, behind, skip, room
+            )
+            found += map(_listed, listed)
+            if len(found) > limit:
+                break
+            continue
         where = _conditions(job_id, current, query.reason, behind)
         if skip and (count := _count(connection, where)) <= skip:
             skip -= count
             continue
-        rows += _rows(connection, where, skip, limit + 1 - len(rows))
+        rows = _rows(connection, where, skip, room)
+        found += [(_address(row), Cursor(current, row.id)) for row in rows]
         skip = 0
-        if len(rows) > limit:
+        if len(found) > limit:
             break
-    last = rows[limit - 1] if len(rows) > limit else None
-    return (
-        list(map(_address, rows[:limit])),
-        None if last is None else Cursor(RowState(last.state), last.id),
-    )
+    last = found[limit - 1][1] if len(found) > limit else None
+    return [address for address, _ in found[:limit]], last
 
 
 def _states(query: AddressQuery) -> list[RowState]:
@@ -261,6 +277,7 @@ def _count_all(connection: Connection, job_id: str, state: str | None) -> int:
     if state in {None, skipped}:
         where = _conditions(job_id, RowState.SKIPPED, None)
         states[skipped] += _count(connection, where)
+        states[skipped] += refused_links.count(connection, job_id)
     return sum(states.values()) if state is None else states[state]
 
 
@@ -301,6 +318,21 @@ def _address(row: Row[Any]) -> JobUrl:
     )
 
 
+def _listed(link: RefusedLink) -> tuple[JobUrl, Cursor]:
+    address = JobUrl(
+        url=link.url,
+        kind=UrlKind.PAGE.name.lower(),
+        state=STATES[RowState.LISTED],
+        reason=link.code,
+        detail=link.error,
+        depth=link.depth,
+        found_on=link.found_on,
+        page_id=None,
+        lastmod=None,
+    )
+    return address, Cursor(RowState.LISTED, link.place)
+
+
 @frozen
 class SitemapCounts:
     """Counts of the sitemap files of a job. Other files are still to be read."""
@@ -330,6 +362,9 @@ def count_addresses(
         reasons[code] += count
         if state == RowState.SKIPPED:
             states[STATES[RowState.SKIPPED]] += count
+    listed = refused_links.counts(connection, job_id)
+    reasons += listed
+    states[STATES[RowState.LISTED]] += listed.total()
     held, aliases = _count_states(connection, job_id, states)
     for state, count in ((RowState.HELD, held), (RowState.ALIAS, aliases)):
         if count:

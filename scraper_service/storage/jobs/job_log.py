@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 from sqlalchemy import delete, func, insert, literal, select
 
+from scraper_service.storage.frontier import refused_links
 from scraper_service.storage.schema import event, frontier, job, job_log
 from scraper_service.storage.transactions import now_of, number_of
 
@@ -99,7 +100,13 @@ def read_log(connection: Connection, job_id: str) -> JobLogbook:
         .order_by(count.desc())
         .limit(MOST_REASONS)
     )
+    counted = {code: (number, text or "") for code, number, text in reasons}
+    for code, number in refused_links.counts(connection, job_id).items():
+        more, text = counted.get(code, (0, ""))
+        text = text or refused_links.an_error(connection, job_id, code) or ""
+        counted[code] = number + more, text
+    most = sorted(counted.items(), key=lambda each: -each[1][0])[:MOST_REASONS]
     return JobLogbook(
         tuple(sorted(found, key=lambda entry: entry.at)),
-        tuple((code, number, text or "") for code, number, text in reasons),
+        tuple((code, number, text) for code, (number, text) in most),
     )

@@ -41,7 +41,9 @@ class RowState(IntEnum):
 
     ``HELD`` URLs wait until the page limit allows them. ``SKIPPED`` URLs were refused
     before the fetch, with a reason in ``code``. An ``ALIAS`` is the target of a redirect
-    of a delivered page. These three states are not in the total of the job.
+    of a delivered page. ``LISTED`` URLs were refused too, and stand in
+    :mod:`scraper_service.storage.frontier.refused_links`: no row of the frontier has this
+    state. These four states are not in the total of the job.
     """
 
     HELD = 0
@@ -51,6 +53,7 @@ class RowState(IntEnum):
     FAILED = 4
     SKIPPED = 5
     ALIAS = 6
+    LISTED = 7
 
 
 class UrlKind(IntEnum):

@@ -16,6 +16,7 @@ from scraper_service.content.change_tracking.monitored_pages import is_outage
 from scraper_service.content.text.compression import decompress
 from scraper_service.discovery.sitemap import absent
 from scraper_service.discovery.sitemap_locations import crawl_key
+from scraper_service.storage.frontier.refused_links import is_listed
 from scraper_service.storage.jobs.job_records import RowState
 from scraper_service.storage.jobs.operations import step_id
 from scraper_service.storage.monitors.snapshots import PageSnapshot
@@ -118,6 +119,8 @@ def _is_unsure(
             break
         if (now := _row(connection, own, found.key)) is not None:
             result = _has_failed(connection, now)
+            break
+        if is_listed(connection, own, found.key):
             break
     known.update(dict.fromkeys(passed, result))
     return result
