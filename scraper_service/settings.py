@@ -361,9 +361,10 @@ BROWSER_PROXY_ADDRESS = "127.0.0.1"
 BROWSER_CDP_DIRECT = False
 # Form of screenshots and PDFs in responses: files (signed URLs), or inline (data: URLs).
 ARTEFACTS = "files"
-# Object storage for these files: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or
-# az://CONTAINER/PREFIX, of one job database only; extra `object-storage`. Credentials and
-# endpoint come from the environment of the service. Empty: files in DATA_DIR.
+# Object storage for these files and for the responses that jobs keep: s3://BUCKET/PREFIX,
+# gs://BUCKET/PREFIX or az://CONTAINER/PREFIX, of one job database only; extra `object-storage`.
+# Credentials and endpoint come from the environment of the service. Empty: files in DATA_DIR,
+# responses in the database.
 ARTEFACT_STORE = ""
 # URL of the list of hosts that `blocklist update` downloads.
 BLOCKLIST_URL = ""

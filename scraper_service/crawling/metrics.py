@@ -45,6 +45,12 @@ SITE_RESPONSES = Counter(
 CACHE_LOOKUPS = Counter(
     "scraper_cache_lookups_total", "Look-ups in the page cache: hit, miss.", ["result"]
 )
+KEPT_RESPONSES = Counter(
+    "scraper_kept_responses_total",
+    "Responses that jobs keep, by the place of their bodies while there is an object storage:"
+    " object_storage, or database while that takes nothing.",
+    ["place"],
+)
 CREDITS = Counter(
     "scraper_credits_total", "Credits charged for pages and calls.", ["operation"]
 )

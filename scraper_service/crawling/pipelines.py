@@ -15,6 +15,7 @@ from scrapy.utils.misc import load_object
 from scraper_service.content.change_tracking.comparison import GONE
 from scraper_service.crawling.change_tracking import Changes
 from scraper_service.crawling.download.download_errors import SITE_BLOCKED
+from scraper_service.crawling.download.kept_sources import KeptSources
 from scraper_service.crawling.download.proxies import Proxies
 from scraper_service.crawling.metrics import (
     CREDITS,
@@ -251,6 +252,7 @@ class FeedPipeline:
     def __init__(self, crawler: Crawler):
         self._crawler = crawler
         self._changes = Changes(crawler.settings)
+        self._sources = KeptSources(crawler.settings)
         self._serialize = load_object(crawler.settings["PAGE_SERIALIZER"])
         self._sites = parse_sites(crawler.settings.getlist("BLOCKED_SITES"))
 
@@ -270,13 +272,17 @@ class FeedPipeline:
             return item
         scheduler = LeasedScheduler.of(self._crawler)
         page, lease = item, item.lease
+        if scheduler.keeps_pages and page.failure is None:
+            kept = await self._sources.keep(page.kept, scheduler.team_id)
+        else:
+            kept = None
 
         async def renew() -> Outcome:
             nonlocal page
             page = await self._changes.compared(page, scheduler.insist)
-            return self._outcome(page, lease, scheduler)
+            return evolve(self._outcome(page, lease, scheduler), kept=kept)
 
-        outcome = self._outcome(page, lease, scheduler)
+        outcome = evolve(self._outcome(page, lease, scheduler), kept=kept)
         commit = await scheduler.settle(outcome, renew)
         spider: Any = self._crawler.spider
         if not commit.accepted:
@@ -300,6 +306,9 @@ class FeedPipeline:
         scheduler = LeasedScheduler.of(self._crawler)
         lease = file.lease
         error = page_error(file.cause) if file.cause else file.error
+        kept = None
+        if scheduler.keeps_pages:
+            kept = await self._sources.keep(file.kept, scheduler.team_id)
         whole = Outcome(
             row_id=lease.row_id,
             key=lease.key,
@@ -314,7 +323,7 @@ class FeedPipeline:
                 file.nested, lease, lease.depth + 1, self._sites, UrlKind.SITEMAP
             ),
             warnings=file.warnings,
-            kept=file.kept if scheduler.keeps_pages else None,
+            kept=kept,
         )
         for rows in file.slices:
             links = _Links(tuple(json.loads(rows)), lease, 0, self._sites)
@@ -347,7 +356,6 @@ class FeedPipeline:
             base=page.base,
             text=page.text,
             snapshot=page.tracked.snapshot if page.tracked else None,
-            kept=page.kept if scheduler.keeps_pages and failure is None else None,
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import platform
@@ -16,6 +17,7 @@ from urllib.parse import urlsplit
 from attrs import asdict, evolve, frozen
 
 from scraper_service.content.text.compression import compress
+from scraper_service.content.text.kept_responses import StoredResponse, archive_row
 from scraper_service.errors import (
     ExportUnavailable,
     JobNotFound,
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 
     from scraper_service.exports.formats import ExportFormat
     from scraper_service.storage.database import Database
+    from scraper_service.storage.files.source_files import SourceFiles
 
     RowT = Callable[[Any], bytes]
 
@@ -122,10 +125,11 @@ class Export:
 
 
 class Exports:
-    """Exports the crawls and batches of teams."""
+    """Exports the crawls and batches of teams. ``sources`` are those in object storage."""
 
-    def __init__(self, database: Database):
+    def __init__(self, database: Database, sources: SourceFiles | None = None):
         self._database = database
+        self._sources = sources
         self._lengths: OrderedDict[str, int] = OrderedDict()
 
     async def open(self, job_id: str, team_id: str, query: ExportQuery) -> Export:
@@ -206,7 +210,23 @@ class Exports:
                 if not count:  # URLs of a running job may have moved
                     return
             left, place = left - count, behind
-            yield rows
+            yield await self._archived(rows) if export.format.needs_sources else rows
+
+    async def _archived(self, rows: list[Any]) -> list[bytes]:
+        """Return rows of an archive. Leaves out pages whose response is gone."""
+
+        async def row(page: bytes, stored: StoredResponse) -> bytes | None:
+            if stored.digest is not None:
+                if self._sources is None:
+                    return None
+                try:
+                    stored = await self._sources.whole(stored)
+                except FileNotFoundError:
+                    return None
+            return archive_row(page, stored)
+
+        found = await asyncio.gather(*(row(*each) for each in rows))
+        return [each for each in found if each is not None]
 
 
 @frozen(kw_only=True)
@@ -243,8 +263,11 @@ def _count(
 
 def _read(
     connection: Connection, export: Export, place: _Place, most: int
-) -> tuple[list[bytes], _Place] | None:
-    """Return compressed rows and the next place; None for a job that was deleted."""
+) -> tuple[list[Any], _Place] | None:
+    """Return compressed rows and the next place; None for a job that was deleted.
+
+    Rows of archives are pages with their responses.
+    """
     job_id, query = export.job.id, export.query
     if job_store.get_job(connection, job_id, export.job.team_id) is None:
         return None
@@ -253,7 +276,7 @@ def _read(
     rows: list[Any]
     most = min(most, SLICE_ROWS)
     if export.format.needs_sources:
-        rows, behind = page_sources.read_archive_rows(
+        rows, behind = page_sources.read_archived(
             connection, job_id, place.skip, most, SLICE_BYTES
         )
         return rows, _Place(skip=behind)

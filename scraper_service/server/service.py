@@ -173,6 +173,7 @@ class ApiFront:
         from scraper_service.api.version import Services
         from scraper_service.crawling.change_tracking import Changes
         from scraper_service.crawling.download.engines import Engines
+        from scraper_service.crawling.download.kept_sources import source_files
         from scraper_service.crawling.pricing import Prices
         from scraper_service.crawling.robots import RobotsPolicy
         from scraper_service.exports.job_exports import Exports
@@ -229,7 +230,7 @@ class ApiFront:
             scraping=scraping,
             jobs=jobs,
             browser_sessions=self.sessions,
-            exports=Exports(self.database),
+            exports=Exports(self.database, source_files(settings)),
             operations=self._background.calls,
             usage=Usage(self.database, scrapes, settings),
             monitors=TeamMonitors(

@@ -282,7 +282,8 @@ page = Table(
 
 #: The responses that pages of jobs were made of, see
 #: :mod:`scraper_service.content.text.kept_responses`. ``size`` is the number of bytes of the
-#: body as received.
+#: body as received. ``digest`` is the hash of a body in object storage, which has ``length``
+#: bytes there; then ``body`` is empty.
 page_source = Table(
     "page_source",
     metadata,
@@ -292,7 +293,15 @@ page_source = Table(
     Column("facts", Text, nullable=False),
     Column("head", LargeBinary, nullable=False),
     Column("body", LargeBinary, nullable=False),
+    Column("length", Integer),
+    Column("digest", LargeBinary),
     Index("ix_page_source_job_number", "job_number"),
+    Index(
+        "ix_page_source_digest",
+        "digest",
+        sqlite_where=text("digest IS NOT NULL"),
+        postgresql_where=text("digest IS NOT NULL"),
+    ),
 )
 
 #: Pages of single scrapes. ``replay`` has what a browser session needs to open the page
@@ -896,6 +905,18 @@ for _dialect, _statements in SEARCH_INDEX.items():
     for _statement in _statements:
         _ddl = DDL(_statement)  # type: ignore[no-untyped-call]
         listen(search_page, "after_create", _ddl.execute_if(dialect=_dialect))
+
+#: Values that are compressed already, which PostgreSQL would try to compress again.
+COMPRESSED = (
+    *(page.c.body, page.c.whole, page_source.c.head, page_source.c.body),
+    *(refused_list.c.body, scrape.c.body, source.c.body, snapshot.c.body),
+    *(operation.c.result, monitor_page.c.body, search_page.c.text),
+)
+for _column in COMPRESSED:
+    _ddl = DDL(  # type: ignore[no-untyped-call]
+        f"ALTER TABLE {_column.table.name} ALTER {_column.name} SET STORAGE EXTERNAL"
+    )
+    listen(_column.table, "after_create", _ddl.execute_if(dialect="postgresql"))
 
 #: How PostgreSQL stores tables whose rows change often. Free room on a page (``fillfactor``)
 #: lets a changed row stay on it, without new entries in the indexes. Without frequent vacuums,

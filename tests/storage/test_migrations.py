@@ -37,6 +37,12 @@ def described(engine):
             if engine.dialect.name == "postgresql":
                 options = text("SELECT reloptions FROM pg_class WHERE relname = :name")
                 lists.append(connection.scalars(options, {"name": table}).all())
+                forms = text(
+                    "SELECT attname || attstorage::text FROM pg_attribute"
+                    " WHERE attrelid = CAST(:name AS regclass) AND attnum > 0"
+                    " AND NOT attisdropped"
+                )
+                lists.append(connection.scalars(forms, {"name": table}).all())
             ordered = [sorted(map(plain, each)) for each in lists]
             found[table] = [look.get_pk_constraint(table), *ordered]
     return found

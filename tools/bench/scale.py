@@ -39,6 +39,7 @@ HEADINGS = (
     *("Database kB", "Log kB"),
 )
 TEAMS = 10
+KEPT = {"database": "the database", "objects": "an object storage (left out)"}
 POLL_S = 0.05
 
 
@@ -158,6 +159,7 @@ def measure(
     workers: int,
     pages: int,
     latency_s: float,
+    kept: str,
     *,
     shows_tables: bool = False,
 ) -> Run:
@@ -170,7 +172,7 @@ def measure(
         running = [
             ServerProcess(
                 *("tools.bench.scale_worker", url, name, ",".join(ids)),
-                str(latency_s),
+                *(str(latency_s), kept),
             )
             for _ in range(workers)
         ]
@@ -247,6 +249,7 @@ def run(
     jobs: list[int],
     pages: int,
     latency_s: float,
+    kept: str,
     *,
     shows_tables: bool = False,
 ) -> str:
@@ -260,7 +263,7 @@ def run(
                 url = postgres()
                 found.append(
                     measure(
-                        *(url, postgres.pid, number, workers, pages, latency_s),
+                        *(url, postgres.pid, number, workers, pages, latency_s, kept),
                         shows_tables=shows_tables,
                     )
                 )
@@ -268,7 +271,8 @@ def run(
     cells = table(HEADINGS, (each.cells() for each in found))
     return (
         f"# Scale benchmark\n\n{MACHINE}, PostgreSQL on the same machine, {pages} pages in"
-        f" all, latency {latency_s * 1000:.0f} ms. Times, transactions and kB are for each"
+        f" all, latency {latency_s * 1000:.0f} ms, responses kept in"
+        f" {KEPT[kept]}. Times, transactions and kB are for each"
         f" page.\n\n{cells}\n"
     )
 
@@ -282,13 +286,17 @@ def main() -> int:
     parser.add_argument(
         "--tables", action="store_true", help="print what a page takes by table"
     )
+    parser.add_argument("--kept", default="database", choices=KEPT)
     options = parser.parse_args()
     workers = [int(each) for each in options.workers.split(",")]
     jobs = [int(each) for each in options.jobs.split(",")]
     pages = options.pages
     if options.quick:
         workers, jobs, pages = [2], [2], 100
-    text = run(workers, jobs, pages, options.latency, shows_tables=options.tables)
+    text = run(
+        *(workers, jobs, pages, options.latency, options.kept),
+        shows_tables=options.tables,
+    )
     publish(text, RESULT, save=options.save)
     return 0
 

@@ -1,13 +1,15 @@
 """A worker of the scale benchmark: frontier, pace and storage of the service, no network.
 
-``python -m tools.bench.scale_worker DATABASE_URL FOLDER JOBS LATENCY_S``, where JOBS are ids
-of jobs with commas. Each page of a model of the web is answered after a wait. Prints a line
+``python -m tools.bench.scale_worker DATABASE_URL FOLDER JOBS LATENCY_S KEPT``, where JOBS are
+ids of jobs with commas. KEPT is where responses are kept: ``database``, or ``objects`` for an
+object storage, to which nothing is sent. Each page of a model of the web is answered after a wait. Prints a line
 of JSON at the end: pages, and CPU seconds.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import random
 import resource
@@ -17,6 +19,9 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from attrs import evolve
+
+from scraper_service.content.text.kept_responses import StoredResponse, pack
 from scraper_service.crawling.politeness.host_limits import pace_key
 from scraper_service.crawling.politeness.host_pace import HostPace
 from scraper_service.items import KeptResponse
@@ -74,10 +79,18 @@ def links_of(number: int, row_id: int) -> list[Link]:
     return links
 
 
+def in_objects(kept: KeptResponse) -> StoredResponse:
+    """Return a response as it is stored when its body is in an object storage."""
+    packed = pack(kept)
+    digest = hashlib.sha256(packed.body).digest()
+    return evolve(packed, body=b"", digest=digest, length=len(packed.body))
+
+
 class Worker:
     """Works on jobs of a database until all have ended."""
 
-    def __init__(self, database: Database, latency_s: float):
+    def __init__(self, database: Database, latency_s: float, kept: str):
+        self._kept = kept
         self._database = database
         self._latency_s = latency_s
         self._frontier = Frontier(database, str(uuid.uuid4()))
@@ -147,6 +160,7 @@ class Worker:
             body=b"",
             packed=_NOISE[at : at + SOURCE],
         )
+        response = in_objects(kept) if self._kept == "objects" else kept
         outcome = Outcome(
             row_id=row.id,
             key=row.key,
@@ -158,7 +172,7 @@ class Worker:
             error="The site failed." if failed else None,
             credits=1,
             links=() if failed else links_of(number_of(row.url), row.id),
-            kept=None if failed else kept,
+            kept=None if failed else response,
         )
         commit = await self._frontier.store(job_id, outcome)
         self.pages += commit.accepted
@@ -166,9 +180,9 @@ class Worker:
 
 
 async def main() -> None:
-    url, folder, jobs, latency_s = sys.argv[1:]
+    url, folder, jobs, latency_s, kept = sys.argv[1:]
     database = Database(Path(folder), url, "bench")
-    worker = Worker(database, float(latency_s))
+    worker = Worker(database, float(latency_s), kept)
     print("ready", flush=True)
     sys.stdin.readline()
     before = resource.getrusage(resource.RUSAGE_SELF)

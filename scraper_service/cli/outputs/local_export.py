@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from scraper_service.cli.local_run import DatabaseSource, keys_of_job, open_database
+from scraper_service.content.text.kept_responses import archive_row
 from scraper_service.storage.jobs import job_store, page_sources
 
 if TYPE_CHECKING:
@@ -64,6 +65,10 @@ def _read(
 ) -> tuple[list[bytes], int]:
     """Return rows from page number ``first``, and the number of the page after them."""
     if archive:
-        return page_sources.read_archive_rows(connection, job_id, first, ROWS, BYTES)
+        found, behind = page_sources.read_archived(
+            connection, job_id, first, ROWS, BYTES
+        )
+        # Responses of local jobs are in the database.
+        return [archive_row(*row) for row in found], behind
     pages = job_store.read_pages(connection, job_id, first, ROWS, BYTES)
     return pages, first + len(pages)

@@ -25,7 +25,19 @@ class StoredResponse:
     #: JSON of the other fields.
     facts: str
     head: bytes
+    #: Empty if it is in object storage.
     body: bytes
+    #: The bytes of the body as received, 0 in what was read.
+    size: int = 0
+    #: The hash of a body in object storage.
+    digest: bytes | None = None
+    #: The bytes of that body.
+    length: int = 0
+
+    @property
+    def stored_size(self) -> int:
+        """The bytes that it takes."""
+        return len(self.head) + len(self.body) + self.length
 
 
 def pack(kept: KeptResponse) -> StoredResponse:
@@ -37,7 +49,10 @@ def pack(kept: KeptResponse) -> StoredResponse:
     facts = asdict(kept, filter=lambda each, _: each.name not in _BESIDE)
     body = kept.packed or compress(kept.body) if is_packed else kept.body
     return StoredResponse(
-        json.dumps({**facts, "packed": is_packed}), compress(kept.head), body
+        json.dumps({**facts, "packed": is_packed}),
+        compress(kept.head),
+        body,
+        size=len(kept.body),
     )
 
 

@@ -9,6 +9,7 @@ from scrapy.http import Headers, Response
 from scrapy.utils.defer import deferred_from_coro
 
 from scraper_service.crawling.download.download_errors import SourceMissing
+from scraper_service.crawling.download.kept_sources import KeptSources
 from scraper_service.crawling.scheduler import LeasedScheduler
 from scraper_service.items import DATA_LOSS
 from scraper_service.storage.jobs.job_records import LOCAL_TEAM
@@ -33,6 +34,7 @@ class StoredSources:
 
     def __init__(self, crawler: Crawler):
         self._crawler = crawler
+        self._sources = KeptSources(crawler.settings)
         self._source_id: str = crawler.settings["SOURCE_JOB_ID"]
         self.active: set[Request] = set()
 
@@ -57,7 +59,7 @@ class StoredSources:
         if page is None:
             raise SourceMissing("the response of the page is not stored")
         meta["deadline"] = time.monotonic() + meta["time_s"]
-        kept = page.kept
+        kept = await self._sources.read(page.stored)
         meta |= {
             "engine": kept.engine,
             "source_scrape_id": page.scrape_id,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import time
 from http import HTTPStatus
@@ -12,6 +13,8 @@ from attrs import evolve
 from scrapy.exceptions import NotConfigured
 from scrapy.http import Response
 
+from scraper_service.crawling.download.download_errors import SourceMissing
+from scraper_service.crawling.download.kept_sources import KeptSources
 from scraper_service.crawling.download.stored_sources import read_head
 from scraper_service.crawling.scheduler import LeasedScheduler
 from scraper_service.discovery.lastmod import proves_no_change
@@ -37,6 +40,9 @@ VALIDATORS = {"ETag": "If-None-Match", "Last-Modified": "If-Modified-Since"}
 _VALUE = re.compile(rb"[\x20-\x7e]{1,1000}")  # others are not sent back
 
 
+logger = logging.getLogger(__name__)
+
+
 class UnchangedPages:
     """Finds pages and sitemap files that have not changed since the job ``BASE_JOB_ID``.
 
@@ -54,6 +60,7 @@ class UnchangedPages:
         self._base_id: str = crawler.settings.get("BASE_JOB_ID") or ""
         if not self._base_id:
             raise NotConfigured  # no cost for jobs of their own
+        self._sources = KeptSources(crawler.settings)
         self._trust_s = crawler.settings.getfloat("LASTMOD_TRUST_S")
         self._known: asyncio.Future[ScrapeOptions | None] | None = None
 
@@ -114,8 +121,17 @@ class UnchangedPages:
     async def _read(self, lease: Lease) -> BasePage | None:
         scheduler = LeasedScheduler.of(self._crawler)
         if lease.is_sitemap:
-            return await scheduler.read(read_base_sitemap, self._base_id, lease.key)
-        return await scheduler.read(read_base_page, self._base_id, lease.row_id)
+            found = await scheduler.read(read_base_sitemap, self._base_id, lease.key)
+        else:
+            found = await scheduler.read(read_base_page, self._base_id, lease.row_id)
+        if found is None or found.stored.digest is None:
+            return found
+        try:
+            kept = await self._sources.read(found.stored)
+        except SourceMissing as error:
+            logger.info("a page is fetched as if it was new: %s", error)
+            return None
+        return evolve(found, kept=kept)
 
     def process_response(self, request: Request, response: Response) -> Response:
         base: BasePage | None = request.meta.get("base_page")

@@ -18,6 +18,7 @@ from sqlalchemy import and_, or_, select, update
 
 from scraper_service.errors import StoreUnavailable
 from scraper_service.storage.accounts import disk_use
+from scraper_service.storage.files import source_files
 from scraper_service.storage.files.blob_stores import FileStore
 from scraper_service.storage.jobs.job_records import ACTIVE
 from scraper_service.storage.schema import artefact, job
@@ -104,7 +105,7 @@ class Artefacts:
         return await last.get(name)
 
     async def sweep(self, database: Database) -> bool:
-        """Delete old files without a row: all of the folder, and a slice of the store.
+        """Delete old files, and kept responses, without a row: all of the folder, and a slice of the store.
 
         Return True until a pass over the store is complete.
         A file that could not be deleted is found again by a later call. Raises
@@ -113,11 +114,15 @@ class Artefacts:
         for store in reversed(self._stores):
             before = time.time() - GRACE_S
             found = await store.next_names(before)
-            names = [name for name in found if _NAME.fullmatch(name)]
-            if names:
-                await store.claim(self._owner)
-                free = await database.read(unheld, names)
-                await store.delete(free, before)
+            for form, unused in (
+                (_NAME, unheld),
+                (source_files.NAME, source_files.unheld),
+            ):
+                names = [name for name in found if form.fullmatch(name)]
+                if names:
+                    await store.claim(self._owner)
+                    free = await database.read(unused, names)
+                    await store.delete(free, before)
         return len(self._stores) > 1 and bool(found)
 
     async def size(self, name: str) -> int:

@@ -54,6 +54,8 @@ def pack_all(outcomes: Sequence[Outcome]) -> Packed:
             if each.page is not None
         },
         responses={
-            each.row_id: pack(each.kept) for each in outcomes if each.kept is not None
+            each.row_id: kept if isinstance(kept, StoredResponse) else pack(kept)
+            for each in outcomes
+            if (kept := each.kept) is not None
         },
     )

@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 from sqlalchemy import func, select
 
+from scraper_service.content.text.compression import compress
 from scraper_service.content.text.kept_responses import StoredResponse, unpack
 from scraper_service.errors import InvalidOptions, Issue
 from scraper_service.items import REMOVED, UNCHANGED, KeptResponse
@@ -23,7 +24,12 @@ from scraper_service.storage.jobs.job_records import (
     RowState,
     UrlKind,
 )
-from scraper_service.storage.jobs.page_sources import has_sources, sitemap_source
+from scraper_service.storage.jobs.page_sources import (
+    RESPONSE,
+    has_sources,
+    sitemap_source,
+    stored_response,
+)
 from scraper_service.storage.schema import frontier, job, page, page_source, refused_key
 from scraper_service.storage.transactions import now_of, number_of
 
@@ -40,6 +46,8 @@ class BasePage:
 
     #: The compressed JSON of the page, empty for a sitemap file.
     body: bytes
+    stored: StoredResponse
+    #: The response without the body, before that is read.
     kept: KeptResponse
     #: The age of the response in seconds.
     age_s: float
@@ -103,18 +111,16 @@ def read_base_sitemap(
     connection: Connection, base_id: str, key: int
 ) -> BasePage | None:
     """Return a sitemap file of the base by the key of its URL, None without one."""
-    facts, head, body = page_source.c.facts, page_source.c.head, page_source.c.body
     at = now_of(connection)
     found = connection.execute(
-        select(facts, head, body)
+        select(*RESPONSE)
         .join(job, job.c.number == page_source.c.job_number)
         .where(page_source.c.page_id == sitemap_source(base_id, key))
         .where(job.c.expires_at > at)
     ).one_or_none()
     if found is None:
         return None
-    kept = unpack(StoredResponse(found.facts, bytes(found.head), bytes(found.body)))
-    return None if kept.is_cut else BasePage(b"", kept, max(0.0, at - kept.at), None)
+    return _of_response(b"", stored_response(found), None, at)
 
 
 def _page_of(job_id: str, key: int, url: str) -> Select[Any]:
@@ -125,7 +131,7 @@ def _page_of(job_id: str, key: int, url: str) -> Select[Any]:
             *(frontier.c.lastmod, frontier.c.code, frontier.c.state),
             frontier.c.options,
             job.c.base_job_id,
-            *(page_source.c.facts, page_source.c.head, page_source.c.body),
+            *RESPONSE,
         )
         .select_from(frontier)
         .join(job, job.c.number == frontier.c.job_number)
@@ -143,10 +149,16 @@ def _page_of(job_id: str, key: int, url: str) -> Select[Any]:
 def _base_page(found: Row[Any], lastmod: str | None, at: float) -> BasePage | None:
     if found.facts is None or found.whole is not None or found.options is not None:
         return None
-    kept = unpack(StoredResponse(found.facts, bytes(found.head), bytes(found.body)))
+    return _of_response(bytes(found.page), stored_response(found), lastmod, at)
+
+
+def _of_response(
+    body: bytes, stored: StoredResponse, lastmod: str | None, at: float
+) -> BasePage | None:
+    kept = unpack(evolve(stored, body=compress(b"")) if stored.digest else stored)
     if kept.is_cut:
         return None
-    return BasePage(bytes(found.page), kept, max(0.0, at - kept.at), lastmod)
+    return BasePage(body, stored, kept, max(0.0, at - kept.at), lastmod)
 
 
 # -- crawls with ``since`` -----------------------------------------------------------------

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from attrs import frozen
 
+from scraper_service.content.text.kept_responses import StoredResponse
 from scraper_service.items import KeptResponse, Snapshot
 from scraper_service.options.crawl import Webhook
 
@@ -260,7 +261,7 @@ class Outcome:
     #: Snapshot of a tracked page.
     snapshot: Snapshot | None = None
     #: The response that the page was made of, if the job keeps it.
-    kept: KeptResponse | None = None
+    kept: KeptResponse | StoredResponse | None = None
 
 
 @frozen

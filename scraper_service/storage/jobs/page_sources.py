@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import delete, exists, func, select
 
-from scraper_service.content.text.kept_responses import (
-    StoredResponse,
-    archive_row,
-)
+from scraper_service.content.text.kept_responses import StoredResponse
 from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.schema import page, page_source
 from scraper_service.storage.statements import insertion
@@ -24,7 +21,17 @@ if TYPE_CHECKING:
     from scraper_service.storage.jobs.job_records import Outcome
 
 DROPPED_AT_ONCE = 200  # in one transaction
-_ADD = insertion(page_source, "page_id", "job_number", "size", "facts", "head", "body")
+_ADD = insertion(
+    page_source,
+    "page_id",
+    "job_number",
+    "size",
+    "facts",
+    "head",
+    "body",
+    "length",
+    "digest",
+)
 
 
 def add_sources(
@@ -40,18 +47,20 @@ def add_sources(
     """
     rows, size = [], 0
     for outcome in outcomes:
-        if (kept := outcome.kept) is None:
+        if outcome.kept is None:
             continue
         found = responses[outcome.row_id]
-        size += len(found.head) + len(found.body)
+        size += found.stored_size
         rows.append(
             {
                 "page_id": outcome.page_id or sitemap_source(job_id, outcome.key),
                 "job_number": job_number,
-                "size": len(kept.body),
+                "size": found.size,
                 "facts": found.facts,
                 "head": found.head,
                 "body": found.body,
+                "length": found.length or None,
+                "digest": found.digest,
             }
         )
     _ADD.run_many(connection, rows)
@@ -68,7 +77,9 @@ def sitemap_source(job_id: str, key: int) -> str:
 
 def drop_sources(connection: Connection, job_id: str) -> int:
     """Delete some responses of an ended job. Return their number, 0 at the end."""
-    size = func.length(page_source.c.head) + func.length(page_source.c.body)
+    columns = page_source.c
+    size = func.length(columns.head) + func.length(columns.body)
+    size += func.coalesce(columns.length, 0)
     rows = connection.execute(
         select(page_source.c.page_id, size.label("bytes"))
         .where(page_source.c.job_number == number_of(job_id))
@@ -90,10 +101,25 @@ def has_sources(connection: Connection, job_id: str) -> bool:
     return bool(connection.scalar(select(found)))
 
 
-def read_archive_rows(
+#: The columns of :func:`stored_response`.
+RESPONSE = tuple(
+    page_source.c[name] for name in ("facts", "head", "body", "length", "digest")
+)
+
+
+def stored_response(row: Any) -> StoredResponse:
+    """Return the response in a row with the columns :data:`RESPONSE`."""
+    digest = None if row.digest is None else bytes(row.digest)
+    head, body, length = bytes(row.head), bytes(row.body), row.length or 0
+    return StoredResponse(row.facts, head, body, digest=digest, length=length)
+
+
+def read_archived(
     connection: Connection, job_id: str, first: int, most: int, max_bytes: int
-) -> tuple[list[bytes], int]:
-    """Return rows of an archive from page number ``first``, and the number after them.
+) -> tuple[list[tuple[bytes, StoredResponse]], int]:
+    """Return compressed pages with their responses from page number ``first``.
+
+    And the number after them.
 
     Reads at most ``most`` pages, and at least one whatever its size. Pages without a
     response are left out. The number is ``first`` behind the last page.
@@ -116,17 +142,10 @@ def read_archive_rows(
         if behind > first and total > max_bytes:
             break
         behind += 1
-    columns = (page_source.c.facts, page_source.c.head, page_source.c.body)
     rows = connection.execute(
-        select(page.c.body.label("page"), *columns)
+        select(page.c.body.label("page"), *RESPONSE)
         .join(page_source, page_source.c.page_id == page.c.id)
         .where(*of_job, page.c.seq < behind)
         .order_by(page.c.seq)
     )
-    found = [
-        archive_row(
-            bytes(row.page), StoredResponse(row.facts, bytes(row.head), bytes(row.body))
-        )
-        for row in rows
-    ]
-    return found, behind
+    return [(bytes(row.page), stored_response(row)) for row in rows], behind

@@ -15,21 +15,24 @@ from typing import TYPE_CHECKING
 from attrs import evolve, frozen
 from sqlalchemy import select
 
-from scraper_service.content.text.kept_responses import StoredResponse, unpack
+from scraper_service.content.text.kept_responses import StoredResponse
 from scraper_service.errors import (
     JobNotFound,
     ServiceError,
     SourceJobRunning,
     SourcesNotStored,
 )
-from scraper_service.items import KeptResponse
 from scraper_service.options.crawl import BatchOptions, CrawlOptions
 from scraper_service.storage.frontier import copied_rows
 from scraper_service.storage.frontier.links import Seed
 from scraper_service.storage.jobs.admission import Terms, admit_job
 from scraper_service.storage.jobs.job_records import ACTIVE, Job
 from scraper_service.storage.jobs.job_store import get_job
-from scraper_service.storage.jobs.page_sources import has_sources
+from scraper_service.storage.jobs.page_sources import (
+    RESPONSE,
+    has_sources,
+    stored_response,
+)
 from scraper_service.storage.schema import frontier, job, page, page_source
 from scraper_service.storage.transactions import now_of, number_of
 
@@ -48,7 +51,7 @@ class SourcePage:
     """A page of another job, with its response."""
 
     scrape_id: str
-    kept: KeptResponse
+    stored: StoredResponse
 
 
 def source_problem(
@@ -148,9 +151,8 @@ def read_source(
 
     Nothing of a job that is deleted or has expired is returned.
     """
-    columns = (page_source.c.facts, page_source.c.head, page_source.c.body)
     row = connection.execute(
-        select(page.c.id, *columns)
+        select(page.c.id, *RESPONSE)
         .join(page_source, page_source.c.page_id == page.c.id)
         .join(frontier, frontier.c.id == page.c.frontier_id)
         .join(job, job.c.number == page.c.job_number)
@@ -163,5 +165,4 @@ def read_source(
     ).one_or_none()
     if row is None:
         return None
-    stored = StoredResponse(row.facts, bytes(row.head), bytes(row.body))
-    return SourcePage(row.id, unpack(stored))
+    return SourcePage(row.id, stored_response(row))

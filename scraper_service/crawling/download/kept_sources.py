@@ -1,0 +1,101 @@
+"""Moves the responses that jobs keep to the object storage, and reads them from there."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from scraper_service.content.text.kept_responses import pack, unpack
+from scraper_service.crawling.artefacts import object_store, service_secret
+from scraper_service.crawling.download.download_errors import SourceMissing
+from scraper_service.crawling.metrics import KEPT_RESPONSES
+from scraper_service.errors import StoreUnavailable
+from scraper_service.storage.files.artefacts import owner_of
+from scraper_service.storage.files.source_files import SourceFiles
+from scraper_service.storage.jobs.job_records import LOCAL_TEAM
+
+if TYPE_CHECKING:
+    from scrapy.settings import BaseSettings
+
+    from scraper_service.content.text.kept_responses import StoredResponse
+    from scraper_service.items import KeptResponse
+
+logger = logging.getLogger(__name__)
+
+LEAST_BYTES = 2048  # an object for less costs more than it saves
+UPLOAD_S = 5.0  # for one response; a page waits for it
+PAUSE_S = 30.0  # between a failure and the next attempt
+
+
+class KeptSources:
+    """Where the responses of jobs are kept: in ``ARTEFACT_STORE``, else in the database.
+
+    While the object storage takes nothing, or takes it slowly, responses stay in the database:
+    a page waits for :data:`UPLOAD_S` at most, and one page in :data:`PAUSE_S` tries again.
+    """
+
+    def __init__(self, settings: BaseSettings):
+        self._files = source_files(settings)
+        self._again_at = 0.0  # 0 while the last attempt went well
+
+    async def keep(
+        self, kept: KeptResponse | None, team_id: str | None
+    ) -> KeptResponse | StoredResponse | None:
+        """Return a response as a job stores it, with its body in the object storage if possible."""
+        if kept is None or self._files is None or team_id in {None, LOCAL_TEAM}:
+            return kept
+        if (now := time.monotonic()) < self._again_at:
+            KEPT_RESPONSES.labels("database").inc()
+            return kept
+        if self._again_at:
+            self._again_at = now + PAUSE_S  # for the pages after this one
+        packed = await asyncio.to_thread(pack, kept)
+        if len(packed.body) < LEAST_BYTES:
+            return packed
+        try:
+            async with asyncio.timeout(UPLOAD_S):
+                stored = await self._files.put(packed)
+        except StoreUnavailable as error:
+            self._failed(str(error))
+            return packed
+        except TimeoutError:
+            self._failed(f"the object storage took longer than {UPLOAD_S:.0f} s.")
+            return packed
+        self._again_at = 0.0
+        KEPT_RESPONSES.labels("object_storage").inc()
+        return stored
+
+    def _failed(self, why: str) -> None:
+        if not self._again_at:
+            logger.warning("kept responses stay in the database for now: %s", why)
+        self._again_at = time.monotonic() + PAUSE_S
+        KEPT_RESPONSES.labels("database").inc()
+
+    async def read(self, stored: StoredResponse) -> KeptResponse:
+        """Return a response of the database with its body.
+
+        Raises :exc:`SourceMissing` if the body cannot be read.
+        """
+        if stored.digest is not None:
+            if self._files is None:
+                raise SourceMissing(
+                    "the response is in an object storage without a name"
+                )
+            try:
+                stored = await self._files.whole(stored)
+            except FileNotFoundError:
+                text = "the response is gone from the object storage"
+                raise SourceMissing(text) from None
+            except StoreUnavailable as error:
+                raise SourceMissing(str(error)) from error
+        return await asyncio.to_thread(unpack, stored)
+
+
+def source_files(settings: BaseSettings) -> SourceFiles | None:
+    """Return the kept responses in ``ARTEFACT_STORE``, None without one."""
+    store = object_store(settings)
+    if store is None:
+        return None
+    return SourceFiles(store, owner_of(service_secret(settings)))
