@@ -38,7 +38,7 @@ from scraper_service.shared_objects import BackgroundTasks
 from scraper_service.storage.accounts.credits import Credits
 from scraper_service.storage.connections import insist
 from scraper_service.storage.database import Database
-from scraper_service.storage.frontier.frontier import Frontier
+from scraper_service.storage.frontier.frontier import CrawlFrontier, Frontier
 from scraper_service.storage.frontier.leases import Beyond
 from scraper_service.storage.jobs import job_listing
 from scraper_service.storage.jobs.admission import Terms
@@ -109,7 +109,7 @@ class LeasedScheduler(BaseScheduler):
             Database.shared(settings) if self.job_id else Database.in_memory()
         )
         self._jobs = Jobs(self._database)
-        self._frontier = Frontier(self._database, self.owner)
+        self._frontier: CrawlFrontier = Frontier(self._database, self.owner)
         self._credits = Credits(self._database, self.owner)
         self._slots = settings.getint("JOB_CONCURRENCY")
         self._batch = self._slots  # rows of a claim

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from scraper_service.storage.frontier import leases, outcomes
 
@@ -12,6 +12,54 @@ if TYPE_CHECKING:
     from scraper_service.storage.database import Database
     from scraper_service.storage.frontier.leases import Beyond
     from scraper_service.storage.jobs.job_records import Claim, Commit, Outcome
+
+
+class CrawlFrontier(Protocol):
+    """The steps by which a process works on the URLs of a job.
+
+    :class:`Frontier` describes them. ``tests/storage/test_frontier_contract.py`` has what any
+    other backend must promise. Links are added with the outcome of their page, and the counts
+    of a job are those of its row.
+    """
+
+    #: The id of this process.
+    owner: str
+
+    async def beat(self, lease_s: float) -> None:
+        """Extend all leases of this process."""
+        ...
+
+    async def claim(
+        self, job_id: str, count: int, beyond: Beyond | None = None
+    ) -> Claim:
+        """Lease URLs, the oldest first."""
+        ...
+
+    async def store(
+        self, job_id: str, outcome: Outcome, *, waits: bool = True
+    ) -> Commit:
+        """Settle a leased URL: page, links, credits and events, or nothing of them."""
+        ...
+
+    async def release(self, job_id: str, held: Sequence[tuple[int, int]]) -> None:
+        """Return leases without an attempt."""
+        ...
+
+    async def leases(self) -> list[tuple[str, int, int]]:
+        """Return the leases of this process."""
+        ...
+
+    async def end_leases(self) -> None:
+        """End all leases of this process at once."""
+        ...
+
+    async def jobs_with_lost_leases(self) -> list[str]:
+        """Return the jobs with leases of dead processes."""
+        ...
+
+    async def return_lost(self, job_id: str) -> int:
+        """Make leases of dead processes pending again."""
+        ...
 
 
 class Frontier:
