@@ -349,6 +349,10 @@ BROWSER_SESSIONS = 4
 # Let callers connect to the browser of a session with Playwright or Puppeteer (cdpUrl). Then
 # the browser of a session has a port on 127.0.0.1, which other users of the machine can reach.
 BROWSER_CDP = False
+# Languages whose code callers may run as a step of a browser session: node, python, or both;
+# none: no code. It runs isolated by bubblewrap, see docs/browser.md, Code of callers. Then the
+# browser of a session has such a port, too.
+INTERACT_CODE = "none"
 # DevTools address of a Chromium elsewhere that renders pages in place of one on this machine:
 # ws://HOST:9222/devtools/browser/ID, or http://HOST:9222. Sessions need one on this machine.
 # See docs/browser.md, A browser elsewhere, for what holds there.
@@ -555,10 +559,15 @@ def check_settings(settings: BaseSettings) -> None:
             f" got {usual}"
         )
     # Imported here: every process reads this module, few of them check it.
-    from scraper_service.options.limits import parse_rates, parse_sites  # noqa: PLC0415
+    from scraper_service.options.limits import (  # noqa: PLC0415
+        parse_languages,
+        parse_rates,
+        parse_sites,
+    )
 
     parse_rates(settings.getlist("RATE_LIMITS"))
     parse_sites(settings.getlist("BLOCKED_SITES"))
+    parse_languages(settings.getlist("INTERACT_CODE"))
 
 
 def _check_number(name: str, value: object) -> None:

@@ -114,6 +114,8 @@ def test_only_the_egress_module_and_its_user_open_connections():
             "scraper_service.api.http_server",  # options of what clients have opened
             "scraper_service.cli.mcp",  # the user's own service
             "scraper_service.services.monitoring.mail",  # the operator's server
+            # a server, for the browser of a session
+            "scraper_service.services.browser_sessions.caller_code.browser_socket",
             "scraper_service.cli.operator.blocklist",  # the operator's own address
             "scraper_service.cli.outputs.page_files",  # files that the user's own service keeps
             "scraper_service.cli.remote",  # the user's own service, not a page's address

@@ -89,6 +89,26 @@ def parse_sites(entries: Iterable[str]) -> BlockedSites:
     return BlockedSites(hosts)
 
 
+#: The languages that ``INTERACT_CODE`` can list.
+NODE, PYTHON = "node", "python"
+
+
+def parse_languages(entries: Iterable[str]) -> tuple[str, ...]:
+    """Return the languages whose code callers may run, from ``INTERACT_CODE``.
+
+    :raises ValueError: with the invalid entry.
+    """
+    given = [entry.strip().lower() for entry in entries]
+    found = tuple(entry for entry in given if entry not in {"", "none"})
+    for entry in found:
+        if entry not in {NODE, PYTHON}:
+            raise ValueError(
+                f"SCRAPER_INTERACT_CODE must be none, or a list of {NODE} and {PYTHON},"
+                f" got {entry!r}"
+            )
+    return found
+
+
 class BlockedSites:
     """Hosts that are never fetched from, with their subdomains. It may be empty."""
 

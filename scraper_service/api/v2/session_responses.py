@@ -115,7 +115,7 @@ def ended_json(record: SessionRecord) -> bytes:
 def step_json(found: StepResult, urls: Mapping[str, str]) -> bytes:
     """Return the response to a step, with the URLs of its session."""
     stdout, stderr = _cut(found.stdout), _cut(found.stderr)
-    is_cut = (stdout, stderr) != (found.stdout, found.stderr)
+    is_cut = found.is_cut or (stdout, stderr) != (found.stdout, found.stderr)
     facts = {
         "success": found.error is None,
         "output": found.output,

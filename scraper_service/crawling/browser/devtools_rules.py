@@ -29,8 +29,8 @@ ONLY: Final = {
         " resetPermissions setDownloadBehavior setWindowBounds".split()
     ),
     "Target": frozenset(
-        "activateTarget attachToTarget closeTarget createTarget detachFromTarget"
-        " getBrowserContexts getTargetInfo getTargets setAutoAttach"
+        "activateTarget attachToBrowserTarget attachToTarget closeTarget createTarget"
+        " detachFromTarget getBrowserContexts getTargetInfo getTargets setAutoAttach"
         " setDiscoverTargets".split()
     ),
 }

@@ -51,6 +51,7 @@ T = TypeVar("T")
 
 MAX_TRAFFIC = 2**30  # bytes of one session
 BLANK = "about:blank"
+CLOSED = "the page of the session was closed by code or by cdpUrl: open another session"
 QUALITY = 50  # of pictures for a view
 STOP_S = 1.0  # to stop what a page does after the time of a step
 
@@ -58,8 +59,8 @@ STOP_S = 1.0  # to stop what a page does after the time of a step
 class NoPage(DownloadFailedError):
     """Raised for a step that needs a page while none is open."""
 
-    def __init__(self) -> None:
-        super().__init__("no page is open: open a URL first")
+    def __init__(self, text: str = "no page is open: open a URL first") -> None:
+        super().__init__(text)
 
 
 @define(eq=False)
@@ -112,11 +113,17 @@ class HeldPage:
         """Return True unless browser or page are known to have ended."""
         return self.running.is_alive and not self.opened.lost.done()
 
-    async def run(self, work: Coroutine[Any, Any, T], seconds: float) -> T:
+    async def run(
+        self,
+        work: Coroutine[Any, Any, T],
+        seconds: float,
+        *,
+        sees_refusals: bool = False,
+    ) -> T:
         """Return the result of a step within ``seconds``.
 
-        Raises :exc:`TimeoutError`, :exc:`BrowserGone`, the refusal of a navigation, and
-        errors of the step.
+        Raises :exc:`TimeoutError`, :exc:`BrowserGone`, errors of the step, and the refusal
+        of a navigation, unless the work itself sees that as a failed request.
         """
         opened, moves = self.opened, self.opened.moves
         opened.order.ends_at = time.monotonic() + seconds
@@ -124,15 +131,17 @@ class HeldPage:
         self.passage.failures.clear()
         moves.begin_step()
         task = asyncio.ensure_future(work)
-        ends = (task, moves.refused, opened.lost, self.running.ended)
+        refused = () if sees_refusals else (moves.refused,)
+        ends = (task, *refused, opened.lost, self.running.ended)
         try:
             await asyncio.wait(
                 ends, timeout=seconds, return_when=asyncio.FIRST_COMPLETED
             )
             if not self.is_alive:
                 raise BrowserGone("the browser ended")
-            if moves.refused.done():
-                raise moves.refused.result()
+            for refusal in refused:
+                if refusal.done():
+                    raise refusal.result()
             if not task.done():
                 await self._stop()
                 raise TimeoutError
@@ -142,6 +151,8 @@ class HeldPage:
                 raise BrowserGone("the browser ended") from error
             if is_too_large(error):
                 raise PageTooLarge(opened.order.max_bytes) from error
+            if opened.page.is_closed():
+                raise NoPage(CLOSED) from error
             raise DownloadFailedError(str(error).split("\n")[0]) from error
         finally:
             task.cancel()
@@ -228,11 +239,15 @@ class HeldPage:
                 return base64.b64decode(found["data"])
         return b""
 
-    async def context_id(self) -> str:
-        """Return the id of the page's context in the DevTools protocol."""
+    async def target(self) -> dict[str, Any]:
+        """Return the page as the DevTools protocol knows it.
+
+        ``targetId`` is its id, ``browserContextId`` that of its context.
+        """
         session = await self.opened.debugger()
-        found = await session.send("Target.getTargetInfo")
-        return str(found["targetInfo"]["browserContextId"])
+        found: dict[str, Any] = await session.send("Target.getTargetInfo")
+        target: dict[str, Any] = found["targetInfo"]
+        return target
 
     async def count_pages(self, context_id: str) -> int:
         """Return the number of pages of a context in the DevTools protocol."""

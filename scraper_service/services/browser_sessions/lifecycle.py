@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from scraper_service.options.scrape import ScrapeOptions
     from scraper_service.services.accounts import Team
     from scraper_service.services.billing import Charges
+    from scraper_service.services.browser_sessions.caller_code.steps import CallerCode
     from scraper_service.storage.accounts.browser_sessions import SessionStore
     from scraper_service.storage.database import Database
 
@@ -106,8 +107,10 @@ class Lifecycle:
         database: Database,
         store: SessionStore,
         charges: Charges,
+        code: CallerCode,
     ):
         self._settings = settings
+        self._code = code
         self._database = database
         self._store = store
         self._charges = charges
@@ -175,9 +178,10 @@ class Lifecycle:
                 order = await session_order(
                     self._settings, session_id, team.id, scrape, url, state
                 )
-                if self._has_cdp:
+                has_port = self._has_cdp or bool(self._code.languages)
+                if has_port:
                     order.most_pages = MOST_PAGES
-                page = await self._opened_page(order)
+                page = await self._opened_page(order, has_port=has_port)
                 stack.push_async_callback(page.close)  # closing it twice is harmless
                 if self._is_closing:
                     raise ServiceUnavailable("The service is stopping.")
@@ -191,9 +195,13 @@ class Lifecycle:
                     state or EMPTY,
                     time.monotonic() + terms.ttl_s,
                     model=self._model,
+                    run_code=self._code.run,
                 )
+                if has_port:
+                    target = await page.target()
+                    session.target_id = target["targetId"]
+                    session.context_id = target["browserContextId"]
                 if self._has_cdp:
-                    session.context_id = await page.context_id()
                     session.cdp_token = secrets.token_urlsafe(TOKEN_BYTES)
                 if terms.has_view:
                     session.view_token = secrets.token_urlsafe(TOKEN_BYTES)
@@ -206,11 +214,11 @@ class Lifecycle:
         finally:
             self._opening -= 1
 
-    async def _opened_page(self, order: Any) -> HeldPage:
+    async def _opened_page(self, order: Any, *, has_port: bool) -> HeldPage:
         from scraper_service.crawling.browser.held_page import HeldPage  # noqa: PLC0415
 
         try:
-            return await HeldPage.open(self._settings, order, has_port=self._has_cdp)
+            return await HeldPage.open(self._settings, order, has_port=has_port)
         except Exception as error:
             logger.error("the browser of a session could not be started: %s", error)
             raise ServiceUnavailable(

@@ -43,9 +43,13 @@ from scraper_service.services.browser_sessions.visitor_input import (
 from scraper_service.storage.accounts.browser_sessions import SessionRecord
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable, Coroutine
 
     from scraper_service.services.browser_sessions.steps import Step
+
+    CodeRunnerT = Callable[
+        ["RunningSession", Step, "StepOutcome"], Coroutine[Any, Any, None]
+    ]
 
 logger = logging.getLogger(__name__)
 
@@ -70,6 +74,8 @@ class StepOutcome:
     closes: bool = False
     stdout: str = ""
     stderr: str = ""
+    #: True if one of both was cut already.
+    is_cut: bool = False
     result: str | None = None
     output: str | None = None
     #: The :class:`~scraper_service.crawling.browser.actions.Results`; None without actions.
@@ -104,8 +110,11 @@ class RunningSession:
     view_token: str = ""
     #: The secret of its ``interactiveLiveViewUrl``; empty where it is not offered.
     input_token: str = ""
-    #: Its context in the DevTools protocol; empty where it is not offered.
+    #: Its context and its page in the DevTools protocol; empty where callers cannot connect.
     context_id: str = ""
+    target_id: str = ""
+    #: Does a step by code in a language of the operator.
+    run_code: CodeRunnerT | None = None
     #: Connections of callers to its browser.
     sockets: int = 0
     has_prompts: bool = False
@@ -217,9 +226,13 @@ class RunningSession:
         outcome = StepOutcome()
         try:
             left_s = max(0.0, deadline - time.monotonic())
-            await self.page.run(self._perform(step, outcome), left_s)
+            work = self._perform(step, outcome)
+            await self.page.run(work, left_s, sees_refusals=step.is_program)
         except TimeoutError:
-            return _late(step, "The step was not done")
+            late = _late(step, "The step was not done")
+            late.stdout, late.stderr = outcome.stdout, outcome.stderr
+            late.is_cut = outcome.is_cut
+            return late
         except BrowserGone as error:
             self.ending.set()
             return StepOutcome(error=GONE.format(error), exit_code=FAILED, is_gone=True)
@@ -229,7 +242,7 @@ class RunningSession:
             outcome.error, outcome.exit_code = f"{error}.", FAILED
         except FAILURES as error:
             outcome.error, outcome.exit_code = reason_of(error), FAILED
-        if step.code is not None and outcome.error is not None:
+        if step.code is not None and outcome.error is not None and not outcome.stderr:
             outcome.stderr = f"{outcome.error}\n"
         if outcome.closes:
             self.ending.set()
@@ -241,6 +254,9 @@ class RunningSession:
         try:
             if step.actions is not None:
                 outcome.results = await self.page.act(step.actions)
+            elif step.is_program:
+                assert self.run_code is not None
+                await self.run_code(self, step, outcome)
             elif step.code is not None:
                 await self._command(step.code, outcome)
             elif step.prompt is not None:
@@ -302,6 +318,7 @@ def step_result(outcome: StepOutcome, session_id: str, url: str) -> StepResult:
         is_killed=outcome.is_killed,
         stdout=outcome.stdout,
         stderr=outcome.stderr,
+        is_cut=outcome.is_cut,
         result=outcome.result,
         output=outcome.output,
         url=url,

@@ -29,12 +29,13 @@ from scraper_service.options.availability import missing_model
 from scraper_service.options.catalogue import USUAL_PAGE
 from scraper_service.options.crawl import PageOptions
 from scraper_service.options.urls import request_url
+from scraper_service.services.browser_sessions.caller_code.steps import CallerCode
 from scraper_service.services.browser_sessions.lifecycle import Lifecycle, SessionTerms
 from scraper_service.services.browser_sessions.running_session import (
     RunningSession,
     step_result,
 )
-from scraper_service.services.browser_sessions.steps import BASH, FAILED
+from scraper_service.services.browser_sessions.steps import FAILED
 from scraper_service.shared_objects import BackgroundTasks
 from scraper_service.storage.accounts.browser_sessions import (
     SessionRecord,
@@ -100,7 +101,8 @@ class BrowserSessions:
         self._scraping = scraping
         self._most_of_team = settings.getint("BROWSER_SESSIONS")
         self._no_model = missing_model(settings)
-        self._life = Lifecycle(settings, database, self._store, charges)
+        self._code = CallerCode(settings)
+        self._life = Lifecycle(settings, database, self._store, charges, self._code)
         self._replaying: dict[tuple[str, str], asyncio.Task[RunningSession]] = {}
         self._tasks = BackgroundTasks()
         self._steps = BackgroundTasks()
@@ -180,7 +182,7 @@ class BrowserSessions:
 
     async def step(self, session_id: str, step: Step, team: Team) -> StepResult:
         """Do a step in a session. Raises :exc:`SessionNotFound` and its like."""
-        self._check_step(step)
+        await self._check_step(step)
         await self._disk.require(team)
         session = self._life.running.get(session_id)
         if session is None or session.team.id != team.id:
@@ -194,7 +196,7 @@ class BrowserSessions:
         Raises what :meth:`step` and :meth:`start` raise, :exc:`JobNotFound` and
         :exc:`ReplayUnavailable`.
         """
-        self._check_step(step)
+        await self._check_step(step)
         await self._disk.require(team)
         key = (team.id, scrape_id)
         session = self._life.of_scrapes.get(key)
@@ -313,7 +315,7 @@ class BrowserSessions:
         if not self._most_of_team:
             raise OptionUnavailable("url", f"No session: {OFF}.", "BROWSER_REQUIRED")
 
-    def _check_step(self, step: Step) -> None:
+    async def _check_step(self, step: Step) -> None:
         self._check_open()
         if step.take is not None:
             self._availability.require(step.take)
@@ -323,12 +325,12 @@ class BrowserSessions:
                 f"prompt is not available: {self._no_model}. Use actions instead.",
                 "LANGUAGE_MODEL_REQUIRED",
             )
-        if step.code is not None and step.language != BASH:
+        if step.is_program and (why := await self._code.why_off(step.language)):
             raise OptionUnavailable(
                 "code",
-                f"The service runs no code in {step.language}: INTERACT_CODE has no"
-                " language, see docs/browser.md. Use actions, such as executeJavascript,"
-                " lines of agent-browser with the language bash, or cdpUrl.",
+                f"The service runs no code in {step.language}: {why}. Use actions, such"
+                " as executeJavascript, lines of agent-browser with the language bash, or"
+                " cdpUrl.",
                 "CODE_EXECUTION_DISABLED",
             )
 

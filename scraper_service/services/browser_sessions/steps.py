@@ -50,6 +50,11 @@ class Step:
     integration: str | None = None
     audit_username: str | None = None
 
+    @property
+    def is_program(self) -> bool:
+        """Return True for code that runs as a program, in Python or Node."""
+        return self.code is not None and self.language != BASH
+
 
 @frozen(kw_only=True)
 class StepResult:
@@ -62,6 +67,8 @@ class StepResult:
     is_killed: bool = False
     stdout: str = ""
     stderr: str = ""
+    #: True if one of both was cut already.
+    is_cut: bool = False
     #: The value of the last expression, None without one.
     result: str | None = None
     #: The answer to a prompt.

@@ -1,0 +1,143 @@
+"""Steps by code of callers in Python and Node, where the operator lists the language."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from scraper_service.crawling.converter_pool.pool import ConverterPool
+from scraper_service.options.limits import parse_languages
+from scraper_service.services.browser_sessions.caller_code.browser_socket import (
+    browser_socket,
+)
+from scraper_service.services.browser_sessions.caller_code.program import Program
+from scraper_service.services.browser_sessions.caller_code.sandbox import (
+    ENDPOINT,
+    why_no_program,
+)
+from scraper_service.services.browser_sessions.caller_code.system_calls import (
+    FilterUnavailable,
+)
+from scraper_service.services.browser_sessions.steps import DONE, FAILED
+
+if TYPE_CHECKING:
+    from scrapy.settings import BaseSettings
+
+    from scraper_service.services.browser_sessions.running_session import (
+        RunningSession,
+        StepOutcome,
+    )
+    from scraper_service.services.browser_sessions.steps import Step
+
+TRY_S: Final = 30
+MOST_ERROR: Final = 2000  # characters of the reason of a failed step
+MOST_ACTION_MS: Final = 30_000  # for an action of Playwright; less in a shorter step
+_ERROR = re.compile(r"^(FATAL ERROR|\S*Error\b|\S+: error)")
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+
+class CallerCode:
+    """Runs code of callers in the languages of the operator, isolated from this machine."""
+
+    def __init__(self, settings: BaseSettings):
+        self._settings = settings
+        self._data_dir = Path(settings["DATA_DIR"]).absolute()
+        #: Those that the operator lists.
+        self.languages = parse_languages(settings.getlist("INTERACT_CODE"))
+        self._working: set[str] = set()
+
+    async def why_off(self, language: str) -> str | None:
+        """Return why no code in a language runs, as a part of a sentence; None if it does.
+
+        The first call for a language tries whether this machine can isolate it. After a
+        failure the next one tries again, so that a repair needs no restart.
+        """
+        if language not in self.languages:
+            has = (
+                f"has only {', '.join(self.languages)}"
+                if self.languages
+                else "has none"
+            )
+            return f"the operator lists the languages in INTERACT_CODE, which {has}"
+        if language in self._working:
+            return None
+        why = await self._why_not_isolated(language)
+        if why is None:
+            self._working.add(language)
+            return None
+        return f"INTERACT_CODE lists it, but it cannot be isolated here: {why}"
+
+    async def _why_not_isolated(self, language: str) -> str | None:
+        if (why := why_no_program()) is not None:
+            return why
+        program = Program()
+        try:
+            await program.run(language, self._data_dir, None, {}, TRY_S)
+        except (FilterUnavailable, OSError) as error:
+            return str(error)
+        if program.exit_code == DONE and program.excess is None:
+            return None
+        said = program.excess or program.stderr.text.strip()
+        return f"{said.splitlines()[-1] if said else 'its trial failed'} (see docs/browser.md)"
+
+    async def run(
+        self, session: RunningSession, step: Step, outcome: StepOutcome
+    ) -> None:
+        """Do a step by code in the page of a session.
+
+        What it prints is kept after a failure, and after a cancel. Raises :exc:`OSError`.
+        """
+        request = {
+            "code": step.code,
+            "endpoint": ENDPOINT,
+            "target": session.target_id,
+            # An action fails, and says why, before the whole step is killed.
+            "timeout_ms": min(MOST_ACTION_MS, step.timeout_s * 500),
+        }
+        program = Program()
+        pool = ConverterPool.shared(self._settings)
+        home = session.page.running.home
+        try:
+            async with browser_socket(session, pool, home) as path:
+                await program.run(
+                    step.language, self._data_dir, path, request, step.timeout_s
+                )
+        finally:
+            outcome.stdout, outcome.stderr = program.stdout.text, program.stderr.text
+            outcome.is_cut = program.stdout.is_cut or program.stderr.is_cut
+        outcome.result, outcome.error = _result_of(program)
+        outcome.exit_code = DONE if outcome.error is None else FAILED
+
+
+def _result_of(program: Program) -> tuple[str | None, str | None]:
+    """Return the result and the error of a program that has ended."""
+    if program.excess is not None:
+        return None, program.excess
+    try:
+        reply: Any = json.loads(program.reply)
+    except (ValueError, RecursionError):
+        reply = None
+    if isinstance(reply, dict):
+        return _text(reply.get("result")), _reason(_text(reply.get("error")))
+    if program.exit_code == DONE:  # it has ended itself
+        return None, None
+    lines = [line for line in program.stderr.text.splitlines() if _ERROR.search(line)]
+    said = lines[-1] if lines else ""
+    reason = f"The program ended with the exit code {program.exit_code}. {said}"
+    return None, _reason(reason.strip())
+
+
+def _text(value: object) -> str | None:
+    """Return a text of the program's reply, without halves of characters."""
+    if not isinstance(value, str):
+        return None
+    return value.encode("utf-8", "replace").decode("utf-8")
+
+
+def _reason(text: str | None) -> str | None:
+    if text is None:
+        return None
+    text = _COLOURS.sub("", text)
+    return text if len(text) <= MOST_ERROR else f"{text[:MOST_ERROR]}…"

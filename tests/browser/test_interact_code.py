@@ -1,0 +1,493 @@
+"""Steps of a browser session by code in Python and Node (interface, 27.4)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import urllib.parse
+from pathlib import Path
+
+import pytest
+from firecrawl import Firecrawl
+from scrapy.settings import Settings
+
+from scraper_service.services.browser_sessions.caller_code.sandbox import command
+from scraper_service.services.browser_sessions.caller_code.steps import CallerCode
+from tests.browser.conftest import SETTINGS, chromium_processes
+from tests.conftest import KEY, Service
+from tests.support.waiting import wait_until
+
+LANGUAGES = ("node", "python")
+ON = {**SETTINGS, "SCRAPER_INTERACT_CODE": "node, python"}
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory):
+    return tmp_path_factory.mktemp("code")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _isolation(data_dir):
+    """Skip where this machine does not let a program be isolated."""
+    settings = Settings({"INTERACT_CODE": "node", "DATA_DIR": str(data_dir)})
+    if why := asyncio.run(CallerCode(settings).why_off("node")):
+        pytest.skip(why)
+
+
+@pytest.fixture(scope="module")
+def service(data_dir):
+    running = Service(data_dir, **ON)
+    yield running
+    assert running.stop() == 0, running.stderr
+    assert "Traceback" not in running.stderr
+    assert chromium_processes(running.pid) == []
+    assert programs_of(running.pid) == []
+
+
+@pytest.fixture(scope="module")
+def session(service, app):
+    body = {"url": app.url("/form"), "ttl": 600}
+    return service.post("/v2/interact", body).json["id"]
+
+
+@pytest.fixture
+def run(service, session):
+    """Return a function that does a step by code in the session of the module."""
+
+    def call(language, code, **options):
+        body = {"code": code, "language": language, "timeout": 60, **options}
+        reply = service.post(f"/v2/interact/{session}/execute", body)
+        assert reply.status == 200, reply.json
+        return reply.json
+
+    return call
+
+
+@pytest.fixture
+def value(run):
+    """Return a function that returns the result of such a step, read as JSON."""
+
+    def call(language, code, **options):
+        done = run(language, code, **options)
+        assert done["success"] is True, done
+        assert (done["exitCode"], done["killed"]) == (0, False)
+        return json.loads(done["result"])
+
+    return call
+
+
+def programs_of(pid):
+    """Return the programs that a process runs in bubblewrap."""
+    found = subprocess.run(
+        ("ps", "-o", "args", "--ppid", str(pid)),
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    return [line for line in found.stdout.splitlines() if "bwrap" in line]
+
+
+USUAL = {
+    "node": """
+        console.log('printed'); console.error('warned');
+        await page.goto(%r);
+        await page.fill('#name', 'Ada');
+        const other = await context.newPage();
+        await other.goto(%r);
+        const titles = [await page.title(), await other.title()];
+        const { targetInfo } = await (await context.newCDPSession(page))
+            .send('Target.getTargetInfo');
+        ({ titles, pages: context.pages().length, contexts: browser.contexts().length,
+           type: targetInfo.type })
+    """,
+    "python": """
+import sys
+print('printed'); print('warned', file=sys.stderr)
+await page.goto(%r)
+await page.fill('#name', 'Ada')
+other = await context.new_page()
+await other.goto(%r)
+titles = [await page.title(), await other.title()]
+devtools = await context.new_cdp_session(page)
+target = (await devtools.send('Target.getTargetInfo'))['targetInfo']
+{'titles': titles, 'pages': len(context.pages), 'contexts': len(browser.contexts),
+ 'type': target['type']}
+""",
+}
+# The page of the session is meant by page, also beside others, which stay as they are.
+READ = {
+    "node": "[await page.inputValue('#name'), context.pages().length]",
+    "python": "[await page.input_value('#name'), len(context.pages)]",
+}
+CLOSE = {
+    "node": """
+        for (const each of context.pages()) if (each !== page) await each.close();
+        await browser.close()
+    """,
+    "python": """
+for each in context.pages:
+    if each != page:
+        await each.close()
+await browser.close()
+""",
+}
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_code_works_in_the_page_of_its_session(run, value, app, language):
+    given = USUAL[language] % (app.url("/form"), app.url("/colours"))
+    done = run(language, given)
+    assert done["success"] is True, done
+    assert (done["stdout"], done["stderr"]) == ("printed\n", "warned\n")
+    assert "truncated" not in done
+    assert done["url"] == app.url("/form")
+    assert json.loads(done["result"]) == {
+        "titles": ["Form", "Colours"],
+        "pages": 2,
+        "contexts": 1,
+        "type": "page",
+    }
+    assert value(language, READ[language]) == ["Ada", 2]
+    done = run(language, CLOSE[language], formats=["markdown"])
+    assert done["success"] is True, done
+    assert "result" not in done
+    assert "Form" in done["data"]["metadata"]["title"]
+    step = run("bash", "get url")
+    assert step["result"] == app.url("/form")
+
+
+@pytest.mark.parametrize(
+    ("language", "code", "result"),
+    [
+        ("node", "page.title()", "Form"),
+        ("python", "page.title()", "Form"),
+        ("node", "const x = [1n]; x", "[ 1n ]"),
+        ("python", "{1, 1}", "{1}"),
+        ("python", "float('inf')", "inf"),
+        ("python", "'half \\ud800'", "half ?"),
+    ],
+)
+def test_the_last_expression_is_the_result(run, language, code, result):
+    done = run(language, code)
+    assert done["success"] is True, done
+    assert done["result"] == result
+
+
+@pytest.mark.parametrize(
+    ("language", "code", "error", "place"),
+    [
+        (
+            "node",
+            "console.log(1)\nfunction f() { throw new TypeError('no') }\nf()",
+            "TypeError: no",
+            "code:2:22",
+        ),
+        (
+            "python",
+            "print(1)\ndef f():\n    raise TypeError('no')\nf()",
+            "TypeError: no",
+            'File "<code>", line 3, in f',
+        ),
+        ("node", "await page.click('#none', { timeout: 9 })", "Timeout 9ms", "code:1"),
+        ("node", "1 +", "SyntaxError: Unexpected end of input", "SyntaxError"),
+        ("python", "1 +", "SyntaxError: invalid syntax", "SyntaxError"),
+        ("node", "process.exit(3)", "ended with the exit code 3", "code 3"),
+        ("python", "raise SystemExit(3)", "SystemExit: 3", "SystemExit"),
+        (
+            "node",
+            "setTimeout(() => { null.x }); await page.waitForTimeout(9e3)",
+            "null",
+            "",
+        ),
+    ],
+)
+def test_a_failure_is_told_with_its_place(run, language, code, error, place):
+    done = run(language, code)
+    assert (done["success"], done["exitCode"], done["killed"]) == (False, 1, False)
+    assert error in done["error"]
+    assert place in done["stderr"]
+    assert "run.js" not in done["stderr"]
+    assert "run.py" not in done["stderr"]
+    assert done["stdout"] == ("1\n" if "(1)" in code else "")
+
+
+ENDLESS = {
+    "node": "while (true) console.log('x'.repeat(1000))",
+    "python": """
+import os, signal
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+for _ in range(4):
+    if not os.fork():
+        os.setsid()
+        while True:
+            os.write(1, bytes(100_000))
+while True:
+    pass
+""",
+}
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_endless_code_is_killed_with_all_that_it_has_started(service, run, language):
+    done = run(language, ENDLESS[language], timeout=2)
+    assert (done["success"], done["exitCode"], done["killed"]) == (False, 124, True)
+    assert "within 2 s" in done["error"]
+    assert programs_of(service.pid) == []
+    assert run("bash", "get title")["result"] == "Form"
+
+
+@pytest.mark.parametrize(
+    ("language", "code"),
+    [
+        ("node", "process.stderr.write('é'.repeat(2e6)); 1"),
+        (
+            "python",
+            "import os\nfor _ in range(40): os.write(2, b'\\xc3\\xa9' * 50_000)\n1",
+        ),
+    ],
+)
+def test_output_is_cut_and_the_code_goes_on(run, language, code):
+    done = run(language, code)
+    assert (done["success"], done["result"], done["truncated"]) == (True, "1", True)
+    assert done["stdout"] == ""
+    assert len(done["stderr"].encode()) <= 2**20
+    assert done["stderr"] == "é" * 2**19
+
+
+def test_a_client_that_leaves_does_not_keep_a_program(service, app):
+    opened = service.post("/v2/interact", {"url": app.url("/form")}).json["id"]
+    code = {"code": "while (true);", "timeout": 300}
+    address = urllib.parse.urlsplit(service.url).netloc
+    script = (
+        "import http.client, sys; c = http.client.HTTPConnection(sys.argv[1]);"
+        "c.request('POST', sys.argv[2], sys.argv[3],"
+        " {'Content-Type': 'application/json', 'Authorization': sys.argv[4]})"
+    )
+    path = f"/v2/interact/{opened}/execute"
+    told = (address, path, json.dumps(code), f"Bearer {KEY}")
+    subprocess.run(("python3", "-c", script, *told), check=True)
+    wait_until(lambda: programs_of(service.pid))
+    # The end of the session is that of its steps, also of one that would take minutes.
+    service.request("DELETE", f"/v2/interact/{opened}")
+    wait_until(lambda: not programs_of(service.pid))
+
+
+BEYOND = {
+    "node": """
+const fs = require('fs'), net = require('net'), { execSync } = require('child_process');
+const found = {};
+async function attempt(name, work) {
+  try { found[name] = String(await work()); } catch (e) { found[name] = `!${e.message}`; }
+}
+const connect = (port) => new Promise((done, fail) => net.connect(port, '127.0.0.1')
+  .on('connect', () => done('connected')).on('error', fail));
+found.environment = Object.keys(process.env).length;
+found.files = fs.readdirSync('.').length;
+await attempt('data', () => fs.readdirSync(DATA));
+await attempt('process', () => fs.readFileSync('/proc/1/environ'));
+await attempt('users', () => fs.readFileSync('/etc/passwd'));
+await attempt('write', () => fs.writeFileSync('/opt/x', ''));
+await attempt('shell', () => execSync('id'));
+await attempt('service', () => connect(PORT));
+await attempt('name', () => require('dns').promises.lookup('example.com'));
+await attempt('request', () => context.request.get(CANARY));
+await attempt('launch', () => browser.browserType().launch());
+await attempt('context', () => browser.newContext());
+await attempt('file', () => page.goto('file:///etc/passwd'));
+await attempt('canary', () => page.goto(CANARY));
+await attempt('fetch', () => page.evaluate((url) => fetch(url), CANARY));
+await attempt('method', async () => (await context.newCDPSession(page))
+  .send('DOM.setFileInputFiles', { files: ['/etc/passwd'] }));
+await attempt('large', () => page.evaluate((text) => text, 'x'.repeat(3e6)));
+found
+""",
+    "python": """
+import ctypes, mmap, os, socket, subprocess
+found = {}
+async def attempt(name, work):
+    try:
+        done = work()
+        found[name] = str(await done if hasattr(done, '__await__') else done)
+    except Exception as error:
+        found[name] = f'!{error}'
+found['environment'] = len(os.environ)
+found['files'] = len(os.listdir())
+await attempt('data', lambda: os.listdir(DATA))
+await attempt('process', lambda: open('/proc/1/environ').read())
+await attempt('users', lambda: open('/etc/passwd').read())
+await attempt('write', lambda: open('/opt/x', 'w'))
+await attempt('shell', lambda: subprocess.run('id', shell=True, check=True))
+await attempt('service', lambda: socket.create_connection(('127.0.0.1', PORT)))
+await attempt('name', lambda: socket.getaddrinfo('example.com', 80))
+await attempt('request', lambda: context.request.get(CANARY))
+await attempt('launch', lambda: browser.browser_type.launch())
+await attempt('context', lambda: browser.new_context())
+await attempt('file', lambda: page.goto('file:///etc/passwd'))
+await attempt('canary', lambda: page.goto(CANARY))
+await attempt('fetch', lambda: page.evaluate('(url) => fetch(url)', CANARY))
+async def method():
+    devtools = await context.new_cdp_session(page)
+    await devtools.send('DOM.setFileInputFiles', {'files': ['/etc/passwd']})
+await attempt('method', method)
+def fill(count):
+    with open('big', 'wb') as file:
+        for _ in range(count):
+            file.write(bytes(10**6))
+await attempt('fill', lambda: fill(1000))
+await attempt('memory file', lambda: os.memfd_create('x'))
+await attempt('shared memory', lambda: mmap.mmap(-1, 10**6))
+def unshare():
+    calls = ctypes.CDLL(None, use_errno=True)
+    if calls.unshare(0x10000000):
+        raise OSError(ctypes.get_errno(), 'unshare')
+await attempt('namespace', unshare)
+await attempt('large', lambda: page.evaluate('(text) => text', 'x' * 3_000_000))
+found
+""",
+}
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_code_reaches_only_what_a_scrape_may(
+    service, run, app, canary, data_dir, language
+):
+    assert (data_dir / "jobs.sqlite").exists()
+    before = canary.count()
+    port = urllib.parse.urlsplit(service.url).port
+    names = {"DATA": str(data_dir), "PORT": port, "CANARY": canary.url}
+    begin = "const " if language == "node" else ""
+    head = "".join(f"{begin}{name} = {json.dumps(v)}\n" for name, v in names.items())
+    done = run(language, head + BEYOND[language])
+    assert done["success"] is True, done
+    found = json.loads(done["result"])
+    assert (found.pop("environment"), found.pop("files")) == (0, 0)
+    assert {name: told for name, told in found.items() if told[0] != "!"} == {}
+    assert "Page.navigate takes http(s) URLs" in found["file"]
+    assert "is not allowed in a session" in found["context"]
+    assert "is not allowed in a session" in found["method"]
+    assert "Executable doesn't exist" in found["launch"]
+    assert canary.count() == before
+    assert run("node", f"await page.goto({json.dumps(app.url('/form'))}); 1")["success"]
+
+
+FORKS = """
+import os
+while True:
+    try:
+        os.fork()
+    except OSError:
+        pass
+"""
+MEMORY = """
+import os, time
+for _ in range(6):
+    if not os.fork():
+        kept = bytearray(200_000_000)
+        time.sleep(60)
+time.sleep(60)
+"""
+TOO_MUCH = [
+    ("python", FORKS, "more than 16 processes"),
+    ("python", MEMORY, "more than 768 MiB of memory"),
+    ("node", "x = []; while (true) x.push(new Array(1e5).fill({}))", "FATAL ERROR"),
+    (
+        "python",
+        "for n in range(10**7): open(str(n), 'w').close()",
+        "more than 10000 files",
+    ),
+    ("python", "'x' * 9_000_000", "The result has more than 8 MiB"),
+]
+
+
+@pytest.mark.parametrize(
+    ("language", "code", "why"),
+    TOO_MUCH,
+    ids=["processes", "memory", "heap", "files", "result"],
+)
+def test_too_much_ends_the_program_alone(service, run, language, code, why):
+    done = run(language, code)
+    assert (done["success"], done["exitCode"]) == (False, 1)
+    assert why in done["error"]
+    assert programs_of(service.pid) == []
+    assert service.get("/health").status == 200
+
+
+def test_what_is_no_message_of_the_protocol_ends_the_connection_alone(run):
+    code = """
+import socket
+ends = []
+for _ in range(50):
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect('/run/browser')
+    ends.append(connection)
+for connection in ends:
+    try:
+        connection.sendall(b'GET / HTTP/1.1\\r\\nX: ' + b'x' * 100_000)
+    except OSError:
+        pass
+await page.title()
+"""
+    assert run("python", code)["result"] == "Form"
+
+
+def test_the_python_client_runs_code(service, app):
+    client = Firecrawl(api_key=KEY, api_url=service.url)
+    opened = client.browser()
+    url = app.url("/form")
+    for language, code in (
+        ("node", f"await page.goto('{url}'); console.log(1); await page.title()"),
+        ("python", f"await page.goto('{url}')\nprint(1)\nawait page.title()"),
+    ):
+        done = client.browser_execute(opened.id, code, language=language)
+        assert (done.result, done.stdout, done.exit_code) == ("Form", "1\n", 0)
+    client.delete_browser(opened.id)
+
+
+@pytest.mark.parametrize(
+    ("listed", "language", "why"),
+    [
+        ("none", "node", "INTERACT_CODE, which has none"),
+        ("python", "node", "INTERACT_CODE, which has only python"),
+        ("python", "python", "bwrap is not installed"),
+    ],
+)
+def test_a_language_is_on_where_it_is_listed_and_can_be_isolated(
+    monkeypatch, data_dir, listed, language, why
+):
+    monkeypatch.setenv("PATH", str(data_dir))
+    settings = Settings({"INTERACT_CODE": listed, "DATA_DIR": str(data_dir)})
+    assert why in asyncio.run(CallerCode(settings).why_off(language))
+
+
+def test_a_machine_that_refuses_namespaces_says_so(monkeypatch, tmp_path):
+    program = tmp_path / "bwrap"
+    program.write_text(
+        "#!/bin/sh\necho 'bwrap: No permissions to create a new namespace' >&2\nexit 1\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    settings = Settings({"INTERACT_CODE": "node", "DATA_DIR": str(tmp_path)})
+    why = asyncio.run(CallerCode(settings).why_off("node"))
+    assert "cannot be isolated here: bwrap: No permissions" in why
+    assert "docs/browser.md" in why
+
+
+def test_closing_the_page_of_the_session_leaves_a_session_that_says_so(service, app):
+    opened = service.post("/v2/interact", {"url": app.url("/form")}).json["id"]
+    path = f"/v2/interact/{opened}/execute"
+    done = service.post(path, {"code": "await page.close()", "formats": ["html"]})
+    assert "The page of the session was closed" in done.json["error"]
+    done = service.post(path, {"code": "page.url()", "language": "node"})
+    assert done.json["result"] == "about:blank"
+    service.request("DELETE", f"/v2/interact/{opened}")
+
+
+def test_data_below_a_folder_of_the_sandbox_is_hidden(tmp_path):
+    import playwright
+
+    inside = Path(playwright.__file__).parent / "driver" / "data"
+    given = command("node", inside, None)
+    hidden = given.index("/opt/site/playwright/driver/data")
+    assert given[hidden - 1] == "--tmpfs"
+    assert "/opt/site/playwright/driver/data" not in command("node", tmp_path, None)
