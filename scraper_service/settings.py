@@ -350,8 +350,8 @@ BROWSER_SESSIONS = 4
 # the browser of a session has a port on 127.0.0.1, which other users of the machine can reach.
 BROWSER_CDP = False
 # Languages whose code callers may run as a step of a browser session: node, python, or both;
-# none: no code. It runs isolated by bubblewrap, see docs/browser.md, Code of callers. Then the
-# browser of a session has such a port, too.
+# none: no code. It runs isolated by bubblewrap: see docs/browser.md, Code of callers. The browser
+# of a session then has a port on 127.0.0.1, as with BROWSER_CDP.
 INTERACT_CODE = "none"
 # DevTools address of a Chromium elsewhere that renders pages in place of one on this machine:
 # ws://HOST:9222/devtools/browser/ID, or http://HOST:9222. Sessions need one on this machine.

@@ -36,6 +36,7 @@ def test_the_retention_may_have_a_fraction():
 @pytest.mark.parametrize(
     ("changes", "error"),
     [
+        ({"INTERACT_CODE": "node, ruby"}, "SCRAPER_INTERACT_CODE must be .* 'ruby'"),
         ({"RETENTION_DAYS": "0"}, "SCRAPER_RETENTION_DAYS must be .* from 0.01 to"),
         ({"RETENTION_DAYS": "x"}, "SCRAPER_RETENTION_DAYS must be a number.* 'x'"),
         ({"RETENTION_DAYS": "366"}, "must not exceed .*, 365, got 366"),

@@ -19,7 +19,9 @@ from scraper_service.options.availability import (
     require_available,
     require_job_available,
 )
+from scraper_service.options.limits import parse_languages
 from scraper_service.search_engines.search_engine import OWN
+from scraper_service.services.browser_sessions.caller_code.sandbox import why_no_program
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,6 +40,7 @@ NO_ENGINE = (
     "package ddgs); searches find what the team has scraped"
 )
 NO_INDEX = "the operator has switched it off (SCRAPER_SEARCH_INDEX)"
+NO_CODE = "the operator lists no language (SCRAPER_INTERACT_CODE)"
 NO_RECOGNISER = f"the program {RECOGNISER} is not installed"
 NO_STEALTH = "the operator has no stealth proxies (SCRAPER_PROXIES)"
 NO_SECRET = "the operator has set no secret (SCRAPER_WEBHOOK_SECRETS)"  # noqa: S105
@@ -149,6 +152,7 @@ def _features(
 
     yield Capability("browser", engines.missing)
     yield Capability("browserSessions", engines.missing_for_sessions)
+    yield Capability("interactCode", _why_no_code(settings, engines))
     yield Capability("model", missing_model(settings))
     yield Capability("agent", missing_model(settings))
     yield needs("webSearch", searches.names != (OWN,), NO_ENGINE)
@@ -158,6 +162,13 @@ def _features(
     yield needs("webhookSignatures", settings.getlist("WEBHOOK_SECRETS"), NO_SECRET)
     is_open = "the operator has switched it off (SCRAPER_AUTH_ENABLED)"
     yield needs("authentication", settings.getbool("AUTH_ENABLED"), is_open)
+
+
+def _why_no_code(settings: BaseSettings, engines: Engines) -> str | None:
+    """Return why no code of callers runs, as far as it shows without a trial."""
+    if not parse_languages(settings.getlist("INTERACT_CODE")):
+        return NO_CODE
+    return engines.missing_for_sessions or why_no_program()
 
 
 def _formats(no_model: str | None) -> Iterator[Capability]:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import subprocess
 import urllib.parse
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from firecrawl import Firecrawl
 from scrapy.settings import Settings
 
+from scraper_service.cli.main import main
 from scraper_service.services.browser_sessions.caller_code.sandbox import command
 from scraper_service.services.browser_sessions.caller_code.steps import CallerCode
 from tests.browser.conftest import SETTINGS, chromium_processes
@@ -458,6 +461,19 @@ def test_a_language_is_on_where_it_is_listed_and_can_be_isolated(
     monkeypatch.setenv("PATH", str(data_dir))
     settings = Settings({"INTERACT_CODE": listed, "DATA_DIR": str(data_dir)})
     assert why in asyncio.run(CallerCode(settings).why_off(language))
+
+
+def test_the_doctor_tries_the_languages(data_dir, monkeypatch):
+    def line(listed):
+        options = ("-s", f"INTERACT_CODE={listed}", "doctor", "--port", "0")
+        done = CliRunner().invoke(main, [*options, "--data-dir", str(data_dir)])
+        [found] = (x for x in done.output.splitlines() if "code of callers" in x)
+        return found
+
+    assert line("none").startswith("missing")
+    assert line("node").startswith("works")
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    assert line("node").startswith("fails")
 
 
 def test_a_machine_that_refuses_namespaces_says_so(monkeypatch, tmp_path):

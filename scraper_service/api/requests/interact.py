@@ -120,7 +120,9 @@ def _step(given: dict[str, Any], at: Position) -> Any:
 
 _STEP_KEYS: KeysT = {
     "code": Key(
-        Text(MAX_CODE, minimum=1), "code", help="Code in the language of language."
+        Text(MAX_CODE, minimum=1),
+        "code",
+        help="Lines of agent-browser, or code in Python or Node where the operator lists it.",
     ),
     "prompt": Key(
         Text(MAX_PROMPT, minimum=1),

@@ -51,6 +51,7 @@ def checks(settings: Settings) -> Iterator[Check]:
     yield _egress(settings.getlist("EGRESS_ALLOW"))
     yield _browser(settings)
     yield _authorities()
+    yield _code(settings)
     yield _model(settings)
     yield _search(settings)
     yield _exports()
@@ -236,6 +237,20 @@ def _authorities() -> Check:
         "works",
         "rendered pages trust the certificate authorities of this machine",
     )
+
+
+def _code(settings: Settings) -> Check:
+    from scraper_service.services.browser_sessions.caller_code.steps import CallerCode
+
+    name = "code of callers"
+    code = CallerCode(settings)
+    if not code.languages:
+        return Check(name, "missing", "off (SCRAPER_INTERACT_CODE)")
+    for language in code.languages:
+        if why := asyncio.run(code.why_off(language)):
+            return Check(name, "fails", f"{language}: {why}")
+    text = f"{' and '.join(code.languages)} can be isolated by bubblewrap"
+    return Check(name, "works", text)
 
 
 def _model(settings: Settings) -> Check:

@@ -77,7 +77,7 @@ async def _serve(
 ) -> web.StreamResponse:
     socket = web.WebSocketResponse(max_msg_size=MAX_MESSAGE, compress=False)
     if not socket.can_prepare(request):
-        raise web.HTTPUpgradeRequired
+        return _refusal(web.HTTPUpgradeRequired.status_code)
     try:
         async with session.devtools() as browser:
             await socket.prepare(request)
@@ -87,11 +87,18 @@ async def _serve(
                 _downward(socket, browser, messages),
                 session.ending.wait(),
             )
-    except QueueFull as error:
-        raise web.HTTPTooManyRequests(text=str(error)) from None
+    except QueueFull:
+        return _refusal(web.HTTPTooManyRequests.status_code)
     except (ConnectionError, OSError, ValueError):
         pass  # one of both sides has ended, or the caller's message cannot be read
     return socket
+
+
+def _refusal(status: int) -> web.Response:
+    """Return a refusal, the last response of its connection: requests would pile up."""
+    response = web.Response(status=status)
+    response.force_close()
+    return response
 
 
 async def _first_of(*work: Coroutine[Any, Any, object]) -> None:

@@ -132,10 +132,16 @@ def _links() -> Iterator[str]:
 
 
 def _covers(binds: dict[Path, str], data_dir: Path) -> Iterator[str]:
-    """Yield the arguments that hide the data of the service where a bound folder has it."""
-    hidden = Path(os.path.realpath(data_dir))
-    for source, target in binds.items():
-        real = Path(os.path.realpath(source))
-        if hidden.is_relative_to(real):
-            place = str(target / hidden.relative_to(real))
-            yield from ("--size", "4096", "--tmpfs", place, "--remount-ro", place)
+    """Yield the arguments that hide what a bound folder has beside what it is bound for.
+
+    That is the data of the service, and packages of the machine beside Python's own.
+    """
+    own = Path(sysconfig.get_path("stdlib"))
+    packages = (own / name for name in ("site-packages", "dist-packages"))
+    hidden = [data_dir, *(each for each in packages if each.is_dir())]
+    for each in (Path(os.path.realpath(path)) for path in hidden):
+        for source, target in binds.items():
+            real = Path(os.path.realpath(source))
+            if each.is_relative_to(real):
+                place = str(target / each.relative_to(real))
+                yield from ("--size", "4096", "--tmpfs", place, "--remount-ro", place)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
         StepOutcome,
     )
     from scraper_service.services.browser_sessions.steps import Step
+
+logger = logging.getLogger(__name__)
 
 TRY_S: Final = 30
 MOST_ERROR: Final = 2000  # characters of the reason of a failed step
@@ -87,7 +90,7 @@ class CallerCode:
     ) -> None:
         """Do a step by code in the page of a session.
 
-        What it prints is kept after a failure, and after a cancel. Raises :exc:`OSError`.
+        What it prints is kept after a failure, and after a cancel.
         """
         request = {
             "code": step.code,
@@ -104,10 +107,13 @@ class CallerCode:
                 await program.run(
                     step.language, self._data_dir, path, request, step.timeout_s
                 )
+            outcome.result, outcome.error = _result_of(program)
+        except (FilterUnavailable, OSError) as error:
+            logger.error("a program of a caller could not be run: %s", error)
+            outcome.error = "The program could not be run on this machine."
         finally:
             outcome.stdout, outcome.stderr = program.stdout.text, program.stderr.text
             outcome.is_cut = program.stdout.is_cut or program.stderr.is_cut
-        outcome.result, outcome.error = _result_of(program)
         outcome.exit_code = DONE if outcome.error is None else FAILED
 
 
