@@ -316,6 +316,13 @@ async def attempt(name, work):
         found[name] = f'!{error}'
 found['environment'] = len(os.environ)
 found['files'] = len(os.listdir())
+def is_open(number):
+    try:
+        return bool(os.fstat(number))
+    except OSError:
+        return False
+# Its own have low numbers; of those of the service it has the one for its reply.
+found['inherited'] = sum(map(is_open, range(20, 256)))
 await attempt('data', lambda: os.listdir(DATA))
 await attempt('process', lambda: open('/proc/1/environ').read())
 await attempt('users', lambda: open('/etc/passwd').read())
@@ -365,6 +372,7 @@ def test_code_reaches_only_what_a_scrape_may(
     assert done["success"] is True, done
     found = json.loads(done["result"])
     assert (found.pop("environment"), found.pop("files")) == (0, 0)
+    assert found.pop("inherited", 1) == 1
     assert {name: told for name, told in found.items() if told[0] != "!"} == {}
     assert "Page.navigate takes http(s) URLs" in found["file"]
     assert "is not allowed in a session" in found["context"]
@@ -390,8 +398,18 @@ for _ in range(6):
         time.sleep(60)
 time.sleep(60)
 """
+THREADS = """
+import threading, time
+threading.stack_size(32768)
+while True:
+    try:
+        threading.Thread(target=time.sleep, args=(60,)).start()
+    except RuntimeError:
+        pass
+"""
 TOO_MUCH = [
     ("python", FORKS, "more than 16 processes"),
+    ("python", THREADS, "more than 128 threads"),
     ("python", MEMORY, "more than 768 MiB of memory"),
     ("node", "x = []; while (true) x.push(new Array(1e5).fill({}))", "FATAL ERROR"),
     (
@@ -406,7 +424,7 @@ TOO_MUCH = [
 @pytest.mark.parametrize(
     ("language", "code", "why"),
     TOO_MUCH,
-    ids=["processes", "memory", "heap", "files", "result"],
+    ids=["processes", "threads", "memory", "heap", "files", "result"],
 )
 def test_too_much_ends_the_program_alone(service, run, language, code, why):
     done = run(language, code)

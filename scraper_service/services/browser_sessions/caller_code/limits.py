@@ -26,10 +26,11 @@ if TYPE_CHECKING:
 MOST_MEMORY: Final = 768 * 2**20  # bytes of all processes; Playwright takes 150 MiB
 MOST_PROCESSES: Final = 16
 MOST_FILES: Final = 10_000
+MOST_THREADS: Final = 128  # of all processes; Playwright has 15
 NICE: Final = 10
-_MOST_THREADS = 128  # of all processes
+_THREADS = re.compile(rb"^Threads:\s+(\d+)$", re.MULTILINE)
 _NAMESPACED_SINCE = (5, 14)  # Linux; before, threads of the whole user count
-_FIELDS = re.compile(rb"^(?:RssAnon|RssShmem|VmSwap|VmPTE):\s+(\d+) kB$", re.MULTILINE)
+_MEMORY = re.compile(rb"^(?:RssAnon|RssShmem|VmSwap|VmPTE):\s+(\d+) kB$", re.MULTILINE)
 
 
 def limit(pid: int, seconds: int) -> None:
@@ -49,7 +50,7 @@ def limit(pid: int, seconds: int) -> None:
     }
     release = re.findall(r"\d+", os.uname().release)[:2]
     if tuple(map(int, release)) >= _NAMESPACED_SINCE:
-        limits[resource.RLIMIT_NPROC] = _MOST_THREADS
+        limits[resource.RLIMIT_NPROC] = MOST_THREADS
     for name, value in limits.items():
         _, hard = resource.prlimit(pid, name)
         if hard != resource.RLIM_INFINITY:
@@ -64,13 +65,22 @@ def limit(pid: int, seconds: int) -> None:
 
 def excess(pid: int) -> str | None:
     """Return which limit the processes below ``pid`` exceed, as a sentence; else None."""
-    memory = 0
-    for count, each in enumerate(_family(pid), 1):
+    memory = threads = count = 0
+    waiting = [pid]
+    while waiting:
+        each = waiting.pop()
+        count += 1
         if count > MOST_PROCESSES:
             return f"The code had more than {MOST_PROCESSES} processes."
-        with contextlib.suppress(OSError):  # it has just ended
+        try:
             status = Path(f"/proc/{each}/status").read_bytes()
-            memory += 1024 * sum(map(int, _FIELDS.findall(status)))
+        except OSError:  # it has just ended
+            continue
+        memory += 1024 * sum(map(int, _MEMORY.findall(status)))
+        threads += sum(map(int, _THREADS.findall(status)))
+        if threads > MOST_THREADS:  # before the children of each are read
+            return f"The code had more than {MOST_THREADS} threads."
+        waiting += _children(each)
     if memory > MOST_MEMORY:
         return f"The code used more than {MOST_MEMORY // 2**20} MiB of memory."
     with contextlib.suppress(OSError):
@@ -80,12 +90,8 @@ def excess(pid: int) -> str | None:
     return None
 
 
-def _family(pid: int) -> Iterator[int]:
-    """Yield a process and all its descendants."""
-    waiting = [pid]
-    while waiting:
-        each = waiting.pop()
-        yield each
-        for path in Path(f"/proc/{each}/task").glob("*/children"):
-            with contextlib.suppress(OSError):
-                waiting += map(int, path.read_text().split())
+def _children(pid: int) -> Iterator[int]:
+    """Yield the children of all threads of a process."""
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            yield from map(int, path.read_text().split())

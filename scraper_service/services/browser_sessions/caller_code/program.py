@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import json
 import logging
 import os
-import select
 import signal
-import tempfile
-import time
+import subprocess
 from io import FileIO
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, field
 
@@ -23,15 +22,15 @@ from scraper_service.services.browser_sessions.caller_code.system_calls import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
 MOST_OUTPUT: Final = 2**20  # bytes of each of stdout and stderr
-MOST_REPLY: Final = 8 * 2**20  # bytes of the result as JSON
+MOST_REPLY: Final = 8 * 2**20  # bytes of the result
 CHUNK: Final = 64 * 2**10
 DISCARD_PAUSE_S: Final = 0.002  # after a chunk that nobody gets
 WATCH_S: Final = 0.1
 END_S: Final = 5.0  # for the end of killed processes
-POLL_S: Final = 0.01
 
 logger = logging.getLogger(__name__)
 
@@ -43,14 +42,15 @@ class KeptOutput:
     data: bytearray = field(factory=bytearray)
     is_cut: bool = False
 
-    async def keep(self, stream: asyncio.StreamReader) -> None:
-        """Read a stream to its end. A program that writes for ever is slowed down."""
-        while chunk := await stream.read(CHUNK):
-            room = MOST_OUTPUT - len(self.data)
-            self.data += chunk[:room]
-            if len(chunk) > room:
-                self.is_cut = True
-                await asyncio.sleep(DISCARD_PAUSE_S)
+    async def keep(self, file: FileIO) -> None:
+        """Read a pipe to its end. A program that writes for ever is slowed down."""
+        async with _stream(file) as stream:
+            while chunk := await stream.read(CHUNK):
+                room = MOST_OUTPUT - len(self.data)
+                self.data += chunk[:room]
+                if len(chunk) > room:
+                    self.is_cut = True
+                    await asyncio.sleep(DISCARD_PAUSE_S)
 
     @property
     def text(self) -> str:
@@ -67,7 +67,7 @@ class Program:
 
     stdout: KeptOutput = field(factory=KeptOutput)
     stderr: KeptOutput = field(factory=KeptOutput)
-    #: What it sent as its reply, unchecked.
+    #: What it sent as its reply, unchecked: ``=`` and a result, or ``!`` and an error.
     reply: bytes = b""
     #: None while it runs, negative after a signal to bubblewrap.
     exit_code: int | None = None
@@ -90,12 +90,12 @@ class Program:
             pipes = _Pipes.opened(stack)
             given = {**request, "reply": pipes.reply.fileno()}
             arguments = command(language, data_dir, socket, *pipes.options)
-            process = await pipes.start(arguments)
-            assert process.stdout is not None
-            assert process.stderr is not None
+            process = pipes.start(arguments, json.dumps(given).encode())
+            bubblewrap = os.pidfd_open(process.pid)
+            stack.callback(os.close, bubblewrap)
             tasks = [
-                asyncio.ensure_future(self.stdout.keep(process.stdout)),
-                asyncio.ensure_future(self.stderr.keep(process.stderr)),
+                asyncio.ensure_future(self.stdout.keep(pipes.outputs)),
+                asyncio.ensure_future(self.stderr.keep(pipes.errors)),
                 asyncio.ensure_future(self._keep_reply(pipes.replies)),
             ]
             first = -1
@@ -103,30 +103,24 @@ class Program:
                 facts = json.loads(await _read(pipes.info, CHUNK) or b"{}")
                 if pid := facts.get("child-pid"):  # else bubblewrap has failed
                     first = os.pidfd_open(pid)
+                    stack.callback(os.close, first)
                     limits.limit(pid, seconds)
                     pipes.begin.write(b"1")
-                    tasks.append(asyncio.ensure_future(_feed(process, given)))
-                    await self._watch(process, pid)
-                self.exit_code = await process.wait()
+                    await self._watch(bubblewrap, pid)
+                await _ended(bubblewrap, END_S)
             finally:
-                await _end(process, first)
+                await _end(bubblewrap, first)
+                self.exit_code = process.wait()
                 # All who could write have ended, so these come to an end, too.
                 await asyncio.wait(tasks, timeout=END_S)
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _watch(self, process: asyncio.subprocess.Process, pid: int) -> None:
-        """Wait for the end of a program. Kill it when it exceeds a limit."""
-        ended = asyncio.ensure_future(process.wait())
-        try:
-            while not ended.done():
-                await asyncio.wait((ended,), timeout=WATCH_S)
-                self.excess = self.excess or limits.excess(pid)
-                if self.excess is not None:
-                    return _kill(process)
-        finally:
-            ended.cancel()
+    async def _watch(self, bubblewrap: int, pid: int) -> None:
+        """Wait for the end of a program, or until it exceeds a limit."""
+        while self.excess is None and not await _ended(bubblewrap, WATCH_S):
+            self.excess = self.excess or limits.excess(pid)
 
     async def _keep_reply(self, file: FileIO) -> None:
         self.reply = await _read(file, MOST_REPLY + 1)
@@ -137,7 +131,7 @@ class Program:
 
 @define(eq=False)
 class _Pipes:
-    """What bubblewrap and the program get beside their standard streams."""
+    """What bubblewrap and the program get, and where they write."""
 
     #: From bubblewrap, about the process that it has made.
     info: FileIO
@@ -148,16 +142,25 @@ class _Pipes:
     #: The reply of the program.
     replies: FileIO
     reply: FileIO
+    #: Its standard streams.
+    outputs: FileIO
+    output: FileIO
+    errors: FileIO
+    error: FileIO
     #: The filter of system calls.
-    rules: IO[bytes]
+    rules: FileIO
 
     @classmethod
     def opened(cls, stack: contextlib.ExitStack) -> _Pipes:
         """Open them. The end of ``stack`` closes them at the latest."""
-        rules = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
-        rules.write(filter_program())
-        rules.seek(0)
-        return cls(*_pipe(stack), *_pipe(stack), *_pipe(stack), rules)
+        return cls(
+            *_pipe(stack),
+            *_pipe(stack),
+            *_pipe(stack),
+            *_pipe(stack),
+            *_pipe(stack),
+            stack.enter_context(_sealed(filter_program())),
+        )
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -168,21 +171,38 @@ class _Pipes:
             *("--seccomp", str(self.rules.fileno())),
         )
 
-    async def start(self, arguments: list[str]) -> asyncio.subprocess.Process:
-        """Start bubblewrap, and close the ends that only it needs."""
-        theirs = (self.told, self.begins, self.reply, self.rules)
-        process = await asyncio.create_subprocess_exec(
-            *arguments,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            pass_fds=[each.fileno() for each in theirs],
-            env={},
-            cwd="/",
-        )
-        for each in theirs:
+    def start(self, arguments: list[str], given: bytes) -> subprocess.Popen[bytes]:
+        """Start bubblewrap with an input, and close the ends that only it needs.
+
+        It inherits nothing else: the event loop's own way to start a process would leave it
+        further descriptors of this one.
+        """
+        passed = (self.told, self.begins, self.reply, self.rules)
+        with _sealed(given) as file:
+            process = subprocess.Popen(  # noqa: S603  # bubblewrap, and our own runner
+                arguments,
+                stdin=file,
+                stdout=self.output,
+                stderr=self.error,
+                pass_fds=[each.fileno() for each in passed],
+                env={},
+                cwd="/",
+            )
+        for each in (*passed, self.output, self.error):
             each.close()
         return process
+
+
+def _sealed(data: bytes) -> FileIO:
+    """Return a file in memory that nobody can change any more."""
+    file = FileIO(
+        os.memfd_create("sealed", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING), "r+"
+    )
+    file.write(data)
+    file.seek(0)
+    seals = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK
+    fcntl.fcntl(file.fileno(), fcntl.F_ADD_SEALS, seals)
+    return file
 
 
 def _pipe(stack: contextlib.ExitStack) -> tuple[FileIO, FileIO]:
@@ -193,51 +213,51 @@ def _pipe(stack: contextlib.ExitStack) -> tuple[FileIO, FileIO]:
     )
 
 
-async def _read(file: FileIO, most: int) -> bytes:
-    """Return what comes by a pipe until its end, or its first ``most`` bytes."""
-    stream = asyncio.StreamReader()
+@contextlib.asynccontextmanager
+async def _stream(file: FileIO) -> AsyncIterator[asyncio.StreamReader]:
+    stream = asyncio.StreamReader(limit=CHUNK)
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(stream), file
     )
-    found = bytearray()
     try:
-        while len(found) < most and (chunk := await stream.read(most - len(found))):
-            found += chunk
+        yield stream
     finally:
         transport.close()
+
+
+async def _read(file: FileIO, most: int) -> bytes:
+    """Return what comes by a pipe until its end, or its first ``most`` bytes."""
+    found = bytearray()
+    async with _stream(file) as stream:
+        while len(found) < most and (chunk := await stream.read(most - len(found))):
+            found += chunk
     return bytes(found)
 
 
-async def _feed(process: asyncio.subprocess.Process, request: dict[str, Any]) -> None:
-    assert process.stdin is not None
-    with contextlib.suppress(ConnectionError):  # it has ended without reading it
-        process.stdin.write(json.dumps(request).encode())
-        await process.stdin.drain()
-    process.stdin.close()
-
-
-def _kill(process: asyncio.subprocess.Process) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        process.kill()
-
-
-async def _end(process: asyncio.subprocess.Process, first: int) -> None:
-    """End a program, and the first process of its namespace, which ends all others.
-
-    ``first`` is a descriptor of that process, and -1 without one. It is closed.
-    """
-    _kill(process)
-    await process.wait()
-    if first < 0:
-        return
-    with contextlib.suppress(ProcessLookupError):
-        signal.pidfd_send_signal(first, signal.SIGKILL)
-    deadline = time.monotonic() + END_S
+async def _ended(process: int, seconds: float) -> bool:
+    """Wait for the end of a process, by its descriptor. Return False after ``seconds``."""
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
+    loop.add_reader(process, ended.set)
     try:
-        while not select.select((first,), (), (), 0)[0]:
-            if time.monotonic() > deadline:
-                logger.warning("processes of a program of a caller do not end")
-                break
-            await asyncio.sleep(POLL_S)
+        async with asyncio.timeout(seconds):
+            await ended.wait()
+    except TimeoutError:
+        return False
     finally:
-        os.close(first)
+        loop.remove_reader(process)
+    return True
+
+
+async def _end(bubblewrap: int, first: int) -> None:
+    """End bubblewrap, and the first process of its namespace, which ends all others.
+
+    Both are descriptors of processes; ``first`` is -1 where there is none.
+    """
+    for process in (bubblewrap, first):
+        if process < 0:
+            continue
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(process, signal.SIGKILL)
+        if not await _ended(process, END_S):
+            logger.warning("processes of a program of a caller do not end")

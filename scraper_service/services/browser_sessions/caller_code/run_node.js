@@ -65,8 +65,8 @@ async function finish(reply) {
   isOver = true;
   for (const stream of [process.stdout, process.stderr])
     await new Promise((done) => stream.write('', done));
-  fs.writeFileSync(request.reply, JSON.stringify(reply));
-  process.reallyExit(reply.error ? 1 : 0);
+  fs.writeFileSync(request.reply, reply);
+  process.reallyExit(reply.startsWith('!') ? 1 : 0);
 }
 
 // The stack without the frames of this file and of Node's own.
@@ -78,7 +78,7 @@ function stackOf(error) {
 function fail(error) {
   const isError = error instanceof Error;
   process.stderr.write(`${isError ? stackOf(error) : util.inspect(error)}\n`);
-  return finish({ error: isError ? `${error.name}: ${error.message}` : `Thrown: ${textOf(error)}` });
+  return finish(isError ? `!${error.name}: ${error.message}` : `!Thrown: ${textOf(error)}`);
 }
 
 process.on('uncaughtException', fail);
@@ -92,5 +92,6 @@ process.on('uncaughtException', fail);
   Object.assign(globalThis, { browser, context, page, require });
   Object.defineProperty(globalThis, '__keep', { value: (value) => { kept = value; } });
   session.connect();
-  await finish({ result: textOf(await run(request.code)) });
+  const result = textOf(await run(request.code));
+  await finish(result === undefined ? '' : `=${result}`);
 })().catch(fail);

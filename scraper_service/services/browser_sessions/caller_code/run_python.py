@@ -2,7 +2,7 @@
 
 The request comes as JSON by the standard input: ``code``, ``endpoint`` (of the browser),
 ``target`` (the page, in the DevTools protocol), ``timeout_ms`` of an action, and ``reply``, the
-descriptor that gets ``{"result", "error"}`` as JSON. Nothing here is a guard against the
+descriptor that gets ``=`` and the result, ``!`` and an error, or nothing. Nothing here is a guard against the
 code: the sandbox is.
 """
 
@@ -86,15 +86,16 @@ async def run(request: dict[str, Any]) -> None:
     if "code" not in request:  # a trial of the sandbox
         await playwright.stop()
         return
-    reply: dict[str, str | None] = {"result": None, "error": None}
+    reply = ""
     try:
-        reply["result"] = text_of(await _do(request, playwright))
+        value = text_of(await _do(request, playwright))
+        reply = "" if value is None else f"={value}"
     except SystemExit as error:
         if error.code not in {None, 0}:
-            reply["error"] = f"SystemExit: {error.code}"
+            reply = f"!SystemExit: {error.code}"
     except BaseException as error:  # any of the caller's
         print_failure(error)
-        reply["error"] = f"{type(error).__name__}: {error}"
+        reply = f"!{type(error).__name__}: {error}"
     send(request, reply)
 
 
@@ -108,13 +109,13 @@ async def _do(request: dict[str, Any], playwright: Any) -> object:
     return await value_of(code, {"__name__": "__main__", **names})
 
 
-def send(request: dict[str, Any], reply: dict[str, str | None]) -> None:
+def send(request: dict[str, Any], reply: str) -> None:
     """Send the reply, and end: what the code has started ends with the process."""
     sys.stdout.flush()
     sys.stderr.flush()
     with open(request["reply"], "wb") as file:  # noqa: PTH123  # a descriptor
-        file.write(json.dumps(reply).encode())
-    os._exit(1 if reply["error"] else 0)
+        file.write(reply.encode("utf-8", "replace"))
+    os._exit(reply.startswith("!"))
 
 
 def main() -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from scraper_service.crawling.converter_pool.pool import ConverterPool
 from scraper_service.options.limits import parse_languages
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+RESULT, ERROR = b"=", b"!"  # the first byte of the reply of a program
 TRY_S: Final = 30
 MOST_ERROR: Final = 2000  # characters of the reason of a failed step
 MOST_ACTION_MS: Final = 30_000  # for an action of Playwright; less in a shorter step
@@ -121,12 +121,11 @@ def _result_of(program: Program) -> tuple[str | None, str | None]:
     """Return the result and the error of a program that has ended."""
     if program.excess is not None:
         return None, program.excess
-    try:
-        reply: Any = json.loads(program.reply)
-    except (ValueError, RecursionError):
-        reply = None
-    if isinstance(reply, dict):
-        return _text(reply.get("result")), _reason(_text(reply.get("error")))
+    kind, text = program.reply[:1], program.reply[1:].decode("utf-8", "replace")
+    if kind == RESULT:
+        return text, None
+    if kind == ERROR:
+        return None, _reason(text)
     if program.exit_code == DONE:  # it has ended itself
         return None, None
     lines = [line for line in program.stderr.text.splitlines() if _ERROR.search(line)]
@@ -135,15 +134,6 @@ def _result_of(program: Program) -> tuple[str | None, str | None]:
     return None, _reason(reason.strip())
 
 
-def _text(value: object) -> str | None:
-    """Return a text of the program's reply, without halves of characters."""
-    if not isinstance(value, str):
-        return None
-    return value.encode("utf-8", "replace").decode("utf-8")
-
-
-def _reason(text: str | None) -> str | None:
-    if text is None:
-        return None
+def _reason(text: str) -> str:
     text = _COLOURS.sub("", text)
     return text if len(text) <= MOST_ERROR else f"{text[:MOST_ERROR]}…"

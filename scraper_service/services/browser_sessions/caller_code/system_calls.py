@@ -25,14 +25,14 @@ ALLOWED: Final = """
 accept accept4 access alarm arch_prctl bind brk chdir chmod clock_getres clock_gettime
 clock_nanosleep close close_range connect copy_file_range creat dup dup2 dup3 epoll_create
 epoll_create1 epoll_ctl epoll_pwait epoll_pwait2 epoll_wait eventfd eventfd2 execve exit
-exit_group faccessat faccessat2 fadvise64 fallocate fchdir fchmod fchmodat fchmodat2 fcntl
+exit_group faccessat faccessat2 fadvise64 fallocate fchdir fchmod fchmodat fchmodat2
 fdatasync flock fork fstat fstatfs fsync ftruncate futex futex_wait futex_waitv futex_wake
 futimesat get_robust_list getcpu getcwd getdents getdents64 getegid geteuid getgid getgroups
 getitimer getpeername getpgid getpgrp getpid getppid getpriority getrandom getresgid getresuid
 getrlimit getrusage getsid getsockname getsockopt gettid gettimeofday getuid ioctl kill link
 linkat listen lseek lstat madvise membarrier mincore mkdir mkdirat mprotect mremap msync munmap
 nanosleep newfstatat open openat openat2 pause pidfd_open pidfd_send_signal pipe pipe2
-pkey_alloc pkey_free pkey_mprotect poll ppoll prctl pread64 preadv preadv2 prlimit64 pselect6
+pkey_alloc pkey_free pkey_mprotect poll ppoll pread64 preadv preadv2 prlimit64 pselect6
 pwrite64 pwritev pwritev2 read readahead readlink readlinkat readv recvfrom recvmmsg recvmsg
 rename renameat renameat2 restart_syscall riscv_flush_icache rmdir rseq rt_sigaction
 rt_sigpending rt_sigprocmask rt_sigqueueinfo rt_sigreturn rt_sigsuspend rt_sigtimedwait
@@ -50,6 +50,7 @@ _OTHER, _EQUAL, _MASKED_EQUAL = 1, 4, 7  # comparisons of libseccomp
 _MAP_SHARED, _MAP_ANONYMOUS = 0x01, 0x20
 _NAMESPACES = 0x7E020080  # the flags CLONE_NEW*
 _AF_UNIX = 1
+_SET_PIPE_SIZE, _SET_DUMPABLE = 1031, 4  # of fcntl and prctl
 
 
 class _Comparison(ctypes.Structure):
@@ -69,6 +70,10 @@ _CONDITIONS: Final = (
     ("socket", _ALLOW, (0, _EQUAL, _AF_UNIX, 0)),
     ("socket", _FORBIDDEN, (0, _OTHER, _AF_UNIX, 0)),
     ("socketpair", _ALLOW, (0, _EQUAL, _AF_UNIX, 0)),
+    # Pipes of the default size only: those of all processes of a user share a limit.
+    ("fcntl", _ALLOW, (1, _OTHER, _SET_PIPE_SIZE, 0)),
+    # A process must stay readable for who measures it.
+    ("prctl", _ALLOW, (0, _OTHER, _SET_DUMPABLE, 0)),
     ("clone", _ALLOW, (0, _MASKED_EQUAL, _NAMESPACES, 0)),
     *(
         ("mmap", _ALLOW, (3, _MASKED_EQUAL, _MAP_SHARED | _MAP_ANONYMOUS, either))
