@@ -166,8 +166,6 @@ def test_code_works_in_the_page_of_its_session(run, value, app, language):
         ("node", "page.title()", "Form"),
         ("python", "page.title()", "Form"),
         ("node", "const x = [1n]; x", "[ 1n ]"),
-        ("python", "{1, 1}", "{1}"),
-        ("python", "float('inf')", "inf"),
         ("python", "'half \\ud800'", "half ?"),
     ],
 )
@@ -193,10 +191,8 @@ def test_the_last_expression_is_the_result(run, language, code, result):
             'File "<code>", line 3, in f',
         ),
         ("node", "await page.click('#none', { timeout: 9 })", "Timeout 9ms", "code:1"),
-        ("node", "1 +", "SyntaxError: Unexpected end of input", "SyntaxError"),
         ("python", "1 +", "SyntaxError: invalid syntax", "SyntaxError"),
         ("node", "process.exit(3)", "ended with the exit code 3", "code 3"),
-        ("python", "raise SystemExit(3)", "SystemExit: 3", "SystemExit"),
         (
             "node",
             "setTimeout(() => { null.x }); await page.waitForTimeout(9e3)",
@@ -421,6 +417,7 @@ TOO_MUCH = [
 ]
 
 
+@pytest.mark.slow_on("heap")
 @pytest.mark.parametrize(
     ("language", "code", "why"),
     TOO_MUCH,

@@ -63,6 +63,15 @@ def limit(pid: int, seconds: int) -> None:
         Path(f"/proc/{pid}/oom_score_adj").write_text("1000")
 
 
+def release(pid: int) -> None:
+    """Let the first process of a program run on any processor, so that it ends at once.
+
+    It ends all others, which may be many and keep their own processor busy.
+    """
+    with contextlib.suppress(OSError):  # it has ended
+        os.sched_setaffinity(pid, os.sched_getaffinity(0))
+
+
 def excess(pid: int) -> str | None:
     """Return which limit the processes below ``pid`` exceed, as a sentence; else None."""
     memory = threads = count = 0

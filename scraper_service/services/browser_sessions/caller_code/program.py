@@ -107,8 +107,11 @@ class Program:
                     limits.limit(pid, seconds)
                     pipes.begin.write(b"1")
                     await self._watch(bubblewrap, pid)
-                await _ended(bubblewrap, END_S)
+                else:
+                    await _ended(bubblewrap, END_S)
             finally:
+                if first >= 0:
+                    limits.release(pid)
                 await _end(bubblewrap, first)
                 self.exit_code = process.wait()
                 # All who could write have ended, so these come to an end, too.
