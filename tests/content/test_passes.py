@@ -303,3 +303,42 @@ def test_what_was_compiled_of_other_sources_is_left_alone(tmp_path: Path) -> Non
     (source,) = tmp_path.rglob("walks.py")
     source.write_text(source.read_text() + "\n# newer\n")
     assert is_used() == "False"
+
+
+TREES = """
+import resource
+from lxml import etree
+from scraper_service.content.passes import keep_trees_together
+
+kept = etree.HTML("<p>kept " + "word " * 3)  # of memory from before
+assert keep_trees_together() and keep_trees_together()
+page = "<div class='a'><p id='x'>one <b>two</b> three</p>four</div>" * 2_000
+whole = etree.tostring(etree.HTML(page))
+del kept
+
+
+def fill() -> int:
+    for _ in range(30):
+        tree = etree.HTML(page)
+        assert etree.tostring(tree) == whole
+        for number, part in enumerate(tree.iter("p")):  # longer texts, in no order
+            part.set("class", "n" * (number % 900))
+            part.tail = "t" * (7 * number % 900)
+            if number % 3:
+                part.getparent().remove(part)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+fill()
+many = [etree.HTML(page) for _ in range(20)]  # more than there are chunks
+assert all(etree.tostring(tree) == whole for tree in many)
+del many[::2]
+before = fill()
+assert fill() - before < 4_000, "kB"
+"""
+
+
+@needs_compiled
+def test_memory_of_trees_is_used_again() -> None:
+    grows = TREES + "first = fill()\nassert fill() - first < 4_000, 'kB'\n"
+    subprocess.run([sys.executable, "-c", grows], check=True, timeout=WAIT_S)

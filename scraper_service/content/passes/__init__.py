@@ -51,6 +51,7 @@ __all__ = [
     "first_values",
     "hiding_signs",
     "is_utf8",
+    "keep_trees_together",
     "main_texts",
     "may_be_forbidden",
     "name_parts",
@@ -155,6 +156,7 @@ if TYPE_CHECKING or compiled is None:
         path_numbers,
     )
     from scraper_service.content.passes.texts import simhash, word_counts
+    from scraper_service.content.passes.tree_memory import keep_trees_together
     from scraper_service.content.passes.walks import (
         classed,
         first_values,
