@@ -66,7 +66,9 @@ def _serve(connection_fd: int, memory_bytes: int) -> None:
             # Frees the memory before the next call: a large page may be part of a
             # cycle, and few new objects would follow it. What remains are caches, which
             # grow to many thousand objects: the next collection need not visit them.
-            gc.collect()
+            # After a freeze the oldest generation is empty, and a collection of it would
+            # only empty the interpreter's lists of free objects, which the next page needs.
+            gc.collect(1)
             gc.freeze()
         else:
             _reply(sent, PONG, None)
