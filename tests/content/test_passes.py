@@ -313,6 +313,7 @@ from scraper_service.content.passes import keep_trees_together
 kept = etree.HTML("<p>kept " + "word " * 3)  # of memory from before
 assert keep_trees_together() and keep_trees_together()
 page = "<div class='a'><p id='x'>one <b>two</b> three</p>four</div>" * 2_000
+page += "".join(f"<p>{'5 &lt; 6 &amp; ' * number}</p>" for number in range(200))
 whole = etree.tostring(etree.HTML(page))
 del kept
 
