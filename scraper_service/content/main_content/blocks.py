@@ -20,7 +20,6 @@ from scraper_service.content.main_content.learned_scores import (
     MAX_PHRASE_WORDS,
     NO_NAMES,
     NameScores,
-    combine_scores,
 )
 from scraper_service.content.passes import (
     block_elements,
@@ -164,7 +163,6 @@ class Walk:
             known_phrases=tables.known_phrases,
             declared=_declared_places,
             declared_ids=_CONSENT_PARTS,
-            combine=combine_scores,
             no_names=NO_NAMES,
             wide=_WIDE.findall,
             wide_characters=WIDE_CHARACTERS,

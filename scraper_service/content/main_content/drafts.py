@@ -52,7 +52,8 @@ class Draft:
 
     def kept(self) -> list[int]:
         """Return the numbers of the kept blocks."""
-        return [int(number) for number in np.flatnonzero(self.keep)]
+        found: list[int] = np.flatnonzero(self.keep).tolist()
+        return found
 
     def is_sure(self, start: int, end: int) -> bool:
         """Return True if the mean chance of these blocks reaches :data:`SURE`."""

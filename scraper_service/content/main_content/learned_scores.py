@@ -7,16 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable  # read at run time by attrs
 from functools import lru_cache
-from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from attrs import define, field
 
 from scraper_service.content.passes import PartScores, WordTable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 MAX_NAMES = 200  # characters examined of a class or id
 MAX_FIRST_WORDS = 10  # words of a block whose scores are averaged
@@ -26,17 +22,6 @@ MAX_PHRASE_WORDS = 5
 # ``Tables.kind_names`` that contain a part of the names.
 NameScores = tuple[float, float, tuple[int, ...]]
 NO_NAMES: NameScores = (0.0, 0.0, ())
-
-
-def combine_scores(scores: Iterable[NameScores]) -> NameScores:
-    """Combine the scores of several names."""
-    known = [own for own in scores if own is not NO_NAMES]
-    if not known:
-        return NO_NAMES
-    if len(known) == 1:
-        return known[0]
-    lows, highs, rows = zip(*known, strict=True)
-    return min(lows), max(highs), tuple(chain.from_iterable(rows))
 
 
 @define

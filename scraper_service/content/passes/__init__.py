@@ -97,7 +97,7 @@ def _checksum() -> int:
 compiled = _load()
 
 if TYPE_CHECKING or compiled is None:
-    from scraper_service.content.passes.arrays import tree_sums
+    from scraper_service.content.passes.arrays import keep_trees_together, tree_sums
     from scraper_service.content.passes.block_features import feature_rows
     from scraper_service.content.passes.block_reduction import dropped_blocks
     from scraper_service.content.passes.block_walk import (
@@ -156,7 +156,6 @@ if TYPE_CHECKING or compiled is None:
         path_numbers,
     )
     from scraper_service.content.passes.texts import simhash, word_counts
-    from scraper_service.content.passes.tree_memory import keep_trees_together
     from scraper_service.content.passes.walks import (
         classed,
         first_values,

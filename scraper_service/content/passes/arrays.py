@@ -72,3 +72,8 @@ def tree_sums(values: Any, rows: Any, borders: Any, leaves: Any, depth: int) -> 
             leaf |= met[level::depth].astype(np.intp) << level
         parts.append(leaves.take(leaf + offsets).sum(axis=0))
     return np.concatenate(parts)
+
+
+def keep_trees_together() -> bool:
+    """Return False: libxml2 takes its memory as before."""
+    return False

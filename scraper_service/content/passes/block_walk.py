@@ -53,7 +53,6 @@ class BlockWalk:
     known_phrases: WordTable
     declared: Any
     declared_ids: NameParts
-    combine: Any
     no_names: Any
     wide: Any
     wide_characters: Whole
@@ -105,7 +104,6 @@ class BlockWalk:
         known_phrases: WordTable,
         declared: Any,
         declared_ids: Any,
-        combine: Any,
         no_names: Any,
         wide: Any,
         wide_characters: Whole,
@@ -122,7 +120,6 @@ class BlockWalk:
         self.known_phrases = known_phrases
         self.declared = declared
         self.declared_ids = NameParts(*declared_ids)
-        self.combine = combine
         self.no_names = no_names
         self.wide = wide
         self.wide_characters = wide_characters
@@ -240,7 +237,13 @@ class BlockWalk:
         found = self.of_names(names)
         if found is self.no_names:
             return scores
-        return found if scores is self.no_names else self.combine((scores, found))
+        if scores is self.no_names:
+            return found
+        first: tuple = scores
+        second: tuple = found
+        low: Real = min(first[0], second[0])
+        high: Real = max(first[1], second[1])
+        return low, high, first[2] + second[2]
 
     @cfunc
     def add(
