@@ -12,6 +12,7 @@ from scraper_service.api.v2.requests import (
     crawl_options,
     crawl_reprocess,
 )
+from scraper_service.content.text.kept_responses import unpack
 from scraper_service.errors import (
     JobNotFound,
     OutOfCredits,
@@ -136,7 +137,8 @@ def test_a_job_has_the_pages_of_its_source_with_their_keys(stored):
     [row] = run(stored, leases.claim, made.id, "owner", 9).rows
     assert (row.key, row.url) == (key, URL)
     found = run(stored, reprocessing.read_source, job_id, TEAM, key)
-    assert (found.kept.url, found.kept.body) == (KEPT.url, KEPT.body)
+    kept = unpack(found.stored)
+    assert (kept.url, kept.body) == (KEPT.url, KEPT.body)
 
 
 def test_sources_of_another_team_are_not_found(stored):
