@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import http.client
 import json
 import shutil
 import subprocess
@@ -258,15 +260,11 @@ def test_a_client_that_leaves_does_not_keep_a_program(service, app):
     opened = service.post("/v2/interact", {"url": app.url("/form")}).json["id"]
     code = {"code": "while (true);", "timeout": 300}
     address = urllib.parse.urlsplit(service.url).netloc
-    script = (
-        "import http.client, sys; c = http.client.HTTPConnection(sys.argv[1]);"
-        "c.request('POST', sys.argv[2], sys.argv[3],"
-        " {'Content-Type': 'application/json', 'Authorization': sys.argv[4]})"
-    )
-    path = f"/v2/interact/{opened}/execute"
-    told = (address, path, json.dumps(code), f"Bearer {KEY}")
-    subprocess.run(("python3", "-c", script, *told), check=True)
-    wait_until(lambda: programs_of(service.pid))
+    with contextlib.closing(http.client.HTTPConnection(address)) as client:
+        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {KEY}"}
+        path = f"/v2/interact/{opened}/execute"
+        client.request("POST", path, json.dumps(code), headers)
+        wait_until(lambda: programs_of(service.pid))
     # The end of the session is that of its steps, also of one that would take minutes.
     service.request("DELETE", f"/v2/interact/{opened}")
     wait_until(lambda: not programs_of(service.pid))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from scraper_service.crawling.converter_pool.pool import ConverterPool
+from scraper_service.errors import variable
 from scraper_service.options.limits import parse_languages
 from scraper_service.services.browser_sessions.caller_code.browser_socket import (
     browser_socket,
@@ -63,14 +64,16 @@ class CallerCode:
                 if self.languages
                 else "has none"
             )
-            return f"the operator lists the languages in INTERACT_CODE, which {has}"
+            listed = variable("INTERACT_CODE")
+            return f"the operator lists the languages in {listed}, which {has}"
         if language in self._working:
             return None
         why = await self._why_not_isolated(language)
         if why is None:
             self._working.add(language)
             return None
-        return f"INTERACT_CODE lists it, but it cannot be isolated here: {why}"
+        listed = variable("INTERACT_CODE")
+        return f"{listed} lists it, but it cannot be isolated here: {why}"
 
     async def _why_not_isolated(self, language: str) -> str | None:
         if (why := why_no_program()) is not None:
