@@ -32,7 +32,7 @@ from scraper_service.storage.database import Database
 from scraper_service.storage.jobs import job_store
 from scraper_service.storage.jobs.job_records import JobState, RowState
 from scraper_service.storage.schema import frontier, job, page, page_source
-from scraper_service.storage.transactions import now_of
+from scraper_service.storage.transactions import now_of, read_number
 from tools.bench.memory import memory_of
 from tools.bench.pages import SENTENCES
 from tools.bench.processes import ServiceProcess
@@ -75,6 +75,7 @@ def fill(connection: Connection, count: int) -> str:
     """Insert a completed crawl with pages and their responses; return its id."""
     url = "http://127.0.0.2/"
     job_id = make_job(connection, url, count)
+    job_number = read_number(connection, job_id)
     rng = random.Random(count)  # seeded: equal bytes on every run
     for first in range(0, count, 1000):
         rows, pages, sources = [], [], []
@@ -97,7 +98,7 @@ def fill(connection: Connection, count: int) -> str:
                     content_type="text/html; charset=utf-8",
                 )
             )
-            shared = {"job_id": job_id}
+            shared = {"job_number": job_number}
             rows.append(
                 {
                     **shared,

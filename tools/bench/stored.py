@@ -24,7 +24,7 @@ from scraper_service.storage.frontier.links import seed_of
 from scraper_service.storage.jobs import job_store
 from scraper_service.storage.jobs.job_records import JobState, RowState
 from scraper_service.storage.schema import frontier, job, page
-from scraper_service.storage.transactions import now_of
+from scraper_service.storage.transactions import now_of, read_number
 from tools.bench.load import Call, Load, measure
 from tools.bench.memory import Memory, memory_of
 from tools.bench.pages import SENTENCES
@@ -122,16 +122,17 @@ async def _prepare(folder: Path, fill: Any, *args: Any) -> str:
 def _fill_pages(connection: Connection, count: int) -> str:
     """Insert a completed crawl with ``count`` pages; return its id."""
     job_id = make_job(connection, "http://127.0.0.2/", count)
+    job_number = read_number(connection, job_id)
     bodies = [compress(text) for text in _bodies()]
     for numbers in _batches(count):
-        rows = [_frontier_row(job_id, n, RowState.DONE) for n in numbers]
+        rows = [_frontier_row(job_number, n, RowState.DONE) for n in numbers]
         connection.execute(insert(frontier), rows)
         connection.execute(
             insert(page),
             [
                 {
                     "id": str(uuid.uuid4()),
-                    "job_id": job_id,
+                    "job_number": job_number,
                     "seq": n,
                     "size": PAGE_BYTES,
                     "frontier_id": n + 1,
@@ -149,8 +150,9 @@ def _fill_pages(connection: Connection, count: int) -> str:
 def _fill_frontier(connection: Connection, count: int, start: str) -> str:
     """Insert a crawl with ``count`` pending URLs below ``start``; return its id."""
     job_id = make_job(connection, start, count)
+    job_number = read_number(connection, job_id)
     for numbers in _batches(count):
-        rows = [_frontier_row(job_id, n, RowState.PENDING, start) for n in numbers]
+        rows = [_frontier_row(job_number, n, RowState.PENDING, start) for n in numbers]
         connection.execute(insert(frontier), rows)
     connection.execute(update(job).where(job.c.id == job_id).values(open=count))
     return job_id
@@ -168,12 +170,12 @@ def make_job(connection: Connection, url: str, count: int) -> str:
 
 
 def _frontier_row(
-    job_id: str, number: int, state: RowState, start: str = "http://127.0.0.2/"
+    job_number: int, number: int, state: RowState, start: str = "http://127.0.0.2/"
 ) -> dict[str, Any]:
     url = f"{start}section-{number % 97}/a-page-with-a-usual-address-{number}"
     return {
         "id": number + 1,
-        "job_id": job_id,
+        "job_number": job_number,
         "key": number,
         "url": url,
         "depth": 1,
