@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import time
@@ -151,6 +152,16 @@ def test_what_a_process_remembers_does_not_slow_down_its_collections():
             before = await pool.run(conversions.objects_to_visit)
             await pool.run(conversions.remember, 50_000)
             assert await pool.run(conversions.objects_to_visit) < before + 1_000
+
+    asyncio.run(main())
+
+
+def test_cycles_of_a_large_page_leave_no_memory_behind():
+    async def main():
+        async with pool_of() as pool:
+            before = await pool.run(gc.get_freeze_count)
+            await pool.run(conversions.make_cycles, 500_000)  # many collections
+            assert await pool.run(gc.get_freeze_count) < before + 10_000
 
     asyncio.run(main())
 

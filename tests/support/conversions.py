@@ -136,6 +136,14 @@ def remember(count: int) -> None:
     REMEMBERED.extend([number] for number in range(count))
 
 
+def make_cycles(count: int) -> None:
+    """Make objects that refer to themselves, all alive until the return."""
+    made: list[list[Any]] = []
+    for _ in range(count):
+        made.append(each := [])
+        each.append(each)
+
+
 def objects_to_visit() -> int:
     """Return the number of objects that the next garbage collection visits."""
     return len(gc.get_objects())

@@ -66,9 +66,10 @@ def _serve(connection_fd: int, memory_bytes: int) -> None:
             # Frees the memory before the next call: a large page may be part of a
             # cycle, and few new objects would follow it. What remains are caches, which
             # grow to many thousand objects: the next collection need not visit them.
-            # After a freeze the oldest generation is empty, and a collection of it would
-            # only empty the interpreter's lists of free objects, which the next page needs.
-            gc.collect(1)
+            # The oldest generation is empty after a freeze, until a call makes so many
+            # objects that some grow old. Only then is it collected: that also empties the
+            # interpreter's lists of free objects, which the next page needs.
+            gc.collect(2 if gc.get_objects(generation=2) else 1)
             gc.freeze()
         else:
             _reply(sent, PONG, None)
