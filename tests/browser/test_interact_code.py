@@ -17,6 +17,7 @@ from firecrawl import Firecrawl
 from scrapy.settings import Settings
 
 from scraper_service.cli.main import main
+from scraper_service.services.browser_sessions.caller_code import steps as code_steps
 from scraper_service.services.browser_sessions.caller_code.sandbox import command
 from scraper_service.services.browser_sessions.caller_code.steps import CallerCode
 from tests.browser.conftest import SETTINGS, chromium_processes
@@ -500,6 +501,23 @@ def test_a_machine_that_refuses_namespaces_says_so(monkeypatch, tmp_path):
     why = asyncio.run(CallerCode(settings).why_off("node"))
     assert "cannot be isolated here: bwrap: No permissions" in why
     assert "docs/browser.md" in why
+
+
+def test_a_trial_ends_and_is_one_for_all_who_wait(monkeypatch, tmp_path):
+    program, starts = tmp_path / "bwrap", tmp_path / "starts"
+    program.write_text(f"#!/bin/sh\necho one >> {starts}\nexec /bin/sleep 600\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(code_steps, "TRY_S", 1)
+    code = CallerCode(Settings({"INTERACT_CODE": "node", "DATA_DIR": str(tmp_path)}))
+
+    async def ask():
+        return await asyncio.gather(*(code.why_off("node") for _ in range(20)))
+
+    assert all("took longer than 1 s" in why for why in asyncio.run(ask()))
+    assert starts.read_text() == "one\n"
+    asyncio.run(code.why_off("node"))
+    assert starts.read_text() == "one\none\n"
 
 
 def test_closing_the_page_of_the_session_leaves_a_session_that_says_so(service, app):

@@ -113,7 +113,8 @@ class Program:
                 if first >= 0:
                     limits.release(pid)
                 await _end(bubblewrap, first)
-                self.exit_code = process.wait()
+                code = process.poll()  # None for a process that does not end
+                self.exit_code = -signal.SIGKILL if code is None else code
                 # All who could write have ended, so these come to an end, too.
                 await asyncio.wait(tasks, timeout=END_S)
                 for task in tasks:

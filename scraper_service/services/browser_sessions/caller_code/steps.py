@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 from pathlib import Path
@@ -51,12 +52,14 @@ class CallerCode:
         #: Those that the operator lists.
         self.languages = parse_languages(settings.getlist("INTERACT_CODE"))
         self._working: set[str] = set()
+        self._trials: dict[str, asyncio.Task[str | None]] = {}
 
     async def why_off(self, language: str) -> str | None:
         """Return why no code in a language runs, as a part of a sentence; None if it does.
 
-        The first call for a language tries whether this machine can isolate it. After a
-        failure the next one tries again, so that a repair needs no restart.
+        The first call for a language tries whether this machine can isolate it, for all that
+        come meanwhile. After a failure the next one tries again, so that a repair needs no
+        restart.
         """
         if language not in self.languages:
             has = (
@@ -68,7 +71,11 @@ class CallerCode:
             return f"the operator lists the languages in {listed}, which {has}"
         if language in self._working:
             return None
-        why = await self._why_not_isolated(language)
+        if (trial := self._trials.get(language)) is None:
+            trial = asyncio.ensure_future(self._why_not_isolated(language))
+            self._trials[language] = trial
+            trial.add_done_callback(lambda _: self._trials.pop(language))
+        why = await asyncio.shield(trial)
         if why is None:
             self._working.add(language)
             return None
@@ -80,7 +87,10 @@ class CallerCode:
             return why
         program = Program()
         try:
-            await program.run(language, self._data_dir, None, {}, TRY_S)
+            async with asyncio.timeout(TRY_S):
+                await program.run(language, self._data_dir, None, {}, TRY_S)
+        except TimeoutError:
+            return f"its trial took longer than {TRY_S} s"
         except (FilterUnavailable, OSError) as error:
             return str(error)
         if program.exit_code == DONE and program.excess is None:
