@@ -206,7 +206,7 @@ def _told(found: CheckRow) -> dict[str, str] | None:
     if (sent := found.deliveries) is not None:
         if sent.waiting or found.finished_at is None:
             hook = "pending"
-        elif sent.all:
+        elif sent.has_any:
             hook = "failed" if sent.failed else "delivered"
     waiting, failed = found.messages or (0, 0)
     channels = "pending" if waiting else "failed" if failed else "delivered"

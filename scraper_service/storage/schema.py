@@ -238,9 +238,9 @@ frontier = Table(
     ),
 )
 
-#: Links that are only listed, see :mod:`scraper_service.storage.frontier.refused_links`:
-#: ``urls`` is the number of URLs that the page in the row ``found_on`` links to, refused for the reason
-#: ``code``. ``body`` is compressed JSON with URLs and details.
+#: Links that are only listed, see :mod:`scraper_service.storage.frontier.refused_links`. The
+#: page of the row ``found_on`` has links to ``urls`` URLs that were refused for the reason
+#: ``code``. ``body`` is compressed JSON with these URLs and the details.
 refused_list = Table(
     "refused_list",
     metadata,

@@ -197,29 +197,34 @@ def tell_of_check(
 
 
 class OpenDeliveries(NamedTuple):
-    """The deliveries of a job, by number."""
+    """The numbers of deliveries of a job."""
 
     waiting: int
     #: Those that were given up.
     failed: int
-    all: int
+    #: False if nothing was to be delivered so far.
+    has_any: bool
 
 
 def open_deliveries(connection: Connection, job_id: str) -> OpenDeliveries | None:
-    """Return how many deliveries of a job wait. None without a webhook."""
+    """Return which deliveries of a job are open. None without a webhook."""
     hooked = select(webhook.c.job_id).where(webhook.c.job_id == job_id)
     if connection.scalar(hooked) is None:
         return None
     rows = connection.execute(
         select(delivery.c.state, func.count())
-        .where(delivery.c.job_id == job_id)
+        .where(
+            delivery.c.job_id == job_id,
+            delivery.c.state.in_((DeliveryState.PENDING, DeliveryState.FAILED)),
+        )
         .group_by(delivery.c.state)
     )
     found = {row[0]: row[1] for row in rows}
+    first = select(delivery.c.seq).where(delivery.c.job_id == job_id).limit(1)
     return OpenDeliveries(
         found.get(DeliveryState.PENDING, 0),
         found.get(DeliveryState.FAILED, 0),
-        sum(found.values()),
+        connection.scalar(first) is not None,
     )
 
 

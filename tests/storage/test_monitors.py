@@ -169,7 +169,7 @@ def test_a_due_time_during_a_check_is_skipped(world):
     assert second.status == "skipped_overlap"
     assert second.pages == 0
     assert second.finished_at is not None
-    assert second.deliveries == (1, 0, 1)
+    assert second.deliveries == (1, 0, True)
     event = world.do(webhook_outbox.read_event, second.id, 1)
     assert event.error == "The check before was still running."
     assert world.get(made).check_id == first.id
@@ -309,7 +309,7 @@ def test_a_check_that_was_lost_with_its_job_has_failed(world):
     assert world.do(check_steps.lost_checks, 10) == []
     found = world.check(check)
     assert (found.status, found.error) == ("failed", "It broke.")
-    assert found.deliveries == (1, 0, 1)
+    assert found.deliveries == (1, 0, True)
     assert world.start(made, None, "manual").status == "queued"
 
 

@@ -83,9 +83,12 @@ def read_archive_row(row: bytes) -> tuple[dict[str, Any], KeptResponse]:
 
 
 def unpack(stored: StoredResponse) -> KeptResponse:
-    """Return a response of the database. It keeps the compressed body, too."""
+    """Return a response of the database. It keeps the compressed body, too.
+
+    A body in object storage is empty.
+    """
     values = json.loads(stored.facts)
-    is_packed = values.pop("packed")
+    is_packed = values.pop("packed") and stored.digest is None
     return KeptResponse(
         head=decompress(stored.head),
         body=decompress(stored.body) if is_packed else stored.body,

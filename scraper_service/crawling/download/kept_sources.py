@@ -27,6 +27,7 @@ logger = logging.getLogger(__name__)
 LEAST_BYTES = 2048  # an object for less costs more than it saves
 UPLOAD_S = 5.0  # for one response; a page waits for it
 PAUSE_S = 30.0  # between a failure and the next attempt
+NO_STORE = "the response is in an object storage, and the operator has set no SCRAPER_ARTEFACT_STORE"
 
 
 class KeptSources:
@@ -80,9 +81,7 @@ class KeptSources:
         """
         if stored.digest is not None:
             if self._files is None:
-                raise SourceMissing(
-                    "the response is in an object storage without a name"
-                )
+                raise SourceMissing(NO_STORE)
             try:
                 stored = await self._files.whole(stored)
             except FileNotFoundError:

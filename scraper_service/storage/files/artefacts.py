@@ -105,8 +105,9 @@ class Artefacts:
         return await last.get(name)
 
     async def sweep(self, database: Database) -> bool:
-        """Delete old files, and kept responses, without a row: all of the folder, and a slice of the store.
+        """Delete old files and kept responses without a row.
 
+        Looks at all of the folder, and at a slice of the store.
         Return True until a pass over the store is complete.
         A file that could not be deleted is found again by a later call. Raises
         :exc:`~scraper_service.errors.ServiceUnavailable`.

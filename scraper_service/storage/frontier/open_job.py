@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from attrs import asdict
@@ -350,9 +351,13 @@ class OpenJob:
         return False
 
     def _key_of(self, url: str) -> int:
+        return crawl_key(self._crawl_options, url)
+
+    @cached_property
+    def _crawl_options(self) -> CrawlOptions:
         options = options_from_json("crawl", json.loads(self.options))
         assert isinstance(options, CrawlOptions)
-        return crawl_key(options, url)
+        return options
 
     def _store_pages(self, outcomes: list[Outcome], packed: Packed) -> None:
         if not outcomes:

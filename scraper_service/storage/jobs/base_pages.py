@@ -9,10 +9,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from attrs import evolve, frozen
+from attrs import frozen
 from sqlalchemy import func, select
 
-from scraper_service.content.text.compression import compress
 from scraper_service.content.text.kept_responses import StoredResponse, unpack
 from scraper_service.errors import InvalidOptions, Issue
 from scraper_service.items import REMOVED, UNCHANGED, KeptResponse
@@ -155,7 +154,7 @@ def _base_page(found: Row[Any], lastmod: str | None, at: float) -> BasePage | No
 def _of_response(
     body: bytes, stored: StoredResponse, lastmod: str | None, at: float
 ) -> BasePage | None:
-    kept = unpack(evolve(stored, body=compress(b"")) if stored.digest else stored)
+    kept = unpack(stored)
     if kept.is_cut:
         return None
     return BasePage(body, stored, kept, max(0.0, at - kept.at), lastmod)

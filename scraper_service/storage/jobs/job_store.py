@@ -121,8 +121,9 @@ def insert_job(
 def queue_job(
     connection: Connection, job_id: str, *, options: str, **columns: Any
 ) -> int:
-    """Store the row of a queued job, and return its number. Its counts are 0 unless ``columns`` has others.
+    """Store the row of a queued job, and return its number.
 
+    Its counts are 0 unless ``columns`` has others.
     ``options`` is JSON. Its secrets are encrypted in a table of their own. A
     ``created_at`` in ``columns`` replaces the time of now.
     """

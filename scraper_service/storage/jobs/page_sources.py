@@ -117,12 +117,10 @@ def stored_response(row: Any) -> StoredResponse:
 def read_archived(
     connection: Connection, job_id: str, first: int, most: int, max_bytes: int
 ) -> tuple[list[tuple[bytes, StoredResponse]], int]:
-    """Return compressed pages with their responses from page number ``first``.
+    """Return compressed pages with their responses, and the number of the page after them.
 
-    And the number after them.
-
-    Reads at most ``most`` pages, and at least one whatever its size. Pages without a
-    response are left out. The number is ``first`` behind the last page.
+    Reads from page number ``first``, at most ``most`` pages, and at least one whatever its
+    size. Pages without a response are left out. Behind the last page the number is ``first``.
     """
     of_job = [
         page.c.job_number == number_of(job_id),
