@@ -55,7 +55,7 @@ class Read:
 def measure_reads(pages: int, count: int, seconds: float) -> list[Read]:
     """Measure status reads of a job of ``pages``: up to ``count`` reads of each part."""
     with tempfile.TemporaryDirectory() as folder:
-        job_id = asyncio.run(_prepare(Path(folder), _fill_pages, pages))
+        job_id = asyncio.run(prepare(Path(folder), fill_pages, pages))
         with ServiceProcess(Path(folder), ENVIRONMENT) as service:
             url = f"{service.url}/v2/crawl/{job_id}"
             parts = {
@@ -94,7 +94,7 @@ def measure_memory(rows: int, site: str, seconds: float) -> Memory:
     """Return the main process's memory ``seconds`` into a crawl of ``rows`` URLs."""
     with tempfile.TemporaryDirectory() as folder:
         start = f"{site}/slow/"
-        job_id = asyncio.run(_prepare(Path(folder), _fill_frontier, rows, start))
+        job_id = asyncio.run(prepare(Path(folder), fill_frontier, rows, start))
         with ServiceProcess(Path(folder), ENVIRONMENT) as service:
             asyncio.run(_first_page(f"{service.url}/v2/crawl/{job_id}"))
             time.sleep(seconds)
@@ -111,7 +111,8 @@ async def _first_page(url: str) -> None:
             await asyncio.sleep(0.1)
 
 
-async def _prepare(folder: Path, fill: Any, *args: Any) -> str:
+async def prepare(folder: Path, fill: Any, *args: Any) -> str:
+    """Store a job in ``folder`` by ``fill``, and return its id."""
     database = Database(folder)
     await database.write(job_store.make_team, OPEN_TEAM_ID)
     job_id: str = await database.write(fill, *args)
@@ -119,7 +120,7 @@ async def _prepare(folder: Path, fill: Any, *args: Any) -> str:
     return job_id
 
 
-def _fill_pages(connection: Connection, count: int) -> str:
+def fill_pages(connection: Connection, count: int) -> str:
     """Insert a completed crawl with ``count`` pages; return its id."""
     job_id = make_job(connection, "http://127.0.0.2/", count)
     job_number = read_number(connection, job_id)
@@ -147,7 +148,7 @@ def _fill_pages(connection: Connection, count: int) -> str:
     return job_id
 
 
-def _fill_frontier(connection: Connection, count: int, start: str) -> str:
+def fill_frontier(connection: Connection, count: int, start: str) -> str:
     """Insert a crawl with ``count`` pending URLs below ``start``; return its id."""
     job_id = make_job(connection, start, count)
     job_number = read_number(connection, job_id)
