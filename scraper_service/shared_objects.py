@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from scraper_service.errors import ServiceUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Hashable, Iterator
+    from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterator
 
 InstanceT = TypeVar("InstanceT")
 
@@ -32,6 +32,25 @@ def begin_collections() -> None:
     gc.freeze()
     gc.set_threshold(OBJECTS_A_COLLECTION)
     gc.enable()
+
+
+async def until_first_end(*waits: Awaitable[Any]) -> list[bool]:
+    """Run until one of ``waits`` ends, and end the others.
+
+    Returns which have ended. Raises the error of one that failed.
+    """
+    tasks = [asyncio.ensure_future(each) for each in waits]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        ended = [task.done() for task in tasks]
+        for task in tasks:
+            if task.done():
+                task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    return ended
 
 
 class Singletons(Generic[InstanceT]):

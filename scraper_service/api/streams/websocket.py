@@ -31,6 +31,7 @@ from scraper_service.api.streams.streaming import FairTurns, Stalled, Stream, pi
 from scraper_service.errors import InvalidParameter, JobNotFound, Unauthorized
 from scraper_service.options.limits import Mode
 from scraper_service.services.job_following import SLICE_BYTES
+from scraper_service.shared_objects import until_first_end
 from scraper_service.storage.jobs.job_records import JobState
 
 if TYPE_CHECKING:
@@ -179,22 +180,8 @@ class SocketStream(Stream):
         self._write(Ping())
 
     async def until_first_end(self, *waits: Awaitable[Any]) -> list[bool]:
-        """Run until one of ``waits`` ends, with pings, and end the others.
-
-        Returns which have ended. Raises the error of one that failed.
-        """
-        tasks = [asyncio.ensure_future(each) for each in (self._beats(), *waits)]
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            ended = [task.done() for task in tasks]
-            for task in tasks:
-                if task.done():
-                    task.result()
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-        return ended[1:]
+        """Do as :func:`until_first_end`, with pings meanwhile."""
+        return (await until_first_end(self._beats(), *waits))[1:]
 
     async def _beats(self) -> None:
         while True:

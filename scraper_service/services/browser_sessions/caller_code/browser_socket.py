@@ -18,10 +18,10 @@ from scraper_service.services.browser_sessions.caller_messages import (
     MAX_MESSAGE,
     CallerMessages,
 )
+from scraper_service.shared_objects import until_first_end
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine
-    from typing import Any
+    from collections.abc import AsyncIterator
 
     from scraper_service.crawling.browser.devtools import DevTools
     from scraper_service.crawling.converter_pool.pool import ConverterPool
@@ -82,7 +82,7 @@ async def _serve(
         async with session.devtools() as browser:
             await socket.prepare(request)
             messages = CallerMessages(session, browser, pool, socket.send_str)
-            await _first_of(
+            await until_first_end(
                 _upward(socket, messages),
                 _downward(socket, browser, messages),
                 session.ending.wait(),
@@ -101,19 +101,6 @@ def _refusal(status: int) -> web.Response:
     return response
 
 
-async def _first_of(*work: Coroutine[Any, Any, object]) -> None:
-    """Run all until the first one ends, and raise its error."""
-    tasks = [asyncio.ensure_future(each) for each in work]
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
 async def _upward(socket: web.WebSocketResponse, messages: CallerMessages) -> None:
     async for message in socket:
         # Bytes are no message of the protocol, like an empty text.
@@ -128,3 +115,4 @@ async def _downward(
     async for text in browser.messages():
         messages.note(text)
         await socket.send_str(text)
+        await asyncio.sleep(0)  # the turn of others

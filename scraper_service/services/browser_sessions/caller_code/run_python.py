@@ -2,8 +2,8 @@
 
 The request comes as JSON by the standard input: ``code``, ``endpoint`` (of the browser),
 ``target`` (the page, in the DevTools protocol), ``timeout_ms`` of an action, and ``reply``, the
-descriptor that gets ``=`` and the result, ``!`` and an error, or nothing. Nothing here is a guard against the
-code: the sandbox is.
+descriptor that gets ``=`` and the result, ``!`` and an error, or nothing. Nothing here guards
+against the code: the sandbox does.
 """
 
 from __future__ import annotations
