@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,12 @@ from scrapy_playwright.provider import PlaywrightBrowserProvider
 from scraper_service.crawling.browser.running_browser import processes_of
 
 NAME = f"{__name__}.FragileProvider"
+
+
+def homes_of(service: Any) -> set[str]:
+    """Return the directories of the browsers of a service."""
+    pattern = f"scraper-browser-{service.pid}-*"
+    return {str(path) for path in Path(tempfile.gettempdir()).glob(pattern)}
 
 
 def driver_and_chromium(home: str) -> tuple[int, int]:

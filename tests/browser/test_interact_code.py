@@ -6,9 +6,13 @@ import asyncio
 import contextlib
 import http.client
 import json
+import os
+import platform
 import shutil
+import signal
 import subprocess
 import urllib.parse
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -21,6 +25,7 @@ from scraper_service.services.browser_sessions.caller_code import steps as code_
 from scraper_service.services.browser_sessions.caller_code.sandbox import command
 from scraper_service.services.browser_sessions.caller_code.steps import CallerCode
 from tests.browser.conftest import SETTINGS, chromium_processes
+from tests.browser.fragile import driver_and_chromium, homes_of
 from tests.conftest import KEY, Service
 from tests.support.waiting import wait_until
 
@@ -259,16 +264,83 @@ def test_output_is_cut_and_the_code_goes_on(run, language, code):
 
 def test_a_client_that_leaves_does_not_keep_a_program(service, app):
     opened = service.post("/v2/interact", {"url": app.url("/form")}).json["id"]
-    code = {"code": "while (true);", "timeout": 300}
+    page = app.url("/form?left")
+    code = {"code": f"await page.goto('{page}'); while (true);", "timeout": 300}
     address = urllib.parse.urlsplit(service.url).netloc
     with contextlib.closing(http.client.HTTPConnection(address)) as client:
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {KEY}"}
         path = f"/v2/interact/{opened}/execute"
         client.request("POST", path, json.dumps(code), headers)
-        wait_until(lambda: programs_of(service.pid))
+        wait_until(lambda: any("left" in path for path in app.paths()))
     # The end of the session is that of its steps, also of one that would take minutes.
     service.request("DELETE", f"/v2/interact/{opened}")
     wait_until(lambda: not programs_of(service.pid))
+
+
+class CutShort:
+    """A step of a session of its own that would take minutes, in a thread."""
+
+    def __init__(self, service, app):
+        self._service = service
+        homes = homes_of(service)
+        self.id = service.post("/v2/interact", {"url": app.url("/form")}).json["id"]
+        [self.home] = homes_of(service) - homes
+        self._executor = ThreadPoolExecutor(1)
+        page = app.url("/form?begun")
+        code = (
+            f"print('begun', flush=True)\nawait page.goto('{page}')\nwhile True: pass"
+        )
+        app.paths()
+        self._step = self._executor.submit(self.step, code)
+        wait_until(lambda: any("begun" in path for path in app.paths()))
+
+    def step(self, code):
+        body = {"code": code, "language": "python", "timeout": 300}
+        return self._service.post(f"/v2/interact/{self.id}/execute", body)
+
+    def answer(self):
+        with self._executor:
+            return self._step.result().json
+
+
+def test_the_end_of_a_session_ends_its_program(service, app):
+    step = CutShort(service, app)
+    assert service.request("DELETE", f"/v2/interact/{step.id}").status == 200
+    done = step.answer()
+    assert done["error"] == "The session ended while the step ran."
+    assert (done["stdout"], done["exitCode"], done["killed"]) == ("begun\n", 1, False)
+    assert programs_of(service.pid) == []
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["driver", "chromium"])
+def test_a_program_that_loses_its_browser_ends_the_session(service, app, which):
+    step = CutShort(service, app)
+    os.kill(driver_and_chromium(step.home)[which], signal.SIGKILL)
+    done = step.answer()
+    assert "The session is over." in done["error"]
+    assert done["stdout"] == "begun\n"
+    assert step.step("1").status == 410
+
+
+def test_a_program_hears_that_its_browser_has_gone(service, app):
+    homes = homes_of(service)
+    opened = service.post("/v2/interact", {"url": app.url("/form")}).json["id"]
+    [home] = homes_of(service) - homes
+    os.kill(driver_and_chromium(home)[0], signal.SIGKILL)
+    path = f"/v2/interact/{opened}/execute"
+    replies = [service.post(path, {"code": "page.url()"})]
+    if replies[0].status == 200:  # it was faster than the heartbeat
+        assert "The session is over." in replies[0].json["error"]
+        replies.append(service.post(path, {"code": "page.url()"}))
+    assert replies[-1].status == 410
+
+
+def test_a_call_of_another_kind_of_program_ends_it_at_once(run):
+    if platform.machine() != "x86_64":
+        pytest.skip("x32 calls are of x86_64")
+    done = run("python", "import ctypes; ctypes.CDLL(None).syscall(1 << 30 | 40, 0)")
+    assert (done["killed"], done["success"]) == (False, False)
+    assert "ended with the exit code" in done["error"]
 
 
 BEYOND = {

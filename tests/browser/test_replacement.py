@@ -9,7 +9,6 @@ import random
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
@@ -19,18 +18,12 @@ import pytest
 from scraper_service.crawling.browser.running_browser import processes_of
 from tests.browser import fragile
 from tests.browser.conftest import SETTINGS
-from tests.browser.fragile import driver_and_chromium
+from tests.browser.fragile import driver_and_chromium, homes_of
 from tests.support.waiting import wait_until
 
 OTHER = "fc-other-team"
 PATIENCE_MS = 85_000  # for a page; a busy machine takes long
 PATIENCE_S = PATIENCE_MS / 1000
-
-
-def homes_of(service):
-    """Return the directories of the browsers of a service."""
-    pattern = f"scraper-browser-{service.pid}-*"
-    return {str(path) for path in Path(tempfile.gettempdir()).glob(pattern)}
 
 
 def browsers_of(service):

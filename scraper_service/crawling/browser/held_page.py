@@ -34,6 +34,7 @@ from scraper_service.crawling.download.download_errors import (
     BrowserGone,
     NotAPage,
     PageTooLarge,
+    SessionOver,
 )
 from scraper_service.items import Rendered, TakenPage
 
@@ -118,12 +119,13 @@ class HeldPage:
         work: Coroutine[Any, Any, T],
         seconds: float,
         *,
+        ending: asyncio.Event | None = None,
         sees_refusals: bool = False,
     ) -> T:
-        """Return the result of a step within ``seconds``.
+        """Return the result of a step within ``seconds``, unless its session is ``ending``.
 
-        Raises :exc:`TimeoutError`, :exc:`BrowserGone`, errors of the step, and the refusal
-        of a navigation, unless the work itself sees that as a failed request.
+        Raises :exc:`TimeoutError`, :exc:`BrowserGone`, :exc:`SessionOver`, errors of the step,
+        and the refusal of a navigation, unless the work itself sees that as a failed request.
         """
         opened, moves = self.opened, self.opened.moves
         opened.order.ends_at = time.monotonic() + seconds
@@ -132,7 +134,9 @@ class HeldPage:
         moves.begin_step()
         task = asyncio.ensure_future(work)
         refused = () if sees_refusals else (moves.refused,)
-        ends = (task, *refused, opened.lost, self.running.ended)
+        over = None if ending is None else asyncio.ensure_future(ending.wait())
+        others = () if over is None else (over,)
+        ends = (task, *refused, *others, opened.lost, self.running.ended)
         try:
             await asyncio.wait(
                 ends, timeout=seconds, return_when=asyncio.FIRST_COMPLETED
@@ -142,6 +146,8 @@ class HeldPage:
             for refusal in refused:
                 if refusal.done():
                     raise refusal.result()
+            if not task.done() and over is not None and over.done():
+                raise SessionOver
             if not task.done():
                 await self._stop()
                 raise TimeoutError
@@ -155,8 +161,9 @@ class HeldPage:
                 raise NoPage(CLOSED) from error
             raise DownloadFailedError(str(error).split("\n")[0]) from error
         finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            for each in (task, *others):
+                each.cancel()
+            await asyncio.gather(task, *others, return_exceptions=True)
             if self.is_alive and not self._is_page:
                 await self._leave()
 

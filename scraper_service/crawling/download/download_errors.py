@@ -36,6 +36,10 @@ class BrowserMissing(DownloadFailedError):
     """Raised when no browser is usable. The text has the reason and the remedy."""
 
 
+class SessionOver(Exception):
+    """Raised for a step whose session ended before it was done."""
+
+
 class BrowserGone(DownloadFailedError):
     """Raised when the browser, or the process of the page, ended before the result.
 

@@ -20,6 +20,7 @@ from scraper_service.crawling.browser.devtools_rules import error_reply
 from scraper_service.crawling.download.download_errors import (
     ActionFailed,
     BrowserGone,
+    SessionOver,
 )
 from scraper_service.errors import QueueFull
 from scraper_service.items import TakenPage
@@ -60,6 +61,7 @@ MOST_PAGES = 10  # of a session whose caller can open some
 CLOSING_TRIES, CLOSING_PAUSE_S = 5, 0.1
 MOST_WAITING = 10  # steps of one session
 GONE = "The browser of the session ended: {}. The session is over."
+OVER = "The session ended while the step ran."
 
 
 @define(eq=False)
@@ -81,6 +83,15 @@ class StepOutcome:
     #: The :class:`~scraper_service.crawling.browser.actions.Results`; None without actions.
     results: Any = None
     taken: TakenPage | None = None
+
+    def ended(self, error: str, **facts: Any) -> StepOutcome:
+        """Return the outcome of a step that was ended early: what it printed, and why."""
+        return StepOutcome(
+            stdout=self.stdout,
+            stderr=self.stderr,
+            is_cut=self.is_cut,
+            **{"error": error, "exit_code": FAILED, **facts},
+        )
 
 
 @define(eq=False)
@@ -213,7 +224,11 @@ class RunningSession:
                 async with asyncio.timeout_at(_loop_time(deadline)):
                     await self._lock.acquire()
             except TimeoutError:
-                return _late(step, "The steps before this one took all of its time")
+                return _late(
+                    step,
+                    "The steps before this one took all of its time",
+                    StepOutcome(),
+                )
             try:
                 return await self._step(step, deadline)
             finally:
@@ -227,15 +242,20 @@ class RunningSession:
         try:
             left_s = max(0.0, deadline - time.monotonic())
             work = self._perform(step, outcome)
-            await self.page.run(work, left_s, sees_refusals=step.is_program)
+            await self.page.run(
+                work, left_s, ending=self.ending, sees_refusals=step.is_program
+            )
+            # A program only sees that it has lost its browser.
+            failed = step.is_program and outcome.error is not None
+            if failed and not await self.page.running.answers():
+                raise BrowserGone("it gives no answer")
         except TimeoutError:
-            late = _late(step, "The step was not done")
-            late.stdout, late.stderr = outcome.stdout, outcome.stderr
-            late.is_cut = outcome.is_cut
-            return late
+            return _late(step, "The step was not done", outcome)
+        except SessionOver:
+            return outcome.ended(OVER, is_gone=True)
         except BrowserGone as error:
             self.ending.set()
-            return StepOutcome(error=GONE.format(error), exit_code=FAILED, is_gone=True)
+            return outcome.ended(GONE.format(error), is_gone=True)
         except LineRefused as error:
             outcome.error, outcome.exit_code = f"{error}.", NO_PROGRAM
         except CommandInvalid as error:
@@ -299,9 +319,9 @@ class RunningSession:
             outcome.result = run.tree
 
 
-def _late(step: Step, what: str) -> StepOutcome:
+def _late(step: Step, what: str, outcome: StepOutcome) -> StepOutcome:
     text = f"{what} within {step.timeout_s} s. A longer timeout may help."
-    return StepOutcome(error=text, exit_code=LATE, is_killed=True)
+    return outcome.ended(text, exit_code=LATE, is_killed=True)
 
 
 def _loop_time(deadline: float) -> float:

@@ -45,7 +45,8 @@ timerfd_gettime timerfd_settime times tkill truncate umask uname unlink unlinkat
 utimensat utimes vfork wait4 waitid write writev
 """.split()
 
-_ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
+_ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
+_OF_OTHER_KIND = 2  # an attribute: what happens with calls of another architecture
 _OTHER, _EQUAL, _MASKED_EQUAL = 1, 4, 7  # comparisons of libseccomp
 _MAP_SHARED, _MAP_ANONYMOUS = 0x01, 0x20
 _NAMESPACES = 0x7E020080  # the flags CLONE_NEW*
@@ -101,6 +102,8 @@ def filter_program() -> bytes:
     if not context:
         raise FilterUnavailable(f"{LIBRARY} cannot make a filter here")
     try:
+        # By default only the thread ends, and nobody notices.
+        library.seccomp_attr_set(context, _OF_OTHER_KIND, ctypes.c_uint32(_KILL))
         for name in ALLOWED:
             _add(library, context, name, _ALLOW)
         for name, action, condition in _CONDITIONS:
