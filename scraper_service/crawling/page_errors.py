@@ -35,6 +35,7 @@ from scraper_service.crawling.download.download_errors import (
     RobotsUnreachable,
     SiteRefused,
     SourceMissing,
+    SourceUnreadable,
     TooManyRedirects,
 )
 from scraper_service.crawling.download.egress import ForbiddenDestination, ForbiddenPort
@@ -195,6 +196,8 @@ def page_error(cause: BaseException) -> PageError:
     for refusal, code in (*ROBOTS.items(), *RENDERING.items()):
         if isinstance(cause, refusal):
             return PageError(code, str(cause))
+    if isinstance(cause, SourceUnreadable):
+        return PageError("SOURCE_NOT_STORED", str(cause))
     if isinstance(cause, BrowserMissing):
         return PageError(
             "SCRAPE_ACTIONS_NOT_SUPPORTED", f"The page needs a browser: {cause}."

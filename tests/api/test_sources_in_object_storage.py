@@ -9,7 +9,12 @@ import time
 
 import pytest
 import sqlalchemy as sa
+from scrapy.settings import Settings
 
+from scraper_service.content.text.kept_responses import StoredResponse
+from scraper_service.crawling.download.download_errors import SourceMissing
+from scraper_service.crawling.download.kept_sources import KeptSources
+from scraper_service.crawling.page_errors import page_error
 from scraper_service.storage.database import Database
 from scraper_service.storage.files.artefacts import Artefacts
 from scraper_service.storage.files.blob_stores import ObjectStore
@@ -136,6 +141,24 @@ def test_a_response_that_is_gone_is_left_out(running, storage, site):
     again = finish(running, running.post(path, {"formats": ["links"]}).json["id"])
     errors = running.get(f"/v2/crawl/{again}/errors").json["errors"]
     assert [error["code"] for error in errors] == ["SOURCE_NOT_STORED"]
+
+
+@pytest.mark.parametrize("url", ["s3://pages/down", ""], ids=["down", "unset"])
+def test_a_response_that_cannot_be_read_now_says_why(
+    storage, monkeypatch, tmp_path, url
+):
+    for name, value in storage.environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.3:9")  # nobody listens
+    settings = {"ARTEFACT_STORE": url, "DATA_DIR": str(tmp_path), "KEY_SECRET": "x"}
+    sources = KeptSources(Settings(settings))
+    with pytest.raises(SourceMissing) as raised:
+        asyncio.run(sources.read(StoredResponse("{}", b"", b"", digest=bytes(32))))
+    error = page_error(raised.value)
+    why = "server cannot be reached" if url else "set no SCRAPER_ARTEFACT_STORE"
+    assert error.code == "SOURCE_NOT_STORED"
+    assert "cannot be read now" in error.message
+    assert why in error.message
 
 
 def test_nothing_is_kept_with_zero_data_retention(running, storage, site):

@@ -199,6 +199,7 @@ def test_a_store_that_is_down_fails_in_time_and_keeps_its_credentials(
     for call in calls:
         text = asyncio.run(failure(call))
         assert text.startswith("The object storage s3://pages/down did not")
+        assert text.endswith(": its server cannot be reached.")
         assert SECRET not in text
 
 

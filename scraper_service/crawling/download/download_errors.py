@@ -92,6 +92,16 @@ class SourceMissing(Exception):  # the name of its code is SOURCE_NOT_STORED
     """Raised when the response of a page is not stored, in a job that fetches nothing."""
 
 
+class SourceUnreadable(SourceMissing):
+    """Raised when the stored response of a page cannot be read now; the text says why."""
+
+    def __init__(self, why: str):
+        super().__init__(
+            f"The response of this page cannot be read now: {why} Reprocess the job again"
+            " when it can."
+        )
+
+
 SITE_BLOCKED = "The operator of this service does not allow this site."
 
 

@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING
 
 from scraper_service.content.text.kept_responses import pack, unpack
 from scraper_service.crawling.artefacts import object_store, service_secret
-from scraper_service.crawling.download.download_errors import SourceMissing
+from scraper_service.crawling.download.download_errors import (
+    SourceMissing,
+    SourceUnreadable,
+)
 from scraper_service.crawling.metrics import KEPT_RESPONSES
 from scraper_service.errors import StoreUnavailable
 from scraper_service.storage.files.artefacts import owner_of
@@ -27,7 +30,9 @@ logger = logging.getLogger(__name__)
 LEAST_BYTES = 2048  # an object for less costs more than it saves
 UPLOAD_S = 5.0  # for one response; a page waits for it
 PAUSE_S = 30.0  # between a failure and the next attempt
-NO_STORE = "the response is in an object storage, and the operator has set no SCRAPER_ARTEFACT_STORE"
+NO_STORE = (
+    "it is in an object storage, and the operator has set no SCRAPER_ARTEFACT_STORE."
+)
 
 
 class KeptSources:
@@ -77,18 +82,19 @@ class KeptSources:
     async def read(self, stored: StoredResponse) -> KeptResponse:
         """Return a response of the database with its body.
 
-        Raises :exc:`SourceMissing` if the body cannot be read.
+        Raises :exc:`SourceMissing` if the body is gone, :exc:`SourceUnreadable` if it cannot
+        be read now.
         """
         if stored.digest is not None:
             if self._files is None:
-                raise SourceMissing(NO_STORE)
+                raise SourceUnreadable(NO_STORE)
             try:
                 stored = await self._files.whole(stored)
             except FileNotFoundError:
                 text = "the response is gone from the object storage"
                 raise SourceMissing(text) from None
             except StoreUnavailable as error:
-                raise SourceMissing(str(error)) from error
+                raise SourceUnreadable(str(error)) from error
         return await asyncio.to_thread(unpack, stored)
 
 

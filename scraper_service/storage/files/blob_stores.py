@@ -42,6 +42,12 @@ MAX_CALLS = 16  # in flight to the object storage, per process
 SLICE = 1000  # names of a listing, and of a deletion
 LISTED_EVERY_S = 3600.0  # a listing of the object storage costs money
 LISTED_S = 60.0  # for one slice of names
+# What an error of the library has in its text, and what that means.
+CAUSES = {
+    "NoSuchBucket": "its bucket does not exist",
+    "ContainerNotFound": "its container does not exist",
+    "error sending request": "its server cannot be reached",
+}
 OWNER = "owner"  # the name of the object that says whose prefix it is
 FOREIGN = (
     "The object storage {} belongs to another job database, which would delete these files:"
@@ -330,7 +336,10 @@ class ObjectStore:
             raise StoreUnavailable(f"{what}: access is denied.") from None
         except (errors.BaseError, OSError, ValueError) as error:
             # The text of the library has paragraphs, and may quote signed URLs.
-            raise StoreUnavailable(f"{what} ({type(error).__name__}).") from None
+            text = str(error)
+            found = (cause for mark, cause in CAUSES.items() if mark in text)
+            cause = next(found, type(error).__name__)
+            raise StoreUnavailable(f"{what}: {cause}.") from None
 
 
 def check_store_url(url: str, named: str = NAMED) -> None:
