@@ -4,6 +4,9 @@ A model of the web answers instead of a network (``tools/bench/scale_worker.py``
 figures are those of the frontier, the pace of hosts and the storage of pages: pages a second,
 CPU and transactions for each page, and what a page takes of the database and its log. Starts a
 server of the system's packages: with whole pages in the log, as is usual, and without ``fsync``.
+
+With ``--known`` the jobs know that many URLs at the start, all pending, of a web that has twice as many. They
+are cancelled when ``--pages`` pages are stored: so a part in the middle of a large crawl is measured.
 """
 
 from __future__ import annotations
@@ -20,10 +23,11 @@ from attrs import frozen
 
 from scraper_service.options.spider_arguments import crawl_options
 from scraper_service.storage.database import Database
-from scraper_service.storage.jobs import admission, job_store
+from scraper_service.storage.jobs import admission, deletion, job_store
 from scraper_service.storage.jobs.admission import Terms
 from tools.bench.processes import ServerProcess
 from tools.bench.report import MACHINE, arguments, publish, table
+from tools.bench.scale_known import add_known
 from tools.bench.scale_tables import OPTIONS, breakdown, sizes
 
 RESULT = "scale.md"
@@ -134,22 +138,43 @@ def cpu_of_group(pid: int) -> float:
     return ticks / 100
 
 
-def make_jobs(url: str, folder: Path, count: int, pages: int) -> list[str]:
-    """Store jobs of :data:`TEAMS` teams, each with a limit of ``pages``."""
+def team_of(number: int) -> str:
+    """Return the team of a job by its number."""
+    return f"team-{number % TEAMS}"
+
+
+def make_jobs(
+    url: str, folder: Path, count: int, pages: int, known: int = 0
+) -> list[str]:
+    """Store jobs of :data:`TEAMS` teams, each with a limit of ``pages``.
+
+    With ``known`` URLs in all, which are added, they have no such limit.
+    """
     database = Database(folder, url, "bench")
+    pages = known or pages
     options = crawl_options(
         {"url": "http://host-1.example/", "limit": str(pages), "sitemap": "skip"}
     )
     found = []
     for number in range(count):
-        team = f"team-{number % TEAMS}"
+        team = team_of(number)
         database.write_at_once(job_store.make_team, team)
         job: Any = database.write_at_once(
             admission.create_job, Terms(team_id=team), options, 2
         )
         found.append(job.id)
+        if known:
+            add_known(database, job.id, known // count)
     database.close()
     return found
+
+
+def cancel(url: str, folder: Path, ids: list[str]) -> None:
+    """Cancel all jobs."""
+    database = Database(folder, url, "bench")
+    for number, job_id in enumerate(ids):
+        database.write_at_once(deletion.cancel, job_id, team_of(number))
+    database.close()
 
 
 def measure(
@@ -161,18 +186,20 @@ def measure(
     latency_s: float,
     kept: str,
     *,
+    known: int = 0,
     shows_tables: bool = False,
 ) -> Run:
     """Crawl ``pages`` in all, and check that each was stored once.
 
     ``shows_tables`` prints what each page took by table.
     """
+    urls = 2 * known // jobs
     with tempfile.TemporaryDirectory() as name:
-        ids = make_jobs(url, Path(name), jobs, pages // jobs)
+        ids = make_jobs(url, Path(name), jobs, pages // jobs, known)
         running = [
             ServerProcess(
                 *("tools.bench.scale_worker", url, name, ",".join(ids)),
-                *(str(latency_s), kept),
+                *(str(latency_s), kept, str(urls)),
             )
             for _ in range(workers)
         ]
@@ -186,14 +213,21 @@ def measure(
             begin = time.perf_counter()
             for each in running:
                 each.write("go")
-            first_s = wait_for_first(server, running, ids, begin)
+            begun = "SELECT count(*) FROM job WHERE pages > 0"
+            wait_until(server, running, begun, jobs)
+            first_s = time.perf_counter() - begin
+            if known:
+                wait_until(server, running, "SELECT sum(pages) FROM job", pages)
+                for each in running:
+                    each.write("end")
             reports = [json.loads(each.line("{")) for each in running]
             seconds = time.perf_counter() - begin
             after = server.figures()
-            check(server, ids, pages // jobs)
+            if known:
+                cancel(url, Path(name), ids)
+            stored = check(server, pages, "cancelled" if known else "completed")
             if shows_tables:
-                count = sum(report["pages"] for report in reports)
-                print(breakdown(server, sizes_before, before[4], count))
+                print(breakdown(server, sizes_before, before[4], stored))
             spans = [
                 row[0]
                 for row in server.rows("SELECT completed_at - created_at FROM job")
@@ -204,7 +238,7 @@ def measure(
     return Run(
         jobs=jobs,
         workers=workers,
-        pages=sum(report["pages"] for report in reports),
+        pages=stored,
         seconds=seconds,
         first_s=first_s,
         spread=max(spans) / min(spans),
@@ -217,31 +251,37 @@ def measure(
     )
 
 
-def wait_for_first(
-    server: Server, running: list[ServerProcess], ids: list[str], begin: float
-) -> float:
-    """Return the seconds until each job has a page."""
+def wait_until(
+    server: Server, running: list[ServerProcess], query: str, least: int
+) -> None:
+    """Wait until a query gives at least ``least``. Raises :exc:`RuntimeError` if a worker ends."""
     goes_on = True
-    while server.ask("SELECT count(*) FROM job WHERE pages > 0") < len(ids):
+    while server.ask(query) < least:
         if not goes_on:
-            raise RuntimeError(f"a worker ended: {running[0].stderr}")
+            ended = next(each for each in running if not each.is_running)
+            raise RuntimeError(f"a worker ended: {ended.stderr}")
         goes_on = all(each.is_running for each in running)
         time.sleep(POLL_S)
-    return time.perf_counter() - begin
 
 
-def check(server: Server, ids: list[str], pages: int) -> None:
-    """Raise :exc:`AssertionError` unless pages, URLs, credits and events agree."""
+def check(server: Server, pages: int, state: str) -> int:
+    """Raise :exc:`AssertionError` unless pages, URLs, credits and events agree.
+
+    There are exactly ``pages``, or some more where the jobs were cancelled after so many. Returns
+    how many.
+    """
+    total = server.ask("SELECT sum(pages) FROM job")
+    assert total == pages or (state == "cancelled" and total > pages), total
     for query in (
         "SELECT count(*) FROM page",
         "SELECT count(DISTINCT frontier_id) FROM page",
         "SELECT count(*) FROM ledger WHERE page_id IS NOT NULL",
-        "SELECT sum(pages) FROM job",
     ):
         found = server.ask(query)
-        assert found == pages * len(ids), f"{query}: {found}"
+        assert found == total, f"{query}: {found}, not {total}"
     states = server.rows("SELECT DISTINCT state FROM job")
-    assert states == [("completed",)], states
+    assert states == [(state,)], states
+    return int(total)
 
 
 def run(
@@ -251,12 +291,18 @@ def run(
     latency_s: float,
     kept: str,
     *,
+    known: int = 0,
     shows_tables: bool = False,
 ) -> str:
     from tests.support.postgres import Postgres  # noqa: PLC0415  # not in the package
 
     found = []
-    options = {"full_page_writes": "on", "shared_buffers": "256MB", **OPTIONS}
+    options = {
+        "full_page_writes": "on",
+        "shared_buffers": "256MB",
+        "max_connections": "300",  # ten for each worker
+        **OPTIONS,
+    }
     with Postgres(**options) as postgres:
         for number in jobs:
             for workers in counts:
@@ -264,14 +310,16 @@ def run(
                 found.append(
                     measure(
                         *(url, postgres.pid, number, workers, pages, latency_s, kept),
+                        known=known,
                         shows_tables=shows_tables,
                     )
                 )
                 print(" | ".join(found[-1].cells()), file=sys.stderr)
     cells = table(HEADINGS, (each.cells() for each in found))
+    begin = f" from {known:,} known URLs on" if known else ""
     return (
         f"# Scale benchmark\n\n{MACHINE}, PostgreSQL on the same machine, {pages} pages in"
-        f" all, latency {latency_s * 1000:.0f} ms, responses kept in"
+        f" all{begin}, latency {latency_s * 1000:.0f} ms, responses kept in"
         f" {KEPT[kept]}. Times, transactions and kB are for each"
         f" page.\n\n{cells}\n"
     )
@@ -282,6 +330,9 @@ def main() -> int:
     parser.add_argument("--workers", default="1,2,4,8")
     parser.add_argument("--jobs", default="1,20")
     parser.add_argument("--pages", type=int, default=4000)
+    parser.add_argument(
+        "--known", type=int, default=0, help="URLs of all jobs at the start"
+    )
     parser.add_argument("--latency", type=float, default=0.02, help="mean, in seconds")
     parser.add_argument(
         "--tables", action="store_true", help="print what a page takes by table"
@@ -295,6 +346,7 @@ def main() -> int:
         workers, jobs, pages = [2], [2], 100
     text = run(
         *(workers, jobs, pages, options.latency, options.kept),
+        known=options.known,
         shows_tables=options.tables,
     )
     publish(text, RESULT, save=options.save)

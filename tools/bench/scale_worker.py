@@ -1,14 +1,16 @@
 """A worker of the scale benchmark: frontier, pace and storage of the service, no network.
 
-``python -m tools.bench.scale_worker DATABASE_URL FOLDER JOBS LATENCY_S KEPT``, where JOBS are
+``python -m tools.bench.scale_worker DATABASE_URL FOLDER JOBS LATENCY_S KEPT URLS``, where JOBS are
 ids of jobs with commas. KEPT is where responses are kept: ``database``, or ``objects`` for an
-object storage, to which nothing is sent. Each page of a model of the web is answered after a wait. Prints a line
-of JSON at the end: pages, and CPU seconds.
+object storage, to which nothing is sent. The model of the web has URLS pages for each job, or
+no end with 0. Each page is answered after a wait. Begins at the first line of input, and ends with the
+jobs or at the second. Prints a line of JSON then: CPU seconds.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import json
 import random
@@ -24,6 +26,7 @@ from attrs import evolve
 from scraper_service.content.text.kept_responses import StoredResponse, pack
 from scraper_service.crawling.politeness.host_limits import pace_key
 from scraper_service.crawling.politeness.host_pace import HostPace
+from scraper_service.crawling.politeness.host_permits import LOOK_S
 from scraper_service.items import KeptResponse
 from scraper_service.storage.database import Database
 from scraper_service.storage.frontier.frontier import Frontier
@@ -64,9 +67,15 @@ def number_of(url: str) -> int:
     return int(last) if last.isdigit() else 0
 
 
-def links_of(number: int, row_id: int) -> list[Link]:
-    """Return the links of a page: others of the crawl, many of them known, and links to other sites."""
+def links_of(number: int, row_id: int, urls: int) -> list[Link]:
+    """Return the links of a page: others of the crawl, many of them known, and links to other sites.
+
+    ``urls`` is the size of the web; 0 for one without an end.
+    """
     near = [number * 3 + 7 * n + 1 for n in range(INSIDE)]  # three of four are known
+    if urls:
+        choose = random.Random(-number).randrange
+        near = [choose(urls) for _ in range(INSIDE)]
     links = [Link(each, url_of(each), 1, found_on=row_id) for each in near]
     for n in range(OUTSIDE):
         key = -(number * OUTSIDE + n) - 1
@@ -89,8 +98,9 @@ def in_objects(kept: KeptResponse) -> StoredResponse:
 class Worker:
     """Works on jobs of a database until all have ended."""
 
-    def __init__(self, database: Database, latency_s: float, kept: str):
+    def __init__(self, database: Database, latency_s: float, kept: str, urls: int):
         self._kept = kept
+        self._urls = urls
         self._database = database
         self._latency_s = latency_s
         self._frontier = Frontier(database, str(uuid.uuid4()))
@@ -107,12 +117,13 @@ class Worker:
 
     async def _look(self) -> None:
         turn = 0
+        await asyncio.sleep(LOOK_S * self._random.random())  # not all at once
         while True:
             await self._pace.look()
             turn += 1
             if turn % 10 == 0:
                 await self._frontier.beat(LEASE_S)
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(LOOK_S)
 
     async def _work_on(self, job_id: str) -> None:
         running: set[asyncio.Task[bool]] = set()
@@ -144,7 +155,7 @@ class Worker:
     async def _page(
         self, job_id: str, row: ClaimedRow, slots: asyncio.Semaphore
     ) -> bool:
-        async with slots, self._pace.slot(pace_key(row.url)) as slot:
+        async with self._pace.slot(pace_key(row.url)) as slot, slots:
             wait_s = self._random.expovariate(1 / self._latency_s)
             await asyncio.sleep(wait_s)
             slot.answered(200, BODY, wait_s)
@@ -171,7 +182,7 @@ class Worker:
             code="SCRAPE_SITE_ERROR" if failed else None,
             error="The site failed." if failed else None,
             credits=1,
-            links=() if failed else links_of(number_of(row.url), row.id),
+            links=() if failed else links_of(number_of(row.url), row.id, self._urls),
             kept=None if failed else response,
         )
         commit = await self._frontier.store(job_id, outcome)
@@ -180,16 +191,19 @@ class Worker:
 
 
 async def main() -> None:
-    url, folder, jobs, latency_s, kept = sys.argv[1:]
+    url, folder, jobs, latency_s, kept, urls = sys.argv[1:]
     database = Database(Path(folder), url, "bench")
-    worker = Worker(database, float(latency_s), kept)
+    worker = Worker(database, float(latency_s), kept, int(urls))
     print("ready", flush=True)
     sys.stdin.readline()
     before = resource.getrusage(resource.RUSAGE_SELF)
-    await worker.run(jobs.split(","))
+    work = asyncio.ensure_future(worker.run(jobs.split(",")))
+    asyncio.get_running_loop().add_reader(0, work.cancel)  # at the next line
+    with contextlib.suppress(asyncio.CancelledError):
+        await work
     used = resource.getrusage(resource.RUSAGE_SELF)
     cpu_s = used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime
-    print(json.dumps({"pages": worker.pages, "cpu_s": cpu_s}), flush=True)
+    print(json.dumps({"cpu_s": cpu_s}), flush=True)
     database.close()
 
 
