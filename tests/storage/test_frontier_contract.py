@@ -140,6 +140,8 @@ def test_returned_urls_are_pending_again(fleet):
         again = (await frontier.claim(job_id, 9)).rows
         assert [row.key for row in again] == [1, 2]
         assert all(a.token > b.token for a, b in zip(again, rows, strict=True))
+        await frontier.release(job_id, [(row.id, row.token) for row in rows])
+        assert len(await frontier.leases()) == 2
 
     with runner() as run:
         run(work())

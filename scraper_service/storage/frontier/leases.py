@@ -26,7 +26,12 @@ from scraper_service.storage.jobs.job_records import (
     UrlKind,
 )
 from scraper_service.storage.schema import frontier, job, worker
-from scraper_service.storage.statements import Statement, constant
+from scraper_service.storage.statements import (
+    Statement,
+    arrays,
+    constant,
+    run_together,
+)
 from scraper_service.storage.transactions import (
     DAY_S,
     IN_ORDER,
@@ -221,25 +226,41 @@ def _id(row: ClaimedRow) -> int:
     return row.id
 
 
+_RELEASE = Statement(
+    update(frontier)
+    .where(
+        frontier.c.id == bindparam("id"),
+        frontier.c.token == bindparam("token"),
+        frontier.c.state == constant(RowState.LEASED),
+    )
+    .values(
+        state=constant(RowState.PENDING),
+        owner=None,
+        attempts=frontier.c.attempts - constant(1),
+    )
+)
+_RELEASE_TOGETHER = f"""
+UPDATE frontier SET state = {RowState.PENDING:d}, owner = NULL, attempts = attempts - 1
+FROM unnest({{given}}) AS returned (id, token)
+WHERE frontier.id = returned.id AND frontier.token = returned.token
+  AND state = {RowState.LEASED:d}
+"""  # noqa: S608  # of constants
+
+
 def release(
     connection: Connection, job_id: str, leases: Sequence[tuple[int, int]]
 ) -> None:
     """Return unused leases, as (id, token). The attempt does not count."""
     lock_job(connection, job_id)
-    for row_id, token in leases:
-        connection.execute(
-            update(frontier)
-            .where(
-                frontier.c.id == row_id,
-                frontier.c.token == token,
-                frontier.c.state == RowState.LEASED,
-            )
-            .values(
-                state=RowState.PENDING,
-                owner=None,
-                attempts=frontier.c.attempts - 1,
-            )
-        )
+    rows = [{"id": row_id, "token": token} for row_id, token in leases]
+    if len(rows) < 2 or connection.dialect.name == "sqlite":
+        _RELEASE.run_many(connection, rows)
+    else:
+        # Others wait for the job, so a database that is far away is asked once.
+        columns = ("id", "token")
+        given = arrays(connection, frontier, columns)
+        text = _RELEASE_TOGETHER.format(given=given)
+        run_together(connection, text, columns, rows)
     outcomes.hold_surplus(connection, job_id)
 
 
