@@ -37,6 +37,8 @@ ResultT = TypeVar("ResultT")
 WorkT: TypeAlias = "tuple[str, Callable[..., list[Any]], Any, Future[Any]]"
 
 MAX_GROUP = 100  # functions in one transaction
+# After this time a group ends early: locks of a database that is far away are short, too.
+GROUP_S = 0.5
 # Between two transactions while only items wait, for each piece of work of the first. A
 # transaction costs more than the rows of a page, so a fast crawl has larger ones.
 ITEMS_EVERY_S = 0.02
@@ -65,6 +67,9 @@ class Writer:
     Inside a group, functions run in the order of what they lock: processes that write to
     the same rows never wait for each other in a circle. Items wait for each other, up to
     :data:`MOST_TIMES` times :data:`ITEMS_EVERY_S`, and for nothing else.
+
+    A group that takes longer than :data:`GROUP_S` is stored in parts, each in a transaction
+    of its own, so that other processes need not wait long for its locks.
 
     A function that waits for a lock of another process delays the others for at most
     :attr:`Waits.lock_s` of :data:`SHARING`. Then another thread waits, and runs later
@@ -200,8 +205,10 @@ class Writer:
                 for work in group:
                     self._write([work], waits)
             return
-        for (*_, future), result in zip(group, results, strict=True):
+        for (*_, future), result in zip(group, results, strict=False):
             future.set_result(result)
+        if rest := group[len(results) :]:
+            self._write(rest, waits)
 
     def _waiting(self) -> list[WorkT]:
         """Remove and return all waiting work."""
@@ -270,14 +277,21 @@ class _Attempt:
     is_committing: bool = False
 
     def run(self, group: list[WorkT]) -> list[Any]:
-        """Return the results of a sorted group, after the commit."""
+        """Return the results of a sorted group, after the commit.
+
+        They are those of its first functions if all would take longer than
+        :data:`GROUP_S`.
+        """
         results: list[Any] = []
+        end = time.monotonic() + GROUP_S
         engine = self.engine.execution_options(waits=self.waits)
         with engine.connect() as connection:
             transaction = connection.begin()
             for (name, function), works in groupby(group, itemgetter(0, 1)):
                 self.name = name
                 results += function(connection, name, [work[2] for work in works])
+                if time.monotonic() > end:
+                    break
             self.is_committing = True
             transaction.commit()
         return results

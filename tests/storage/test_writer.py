@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import pytest
@@ -83,3 +84,28 @@ def test_after_many_items_the_next_wait_longer(written, monkeypatch):
     began = time.monotonic()
     assert opened.submit_each(note, "job", 5).result(LONG_S / 10) == -5
     assert time.monotonic() - began > 0.6
+
+
+def test_a_group_that_takes_long_is_stored_in_parts(written, monkeypatch):
+    opened, *_ = written
+    monkeypatch.setattr(write_queue, "GROUP_S", 0.05)
+    started, goes_on = threading.Event(), threading.Event()
+
+    def first(connection):
+        started.set()
+        goes_on.wait(LONG_S / 10)
+
+    def slow(connection):
+        time.sleep(0.1)
+        return [work.done() for work in group]
+
+    begun = opened.submit(first)  # the others wait for the writer, and are one group
+    started.wait(LONG_S / 10)
+    group = [opened.submit(slow) for _ in range(3)]
+    goes_on.set()
+    begun.result(LONG_S / 10)
+    assert [work.result(LONG_S / 10) for work in group] == [
+        [False, False, False],
+        [True, False, False],
+        [True, True, False],
+    ]
