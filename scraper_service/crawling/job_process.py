@@ -94,7 +94,7 @@ class Presence:
         """Send further heartbeats, after a first one."""
         lease_s = self._settings.getfloat("LEASE_S")
         pace = HostPace.shared(self._settings)
-        pace.connect(self._database, self._owner, lease_s)
+        pace.connect(self._database, self._owner)
         permits = TeamPermits.shared()
         permits.connect(self._database, self._owner)
         for seconds, work in (

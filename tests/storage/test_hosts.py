@@ -80,7 +80,7 @@ async def paces(database, names="ab"):
     for owner in names:
         await database.write(beat, owner, 600)
         found.append(HostPace(8))
-        found[-1].connect(database, owner, 600)
+        found[-1].connect(database, owner)
     for _ in range(2):  # a process of SQLite waits until the others share
         for pace in found:
             await pace.look()
@@ -257,12 +257,12 @@ def test_a_process_gets_nothing_before_its_next_heartbeat(database):
 def test_a_process_that_slept_for_its_lease_starts_nothing(database):
     async def slept():
         now = 1000.0
-        await database.write(beat, "a", 600)
+        await database.write(beat, "a", 15)
         await database.write(beat, "b", 600)
         pace = HostPace(8, lambda: now)
-        pace.connect(database, "a", 15)
+        pace.connect(database, "a")
         other = HostPace(8)
-        other.connect(database, "b", 15)
+        other.connect(database, "b")
         for each in (pace, other, pace):
             await each.look()
         crowd = Crowd(pace)
@@ -273,6 +273,13 @@ def test_a_process_that_slept_for_its_lease_starts_nothing(database):
         await asyncio.sleep(0.05)
         assert crowd.running == 1
         await settled(crowd, want=[2])
+        # Its lease lasts from its heartbeat, not from its last look at the others.
+        await database.write(beat, "a", 5)
+        await pace.look()
+        now += 6
+        crowd.add(1)
+        await asyncio.sleep(0.05)
+        assert crowd.running == 2
         await crowd.close()
 
     asyncio.run(slept())
@@ -282,7 +289,7 @@ def test_a_process_that_joins_waits_until_all_others_share(database):
     async def joins():
         await database.write(beat, "a", 600)
         alone = HostPace(8)
-        alone.connect(database, "a", 600)
+        alone.connect(database, "a")
         await alone.look()
         first = Crowd(alone)
         first.add(8)

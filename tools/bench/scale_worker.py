@@ -110,7 +110,7 @@ class Worker:
 
     async def run(self, jobs: list[str]) -> None:
         await self._frontier.beat(LEASE_S)
-        self._pace.connect(self._database, self._frontier.owner, LEASE_S)
+        self._pace.connect(self._database, self._frontier.owner)
         looking = asyncio.ensure_future(self._look())
         await asyncio.gather(*(self._work_on(job_id) for job_id in jobs))
         looking.cancel()

@@ -92,14 +92,13 @@ class HostPace:
             cls, lambda: cls(settings.getint("HOST_CONCURRENCY"), ramps=True)
         )
 
-    def connect(self, database: Database, owner: str, lease_s: float) -> None:
+    def connect(self, database: Database, owner: str) -> None:
         """Share the pace with the other processes of ``database``.
 
-        ``owner`` is the id of this process in the table of workers. Its leases last
-        ``lease_s`` after a heartbeat.
+        ``owner`` is the id of this process in the table of workers.
         """
         self.turns.connect(database, owner)
-        self._permits.connect(database, owner, lease_s)
+        self._permits.connect(database, owner)
         self._database = database
 
     # -- requests --------------------------------------------------------------------

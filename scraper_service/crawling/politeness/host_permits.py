@@ -54,7 +54,6 @@ class HostPermits:
         self._clock = clock
         self._database: Database | None = None
         self._owner = ""
-        self._lease_s = 0.0
         self._shares = False
         self._is_ready = True
         self._valid_until = 0.0
@@ -64,13 +63,13 @@ class HostPermits:
         self._asking: asyncio.Task[None] | None = None
         self._tasks = BackgroundTasks()
 
-    def connect(self, database: Database, owner: str, lease_s: float) -> None:
+    def connect(self, database: Database, owner: str) -> None:
         """Share with the other processes of ``database``.
 
-        ``owner`` is the id of this process in the table of workers, whose row lasts
-        ``lease_s`` after a heartbeat. No request starts until the first :meth:`look`.
+        ``owner`` is the id of this process in the table of workers. No request starts until
+        the first :meth:`look`.
         """
-        self._database, self._owner, self._lease_s = database, owner, lease_s
+        self._database, self._owner = database, owner
         self._shares = database.engine.dialect.name != "sqlite"
         self._is_ready = False
 
@@ -159,7 +158,8 @@ class HostPermits:
             await database.write(host_permits.mark, self._owner)
         self._is_ready = self._is_ready or others.share or not self._shares
         if self._shares:
-            self._valid_until = looked_at + self._lease_s
+            # Not longer than others count what it has: the heartbeat was earlier.
+            self._valid_until = looked_at + others.lease_s
             for name in others.hosts:
                 self._host(name)  # if it was forgotten, its share is given back later
             for host in self._hosts():

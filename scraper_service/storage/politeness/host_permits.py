@@ -69,6 +69,8 @@ class Others(NamedTuple):
 
     #: Number of live processes, this one included.
     workers: int
+    #: Seconds until the leases of this process end, 0 if they have ended.
+    lease_s: float
     #: True if all others ask for the requests that they have in flight.
     share: bool
     #: True if the row of this process says that it asks, too.
@@ -79,13 +81,14 @@ class Others(NamedTuple):
 
 def read_others(connection: Connection, owner: str) -> Others:
     """Return the other live processes, and their shares of the hosts of this one."""
-    columns = worker.c
+    columns, now = worker.c, now_of(connection)
     alive = connection.execute(
-        select(columns.id, columns.shares_hosts).where(
-            columns.until >= now_of(connection)
+        select(columns.id, columns.shares_hosts, columns.until).where(
+            columns.until >= now
         )
-    )
+    ).all()
     live: dict[str, int] = {row.id: row.shares_hosts for row in alive}
+    lease_s = next((row.until - now for row in alive if row.id == owner), 0.0)
     shares = host_share.c
     named = select(shares.host).where(shares.owner == owner)
     rows = connection.execute(select(host_share).where(shares.host.in_(named)))
@@ -95,6 +98,7 @@ def read_others(connection: Connection, owner: str) -> Others:
             by_host.setdefault(row.host, {})[row.owner] = (row.granted, row.wanted)
     return Others(
         len(live),
+        lease_s,
         all(does for each, does in live.items() if each != owner),
         bool(live.get(owner)),
         {name: _of(each, owner) for name, each in by_host.items() if owner in each},
