@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help:
 	@echo "make serve   install, then serve on http://127.0.0.1:3002, data in ./data"
 	@echo "make test    install, then run the tests of a change"
-	@echo "make soak    run the slow tests: 200 kills, database restarts, 1,000 renderings"
+	@echo "make soak    run the slow tests: 200 kills, database restarts, networks that fail, 1,000 renderings"
 	@echo "make soak-monitors  40 monitors, two services, 40 kills"
 	@echo "make lint    check format, lint and types"
 	@echo "make format  format, and apply automatic lint fixes"

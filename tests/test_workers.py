@@ -162,11 +162,7 @@ def test_a_second_signal_ends_a_worker_at_once(fleet, site):
 
 def listed(all_):
     """Return what `scraper-service workers --json` prints."""
-    environment = {k: all_.settings[k] for k in ("SCRAPER_KEY_SECRET",)}
-    arguments = ("-s", f"DATABASE_URL={all_.url}", "workers", "--json")
-    done = CliRunner(env=environment).invoke(main, arguments)
-    assert done.exit_code == 0, done.output
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    return [json.loads(line) for line in all_.command("workers", "--json").splitlines()]
 
 
 def test_a_worker_runs_operations_and_checks_too(fleet, site):

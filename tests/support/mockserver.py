@@ -1,8 +1,9 @@
 """A web site in a subprocess, on 127.0.0.2, with resources named by their behaviour.
 
-``python -m tests.support.mockserver`` prints its base URLs as one JSON line. ``--canary``
-runs a listener on 127.0.0.1 that no client may connect to. Both end with SIGTERM or
-their standard input. The code writes all bytes itself, without an HTTP library.
+``python -m tests.support.mockserver`` prints its base URLs as one JSON line; ``--host`` is
+another address. ``--canary`` runs a listener on 127.0.0.1 that no client may connect to.
+Both end with SIGTERM or their standard input. The code writes all bytes itself, without an
+HTTP library.
 
 ===========================  ====================================================
 ``/``  ``/page/N``           index; pages 1 to 20, linked as a chain
@@ -48,6 +49,7 @@ their standard input. The code writes all bytes itself, without an HTTP library.
 ``/site/NAME/p/I``           page I of a linked site: ``tests/support/linked_site.py``
 ``/_log``                    GET: all requests, as JSON; DELETE: forget them
 ``/_log?paths=PREFIX``       GET: only the paths that begin with PREFIX
+``/_visits?paths=PREFIX``    GET: their clients and times, as JSON
 ===========================  ====================================================
 """
 
@@ -64,20 +66,22 @@ import html
 import ipaddress
 import itertools
 import json
+import math
 import socket
 import ssl
 import struct
 import sys
 import tempfile
+import time
 import urllib.parse
 import urllib.request
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import brotli
-from attrs import field, frozen
+from attrs import astuple, define, field, frozen
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -201,11 +205,31 @@ class Answer:
         return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
 
+class Visit(NamedTuple):
+    """A request as the site has measured it, in seconds since 1970."""
+
+    #: The client's address.
+    client: str
+    path: str
+    begin: float
+    #: Just before the response; infinite without a response.
+    end: float
+
+
+@define
+class _Visit:
+    client: str
+    path: str
+    begin: float
+    end: float = math.inf
+
+
 Resource = Callable[[Asked], Answer | Awaitable[Answer]]
 Stream = Callable[[Asked], AsyncIterator[bytes]]
 resources: dict[str, Resource] = {}
 streams: dict[str, Stream] = {}  # raw bytes; the connection closes afterwards
 seen: collections.deque[dict[str, Any]] = collections.deque(maxlen=50_000)
+visits: collections.deque[_Visit] = collections.deque(maxlen=50_000)
 
 
 def resource(name: str) -> Callable[[Resource], Resource]:
@@ -558,11 +582,18 @@ async def _informational_flood(_asked: Asked) -> AsyncIterator[bytes]:
 def _log(asked: Asked) -> Answer:
     if asked.method == "DELETE":
         seen.clear()
+        visits.clear()
     prefix = asked.parameter("paths", "")
     if prefix:
         paths = (request["path"] for request in seen)
         return _json([path for path in paths if path.startswith(prefix)])
     return _json(list(seen))
+
+
+@resource("_visits")
+def _visits(asked: Asked) -> Answer:
+    prefix = asked.parameter("paths", "")
+    return _json([astuple(each) for each in visits if each.path.startswith(prefix)])
 
 
 async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -598,7 +629,9 @@ async def _read_request(reader: asyncio.StreamReader) -> Asked:
 async def _answer(asked: Asked, writer: asyncio.StreamWriter) -> bool:
     """Write the response; return False if the connection must close afterwards."""
     name = asked.path.split("/")[1]
+    visit = _Visit(writer.get_extra_info("peername")[0], asked.path, time.time())
     if not name.startswith("_"):
+        visits.append(visit)
         seen.append(
             {
                 "method": asked.method,
@@ -613,7 +646,11 @@ async def _answer(asked: Asked, writer: asyncio.StreamWriter) -> bool:
             await writer.drain()
             await asyncio.sleep(0)  # drain() alone lets a fast reader hold the loop
         return False
-    answer = await _find(name, asked)
+    try:
+        answer = await _find(name, asked)
+    finally:
+        # Before the response: the client may send its next request at once.
+        visit.end = time.time()
     writer.write(answer.head())
     if asked.method != "HEAD" and answer.status not in {204, 304}:
         writer.write(answer.body)
@@ -699,19 +736,19 @@ def make_tls_contexts(folder: Path) -> dict[str, ssl.SSLContext]:
     return contexts
 
 
-async def _listen(context: ssl.SSLContext | None) -> str:
+async def _listen(host: str, context: ssl.SSLContext | None) -> str:
     """Serve the site on a free port and return its URL."""
-    server = await asyncio.start_server(_serve, SITE_HOST, 0, ssl=context, limit=MIB)
+    server = await asyncio.start_server(_serve, host, 0, ssl=context, limit=MIB)
     scheme = "https" if context else "http"
-    return f"{scheme}://{SITE_HOST}:{server.sockets[0].getsockname()[1]}"
+    return f"{scheme}://{host}:{server.sockets[0].getsockname()[1]}"
 
 
-async def _run_site() -> None:
+async def _run_site(host: str) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        addresses = {"http": await _listen(None), "other": await _listen(None)}
+        addresses = {n: await _listen(host, None) for n in ("http", "other")}
         for kind, context in make_tls_contexts(folder).items():
-            addresses[kind] = await _listen(context)
+            addresses[kind] = await _listen(host, context)
         said = json.dumps({**addresses, "ca_file": str(folder / "ca.pem")})
         await answer_lines(said, lambda line: None)
 
@@ -741,10 +778,10 @@ async def _run_canary() -> None:
 
 
 class MockServer(ServerProcess):
-    """The site as a subprocess, a context manager."""
+    """The site as a subprocess, on ``host``; a context manager."""
 
-    def __init__(self) -> None:
-        super().__init__("tests.support.mockserver")
+    def __init__(self, host: str = SITE_HOST) -> None:
+        super().__init__("tests.support.mockserver", f"--host={host}")
         self.addresses: dict[str, str] = json.loads(self.line("{"))
         self.ca_file = self.addresses.pop("ca_file")
         self._held = itertools.count()
@@ -779,6 +816,12 @@ class MockServer(ServerProcess):
         with _opener.open(self.url(f"/_log?{query}"), timeout=WAIT_S) as answer:
             found: list[str] = json.load(answer)
         return found
+
+    def visits(self, prefix: str = "/") -> list[Visit]:
+        """Return the requests for paths with this prefix, by their start."""
+        query = urllib.parse.urlencode({"paths": prefix})
+        with _opener.open(self.url(f"/_visits?{query}"), timeout=WAIT_S) as answer:
+            return [Visit(*each) for each in json.load(answer)]
 
     def held(self) -> str:
         """Return the URL of a new page whose response waits for :meth:`release`."""
@@ -815,4 +858,6 @@ _opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--canary", action="store_true")
-    asyncio.run(_run_canary() if parser.parse_args().canary else _run_site())
+    parser.add_argument("--host", default=SITE_HOST)
+    options = parser.parse_args()
+    asyncio.run(_run_canary() if options.canary else _run_site(options.host))

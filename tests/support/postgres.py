@@ -28,7 +28,6 @@ STOP_TIMEOUT_S = 15
 OPTIONS = {
     "fsync": "off",
     "full_page_writes": "off",
-    "listen_addresses": "127.0.0.1",
     "max_connections": "100",
     "shared_buffers": "32MB",
     "unix_socket_directories": "",
@@ -40,15 +39,16 @@ class PostgresMissing(LookupError):
 
 
 class Postgres:
-    """A server on a free port of 127.0.0.1; a call creates a database. A context manager.
+    """A server on a free port of ``host``; a call creates a database. A context manager.
 
-    ``options`` are settings of the server. Under root it runs as the user ``postgres``, else
+    ``options`` are settings of the server. Clients need its password, from any address. Under root it runs as the user ``postgres``, else
     ``nobody``. Raises :exc:`PostgresMissing`, and :exc:`RuntimeError` if an installed server
     does not start.
     """
 
-    def __init__(self, **options: str) -> None:
-        self._options = {**OPTIONS, **options}
+    def __init__(self, host: str = "127.0.0.1", **options: str) -> None:
+        self._host = host
+        self._options = {**OPTIONS, "listen_addresses": host, **options}
         self._programs = programs = find_programs()
         self._user = _unprivileged()
         self._count = 0
@@ -129,6 +129,8 @@ class Postgres:
         )
         if done.returncode:
             raise RuntimeError(f"initdb failed: {done.stderr or done.stdout}")
+        with (self._folder / "data" / "pg_hba.conf").open("a") as rules:
+            rules.write("host all all all scram-sha-256\n")
 
     def _start(self, programs: Path) -> subprocess.Popen[bytes]:
         options = {**self._options, "port": str(self.port)}
@@ -159,7 +161,9 @@ class Postgres:
                 return
 
     def _address(self, database: str) -> str:
-        return f"postgresql://{USER}:{self._password}@127.0.0.1:{self.port}/{database}"
+        return (
+            f"postgresql://{USER}:{self._password}@{self._host}:{self.port}/{database}"
+        )
 
     def _rights(self) -> dict[str, object]:
         """Return the arguments of :mod:`subprocess` to run as another user."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sqlalchemy as sa
+from click.testing import CliRunner
 
+from scraper_service.cli.main import main
 from tests.conftest import KEY, Service
 from tests.support.crash import Invariants, crawl_of, started
 from tests.support.linked_site import named
@@ -41,20 +43,20 @@ class Fleet:
         }
         self.api = start_service(**{**self.settings, **NO_JOBS})
 
-    def worker(self, **settings):
+    def worker(self, kind=Worker, **settings):
         self._count += 1
-        worker = Worker(
+        worker = kind(
             self._folder / f"worker{self._count}", **{**self.settings, **settings}
         )
         self._stack.callback(worker.stop)
         return worker
 
-    def crawl(self, site, name, limit=10_000, key=KEY):
+    def crawl(self, site, name, limit=10_000, key=KEY, **scrape):
         body = {
             "url": site.url(named(name).path(0)),
             "limit": limit,
             "sitemap": "skip",
-            "scrapeOptions": {"maxAge": 0},
+            "scrapeOptions": {"maxAge": 0, **scrape},
         }
         return started(self.api.post("/v2/crawl", body, key=key))
 
@@ -67,6 +69,14 @@ class Fleet:
         engine = sa.create_engine(self.url, poolclass=sa.NullPool)
         with engine.connect() as connection:
             return connection.execute(sa.text(query), values).all()
+
+    def command(self, *words):
+        """Run a command on the database; return what it prints."""
+        secret = f"KEY_SECRET={self.settings['SCRAPER_KEY_SECRET']}"
+        given = ("-s", f"DATABASE_URL={self.url}", "-s", secret, *words)
+        done = CliRunner().invoke(main, given)
+        assert done.exit_code == 0, done.output
+        return done.stdout.strip()
 
     def health(self):
         return self.api.get("/health", key=None).json
