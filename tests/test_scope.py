@@ -504,6 +504,33 @@ LINKS = [
     "https://EXAMPLE.com/a/../b#c",
     "https://example.com/b",
     "https://other.org/",
+    *(
+        f"{scheme}://{host}{path}"
+        for scheme in ("http", "https")
+        for host in (
+            "other.org",
+            "www.other.org",
+            "other.org:8080",
+            "other.org:80",
+            "7.1",
+        )
+        for path in (
+            *("/", "/a/index.html", "/a//", "/a.b/c-d_e~f", "/a/../b", "/.a", "/a;b"),
+            *(
+                "/A!$&*+,=:@b",
+                "/a?b=1&utm_source=x",
+                "/%41",
+                "/a'b",
+                "/a b",
+                "/é",
+                "/a#b",
+            ),
+        )
+    ),
+    "https://Other.org/a",
+    "https://user@other.org/a",
+    "https://other.org.",
+    "https:///a",
     "mailto:a@example.com",
     "http://[",
     "https://example.com/a.png",

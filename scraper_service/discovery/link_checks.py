@@ -11,8 +11,15 @@ from functools import cached_property, lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from scraper_service.discovery.canonical_urls import MAX_CRAWLED_URL, parse_uncached
-from scraper_service.discovery.scope_rules import CrawlScope
+from scraper_service.content.passes import plain_path
+from scraper_service.discovery.canonical_urls import (
+    MAX_CRAWLED_URL,
+    is_tidy_host,
+    parse_uncached,
+    plain_host,
+    plain_page_key,
+)
+from scraper_service.discovery.scope_rules import MAX_HOSTS, CrawlScope
 from scraper_service.discovery.sitemap_locations import crawl_key
 
 if TYPE_CHECKING:
@@ -35,6 +42,8 @@ class LinkCheck:
         self.scope = scope
         self._options = options
         self._checked: dict[str, LinkRowT] = {}
+        # By scheme and host: the host without ``www.``, and why the scope refuses it.
+        self._hosts: dict[str, tuple[str, tuple[str, str] | None]] = {}
 
     def __reduce__(self) -> tuple[Callable[[bytes], LinkCheck], tuple[bytes]]:
         return _unpickled, (self._pickled,)
@@ -68,11 +77,14 @@ class LinkCheck:
 
         ``depth`` is that of the links, ``found_on`` is the final URL of their page.
         """
-        checked = self._checked if self._depends_on_urls_only(depth) else {}
+        is_cached = self._depends_on_urls_only(depth)
+        checked = self._checked if is_cached else {}
+        is_usual = is_cached and self._options.deduplicate_similar_urls
         for url in urls:
             row = checked.get(url)
             if row is None:
-                row = self._row(url, depth, found_on)
+                row = self._foreign_row(url) if is_usual else None
+                row = row or self._row(url, depth, found_on)
                 if len(checked) >= MAX_CHECKED:
                     checked.clear()
                 if len(url) <= MAX_CRAWLED_URL:
@@ -84,6 +96,34 @@ class LinkCheck:
         deepest = options.max_discovery_depth
         is_near = deepest is None or depth <= deepest
         return is_near and not options.allow_external_links
+
+    def _foreign_row(self, url: str) -> LinkRowT | None:
+        """Return the row of a plain URL whose host is refused, None for other URLs.
+
+        Most links are such, and take half of the time of :meth:`_row`.
+        """
+        start = plain_path(url)
+        if not start:
+            return None
+        origin = url[:start]
+        try:
+            host, refusal = self._hosts[origin]
+        except KeyError:
+            host, refusal = self._host(origin)
+        if refusal is None:
+            return None
+        return url, plain_page_key(host, url[start:]), *refusal, None
+
+    def _host(self, origin: str) -> tuple[str, tuple[str, str] | None]:
+        scheme, _, host = origin.partition("://")
+        refusal = (
+            self.scope.refusal_of_host(host) if is_tidy_host(scheme, host) else None
+        )
+        if len(self._hosts) >= MAX_HOSTS:
+            self._hosts.clear()
+        found = None if refusal is None else (refusal.reason.value, refusal.rule)
+        known = self._hosts[origin] = plain_host(host), found
+        return known
 
     def _row(self, link: str, depth: int, found_on: str) -> LinkRowT:
         address = parse_uncached(link)

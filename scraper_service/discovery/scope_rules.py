@@ -243,8 +243,14 @@ class CrawlScope:
             yield self._external_special
 
     def _other_host(self, address: ParsedUrl, found_on: str | None) -> Refusal | None:
+        return self.refusal_of_host(address.host)
+
+    def refusal_of_host(self, host: str) -> Refusal | None:
+        """Return why no URL of a host may be fetched, or None.
+
+        The first rule, for URLs that are not malformed.
+        """
         # Most links of a page lead to few hosts.
-        host = address.host
         if host in self._refusals:
             return self._refusals[host]
         if len(self._refusals) >= MAX_HOSTS:

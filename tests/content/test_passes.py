@@ -269,6 +269,20 @@ def test_words_are_found_the_same_either_way(text: str) -> None:
         assert quick == looked_up()
 
 
+@needs_compiled
+@settings(max_examples=300, deadline=None)
+@given(
+    st.sampled_from(["http://", "https://", "HTTP://", "ftp://", "//", ""]),
+    st.text(alphabet="aB1.:_-/é[@", max_size=6),
+    st.text(alphabet="aB1.:_-/é!$&*+,=@~%;?#() \n'", max_size=6),
+)
+def test_plain_urls_are_the_same_either_way(scheme: str, host: str, path: str) -> None:
+    url = f"{scheme}{host}/{path}"
+    quick = passes.plain_path(url)
+    with in_python():
+        assert quick == passes.plain_path(url)
+
+
 def test_the_package_works_where_nothing_is_compiled() -> None:
     code = (
         "import sys; sys.modules['scraper_service.content.passes._compiled'] = None\n"

@@ -59,6 +59,7 @@ __all__ = [
     "page_parts",
     "partly_kept",
     "path_numbers",
+    "plain_path",
     "signs",
     "simhash",
     "suspects",
@@ -137,6 +138,7 @@ if TYPE_CHECKING or compiled is None:
         OTHER_URL,
         ROOTED_URL,
         hiding_signs,
+        plain_path,
         url_kind,
     )
     from scraper_service.content.passes.page_walk import (

@@ -29,6 +29,9 @@ _ROOTED = re.compile(
     r"/(?:[\w-](?:(?![?#;\\])[!-~])*(?:\?(?:(?![?#])[!-~])+)?)?\Z", re.ASCII
 )
 
+# URLs whose path needs no change, not even for comparisons.
+_PLAIN = re.compile(r"https?://[a-z0-9.:_-]+(/[\w.~!$&*+,=:@/-]*)\Z", re.ASCII)
+
 
 def parent_of(node: Node) -> Node:
     return node.getparent()
@@ -118,6 +121,16 @@ def url_kind(value: str) -> int:
     if _ROOTED.match(value) and "/." not in value:
         return ROOTED_URL
     return OTHER_URL
+
+
+def plain_path(url: str) -> int:
+    """Return where the path of a plain http(s) URL starts; 0 for others.
+
+    Such a URL has only letters, digits and a few other characters in ASCII. The scheme and
+    the host are in lower case. The path has no dot behind a slash; nothing follows it.
+    """
+    found = _PLAIN.match(url)
+    return 0 if found is None or "/." in found[1] else found.start(1)
 
 
 def hiding_signs(css: str) -> list[int]:

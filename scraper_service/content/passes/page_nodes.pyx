@@ -309,6 +309,48 @@ cpdef int url_kind(str value) noexcept:
     return ROOTED_URL
 
 
+cpdef Py_ssize_t plain_path(str url) noexcept:
+    """Return where the path of a plain http(s) URL starts; 0 for others."""
+    cdef const char* start
+    cdef const char* at
+    cdef const char* end
+    cdef Py_ssize_t path
+    if not PyUnicode_IS_COMPACT_ASCII(url):
+        return 0
+    start = <const char*>PyUnicode_DATA(url)
+    end = start + PyUnicode_GET_LENGTH(url)
+    if strncmp(start, "http://", 7) == 0:
+        at = start + 7
+    elif strncmp(start, "https://", 8) == 0:
+        at = start + 8
+    else:
+        return 0
+    path = at - start
+    while at < end and is_of_host(at[0]):
+        at += 1
+    if at == end or at[0] != 47 or at - start == path:  # /
+        return 0
+    path = at - start
+    while at < end:
+        if not is_of_path(at[0]) or (at[0] == 46 and at[-1] == 47):  # "/."
+            return 0
+        at += 1
+    return path
+
+
+cdef inline bint is_of_host(char byte) noexcept:
+    return 97 <= byte <= 122 or 48 <= byte <= 58 or byte == 46 or byte == 45 or byte == 95
+
+
+cdef inline bint is_of_path(char byte) noexcept:
+    return (
+        97 <= byte | 32 <= 122
+        or 47 <= byte <= 58
+        or 45 <= byte <= 46
+        or byte in (33, 36, 38, 42, 43, 44, 61, 64, 95, 126)  # !$&*+,=@_~
+    )
+
+
 def hiding_signs(str css not None):
     """Return the places of colons in CSS behind which a value may hide an element."""
     cdef int kind = PyUnicode_KIND(css)
