@@ -217,8 +217,8 @@ def _prices(texts: list[str]) -> int:
     marks = [mark for mark in _MONEY if mark in text]
     if not marks:
         return 0
-    marked = [text for text in texts if any(mark in text for mark in marks)]
-    return sum(map(bool, map(PRICE.search, marked)))
+    marked = {n for mark in marks for n, text in enumerate(texts) if mark in text}
+    return sum(PRICE.search(texts[n]) is not None for n in marked)
 
 
 def kind_of(signs: Iterable[str], weights: Mapping[str, list[float]]) -> Kind:

@@ -46,23 +46,19 @@ class Tables:
     words_at_start: WordTable = field(init=False, eq=False)
     #: ``phrases`` for quick lookups.
     known_phrases: WordTable = field(init=False, eq=False)
-    #: A number for each part of a name; per number its score, and its row in
-    #: ``kind_names`` or -1.
-    _parts: PartScores = field(init=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
         rows = {part: row for row, part in enumerate(self.kind_names)}
         parts = list(dict.fromkeys((*self.names, *self.kind_names)))
-        self._parts = PartScores(
+        # A number for each part of a name; per number its score, and its row or -1.
+        own = PartScores(
             {part: number for number, part in enumerate(parts)},
             [self.names.get(part, 0.0) for part in parts],
             [rows.get(part, -1) for part in parts],
+            NO_NAMES,
         )
         self.words_at_start = WordTable(self.words)
         self.known_phrases = WordTable(self.phrases)
         columns = np.array(list(self.kind_names.values())).T
         self.kind_columns = np.ascontiguousarray(columns)
-        self.of_names = lru_cache(maxsize=20_000)(self._score)
-
-    def _score(self, names: str) -> NameScores:
-        return self._parts.of(names) or NO_NAMES
+        self.of_names = lru_cache(maxsize=20_000)(own.of)

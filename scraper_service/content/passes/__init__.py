@@ -101,11 +101,7 @@ if TYPE_CHECKING or compiled is None:
     from scraper_service.content.passes.arrays import keep_trees_together, tree_sums
     from scraper_service.content.passes.block_features import feature_rows
     from scraper_service.content.passes.block_reduction import dropped_blocks
-    from scraper_service.content.passes.block_walk import (
-        PartScores,
-        block_elements,
-        text_blocks,
-    )
+    from scraper_service.content.passes.block_walk import block_elements, text_blocks
     from scraper_service.content.passes.markdown_walk import (
         end_link,
         end_paragraph,
@@ -166,6 +162,10 @@ if TYPE_CHECKING or compiled is None:
         suspects,
         values_in,
     )
-    from scraper_service.content.passes.word_tables import WordTable, name_parts
+    from scraper_service.content.passes.word_tables import (
+        PartScores,
+        WordTable,
+        name_parts,
+    )
 else:
     globals().update({name: getattr(compiled, name) for name in __all__})

@@ -47,6 +47,8 @@ class BlockFeatures:
     node: Wholes
     words: Reals
     linked: Reals
+    #: The nodes above, level after level from the nodes of the blocks themselves.
+    above: Wholes
     # Per node.
     parent: Wholes
     start: Wholes
@@ -88,6 +90,12 @@ class BlockFeatures:
         self.path = wholes(path)
         self.depth = wholes(depth)
         self.total = max(float(sum(words)), 1.0)
+        self.above = whole_zeros((levels + 1) * self.count)
+        n: Whole
+        for n in range(self.count):
+            self.above[n] = self.node[n]
+        for n in range(self.count, (levels + 1) * self.count):
+            self.above[n] = self.parent[self.above[n - self.count]]
 
     @cfunc
     def row(self, name: str) -> Reals:
@@ -238,13 +246,10 @@ class BlockFeatures:
     def around(self, name: str, values: Reals, level: Whole) -> None:
         """Fill a row with the values of the nodes ``level`` above the blocks' nodes."""
         row: Reals = self.row(name)
+        start: Whole = level * self.count
         n: Whole
-        node: Whole
         for n in range(self.count):
-            node = self.node[n]
-            for _ in range(level):
-                node = self.parent[node]
-            row[n] = values[node]
+            row[n] = values[self.above[start + n]]
 
     @cfunc
     def containers(self) -> None:

@@ -6,13 +6,9 @@ from typing import Any
 
 from scraper_service.content.passes.arrays import (
     Real,
-    Reals,
     Whole,
-    Wholes,
     cclass,
     cfunc,
-    reals,
-    wholes,
 )
 from scraper_service.content.passes.nodes import (
     BLANK,
@@ -34,11 +30,7 @@ from scraper_service.content.passes.nodes import (
     words_in,
 )
 from scraper_service.content.passes.page_nodes import NameParts
-from scraper_service.content.passes.word_tables import (
-    WordTable,
-    part_numbers,
-    start_scores,
-)
+from scraper_service.content.passes.word_tables import WordTable, start_scores
 
 # The lines from here on are compiled.
 
@@ -381,38 +373,3 @@ def _add_elements(
                 found.append(element_of(document, child))
             _add_elements(child, found, document, tags, entered, left_out)
         child = next_sibling(child)
-
-
-@cclass
-class PartScores:
-    """The learned scores of the parts of names; see ``main_content/learned_scores.py``.
-
-    ``parts`` has a number for each part; ``scores`` and ``rows`` have the score and the
-    row of each number, or -1 for no row.
-    """
-
-    parts: WordTable
-    scores: Reals
-    rows: Wholes
-
-    def __init__(self, parts: dict, scores: list, rows: list) -> None:
-        self.parts = WordTable(parts)
-        self.scores = reals(scores)
-        self.rows = wholes(rows)
-
-    def of(self, names: str) -> tuple[float, float, Any] | None:
-        """Return the scores of names; None without a known part."""
-        low: Real = 0.0
-        high: Real = 0.0
-        found: list = []
-        number: Whole
-        for number in part_numbers(names, self.parts):
-            low = min(low, self.scores[number])
-            high = max(high, self.scores[number])
-            row: Whole = self.rows[number]
-            if row >= 0 and row not in found:
-                found.append(row)
-        if not (low or high or found):
-            return None
-        found.sort()
-        return low, high, tuple(found)

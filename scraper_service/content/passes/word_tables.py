@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,6 +22,31 @@ class WordTable:
 
     def __init__(self, numbers: Mapping[str, float]) -> None:
         self.numbers = dict(numbers)
+
+
+class PartScores:
+    """The learned scores of the parts of names; see ``main_content/learned_scores.py``.
+
+    ``parts`` has a number for each part; ``scores`` and ``rows`` have the score and the
+    row of each number, or -1 for no row. ``none`` are the scores of names without a known
+    part.
+    """
+
+    def __init__(
+        self, parts: dict[str, int], scores: list[float], rows: list[int], none: Any
+    ) -> None:
+        self._parts = WordTable(parts)
+        self._scores = scores
+        self._rows = rows
+        self._none = none
+
+    def of(self, names: str) -> Any:
+        """Return the lowest and the highest score of names, and their rows."""
+        numbers = part_numbers(names, self._parts)
+        scores = [0.0, *(self._scores[number] for number in numbers)]
+        rows = {self._rows[number] for number in numbers}
+        low, high, found = min(scores), max(scores), tuple(sorted(rows - {-1}))
+        return (low, high, found) if low or high or found else self._none
 
 
 def name_parts(names: str) -> list[str]:

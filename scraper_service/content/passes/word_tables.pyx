@@ -7,7 +7,7 @@ import re
 
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from libc.stdint cimport uint64_t
-from libc.string cimport memcmp
+from libc.string cimport memcmp, memmove
 
 cdef enum:
     MAX_LETTERS = 200  # characters examined of a text or of names
@@ -159,6 +159,59 @@ cdef list part_numbers(str names, WordTable table):
         slot = table.find(part, part[MAX_LETTERS])
         if slot is not NULL:
             numbers.append(<Py_ssize_t>slot.number)
+
+
+cdef class PartScores:
+    """The learned scores of the parts of names."""
+
+    cdef WordTable parts
+    cdef Reals scores
+    cdef Wholes rows
+    cdef object none
+
+    def __init__(self, dict parts not None, list scores, list rows, none):
+        self.parts = WordTable(parts)
+        self.scores = reals(scores)
+        self.rows = wholes(rows)
+        self.none = none
+
+    def of(self, str names not None):
+        """Return the lowest and the highest score of names, and their rows."""
+        cdef int kind = PyUnicode_KIND(names)
+        cdef void* data = PyUnicode_DATA(names)
+        cdef Py_ssize_t size = min(PyUnicode_GET_LENGTH(names), MAX_LETTERS), at = 0
+        cdef unsigned char part[MAX_LETTERS + 1]
+        cdef Py_ssize_t found[MAX_LETTERS]  # in ascending order
+        cdef Py_ssize_t count = 0, number, row, n
+        cdef double low = 0.0, high = 0.0, score
+        cdef Slot* slot
+        while True:
+            at = next_part(kind, data, at, size, part)
+            if not part[MAX_LETTERS]:
+                break
+            slot = self.parts.find(part, part[MAX_LETTERS])
+            if slot is NULL:
+                continue
+            number = <Py_ssize_t>slot.number
+            score = self.scores[number]
+            if score < low:
+                low = score
+            elif score > high:
+                high = score
+            row = self.rows[number]
+            if row < 0:
+                continue
+            n = count
+            while n and found[n - 1] > row:
+                n -= 1
+            if n and found[n - 1] == row:
+                continue
+            memmove(&found[n + 1], &found[n], (count - n) * sizeof(Py_ssize_t))
+            found[n] = row
+            count += 1
+        if not (low or high or count):
+            return self.none
+        return low, high, tuple([found[n] for n in range(count)])
 
 
 cdef tuple start_scores(
