@@ -26,6 +26,7 @@ MAX_TAGS = 300_000  # lxml needs about 0.6 kB per tag
 MIN_TAG = 3  # bytes
 MAX_ATTRIBUTES = 5_000  # of a tag longer than LONG_TAG
 LONG_TAG = 50_000  # bytes
+MAX_TYPES = 20  # of microdata; the first ones tell the kind of the page
 
 _TAG = re.compile(rb"<(/?)([a-zA-Z][^\s/>]*)[^>]*>")
 _LONG_TAG = re.compile(rb"<[a-zA-Z][^<>]{%d,}" % LONG_TAG)
@@ -59,6 +60,8 @@ class Parts:
     metas: list[dict[str, str]]
     #: Attributes of ``<link>``.
     links: list[dict[str, str]]
+    #: The first :data:`MAX_TYPES` values of ``itemtype``.
+    types: list[str]
     #: The elements ``<script>``.
     scripts: list[Any]
     #: The elements ``<h1>``.
@@ -212,7 +215,7 @@ def _tree(data: bytes) -> tuple[Any, Parts]:
     if root is None:
         root = etree.fromstring(b"<html><body></body></html>")
     _end_head(root)
-    return root, Parts(*page_parts(root))
+    return root, Parts(*page_parts(root, MAX_TYPES))
 
 
 def _end_head(root: Any) -> None:

@@ -15,7 +15,6 @@ from scraper_service.content.passes import (
     WordTable,
     block_counts,
     count_parts,
-    first_values,
     name_parts,
 )
 
@@ -38,7 +37,6 @@ MAX_SCRIPTS = 20
 MAX_SCRIPT = 50_000  # characters examined per script
 MAX_METAS = 9
 MAX_TITLES = 3
-MAX_TYPES = 20
 PROSE_WORDS = 15  # least words of a block of prose
 SHORT_TEXT = 200  # characters; shorter texts may be prices or questions
 MAX_COUNTED = 3_000  # elements whose class names are examined
@@ -114,7 +112,7 @@ def read_declarations(document: Document) -> PageDeclarations:
     signs = _meta_signs(parts.metas)
     for data in scripts[:MAX_SCRIPTS]:
         signs.update(f"data:{name}" for name in _LD_TYPE.findall(data[:MAX_SCRIPT]))
-    for marked in first_values(document.root, "itemtype", MAX_TYPES):
+    for marked in parts.types:
         signs.add(f"data:{marked.rsplit('/', 1)[-1][:40]}")
     signs.update(f"body:{name}" for name in name_parts(" ".join(names)))
     signs |= _url_signs(document.base)

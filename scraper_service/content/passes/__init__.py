@@ -48,7 +48,6 @@ __all__ = [
     "end_paragraph",
     "feature_rows",
     "first_of_body",
-    "first_values",
     "hiding_signs",
     "is_utf8",
     "keep_trees_together",
@@ -156,7 +155,6 @@ if TYPE_CHECKING or compiled is None:
     from scraper_service.content.passes.texts import simhash, word_counts
     from scraper_service.content.passes.walks import (
         classed,
-        first_values,
         main_texts,
         signs,
         suspects,

@@ -41,13 +41,13 @@ if TYPE_CHECKING:
 
 
 def page_parts(  # noqa: PLR0912, PLR0915  # a call for each element costs too much
-    root: Element,
+    root: Element, most_types: Whole
 ) -> tuple[Any, ...]:
     """Return the parts of a page; see ``html/document.py``.
 
     They are the number of its levels, the values of ``base``, the attributes of ``meta``
-    and ``link``, the elements ``script``, ``h1`` and ``title``, the titles with those of
-    ``meta``, and the URLs to follow.
+    and ``link``, the first ``most_types`` values of ``itemtype``, the elements ``script``,
+    ``h1`` and ``title``, the titles with those of ``meta``, and the URLs to follow.
     """
     wanted: Tags = Tags("a area base frame h1 link meta script title".split())
     document: Document = document_of(root)
@@ -60,12 +60,17 @@ def page_parts(  # noqa: PLR0912, PLR0915  # a call for each element costs too m
     bases: list = []
     metas: list = []
     links: list = []
+    types: list = []
     scripts: list = []
     headings: list = []
     titles: list = []
     declared: list = []
     followed: dict = {}
     while node is not NULL:
+        if has_attributes(node) and len(types) < most_types:
+            value = attribute(node, "itemtype")
+            if value is not None:
+                types.append(value)
         if wanted.have(node):
             tag = names.of(node)
             value = None
@@ -111,7 +116,7 @@ def page_parts(  # noqa: PLR0912, PLR0915  # a call for each element costs too m
             node = parent_of(node)
             depth -= 1
     found_elements = scripts, headings, titles, declared
-    return deepest, bases, metas, links, *found_elements, list(followed)
+    return deepest, bases, metas, links, types, *found_elements, list(followed)
 
 
 def elements_by_tag(root: Element, *tags: str) -> list[list[Any]]:

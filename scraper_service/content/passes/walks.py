@@ -15,7 +15,6 @@ from scraper_service.content.passes.nodes import (
     document_of,
     element_of,
     first_child,
-    has_attributes,
     next_element,
     next_sibling,
     node_of,
@@ -26,6 +25,7 @@ from scraper_service.content.passes.page_nodes import (
     AttributeNames,
     HidingSigns,
     NameParts,
+    Tags,
     TextSigns,
 )
 
@@ -48,28 +48,14 @@ def classed(
     top: Node = node_of(root)
     node: Node = top
     document: Document = document_of(root)
-    tag_names: TagNames = TagNames()
+    wanted: Tags = Tags(tags)
     class_parts: NameParts = NameParts(*parts)
     found: list = []
     while node is not NULL:
-        if class_parts.are_in(node, "class") and tag_names.of(node) in tags:
+        if wanted.have(node) and class_parts.are_in(node, "class"):
             names = attribute(node, "class")
             if names is not None and is_wanted(names):
                 found.append(element_of(document, node))
-        node = next_element(node, top)
-    return found
-
-
-def first_values(root: Element, name: str, most: Whole) -> list[str]:
-    """Return the first ``most`` values of an attribute in a tree, in document order."""
-    top: Node = node_of(root)
-    node: Node = top
-    found: list = []
-    while node is not NULL and len(found) < most:
-        if has_attributes(node):
-            value = attribute(node, name)
-            if value is not None:
-                found.append(value)
         node = next_element(node, top)
     return found
 
