@@ -30,7 +30,7 @@ from tests.support.crash import (
     started,
 )
 from tests.support.linked_site import named
-from tests.support.waiting import WAIT_S
+from tests.support.waiting import WAIT_S, wait_until
 
 KILLS = int(os.environ.get("CRASH_KILLS", "12"))
 SEED = os.environ.get("CRASH_SEED", "tides")
@@ -299,6 +299,29 @@ def test_a_process_that_slept_past_its_lease_does_no_harm(
     jobs.finish(services[0])
     for job in jobs.watched:
         job.check(services[1])
+
+
+def test_pages_that_are_claimed_again_while_they_run_go_on(
+    start_service, site, tmp_path
+):
+    """A process that lost its leases and claims the same pages fetches none anew."""
+    service = start_service(SCRAPER_LEASE_S="100")  # no other look returns a lease
+    address = sqlite_of(tmp_path)
+    jobs = Jobs(site, address)
+    job = jobs.crawl(service, "10-slow3000-lost")
+    wait_until(lambda: job.poll(service) and job.completed == 1)
+    engine = sa.create_engine(address, poolclass=sa.NullPool)
+    lose = sa.text("UPDATE frontier SET state = 1, owner = NULL WHERE state = 2")
+
+    def lost():
+        with engine.begin() as connection:
+            return connection.execute(lose).rowcount
+
+    for _ in range(4):
+        wait_until(lost)
+    jobs.note_kill()  # on a busy machine a page may end between two claims
+    jobs.finish(service)
+    job.check(service)
 
 
 def test_two_processes_share_jobs(start_service, site, database):

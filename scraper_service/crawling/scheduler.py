@@ -9,6 +9,7 @@ import logging
 import time
 import uuid
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary, WeakSet
@@ -138,6 +139,7 @@ class LeasedScheduler(BaseScheduler):
         self._revision = self._noticed = -1  # of the job, -1 before it was read
         self._paused = False
         self._holds = 0  # changes that are being stored
+        self._returning = 0  # leases of requests that are being returned
         self._requested: set[int] = set()  # row ids of pages with a request
         self._tasks = BackgroundTasks()
         type(self)._of[crawler] = self
@@ -324,15 +326,13 @@ class LeasedScheduler(BaseScheduler):
         self._beyond_at = time.monotonic() + wait_s
 
     async def _give_back(self, rows: list[ClaimedRow]) -> None:
-        leases = [(row.id, row.token) for row in rows]
+        # Forgotten first: they may be claimed again before the response.
+        leases = [(row.id, self._leases.pop(row.id, row.token)) for row in rows]
         try:
             await self._frontier.release(self.job_id, leases)
         except ServiceUnavailable:
-            self._queue.add(rows)
-            return
-        for row_id, token in leases:
-            if self._leases.get(row_id) == token:
-                del self._leases[row_id]
+            self._queue.add([row for row in rows if row.id not in self._leases])
+            self._leases = {**dict(leases), **self._leases}
 
     def _request(self, row: ClaimedRow) -> Request:
         spider: Any = self._crawler.spider
@@ -378,7 +378,7 @@ class LeasedScheduler(BaseScheduler):
         self._holds += 1
         end = time.monotonic() + HOLD_S
         await self._return_unrequested()
-        while self._claiming or self._pages.keys() - self._requested:
+        while self._claiming or self._returning or self._pages.keys() - self._requested:
             if time.monotonic() > end:
                 break
             await asyncio.sleep(HOLD_POLL_S)
@@ -476,7 +476,8 @@ class LeasedScheduler(BaseScheduler):
             self._note_claim(len(claim.rows))
         else:
             self._looked_beyond(claim)
-        self._queue.add(claim.rows)
+        # A page whose lease was lost, and is claimed again while it is still here, goes on.
+        self._queue.add([row for row in claim.rows if row.id not in self._leases])
         self._leases.update((row.id, row.token) for row in claim.rows)
         if claim.base is not None:
             spider: Any = self._crawler.spider
@@ -561,13 +562,23 @@ class LeasedScheduler(BaseScheduler):
         """Store an outcome, see :meth:`settle`. An outcome that goes on keeps its lease."""
         # Without further URLs the job waits for this commit: for its links, or for its end.
         waits = not self._dry
-        commit = await self.insist(
-            lambda: self._frontier.store(self.job_id, outcome, waits=waits)
-        )
+        while True:
+            sent = self._with_token(outcome)
+            commit = await self.insist(
+                partial(self._frontier.store, self.job_id, sent, waits=waits)
+            )
+            # Again if the lease was lost, and this crawl has claimed the URL since.
+            if commit.accepted or self._with_token(sent) is sent:
+                break
         if commit.new_links:
             self._expect_rows()
             self._nudge()
         return commit
+
+    def _with_token(self, outcome: Outcome) -> Outcome:
+        """Return an outcome with the token of the latest claim of its URL."""
+        token = self._leases.get(outcome.row_id, outcome.token)
+        return outcome if token == outcome.token else evolve(outcome, token=token)
 
     async def _paid(self, outcome: Outcome) -> Outcome:
         """Return the outcome, or a failure if the team cannot pay for the page.
@@ -629,12 +640,20 @@ class LeasedScheduler(BaseScheduler):
             await self.settle(outcome)
 
     async def _return(self, lease: Lease) -> None:
-        leases = [(lease.row_id, lease.token)]
-        with contextlib.suppress(ServiceUnavailable):  # close() returns the lease
-            await self.insist(lambda: self._frontier.release(self.job_id, leases))
-            self._forget(lease.row_id)
-            self._expect_rows()
-            self._nudge()
+        row_id, token = lease.row_id, self._leases.get(lease.row_id, lease.token)
+        self._forget(row_id)  # first: it may be claimed again before the response
+        self._returning += 1
+        try:
+            await self.insist(
+                lambda: self._frontier.release(self.job_id, [(row_id, token)])
+            )
+        except ServiceUnavailable:
+            self._leases.setdefault(row_id, token)  # close() returns it
+            return
+        finally:
+            self._returning -= 1
+        self._expect_rows()
+        self._nudge()
 
     async def _close(self) -> None:
         self._ended = True
