@@ -21,8 +21,8 @@ from tools.bench.stages import STAGES
 pytestmark = pytest.mark.slow
 
 
-def run_quick(module: str) -> str:
-    command = [sys.executable, "-m", module, "--quick"]
+def run_quick(module: str, *arguments: str) -> str:
+    command = [sys.executable, "-m", module, "--quick", *arguments]
     environment = {name: x for name, x in os.environ.items() if name != "WCXB"}
     done = subprocess.run(
         command,
@@ -131,8 +131,9 @@ def test_processes_on_nodes_fetch_all_pages():
     assert [len(rows(output, f"| {count} | 40 |")) for count in (1, 2)] == [1, 1]
 
 
-def test_workers_of_one_database_are_measured():
-    (row,) = rows(run_quick("tools.bench.scale"), "| 2 | 2 |")
+@pytest.mark.parametrize("known", ["0", "1000"])
+def test_workers_of_one_database_are_measured(known):
+    (row,) = rows(run_quick("tools.bench.scale", "--known", known), "| 2 | 2 |")
     assert "nan" not in row
 
 

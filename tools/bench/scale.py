@@ -16,19 +16,24 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 from attrs import frozen
+from sqlalchemy import text
 
 from scraper_service.options.spider_arguments import crawl_options
 from scraper_service.storage.database import Database
 from scraper_service.storage.jobs import admission, deletion, job_store
 from scraper_service.storage.jobs.admission import Terms
+from scraper_service.storage.jobs.job_records import RowState
 from tools.bench.processes import ServerProcess
 from tools.bench.report import MACHINE, arguments, publish, table
-from tools.bench.scale_known import add_known
 from tools.bench.scale_tables import OPTIONS, breakdown, sizes
+from tools.bench.scale_worker import HOSTS
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
 
 RESULT = "scale.md"
 HEADINGS = (
@@ -45,6 +50,16 @@ HEADINGS = (
 TEAMS = 10
 KEPT = {"database": "the database", "objects": "an object storage (left out)"}
 POLL_S = 0.05
+SLICE = 200_000  # known URLs of one transaction, which may not take long
+
+# URLs of the model of the web, by which hosts have a power law, as in ``url_of``.
+_ADD = text(
+    "INSERT INTO frontier (job_number, key, url, depth, state, found_on)"
+    " SELECT number, n, 'http://host-' || floor(power(:hosts, random()))::int"
+    " || '.example/section/a-usual-address-' || n, 1, :state, 1"
+    " FROM job, generate_series(CAST(:first AS int), CAST(:last AS int)) AS n WHERE job.id = :job"
+)
+_COUNT = text("UPDATE job SET open = open + :count WHERE id = :job")
 
 
 @frozen
@@ -167,6 +182,18 @@ def make_jobs(
             add_known(database, job.id, known // count)
     database.close()
     return found
+
+
+def add_known(database: Database, job_id: str, count: int) -> None:
+    """Add the first ``count`` URLs of the model to a job, all of them pending."""
+    for first in range(1, count + 1, SLICE):
+        database.write_at_once(_add, job_id, first, min(first + SLICE - 1, count))
+
+
+def _add(connection: Connection, job_id: str, first: int, last: int) -> None:
+    values = {"first": first, "last": last, "hosts": HOSTS, "job": job_id}
+    connection.execute(_ADD, {**values, "state": int(RowState.PENDING)})
+    connection.execute(_COUNT, {"job": job_id, "count": last - first + 1})
 
 
 def cancel(url: str, folder: Path, ids: list[str]) -> None:
@@ -344,12 +371,12 @@ def main() -> int:
     pages = options.pages
     if options.quick:
         workers, jobs, pages = [2], [2], 100
-    text = run(
+    report = run(
         *(workers, jobs, pages, options.latency, options.kept),
         known=options.known,
         shows_tables=options.tables,
     )
-    publish(text, RESULT, save=options.save)
+    publish(report, RESULT, save=options.save)
     return 0
 
 
