@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import http.client
 import json
 import signal
@@ -112,6 +113,10 @@ def pytest_collection_modifyitems(items):
         found = item.get_closest_marker("slow_on")
         if found and any(name in item.callspec.id for name in found.args):
             item.add_marker(pytest.mark.slow)
+
+
+def pytest_collection_finish():
+    gc.freeze()  # a collection would visit all modules and thousands of tests
 
 
 @pytest.fixture(scope="session")
