@@ -7,6 +7,7 @@ import concurrent.futures
 import logging
 import uuid
 from collections import Counter
+from functools import partial
 
 import pytest
 from sqlalchemy import func, select, update
@@ -377,6 +378,76 @@ def test_pages_of_two_processes_never_exceed_the_limit(databases):
     assert most == 3
     assert set(done.values()) == {10}
     assert len(done) == 6
+
+
+def test_a_process_that_slept_for_its_lease_starts_no_page(two_owners):
+    async def slept():
+        now = 1000.0
+        permits = TeamPermits(lambda: now)
+        permits.connect(two_owners, "a")
+        await two_owners.write(leases.beat, "a", 15)
+        await permits.refresh()
+        for _ in range(4):
+            await permits.wait(TEAM, "job")
+        for _ in range(3):
+            permits.leave(TEAM)
+        now += 16
+        assert not permits.enter(TEAM)
+        await two_owners.write(leases.beat, "a", -1)
+        await permits.refresh()
+        assert not permits.enter(TEAM)
+        ask = partial(two_owners.write_first, team_limits.ask, TEAM, TEAM)
+        assert await ask("a", 4, 1) == (4, 0, 0)
+        assert await ask("b", 4, 0) == (4, 4, 4)
+        # It has a lease again, but no permits.
+        await two_owners.write(leases.beat, "a", 15)
+        await permits.refresh()
+        assert not permits.enter(TEAM)
+        await asyncio.gather(*permits._tasks)
+        assert not permits.enter(TEAM)
+        await ask("b", 0, 0)
+        await asyncio.wait_for(permits.wait(TEAM, "job"), WAIT_S)
+
+    asyncio.run(slept())
+
+
+def test_permits_that_arrive_after_the_lease_are_not_used(two_owners):
+    class Slow:
+        """A database whose responses to requests for permits arrive late."""
+
+        def __init__(self):
+            self.read = two_owners.read
+            self.is_stored, self.arrives = asyncio.Event(), asyncio.Event()
+
+        async def write_first(self, *arguments):
+            found = await two_owners.write_first(*arguments)
+            self.is_stored.set()
+            await self.arrives.wait()
+            return found
+
+    async def slept():
+        now = 1000.0
+        database = Slow()
+        permits = TeamPermits(lambda: now)
+        permits.connect(database, "a")
+        await two_owners.write(leases.beat, "a", 15)
+        await permits.refresh()
+        permits.limit_to(TEAM, 4)
+        page = asyncio.ensure_future(permits.wait(TEAM, "job"))
+        await database.is_stored.wait()
+        await two_owners.write(leases.beat, "a", -1)
+        now += 16
+        found = await two_owners.write_first(team_limits.ask, TEAM, TEAM, "b", 4, 0)
+        assert found == (4, 4, 4)
+        await two_owners.write(leases.beat, "a", 15)
+        await permits.refresh()
+        database.arrives.set()
+        await asyncio.gather(*permits._tasks)
+        assert not page.done()
+        await two_owners.write_first(team_limits.ask, TEAM, TEAM, "b", 0, 0)
+        await asyncio.wait_for(page, WAIT_S)
+
+    asyncio.run(slept())
 
 
 def test_teams_without_limit_ask_nobody(database):

@@ -27,12 +27,18 @@ class TeamPermits:
 
     A team without a limit needs no database and never waits. Connected processes share a
     limit: each takes as many permits as it needs, and all get equal parts if there are too
-    few. A dead process loses its permits together with its leases.
+    few. A dead process loses its permits together with its leases. So a process starts no page
+    of a team with a limit after its lease has ended, until it has its permits anew.
+
+    ``clock`` returns seconds.
     """
 
     _instances: ClassVar[Singletons[TeamPermits]] = Singletons()
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._valid_until = 0.0  # all permits, by the lease of this process
+        self._lapses = 0
         self._teams: dict[str, _Team] = {}
         self._limits: Mapping[str, int] = {}
         self._database: Database | None = None
@@ -82,7 +88,7 @@ class TeamPermits:
     def enter(self, team_id: str) -> bool:
         """Take a permit if one is free and no other page waits."""
         team = self._team(team_id)
-        if team.waiting or not team.has_room:
+        if team.waiting or not self._has_room(team):
             return False
         team.in_use += 1
         return True
@@ -117,8 +123,13 @@ class TeamPermits:
             team = self._teams[team_id] = _Team(team_id, self._limits.get(team_id))
         return team
 
+    def _has_room(self, team: _Team) -> bool:
+        if team.limit is None:
+            return True
+        return team.in_use < team.target and self._clock() <= self._valid_until
+
     def _dispatch(self, team: _Team) -> None:
-        while team.waiting and team.has_room:
+        while team.waiting and self._has_room(team):
             turn = team.waiting.pop().turn
             if not turn.done():  # else the waiting task was cancelled
                 team.in_use += 1
@@ -139,10 +150,14 @@ class TeamPermits:
             wanted = min(wanted, team.limit)
         # Until the database responds, start no page beyond those in flight.
         team.target = min(team.target, team.in_use)
+        lapses = self._lapses
         try:
-            team.limit, team.target, team.granted = await database.write_first(
+            grant = await database.write_first(
                 team_limits.ask, team.id, team.id, self._owner, wanted, team.in_use
             )
+            team.limit, team.granted = grant.limit, grant.granted
+            if lapses == self._lapses:  # else others may have the permits since
+                team.target = grant.target
         except ServiceUnavailable:
             pass  # the next try follows
         finally:
@@ -167,9 +182,16 @@ class TeamPermits:
         """
         if self._database is None:
             return
-        found = await self._database.read(team_limits.read_limits)
+        looked_at = self._clock()
+        found = await self._database.read(team_limits.read_limits, self._owner)
         self._limits = found.by_team
+        has_lapsed = self._clock() > self._valid_until
+        self._lapses += has_lapsed
+        # Not longer than others count its permits: the last heartbeat was earlier.
+        self._valid_until = looked_at + found.lease_s
         for team in tuple(self._teams.values()):
+            if has_lapsed:
+                team.target = 0
             team.limit = found.by_team.get(team.id)
             if team.is_idle and not team.granted:
                 del self._teams[team.id]
@@ -198,10 +220,6 @@ class _Team:
     waiting: FairQueue[_Waiter] = field(factory=FairQueue)
     is_asking: bool = False
     timer: asyncio.TimerHandle | None = None
-
-    @property
-    def has_room(self) -> bool:
-        return self.limit is None or self.in_use < self.target
 
     @property
     def is_idle(self) -> bool:

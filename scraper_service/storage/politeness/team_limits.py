@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from sqlalchemy import delete, func, select
 
 from scraper_service.storage.accounts.credits import lock_team
+from scraper_service.storage.frontier.leases import is_late
 from scraper_service.storage.politeness.shares import Claimed, claimed, target
 from scraper_service.storage.schema import share, team, worker
 from scraper_service.storage.transactions import now_of, upsert
@@ -38,16 +39,20 @@ class Limits(NamedTuple):
     by_team: Mapping[str, int]
     #: Number of live processes.
     workers: int
+    #: Seconds until the leases of this process end, 0 if they have ended.
+    lease_s: float
 
 
-def read_limits(connection: Connection) -> Limits:
-    """Return the limits of all teams, and the number of live processes."""
+def read_limits(connection: Connection, owner: str) -> Limits:
+    """Return the limits of all teams, and the live processes for the process ``owner``."""
     rows = connection.execute(
         select(team.c.id, team.c.concurrency).where(team.c.concurrency.is_not(None))
     )
-    live = select(func.count()).where(worker.c.until >= now_of(connection))
     by_team = {team_id: count for team_id, count in rows if count}
-    return Limits(by_team, connection.scalar(live) or 0)
+    now = now_of(connection)
+    live = select(worker.c.id, worker.c.until).where(worker.c.until >= now)
+    ends = {row.id: row.until for row in connection.execute(live)}
+    return Limits(by_team, len(ends), ends.get(owner, now) - now)
 
 
 def ask(
@@ -56,10 +61,13 @@ def ask(
     """Return the number of a team's pages that a process may have in flight.
 
     The process has ``in_use`` pages in flight, and could have up to ``wanted``. Without a
-    limit only ``in_use`` is stored, for :func:`in_use_elsewhere`.
+    limit only ``in_use`` is stored, for :func:`in_use_elsewhere`. A process that slept for longer
+    than its lease gets nothing until its next heartbeat: others would not count what it has.
     """
     lock_team(connection, team_id)
     limit = connection.scalar(select(team.c.concurrency).where(team.c.id == team_id))
+    if is_late(connection, owner):
+        return Grant(limit, 0, 0)
     now = now_of(connection)
     live = select(worker.c.id).where(worker.c.until >= now)
     of_team = share.c.team_id == team_id
