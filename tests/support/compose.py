@@ -1,13 +1,14 @@
 """The services of the compose files, run from the folder of an image. Root only.
 
-Docker is not needed: processes share the network of this machine, and the names of services
-become its addresses. What a container may do is in :mod:`tests.support.container`.
+Docker is not needed: the names of services become addresses, of this machine or of namespaces
+of its kernel. What a container may do is in :mod:`tests.support.container`.
 """
 
 from __future__ import annotations
 
 import http.client
 import json
+import os
 import re
 import signal
 import subprocess
@@ -15,18 +16,21 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Self
 
 import yaml
 
 from tests.support.container import contained
+from tests.support.crash import Invariants, crawl_of, started
 from tests.support.mockserver import SITE_HOST, MockServer
+from tests.support.network import Machine, Switch
 from tests.support.postgres import Postgres
 from tests.support.waiting import wait_until
 from tools.bench.processes import ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from tests.support.image import Image
 
@@ -42,8 +46,8 @@ GIVEN = {
 }
 HARDENED = {"read_only": True, "cap_drop": ["ALL"]}
 START_S = 90
-STOP_S = 120
 PAGES = 40
+SITE_OF_WORKERS = "400-slow200-workers"
 
 
 def services(*names: str) -> dict[str, dict[str, Any]]:
@@ -77,7 +81,10 @@ def profile_of(service: Mapping[str, Any]) -> Path:
 
 
 class Container:
-    """A running service of a compose file, a context manager; it must end by itself."""
+    """A running service of a compose file, a context manager; it must end by itself.
+
+    After SIGTERM it has the time that the file gives it.
+    """
 
     def __init__(self, image: Image, service: Mapping[str, Any], **more: str):
         command = service.get("command") or image.commands["CMD"]
@@ -86,18 +93,38 @@ class Container:
             image.folder, image.user, image.workdir, profile_of(service), *command
         )
         self._environment = {**image.environment, **environment, **more}
+        self._grace_s = int(service["stop_grace_period"].removesuffix("s"))
         # scrapyd ends by the signal, after its processes.
-        self._codes = {0, -signal.SIGTERM} if "command" in service else {0}
+        self._codes = {0, -signal.SIGTERM} if command[0] == "scrapyd" else {0}
+        self._is_stopped = False
 
     def __enter__(self) -> Self:
-        self._process = subprocess.Popen(self._command, env=self._environment)
+        self._process = subprocess.Popen(
+            self._command, env=self._environment, start_new_session=True
+        )
         return self
 
     def __exit__(self, *_: object) -> None:
+        if not self._is_stopped:
+            self.stop()
+
+    def stop(self) -> None:
+        """Stop it as ``docker stop`` does; fail if it has to be killed."""
+        self._is_stopped = True
         self._process.send_signal(signal.SIGTERM)
-        code = self._process.wait(STOP_S)
+        try:
+            code = self._process.wait(self._grace_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            code = self._process.returncode
         if code not in self._codes:
             raise SystemExit(f"{self._command[-1]} ended with {code}")
+
+    def kill(self) -> None:
+        """Kill all its processes, as the kernel does for lack of memory."""
+        self._is_stopped = True
+        os.killpg(self.pid, signal.SIGKILL)
+        self._process.wait()
 
     @property
     def pid(self) -> int:
@@ -204,6 +231,89 @@ def try_nodes(image: Image) -> None:
         assert state["status"] == "completed", state
         assert state["completed"] == PAGES, state
     print(f"compose.nodes.yaml: a crawl of {PAGES} pages on nodes")
+
+
+class Networks:
+    """The networks of a compose file, with a machine for each service. A context manager."""
+
+    def __init__(self, names: Iterable[str]):
+        self._stack = ExitStack()
+        self.by_name = {
+            name: self._stack.enter_context(Switch(name, number))
+            for number, name in enumerate(names, 1)
+        }
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def join(self, name: str, networks: Iterable[str]) -> tuple[Machine, list[str]]:
+        """Return a machine in some of the networks, and its addresses there."""
+        machine = self._stack.enter_context(Machine(name))
+        return machine, [self.by_name[each].join(machine)[0] for each in networks]
+
+
+def try_workers(image: Image) -> None:
+    """Crawl with the workers of ``compose.workers.yaml``; one is stopped, one is killed."""
+    found = services("compose.yaml", "compose.workers.yaml")
+    api = SimpleNamespace(
+        url=f"http://127.0.0.1:{PORT}",
+        get=lambda path: SimpleNamespace(status=200, json=call("GET", path)),
+    )
+    with ExitStack() as stack:
+        networks = stack.enter_context(Networks(("web", "inside")))
+        machine, [address] = networks.join("database", found["database"]["networks"])
+        with machine.inside():
+            database = stack.enter_context(Postgres(address))()
+        machine, [address] = networks.join("site", ["web"])
+        with machine.inside():
+            site = stack.enter_context(MockServer(address))
+        more = {"SCRAPER_DATABASE_URL": database.replace("+psycopg", "")}
+        more["SCRAPER_EGRESS_ALLOW"] = networks.by_name["web"].network
+
+        def start(name: str, machine: Machine) -> Container:
+            with machine.inside():
+                container = Container(image, found[name], **more)
+                stack.enter_context(container)
+                wait_until_healthy(image, container)
+            return container
+
+        machine, _ = networks.join("api", found["api"]["networks"])
+        start("api", machine)
+        stack.enter_context(machine.inside())
+        names = ("worker1", "worker2")
+        joined = [networks.join(name, found[name]["networks"]) for name in names]
+        machines = [machine for machine, _ in joined]
+        first, second = map(start, names, machines)
+        body = {
+            "url": site.url(f"/site/{SITE_OF_WORKERS}/p/"),
+            "sitemap": "skip",
+            "scrapeOptions": {"maxAge": 0},
+        }
+        reply = call("POST", "/v2/crawl", body)
+        job = Invariants(
+            started(SimpleNamespace(status=200, json=reply)),
+            crawl_of(SITE_OF_WORKERS),
+            name=SITE_OF_WORKERS,
+            site=site,
+            database=database,
+        )
+        pages = len(crawl_of(SITE_OF_WORKERS).ended(()))
+        wait_until(lambda: job.poll(api) and job.completed > pages / 4, START_S)
+        visitors = {visit.client for visit in site.visits("/site/")}
+        assert visitors == {each for _, [each, _] in joined}, visitors
+        first.stop()
+        wait_until(lambda: job.poll(api) and job.completed > pages / 2, START_S)
+        assert job.state == "scraping"
+        assert found["worker2"]["restart"] == "unless-stopped"
+        second.kill()
+        job.kills = 1
+        start("worker2", machines[1])
+        job.wait(api)
+        job.check(api)
+    print(f"compose.workers.yaml: {pages} pages by workers; one stopped, one killed")
 
 
 def try_sandbox(image: Image) -> None:

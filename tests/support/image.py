@@ -125,10 +125,11 @@ class Image:
         subprocess.run(self.command(*command), env=self.environment, check=True)
 
     def try_out(self) -> None:
-        """Run the services of both compose files, the doctor and the programs."""
+        """Run the services of all compose files, the doctor and the programs."""
         compose.try_sandbox(self)
         compose.try_one(self)
         compose.try_nodes(self)
+        compose.try_workers(self)
         self.examine()
         for program in ("scrapyd", "chromium-headless-shell", "tesseract"):
             self.chroot(program, "--version")
