@@ -261,7 +261,7 @@ def test_words_are_found_the_same_either_way(text: str) -> None:
             tags={},
         )
         blocks = Walk(page.body, own).blocks
-        scores = own.of_names(text)
+        scores = own.name_scores.of(text)
         return [passes.name_parts(text), scores, blocks.first, blocks.phrase]
 
     quick = looked_up()

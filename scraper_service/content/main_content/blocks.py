@@ -158,7 +158,7 @@ class Walk:
             body,
             _places_of(body),
             entered=_ENTERED,
-            of_names=tables.of_names,
+            name_scores=tables.name_scores,
             words_at_start=tables.words_at_start,
             known_phrases=tables.known_phrases,
             declared=_declared_places,

@@ -5,8 +5,6 @@ Pages repeat the same class attributes hundreds of times, and so do the pages of
 
 from __future__ import annotations
 
-from collections.abc import Callable  # read at run time by attrs
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -40,8 +38,8 @@ class Tables:
     tags: dict[str, float]
     #: ``kind_names`` as an array with a row for each group.
     kind_columns: Any = field(init=False, eq=False)
-    #: Returns the scores of a class attribute or id; cached.
-    of_names: Callable[[str], NameScores] = field(init=False, eq=False)
+    #: ``names`` and ``kind_names`` for quick lookups of class attributes and ids.
+    name_scores: PartScores = field(init=False, eq=False)
     #: ``words`` for quick lookups.
     words_at_start: WordTable = field(init=False, eq=False)
     #: ``phrases`` for quick lookups.
@@ -51,7 +49,7 @@ class Tables:
         rows = {part: row for row, part in enumerate(self.kind_names)}
         parts = list(dict.fromkeys((*self.names, *self.kind_names)))
         # A number for each part of a name; per number its score, and its row or -1.
-        own = PartScores(
+        self.name_scores = PartScores(
             {part: number for number, part in enumerate(parts)},
             [self.names.get(part, 0.0) for part in parts],
             [rows.get(part, -1) for part in parts],
@@ -61,4 +59,3 @@ class Tables:
         self.known_phrases = WordTable(self.phrases)
         columns = np.array(list(self.kind_names.values())).T
         self.kind_columns = np.ascontiguousarray(columns)
-        self.of_names = lru_cache(maxsize=20_000)(own.of)

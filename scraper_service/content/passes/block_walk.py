@@ -30,7 +30,7 @@ from scraper_service.content.passes.nodes import (
     words_in,
 )
 from scraper_service.content.passes.page_nodes import NameParts
-from scraper_service.content.passes.word_tables import WordTable, start_scores
+from scraper_service.content.passes.word_tables import PartScores, WordTable, start_scores
 
 # The lines from here on are compiled.
 
@@ -40,7 +40,7 @@ class BlockWalk:
     """The walk that collects the columns of nodes and blocks."""
 
     entered: dict
-    of_names: Any
+    name_scores: PartScores
     words_at_start: WordTable
     known_phrases: WordTable
     declared: Any
@@ -91,7 +91,7 @@ class BlockWalk:
     def __init__(
         self,
         entered: dict,
-        of_names: Any,
+        name_scores: PartScores,
         words_at_start: WordTable,
         known_phrases: WordTable,
         declared: Any,
@@ -107,7 +107,7 @@ class BlockWalk:
         max_phrase: Whole,
     ) -> None:
         self.entered = entered
-        self.of_names = of_names
+        self.name_scores = name_scores
         self.words_at_start = words_at_start
         self.known_phrases = known_phrases
         self.declared = declared
@@ -220,13 +220,13 @@ class BlockWalk:
         """Return the scores of a class attribute, and its shapes by tag."""
         known = self.known_names.get(names)
         if known is None:
-            known = self.known_names[names] = (self.of_names(names), {})
+            known = self.known_names[names] = (self.name_scores.of(names), {})
         return known
 
     @cfunc
     def _combined(self, scores: Any, names: str) -> Any:
         """Return ``scores`` combined with those of further names."""
-        found = self.of_names(names)
+        found = self.name_scores.of(names)
         if found is self.no_names:
             return scores
         if scores is self.no_names:

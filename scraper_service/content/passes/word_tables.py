@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MAX_LETTERS = 200  # characters examined of a text or of names
+REMEMBERED = 4_000  # names of a process whose scores are kept
 _NAME_PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _LOWER_PART = re.compile(r"[a-z]{2,}")
 _WORD = re.compile(r"[^\W\d_]+")
@@ -39,9 +40,19 @@ class PartScores:
         self._scores = scores
         self._rows = rows
         self._none = none
+        self._known: dict[str, Any] = {}
 
     def of(self, names: str) -> Any:
         """Return the lowest and the highest score of names, and their rows."""
+        found = self._known.get(names)
+        if found is None:
+            found = self._made(names)
+            if len(self._known) >= REMEMBERED:
+                self._known.clear()
+            self._known[names] = found
+        return found
+
+    def _made(self, names: str) -> Any:
         numbers = part_numbers(names, self._parts)
         scores = [0.0, *(self._scores[number] for number in numbers)]
         rows = {self._rows[number] for number in numbers}

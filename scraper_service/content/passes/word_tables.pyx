@@ -11,6 +11,7 @@ from libc.string cimport memcmp, memmove
 
 cdef enum:
     MAX_LETTERS = 200  # characters examined of a text or of names
+    REMEMBERED = 4_000  # names of a process whose scores are kept
 
 cdef object ANY_WORD = re.compile(r"[^\W\d_]+")
 
@@ -168,15 +169,26 @@ cdef class PartScores:
     cdef Reals scores
     cdef Wholes rows
     cdef object none
+    cdef dict known
 
     def __init__(self, dict parts not None, list scores, list rows, none):
+        self.known = {}
         self.parts = WordTable(parts)
         self.scores = reals(scores)
         self.rows = wholes(rows)
         self.none = none
 
-    def of(self, str names not None):
+    cpdef object of(self, str names):
         """Return the lowest and the highest score of names, and their rows."""
+        found = self.known.get(names)
+        if found is None:
+            found = self.made(names)
+            if len(self.known) >= REMEMBERED:
+                self.known.clear()
+            self.known[names] = found
+        return found
+
+    cdef object made(self, str names):
         cdef int kind = PyUnicode_KIND(names)
         cdef void* data = PyUnicode_DATA(names)
         cdef Py_ssize_t size = min(PyUnicode_GET_LENGTH(names), MAX_LETTERS), at = 0
