@@ -9,11 +9,11 @@ import secrets
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, TypeVar
 
-from sqlalchemy import event, inspect, text
+from sqlalchemy import create_mock_engine, event, inspect, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import StaticPool
@@ -21,6 +21,7 @@ from sqlalchemy.pool import StaticPool
 from scraper_service.errors import DatabaseUnusable, ServiceUnavailable
 from scraper_service.shared_objects import Singletons
 from scraper_service.storage.connections import (
+    DRIVERS,
     MIGRATING,
     READING,
     database_url,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
 
     from scrapy.settings import BaseSettings
     from sqlalchemy import URL, Connection, Engine
+    from sqlalchemy.schema import DDLElement
 
 ItemT = TypeVar("ItemT")
 ParamT = ParamSpec("ParamT")
@@ -511,9 +513,26 @@ def _prepare(engine: Engine, data_dir: Path) -> None:
         if inspect(connection).get_table_names():
             migrate(connection)
         else:
-            metadata.create_all(connection)
+            for statement in create_statements(engine.dialect.name):
+                connection.exec_driver_sql(statement)
             connection.execute(text(_VERSION_TABLE))
             connection.execute(text(_VERSION), {"head": HEAD})
+
+
+@cache
+def create_statements(dialect: str) -> tuple[str, ...]:
+    """Return the SQL that creates all tables in ``sqlite`` or ``postgresql``.
+
+    It takes far longer to make than to run.
+    """
+    statements: list[str] = []
+
+    def add(statement: DDLElement, *_: object, **__: object) -> None:
+        statements.append(str(statement.compile(dialect=engine.dialect)))
+
+    engine = create_mock_engine(f"{DRIVERS[dialect]}://", add)
+    metadata.create_all(engine, checkfirst=False)
+    return tuple(statements)
 
 
 def migrate(connection: Connection, revision: str = "head") -> None:

@@ -34,6 +34,7 @@ import twisted.internet
 import scraper_service.settings
 from scraper_service.crawling.converter_pool import fork_server_process
 from scraper_service.crawling.converter_pool.fork_server import ForkServer
+from scraper_service.storage import database
 from scraper_service.storage.secrets import public_environment
 from tests.support.waiting import WAIT_S
 
@@ -312,6 +313,7 @@ def _preload() -> None:
         importlib.import_module(module)
     del sys.modules[name], twisted.internet.reactor
     fork_server_process.prepare()
+    database.create_statements("sqlite")
 
 
 class _ForkedServer:

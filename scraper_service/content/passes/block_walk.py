@@ -30,7 +30,11 @@ from scraper_service.content.passes.nodes import (
     words_in,
 )
 from scraper_service.content.passes.page_nodes import NameParts
-from scraper_service.content.passes.word_tables import PartScores, WordTable, start_scores
+from scraper_service.content.passes.word_tables import (
+    PartScores,
+    WordTable,
+    start_scores,
+)
 
 # The lines from here on are compiled.
 
