@@ -31,6 +31,7 @@ SIZE = 20 + 30 * EVENTS
 CRAWLS = [f"{SIZE}-slow400-{name}" for name in ("a", "b", "flaky9-c", "d")]
 STILL_S = LEASE_S + 10  # that no page may end after an event, with the time to start
 LONG_S = 600
+RESTART_S = 2  # as in deploy/scraper-worker@.service
 FAKETIME = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
 STEPS_S = (-7200, -LEASE_S, 3 * LEASE_S, 7200)
 
@@ -47,9 +48,20 @@ class Chaos:
     def __init__(self, fleet, server, line, pooler, clock):
         self.fleet, self.server = fleet, server
         self.line, self.pooler, self.clock = line, pooler, clock
-        self.workers = [self._worker(number) for number in range(WORKERS)]
+        self.workers = [self._started(number) for number in range(WORKERS)]
         self.jobs = []
         self.done = []
+
+    def _started(self, number):
+        """Start a worker; again if the database was away, as its supervisor does."""
+        end = time.monotonic() + STILL_S
+        while True:
+            try:
+                return self._worker(number)
+            except RuntimeError as error:
+                if "cannot be opened" not in str(error) or time.monotonic() > end:
+                    raise
+                time.sleep(RESTART_S)
 
     def _worker(self, number):
         if number == 0:
@@ -91,11 +103,11 @@ class Chaos:
 
     def kill_worker(self, number):
         kill(self.workers[number])
-        self.workers[number] = self._worker(number)
+        self.workers[number] = self._started(number)
 
     def replace_worker(self, number):
         old = self.workers[number]
-        self.workers[number] = self._worker(number)
+        self.workers[number] = self._started(number)
         assert old.stop() == 0, old.stderr
 
     def stop_for_longer_than_its_lease(self, number):
