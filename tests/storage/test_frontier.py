@@ -189,6 +189,18 @@ def test_refused_addresses_are_listed_and_not_fetched(harness):
     assert harness.check(job_id).total == 3
 
 
+def test_links_to_known_pages_write_nothing(harness):
+    if harness.database.engine.dialect.name != "postgresql":
+        pytest.skip("only PostgreSQL would lock their rows, and log each page of them")
+    job_id = harness.start(keys=(0, 1, 2))
+    [row] = harness.claim(job_id, 1)
+    known = text("SELECT key, xmin, xmax FROM frontier WHERE key > 0 ORDER BY key")
+    before = harness.run(lambda c: c.execute(known).all())
+    assert harness.deliver(job_id, row, links=(3, 1, 2, 1)).new_links == 1
+    assert harness.run(lambda c: c.execute(known).all())[:-1] == before
+    assert len(before) == 2
+
+
 def test_a_job_waits_for_its_sitemaps_which_are_in_no_total(harness):
     seed = (
         Link(0, "http://a.example/", 0),

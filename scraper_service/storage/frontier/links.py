@@ -51,10 +51,15 @@ _COLUMNS = (
 _SQLITE = f"""
 INSERT INTO frontier ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) {_CONFLICT}
 """  # noqa: S608  # of constants
+# A conflict locks the known row, which writes its page, and after a checkpoint the log has this
+# page as a whole. OFFSET keeps PostgreSQL from reading all rows of the job for a join.
 _POSTGRESQL = f"""
-INSERT INTO frontier ({_COLUMNS}) SELECT %s, %s, * FROM unnest(
+INSERT INTO frontier ({_COLUMNS}) SELECT %s, %s, given.* FROM unnest(
   %s::smallint[], %s::bigint[], %s::text[], %s::integer[], %s::text[], %s::bigint[],
-  %s::text[], %s::text[], %s::text[]) {_CONFLICT}
+  %s::text[], %s::text[], %s::text[]) AS given (kind, key)
+WHERE NOT EXISTS (SELECT FROM frontier WHERE job_number = %s AND key = given.key
+  AND (state <> {RowState.SKIPPED:d} OR code IS DISTINCT FROM '{TOO_DEEP}') OFFSET 0)
+{_CONFLICT}
 """  # noqa: S608
 
 
@@ -83,7 +88,8 @@ def _insert(
     ]
     if connection.dialect.name == "postgresql":
         columns = (list(column) for column in list(zip(*rows, strict=True))[2:])
-        changed = execute(connection, _POSTGRESQL, (job_number, state, *columns))
+        values = (job_number, state, *columns, job_number)
+        changed = execute(connection, _POSTGRESQL, values)
         return int(changed.rowcount)
     return execute_many(connection, _SQLITE, rows)
 
