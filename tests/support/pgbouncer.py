@@ -40,6 +40,7 @@ class PgBouncer:
             "auth_file": self._folder / "users",
             "pool_mode": "transaction",
             "default_pool_size": 3,
+            "server_login_retry": 1,
             "logfile": self._folder / "log",
         }
         lines = (
