@@ -262,7 +262,8 @@ def test_words_are_found_the_same_either_way(text: str) -> None:
         )
         blocks = Walk(page.body, own).blocks
         scores = own.name_scores.of(text)
-        return [passes.name_parts(text), scores, blocks.first, blocks.phrase]
+        found = scores.low, scores.high, scores.rows
+        return [passes.name_parts(text), found, blocks.first, blocks.phrase]
 
     quick = looked_up()
     with in_python():

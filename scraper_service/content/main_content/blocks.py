@@ -18,8 +18,6 @@ from scraper_service.content.html.elements import BLOCKS, SKIPPED
 from scraper_service.content.main_content.learned_scores import (
     MAX_FIRST_WORDS,
     MAX_PHRASE_WORDS,
-    NO_NAMES,
-    NameScores,
 )
 from scraper_service.content.passes import (
     block_elements,
@@ -113,7 +111,7 @@ class Nodes:
     #: A number shared by all nodes of the same shape below the same path.
     path: list[int]
     #: The learned scores of class, id, itemprop and label.
-    scores: list[NameScores]
+    scores: list[Any]  # NameScores of passes/word_tables.py
     #: The id attribute.
     own: list[str | None]
 
@@ -163,7 +161,6 @@ class Walk:
             known_phrases=tables.known_phrases,
             declared=_declared_places,
             declared_ids=_CONSENT_PARTS,
-            no_names=NO_NAMES,
             wide=_WIDE.findall,
             wide_characters=WIDE_CHARACTERS,
             link=_LINK,

@@ -8,7 +8,7 @@ import numpy as np
 
 from scraper_service.content.main_content.blocks import PLACES
 from scraper_service.content.main_content.kinds import KINDS
-from scraper_service.content.main_content.names import Array, Table, kind_scores
+from scraper_service.content.main_content.names import Array, Table, group_chances
 from scraper_service.content.passes import feature_rows
 
 if TYPE_CHECKING:
@@ -76,8 +76,9 @@ def table(walk: Walk, kind: Sequence[float]) -> Table:
         LEVELS,
         nodes,
         blocks,
-        tags=_tags(walk),
-        kind_scores=kind_scores(walk, kind),
+        tags=walk.tables.tags_inside,
+        kind_rows=walk.tables.kind_rows,
+        kind_chances=group_chances(kind),
         bits=_BITS,
         headings=[n for n, tag in enumerate(nodes.tag) if tag == "h1"],
         articles=nodes.tag.count("article"),
@@ -95,11 +96,3 @@ def table(walk: Walk, kind: Sequence[float]) -> Table:
         *(np.asarray(each, dtype=np.intp) for each in wholes),
     )
 
-
-def _tags(walk: Walk) -> list[float]:
-    """Return per block the learned score of its tag in its parent's tag; 0 in the body."""
-    known, tag, parent = walk.tables.tags, walk.nodes.tag, walk.nodes.parent
-    return [
-        known.get(f"{tag[parent[node]]} {tag[node]}", 0.0) if node else 0.0
-        for node in walk.blocks.node
-    ]

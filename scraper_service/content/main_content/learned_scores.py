@@ -16,11 +16,6 @@ MAX_NAMES = 200  # characters examined of a class or id
 MAX_FIRST_WORDS = 10  # words of a block whose scores are averaged
 MAX_PHRASE_WORDS = 5
 
-# The scores of names: the lowest (at most 0), the highest (at least 0), and the rows of
-# ``Tables.kind_names`` that contain a part of the names.
-NameScores = tuple[float, float, tuple[int, ...]]
-NO_NAMES: NameScores = (0.0, 0.0, ())
-
 
 @define
 class Tables:
@@ -36,8 +31,10 @@ class Tables:
     words: dict[str, float]
     #: Scores of an element's tag in its parent's tag.
     tags: dict[str, float]
-    #: ``kind_names`` as an array with a row for each group.
-    kind_columns: Any = field(init=False, eq=False)
+    #: ``tags`` by the parent's tag, then by the element's.
+    tags_inside: dict[str, dict[str, float]] = field(init=False, eq=False)
+    #: ``kind_names`` as an array with a row for each name.
+    kind_rows: Any = field(init=False, eq=False)
     #: ``names`` and ``kind_names`` for quick lookups of class attributes and ids.
     name_scores: PartScores = field(init=False, eq=False)
     #: ``words`` for quick lookups.
@@ -53,9 +50,12 @@ class Tables:
             {part: number for number, part in enumerate(parts)},
             [self.names.get(part, 0.0) for part in parts],
             [rows.get(part, -1) for part in parts],
-            NO_NAMES,
         )
         self.words_at_start = WordTable(self.words)
         self.known_phrases = WordTable(self.phrases)
-        columns = np.array(list(self.kind_names.values())).T
-        self.kind_columns = np.ascontiguousarray(columns)
+        self.tags_inside = {}
+        for pair, score in self.tags.items():
+            parent, _, tag = pair.partition(" ")
+            self.tags_inside.setdefault(parent, {})[tag] = score
+        scores = list(self.kind_names.values())
+        self.kind_rows = np.array(scores, dtype=np.float64).reshape(len(scores), -1)

@@ -1,8 +1,7 @@
-"""The feature table of a page, and the scores of names on pages of its kind."""
+"""The feature table of a page, and the groups of page kinds."""
 
 from __future__ import annotations
 
-from operator import mul
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,8 +9,6 @@ from attrs import define
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from scraper_service.content.main_content.blocks import Walk
 
 Array = Any  # of numpy, one dimension
 
@@ -49,12 +46,9 @@ GROUPS = ("reading", "forum", "list", "product", "service")
 GROUP_OF = (0, 2, 0, 1, 2, 3, 4)
 
 
-def kind_scores(walk: Walk, kind: Sequence[float]) -> Array:
-    """Return the score of each row of ``Tables.kind_names`` on this page, then 0."""
+def group_chances(kind: Sequence[float]) -> list[float]:
+    """Return the chance of each of :data:`GROUPS`; ``kind`` has that of each page kind."""
     chances = [0.0] * len(GROUPS)
     for number, chance in enumerate(kind):
         chances[GROUP_OF[number]] += chance
-    columns = walk.tables.kind_columns
-    scores = np.zeros(columns.shape[1] + 1)
-    scores[:-1] = sum(map(mul, columns, chances), np.zeros(1))
-    return scores
+    return chances

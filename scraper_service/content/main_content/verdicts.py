@@ -166,7 +166,7 @@ def _chrome(walk: Walk, chances: Any) -> Any:
     If all blocks would count as chrome, no block does.
     """
     places, nodes = _in_chrome(walk), walk.nodes
-    named = np.array([scores[0] for scores in nodes.scores]) <= CHROME_NAMES
+    named = np.array([scores.low for scores in nodes.scores]) <= CHROME_NAMES
     for number, parent in enumerate(nodes.parent[1:], 1):
         named[number] |= named[parent]
     named = named[walk.blocks.node] & (chances < CHROME_CHANCE)

@@ -19,6 +19,7 @@ from scraper_service.content.passes.arrays import (
     wholes,
     zeros,
 )
+from scraper_service.content.passes.word_tables import NameScores, next_page
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -112,6 +113,22 @@ class BlockFeatures:
             row[n] = values[n]
 
     @cfunc
+    def tags(self, tags: list, known: dict) -> None:
+        """Fill the row of the scores of an element's tag in its parent's tag.
+
+        ``known`` has the scores of tags for each tag of a parent. The body has 0.
+        """
+        row: Reals = self.row("tag")
+        none: dict = {}
+        n: Whole
+        node: Whole
+        for n in range(self.count):
+            node = self.node[n]
+            if node:
+                inside: dict = known.get(tags[self.parent[node]], none)
+                row[n] = inside.get(tags[node], 0.0)
+
+    @cfunc
     def sums_inside(self, values: Reals) -> Reals:
         """Return per node the sum of the values of its blocks."""
         sums: Reals = zeros(self.count + 1)
@@ -146,6 +163,8 @@ class BlockFeatures:
         of_commas: Whole
         stops: Whole
         same: Whole
+        most: Whole = MAX_SAME
+        least_prose: Real = PROSE_WORDS
         for n in range(self.count):
             text = texts[n]
             own: Real = self.words[n]
@@ -163,48 +182,40 @@ class BlockFeatures:
             sentence[n] = log1p(stops)
             is_end = _ends_sentence(text)
             ending[n] = 1.0 if is_end else 0.0
-            if own >= PROSE_WORDS and is_end and self.linked[n] < 0.4 * own:
+            if own >= least_prose and is_end and self.linked[n] < 0.4 * own:
                 prose[n] = 1.0
                 prose_words[n] = own
             same = counts.get(text, 0)
             counts[text] = same + 1
             seen[n] = same
-            same_before[n] = min(same, MAX_SAME)
+            same_before[n] = min(same, most)
         for n in range(self.count):
             same = counts[texts[n]]
-            same_behind[n] = min(same - seen[n] - 1, MAX_SAME)
+            same_behind[n] = min(same - seen[n] - 1, most)
         self.inside = self.sums_inside(self.words)
         self.inside_linked = self.sums_inside(self.linked)
         self.inside_prose = self.sums_inside(prose_words)
 
     @cfunc
-    def all_names(self, scores: list, kind_scores: Reals) -> None:
-        """Fill the rows of the scores of names; equal scores are one object.
+    def all_names(self, scores: list, kind_rows: Grid, kind_chances: Reals) -> None:
+        """Fill the rows of the scores of names.
 
-        ``kind_scores`` has the score of each part of a name on pages of this kind.
+        ``kind_rows`` has a row of scores for each part of a name, a score for each group of
+        page kinds. ``kind_chances`` has the chance of each group.
         """
         low: Reals = zeros(self.nodes)
         high: Reals = zeros(self.nodes)
         kind_low: Reals = zeros(self.nodes)
         kind_high: Reals = zeros(self.nodes)
-        known: dict = {}
+        page: Whole = next_page()
         n: Whole
-        first: Whole
-        row: Whole
         for n in range(self.nodes):
-            own: tuple = scores[n]
-            first = known.setdefault(id(own), n)
-            if first == n:
-                low[n] = own[0]
-                high[n] = own[1]
-                for row in own[2]:
-                    kind_low[n] = min(kind_low[n], kind_scores[row])
-                    kind_high[n] = max(kind_high[n], kind_scores[row])
-            else:
-                low[n] = low[first]
-                high[n] = high[first]
-                kind_low[n] = kind_low[first]
-                kind_high[n] = kind_high[first]
+            own: NameScores = scores[n]
+            own.take_kind(kind_rows, kind_chances, page)
+            low[n] = own.low
+            high[n] = own.high
+            kind_low[n] = own.kind_low
+            kind_high[n] = own.kind_high
         self.names("names", low, high)
         self.names("kind names", kind_low, kind_high)
 
@@ -275,11 +286,13 @@ class BlockFeatures:
         big: Reals = self.row("big share")
         dense: Reals = self.row("big density")
         distance: Reals = self.row("big distance")
+        far: Whole = FAR
+        big_words: Real = BIG_SHARE * self.total
         for n in range(self.count):
             node = self.node[n]
             big[n] = dense[n] = distance[n] = 0.0
-            for level in range(FAR):
-                if self.inside[node] >= BIG_SHARE * self.total or node == 0:
+            for level in range(far):
+                if self.inside[node] >= big_words or node == 0:
                     big[n] = self.inside[node] / self.total
                     dense[n] = density[node]
                     distance[n] = level
@@ -300,11 +313,13 @@ class BlockFeatures:
         node: Whole
         item: Whole
         best: Whole
+        level: Whole
+        levels: Whole = REPEATED
         for n in range(self.count):
             node = item = self.node[n]
             siblings[n] = log1p(repeated[node])
             best = 1
-            for _ in range(REPEATED):
+            for level in range(levels):  # noqa: B007  # a number of C
                 if repeated[node] > best:
                     best = repeated[node]
                     item = node
@@ -401,9 +416,10 @@ class BlockFeatures:
         holder: Whole = 0
         deepest: Whole = -1
         n: Whole
+        least: Real = PROSE_SHARE * prose_total
         for n in range(self.nodes):
             if (
-                self.inside_prose[n] >= PROSE_SHARE * prose_total
+                self.inside_prose[n] >= least
                 and self.depth[n] > deepest
             ):
                 holder = n
@@ -554,8 +570,9 @@ def feature_rows(
     nodes: Any,
     blocks: Any,
     *,
-    tags: list,
-    kind_scores: Reals,
+    tags: dict,
+    kind_rows: Grid,
+    kind_chances: list,
     bits: list,
     headings: list,
     articles: int,
@@ -584,8 +601,8 @@ def feature_rows(
     made.take_row("first words", blocks.first)
     made.take_row("phrase", blocks.phrase)
     made.take_row("inline names", blocks.inline_low)
-    made.take_row("tag", tags)
-    made.all_names(nodes.scores, kind_scores)
+    made.tags(nodes.tag, tags)
+    made.all_names(nodes.scores, kind_rows, reals(kind_chances))
     made.places(blocks.places, bits)
     made.containers()
     made.repetitions()

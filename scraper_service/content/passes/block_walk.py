@@ -31,6 +31,7 @@ from scraper_service.content.passes.nodes import (
 )
 from scraper_service.content.passes.page_nodes import NameParts
 from scraper_service.content.passes.word_tables import (
+    NameScores,
     PartScores,
     WordTable,
     start_scores,
@@ -49,7 +50,7 @@ class BlockWalk:
     known_phrases: WordTable
     declared: Any
     declared_ids: NameParts
-    no_names: Any
+    no_names: NameScores
     wide: Any
     wide_characters: Whole
     link: Whole
@@ -100,7 +101,6 @@ class BlockWalk:
         known_phrases: WordTable,
         declared: Any,
         declared_ids: Any,
-        no_names: Any,
         wide: Any,
         wide_characters: Whole,
         link: Whole,
@@ -116,7 +116,7 @@ class BlockWalk:
         self.known_phrases = known_phrases
         self.declared = declared
         self.declared_ids = NameParts(*declared_ids)
-        self.no_names = no_names
+        self.no_names = name_scores.none
         self.wide = wide
         self.wide_characters = wide_characters
         self.link = link
@@ -190,7 +190,7 @@ class BlockWalk:
     def _node(self, node: Node, tag: str, parent: Whole, places: Whole) -> None:
         own = role = None
         shape = tag
-        scores = self.no_names
+        scores: NameScores = self.no_names
         if has_attributes(node):
             names, own, marked, said, role = naming_attributes(node)
             if names:
@@ -228,18 +228,14 @@ class BlockWalk:
         return known
 
     @cfunc
-    def _combined(self, scores: Any, names: str) -> Any:
+    def _combined(self, scores: NameScores, names: str) -> NameScores:
         """Return ``scores`` combined with those of further names."""
-        found = self.name_scores.of(names)
+        found: NameScores = self.name_scores.of(names)
         if found is self.no_names:
             return scores
         if scores is self.no_names:
             return found
-        first: tuple = scores
-        second: tuple = found
-        low: Real = min(first[0], second[0])
-        high: Real = max(first[1], second[1])
-        return low, high, first[2] + second[2]
+        return scores.joined(found)
 
     @cfunc
     def add(
@@ -277,8 +273,8 @@ class BlockWalk:
         if has_attributes(node):
             names = attribute(node, "class")
             if names:
-                low: Real = self._named(names)[0][0]
-                self.run_low = min(self.run_low, low)
+                scores: NameScores = self._named(names)[0]
+                self.run_low = min(self.run_low, scores.low)
         self._spaced(text_of(node), places)
         self._children(node, number, places)
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -25,6 +26,50 @@ class WordTable:
         self.numbers = dict(numbers)
 
 
+class NameScores:
+    """The learned scores of names.
+
+    ``low`` is at most 0, ``high`` at least 0. ``rows`` are the rows of ``Tables.kind_rows``
+    of their parts. ``kind_low`` and ``kind_high`` are the scores on pages of a kind.
+    """
+
+    def __init__(self, low: float, high: float, rows: tuple[int, ...]) -> None:
+        self.low = low
+        self.high = high
+        self.rows = rows
+        self.kind_low = self.kind_high = 0.0
+        self._page = 0
+
+    def joined(self, other: NameScores) -> NameScores:
+        """Return the scores of the names of both."""
+        low, high = min(self.low, other.low), max(self.high, other.high)
+        return NameScores(low, high, self.rows + other.rows)
+
+    def take_kind(self, table: Any, chances: Any, page: int) -> None:
+        """Compute ``kind_low`` and ``kind_high`` once for each page.
+
+        ``table`` has a row of scores for each part, ``chances`` are those of its columns.
+        """
+        if self._page == page:
+            return
+        self._page = page
+        scores = [0.0]
+        for row in self.rows:
+            score = 0.0
+            for group, chance in enumerate(chances):
+                score += table[row, group] * chance
+            scores.append(score)
+        self.kind_low, self.kind_high = min(scores), max(scores)
+
+
+_pages = count(1)
+
+
+def next_page() -> int:
+    """Return a number that no page before had."""
+    return next(_pages)
+
+
 class PartScores:
     """The learned scores of the parts of names; see ``main_content/learned_scores.py``.
 
@@ -34,16 +79,16 @@ class PartScores:
     """
 
     def __init__(
-        self, parts: dict[str, int], scores: list[float], rows: list[int], none: Any
+        self, parts: dict[str, int], scores: list[float], rows: list[int]
     ) -> None:
+        self.none = NameScores(0.0, 0.0, ())
         self._parts = WordTable(parts)
         self._scores = scores
         self._rows = rows
-        self._none = none
-        self._known: dict[str, Any] = {}
+        self._known: dict[str, NameScores] = {}
 
-    def of(self, names: str) -> Any:
-        """Return the lowest and the highest score of names, and their rows."""
+    def of(self, names: str) -> NameScores:
+        """Return the scores of names."""
         found = self._known.get(names)
         if found is None:
             found = self._made(names)
@@ -52,12 +97,12 @@ class PartScores:
             self._known[names] = found
         return found
 
-    def _made(self, names: str) -> Any:
+    def _made(self, names: str) -> NameScores:
         numbers = part_numbers(names, self._parts)
         scores = [0.0, *(self._scores[number] for number in numbers)]
         rows = {self._rows[number] for number in numbers}
         low, high, found = min(scores), max(scores), tuple(sorted(rows - {-1}))
-        return (low, high, found) if low or high or found else self._none
+        return NameScores(low, high, found) if low or high or found else self.none
 
 
 def name_parts(names: str) -> list[str]:

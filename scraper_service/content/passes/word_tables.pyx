@@ -1,13 +1,13 @@
 """Lookups of words in tables of numbers; ``word_tables.py`` has the same names.
 
-A table is a hash table with open addressing. Its words lie behind each other as UTF-8.
+A table is a hash table with open addressing. It has the hashes of its words, not the words.
 """
 
 import re
 
-from cpython.mem cimport PyMem_Free, PyMem_Malloc
+from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Malloc
 from libc.stdint cimport uint64_t
-from libc.string cimport memcmp, memmove
+from libc.string cimport memcpy, memmove
 
 cdef enum:
     MAX_LETTERS = 200  # characters examined of a text or of names
@@ -17,9 +17,7 @@ cdef object ANY_WORD = re.compile(r"[^\W\d_]+")
 
 
 cdef struct Slot:
-    uint64_t hashed
-    Py_ssize_t start
-    Py_ssize_t size  # -1 for an empty slot
+    uint64_t hashed  # 0 for an empty slot
     double number
 
 
@@ -28,60 +26,56 @@ cdef class WordTable:
 
     cdef Slot* slots
     cdef Py_ssize_t mask
-    cdef bytes letters
     cdef dict numbers
 
     def __cinit__(self, numbers):
-        cdef Py_ssize_t size = 16, start = 0, n
+        cdef Py_ssize_t size = 16
         cdef bytes word
         self.numbers = dict(numbers)
-        while size < 4 * len(self.numbers):
+        while size < 3 * len(self.numbers):
             size *= 2
-        self.slots = <Slot*>PyMem_Malloc(size * sizeof(Slot))
+        self.slots = <Slot*>PyMem_Calloc(size, sizeof(Slot))
         if self.slots is NULL:
             raise MemoryError
         self.mask = size - 1
-        for n in range(size):
-            self.slots[n].size = -1
-        words = [known.encode() for known in self.numbers]
-        self.letters = b"".join(words)
-        for word, number in zip(words, self.numbers.values()):
-            self._add(word, start, number)
-            start += len(word)
+        for known, number in self.numbers.items():
+            word = known.encode()
+            self._add(hash_of(word, len(word)), number)
 
-    cdef void _add(self, bytes word, Py_ssize_t start, double number):
-        cdef const unsigned char* letters = word
-        cdef uint64_t hashed = hash_of(letters, len(word))
+    cdef int _add(self, uint64_t hashed, double number) except -1:
         cdef Py_ssize_t at = hashed & self.mask
-        while self.slots[at].size >= 0:
+        while self.slots[at].hashed:
+            if self.slots[at].hashed == hashed:
+                raise ValueError("two words with one hash")
             at = (at + 1) & self.mask
-        self.slots[at] = Slot(hashed, start, len(word), number)
+        self.slots[at] = Slot(hashed, number)
+        return 0
 
     def __dealloc__(self):
         PyMem_Free(self.slots)
 
-    cdef Slot* find(self, const unsigned char* word, Py_ssize_t size) noexcept:
+    cdef inline Slot* find(self, const unsigned char* word, Py_ssize_t size) noexcept:
         """Return the slot of a word; NULL for an unknown word."""
         cdef uint64_t hashed = hash_of(word, size)
         cdef Py_ssize_t at = hashed & self.mask
-        cdef const unsigned char* letters = self.letters
-        cdef Slot* slot = &self.slots[at]
-        while slot.size >= 0:
-            if slot.hashed == hashed and slot.size == size:
-                if memcmp(letters + slot.start, word, size) == 0:
-                    return slot
+        while self.slots[at].hashed:
+            if self.slots[at].hashed == hashed:
+                return &self.slots[at]
             at = (at + 1) & self.mask
-            slot = &self.slots[at]
         return NULL
 
 
 cdef inline uint64_t hash_of(const unsigned char* word, Py_ssize_t size) noexcept:
-    """Return the hash FNV-1a, with its high bits mixed into the low ones."""
+    """Return the hash FNV-1a, with its high bits mixed into the low ones; never 0.
+
+    It stands for the word: another word with the same 64 bits is not to be expected, and
+    would be scored as the known one.
+    """
     cdef uint64_t hashed = 14695981039346656037u
     cdef Py_ssize_t n
     for n in range(size):
         hashed = (hashed ^ word[n]) * <uint64_t>1099511628211u
-    return hashed ^ (hashed >> 32)
+    return (hashed ^ (hashed >> 32)) or 1
 
 
 cdef Py_ssize_t next_part(
@@ -162,24 +156,93 @@ cdef list part_numbers(str names, WordTable table):
             numbers.append(<Py_ssize_t>slot.number)
 
 
+cdef class NameScores:
+    """The learned scores of names; see ``word_tables.py``."""
+
+    cdef readonly double low
+    cdef readonly double high
+    cdef readonly double kind_low
+    cdef readonly double kind_high
+    cdef Py_ssize_t page
+    cdef Py_ssize_t count
+    cdef Py_ssize_t* found
+
+    def __dealloc__(self):
+        PyMem_Free(self.found)
+
+    @property
+    def rows(self):
+        """The rows of the parts of the names."""
+        return tuple([self.found[n] for n in range(self.count)])
+
+    cpdef NameScores joined(self, NameScores other):
+        """Return the scores of the names of both."""
+        cdef NameScores made
+        made = made_scores(
+            min(self.low, other.low), max(self.high, other.high), self.count + other.count
+        )
+        if self.count:
+            memcpy(made.found, self.found, self.count * sizeof(Py_ssize_t))
+        if other.count:
+            memcpy(made.found + self.count, other.found, other.count * sizeof(Py_ssize_t))
+        return made
+
+    cpdef take_kind(self, Grid table, Reals chances, Py_ssize_t page):
+        """Compute ``kind_low`` and ``kind_high`` once for each page."""
+        cdef Py_ssize_t n, group
+        cdef double score
+        if self.page == page:
+            return
+        self.page = page
+        self.kind_low = self.kind_high = 0.0
+        for n in range(self.count):
+            score = 0.0
+            for group in range(chances.shape[0]):
+                score += table[self.found[n], group] * chances[group]
+            self.kind_low = min(self.kind_low, score)
+            self.kind_high = max(self.kind_high, score)
+
+
+cdef NameScores made_scores(double low, double high, Py_ssize_t count):
+    cdef NameScores made = NameScores.__new__(NameScores)
+    if count:
+        made.found = <Py_ssize_t*>PyMem_Malloc(count * sizeof(Py_ssize_t))
+        if made.found is NULL:
+            raise MemoryError
+    made.low = low
+    made.high = high
+    made.count = count
+    return made
+
+
+cdef Py_ssize_t LATEST_PAGE = 0
+
+
+cdef Py_ssize_t next_page() noexcept:
+    """Return a number that no page before had."""
+    global LATEST_PAGE
+    LATEST_PAGE += 1
+    return LATEST_PAGE
+
+
 cdef class PartScores:
     """The learned scores of the parts of names."""
 
     cdef WordTable parts
     cdef Reals scores
     cdef Wholes rows
-    cdef object none
+    cdef readonly NameScores none
     cdef dict known
 
-    def __init__(self, dict parts not None, list scores, list rows, none):
+    def __init__(self, dict parts not None, list scores, list rows):
         self.known = {}
         self.parts = WordTable(parts)
         self.scores = reals(scores)
         self.rows = wholes(rows)
-        self.none = none
+        self.none = made_scores(0.0, 0.0, 0)
 
-    cpdef object of(self, str names):
-        """Return the lowest and the highest score of names, and their rows."""
+    cpdef NameScores of(self, str names):
+        """Return the scores of names."""
         found = self.known.get(names)
         if found is None:
             found = self.made(names)
@@ -188,7 +251,7 @@ cdef class PartScores:
             self.known[names] = found
         return found
 
-    cdef object made(self, str names):
+    cdef NameScores made(self, str names):
         cdef int kind = PyUnicode_KIND(names)
         cdef void* data = PyUnicode_DATA(names)
         cdef Py_ssize_t size = min(PyUnicode_GET_LENGTH(names), MAX_LETTERS), at = 0
@@ -197,6 +260,7 @@ cdef class PartScores:
         cdef Py_ssize_t count = 0, number, row, n
         cdef double low = 0.0, high = 0.0, score
         cdef Slot* slot
+        cdef NameScores scores
         while True:
             at = next_part(kind, data, at, size, part)
             if not part[MAX_LETTERS]:
@@ -223,7 +287,10 @@ cdef class PartScores:
             count += 1
         if not (low or high or count):
             return self.none
-        return low, high, tuple([found[n] for n in range(count)])
+        scores = made_scores(low, high, count)
+        if count:
+            memcpy(scores.found, found, count * sizeof(Py_ssize_t))
+        return scores
 
 
 cdef tuple start_scores(
