@@ -181,11 +181,7 @@ def _codec(label: str) -> str | None:
 
 
 def _detect_codec(body: bytes) -> str:
-    try:
-        body.decode("utf-8")
-    except UnicodeDecodeError:
-        pass
-    else:
+    if is_utf8(body):
         return "utf-8"
     detector = EncodingDetector()
     detector.feed(body[: 256 * 2**10], last=True)

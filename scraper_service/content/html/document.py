@@ -29,7 +29,7 @@ LONG_TAG = 50_000  # bytes
 MAX_TYPES = 20  # of microdata; the first ones tell the kind of the page
 
 _TAG = re.compile(rb"<(/?)([a-zA-Z][^\s/>]*)[^>]*>")
-_LONG_TAG = re.compile(rb"<[a-zA-Z][^<>]{%d,}" % LONG_TAG)
+_TAG_TEXT = re.compile(rb"<[^<>]*")
 _ATTRIBUTE = re.compile(rb"[^\s=\"'/]+(?:\s*=\s*(?:\"[^\"]*\"?|'[^']*'?|[^\s\"']\S*))?")
 # lxml refuses the characters that XML forbids whenever the tree is changed. They are
 # removed from the UTF-8 bytes, as a search in text takes longer than libxml2's parsing.
@@ -209,8 +209,7 @@ def _tree(data: bytes) -> tuple[Any, Parts]:
         for character in _FORBIDDEN_CHARACTERS:
             data = data.replace(character, b"")
         data = _FORBIDDEN_REFERENCE.sub(b"", data)
-    if _has_long_tag(data):
-        data = _without_late_attributes(data)
+    data = _without_late_attributes(data)
     root = None if data.isspace() or not data else etree.fromstring(data, parser)
     if root is None:
         root = etree.fromstring(b"<html><body></body></html>")
@@ -241,18 +240,22 @@ def _end_head(root: Any) -> None:
         late[-1].tail = (late[-1].tail or "") + first_text
 
 
-def _has_long_tag(data: bytes) -> bool:
-    """Return True if a tag may be longer than :data:`LONG_TAG`, by few searches."""
-    place = data.find(b"<")
+def _long_tag(data: bytes, place: int) -> int:
+    """Return the place of the next tag longer than :data:`LONG_TAG`, by few searches.
+
+    Return -1 without any. ``place`` is where the search begins.
+    """
+    place = data.find(b"<", place)
     while 0 <= place < len(data) - LONG_TAG:
         end = place + 1 + LONG_TAG
         last = data.rfind(b"<", place + 1, end)
         if last < 0:
-            if data.find(b">", place, end) < 0:
-                return True
+            is_tag = data[place + 1 : place + 2].isalpha()
+            if is_tag and data.find(b">", place, end) < 0:
+                return place
             last = data.find(b"<", end)  # mostly behind a script
         place = last
-    return False
+    return -1
 
 
 def _without_late_attributes(data: bytes) -> bytes:
@@ -260,16 +263,19 @@ def _without_late_attributes(data: bytes) -> bytes:
 
     libxml2 compares each attribute with all others.
     """
-
-    def cut(match: re.Match[bytes]) -> bytes:
-        end = None
+    parts = []
+    left = 0
+    place = _long_tag(data, 0)
+    while place >= 0:
+        match = _TAG_TEXT.match(data, place)
+        assert match is not None
         for number, attribute in enumerate(_ATTRIBUTE.finditer(match[0])):
             if number == MAX_ATTRIBUTES:
-                end = attribute.start()
+                parts.append(data[left : place + attribute.start()])
+                left = match.end()
                 break
-        return match[0][:end]
-
-    return _LONG_TAG.sub(cut, data)
+        place = _long_tag(data, match.end())
+    return b"".join((*parts, data[left:])) if parts else data
 
 
 def _flatten(text: bytes, uncounted: frozenset[str]) -> bytes:
