@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 from lxml import etree
 
+from scraper_service.content.passes import visible_text
+
 if TYPE_CHECKING:
     from scraper_service.content.html.document import Document
     from scraper_service.content.metadata import Evidence
@@ -296,23 +298,7 @@ def shell_reason(document: Document) -> str | None:
 
 def _visible_text(element: Any) -> str:
     """Return the visible text; it stops after :data:`LITTLE_TEXT` characters."""
-    found: list[str] = []
-    size = 0
-    hidden = 0
-    for event, node in etree.iterwalk(element, events=("start", "end")):
-        is_hidden = not isinstance(node.tag, str) or node.tag in _INVISIBLE
-        if event == "start":
-            hidden += is_hidden
-            part = node.text
-        else:
-            hidden -= is_hidden
-            part = node.tail if node is not element else None
-        if part and not hidden and (words := " ".join(part.split())):
-            found.append(words)
-            size += len(words) + 1
-            if size > LITTLE_TEXT:
-                break
-    return " ".join(found)
+    return visible_text(element, _INVISIBLE, LITTLE_TEXT)
 
 
 MAX_NOTE = 500  # characters of a ``noscript`` that only asks for JavaScript

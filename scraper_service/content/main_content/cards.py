@@ -6,13 +6,12 @@ and the next card only its name.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from scraper_service.content.main_content.kinds import PRICE
-from scraper_service.content.passes import partly_kept, path_numbers
+from scraper_service.content.passes import partly_kept, path_numbers, plain_shapes
 
 if TYPE_CHECKING:
     from scraper_service.content.main_content.drafts import Draft
@@ -29,8 +28,6 @@ LEAST_LIKELY = 0.3  # minimum chance of titles that stay, as a factor on the bar
 FORUM = 0.5  # chance of a forum from which rows of siblings are separate lists
 LEAST_KEPT = 0.25  # share of a list's words; with fewer kept, the whole list is dropped
 
-# The numbers that page builders put into the class names of their elements.
-_NUMBER = re.compile(r"[_-]\d[0-9a-f]*(?=$|[\s\0_-])")
 Column = list[int]  # the blocks of one part in all cards of a list
 
 
@@ -68,12 +65,8 @@ def unite_cards(draft: Draft) -> None:
 def _paths(draft: Draft) -> list[int]:
     """Return the path number of each node, comparing class names without numbers."""
     nodes, shapes = draft.walk.nodes, draft.walk.shapes
-    joined = "\0".join(shapes)  # no class contains NUL
-    without = _NUMBER.sub("", joined)
-    if without == joined:
-        return nodes.path
-    plain = dict(zip(shapes, without.split("\0"), strict=True))
-    if len(set(plain.values())) == len(shapes):
+    plain = plain_shapes(shapes)
+    if not plain or len(set(plain.values())) == len(shapes):
         return nodes.path
     return path_numbers(nodes.parent, nodes.shape, plain)
 

@@ -59,6 +59,7 @@ __all__ = [
     "partly_kept",
     "path_numbers",
     "plain_path",
+    "plain_shapes",
     "signs",
     "simhash",
     "suspects",
@@ -69,6 +70,7 @@ __all__ = [
     "unseparated",
     "url_kind",
     "values_in",
+    "visible_text",
     "word_counts",
     "word_total",
     "wrap_run",
@@ -151,6 +153,7 @@ if TYPE_CHECKING or compiled is None:
         count_parts,
         partly_kept,
         path_numbers,
+        plain_shapes,
     )
     from scraper_service.content.passes.texts import simhash, word_counts
     from scraper_service.content.passes.walks import (
@@ -159,6 +162,7 @@ if TYPE_CHECKING or compiled is None:
         signs,
         suspects,
         values_in,
+        visible_text,
     )
     from scraper_service.content.passes.word_tables import (
         PartScores,

@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scraper_service.content.passes.arrays import Whole, Wholes, whole_zeros, wholes
+from scraper_service.content.passes.texts import without_numbers
 from scraper_service.content.passes.word_tables import WordTable, part_numbers
 
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
 # The lines from here on are compiled.
+
+
+def plain_shapes(shapes: Collection[str]) -> dict:
+    """Return a name without numbers for each shape; an empty one if all are the same."""
+    plain: dict = {}
+    are_same = True
+    shape: str
+    for shape in shapes:
+        name = without_numbers(shape)
+        if name is not shape and name != shape:
+            are_same = False
+        plain[shape] = name
+    return {} if are_same else plain
 
 
 def path_numbers(parents: list, shapes: list, plain: dict) -> list:
@@ -131,11 +148,19 @@ def count_parts(names: dict, table: WordTable) -> dict:
 
     ``names`` has a number for each name.
     """
-    counts: dict = {}
-    latest: dict = {}
+    size: Whole = len(table.numbers)
+    counts: Wholes = whole_zeros(size)
+    latest: Wholes = whole_zeros(size)
+    number: Whole = 0
+    count: Whole
+    part: Whole
+    found: list = []
     for own, count in names.items():
+        number += 1
         for part in part_numbers(own, table):
-            if latest.get(part) is not own:
-                latest[part] = own
-                counts[part] = counts.get(part, 0) + count
-    return counts
+            if latest[part] != number:
+                if not latest[part]:
+                    found.append(part)
+                latest[part] = number
+                counts[part] += count
+    return {part: counts[part] for part in found}

@@ -12,6 +12,8 @@ from zlib import crc32
 _PLAIN = re.compile(r"(?:[^\x00- \x7f-\U0010ffff\\`*_<&~\[\]!]| (?! ))*")
 _FINISHED = re.compile(r"(?![#+*>=~|:0-9-])(?:[^\n \ue060-\ue068]| (?! ))*", re.DOTALL)
 _SAFE = re.compile(r"[^\x00- \x7f-\U0010ffff<>\\`|\"()\[\]&]*")
+# The numbers that page builders put into the class names of their elements.
+_NUMBER = re.compile(r"[_-]\d[0-9a-f]*(?=\Z|[\s_-])")
 _IDEOGRAPH = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
 
@@ -28,6 +30,11 @@ def is_finished(text: str) -> bool:
 def is_safe_url(url: str) -> bool:
     """Return True if a URL is certainly safe between the parentheses of a link."""
     return _SAFE.fullmatch(url) is not None
+
+
+def without_numbers(names: str) -> str:
+    """Return names without the numbers at the ends of their parts."""
+    return _NUMBER.sub("", names)
 
 
 def word_counts(text: str) -> tuple[int, int]:

@@ -147,6 +147,38 @@ cdef bint is_safe_url(str url) noexcept:
     return True
 
 
+cdef str without_numbers(str names):
+    """Return names without the numbers at the ends of their parts, often the same object."""
+    cdef int kind = PyUnicode_KIND(names)
+    cdef void* data = PyUnicode_DATA(names)
+    cdef Py_ssize_t size = PyUnicode_GET_LENGTH(names), at = 0, end, left = 0
+    cdef Py_UCS4 letter
+    cdef list parts = None
+    while at + 1 < size:
+        letter = PyUnicode_READ(kind, data, at)
+        if letter != 45 and letter != 95 or not Py_UNICODE_ISDECIMAL(
+            PyUnicode_READ(kind, data, at + 1)
+        ):
+            at += 1
+            continue
+        end = at + 2
+        while end < size:
+            letter = PyUnicode_READ(kind, data, end)
+            if not (48 <= letter <= 57 or 97 <= letter <= 102):
+                break
+            end += 1
+        if end == size or letter == 45 or letter == 95 or Py_UNICODE_ISSPACE(letter):
+            if parts is None:
+                parts = []
+            parts.append(names[left:at])
+            left = end
+        at = end
+    if parts is None:
+        return names
+    parts.append(names[left:])
+    return "".join(parts)
+
+
 def word_counts(str text not None):
     """Return the number of words with letters or digits, and of ideographs outside."""
     cdef int kind = PyUnicode_KIND(text)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from scraper_service.content.passes.arrays import Whole, cfunc
 from scraper_service.content.passes.nodes import (
+    BLANK,
     NULL,
     Document,
     Element,
@@ -142,6 +143,43 @@ def _add_main_texts(
             parts.append(text)
             left -= len(text)
         child = next_sibling(child)
+    return left
+
+
+def visible_text(root: Element, invisible: Collection[str], most: Whole) -> str:
+    """Return the text outside elements whose tags are ``invisible``, with single spaces.
+
+    It ends with the text that exceeds ``most`` characters.
+    """
+    parts: list = []
+    tags: TagNames = TagNames()
+    if tags.of(node_of(root)) not in invisible:
+        _add_visible(node_of(root), parts, most, invisible, tags)
+    return " ".join(parts)
+
+
+@cfunc
+def _add_visible(
+    node: Node, parts: list, left: Whole, invisible: Collection[str], tags: TagNames
+) -> Whole:
+    left = _add_spaced(text_of(node), parts, left)
+    child: Node = first_child(node)
+    while child is not NULL and left >= 0:
+        if tags.of(child) not in invisible:
+            left = _add_visible(child, parts, left, invisible, tags)
+        if left >= 0:
+            left = _add_spaced(tail_of(child), parts, left)
+        child = next_sibling(child)
+    return left
+
+
+@cfunc
+def _add_spaced(text: str | None, parts: list, left: Whole) -> Whole:
+    if text is not None and text is not BLANK:
+        words: str = " ".join(text.split())
+        if words:
+            parts.append(words)
+            left -= len(words) + 1
     return left
 
 
