@@ -43,10 +43,10 @@ def unite_cards(draft: Draft) -> None:
             continue
         columns = _columns(draft, cards, paths)
         for column in columns:
-            kept = draft.keep[column].mean()
+            kept = np.count_nonzero(draft.keep[column]) / len(column)
             if len(column) >= LEAST_CARDS and 0 < kept < 1:
                 stays = kept >= MAJORITY or _chance(draft, column) >= draft.bar
-                draft.set_keep(column, stays, "as in the other cards")
+                draft.set_keep(column, bool(stays), "as in the other cards")
         for column in columns:
             if _is_button(draft, column):
                 draft.set_keep(column, False, "said in all cards")
@@ -119,11 +119,12 @@ def _titles(draft: Draft, columns: list[Column], count: int) -> Column | None:
     density = draft.made.columns["link density"]
     full = [column for column in columns if len(column) >= LEAST_TITLED * count]
     for column in full:
-        if headed[column].mean() > LEAST_TITLED and not _is_button(draft, column):
+        is_headed = np.count_nonzero(headed[column]) > LEAST_TITLED * len(column)
+        if is_headed and not _is_button(draft, column):
             return column
     for column in full:
         if (
-            np.mean(density[column] >= 0.9) > MOST_CARDS
+            np.count_nonzero(density[column] >= 0.9) / len(column) > MOST_CARDS
             and draft.made.words[column].mean() >= 2
             and len({blocks.text[number] for number in column}) > len(column) / 2
         ):
@@ -139,6 +140,7 @@ def _is_button(draft: Draft, column: Column) -> bool:
     columns, texts = draft.made.columns, draft.walk.blocks.text
     return bool(
         len(column) >= LEAST_CARDS
+        and columns["in heading"][column[0]]
         and columns["in heading"][column].all()
         and columns["link density"][column].min() >= 0.9
         and len({texts[number].strip() for number in column}) == 1

@@ -43,7 +43,6 @@ _OFFER = re.compile(
 
 _UNFOLDING = frozenset({"aria-expanded", "aria-controls", "data-bs-toggle"})
 _NEWS_PARTS = ("newsletter", "subscribe", "signup", "sign-up")
-_NEWS = re.compile("newsletter|subscribe|sign-?up", re.IGNORECASE)
 _COMMENT_PARTS = ("comment", "disqus", "respond", "replies")  # each match has a part
 _COMMENTS = re.compile(
     r"(?:(?:post|article|entry|user|reader|page|wp|blog|view|all|fb)[-_]*)?"
@@ -181,7 +180,7 @@ def _forms(draft: Draft) -> None:
     if not _has_part(draft.walk, _NEWS_PARTS):
         return
     shapes = draft.walk.shapes
-    named = {shape for shape in shapes if _NEWS.search(shape.partition(".")[2])}
+    named = {shape for shape in shapes if _is_for_news(shape)}
     for number, shape in enumerate(nodes.shape) if named else ():
         start, end = nodes.start[number], nodes.end[number]
         if (
@@ -191,6 +190,11 @@ def _forms(draft: Draft) -> None:
             and next(draft.walk.elements[number].iter("input"), None) is not None
         ):
             draft.set_keep(range(start, end), False, "a form for news")
+
+
+def _is_for_news(shape: str) -> bool:
+    names = shape.partition(".")[2].lower()
+    return bool(names) and any(part in names for part in _NEWS_PARTS)
 
 
 def _buttons(draft: Draft) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
+from attrs import frozen
 
 from scraper_service.content.main_content.blocks import PLACES
 from scraper_service.content.main_content.kinds import KINDS
@@ -68,6 +70,23 @@ ROWS = {name: number for number, name in enumerate(NAMES)}
 _FIRST_KIND = ROWS[f"kind {KINDS[0]}"]
 
 
+@frozen
+class Columns(Mapping[str, Array]):
+    """The rows of a feature table by name; few of them are asked for."""
+
+    #: A row for each of :data:`NAMES`.
+    values_by_row: Array
+
+    def __getitem__(self, name: str) -> Array:
+        return self.values_by_row[ROWS[name]]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(NAMES)
+
+    def __len__(self) -> int:
+        return len(NAMES)
+
+
 def table(walk: Walk, kind: Sequence[float]) -> Table:
     """Return the features of all blocks; ``kind`` has the chance of each page kind."""
     nodes, blocks = walk.nodes, walk.blocks
@@ -88,11 +107,9 @@ def table(walk: Walk, kind: Sequence[float]) -> Table:
     )
     values = np.asarray(values)
     values[_FIRST_KIND : _FIRST_KIND + len(KINDS)] = np.array(kind)[:, None]
-    columns: dict[str, Array] = dict(zip(NAMES, values, strict=True))
     return Table(
-        columns,
+        Columns(values),
         values,
         np.asarray(words),
         *(np.asarray(each, dtype=np.intp) for each in wholes),
     )
-

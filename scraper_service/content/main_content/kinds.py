@@ -39,6 +39,7 @@ MAX_METAS = 9
 MAX_TITLES = 3
 PROSE_WORDS = 15  # least words of a block of prose
 SHORT_TEXT = 200  # characters; shorter texts may be prices or questions
+MAX_EVIDENCE = 6  # signs
 MAX_COUNTED = 3_000  # elements whose class names are examined
 _LD_TYPE = re.compile(r"\"@type\"\s*:\s*\[?\s*\"(\w{1,40})\"")
 PRICE = re.compile(r"[$€£¥₹]\s?\d|\d\s?(?:[€£]|(?:kr|zł|USD|EUR)\b)")
@@ -66,8 +67,15 @@ class Kind:
 
     #: The probability of each kind, in the order of :data:`KINDS`.
     chances: tuple[float, ...]
-    #: The strongest signs of the likeliest kind, with their weights.
-    evidence: tuple[tuple[str, float], ...] = ()
+    #: The signs of the page, with the weight of each for each kind.
+    signs: tuple[tuple[str, list[float]], ...] = ()
+
+    @property
+    def evidence(self) -> tuple[tuple[str, float], ...]:
+        """The strongest signs of the likeliest kind, with their weights."""
+        best = self.chances.index(max(self.chances))
+        strong = sorted(self.signs, key=lambda pair: -pair[1][best])[:MAX_EVIDENCE]
+        return tuple((sign, row[best]) for sign, row in strong if row[best] > 0)
 
     @property
     def name(self) -> str:
@@ -230,7 +238,4 @@ def kind_of(signs: Iterable[str], weights: Mapping[str, list[float]]) -> Kind:
     top = max(sums)
     powers = [math.exp(value - top) for value in sums]
     whole = sum(powers)
-    best = sums.index(top)
-    strong = sorted(known, key=lambda pair: -pair[1][best])[:6]
-    evidence = tuple((sign, row[best]) for sign, row in strong if row[best] > 0)
-    return Kind(tuple(power / whole for power in powers), evidence)
+    return Kind(tuple(power / whole for power in powers), tuple(known))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping  # read at run time by attrs
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +19,7 @@ class Table:
     """The features of the blocks of a page, and the positions of the blocks."""
 
     #: The features by name, a value per block.
-    columns: dict[str, Array]
+    columns: Mapping[str, Array]
     #: All features, a row for each.
     values: Array
     #: The number of words of each block.
