@@ -140,6 +140,8 @@ NAMES = [
     "a b",
     "é",
     "",
+    "a-12 b_3f c-4g",
+    "a-7",
     "ABc",
 ]
 TEXTS = [
@@ -191,7 +193,9 @@ def test_each_pass_is_the_same_either_way(html: str) -> None:
         made = table(walk, [1 / len(KINDS)] * len(KINDS)) if len(walk.blocks) else None
         halves = [bool(number % 3) for number in range(len(walk.blocks))]
         return [
-            [asdict(part, recurse=False) for part in (walk.nodes, walk.blocks)],
+            asdict(walk.nodes, recurse=False)
+            | {"scores": [(x.low, x.high, x.rows) for x in walk.nodes.scores]},
+            asdict(walk.blocks, recurse=False),
             walk.elements,
             walk.dropped(halves),
             structure_signs(walk, model().class_parts),
@@ -213,6 +217,8 @@ def test_each_pass_is_the_same_either_way(html: str) -> None:
             passes.classed(body, verdicts._is_mark, verdicts.MARKS, "a", "span"),
             passes.values_in(body, "a", "href"),
             main_words(document),
+            passes.visible_text(body, {"li", "b"}, 30),
+            passes.plain_shapes(walk.shapes),
             list(passes.texts_in(body)),
             [passes.Finder("b", "li")(element) for element in body.iter()],
             markdown(document, remove_base64_images=True),

@@ -418,10 +418,7 @@ class BlockFeatures:
         n: Whole
         least: Real = PROSE_SHARE * prose_total
         for n in range(self.nodes):
-            if (
-                self.inside_prose[n] >= least
-                and self.depth[n] > deepest
-            ):
+            if self.inside_prose[n] >= least and self.depth[n] > deepest:
                 holder = n
                 deepest = self.depth[n]
         start: Whole = self.start[holder]

@@ -60,7 +60,8 @@ class BlockWalk:
     max_words: Whole
     max_phrase: Whole
     tag_names: TagNames
-    known_paths: dict
+    #: For each path, the paths inside it by shape.
+    known_paths: list
     #: The scores of each class attribute, and the shape of each tag with it.
     known_names: dict
     # One entry for each node.
@@ -126,7 +127,7 @@ class BlockWalk:
         self.max_words = max_words
         self.max_phrase = max_phrase
         self.tag_names = TagNames()
-        self.known_paths = {}
+        self.known_paths = [{}]
         self.known_names = {}
         self.tags = []
         self.parents = []
@@ -211,10 +212,11 @@ class BlockWalk:
                 places |= self.declared(own, role)
         if tag == "main" or role == "main":  # may stand in an unclosed menu
             places &= ~self.around_main
-        key = (self.paths[parent], shape)
-        path = self.known_paths.get(key)
+        inside: dict = self.known_paths[self.paths[parent]]
+        path = inside.get(shape)
         if path is None:
-            path = self.known_paths[key] = len(self.known_paths) + 1
+            path = inside[shape] = len(self.known_paths)
+            self.known_paths.append({})
         depth: Whole = self.depths[parent]
         number = self.add(tag, parent, depth + 1, places, shape, path, scores, own)
         self.begin(node, number, places)

@@ -47,6 +47,11 @@ def attributes_of(node: Node) -> dict[str, str]:
     return dict(node.attrib)
 
 
+def set_value(_document: Any, node: Node, name: str, value: str) -> None:
+    """Set an attribute of an element that has it already; no value has controls."""
+    node.set(name, value)
+
+
 class Tags:
     """A few tag names."""
 

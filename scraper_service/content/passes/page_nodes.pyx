@@ -42,6 +42,26 @@ cdef inline str value_of(xmlNode* node, xmlAttr* own):
     return api.attributeValue(node, own)
 
 
+cdef inline bint is_own_block(xmlNode* text) noexcept:
+    """Return True if the content of a text is a block of a chunk, by itself."""
+    return is_in_region(text.content) and <void*>text.content != <void*>&text.properties
+
+
+cdef int set_value(Document document, xmlNode* node, str name, str value) except -1:
+    """Set an attribute of an element that has it already; no value has controls."""
+    cdef xmlAttr* own = attribute_at(node, PyUnicode_AsUTF8(name))
+    cdef xmlNode* text = <xmlNode*>own.children if own is not NULL else NULL
+    cdef char* made
+    if text is not NULL and is_single(text) and is_own_block(text):
+        made = copied_text(PyUnicode_AsUTF8(value))
+        if made is not NULL:
+            free_block(text.content)
+            text.content = <unsigned char*>made
+            return 0
+    api.elementFactory(document, node).set(name, value)
+    return 0
+
+
 cdef inline bint is_single(xmlNode* text) noexcept:
     """Return True if a value is a single node of text."""
     return text.next is NULL and text.type == XML_TEXT_NODE and text.content is not NULL

@@ -31,6 +31,7 @@ from scraper_service.content.passes.page_nodes import (
     attributes_of,
     key_of,
     parent_of,
+    set_value,
     url_kind,
 )
 
@@ -183,7 +184,7 @@ def complete_plain_urls(
                 if parts.are_in(node, name):
                     found.append(element_of(document, node))
                 elif kind == ROOTED_URL:
-                    element_of(document, node).set(name, origin + (value or ""))
+                    set_value(document, node, name, origin + (value or ""))
         node = next_element(node, top)
     return found
 

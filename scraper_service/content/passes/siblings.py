@@ -151,12 +151,11 @@ def count_parts(names: dict, table: WordTable) -> dict:
     size: Whole = len(table.numbers)
     counts: Wholes = whole_zeros(size)
     latest: Wholes = whole_zeros(size)
-    number: Whole = 0
+    number: Whole
     count: Whole
     part: Whole
     found: list = []
-    for own, count in names.items():
-        number += 1
+    for number, (own, count) in enumerate(names.items(), 1):
         for part in part_numbers(own, table):
             if latest[part] != number:
                 if not latest[part]:

@@ -253,24 +253,7 @@ cdef bytes lower_bytes(str text):
         if letter == 0x130 or letter == 0x3A3 or 0xD800 <= letter < 0xE000:
             return None  # the dotted I, the sigma, surrogates
         letter = <uint32_t>Py_UNICODE_TOLOWER(<Py_UCS4>letter)
-        if letter < 0x80:
-            to[0] = letter
-            to += 1
-        elif letter < 0x800:
-            to[0] = 0xC0 | (letter >> 6)
-            to[1] = 0x80 | (letter & 0x3F)
-            to += 2
-        elif letter < 0x10000:
-            to[0] = 0xE0 | (letter >> 12)
-            to[1] = 0x80 | ((letter >> 6) & 0x3F)
-            to[2] = 0x80 | (letter & 0x3F)
-            to += 3
-        else:
-            to[0] = 0xF0 | (letter >> 18)
-            to[1] = 0x80 | ((letter >> 12) & 0x3F)
-            to[2] = 0x80 | ((letter >> 6) & 0x3F)
-            to[3] = 0x80 | (letter & 0x3F)
-            to += 4
+        to += put_utf8(to, letter)
     return made[: to - start]
 
 

@@ -6,11 +6,12 @@ A table is a hash table with open addressing. It has the hashes of its words, no
 import re
 
 from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Malloc
-from libc.stdint cimport uint64_t
+from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcpy, memmove
 
 cdef enum:
     MAX_LETTERS = 200  # characters examined of a text or of names
+    MAX_BYTES = 5 * MAX_LETTERS  # of them with spaces, in UTF-8
     REMEMBERED = 4_000  # names of a process whose scores are kept
 
 cdef object ANY_WORD = re.compile(r"[^\W\d_]+")
@@ -303,15 +304,15 @@ cdef tuple start_scores(
     cdef int kind = PyUnicode_KIND(text)
     cdef void* data = PyUnicode_DATA(text)
     cdef Py_ssize_t size = min(PyUnicode_GET_LENGTH(text), MAX_LETTERS)
-    cdef unsigned char word[MAX_LETTERS]
-    cdef unsigned char phrase[MAX_LETTERS + 1]
+    cdef unsigned char word[MAX_BYTES]
+    cdef unsigned char phrase[MAX_BYTES]
     cdef Py_ssize_t at = 0, length = 0, of_phrase = 0, count = 0
     cdef Py_UCS4 letter
     cdef bint is_apart = False
     cdef double first = 0.0
     cdef Slot* slot
     while count < max_words:
-        while at < size and is_white(PyUnicode_READ(kind, data, at)):
+        while at < size and Py_UNICODE_ISSPACE(PyUnicode_READ(kind, data, at)):
             at += 1
         if at == size:
             break
@@ -319,7 +320,23 @@ cdef tuple start_scores(
         while at < size:
             letter = PyUnicode_READ(kind, data, at)
             if letter > 127:
-                return any_start_scores(text, words, phrases, max_words, max_phrase)
+                if Py_UNICODE_ISSPACE(letter):
+                    break
+                if letter == 0x130 or letter == 0x3A3 or 0xD800 <= letter < 0xE000:
+                    # The dotted I, the sigma, surrogates.
+                    return any_start_scores(text, words, phrases, max_words, max_phrase)
+                letter = Py_UNICODE_TOLOWER(letter)
+                length += put_utf8(&word[length], letter)
+                at += 1
+                if not Py_UNICODE_ISALNUM(letter) or Py_UNICODE_ISDECIMAL(letter):
+                    is_apart = True
+                elif count < max_phrase:
+                    if is_apart and of_phrase:
+                        phrase[of_phrase] = 32
+                        of_phrase += 1
+                    of_phrase += put_utf8(&phrase[of_phrase], letter)
+                    is_apart = False
+                continue
             if is_white(letter):
                 break
             if 65 <= letter <= 90:
@@ -345,6 +362,27 @@ cdef tuple start_scores(
     return first / (count or 1), slot.number if slot is not NULL else 0.0
 
 
+cdef inline int put_utf8(unsigned char* to, uint32_t letter) noexcept:
+    """Write a letter, and return its number of bytes."""
+    if letter < 0x80:
+        to[0] = letter
+        return 1
+    if letter < 0x800:
+        to[0] = 0xC0 | (letter >> 6)
+        to[1] = 0x80 | (letter & 0x3F)
+        return 2
+    if letter < 0x10000:
+        to[0] = 0xE0 | (letter >> 12)
+        to[1] = 0x80 | ((letter >> 6) & 0x3F)
+        to[2] = 0x80 | (letter & 0x3F)
+        return 3
+    to[0] = 0xF0 | (letter >> 18)
+    to[1] = 0x80 | ((letter >> 12) & 0x3F)
+    to[2] = 0x80 | ((letter >> 6) & 0x3F)
+    to[3] = 0x80 | (letter & 0x3F)
+    return 4
+
+
 cdef inline bint is_white(Py_UCS4 letter) noexcept:
     return letter == 32 or 9 <= letter <= 13 or 28 <= letter <= 31
 
@@ -356,7 +394,7 @@ cdef tuple any_start_scores(
     Py_ssize_t max_words,
     Py_ssize_t max_phrase,
 ):
-    """Return the scores of a text with letters outside ASCII."""
+    """Return the same for a text with letters whose small form depends on others."""
     cdef list found = text[:MAX_LETTERS].lower().split(None, max_words)[:max_words]
     cdef double first = 0.0
     for word in found:
