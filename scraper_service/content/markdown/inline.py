@@ -40,8 +40,12 @@ _PUNCTUATION = frozenset(string.punctuation)
 
 def resolve_emphasis(text: str) -> str:
     """Replace marks by delimiters that open and close there, by CommonMark's rules."""
-    text = _BETWEEN_CODE.sub("<!-- -->", text)
-    parts = _MARKS.split(_EMPTY.sub("", text))
+    parts = _MARKS.split(text)
+    if len(parts) == 5 and (quick := _with_stars(*parts)) is not None:
+        return quick
+    if len(parts) > 5:
+        text = _BETWEEN_CODE.sub("<!-- -->", text)
+        parts = _MARKS.split(_EMPTY.sub("", text))
     is_moved = False
     for _ in range(MAX_ATTEMPTS):
         marks = _with_delimiters(parts)
@@ -56,6 +60,20 @@ def resolve_emphasis(text: str) -> str:
                 parts[place] = marks[place]
         parts = _MARKS.split("".join(parts))
     return "".join([_TAG.get(part, part) for part in parts])
+
+
+def _with_stars(
+    before: str, start: str, inside: str, _end: str, after: str
+) -> str | None:
+    """Return a text with stars around its only marked text, None if they may not work."""
+    if not inside or start == STRIKE:
+        return None
+    if not (inside[0].isalnum() or _is_apart(before[-1:])):
+        return None
+    if not (inside[-1].isalnum() or _is_apart(after[:1])):
+        return None
+    stars = _DELIMITERS[start][0]
+    return f"{before}{stars}{inside}{stars}{after}"
 
 
 def _without_punctuation(parts: list[str]) -> list[str]:
