@@ -21,6 +21,7 @@ from scraper_service.content.html.hidden_text import (
     HidingRules,
     instruction_in,
     may_be_shown,
+    may_instruct,
 )
 from scraper_service.content.html.page_urls import (
     PLACEHOLDERS,
@@ -132,13 +133,15 @@ def _drop_hidden(document: Document, body: Any, hidden: dict[Any, Hiding]) -> No
     if faint > FEW_WORDS or any(len(t) > UNCOVERED_WORDS for t in texts.values()):
         visible = word_total(body) - sum(map(len, texts.values()))
     least = max(visible, UNCOVERED_WORDS)
+    speeches = {e: " ".join(t) for e, t in texts.items() if 0 < len(t) < SPEECH_WORDS}
+    if not may_instruct(" ".join(speeches.values())):
+        speeches = {}
     excerpts = []
     uncovered: set[str] = set()  # class names
     for element, kind in hidden.items():
         words = texts.get(element, [])
-        excerpt = None
-        if 0 < len(words) < SPEECH_WORDS:
-            excerpt = instruction_in(" ".join(words))
+        speech = speeches.get(element)
+        excerpt = None if speech is None else instruction_in(speech)
         names = set((element.get("class") or "").split())
         if excerpt is None and (
             len(words) > least

@@ -416,13 +416,15 @@ _INSTRUCTION = re.compile(
 )
 
 
+def may_instruct(text: str) -> bool:
+    """Return False if no part of ``text`` instructs a language model."""
+    lower = f" {text} ".lower()
+    return any(sign in lower for sign in _INSTRUCTION_WORDS)
+
+
 def instruction_in(text: str) -> str | None:
     """Return the excerpt of ``text`` that instructs a language model, or None."""
-    lower = f" {text} ".lower()
-    for sign in _INSTRUCTION_WORDS:
-        if sign in lower:
-            break
-    else:
+    if not may_instruct(text):
         return None
     match = _INSTRUCTION.search(text)
     if not match:

@@ -139,3 +139,8 @@ def add_texts(node: Node, parts: list[str]) -> None:
 def words_in(text: str) -> int:
     """Return the number of words, as ``split`` counts them."""
     return len(text.split())
+
+
+def words_inside(node: Node) -> int:
+    """Return the number of words in an element, each text split by itself."""
+    return sum(len(text.split()) for text in texts_in(node))

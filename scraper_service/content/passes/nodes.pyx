@@ -360,3 +360,35 @@ cdef Py_ssize_t words_in(str text) noexcept:
             inside = True
             count += 1
     return count
+
+
+cdef Py_ssize_t words_inside(xmlNode* node) except -1:
+    """Return the number of words in an element, each text split by itself."""
+    cdef Py_ssize_t total = words_from(text_from(node.children))
+    cdef xmlNode* child = first_child(node)
+    while child is not NULL:
+        total += words_inside(child) + words_from(text_from(child.next))
+        child = next_sibling(child)
+    return total
+
+
+cdef Py_ssize_t words_from(xmlNode* first) except -1:
+    """Return the number of words of the joined text nodes that begin there."""
+    cdef const unsigned char* at
+    cdef Py_ssize_t count = 0
+    cdef bint inside = False
+    if first is NULL:
+        return 0
+    if first.content is NULL or text_from(first.next) is not NULL:
+        return words_in(full_text(first))
+    at = <const unsigned char*>first.content
+    while at[0]:
+        if at[0] > 127:
+            return words_in(full_text(first))
+        if at[0] == 32 or 9 <= at[0] <= 13 or 28 <= at[0] <= 31:
+            inside = False
+        elif not inside:
+            inside = True
+            count += 1
+        at += 1
+    return count

@@ -20,8 +20,7 @@ from scraper_service.content.passes.nodes import (
     next_sibling,
     node_of,
     tail_of,
-    texts_in,
-    words_in,
+    words_inside,
 )
 from scraper_service.content.passes.page_nodes import (
     OTHER_URL,
@@ -212,11 +211,7 @@ def outermost(elements: Collection[Any]) -> list[Any]:
 
 def word_total(element: Element) -> int:
     """Return the number of words in an element, each text split by itself."""
-    total: Whole = 0
-    text: str
-    for text in texts_in(element):
-        total += words_in(text)
-    return total
+    return int(words_inside(node_of(element)))
 
 
 def first_of_body(head: Element, kept: Collection[str]) -> int:
