@@ -176,7 +176,7 @@ class Walk:
     @cached_property
     def shapes(self) -> dict[str, int]:
         """The distinct shapes of the nodes, with their numbers of nodes."""
-        return Counter(self.nodes.shape)
+        return dict(Counter(self.nodes.shape))
 
     @cached_property
     def lower_names(self) -> str:

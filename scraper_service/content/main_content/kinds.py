@@ -14,8 +14,8 @@ from scraper_service.content.main_content.data import product_description
 from scraper_service.content.passes import (
     WordTable,
     block_counts,
-    count_parts,
     name_parts,
+    shape_counts,
 )
 
 if TYPE_CHECKING:
@@ -189,17 +189,10 @@ class ClassParts:
 
 def structure_signs(walk: Walk, known: ClassParts) -> set[str]:
     """Return signs of the cleaned page's structure: class names, counts as powers of two."""
-    counts: dict[str, int] = {}
-    names: dict[str, int] = {}
     shapes = walk.shapes
     if len(walk.nodes) > MAX_COUNTED:
-        shapes = Counter(walk.nodes.shape[:MAX_COUNTED])
-    for shape, count in shapes.items():
-        tag, _, own = shape.partition(".")
-        if tag in _COUNTED:
-            counts[_COUNTED[tag]] = counts.get(_COUNTED[tag], 0) + count
-        if own:
-            names[own] = names.get(own, 0) + count
+        shapes = dict(Counter(walk.nodes.shape[:MAX_COUNTED]))
+    counts, parts = shape_counts(shapes, _COUNTED, known.table)
     blocks = walk.blocks
     words, linked, prose, short, questions = block_counts(
         blocks, PROSE_WORDS, SHORT_TEXT
@@ -210,7 +203,7 @@ def structure_signs(walk: Walk, known: ClassParts) -> set[str]:
     signs = {f"{name}: {n.bit_length()}" for name, n in counts.items()}
     signs.add(f"links: {10 * linked // (words or 1)} tenths")
     signs.add(f"sentences: {10 * prose // (words or 1)} tenths")
-    for number, count in count_parts(names, known.table).items():
+    for number, count in parts.items():
         signs.add(f"class:{known.parts[number]}")
         if count >= 4:
             signs.add(f"classes:{known.parts[number]}")

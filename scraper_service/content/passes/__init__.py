@@ -40,7 +40,6 @@ __all__ = [
     "block_elements",
     "classed",
     "complete_plain_urls",
-    "count_parts",
     "dropped_blocks",
     "elements",
     "elements_by_tag",
@@ -60,6 +59,7 @@ __all__ = [
     "path_numbers",
     "plain_path",
     "plain_shapes",
+    "shape_counts",
     "signs",
     "simhash",
     "suspects",
@@ -150,10 +150,10 @@ if TYPE_CHECKING or compiled is None:
     )
     from scraper_service.content.passes.siblings import (
         block_counts,
-        count_parts,
         partly_kept,
         path_numbers,
         plain_shapes,
+        shape_counts,
     )
     from scraper_service.content.passes.texts import simhash, word_counts
     from scraper_service.content.passes.walks import (

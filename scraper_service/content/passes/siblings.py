@@ -143,23 +143,32 @@ def block_counts(
     return words, linked, prose, short, questions
 
 
-def count_parts(names: dict, table: WordTable) -> dict:
-    """Return how many of ``names`` have each known part, by the part's number.
+def shape_counts(shapes: dict, counted: dict, table: WordTable) -> tuple[dict, dict]:
+    """Return how many nodes have each counted tag, and each known part of a name.
 
-    ``names`` has a number for each name.
+    ``shapes`` has a number of nodes for each shape. ``counted`` has the name of the count
+    of some tags. Parts are counted by their numbers.
     """
     size: Whole = len(table.numbers)
+    of_tags: dict = {}
     counts: Wholes = whole_zeros(size)
     latest: Wholes = whole_zeros(size)
     number: Whole
-    count: Whole
     part: Whole
+    dot: Whole
+    shape: str
     found: list = []
-    for number, (own, count) in enumerate(names.items(), 1):
-        for part in part_numbers(own, table):
+    for number, (shape, count) in enumerate(shapes.items(), 1):
+        dot = shape.find(".")
+        name = counted.get(shape if dot < 0 else shape[:dot])
+        if name is not None:
+            of_tags[name] = of_tags.get(name, 0) + count
+        if dot < 0:
+            continue
+        for part in part_numbers(shape[dot + 1 :], table):
             if latest[part] != number:
                 if not latest[part]:
                     found.append(part)
                 latest[part] = number
-                counts[part] += count
-    return {part: counts[part] for part in found}
+                counts[part] += int(count)
+    return of_tags, {part: counts[part] for part in found}
