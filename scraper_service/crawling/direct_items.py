@@ -1,39 +1,56 @@
-"""Shortens the way of a response through Scrapy to the pipelines.
+"""Shortens the way of requests and responses through Scrapy to the pipelines.
 
-Scrapy runs four tasks and ten asynchronous generators for each response, so that items of a
-response can be processed at the same time, and spider middlewares can change them.
+Scrapy runs seven tasks, as many deferreds and ten asynchronous generators for each page, so
+that items of a response can be processed at the same time, and spider middlewares can change
+them. A page takes one task here.
 """
 
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import AsyncIterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
-from scrapy import signals
+from pydispatch import dispatcher  # type: ignore[import-untyped]
+from scrapy import Request, signals
+from scrapy.http import Response
 from scrapy.pipelines import ItemPipelineManager
-from scrapy.utils.defer import aiter_errback, iter_errback
+from scrapy.utils.defer import iter_errback
+from scrapy.utils.log import logformatter_adapter
+from twisted.python.failure import Failure
+
+from scraper_service.crawling.download.downloader import DirectDownloader
+from scraper_service.shared_objects import BackgroundTasks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from scrapy import Request
+    from scrapy.core.engine import ExecutionEngine
     from scrapy.core.scraper import Scraper
     from scrapy.crawler import Crawler
-    from scrapy.http import Response
-    from twisted.python.failure import Failure
+    from scrapy.signalmanager import SignalManager
+
+logger = logging.getLogger(__name__)
 
 
 class DirectItems:
     """Passes the items of a response to the pipelines one by one.
 
     Only with a ``CONCURRENT_ITEMS`` of 1. Without spider middlewares, passes responses directly
-    to the spider.
+    to the spider. With our downloader, does all work on a page in one task. Signals without
+    receivers are not sent.
     """
 
     def __init__(self, crawler: Crawler):
         self._crawler = crawler
+        self._pages = BackgroundTasks()
+        manager: Any = crawler.signals
+        manager.send_catch_log = partial(_send, manager, manager.send_catch_log)
+        manager.send_catch_log_async = partial(
+            _send_async, manager, manager.send_catch_log_async
+        )
         crawler.signals.connect(self._opened, signals.spider_opened)
 
     @classmethod
@@ -42,12 +59,86 @@ class DirectItems:
 
     def _opened(self) -> None:
         assert self._crawler.engine is not None
-        # No setting of Scrapy replaces its scraper; a test fails if these names go.
-        scraper: Any = self._crawler.engine.scraper
+        # No setting of Scrapy replaces its engine and its scraper; a test fails if these names
+        # go.
+        engine: Any = self._crawler.engine
+        scraper = engine.scraper
         if scraper.concurrent_items == 1:
             scraper.handle_spider_output_async = partial(_process, scraper)
         if not scraper.spidermw.middlewares:
-            scraper.spidermw.scrape_response_async = _call_spider
+            scraper.spidermw.scrape_response_async = partial(_call_spider, engine)
+        if isinstance(engine.downloader, DirectDownloader):
+            engine._start_scheduled_request = partial(self._start, engine)
+
+    def _start(self, engine: Any) -> bool:
+        """Start the next request of the scheduler. Return False if there is none."""
+        request = engine._slot.scheduler.next_request()
+        if request is None:
+            engine.signals.send_catch_log(signals.scheduler_empty)
+            return False
+        engine._slot.add_request(request)
+        engine.downloader.active.add(request)
+        self._pages.spawn(_serve(engine, engine._slot, request))
+        return True
+
+
+async def _serve(engine: Any, slot: Any, request: Request) -> None:
+    """Do all work on a request, until its items have passed the pipelines."""
+    try:
+        try:
+            result = await _fetched(engine, request)
+        finally:
+            engine.downloader.active.remove(request)
+            slot.nextcall.schedule()
+        if isinstance(result, Request):  # such as a redirect
+            engine.crawl(result)
+        else:
+            await _scrape(engine.scraper, result, request)
+    except Exception:
+        logger.exception("a request could not be processed: %s", request)
+    finally:
+        slot.remove_request(request)
+        slot.nextcall.schedule()
+
+
+async def _fetched(engine: ExecutionEngine, request: Request) -> Any:
+    """Return the response, the next request, or the failure of a request."""
+    downloader: Any = engine.downloader
+    try:
+        result = await downloader.middleware.download_async(
+            downloader._enqueue_request, request
+        )
+        if isinstance(result, Response):
+            if result.request is None:
+                result.request = request
+            assert engine.spider is not None
+            entry = engine.logformatter.crawled(result.request, result, engine.spider)
+            if entry is not None:
+                extra = {"spider": engine.spider}
+                logging.getLogger("scrapy.core.engine").log(
+                    *logformatter_adapter(entry), extra=extra
+                )
+            engine.signals.send_catch_log(
+                signal=signals.response_received,
+                response=result,
+                request=result.request,
+                spider=engine.spider,
+            )
+    except Exception:
+        return Failure()  # type: ignore[no-untyped-call]
+    return result
+
+
+async def _scrape(scraper: Any, result: Response | Failure, request: Request) -> None:
+    """Pass a response or failure to the spider, and the items to the pipelines."""
+    slot = scraper.slot
+    slot.add_response_request(result, request)
+    slot.next_response_request_deferred()  # the same: nothing else is in this queue
+    try:
+        await scraper._scrape(result, request)
+    finally:
+        slot.finish_response(result, request)
+        scraper._check_if_closing()
 
 
 async def _process(
@@ -58,17 +149,54 @@ async def _process(
 ) -> None:
     """Process the output of a callback in order."""
     on_error = scraper.handle_spider_error
-    if isinstance(output, AsyncIterator):
-        async for each in aiter_errback(output, on_error, request, response):
+    if not isinstance(output, AsyncIterator):
+        for each in iter_errback(output, on_error, request, response):
             await scraper._process_spidermw_output_async(each, response)
         return
-    for each in iter_errback(output, on_error, request, response):
-        await scraper._process_spidermw_output_async(each, response)
+    while True:
+        try:
+            each = await anext(output)
+        except StopAsyncIteration:
+            return
+        except Exception:
+            on_error(Failure(), request, response)  # type: ignore[no-untyped-call]
+        else:
+            await scraper._process_spidermw_output_async(each, response)
 
 
-async def _call_spider(scrape: Any, response: Response, request: Request) -> Any:
-    """Return the output of the callback."""
+async def _call_spider(
+    engine: ExecutionEngine, scrape: Any, response: Response, request: Request
+) -> Any:
+    """Return the output of the callback.
+
+    Scrapy would wait for two turns of the event loop, so that other connections have theirs.
+    Pages leave turns to others while they are converted.
+    """
+    assert response.request is not None
+    callback: Any = response.request.callback or engine.spider._parse  # type: ignore[union-attr]
+    if inspect.isasyncgenfunction(callback):
+        return callback(response, **response.request.cb_kwargs)
     return await scrape(response, request)
+
+
+def _has_receivers(manager: SignalManager, signal: Any, facts: dict[str, Any]) -> bool:
+    for sender in (facts.get("sender", manager.sender), dispatcher.Any):
+        known = dispatcher.connections.get(id(sender))
+        if known and (signal in known or dispatcher.Any in known):
+            return True
+    return False
+
+
+def _send(manager: SignalManager, send: Any, signal: Any, **facts: Any) -> Any:
+    """Send a signal if it has receivers. Return their results."""
+    return send(signal, **facts) if _has_receivers(manager, signal, facts) else []
+
+
+async def _send_async(
+    manager: SignalManager, send: Any, signal: Any, **facts: Any
+) -> Any:
+    """Send a signal if it has receivers. Return their results."""
+    return await send(signal, **facts) if _has_receivers(manager, signal, facts) else []
 
 
 class DirectPipelines(ItemPipelineManager):

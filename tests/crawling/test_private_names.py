@@ -6,10 +6,12 @@ import asyncio
 import inspect
 
 import aiohttp
+from pydispatch import dispatcher
 from scrapy.core.downloader import Downloader
 from scrapy.core.downloader.middleware import DownloaderMiddlewareManager
 from scrapy.core.engine import ExecutionEngine, _Slot
 from scrapy.core.scraper import Scraper
+from scrapy.signalmanager import SignalManager
 from scrapy.utils.reactor import CallLaterOnce
 
 from scraper_service.crawling.download.http_session import (
@@ -48,6 +50,39 @@ def test_scrapys_scraper_calls_what_ours_replaces():
     output = inspect.getsource(Scraper.handle_spider_output_async)
     assert "self._process_spidermw_output_async" in output
     assert "self.concurrent_items" in output
+
+
+def test_scrapys_engine_starts_requests_as_ours_does():
+    """``DirectItems`` replaces ``_start_scheduled_request``, with all that it calls."""
+    started = inspect.getsource(ExecutionEngine._start_scheduled_requests)
+    assert "self._start_scheduled_request()" in started
+    start = inspect.getsource(ExecutionEngine._start_scheduled_request)
+    for name in (
+        *("scheduler.next_request()", "scheduler_empty", "self._download(request)"),
+        *("self._handle_downloader_output", "self._remove_request", "nextcall"),
+    ):
+        assert name in start
+    fetch = inspect.getsource(ExecutionEngine._download)
+    for name in ("add_request", "logformatter.crawled", "signals.response_received"):
+        assert name in fetch
+    scrape = inspect.getsource(Scraper.enqueue_scrape)
+    for name in ("add_response_request", "finish_response", "_check_if_closing"):
+        assert name in scrape
+    processed = inspect.getsource(Scraper._wait_for_processing)
+    assert "await self._scrape(result, request)" in processed
+
+
+def test_signals_without_receivers_are_not_sent():
+    """``DirectItems`` looks for receivers in the table of the dispatcher."""
+    manager = SignalManager(sender := object())
+    received = []
+    assert id(sender) not in dispatcher.connections
+    manager.connect(received.append, "changed", weak=False)
+    assert "changed" in dispatcher.connections[id(sender)]
+    find = inspect.getsource(dispatcher.getAllReceivers)
+    assert find.count(" getReceivers(") == 4
+    assert "sender" in inspect.getsource(SignalManager.send_catch_log)
+    manager.disconnect(received.append, "changed", weak=False)
 
 
 def test_aiohttps_connector_takes_another_protocol():

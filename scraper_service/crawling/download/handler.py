@@ -103,7 +103,8 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
         self._tally = JobRecorder.tally_of(crawler)
         self._egress = EgressPolicy(crawler.settings.getlist("EGRESS_ALLOW"))
         super().__init__(crawler)
-        self._running: dict[str, asyncio.Task[Response]] = {}
+        self._running: dict[str, asyncio.Task[Any]] = {}  # downloads, by page
+        self._cancelled: set[str] = set()  # keys of downloads that were cancelled
         self._unused_session = self._session
         address = self._bind_address
         self._session = open_session(address, self._egress.open_socket)
@@ -121,17 +122,19 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
         key = request.meta.get("scrape_id", request.url)
         if key in self._abandoned or self._has_ended(request):  # while it waited
             raise DownloadCancelledError("the caller went away")
-        task = asyncio.ensure_future(self._download(request))
+        task = asyncio.current_task()
+        assert task is not None
         self._running[key] = task
         try:
-            return await task
+            return await self._download(request)
         except asyncio.CancelledError:
-            if task.cancelled():
-                raise DownloadCancelledError("the caller went away") from None
-            task.cancel()
-            raise
+            if key not in self._cancelled:
+                raise
+            task.uncancel()
+            raise DownloadCancelledError("the caller went away") from None
         finally:
             self._running.pop(key, None)
+            self._cancelled.discard(key)
 
     def _has_ended(self, request: Request) -> bool:
         """Return True for a page of a cancelled job.
@@ -233,6 +236,7 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
         self.crawler.signals.connect(self._page_ended, item_scraped)
         self._abandoned.add(scrape_id)
         if task := self._running.get(scrape_id):
+            self._cancelled.add(scrape_id)
             task.cancel()
 
     def _page_ended(self, response: Any) -> None:
