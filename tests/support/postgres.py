@@ -69,12 +69,19 @@ class Postgres:
     def __exit__(self, *exc_info: object) -> None:
         self.stop()
 
-    def __call__(self) -> str:
-        """Create an empty database and return its URL for SQLAlchemy."""
+    def __call__(self, original: str = "") -> str:
+        """Create a database and return its URL for SQLAlchemy.
+
+        It is empty, or a copy of the one with the URL ``original``, which nobody may use
+        meanwhile.
+        """
         self._count += 1
         name = f"test_{self._count}"
+        command = f"CREATE DATABASE {name}"
+        if original:
+            command += f" TEMPLATE {original.rpartition('/')[2]} STRATEGY file_copy"
         with psycopg.connect(self._address("postgres"), autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name}")
+            connection.execute(command)
         return self._address(name).replace("postgresql:", "postgresql+psycopg:")
 
     @property

@@ -112,7 +112,12 @@ class Server:
         return self._connection.execute(query).fetchall()
 
     def begin(self) -> None:
-        """Count statements from now on."""
+        """Count statements from now on, directly after a checkpoint.
+
+        The log has each page of a table as a whole when it changes first after a checkpoint. So
+        the figures have the most of it, and do not depend on when the server made one.
+        """
+        self._connection.execute("CHECKPOINT")
         for name in ("pg_stat_statements", "pg_walinspect"):
             self._connection.execute(f"CREATE EXTENSION IF NOT EXISTS {name}")
         self._connection.execute("SELECT pg_stat_statements_reset()")
@@ -207,7 +212,7 @@ def cancel(url: str, folder: Path, ids: list[str]) -> None:
 def measure(
     url: str,
     pid: int,
-    jobs: int,
+    ids: list[str],
     workers: int,
     pages: int,
     latency_s: float,
@@ -216,13 +221,13 @@ def measure(
     known: int = 0,
     shows_tables: bool = False,
 ) -> Run:
-    """Crawl ``pages`` in all, and check that each was stored once.
+    """Crawl ``pages`` in all by the jobs ``ids``, and check that each was stored once.
 
     ``shows_tables`` prints what each page took by table.
     """
+    jobs = len(ids)
     urls = 2 * known // jobs
     with tempfile.TemporaryDirectory() as name:
-        ids = make_jobs(url, Path(name), jobs, pages // jobs, known)
         running = [
             ServerProcess(
                 *("tools.bench.scale_worker", url, name, ",".join(ids)),
@@ -237,7 +242,7 @@ def measure(
             server.begin()
             before = server.figures()
             sizes_before = sizes(server)
-            begin = time.perf_counter()
+            begin, began_at = time.perf_counter(), time.time()
             for each in running:
                 each.write("go")
             begun = "SELECT count(*) FROM job WHERE pages > 0"
@@ -255,10 +260,8 @@ def measure(
             stored = check(server, pages, "cancelled" if known else "completed")
             if shows_tables:
                 print(breakdown(server, sizes_before, before[4], stored))
-            spans = [
-                row[0]
-                for row in server.rows("SELECT completed_at - created_at FROM job")
-            ]
+            ends = server.rows("SELECT completed_at FROM job")
+            spans = [ended_at - began_at for (ended_at,) in ends]
         finally:
             for each in running:
                 each.stop()
@@ -332,11 +335,14 @@ def run(
     }
     with Postgres(**options) as postgres:
         for number in jobs:
+            filled = postgres()  # once, since millions of URLs take a while
+            with tempfile.TemporaryDirectory() as name:
+                ids = make_jobs(filled, Path(name), number, pages // number, known)
             for workers in counts:
-                url = postgres()
+                url = postgres(filled)
                 found.append(
                     measure(
-                        *(url, postgres.pid, number, workers, pages, latency_s, kept),
+                        *(url, postgres.pid, ids, workers, pages, latency_s, kept),
                         known=known,
                         shows_tables=shows_tables,
                     )
