@@ -15,6 +15,8 @@ _BREAKS = re.compile(r"[\t\r\n]")
 _DESCRIPTOR = re.compile(r"(\d+(?:\.\d+)?)[wx]")
 # URLs that begin at the root, without parts to resolve or to tidy.
 _ROOTED = re.compile(r"/(?:[\w-][^?#\s;\\]*(?:\?[^?#\s]+)?)?\Z", re.ASCII)
+# URLs that begin with a host, whose scheme is that of the page.
+_HOSTED = re.compile(r"//[\w.-]+(?::\d+)?(?:/[^?#\s;\\]*(?:\?[^?#\s]+)?)?\Z", re.ASCII)
 # Session ids that a site adds to every link, for visitors without cookies. ``s`` is a
 # session in forums only; elsewhere it may sign an image.
 _SESSION = re.compile(
@@ -54,6 +56,8 @@ def _absolute(base: str, value: str) -> str | None:
         return value
     if _ROOTED.match(value) and "/." not in value:
         return origin_of(base) + value
+    if _HOSTED.match(value) and base.startswith(("http:", "https:")):
+        return base[: base.index(":") + 1] + value
     try:
         return urljoin(base, value) or None
     except ValueError:  # such as "http://[bad"
