@@ -226,7 +226,7 @@ def kind_of(signs: Iterable[str], weights: Mapping[str, list[float]]) -> Kind:
     ``weights`` has a row for each sign, with a number for each of :data:`KINDS`. The sum
     starts with the row of the empty name.
     """
-    known = [(sign, weights[sign]) for sign in signs if sign in weights]
+    known = [(sign, row) for sign in signs if (row := weights.get(sign))]
     sums = list(map(sum, zip(weights[""], *[row for _, row in known], strict=True)))
     top = max(sums)
     powers = [math.exp(value - top) for value in sums]

@@ -144,3 +144,9 @@ def words_in(text: str) -> int:
 def words_inside(node: Node) -> int:
     """Return the number of words in an element, each text split by itself."""
     return sum(len(text.split()) for text in texts_in(node))
+
+
+def may_begin_word(node: Node) -> bool:
+    """Return False if the text of an element is empty, or begins with a sign or a space."""
+    first = next(filter(None, texts_in(node)), "")[:1]
+    return first > "\x7f" or first.isalnum() or first in {"$", "_"}

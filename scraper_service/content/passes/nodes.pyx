@@ -392,3 +392,18 @@ cdef Py_ssize_t words_from(xmlNode* first) except -1:
             count += 1
         at += 1
     return count
+
+
+cdef bint may_begin_word(xmlNode* node) noexcept:
+    """Return False if the text of an element is empty, or begins with a sign or a space."""
+    cdef xmlNode* at = following(node, node)
+    cdef unsigned char first
+    while at is not NULL:
+        if at.type == XML_TEXT_NODE or at.type == XML_CDATA_SECTION_NODE:
+            if at.content is not NULL and at.content[0]:
+                first = at.content[0]
+                return first > 127 or first == 36 or first == 95 or (  # $ _
+                    48 <= first <= 57 or 97 <= first | 32 <= 122
+                )
+        at = following(at, node)
+    return False

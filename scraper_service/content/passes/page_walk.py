@@ -16,6 +16,7 @@ from scraper_service.content.passes.nodes import (
     element_of,
     first_child,
     has_attributes,
+    may_begin_word,
     next_element,
     next_sibling,
     node_of,
@@ -135,7 +136,10 @@ def elements_by_tag(root: Element, *tags: str) -> list[list[Any]]:
 
 
 def unseparated(root: Element, *tags: str) -> list[tuple[Any, Any]]:
-    """Return pairs of elements with some tags that follow each other without a text."""
+    """Return pairs of elements with some tags that follow each other without a text.
+
+    The text of the second one begins with a letter, a digit or a currency.
+    """
     wanted: Tags = Tags(tags)
     document: Document = document_of(root)
     top: Node = node_of(root)
@@ -145,7 +149,7 @@ def unseparated(root: Element, *tags: str) -> list[tuple[Any, Any]]:
     while node is not NULL:
         if wanted.have(node) and tail_of(node) is None:
             behind = next_sibling(node)
-            if behind is not NULL and wanted.have(behind):
+            if behind is not NULL and wanted.have(behind) and may_begin_word(behind):
                 pair = element_of(document, node), element_of(document, behind)
                 found.append(pair)
         node = next_element(node, top)
