@@ -179,6 +179,15 @@ class Walk:
         return dict(Counter(self.nodes.shape))
 
     @cached_property
+    def titles(self) -> list[int]:
+        """The numbers of the nodes that are ``h1``."""
+        tags, found, number = self.nodes.tag, [], -1
+        for _ in range(tags.count("h1")):
+            number = tags.index("h1", number + 1)
+            found.append(number)
+        return found
+
+    @cached_property
     def lower_names(self) -> str:
         """The distinct shapes and the ids of the nodes in lower case."""
         return "\n".join([*self.shapes, *filter(None, self.nodes.own)]).lower()

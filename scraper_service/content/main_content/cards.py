@@ -38,25 +38,28 @@ def unite_cards(draft: Draft) -> None:
     without a name is useless.
     """
     paths = _paths(draft)
-    for cards in _lists(draft, paths):
+    lists = _lists(draft, paths)
+    headed = draft.made.columns["in heading"].tolist() if lists else []
+    for cards in lists:
         if not _are_cards(draft, cards):
             continue
         columns = _columns(draft, cards, paths)
+        keep = draft.keep.tolist()  # quicker for a few values than numpy
         for column in columns:
-            kept = np.count_nonzero(draft.keep[column]) / len(column)
+            kept = sum([keep[number] for number in column]) / len(column)
             if len(column) >= LEAST_CARDS and 0 < kept < 1:
                 stays = kept >= MAJORITY or _chance(draft, column) >= draft.bar
                 draft.set_keep(column, bool(stays), "as in the other cards")
         for column in columns:
-            if _is_button(draft, column):
+            if _is_button(draft, column, headed):
                 draft.set_keep(column, False, "said in all cards")
         blocks = [number for card in cards for number in card]
-        kept = draft.keep[blocks]
-        title = _titles(draft, columns, len(cards))
-        if title is None or not kept.any() or draft.keep[title].all():
+        now_kept = draft.keep[blocks]
+        title = _titles(draft, columns, len(cards), headed)
+        if title is None or not now_kept.any() or draft.keep[title].all():
             continue
         weight = draft.made.words[blocks] + 1.0
-        if (weight * kept).sum() < LEAST_KEPT * weight.sum():
+        if (weight * now_kept).sum() < LEAST_KEPT * weight.sum():
             draft.set_keep(blocks, False, "little of a card")
         elif _chance(draft, title) >= LEAST_LIKELY * draft.bar:
             draft.set_keep(title, True, "the title of a card")
@@ -113,14 +116,19 @@ def _columns(draft: Draft, cards: list[range], paths: list[int]) -> list[Column]
     return list(found.values())
 
 
-def _titles(draft: Draft, columns: list[Column], count: int) -> Column | None:
-    """Return the headings of the cards, or else their first links with distinct texts."""
-    blocks, headed = draft.walk.blocks, draft.made.columns["in heading"]
+def _titles(
+    draft: Draft, columns: list[Column], count: int, headed: list[float]
+) -> Column | None:
+    """Return the headings of the cards, or else their first links with distinct texts.
+
+    ``headed`` has for each block 1 in a heading, else 0.
+    """
+    blocks = draft.walk.blocks
     density = draft.made.columns["link density"]
     full = [column for column in columns if len(column) >= LEAST_TITLED * count]
     for column in full:
-        is_headed = np.count_nonzero(headed[column]) > LEAST_TITLED * len(column)
-        if is_headed and not _is_button(draft, column):
+        is_headed = sum([headed[n] for n in column]) > LEAST_TITLED * len(column)
+        if is_headed and not _is_button(draft, column, headed):
             return column
     for column in full:
         if (
@@ -132,17 +140,17 @@ def _titles(draft: Draft, columns: list[Column], count: int) -> Column | None:
     return None
 
 
-def _is_button(draft: Draft, column: Column) -> bool:
+def _is_button(draft: Draft, column: Column, headed: list[float]) -> bool:
     """Return True if all cards have the same linked heading, such as "Read more".
 
     A heading with a picture does not count: dropping it would drop the picture.
     """
-    columns, texts = draft.made.columns, draft.walk.blocks.text
+    texts = draft.walk.blocks.text
     return bool(
         len(column) >= LEAST_CARDS
-        and columns["in heading"][column[0]]
-        and columns["in heading"][column].all()
-        and columns["link density"][column].min() >= 0.9
+        and headed[column[0]]
+        and all(headed[number] for number in column)
+        and draft.made.columns["link density"][column].min() >= 0.9
         and len({texts[number].strip() for number in column}) == 1
         and not _has_picture(draft, column[0])
     )

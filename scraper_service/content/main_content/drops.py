@@ -62,7 +62,7 @@ def article_comments(walk: Walk, made: Table) -> Any:
     found = np.zeros(len(walk.blocks), dtype=bool)
     if not _has_part(walk, _COMMENT_PARTS):
         return found
-    title = nodes.start[nodes.tag.index("h1")] if "h1" in nodes.tag else -1
+    title = nodes.start[walk.titles[0]] if walk.titles else -1
     named = {shape for shape in walk.shapes if _is_comments(shape.partition(".")[2])}
     for number, (shape, own) in enumerate(zip(nodes.shape, nodes.own, strict=True)):
         if shape in named or (own and _is_comments(own)):

@@ -99,7 +99,7 @@ def table(walk: Walk, kind: Sequence[float]) -> Table:
         kind_rows=walk.tables.kind_rows,
         kind_chances=group_chances(kind),
         bits=_BITS,
-        headings=[n for n, tag in enumerate(nodes.tag) if tag == "h1"],
+        headings=walk.titles,
         articles=nodes.tag.count("article"),
         shifted=_SHIFTED,
         spread=_SPREAD,

@@ -48,7 +48,8 @@ def correct(draft: Draft) -> None:
         for n, node in enumerate(blocks.node)
         if not (node or blocks.linked[n]) and (n or blocks.words[n] >= LEAST_LOOSE)
     )
-    draft.set_keep(loose, True, "text of the body itself")
+    if 0 in blocks.node:
+        draft.set_keep(loose, True, "text of the body itself")
     _title(draft)
     _price(draft)
     drop_consent(draft)
@@ -61,6 +62,8 @@ def _wholes(draft: Draft) -> None:
     """Keep or drop data tables, code and definition lists as a whole."""
     done, count = 0, 0
     nodes = draft.walk.nodes
+    if WHOLE.isdisjoint(nodes.tag):
+        return
     for node, tag in [pair for pair in enumerate(nodes.tag) if pair[1] in WHOLE]:
         start, end = nodes.start[node], nodes.end[node]
         if start < done or end - start < 2:
@@ -119,13 +122,9 @@ def _title(draft: Draft) -> None:
     the site is less similar.
     """
     nodes, blocks = draft.walk.nodes, draft.walk.blocks
-    headings = [
-        n
-        for n, tag in enumerate(nodes.tag)
-        if tag == "h1" and nodes.end[n] > nodes.start[n]
-    ][:MAX_HEADINGS]
+    headings = [n for n in draft.walk.titles if nodes.end[n] > nodes.start[n]]
     best, best_rank = range(0), (0.0, False)
-    for n in headings:
+    for n in headings[:MAX_HEADINGS]:
         own = range(nodes.start[n], nodes.end[n])
         text = " ".join(blocks.text[own.start : own.stop])
         # An unclosed chrome element contains the content, too.
@@ -149,9 +148,10 @@ def _title(draft: Draft) -> None:
 def _price(draft: Draft) -> None:
     """Keep the first price behind the title of a product page."""
     nodes, blocks = draft.walk.nodes, draft.walk.blocks
-    if draft.made.columns["kind product"][0] < PRODUCT or "h1" not in nodes.tag:
+    titles = draft.walk.titles
+    if draft.made.columns["kind product"][0] < PRODUCT or not titles:
         return
-    start = nodes.end[nodes.tag.index("h1")]
+    start = nodes.end[titles[0]]
     for number in range(start, min(start + PRICE_REACH, len(blocks))):
         if (
             blocks.words[number] <= MAX_PRICE
