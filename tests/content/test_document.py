@@ -153,6 +153,10 @@ def test_pages_without_a_body(page):
     [
         (" x ", "https://site.example/dir/x"),
         ("//h.example/y", "https://h.example/y"),
+        ("//H.example:8080/a/../b?c=d", "https://H.example:8080/a/../b?c=d"),
+        ("//h.example", "https://h.example"),
+        ("//h.example/?", "https://h.example/"),
+        ("//h.example/a#b", "https://h.example/a#b"),
         ("http://H.example/ a", "http://H.example/ a"),
         ("mailto:a@b.example", "mailto:a@b.example"),
         ("java\nscript:x", None),
