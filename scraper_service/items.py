@@ -6,7 +6,7 @@ and pipelines turn this into a ``Page``, which the caller gets.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import unquote
 
@@ -67,6 +67,8 @@ class PageSource:
     find_shell: bool = False
     #: Compute ``search``.
     find_search: bool = False
+    #: Compute ``search`` when the rest of the content has been sent.
+    finds_search_later: bool = False
     #: Compute so many characters of ``text``.
     find_text: int = 0
     #: Compute ``packed``.
@@ -304,8 +306,9 @@ class PageContent:
     refresh: MetaRefresh | None = None
     #: Why the page needs its scripts to run first; None if it does not.
     shell: str | None = None
-    #: The packed entry for the search index of the team's pages; may be empty.
-    search: bytes = b""
+    #: The packed entry for the search index of the team's pages; may be empty. With
+    #: ``finds_search_later`` its future, with None if the process has died.
+    search: bytes | Awaitable[bytes | None] = b""
     #: The body as a job stores it, see
     #: :func:`scraper_service.content.text.kept_responses.pack_body`; may be empty.
     packed: bytes = b""
@@ -424,7 +427,7 @@ class SearchPage:
     team_id: str
     url: str
     #: See :attr:`PageContent.search`.
-    entry: bytes
+    entry: bytes | Awaitable[bytes | None]
 
 
 @frozen(kw_only=True)

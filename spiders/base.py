@@ -245,6 +245,7 @@ class PageSpider(scrapy.Spider):
         facts = {
             "find_shell": may_be_shell,
             "find_search": self._is_searched(response),
+            "finds_search_later": request.meta.get("lease") is None,
             "find_text": text_limit,
             "pack_body": self._is_kept(response),
             **self.source_facts(response),

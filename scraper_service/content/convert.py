@@ -71,7 +71,7 @@ from scraper_service.content.text.parts import beyond, counted
 from scraper_service.content.text.personal_data import Redaction
 from scraper_service.content.text.search_entry import search_entry
 from scraper_service.content.text.sentences import main_words
-from scraper_service.content.wire import wire_from_content
+from scraper_service.content.wire import Unfinished, wire_from_content
 from scraper_service.items import PageContent, PageError, PageSource
 from scraper_service.options.availability import can_recognise_text
 from scraper_service.options.formats import (
@@ -100,9 +100,15 @@ def render(
     options: ScrapeOptions,
     deadline_s: float | None = None,
     converter: str = NATIVE,
-) -> tuple[dict[str, Any], dict[str, bytes], tuple[bytes, ...]]:
-    """Return the result of :func:`make_content` for another process."""
+) -> tuple[dict[str, Any], dict[str, bytes], tuple[bytes, ...]] | Unfinished:
+    """Return the result of :func:`make_content` for another process.
+
+    It is unfinished if the entry for the search index comes later.
+    """
     content = make_content(source, options, deadline_s, converter)
+    find_search = content.search
+    if callable(find_search):
+        content = evolve(content, search=b"")
     if source.check_links is not None:
         links = source.check_links(
             content.found, source.link_depth, source.url, content.found_times
@@ -110,7 +116,8 @@ def render(
         content = evolve(content, found=(), found_times={}, links=links)
     if source.pack_body and content.error is None:
         content = evolve(content, packed=pack_body(source))
-    return wire_from_content(content)
+    wire = wire_from_content(content)
+    return Unfinished(wire, find_search) if callable(find_search) else wire
 
 
 def prepare() -> None:
@@ -516,9 +523,14 @@ class _Conversion:
         if (redaction := self.redaction) is not None:
             text = redaction.text(text)
             known, other = redaction.facts(known), redaction.facts(other)
-        entry = search_entry(self.source.url, text, known, other, kind)
-        if entry is not None:
-            self.facts["search"] = entry.packed()
+        url = self.source.url
+
+        def make() -> bytes:
+            entry = search_entry(url, text, known, other, kind)
+            return b"" if entry is None else entry.packed()
+
+        # The caller of a single page does not wait for its entry.
+        self.facts["search"] = make if self.source.finds_search_later else make()
 
     def _text(self, text: str, as_markdown: str) -> None:
         self._add_search_entry(text, "")

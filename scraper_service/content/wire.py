@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from attrs import fields
+from attrs import fields, frozen
 
 from scraper_service.items import PageContent
 
@@ -19,6 +20,17 @@ _SENT = {
     for each in fields(PageContent)
     if each.name not in _BESIDE | _OF_SPIDER
 }
+
+
+@frozen
+class Unfinished:
+    """What a function in another process returns to send its result before it has finished.
+
+    ``finish`` returns what is sent afterwards, for a caller that does not wait for it.
+    """
+
+    result: Any
+    finish: Callable[[], Any]
 
 
 def wire_from_content(

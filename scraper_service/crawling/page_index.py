@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 MAX_WAITING = 2000  # waiting pages before callers have to wait
 AT_ONCE = 100  # pages in one transaction
 PATIENCE_S = 60.0  # with an unavailable database, as in a restart
+DIED = "the converter process has died"
 
 logger = logging.getLogger(__name__)
 
@@ -117,7 +118,16 @@ class SearchIndex:
 
     async def _write_some(self, team_id: str, pages: list[SearchPage]) -> None:
         index = PageIndex(Database.shared(self._settings))
-        new = [(page.url, page.entry) for page in pages]
+        new: list[tuple[str, bytes]] = []
+        for page in pages:
+            if isinstance(page.entry, bytes):
+                new.append((page.url, page.entry))
+            elif entry := await page.entry:
+                new.append((page.url, entry))
+            elif entry is None:
+                logger.warning("a page was not added to the search index: %s", DIED)
+        if not new:
+            return
         end = time.monotonic() + PATIENCE_S
         try:
             if self._has_given_up:

@@ -225,6 +225,48 @@ def test_large_inputs_and_results_arrive_whole():
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("size", [10, 3 * 2**20], ids=["small", "large"])
+def test_early_results_come_before_the_rest_and_do_not_mix(size):
+    async def main():
+        async with pool_of() as pool:
+            found = await in_turn(
+                20, lambda n: pool.run(conversions.early, b"%d" % (n % 10) * size, n)
+            )
+            assert [each.result[:1] for each in found] == [
+                b"%d" % (n % 10) for n in range(20)
+            ]
+            rests = [await each.rest for each in found]
+            assert rests == list(range(20))
+
+    asyncio.run(main())
+
+
+def test_the_rest_of_a_process_that_dies_is_missing_and_costs_no_other_task(orders):
+    async def main():
+        async with pool_of() as pool:
+            held = await pool.run(conversions.early_held, orders.folder)
+            assert held.result == "early"
+            waiting = asyncio.ensure_future(pool.run(len, b"x"))
+            [process] = await until(lambda: orders.held)
+            assert not waiting.done()
+            os.kill(process, signal.SIGKILL)
+            assert await held.rest is None
+            assert await waiting == 1
+            assert orders.held == [process]  # not begun again
+
+    asyncio.run(main())
+
+
+def test_the_rest_of_a_page_ends_by_its_timeout(orders):
+    async def main():
+        async with pool_of() as pool:
+            held = await pool.run(conversions.early_held, orders.folder, timeout_s=1)
+            assert await held.rest is None
+            assert await pool.run(len, b"x") == 1
+
+    asyncio.run(main())
+
+
 # -- number 4: processes that are stopped, or cannot start -------------------------------
 
 

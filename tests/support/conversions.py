@@ -110,6 +110,20 @@ def hold(folder: str, value: Any = None) -> Any:
     return value
 
 
+def early(value: Any, rest: Any) -> Any:
+    """Return ``value`` as the early result, and ``rest`` afterwards."""
+    from scraper_service.content.wire import Unfinished
+
+    return Unfinished(value, lambda: rest)
+
+
+def early_held(folder: str) -> Any:
+    """Return an early result, then wait like :func:`hold`."""
+    from scraper_service.content.wire import Unfinished
+
+    return Unfinished("early", lambda: hold(folder, "rest"))
+
+
 def hold_large(folder: str, body: bytes) -> int:
     """Wait like :func:`hold`, with an input; return its length."""
     return hold(folder, len(body))

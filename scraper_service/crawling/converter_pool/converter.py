@@ -51,6 +51,7 @@ class Converter:
     :ivar heard_at: time of its last data, at first of its start.
     :ivar pinged_at: time of a ping without a reply, or None.
     :ivar done: number of ended tasks.
+    :ivar unread: replies from a large one on, which a thread reads, in order.
     :ivar is_stopped: True if a signal such as SIGSTOP has stopped the process.
     :ivar stops: number of checks in a row that found it stopped.
     :ivar reason: why the service ended it, empty if it did not.
@@ -83,6 +84,7 @@ class Converter:
         self.heard_at = loop.time()
         self.pinged_at: float | None = None
         self.done = 0
+        self.unread: deque[bytes] = deque()
         self.is_stopped = False
         self.stops = 0
         self.reason = ""
@@ -170,17 +172,24 @@ class Converter:
             return
         self._in.append(data)
         self._in_bytes += len(data)
+        self.heard_at = self._loop.time()
+        while (reply := self._next_reply()) is not None:
+            self._heard(self, reply)
+
+    def _next_reply(self) -> bytes | None:
+        """Remove and return the next whole reply of the received data, or None."""
         if self._in_bytes < _HEAD.size:
-            return
+            return None
         if len(self._in[0]) < _HEAD.size:
             self._in = [b"".join(self._in)]
         _, length = _HEAD.unpack_from(self._in[0])
-        if self._in_bytes < _HEAD.size + length:
-            return
-        frame = self._in[0] if len(self._in) == 1 else b"".join(self._in)
-        self._in, self._in_bytes = [], 0
-        self.heard_at = self._loop.time()
-        self._heard(self, frame[_HEAD.size :])
+        end = _HEAD.size + length
+        if self._in_bytes < end:
+            return None
+        data = self._in[0] if len(self._in) == 1 else b"".join(self._in)
+        self._in_bytes -= end
+        self._in = [data[end:]] if self._in_bytes else []
+        return data[_HEAD.size : end]
 
     def retire(self) -> None:
         """Let the process end by itself. It must have no task."""

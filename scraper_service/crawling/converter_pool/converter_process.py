@@ -16,14 +16,18 @@ import threading
 import traceback
 from typing import TYPE_CHECKING, Any
 
+from scraper_service.content.wire import Unfinished
+
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from io import BufferedReader, BufferedWriter
 
 MAX_FILE_BYTES = 64 * 2**20
 MAX_OPEN_FILES = 64
 OBJECTS_A_COLLECTION = 20_000  # new objects between two garbage collections
 COUNT = struct.Struct("<I")  # parts of a frame
-READY, PONG, RESULT, ERROR, LAST_ERROR, OUTDATED = range(6)  # kinds of replies
+# Kinds of replies. A ``RESULT`` follows an ``EARLY_RESULT``, whose caller need not wait for it.
+READY, PONG, RESULT, ERROR, LAST_ERROR, OUTDATED, EARLY_RESULT = range(7)
 
 
 def serve(connection_fd: int, memory_bytes: int) -> None:
@@ -59,6 +63,9 @@ def _serve(connection_fd: int, memory_bytes: int) -> None:
             return
         if parts:
             kind, value = _outcome(parts)
+            if isinstance(value, Unfinished):
+                _reply(sent, EARLY_RESULT, value.result)
+                kind, value = _result_of(value.finish)
             _reply(sent, kind, value)
             if kind == OUTDATED:
                 return
@@ -79,13 +86,25 @@ def _outcome(parts: list[bytes]) -> tuple[int, Any]:
     try:
         function, args = pickle.loads(parts[0], buffers=parts[1:])  # noqa: S301
         parts.clear()
-        return RESULT, function(*args)
-    except ImportError as error:
-        return OUTDATED, f"{error}; was the service reinstalled? Restart it"
     except Exception as error:
-        if not isinstance(error, MemoryError):  # no memory is left for its text
-            error.add_note(f"In a converter process:\n{traceback.format_exc()}")
-        return ERROR, error
+        return _failure(error)
+    return _result_of(function, *args)
+
+
+def _result_of(function: Callable[..., Any], *args: Any) -> tuple[int, Any]:
+    try:
+        return RESULT, function(*args)
+    except Exception as error:
+        return _failure(error)
+
+
+def _failure(error: Exception) -> tuple[int, Any]:
+    """Return the reply for an error that is being handled."""
+    if isinstance(error, ImportError):
+        return OUTDATED, f"{error}; was the service reinstalled? Restart it"
+    if not isinstance(error, MemoryError):  # no memory is left for its text
+        error.add_note(f"In a converter process:\n{traceback.format_exc()}")
+    return ERROR, error
 
 
 def _reply(stream: BufferedWriter, kind: int, value: Any) -> None:

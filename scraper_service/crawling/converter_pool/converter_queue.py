@@ -26,6 +26,7 @@ class Task:
     :ivar counts_waiting: True if ``limit_s`` includes the time in the queue.
     :ivar packs_slowly: True if its arguments may take long to pickle.
     :ivar ends_at: time of the event loop at which it times out.
+    :ivar rest: what it returns when its result has been sent early; None if that was not.
     :ivar is_large: True if it is slow, by its size or from a first try.
     :ivar deaths: number of converters that died while they ran it.
     :ivar interruptions: number of times it was ended for another team.
@@ -42,6 +43,7 @@ class Task:
     future: asyncio.Future[Any]
     ends_at: float = 0.0
     timer: asyncio.TimerHandle | None = None
+    rest: asyncio.Future[Any] | None = None
     is_large: bool = field(init=False)
     deaths: int = 0
     interruptions: int = 0

@@ -16,7 +16,11 @@ from scraper_service.crawling.converter_pool.converter import (
     RemoteFunction,
     uncopied,
 )
-from scraper_service.crawling.converter_pool.process_pool import ArgsT, ProcessPool
+from scraper_service.crawling.converter_pool.process_pool import (
+    ArgsT,
+    EarlyResult,
+    ProcessPool,
+)
 from scraper_service.discovery.sitemap import (
     UNREADABLE,
     SitemapContent,
@@ -129,6 +133,8 @@ class ConverterPool(ProcessPool):
             return _failed(QUEUE_FULL, str(error))
         except ConverterDied as error:
             return _failed("SCRAPE_ALL_ENGINES_FAILED", f"The page {error}.")
+        if isinstance(wire, EarlyResult):
+            return evolve(content_from_wire(*wire.result), search=wire.rest)
         return content_from_wire(*wire)
 
     async def read_sitemap(

@@ -13,12 +13,15 @@ import pickle
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from attrs import frozen
+
 from scraper_service.crawling.converter_pool.converter import (
     Converter,
     packed,
     uncopied,
 )
 from scraper_service.crawling.converter_pool.converter_process import (
+    EARLY_RESULT,
     ERROR,
     LAST_ERROR,
     OUTDATED,
@@ -71,6 +74,17 @@ START_S = 120.0  # for the start of a process
 START_TRIES = 3  # failed starts in a row, until warm_up fails
 PAUSE_S = 0.5  # after a failed start; doubles with each further failure
 MAX_PAUSE_S = 30.0
+
+
+@frozen
+class EarlyResult:
+    """The result of a function that has not finished.
+
+    ``rest`` is what it returns then; None if its process has died.
+    """
+
+    result: Any
+    rest: asyncio.Future[Any]
 
 
 class ProcessPool:
@@ -185,6 +199,9 @@ class ProcessPool:
         count, but is at most :data:`JOB_PATIENCE_S`. ``team_id`` and ``job_id`` are charged with the
         converter time.
 
+        A function that returns :class:`~scraper_service.content.wire.Unfinished` has an
+        :class:`EarlyResult`.
+
         Raises :exc:`TimeoutError`, its subclass :exc:`NoConverter` if ``function`` did not begin in
         time, :exc:`ConverterDied` after two dead processes, :exc:`QueueFull` with ``may_refuse`` if
         the team has too many bytes in the queue, and exceptions of ``function``. Cancelling the
@@ -222,6 +239,8 @@ class ProcessPool:
                 if task.timer is not None:
                     task.timer.cancel()
                 task.future.cancel()
+                if task.rest is not None and not task.rest.done():
+                    task.rest.set_result(None)
         self._running.clear()
 
     # -- tasks -------------------------------------------------------------------------
@@ -370,6 +389,8 @@ class ProcessPool:
         del self._running[task]
         if task.timer is not None:
             task.timer.cancel()
+        if task.rest is not None and not task.rest.done():
+            task.rest.set_result(None)
         self._queue.end(task, self._loop.time(), extra_s)
         self._wake()
 
@@ -445,29 +466,42 @@ class ProcessPool:
 
     def _heard(self, converter: Converter, payload: bytes) -> None:
         """Handle a reply of a process."""
-        if len(payload) > LARGE_BYTES:
-            self._background.spawn(self._heard_large(converter, payload))
+        if converter.unread:
+            converter.unread.append(payload)
+        elif len(payload) > LARGE_BYTES:
+            converter.unread.append(payload)
+            self._background.spawn(self._heard_large(converter))
         else:
             self._take(converter, *_reply(payload))
 
-    async def _heard_large(self, converter: Converter, payload: bytes) -> None:
+    async def _heard_large(self, converter: Converter) -> None:
+        """Read a large reply in a thread, and the replies that come meanwhile."""
         assert self._loop is not None
-        reply = await self._loop.run_in_executor(self._executor, _reply, payload)
-        self._take(converter, *reply)
+        while unread := converter.unread:
+            reply = await self._loop.run_in_executor(self._executor, _reply, unread[0])
+            unread.popleft()
+            self._take(converter, *reply)
 
     def _take(self, converter: Converter, kind: int, value: Any) -> None:
         converter.pinged_at = None
         task = converter.task
+        assert self._loop is not None
         if kind == READY:
             self._ready(converter)
         elif kind == OUTDATED:
             converter.fault = f"a part of the service is missing: {value}"
             logger.warning("a converter process ends: %s", converter.fault)
             self._renew()
+        elif task is not None and kind == EARLY_RESULT:
+            task.rest = self._loop.create_future()
+            if not task.future.done():
+                task.future.set_result(EarlyResult(value, task.rest))
+            return
         elif task is not None:
             self._failures = 0
             converter.done += 1
-            assert self._loop is not None
+            if kind == RESULT and task.rest is not None:
+                task.rest.set_result(value)
             CONVERSION_SECONDS.observe(self._loop.time() - converter.began)
             self._end_task(converter, task)
             if kind == RESULT and not task.future.done():
