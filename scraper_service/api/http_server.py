@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_to_bytes
 
 from prometheus_client import Counter, Histogram
+from twisted.internet.tcp import Connection
 from twisted.web import http
 from twisted.web.server import Request, Site
 
@@ -86,7 +87,10 @@ class DeadlineChannel(http.HTTPChannel):
     #: Receives the data of a connection that was upgraded or refused.
     receive: Callable[[bytes], None] | None = None
     _connections: Connections
-    _deadline: IDelayedCall | None = None
+    _ends_at: float | None = None  # monotonic time of the present deadline
+    _end_call: Callable[[], None] | None = None
+    _timer: IDelayedCall | None = None  # may be earlier than the deadline
+    _timer_at = 0.0
     _is_silent = True
 
     @property
@@ -107,7 +111,7 @@ class DeadlineChannel(http.HTTPChannel):
         if self.receive is not None:
             self.receive(data)
             return
-        if self._deadline is None and self.persistent and not self.requests:
+        if self._ends_at is None and self.persistent and not self.requests:
             self._arm(HEADERS_S)
         super().dataReceived(data)
 
@@ -142,6 +146,7 @@ class DeadlineChannel(http.HTTPChannel):
 
     def connectionLost(self, reason: Any = None) -> None:
         self._disarm()
+        self._stop_timer()
         self._connections.closed(self)
         super().connectionLost(reason)
 
@@ -165,13 +170,41 @@ class DeadlineChannel(http.HTTPChannel):
         refuse(self, status, error)
 
     def _arm(self, seconds: float, end: Callable[[], None] | None = None) -> None:
-        self._disarm()
-        self._deadline = self.callLater(seconds, end or self._too_late)
+        """Call ``end`` after a time, unless the deadline is changed before.
+
+        A timer of an earlier deadline stays and looks again, since each request has two.
+        """
+        self._ends_at = time.monotonic() + seconds
+        self._end_call = end or self._too_late
+        if self._timer is None or self._timer_at > self._ends_at:
+            self._stop_timer()
+            self._start_timer(seconds)
+
+    def _start_timer(self, seconds: float) -> None:
+        self._timer_at = time.monotonic() + seconds
+        self._timer = self.callLater(seconds, self._look)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        """End the wait if its deadline has come."""
+        self._timer = None
+        if self._ends_at is None:
+            return
+        left_s = self._ends_at - time.monotonic()
+        if left_s > 0:
+            self._start_timer(left_s)
+        else:
+            end = self._end_call
+            self._disarm()
+            assert end is not None
+            end()
 
     def _disarm(self) -> None:
-        if self._deadline is not None and self._deadline.active():
-            self._deadline.cancel()
-        self._deadline = None
+        self._ends_at = self._end_call = None
 
     def _too_late(self) -> None:
         if self._is_silent:
@@ -182,6 +215,13 @@ class DeadlineChannel(http.HTTPChannel):
     def _abort(self) -> None:
         transport: Any = self.transport
         transport.abortConnection()
+
+
+def _send_now(channel: Any) -> None:
+    """Send what was written. Twisted would do so in the next turn of the event loop."""
+    transport = getattr(channel, "transport", None)
+    if isinstance(transport, Connection) and not transport.disconnecting:
+        transport.doWrite()  # the event loop tries again after an error, and handles it
 
 
 def _host(address: IAddress | None) -> str:
@@ -445,11 +485,12 @@ class JsonSite(Site):
         self.answering -= 1
 
     def log(self, request: Any) -> None:
-        """Count a request, end its span, and write its line in the access log.
+        """Send the response, count a request, end its span, write its line in the access log.
 
         The line has neither its query nor tokens, which are secret. Checks of health and
         readers of metrics have no line and no span.
         """
+        _send_now(request.channel)
         seconds = time.monotonic() - request.started
         method = request.method.decode("latin-1")
         known = method if method in METHODS else "other"
