@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from attrs import evolve
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from scraper_service.storage.database import Database
 
 ResultT = TypeVar("ResultT")
+BodyT: TypeAlias = "Callable[[], bytes]"
 
 RETRY_S = 1.0  # between two attempts while the database is unavailable
 PATIENCE_S = 10.0  # that a fetched page waits for the database
@@ -42,7 +43,7 @@ class Charges:
     def __init__(self, database: Database, owner: str, disk: DiskQuota):
         self.disk = disk
         self._credits = Credits(database, owner)
-        self._storing: dict[str, tuple[str, bytes]] = {}
+        self._storing: dict[str, tuple[str, BodyT]] = {}
         self._recording: dict[str, asyncio.Task[None]] = {}  # by call
         self._tasks = BackgroundTasks()
 
@@ -71,7 +72,7 @@ class Charges:
             if charge.is_limited and not charge.is_settled:
                 self._tasks.spawn(self._free(call))
 
-    async def settle(self, charge: Charge, price: int, body: bytes | None) -> None:
+    async def settle(self, charge: Charge, price: int, body: BodyT | None) -> None:
         """Charge a call, see :meth:`Charge.settle`."""
         if not charge.is_limited:
             if body is not None:
@@ -79,10 +80,10 @@ class Charges:
             task = self._tasks.spawn(self._record(charge.call, price, body))
             self._recording[charge.call.id] = task
             return
-        call = charge.call
+        call, page = charge.call, body and body()
         left = await self._settled(
             charge,
-            _patiently(lambda: self._credits.settle(call, price, body)),
+            _patiently(lambda: self._credits.settle(call, price, page)),
         )
         if left is not None:
             raise OutOfCredits(price, left)
@@ -121,17 +122,19 @@ class Charges:
     def stored(self, call_id: str, team_id: str) -> bytes | None:
         """Return a page that is not in the database yet; None for an unknown id."""
         found = self._storing.get(call_id)
-        return found[1] if found and found[0] == team_id else None
+        return found[1]() if found and found[0] == team_id else None
 
     async def recorded(self, call_id: str) -> None:
         """Wait until a call of this process, whose response was sent, is stored."""
         if (task := self._recording.get(call_id)) is not None:
             await asyncio.wait((task,))
 
-    async def _record(self, call: Call, price: int, body: bytes | None) -> None:
+    async def _record(self, call: Call, price: int, body: BodyT | None) -> None:
         """Store a call whose response was sent already."""
+        await asyncio.sleep(0)  # the response first
         try:
-            await _patiently(lambda: self._credits.record(call, price, body))
+            page = body and body()
+            await _patiently(lambda: self._credits.record(call, price, page))
         except ServiceUnavailable:
             logger.warning("call %s has its response, but is not stored", call.id)
         finally:
@@ -186,8 +189,11 @@ class Charge:
             text = failure.code if is_hidden else failure.message
             self.call = evolve(self.call, error=text)
 
-    async def settle(self, price: int, body: bytes | None = None) -> None:
-        """Charge the call and store its page. The price of a failed call is 0.
+    async def settle(self, price: int, body: BodyT | None = None) -> None:
+        """Charge the call and store its page, which ``body`` returns as JSON.
+
+        The price of a failed call is 0. A call of a team without a balance is stored after its
+        response.
 
         Raises :exc:`OutOfCredits` if the price exceeds the reservation and the
         balance of the team. Then the call is free.

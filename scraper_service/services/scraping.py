@@ -6,6 +6,7 @@ import asyncio
 import time
 import uuid
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING
 
 from attrs import evolve
@@ -216,12 +217,12 @@ class Scraping:
         charge.note_failure(page.failure)
         while True:
             keeps = is_kept and page.failure is None
-            body = self._serialize(page.whole) if keeps else None
+            body = partial(self._serialize, page.whole) if keeps else None
             snapshot = page.tracked and page.tracked.snapshot
             if not snapshot:
                 await charge.settle(price, body)
                 return page
-            if await charge.settle_tracked(price, body, snapshot):
+            if await charge.settle_tracked(price, body() if body else None, snapshot):
                 return page
             page = await self._changes.compared(page)
 

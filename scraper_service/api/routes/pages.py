@@ -50,7 +50,8 @@ class PageRoutes(Routes):
         note_caller(request, options)
         warning = await body.warning(ignored_names(self.api.requests.PAGE.fields))
         page = await self.services.scraping.scrape(options, team, self.api.version)
-        page = evolve(page, warning=joined(page.warning, warning))
+        if warning:
+            page = evolve(page, warning=joined(page.warning, warning))
         answer = self.api.responses.scraped(request, page, options)
         return with_base(answer, self.base_url(request))
 
