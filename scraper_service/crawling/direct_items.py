@@ -17,6 +17,7 @@ from pydispatch import dispatcher  # type: ignore[import-untyped]
 from scrapy import Request, signals
 from scrapy.http import Response
 from scrapy.pipelines import ItemPipelineManager
+from scrapy.statscollectors import MemoryStatsCollector
 from scrapy.utils.defer import iter_errback
 from scrapy.utils.log import logformatter_adapter
 from twisted.python.failure import Failure
@@ -76,10 +77,24 @@ class DirectItems:
         if request is None:
             engine.signals.send_catch_log(signals.scheduler_empty)
             return False
+        self._begin(engine, request)
+        return True
+
+    def start_now(self, request: Request) -> None:
+        """Start a request without the scheduler, for a crawler without limits."""
+        engine: Any = self._crawler.engine
+        if not isinstance(engine.downloader, DirectDownloader):
+            engine.crawl(request)
+            return
+        engine.signals.send_catch_log(
+            signals.request_scheduled, request=request, spider=engine.spider
+        )
+        self._begin(engine, request)
+
+    def _begin(self, engine: Any, request: Request) -> None:
         engine._slot.add_request(request)
         engine.downloader.active.add(request)
         self._pages.spawn(_serve(engine, engine._slot, request))
-        return True
 
 
 async def _serve(engine: Any, slot: Any, request: Request) -> None:
@@ -211,3 +226,9 @@ class DirectPipelines(ItemPipelineManager):
             if inspect.isawaitable(item):
                 item = await item
         return item
+
+
+class DirectStats(MemoryStatsCollector):
+    """Scrapy's stats without a look at each call for a deprecated argument."""
+
+    __getattribute__ = object.__getattribute__

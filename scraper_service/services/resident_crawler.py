@@ -6,6 +6,7 @@ A crawler per page would take four times the CPU time and reuse no connections.
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import sys
 import time
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from scrapy import signals
 from scrapy.exceptions import DontCloseSpider
 
+from scraper_service.crawling.direct_items import DirectItems
 from scraper_service.crawling.middlewares import item_made, page_abandoned
 from scraper_service.errors import QueueFull, ServiceUnavailable
 from scraper_service.items import QUEUE_FULL, Page, PageError, PageMetadata
@@ -85,6 +87,12 @@ class ResidentCrawler(Resident):
         """The number of running scrapes."""
         return len(self._waiting)
 
+    @functools.cached_property
+    def _direct(self) -> DirectItems:
+        found = self.crawler.get_extension(DirectItems)
+        assert found is not None
+        return found
+
     async def fetch(
         self,
         options: PageOptions,
@@ -131,12 +139,12 @@ class ResidentCrawler(Resident):
         request.meta["account"] = account
         if queued_s is not None:
             request.meta["queued_s"] = queued_s
-        page = asyncio.get_running_loop().create_future()
+        page: asyncio.Future[Page] = asyncio.get_running_loop().create_future()
         self._waiting[scrape_id] = page
-        assert self.crawler.engine is not None
-        self.crawler.engine.crawl(request)
+        self._direct.start_now(request)
         try:
-            return await asyncio.wait_for(page, deadline - time.monotonic())
+            async with asyncio.timeout(deadline - time.monotonic()):
+                return await page
         except TimeoutError:
             self._abandon(scrape_id)
             message = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections import OrderedDict
 from typing import TYPE_CHECKING, ClassVar
@@ -50,7 +51,7 @@ class Engines:
         )
         return cls._instances.get(key, lambda: cls(settings))
 
-    @property
+    @functools.cached_property
     def missing(self) -> str | None:
         """The reason why there is no browser, None if there is one."""
         return chromium.why_missing(self._settings)

@@ -362,7 +362,16 @@ def _note(slot: Slot, request: Request, response: Response) -> None:
 
 
 def _measure(request: Request, response: Response, seconds: float) -> None:
-    engine = request.meta.get("engine", HTTP)
-    FETCH_SECONDS.labels(engine).observe(seconds)
-    FETCHED_BYTES.labels(engine).inc(len(response.body))
-    SITE_RESPONSES.labels(_CLASSES.get(response.status // 100, "other")).inc()
+    fetches, received = _counters(request.meta.get("engine", HTTP))
+    fetches.observe(seconds)
+    received.inc(len(response.body))
+    _responses(_CLASSES.get(response.status // 100, "other")).inc()
+
+
+_responses = functools.cache(SITE_RESPONSES.labels)
+
+
+@functools.cache
+def _counters(engine: str) -> tuple[Any, Any]:
+    """Return the metrics of an engine, which are slow to find."""
+    return FETCH_SECONDS.labels(engine), FETCHED_BYTES.labels(engine)
