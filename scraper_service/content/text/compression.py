@@ -6,6 +6,7 @@ Zstandard takes a third of zlib's time at its fastest level, and the result is s
 from __future__ import annotations
 
 import sys
+import threading
 import zlib
 
 if sys.version_info >= (3, 14):
@@ -17,9 +18,23 @@ LEVEL = 1  # of 22: higher levels take more time and save little
 _MAGIC = b"\x28\xb5\x2f\xfd"  # RFC 8878, 3.1.1
 
 
+class _OfThread(threading.local):
+    """The compressor of a thread: to make one takes longer than to compress a page."""
+
+    def __init__(self) -> None:
+        self.compressor = zstd.ZstdCompressor(LEVEL)
+
+
+_own = _OfThread()
+
+
 def compress(data: bytes) -> bytes:
     """Return the bytes as a Zstandard frame."""
-    return zstd.compress(data, LEVEL)
+    try:
+        return _own.compressor.compress(data, zstd.ZstdCompressor.FLUSH_FRAME)
+    except BaseException:  # such as MemoryError: half a frame may be left in it
+        _own.compressor = zstd.ZstdCompressor(LEVEL)
+        raise
 
 
 def decompress(data: bytes) -> bytes:
