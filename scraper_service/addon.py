@@ -32,6 +32,7 @@ HANDLER = "scraper_service.crawling.download.handler.PageDownloadHandler"
 CLASSES = {
     "DOWNLOADER": "scraper_service.crawling.download.downloader.DirectDownloader",
     "ITEM_PROCESSOR": "scraper_service.crawling.direct_items.DirectPipelines",
+    "LOG_FORMATTER": "scraper_service.crawling.direct_items.DirectLog",
     "STATS_CLASS": "scraper_service.crawling.direct_items.DirectStats",
 }
 LIMITS = ("DOWNLOAD_MAXSIZE", "DOWNLOAD_TIMEOUT")  # Scrapy's defaults: 1 GiB, 180 s

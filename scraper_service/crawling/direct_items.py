@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 from pydispatch import dispatcher  # type: ignore[import-untyped]
 from scrapy import Request, signals
 from scrapy.http import Response
+from scrapy.logformatter import LogFormatter
 from scrapy.pipelines import ItemPipelineManager
 from scrapy.statscollectors import MemoryStatsCollector
 from scrapy.utils.defer import iter_errback
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from scrapy.signalmanager import SignalManager
 
 logger = logging.getLogger(__name__)
+_of_engine = logging.getLogger("scrapy.core.engine")
+_of_scraper = logging.getLogger("scrapy.core.scraper")
 
 
 class DirectItems:
@@ -130,9 +133,7 @@ async def _fetched(engine: ExecutionEngine, request: Request) -> Any:
             entry = engine.logformatter.crawled(result.request, result, engine.spider)
             if entry is not None:
                 extra = {"spider": engine.spider}
-                logging.getLogger("scrapy.core.engine").log(
-                    *logformatter_adapter(entry), extra=extra
-                )
+                _of_engine.log(*logformatter_adapter(entry), extra=extra)
             engine.signals.send_catch_log(
                 signal=signals.response_received,
                 response=result,
@@ -232,3 +233,17 @@ class DirectStats(MemoryStatsCollector):
     """Scrapy's stats without a look at each call for a deprecated argument."""
 
     __getattribute__ = object.__getattribute__
+
+
+class DirectLog(LogFormatter):
+    """Makes no entries of pages and items for a log without them."""
+
+    def crawled(self, *args: Any, **kwargs: Any) -> Any:
+        if not _of_engine.isEnabledFor(logging.DEBUG):
+            return None
+        return super().crawled(*args, **kwargs)
+
+    def scraped(self, *args: Any, **kwargs: Any) -> Any:
+        if not _of_scraper.isEnabledFor(logging.DEBUG):
+            return None
+        return super().scraped(*args, **kwargs)
