@@ -68,6 +68,42 @@ class OwnSpider(CrawlSpider):
 """
 
 
+WAITING = """
+import asyncio
+
+from twisted.internet.defer import Deferred, succeed
+
+
+class Middleware:
+    async def process_request(self, request):
+        if request.url.endswith("/a"):
+            asked = asyncio.get_running_loop().create_future()
+            asked.cancel()
+            await asked
+
+
+class Pipeline:
+    def process_item(self, item):
+        if item["url"].endswith("/b"):
+            later = Deferred()
+            later.addCallback(lambda _: {**item, "title": "late"})
+            asyncio.get_running_loop().call_later(0.1, later.callback, None)
+            return later
+        return succeed(item)
+
+
+class Extension:
+    @classmethod
+    def from_crawler(cls, crawler):
+        def told(manager, send):
+            print("told", manager, send)
+
+        crawler.signals.connect(told, "own signal", weak=False)
+        crawler.signals.send_catch_log("own signal", manager=1, send=2)
+        return cls()
+"""
+
+
 @pytest.fixture(scope="module")
 def site():
     with ScriptedSite(PAGES) as running:
@@ -207,6 +243,25 @@ def test_own_pipelines_get_flat_items_and_ours_stay(tmp_path, site, way):
     assert "5 pages, 0 failed" in done.stderr
     with (tmp_path / "x.csv").open(newline="") as file:
         assert all(int(row["length"]) for row in csv.DictReader(file))
+
+
+def test_own_components_may_wait_as_with_scrapy(tmp_path, site):
+    (tmp_path / "waiting.py").write_text(WAITING)
+    done = crawl(
+        tmp_path,
+        site,
+        *("-s", 'DOWNLOADER_MIDDLEWARES={"waiting.Middleware": 543}'),
+        *("-s", 'ITEM_PIPELINES={"waiting.Pipeline": 1}'),
+        *("-s", 'EXTENSIONS={"waiting.Extension": 1}'),
+        *("-O", "x.jsonl"),
+        PYTHONPATH=str(tmp_path),
+    )
+    items = {row["url"]: row for row in rows(tmp_path / "x.jsonl")}
+    assert len(items) == 5
+    assert "error" in items[site.url("/a")]
+    assert items[site.url("/b")]["title"] == "late"
+    assert "told 1 2" in done.stdout
+    assert "1 failed" in done.stderr
 
 
 def test_other_components_and_add_ons_of_a_project_remove_none_of_ours(tmp_path, site):

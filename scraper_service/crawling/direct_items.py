@@ -7,6 +7,7 @@ them. A page takes one task here.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 from collections.abc import AsyncIterator
@@ -19,8 +20,9 @@ from scrapy.http import Response
 from scrapy.logformatter import LogFormatter
 from scrapy.pipelines import ItemPipelineManager
 from scrapy.statscollectors import MemoryStatsCollector
-from scrapy.utils.defer import iter_errback
+from scrapy.utils.defer import ensure_awaitable, iter_errback
 from scrapy.utils.log import logformatter_adapter
+from scrapy.utils.python import global_object_name
 from twisted.python.failure import Failure
 
 from scraper_service.crawling.download.downloader import DirectDownloader
@@ -140,6 +142,11 @@ async def _fetched(engine: ExecutionEngine, request: Request) -> Any:
                 request=result.request,
                 spider=engine.spider,
             )
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        return Failure()  # type: ignore[no-untyped-call]  # of what a middleware waited for
     except Exception:
         return Failure()  # type: ignore[no-untyped-call]
     return result
@@ -203,13 +210,13 @@ def _has_receivers(manager: SignalManager, signal: Any, facts: dict[str, Any]) -
     return False
 
 
-def _send(manager: SignalManager, send: Any, signal: Any, **facts: Any) -> Any:
+def _send(manager: SignalManager, send: Any, /, signal: Any, **facts: Any) -> Any:
     """Send a signal if it has receivers. Return their results."""
     return send(signal, **facts) if _has_receivers(manager, signal, facts) else []
 
 
 async def _send_async(
-    manager: SignalManager, send: Any, signal: Any, **facts: Any
+    manager: SignalManager, send: Any, /, signal: Any, **facts: Any
 ) -> Any:
     """Send a signal if it has receivers. Return their results."""
     return await send(signal, **facts) if _has_receivers(manager, signal, facts) else []
@@ -225,7 +232,7 @@ class DirectPipelines(ItemPipelineManager):
             assert method is not None
             item = method(item)
             if inspect.isawaitable(item):
-                item = await item
+                item = await ensure_awaitable(item, _warn=global_object_name(method))
         return item
 
 
