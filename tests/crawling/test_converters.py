@@ -260,7 +260,8 @@ def test_the_rest_of_a_process_that_dies_is_missing_and_costs_no_other_task(orde
 def test_the_rest_of_a_page_ends_by_its_timeout(orders):
     async def main():
         async with pool_of() as pool:
-            held = await pool.run(conversions.early_held, orders.folder, timeout_s=1)
+            await pool.run(conversions.early, 1, 2)  # imports what it needs
+            held = await pool.run(conversions.early_held, orders.folder, timeout_s=4)
             assert await held.rest is None
             assert await pool.run(len, b"x") == 1
 
