@@ -67,7 +67,8 @@ class SearchIndex:
         self._retention_s = settings.getfloat("CACHE_RETENTION_S")
         self._waiting: dict[str, list[SearchPage]] = {}
         self._count = 0
-        self._writing: asyncio.Task[None] | None = None
+        # By team, as the entry of a page may come late.
+        self._writing: dict[str, asyncio.Task[None]] = {}
         self._room = asyncio.Event()
         self._is_closing = False
         self._has_given_up = False  # a write failed during close_all()
@@ -82,18 +83,19 @@ class SearchIndex:
         """Add a page. Waits only if more than :data:`MAX_WAITING` pages wait."""
         self._waiting.setdefault(page.team_id, []).append(page)
         self._count += 1
-        if self._writing is None:
-            self._writing = asyncio.ensure_future(self._write())
-        name = (INDEX, page.team_id)
-        Database.shared(self._settings).expect(name, self._writing)
+        writing = self._writing.get(page.team_id)
+        if writing is None:
+            writing = asyncio.ensure_future(self._write(page.team_id))
+            self._writing[page.team_id] = writing
+        Database.shared(self._settings).expect((INDEX, page.team_id), writing)
         while self._count > MAX_WAITING:
             self._room.clear()
             await self._room.wait()
 
     async def flush(self) -> None:
         """Wait until all added pages are written."""
-        if self._writing is not None:
-            await asyncio.wait([self._writing])
+        if self._writing:
+            await asyncio.wait([*self._writing.values()])
 
     @classmethod
     async def close_all(cls) -> None:
@@ -103,18 +105,16 @@ class SearchIndex:
             await index.flush()
         cls._instances.clear()
 
-    async def _write(self) -> None:
+    async def _write(self, team_id: str) -> None:
         try:
-            while self._waiting:
-                team_id = next(iter(self._waiting))
-                pages = self._waiting.pop(team_id)
+            while pages := self._waiting.pop(team_id, None):
                 for start in range(0, len(pages), AT_ONCE):
                     some = pages[start : start + AT_ONCE]
                     await self._write_some(team_id, some)
                     self._count -= len(some)
                     self._room.set()
         finally:
-            self._writing = None
+            del self._writing[team_id]
 
     async def _write_some(self, team_id: str, pages: list[SearchPage]) -> None:
         index = PageIndex(Database.shared(self._settings))

@@ -10,7 +10,7 @@ from scrapy.settings import Settings
 from scraper_service.crawling.page_index import AT_ONCE, SearchIndex
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.items import SearchPage
-from scraper_service.storage.database import Database
+from scraper_service.storage.database import INDEX, Database
 from scraper_service.storage.page_index import PageIndex
 
 CLOSE_S = 10
@@ -49,3 +49,25 @@ def test_a_database_that_is_down_does_not_hold_up_the_end(settings, monkeypatch)
     monkeypatch.setattr(PageIndex, "add", fail)
     asyncio.run(run())
     assert len(tries) < 5
+
+
+def test_an_entry_that_comes_late_holds_up_no_other_team(settings, monkeypatch):
+    written = []
+
+    async def add_pages(_self, team_id, pages, _retention_s):
+        written.extend((team_id, url) for url, _ in pages)
+
+    async def run():
+        index = SearchIndex.shared(settings)
+        late = asyncio.get_running_loop().create_future()
+        await index.add(SearchPage("slow", "http://a.example/late", late))
+        await index.add(SearchPage("quick", "http://a.example/", b"entry"))
+        async with asyncio.timeout(CLOSE_S):
+            await Database.shared(settings).expected((INDEX, "quick"))
+            assert written == [("quick", "http://a.example/")]
+            late.set_result(b"entry")
+            await SearchIndex.close_all()
+        assert written[1:] == [("slow", "http://a.example/late")]
+
+    monkeypatch.setattr(PageIndex, "add", add_pages)
+    asyncio.run(run())

@@ -500,7 +500,7 @@ class ProcessPool:
         elif task is not None:
             self._failures = 0
             converter.done += 1
-            if kind == RESULT and task.rest is not None:
+            if kind == RESULT and task.rest is not None and not task.rest.done():
                 task.rest.set_result(value)
             CONVERSION_SECONDS.observe(self._loop.time() - converter.began)
             self._end_task(converter, task)
