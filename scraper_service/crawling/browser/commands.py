@@ -97,7 +97,8 @@ class CommandRun:
         if what == "url":
             return self.page.url
         if what == "title":
-            return str(await page.title())
+            # title() of Playwright says "Loading" and the URL while a navigation waits.
+            return str(await page.evaluate("document.title"))
         if what not in {"text", "html"}:
             raise ValueError(f"get takes text, html, url or title, got {what!r}")
         if not target:
