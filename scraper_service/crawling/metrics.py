@@ -88,9 +88,9 @@ LAG = Histogram(
     buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5),
 )
 
-PERIOD_S = 0.05
-SAMPLES = 1200  # one minute
-RECENT = 20  # one second
+PERIOD_S = 0.1
+SAMPLES = 600  # one minute
+RECENT = 10  # one second
 
 
 class LoopLag:
