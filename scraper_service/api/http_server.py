@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import socket
 import time
+from contextlib import contextmanager
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_to_bytes
@@ -28,9 +30,10 @@ from scraper_service.api.request_body import (
 from scraper_service.api.responses import encode
 from scraper_service.api.routes.health import Constant
 from scraper_service.crawling.logs import with_facts
+from scraper_service.errors import ServiceUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from opentelemetry.trace import Span
     from twisted.internet.interfaces import IAddress, IDelayedCall
@@ -60,6 +63,7 @@ UPLOADS = b"/uploads/"
 METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
 NO_ROUTE = "none"
 UNLOGGED = frozenset({"/health", "/metrics"})
+NOT_AWAITED = "The service is stopping, and does not wait longer for this request."
 GREETING = "scraper-service: see /v1, /v2 and /health"
 JSON_TYPE = b"application/json; charset=utf-8"
 #: Twisted lacks 429 and 431.
@@ -475,6 +479,8 @@ class JsonSite(Site):
         self.traces = traces
         self.answering = 0  # requests without a complete response
         self.is_leaving = False  # set at shutdown: responses close their connections
+        self._has_given_up = False
+        self._handlers: set[asyncio.Task[Any]] = set()
 
     def buildProtocol(self, addr: IAddress | None) -> Any:
         if not self.connections.has_room(_host(addr)):
@@ -483,6 +489,29 @@ class JsonSite(Site):
 
     def answered(self, _: object) -> None:
         self.answering -= 1
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Let :meth:`give_up` end the handler inside, by :exc:`ServiceUnavailable`."""
+        task = asyncio.current_task()
+        assert task is not None
+        if self._has_given_up:
+            raise ServiceUnavailable(NOT_AWAITED)
+        self._handlers.add(task)
+        try:
+            yield
+        except asyncio.CancelledError:
+            if self._has_given_up:
+                raise ServiceUnavailable(NOT_AWAITED) from None
+            raise
+        finally:
+            self._handlers.discard(task)
+
+    def give_up(self) -> None:
+        """End the handlers that still run: their clients get a 503."""
+        self._has_given_up = True
+        for task in tuple(self._handlers):
+            task.cancel()
 
     def log(self, request: Any) -> None:
         """Send the response, count a request, end its span, write its line in the access log.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from twisted.python.failure import Failure
     from werkzeug.routing import RuleFactory
 
-    from scraper_service.api.http_server import JsonRequest
+    from scraper_service.api.http_server import JsonRequest, JsonSite
     from scraper_service.api.version import Api, Routes, RouteT
     from scraper_service.options.limits import KeyScope
 
@@ -112,15 +112,18 @@ def as_deferred(
 ) -> Callable[Concatenate[JsonRequest, ParamT], Deferred[ResponseT]]:
     """Return an asyncio handler as Klein calls it, for the route ``template``.
 
-    The request learns the ``scope`` that :meth:`RequestChecks.recheck` requires. The handler returns a body, or a resource that writes one. A client that
-    disconnects cancels the handler silently.
+    The request learns the ``scope`` that :meth:`RequestChecks.recheck` requires. The handler
+    returns a body, or a resource that writes one. A client that disconnects cancels the
+    handler silently. A service that stops cancels it with a 503.
     """
 
     async def run(
         request: JsonRequest, *args: ParamT.args, **kwargs: ParamT.kwargs
     ) -> ResponseT:
+        site: JsonSite = request.site  # type: ignore[assignment]
         try:
-            response = await handler(request, *args, **kwargs)
+            with site.running():
+                response = await handler(request, *args, **kwargs)
         except asyncio.CancelledError:
             raise CancelledError from None
         if isinstance(response, bytes):

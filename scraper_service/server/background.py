@@ -232,8 +232,8 @@ class Background:
 
     async def finish_crawls(
         self, kept: Iterable[Crawler | None], answered: Awaitable[None]
-    ) -> None:
-        """Let running work end, for at most ``SHUTDOWN_TIMEOUT_S``.
+    ) -> bool:
+        """Let running work end, for at most ``SHUTDOWN_TIMEOUT_S``. Return True if it has.
 
         Jobs stop after their running pages. Calls end first, as ``answered`` waits for:
         a search may still need ``kept``, the crawlers of single pages.
@@ -250,6 +250,8 @@ class Background:
                 await stop_crawlers(self.process)
         except TimeoutError:
             logger.warning("some work was still running after %s s", timeout)
+            return False
+        return True
 
     def last_closers(self) -> Iterator[Callable[[], Awaitable[None]]]:
         """Yield what closes the rest after the last response, in order."""

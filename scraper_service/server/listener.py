@@ -91,6 +91,10 @@ class Listener:
         while self._site.answering:  # noqa: ASYNC110  # a count
             await asyncio.sleep(LOOK_S)
 
+    def give_up(self) -> None:
+        """End the requests that still run with a 503."""
+        self._site.give_up()
+
     async def flush(self) -> None:
         """Wait until the last responses are sent, for at most :data:`FLUSH_S`."""
         with suppress(TimeoutError):

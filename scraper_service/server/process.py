@@ -73,6 +73,10 @@ class Front(Protocol):
         """Wait until all requests have their responses."""
         ...
 
+    def give_up(self) -> None:
+        """End the requests that still run, with a response."""
+        ...
+
     async def flush(self) -> None:
         """Wait a little until the last responses are sent."""
         ...
@@ -171,7 +175,8 @@ class MainProcess:
 
     async def _finish_crawls(self) -> None:
         front = self._front
-        await self._background.finish_crawls(front.kept, front.answered())
+        if not await self._background.finish_crawls(front.kept, front.answered()):
+            front.give_up()
 
     def _leave(self) -> None:
         from twisted.internet import reactor

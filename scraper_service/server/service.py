@@ -115,6 +115,11 @@ class ApiFront:
         if self._listener is not None:
             await self._listener.answered()
 
+    def give_up(self) -> None:
+        """End the requests that still run with a 503."""
+        if self._listener is not None:
+            self._listener.give_up()
+
     async def flush(self) -> None:
         """Wait a little until the last responses are sent."""
         if self._listener is not None:

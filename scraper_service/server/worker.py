@@ -106,6 +106,9 @@ class ProbeFront:
     async def answered(self) -> None:
         """Do nothing."""
 
+    def give_up(self) -> None:
+        """Do nothing."""
+
     async def flush(self) -> None:
         """Close the port."""
         if self._listener is not None:
