@@ -25,6 +25,7 @@ from scraper_service.crawling.download.download_errors import (
     RobotsRefused,
     RobotsUnreachable,
 )
+from scraper_service.crawling.download.egress import ForbiddenDestination
 from scraper_service.crawling.page_errors import page_error
 from scraper_service.crawling.politeness.crawl_report import JobRecorder
 from scraper_service.crawling.politeness.host_limits import pace_key
@@ -73,8 +74,8 @@ class RobotsAnswer:
     rules: RobotsRules = field(factory=RobotsRules)
     #: True if the failure may be temporary.
     passing: bool = False
-    #: True if the host name of the site does not resolve.
-    unresolved: bool = False
+    #: The failure that all pages of the site have too: its name, or its network.
+    failure: Exception | None = None
 
     def group(self, agents: Sequence[str]) -> RobotsGroup:
         """Return the group for the first matching name of ``agents``, else for ``*``."""
@@ -105,9 +106,9 @@ async def fetch_robots(crawler: Crawler, url: str, timeout_s: float) -> RobotsAn
     hops = [url]
     try:
         response = await _download(crawler, url, timeout_s, hops)
-    except CannotResolveHostError as error:
+    except (CannotResolveHostError, ForbiddenDestination) as error:
         is_own = origin(hops[-1]) == origin(url)
-        return evolve(unreachable(reason_of(error)), unresolved=is_own)
+        return evolve(unreachable(reason_of(error)), failure=error if is_own else None)
     except IgnoreRequest:
         # RFC 9309, 2.3.1.2, allows this, and Google does the same. Such sites redirect
         # clients without a cookie in circles and have no robots.txt.
@@ -338,11 +339,12 @@ class RobotsMiddleware:
     async def check(self, url: str, agents: tuple[str, ...]) -> None:
         """Raise :exc:`RobotsRefused` or :exc:`RobotsUnreachable` for a refused URL.
 
-        Raises :exc:`CannotResolveHostError` if the host name does not resolve.
+        Raises :exc:`CannotResolveHostError` if the host name does not resolve, and
+        :exc:`ForbiddenDestination` if it leads to a network that is not fetched from.
         """
         answer = await self._answer(url, agents)
-        if answer.unresolved:
-            raise CannotResolveHostError(answer.detail)
+        if answer.failure is not None:
+            raise answer.failure.with_traceback(None)
         if delay_s := answer.group(agents).crawl_delay_s:
             self._pace.turns.set_crawl_delay(pace_key(url), delay_s)
         if refusal := answer.refusal(url, agents):

@@ -192,6 +192,15 @@ def test_a_site_whose_name_does_not_resolve_is_told_as_that(crawl):
         assert error["code"] == "ROBOTS_UNREACHABLE"
 
 
+def test_a_site_in_a_forbidden_network_is_told_as_that(crawl):
+    done = crawl("http://127.9.9.9/")
+    assert done.robots_blocked == []
+    (error,) = done.errors.values()
+    assert error["code"] == "UNSUPPORTED_SITE"
+    assert "SCRAPER_EGRESS_ALLOW" in error["error"]
+    assert "SCRAPER_EGRESS_ALLOW" in warning_of(done)
+
+
 def test_a_batch_asks_no_robots_txt(service):
     with ScriptedSite(SMALL) as site:
         body = {"urls": [site.url("/private/a")], "maxAge": 0}
