@@ -126,6 +126,11 @@ def as_deferred(
                 response = await handler(request, *args, **kwargs)
         except asyncio.CancelledError:
             raise CancelledError from None
+        except Exception as error:
+            if not request.is_disconnected:
+                raise
+            answer_to(error, str)  # logs a bug; nobody gets the answer
+            raise CancelledError from None
         if isinstance(response, bytes):
             request.setHeader("Content-Length", str(len(response)))
         return response

@@ -8,6 +8,7 @@ import http.client
 import json
 import resource
 import socket
+import struct
 import time
 import urllib.parse
 
@@ -123,6 +124,21 @@ def test_idle_connections_lock_nobody_out(plain, connect, peers, sent):
         connect(plain, f"127.0.1.{1 + number % peers}", sent)
     for _ in range(3):
         assert answer(connect(plain, CLIENT, WHOLE))[0] == 200
+
+
+def test_connections_that_are_reset_with_their_request_end(small, connect):
+    sent = b"POST /v2/map HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}"
+    for number in range(40):
+        connection = connect(small, ATTACKER)
+        if number % 2:
+            time.sleep(0.01)  # it is accepted before
+        with contextlib.suppress(OSError):
+            connection.sendall(sent)
+        linger = struct.pack("ii", 1, 0)  # close() resets it
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        connection.close()
+    assert answer(connect(small, ATTACKER, WHOLE))[0] == 200
+    assert answer(connect(small, CLIENT, WHOLE))[0] == 200
 
 
 def test_a_request_under_way_is_not_closed_for_idle_connections(plain, connect, site):

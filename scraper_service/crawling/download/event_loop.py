@@ -1,15 +1,21 @@
-"""The event loop of every process that crawls: uvloop's, with host names resolved in threads."""
+"""The event loop of every process that crawls: uvloop's, with two of its traits changed."""
 
 from __future__ import annotations
 
 import socket
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uvloop
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 
 class EventLoop(uvloop.Loop):
-    """An event loop on libuv; named by the setting ``ASYNCIO_EVENT_LOOP``."""
+    """An event loop on libuv; named by the setting ``ASYNCIO_EVENT_LOOP``.
+
+    Host names are resolved in threads. Connections of Twisted that were reset are watched again.
+    """
 
     async def getaddrinfo(self, *args: Any, **kwargs: Any) -> Any:
         """Resolve a host name in the default executor, as asyncio's own loops do.
@@ -22,3 +28,29 @@ class EventLoop(uvloop.Loop):
             return socket.getaddrinfo(*args, **kwargs)
 
         return await self.run_in_executor(None, resolve)
+
+    def add_reader(self, fd: Any, callback: Callable[..., Any], *args: Any) -> None:
+        """Call ``callback`` when ``fd`` can be read."""
+        try:
+            super().add_reader(fd, callback, *args)
+        except RuntimeError:
+            self._forget(fd)
+            super().add_reader(fd, callback, *args)
+
+    def add_writer(self, fd: Any, callback: Callable[..., Any], *args: Any) -> None:
+        """Call ``callback`` when ``fd`` can be written."""
+        try:
+            super().add_writer(fd, callback, *args)
+        except RuntimeError:
+            self._forget(fd)
+            super().add_writer(fd, callback, *args)
+
+    def _forget(self, fd: Any) -> None:
+        """Forget that ``fd`` was watched.
+
+        If data and the reset of a connection arrive together, uvloop calls the reader once,
+        which gets the data, and watches no more. It refuses to watch the file again, so that
+        the connection would stay open for ever. Watched again, it is found to be reset.
+        """
+        self.remove_reader(fd)
+        self.remove_writer(fd)
