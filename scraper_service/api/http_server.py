@@ -96,6 +96,7 @@ class DeadlineChannel(http.HTTPChannel):
     _timer: IDelayedCall | None = None  # may be earlier than the deadline
     _timer_at = 0.0
     _is_silent = True
+    _unsent = 0  # bytes, at the last end of the idle time
 
     @property
     def is_sending(self) -> bool:
@@ -147,6 +148,18 @@ class DeadlineChannel(http.HTTPChannel):
             if any(self._dataBuffer):  # the start of the next request has arrived
                 self._arm(HEADERS_S)
         super().requestDone(request)
+
+    def timeoutConnection(self) -> None:
+        """End an idle connection. One whose client still reads its response is not idle."""
+        before, self._unsent = self._unsent, self._count_unsent()
+        if self._unsent and self._unsent != before:
+            self.setTimeout(IDLE_S)
+        else:
+            super().timeoutConnection()
+
+    def _count_unsent(self) -> int:
+        transport: Any = self.transport
+        return len(transport.dataBuffer) - transport.offset + transport._tempDataLen
 
     def connectionLost(self, reason: Any = None) -> None:
         self._disarm()

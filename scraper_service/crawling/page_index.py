@@ -7,11 +7,12 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from attrs import define, field
 from scrapy import signals
 from scrapy.exceptions import NotConfigured
 
 from scraper_service.errors import ServiceUnavailable
-from scraper_service.items import Page
+from scraper_service.items import Page, SearchPage
 from scraper_service.shared_objects import Singletons
 from scraper_service.storage.connections import insist
 from scraper_service.storage.database import INDEX, NO_ANSWER, Database
@@ -20,8 +21,6 @@ from scraper_service.storage.page_index import PageIndex
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
-
-    from scraper_service.items import SearchPage
 
 MAX_WAITING = 2000  # waiting pages before callers have to wait
 AT_ONCE = 100  # pages in one transaction
@@ -53,6 +52,16 @@ class SearchIndexPipeline:
         await self._index.flush()
 
 
+@define
+class _Group:
+    """Pages of a team that are written together. ``written`` is done after it, also in vain."""
+
+    pages: list[SearchPage] = field(factory=list)
+    written: asyncio.Future[None] = field(
+        factory=lambda: asyncio.get_running_loop().create_future()
+    )
+
+
 class SearchIndex:
     """Writes pages into the page index in groups.
 
@@ -65,7 +74,7 @@ class SearchIndex:
     def __init__(self, settings: BaseSettings):
         self._settings = settings
         self._retention_s = settings.getfloat("CACHE_RETENTION_S")
-        self._waiting: dict[str, list[SearchPage]] = {}
+        self._waiting: dict[str, _Group] = {}
         self._count = 0
         # By team, as the entry of a page may come late.
         self._writing: dict[str, asyncio.Task[None]] = {}
@@ -81,13 +90,15 @@ class SearchIndex:
 
     async def add(self, page: SearchPage) -> None:
         """Add a page. Waits only if more than :data:`MAX_WAITING` pages wait."""
-        self._waiting.setdefault(page.team_id, []).append(page)
+        team_id = page.team_id
+        if (group := self._waiting.get(team_id)) is None:
+            group = self._waiting[team_id] = _Group()
+            # Groups are written in their order: readers wait for the last one.
+            Database.shared(self._settings).expect((INDEX, team_id), group.written)
+        group.pages.append(page)
         self._count += 1
-        writing = self._writing.get(page.team_id)
-        if writing is None:
-            writing = asyncio.ensure_future(self._write(page.team_id))
-            self._writing[page.team_id] = writing
-        Database.shared(self._settings).expect((INDEX, page.team_id), writing)
+        if team_id not in self._writing:
+            self._writing[team_id] = asyncio.ensure_future(self._write(team_id))
         while self._count > MAX_WAITING:
             self._room.clear()
             await self._room.wait()
@@ -107,14 +118,20 @@ class SearchIndex:
 
     async def _write(self, team_id: str) -> None:
         try:
-            while pages := self._waiting.pop(team_id, None):
-                for start in range(0, len(pages), AT_ONCE):
-                    some = pages[start : start + AT_ONCE]
-                    await self._write_some(team_id, some)
-                    self._count -= len(some)
-                    self._room.set()
+            while group := self._waiting.pop(team_id, None):
+                try:
+                    await self._write_group(team_id, group.pages)
+                finally:
+                    group.written.set_result(None)
         finally:
             del self._writing[team_id]
+
+    async def _write_group(self, team_id: str, pages: list[SearchPage]) -> None:
+        for start in range(0, len(pages), AT_ONCE):
+            some = pages[start : start + AT_ONCE]
+            await self._write_some(team_id, some)
+            self._count -= len(some)
+            self._room.set()
 
     async def _write_some(self, team_id: str, pages: list[SearchPage]) -> None:
         index = PageIndex(Database.shared(self._settings))

@@ -162,7 +162,7 @@ class Database:
         self._writer = Writer(writing)
         self._commits = Commits()
         self._moment: asyncio.Future[None] | None = None
-        self._expected: dict[Hashable, asyncio.Task[None]] = {}
+        self._expected: dict[Hashable, asyncio.Future[None]] = {}
         # Counts and rows of one response must be of one moment.
         self._snapshots = engine.execution_options(waits=READING)
         # A database in memory has one connection: reads queue with writes.
@@ -219,10 +219,8 @@ class Database:
         await asyncio.shield(self._moment)
         return await self._write_named(function, name, args, kwargs, waits=True)
 
-    def expect(self, name: Hashable, writing: asyncio.Task[None]) -> None:
-        """Register the task ``writing``, which writes what readers of ``name`` expect."""
-        if self._expected.get(name) is writing:
-            return  # a task that writes thousands of pages needs one callback
+    def expect(self, name: Hashable, writing: asyncio.Future[None]) -> None:
+        """Register the future or task ``writing`` of what readers of ``name`` expect."""
         self._expected[name] = writing
 
         def forget(_: object) -> None:
@@ -232,7 +230,7 @@ class Database:
         writing.add_done_callback(forget)
 
     async def expected(self, name: Hashable) -> None:
-        """Wait for the task that :meth:`expect` registered for ``name``.
+        """Wait for the last that :meth:`expect` registered for ``name``.
 
         So a client can read what an earlier response has confirmed. The wait ends after at most
         :data:`EXPECTED_S`.

@@ -16,6 +16,7 @@ import pytest
 
 from scraper_service.api.connections import Connections, Phase, TrustedProxies
 from tests.conftest import KEY, Service
+from tests.support.scripted_site import ScriptedSite, page
 
 IDLE = 2000
 ATTACKER, CLIENT = "127.0.0.5", "127.0.0.6"
@@ -139,6 +140,27 @@ def test_connections_that_are_reset_with_their_request_end(small, connect):
         connection.close()
     assert answer(connect(small, ATTACKER, WHOLE))[0] == 200
     assert answer(connect(small, CLIENT, WHOLE))[0] == 200
+
+
+@pytest.mark.slow
+def test_a_slow_reader_gets_all_of_a_large_response(plain, connect):
+    with ScriptedSite({"/": page(text="word " * 1_500_000)}) as site:
+        formats = ["rawHtml", "html"]
+        body = json.dumps({"url": site.url("/"), "formats": formats}).encode()
+        head = f"POST /v2/scrape HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {KEY}\r\n"
+        length = f"Content-Length: {len(body)}\r\n\r\n"
+        connection = connect(plain, CLIENT)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**16)
+        connection.sendall(f"{head}{length}".encode() + body)
+        connection.settimeout(90)
+        with contextlib.closing(http.client.HTTPResponse(connection)) as found:
+            found.begin()
+            most = int(found.headers["Content-Length"])
+            read = 0
+            while part := found.read(most // 150):
+                read += len(part)
+                time.sleep(1)
+    assert read == most > 12_000_000
 
 
 def test_a_request_under_way_is_not_closed_for_idle_connections(plain, connect, site):

@@ -56,6 +56,7 @@ class HostQueue:
         self._turns: dict[int, Turn] = {}  # by row id
         self._last_end = 0.0
         self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_at = 0.0
 
     def add(self, rows: Iterable[ClaimedRow]) -> None:
         self.rows.extend((pace_key(row.url), row) for row in rows)
@@ -188,10 +189,11 @@ class HostQueue:
     def _nudge_in(self, seconds: float) -> None:
         loop = asyncio.get_running_loop()
         at = loop.time() + seconds
-        if self._alarm is None or self._alarm.when() > at:
+        # The handle itself knows no time if there is none left.
+        if self._alarm is None or self._alarm_at > at:
             if self._alarm is not None:
                 self._alarm.cancel()
-            self._alarm = loop.call_at(at, self._ring)
+            self._alarm, self._alarm_at = loop.call_at(at, self._ring), at
 
     def _ring(self) -> None:
         self._alarm = None
