@@ -127,6 +127,11 @@ class DeadlineChannel(http.HTTPChannel):
         self._arm(FORM_S if takes_file else BODY_S)
         super().allHeadersReceived()
 
+    def _send100Continue(self) -> None:
+        request: Any = self.requests[-1]
+        if not request.is_refused:
+            super()._send100Continue()
+
     def allContentReceived(self) -> None:
         self._connections.enter(self, Phase.ANSWER)
         self._disarm()
@@ -159,7 +164,9 @@ class DeadlineChannel(http.HTTPChannel):
 
     def _count_unsent(self) -> int:
         transport: Any = self.transport
-        return len(transport.dataBuffer) - transport.offset + transport._tempDataLen
+        return int(
+            len(transport.dataBuffer) - transport.offset + transport._tempDataLen
+        )
 
     def connectionLost(self, reason: Any = None) -> None:
         self._disarm()
@@ -283,7 +290,7 @@ class JsonRequest(Request):
     #: The span for OpenTelemetry, None without traces.
     span: Span | None = None
     _received = 0
-    _refused = False
+    is_refused = False  # for a body that is too large
 
     def gotLength(self, length: int | None) -> None:
         is_too_long = length is not None and length > self._most
@@ -316,7 +323,7 @@ class JsonRequest(Request):
 
     def handleContentChunk(self, data: bytes) -> None:
         self._received += len(data)
-        if self._refused:
+        if self.is_refused:
             return
         if self._received > self._most:
             self._refuse_body()
@@ -324,7 +331,7 @@ class JsonRequest(Request):
             super().handleContentChunk(data)
 
     def _refuse_body(self) -> None:
-        self._refused = True
+        self.is_refused = True
         refuse(self.channel, 413, f"The body is larger than {self._most} bytes.")
 
     def setResponseCode(self, code: int, message: bytes | None = None) -> None:
@@ -334,7 +341,7 @@ class JsonRequest(Request):
         """Respond to requests that need no route; pass others on with a clean path."""
         self.started = time.monotonic()
         self.notes = {}
-        if self._refused:
+        if self.is_refused:
             self.channel.loseConnection()
             return
         site: JsonSite = self.channel.site  # type: ignore[attr-defined]

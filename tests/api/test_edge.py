@@ -204,6 +204,20 @@ def test_a_body_over_10_mib_is_a_413(service):
     assert reply.json["success"] is False
 
 
+def test_nobody_is_told_to_send_a_body_over_10_mib(service, connect):
+    connection = connect(service)
+    connection.sendall(
+        b"POST /v2/scrape HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+        b"Content-Length: 11000000\r\nExpect: 100-continue\r\n\r\n"
+    )
+    found = b""
+    with contextlib.suppress(ConnectionResetError):  # after a while
+        while part := connection.recv(4096):
+            found += part
+    assert found.startswith(b"HTTP/1.1 413")
+    assert b"100 Continue" not in found
+
+
 def test_a_chunked_body_without_end_is_a_413(service, connect):
     connection = connect(service)
     connection.sendall(

@@ -8,6 +8,7 @@ import time
 import pytest
 from scrapy import Request
 
+from scraper_service.crawling.download.event_loop import EventLoop
 from scraper_service.crawling.politeness.host_pace import HostPace
 from scraper_service.crawling.politeness.host_queue import HostQueue
 from scraper_service.items import Lease
@@ -177,3 +178,16 @@ def test_a_page_that_is_only_stored_yet_leaves_its_host_to_the_next_one(run):
         assert names(queue) == []
 
     run(test)
+
+
+def test_a_wait_that_is_over_may_be_replaced():
+    async def test():
+        nudged = asyncio.Event()
+        queue = HostQueue(HostPace(8, time.monotonic), nudged.set)
+        queue._nudge_in(0.0)
+        queue._nudge_in(-0.1)
+        await asyncio.wait_for(nudged.wait(), 30)
+        queue.close()
+
+    with asyncio.Runner(loop_factory=EventLoop) as runner:  # its timers differ
+        runner.run(test())

@@ -507,6 +507,8 @@ class ProcessPool:
             if kind == RESULT and not task.future.done():
                 task.future.set_result(value)
             elif kind in {ERROR, LAST_ERROR}:
+                if task.rest is not None:
+                    logger.error("a task failed after its early result", exc_info=value)
                 _set_exception(task, value)
             if kind == LAST_ERROR:
                 converter.reason = "broken"

@@ -29,7 +29,9 @@ class EventLoop(uvloop.Loop):
 
         return await self.run_in_executor(None, resolve)
 
-    def add_reader(self, fd: Any, callback: Callable[..., Any], *args: Any) -> None:
+    def add_reader(  # type: ignore[override]  # the base is generic
+        self, fd: Any, callback: Callable[..., Any], *args: Any
+    ) -> None:
         """Call ``callback`` when ``fd`` can be read."""
         try:
             super().add_reader(fd, callback, *args)
@@ -37,7 +39,9 @@ class EventLoop(uvloop.Loop):
             self._forget(fd)
             super().add_reader(fd, callback, *args)
 
-    def add_writer(self, fd: Any, callback: Callable[..., Any], *args: Any) -> None:
+    def add_writer(  # type: ignore[override]  # the base is generic
+        self, fd: Any, callback: Callable[..., Any], *args: Any
+    ) -> None:
         """Call ``callback`` when ``fd`` can be written."""
         try:
             super().add_writer(fd, callback, *args)
