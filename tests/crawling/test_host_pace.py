@@ -396,6 +396,31 @@ def test_a_429_tells_the_rate_of_a_site(good, asked_s, gap_s):
     assert host.gap_s == pytest.approx(gap_s, rel=0.26 if asked_s is None else 0.01)
 
 
+def test_a_page_that_is_always_busy_does_not_slow_its_host_down():
+    host, now = host_of(), 1000.0
+    for number in range(10):
+        host.busy(429, 3.0, now, now + 0.1, "/always")
+        assert host.opens_at == pytest.approx(now + 3.1)  # the pause is kept
+        if number == 0:
+            window, gap_s = host.window, host.gap_s
+        host.good(now + 4, now + 4.1, 0.1)
+        now += 10
+    assert host.window >= window
+    assert host.gap_s <= gap_s
+    before = host.gap_s
+    host.busy(429, 3.0, now, now + 0.1, "/another")
+    assert host.gap_s >= 2 * before
+
+
+def test_a_host_that_is_busy_for_all_pages_becomes_slower():
+    host, now, gaps = host_of(), 1000.0, []
+    for page in ("/a", "/b", "/c"):
+        host.busy(429, 1.0, now, now + 0.1, page)
+        gaps.append(host.gap_s)
+        now += 10
+    assert gaps[0] < gaps[1] < gaps[2]
+
+
 def test_answers_that_come_after_the_429_count_for_the_rate():
     host = host_of()
     host.busy(429, 1.0, 1000.0, 1000.1)

@@ -358,7 +358,8 @@ def _note(slot: Slot, request: Request, response: Response) -> None:
         sent = (response.headers.get("Date") or b"").decode("latin-1")
         pause_s = retry_after_s(value.decode("latin-1"), sent, time.time())
     latency_s = request.meta["download_latency"]
-    slot.answered(response.status, len(response.body), latency_s, pause_s)
+    size = len(response.body)
+    slot.answered(response.status, size, latency_s, pause_s, request.url)
 
 
 def _measure(request: Request, response: Response, seconds: float) -> None:

@@ -38,6 +38,7 @@ FORGET_S = 600.0  # the longest such time; an idle host is forgotten after it
 SAMPLE = 16  # responses whose median is the current latency
 SLOW_S = 1.0  # a lower latency never counts as slow
 PATIENT_S = 5.0  # a shorter wait than this does not count as a time-out
+MAX_BUSY_PAGES = 64  # that are remembered of a host
 MAX_NAME = 260  # characters; a host name has at most 253
 
 
@@ -65,7 +66,9 @@ class Host:
     window halves at most once per round trip, since failures of requests already in flight
     have the same cause. With ``is_new`` a host first takes the steps of :data:`RAMP`, see
     :attr:`limit`. A 429 also sets ``gap_s``, the shortest time between two starts. The rate
-    is the number of accepted requests in a time as long as the requested pause.
+    is the number of accepted requests in a time as long as the requested pause. A page that is
+    busy again makes the host wait, but no slower: it says nothing of other pages, and a busy
+    host refuses them too.
     """
 
     ceiling: int
@@ -100,6 +103,7 @@ class Host:
     _trouble_at: float = float("-inf")
     _troubles: int = 0  # backoffs without a good response in between
     _busy_in_a_row: int = 0
+    _busy_pages: dict[str, float] = field(factory=dict)  # with their first time
     _streak: int = 0
     _good: deque[list[int]] = field(factory=lambda: deque(maxlen=int(MAX_PAUSE_S)))
     _episode: _Episode | None = None
@@ -188,15 +192,21 @@ class Host:
         return self._halve("timeout", started_at, now)
 
     def busy(
-        self, status: int, pause_s: float | None, started_at: float, now: float
+        self,
+        status: int,
+        pause_s: float | None,
+        started_at: float,
+        now: float,
+        page: str = "",
     ) -> bool:
-        """Note a 429 or 503 with its pause. Return True if the pace became slower."""
+        """Note a 429 or 503 of a page, with its pause. Return True if the pace became slower."""
         self._busy_in_a_row += 1
-        is_new = self._halve(str(status), started_at, now)
+        is_of_host = not self._is_busy_again(page, now)
+        is_new = is_of_host and self._halve(str(status), started_at, now)
         self._troubles += is_new
         if pause_s is None and (status == 429 or self._busy_in_a_row >= BUSY_IN_A_ROW):
             pause_s = backoff_s(self._troubles) if is_new else 0.0
-        if status == 429 and (is_new or self._episode is None):
+        if status == 429 and is_of_host and (is_new or self._episode is None):
             period_s = max(1.0, pause_s or 0.0)
             accepted = self._good_since(now - period_s)
             self._episode = _Episode(period_s, accepted, 2 * self.gap_s)
@@ -208,6 +218,17 @@ class Host:
         is_later = opens_at > max(self.opens_at, now)
         self.opens_at = max(self.opens_at, opens_at)
         return is_new or is_later
+
+    def _is_busy_again(self, page: str, now: float) -> bool:
+        """Return True if a page was busy in the last :data:`FORGET_S`. Else remember it."""
+        if not page:
+            return False
+        if now - self._busy_pages.get(page, -math.inf) < FORGET_S:
+            return True
+        if len(self._busy_pages) >= MAX_BUSY_PAGES:
+            del self._busy_pages[next(iter(self._busy_pages))]
+        self._busy_pages[page] = now
+        return False
 
     def _halve(self, reason: str, started_at: float, now: float) -> bool:
         self._streak = 0

@@ -345,17 +345,22 @@ class Slot:
             self.turn.set_exception(HostBusy(self.host.name, opens_at))
 
     def answered(
-        self, status: int, size: int, latency_s: float, pause_s: float | None = None
+        self,
+        status: int,
+        size: int,
+        latency_s: float,
+        pause_s: float | None = None,
+        page: str = "",
     ) -> None:
         """Note the response of the host: ``size`` in bytes, latency to the first byte.
 
-        ``pause_s`` is its Retry-After.
+        ``pause_s`` is its Retry-After, and ``page`` its URL.
         """
         assert self.started_at is not None
         now, host = self._pace.clock(), self.host
         before = host.backoffs.total()
         if status in BUSY:
-            is_slower = host.busy(status, pause_s, self.started_at, now)
+            is_slower = host.busy(status, pause_s, self.started_at, now, page)
         else:
             is_slower = host.good(self.started_at, now, latency_s)
         if is_slower:
