@@ -14,6 +14,7 @@ import difflib
 import re
 import reprlib
 from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from typing import Any, ClassVar, Final, Protocol, TypeAlias
 
 from attrs import field, frozen
@@ -260,16 +261,24 @@ class Object:
             allowed = ", ".join(key for key in self.fields if not key.startswith("__"))
             spot = f"{at.name} has no " if at.path else ""
             text = f"Unrecognized key in {at.where}: {spot}{short(unknown)}; "
-            text += f"{_guesses(unknown, self.fields)}allowed are {allowed or 'none'}"
+            text += f"{guesses(unknown, self.fields)}allowed are {allowed or 'none'}"
             at.report("unrecognized_keys", text, keys=unknown[:MAX_ISSUES])
         return not unknown
 
 
-def _guesses(unknown: list[str | int], known: Iterable[str]) -> str:
-    """Return "did you mean ...? " if known keys are close to ``unknown``, else ""."""
-    by_lower = {key.replace("_", "").lower(): key for key in known}
+def guesses(
+    unknown: Iterable[str | int],
+    known: Iterable[str],
+    other_names: Mapping[str, str] | None = None,
+) -> str:
+    """Return "did you mean ...? " if known keys are close to ``unknown``, else "".
+
+    ``other_names`` has known keys by names that they have elsewhere.
+    """
+    names = {**(other_names or {}), **{key: key for key in known}}
+    by_lower = {key.replace("_", "").lower(): name for key, name in names.items()}
     found: dict[str, None] = {}
-    for key in unknown[:MAX_GUESSED]:
+    for key in islice(unknown, MAX_GUESSED):
         folded = re.sub("[_-]", "", str(key)).lower()
         for match in difflib.get_close_matches(folded, by_lower, 1, CLOSE):
             found[repr(by_lower[match])] = None

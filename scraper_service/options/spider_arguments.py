@@ -49,6 +49,7 @@ from scraper_service.options.parsing import (
     Number,
     Text,
     bare_kind,
+    guesses,
     short,
 )
 from scraper_service.options.scrape import ScrapeOptions, SiteRules, broken_rules
@@ -155,8 +156,9 @@ def read_arguments(
     readers["options"] = _object
     given = {k: v for k, v in arguments.items() if not k.startswith("_")}
     if unknown := [key for key in given if key not in readers]:
-        text = f"Unrecognized key in arguments: {short(unknown)}; allowed are "
-        text += ", ".join(sorted(readers))
+        text = f"Unrecognized key in arguments: {short(unknown)}; "
+        text += guesses(unknown, readers, _keys_of_requests(table))
+        text += f"allowed are {', '.join(sorted(readers))}"
         raise InvalidOptions([Issue("unrecognized_keys", (), text, {"keys": unknown})])
     values: dict[str, Any] = {}
     issues = []
@@ -173,6 +175,16 @@ def read_arguments(
     if issues:
         raise InvalidOptions(issues)
     return values
+
+
+def _keys_of_requests(table: catalogue.TableT) -> dict[str, str]:
+    """Return the names of arguments by the keys that both versions of the API have."""
+    return {
+        key: argument
+        for option in table
+        for key in (option.name("v1"), option.name("v2"))
+        if key and (argument := option.name("shell"))
+    }
 
 
 def options_of(kind: type[T], values: Mapping[str, Any]) -> T:

@@ -158,6 +158,26 @@ def test_bad_argument_of_a_batch_is_refused_at_its_path(arguments, path, word):
     assert word in issue.message
 
 
+@pytest.mark.parametrize(
+    ("name", "close"),
+    [
+        ("limt", "limit"),
+        ("timeout", "timeout_ms"),
+        ("waitFor", "wait_for_ms"),
+        ("max_age", "max_age_ms"),
+        ("delay", "delay_s"),
+        ("threatProtection", "site_rules"),
+        ("maxDepth", "max_path_depth"),
+        ("includePaths", "include_paths"),
+    ],
+)
+def test_a_name_of_the_api_is_refused_with_that_of_the_argument(name, close):
+    with pytest.raises(InvalidOptions) as caught:
+        crawl_options({"url": URL, name: "5"})
+    (issue,) = caught.value.issues
+    assert f"['{name}']; did you mean '{close}'? allowed are" in issue.message
+
+
 WEBHOOKS = st.none() | st.builds(
     crawl.Webhook,
     url=TEXT,
