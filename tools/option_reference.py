@@ -29,7 +29,7 @@ HEAD = """# Options
 
 Every option of every request, with its name at each entrance. Spiders take an argument
 as `-a NAME=VALUE`. The command line takes options without a flag in `--options JSON`,
-with their names in v2.
+with their names in v2. A flag shows its own unit: `maxAge` has milliseconds, `--max-age` seconds.
 
 Where defaults differ, that of v2 stands first, then that of v1, then that of spiders and
 the command line.
@@ -52,6 +52,9 @@ TABLES = (
     ("Deep research", catalogue.RESEARCH, False),
 )
 
+# What the parsers of requests make of computed defaults, by attribute.
+COMPUTED_AS = {"formats": "`markdown`", "sources": "`web`"}
+
 
 def page() -> str:
     """Return the text of the page."""
@@ -66,17 +69,25 @@ def _section(title: str, table: TableT, has_arguments: bool) -> str:
 
 def _row(option: Option, has_arguments: bool) -> str:
     argument = option.name("shell") if has_arguments else None
-    flags = option.flag.names.split() if option.flag else ()
     cells = (
         _code(option.name("v2")),
         _code(option.name("v1")),
         _code(argument),
-        " ".join(map(_code, flags)),
+        _flag(option),
         _values(option),
         _defaults(option, has_arguments),
         option.help,
     )
     return f"| {' | '.join(cells)} |\n"
+
+
+def _flag(option: Option) -> str:
+    """Return the names of a flag, the last one with its value, which may be a unit."""
+    if option.flag is None:
+        return ""
+    *short, name = option.flag.names.split()
+    value = f" {option.flag.metavar}" if option.flag.metavar else ""
+    return " ".join(map(_code, (*short, name + value)))
 
 
 def _code(text: str | None) -> str:
@@ -101,14 +112,16 @@ def _values(option: Option) -> str:
 def _defaults(option: Option, has_arguments: bool) -> str:
     entrances = ("v2", "v1", "shell") if has_arguments else ("v2", "v1")
     named = [each for each in entrances if option.name(each)]
-    shown = [_shown(option.default_value(each)) for each in named]
+    values = [option.default_value(each) for each in named]
+    computed = COMPUTED_AS.get(option.attribute, "none")
+    shown = [computed if each is COMPUTED else _shown(each) for each in values]
     return shown[0] if len(set(shown)) == 1 else ", ".join(shown)
 
 
 def _shown(value: Any) -> str:
     if value is REQUIRED:
         return "required"
-    if value is COMPUTED or value is None or value in ((), ""):
+    if value is None or value in ((), ""):
         return "none"
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"

@@ -10,7 +10,16 @@ import sys
 import attrs
 import pytest
 
-from scraper_service.options import catalogue, crawl, extraction, map_search, scrape
+from scraper_service.api.v1 import requests as v1
+from scraper_service.api.v2 import requests as v2
+from scraper_service.options import (
+    catalogue,
+    crawl,
+    extraction,
+    formats,
+    map_search,
+    scrape,
+)
 from tools import option_reference
 
 CALLER = {"scrape", "origin", "integration", "audit_username"}
@@ -117,3 +126,14 @@ def test_a_new_option_is_one_row():
         "help": ["Dim", "the", "lights."],
         "keys": 2,
     }
+
+
+def test_the_reference_shows_the_units_of_flags_and_computed_defaults():
+    rows = [line.split(" | ") for line in option_reference.page().splitlines()]
+    cells = {row[0]: row for row in rows if len(row) == 7}
+    assert "milliseconds" in cells["| `maxAge`"][6]
+    assert cells["| `maxAge`"][3] == "`--max-age SECONDS`"
+    assert v1.page_options({"url": "a.com"}).scrape.formats == (formats.Markdown(),)
+    assert cells["| `formats`"][5] == "`markdown`"
+    (source,) = v2.search_options({"query": "a"}).sources
+    assert cells["| `sources`"][5] == f"`{source.kind}`"
