@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.content.pdfmaker import pdf
 from tests.support.scripted_site import ScriptedSite, answer, page
 from tests.support.waiting import WAIT_S
 
@@ -19,12 +20,20 @@ SETTINGS, SPIDER, _ = re.findall(
     r"^```python\n(.*?)^```", DOCS, re.DOTALL | re.MULTILINE
 )
 
+MANUAL = pdf([[(72, 700, 12, "the parts of the lamp")]])
+
 
 @pytest.fixture(scope="module")
 def site():
     pages = {
-        "/": page("/lamp", text="All that we sell is on the next page.", title="Shop"),
+        "/": page(
+            "/lamp",
+            "/manual.pdf",
+            text="All that we sell is on the next page.",
+            title="Shop",
+        ),
         "/lamp": page(title="A lamp", text="Price: $5.50, and it is bright."),
+        "/manual.pdf": answer(MANUAL, Content_Type="application/pdf"),
         "/cut": answer("<p>cut", Content_Length="1000"),
     }
     with ScriptedSite(pages) as running:
@@ -65,11 +74,14 @@ def test_the_spider_of_the_documentation_gets_markdown_and_metadata(project, sit
     done = scrapy(project, "crawl", "pages", *ALLOWED, "-O", "pages.jsonl")
     assert "Traceback" not in done.stderr
     lines = (project / "pages.jsonl").read_text().splitlines()
-    first, second = map(json.loads, lines)
+    first, *others = map(json.loads, lines)
     assert first["url"] == site.url("/")
     assert first["title"] == "Shop"
     assert f"[to /lamp]({site.url('/lamp')})" in first["markdown"]
-    assert second["title"] == "A lamp"
+    linked = {each["url"].rpartition("/")[2]: each for each in others}
+    assert linked.keys() == {"lamp", "manual.pdf"}
+    assert linked["lamp"]["title"] == "A lamp"
+    assert "the parts of the lamp" in linked["manual.pdf"]["markdown"]
 
 
 def test_the_handler_refuses_private_networks_unless_they_are_allowed(project, site):
