@@ -126,6 +126,7 @@ KEPT_BYTES = 4096  # of these are stored
 ANSWER_S = 1.0  # for reading this
 SLICE_BYTES = 64 * 1024  # of a body, written to the transport at once
 READ_AT_ONCE = 4  # bodies, one per reader thread
+LOG_EVERY_S = 60.0  # least time between two lines about one receiver
 
 
 @define(eq=False)
@@ -135,6 +136,9 @@ class _Receiver:
     lanes: int = 0
     misses: int = 0
     opens_at: float = 0.0
+    #: Failed attempts without a line in the log, and when the next line may come.
+    unlogged: int = 0
+    log_at: float = 0.0
 
     @property
     def is_shut(self) -> bool:
@@ -145,6 +149,23 @@ class _Receiver:
         self.misses = 0 if answered else self.misses + 1
         if self.misses >= MISSES:
             self.opens_at = time.monotonic() + PAUSE_S
+
+    def log(self, turn: DeliveryLease, answer: DeliveryResult) -> None:
+        """Log a failed attempt, or count it if a line has come lately.
+
+        Only the host of the URL is logged: the rest may be secret.
+        """
+        if (now := time.monotonic()) < self.log_at:
+            self.unlogged += 1
+            return
+        others = (
+            f"; {self.unlogged} others since the last line" if self.unlogged else ""
+        )
+        logger.warning(
+            "a webhook delivery of job %s to %s failed: %s%s",
+            *(turn.job_id, turn.receiver, answer.error, others),
+        )
+        self.unlogged, self.log_at = 0, now + LOG_EVERY_S
 
 
 class _Room:
@@ -335,6 +356,8 @@ class Webhooks:
                     break
                 answers.append(answer)
                 DELIVERIES.labels("delivered" if answer.is_ok else "failed").inc()
+                if not answer.is_ok:
+                    receiver.log(turn, answer)
                 if answer.status == GONE:
                     break
                 if time.monotonic() > flushed + FLUSH_S:

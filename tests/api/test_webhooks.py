@@ -10,10 +10,12 @@ import re
 import socket
 import uuid
 from collections import Counter
+from urllib.parse import urlsplit
 
 import pytest
 
 from tests.support.crash import kill, sqlite_of
+from tests.support.documents import ROOT, blocks
 from tests.support.receiver import Receiver
 from tests.support.scripted_site import ScriptedSite, moved, page
 from tests.support.waiting import wait_until
@@ -186,7 +188,20 @@ def test_a_job_is_told_from_start_to_end(
     assert all(a.until <= b.at for a, b in itertools.pairwise(received))
 
 
+def shown_check():
+    """Return the function that docs/api.md shows to receivers."""
+    [code] = [
+        block.text
+        for block in blocks(ROOT / "docs" / "api.md")
+        if "def is_genuine" in block.text
+    ]
+    found = {}
+    exec(code, found)
+    return found["is_genuine"]
+
+
 def test_a_delivery_is_signed(hooked, web, receiver, path):
+    is_genuine = shown_check()
     to = path("ok")
     settled(hooked, start_batch(hooked, [web.url("/large")], hook=receiver.url(to)))
     received = receiver.received(to)
@@ -202,6 +217,8 @@ def test_a_delivery_is_signed(hooked, web, receiver, path):
         signed = found[1].encode() + b"." + each.body
         for secret, digest in ((SECRET, found[2]), (OLD_SECRET, found[3])):
             assert hmac.new(secret.encode(), signed, "sha256").hexdigest() == digest
+            assert is_genuine(signature, each.body, secret)
+        assert not is_genuine(signature, each.body + b" ", SECRET)
     assert SECRET not in hooked.stderr
 
 
@@ -394,7 +411,26 @@ def test_a_forbidden_address_is_not_connected_to(hooked, web, canary):
         assert row["state"] == "failed"
         [attempt] = row["attempts"]
         assert attempt["error"] == "the address must not be reached from here"
+        job_id, name = job.rpartition("/")[2], host.strip("[]")
+        text = f"a webhook delivery of job {job_id} to {name}"
+        # The same host in another spelling has its line already.
+        assert (text in hooked.stderr) is (host != "0x7f000001")
     assert canary.count() == before
+
+
+def test_the_log_has_one_line_a_minute_about_a_failing_receiver(
+    start_service, web, path
+):
+    service = start_service(**SETTINGS)
+    with Receiver("127.0.0.3") as failing:
+        to = failing.url(path("fails/99"))
+        jobs = [start_batch(service, [web.url("/1")], hook=to) for _ in range(2)]
+        for job in jobs:
+            assert {row["state"] for row in settled(service, job)} == {"failed"}
+    lines = [x for x in service.stderr.splitlines() if "a webhook delivery of" in x]
+    [line] = lines
+    assert f" to {urlsplit(to).netloc} failed: answered 500" in line
+    assert "WARNING" in line
 
 
 def test_silent_receivers_hold_up_nobody_and_are_left_alone(
