@@ -73,6 +73,27 @@ def test_converters_of_the_installed_command_load_no_commands(tmp_path):
     assert names.count("scraper_service.cli.main") == 1
 
 
+def test_the_first_start_names_a_command_that_makes_keys(tmp_path):
+    folder = tmp_path / "my data"
+    command = Path(sys.executable).parent / "scraper-service"
+    serve = (command, *SERVE[3:], "--data-dir", folder)
+    environment = {**os.environ, "PATH": os.defpath}
+    with subprocess.Popen(
+        serve, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as process:
+        said = iter(process.stdout.readline, b"")
+        line = next(text for text in said if text.startswith(b"More keys: "))
+        made = subprocess.run(
+            ("sh", "-c", line.decode().removeprefix("More keys: ")),
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        process.send_signal(signal.SIGTERM)
+    assert made.stdout.startswith("fc-"), made.stderr
+
+
 def test_the_first_start_prints_a_key_and_a_command_that_works(tmp_path, site):
     environment = {**os.environ, "SCRAPER_EGRESS_ALLOW": "127.0.0.2/32"}
     data_dir = tmp_path / "data"

@@ -7,8 +7,12 @@ a command line names them, or for the help text.
 from __future__ import annotations
 
 import json
+import shlex
+import shutil
 import sys
+from functools import partial
 from ipaddress import ip_address
+from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
@@ -119,7 +123,7 @@ def serve_command(
     from scraper_service.server.service import serve
 
     try:
-        sys.exit(serve(settings, announce))
+        sys.exit(serve(settings, partial(announce, more_keys=_more_keys(data_dir))))
     except (DatabaseUnusable, OSError, ValueError) as error:
         raise click.ClickException(str(error)) from error
 
@@ -199,8 +203,29 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def announce(address: str, first_key: str | None, sign_in: str | None) -> None:
-    """Print the URL of the service, and the API key of the first start."""
+def _more_keys(data_dir: str | None) -> str:
+    """Return the command that makes a key, as the shell of this program takes it.
+
+    The program may be outside of the PATH, as after `make serve`.
+    """
+    program = Path(sys.argv[0])
+    found = shutil.which(program.name)
+    words = [str(program)]
+    if program.name == "__main__.py":
+        words = [sys.executable, "-m", "scraper_service"]
+    elif found and Path(found).resolve() == program.resolve():
+        words = [program.name]
+    words += ["keys", "create"]
+    return shlex.join([*words, "--data-dir", data_dir] if data_dir else words)
+
+
+def announce(
+    address: str, first_key: str | None, sign_in: str | None, *, more_keys: str
+) -> None:
+    """Print the URL of the service, and the API key of the first start.
+
+    ``more_keys`` is the command that makes another key.
+    """
     print(f"listening on {address}", flush=True)
     if first_key is None:
         return
@@ -210,7 +235,7 @@ def announce(address: str, first_key: str | None, sign_in: str | None) -> None:
         f"  curl -s {address}/v2/scrape -H 'Authorization: Bearer {first_key}'"
         f" -H 'Content-Type: application/json' -d '{body}'\n\n"
         f"Or open the web page, signed in (works once): {sign_in}\n\n"
-        "More keys: scraper-service keys create",
+        f"More keys: {more_keys}",
         flush=True,
     )
 
