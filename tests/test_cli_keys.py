@@ -143,7 +143,14 @@ def test_a_team_is_changed(run):
         (("teams", "set", "shop"), "say what to change"),
         (("teams", "set", "nope", "--credits", "1"), "no team has the id or name"),
         (("teams", "set", "shop", "--credits", "-1"), "must be a number or unlimited"),
-        (("teams", "set", "shop", "--concurrency", "0"), "must be >= 1, got 0"),
+        (
+            ("teams", "set", "shop", "--concurrency", "0"),
+            "must be >= 1, or unlimited; got 0",
+        ),
+        (
+            ("teams", "set", "shop", "--disk-mb", "0"),
+            "must be >= 1, or unlimited or default; got 0",
+        ),
         (("teams", "set", "shop", "--rate", "scrape"), "MODE=NUMBER"),
         (("teams", "set", "shop", "--rate", "nope=1"), "the mode must be one of"),
         (("teams", "set", "shop", "--add-credits", "1"), "set a number first"),

@@ -55,7 +55,8 @@ class Amount(click.ParamType[int]):
             words = " or ".join(self._words)
             self.fail(f"must be a number or {words}, got {value!r}", param, ctx)
         if int(value) < self._low:
-            self.fail(f"must be >= {self._low}, got {value}", param, ctx)
+            words = " or ".join(self._words)
+            self.fail(f"must be >= {self._low}, or {words}; got {value}", param, ctx)
         return int(value)
 
 
@@ -107,8 +108,8 @@ def limit_options(command: Any) -> Any:
         click.option(
             "--disk-mb",
             type=Amount(1, has_default=True),
-            help="MiB that the team may store; `default` is the value in"
-            " SCRAPER_TEAM_DISK_MB.",
+            help="MiB that the team may store, or `unlimited`; `default` is the value"
+            " in SCRAPER_TEAM_DISK_MB.",
         ),
     )
     for option in reversed(options):
