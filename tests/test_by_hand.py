@@ -299,6 +299,15 @@ def test_a_wrong_argument_is_told_in_one_sentence(tmp_path, arguments, sentence)
     assert re.search(sentence, told)
 
 
+def test_a_wrong_argument_is_in_the_log_file_too(tmp_path):
+    # A node of scrapyd gives each process such a file, and shows no standard error.
+    found = ("-a", "url=http://127.0.0.2/", "-a", "limt=1", "-s", "LOG_FILE=x.log")
+    done = scrapy(tmp_path, "crawl", "crawl", *found)
+    assert done.returncode == 2
+    assert ": error: " in done.stderr
+    assert "did you mean 'limit'?" in (tmp_path / "x.log").read_text()
+
+
 def test_what_the_installation_cannot_do_is_told_in_one_sentence(tmp_path):
     done = scrapy(
         tmp_path,

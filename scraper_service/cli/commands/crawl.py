@@ -76,6 +76,9 @@ class Command(CrawlCommand):
         if isinstance(error, (ServiceError, ValueError, OSError)) and told:
             logger.debug("the crawl did not begin", exc_info=error)
             print(f"scrapy crawl: error: {told}", file=sys.stderr)
+            assert self.settings is not None
+            if self.settings["LOG_FILE"]:  # scrapyd shows this file, not standard error
+                logger.error("%s", told)
         else:
             logger.error("the crawl broke", exc_info=error)
 
