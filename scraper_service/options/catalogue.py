@@ -327,10 +327,14 @@ _DEDUPE_BOILERPLATE = Option("dedupe_boilerplate", Each(None, "dedupeBoilerplate
     Bool(), False, "Remove text that repeats over pages of a site from the Markdown.",
     is_own=True)
 
+#: Days of ``retention_days``. Services take fewer: ``MAX_RETENTION_DAYS``.
+DAYS = Number(MIN_DAYS, LONGEST_DAYS)
+
+
 def _retention(key: Each) -> Option:
-    return Option("retention_days", key, Number(MIN_DAYS, LONGEST_DAYS), None,
-        "Store the results for this number of days after their last change.",
-        is_nested=False, is_own=True)
+    return Option("retention_days", key, DAYS, None,
+        "Store the results for this number of days after their last change, at most"
+        " MAX_RETENTION_DAYS.", is_nested=False, is_own=True)
 
 
 #: An option of scrapes and of the jobs of version 2.

@@ -267,7 +267,7 @@ class ApiFront:
         from scraper_service.api.v2.app import V2
         from scraper_service.crawling.artefacts import shared_artefacts
         from scraper_service.crawling.pricing import Prices
-        from scraper_service.options.limits import parse_rates, parse_sites
+        from scraper_service.options.limits import Retention, parse_rates, parse_sites
         from scraper_service.server.listener import connections_at_most
         from scraper_service.server.probes import probe_pages
         from scraper_service.services.accounts import DiskQuota, Rates
@@ -307,7 +307,11 @@ class ApiFront:
         if settings.getbool("MCP"):
             below["mcp"] = self._mcp_page(versions[-1], checks, services)
         below["openapi.json"] = OpenApiPage(
-            versions, below, urls, services.capabilities
+            versions,
+            below,
+            urls,
+            services.capabilities,
+            Retention.of(settings).most_days,
         )
         apps = {f"v{each.api.version}": each.klein.resource() for each in versions}
         below["docs"] = page = StartPage()  # type: ignore[no-untyped-call]

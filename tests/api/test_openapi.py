@@ -196,7 +196,8 @@ def test_every_option_is_in_it_with_its_bounds_and_default(
     assert found.get("x-own", False) == option.is_own
     match kind:
         case Number():
-            assert (found["minimum"], found["maximum"]) == (kind.minimum, kind.maximum)
+            most = 365 if kind == catalogue.DAYS else kind.maximum
+            assert (found["minimum"], found["maximum"]) == (kind.minimum, most)
         case Text():
             assert found["maxLength"] <= kind.maximum
             assert found.get("minLength", 0) >= kind.minimum
@@ -405,8 +406,21 @@ def test_values_that_a_schema_forbids_are_refused(document):
         for place, key, schema in keys_of_bodies(document)
         for value in forbidden(document, schema)
         if not issues_of(key, value)
+        # Parsing knows no settings; the next test is of the service.
+        and (key.kind != catalogue.DAYS or value != 2 * 365)
     ]
     assert accepted == []
+
+
+def test_days_of_retention_are_bounded_by_the_setting(start_service, site):
+    service = start_service(SCRAPER_MAX_RETENTION_DAYS="7")
+    document = service.get("/openapi.json", key=None).json
+    for path, body in (("/scrape", {}), ("/crawl", {"limit": 1})):
+        schema = body_schema(document, "v2", path)["properties"]["retentionDays"]
+        assert (schema["minimum"], schema["maximum"]) == (0.01, 7)
+        for days, status in ((schema["maximum"], 200), (schema["maximum"] + 1, 400)):
+            sent = {"url": site.url("/page/1"), **body, "retentionDays": days}
+            assert service.post(f"/v2{path}", sent).status == status
 
 
 def test_values_that_a_schema_allows_are_accepted(document):

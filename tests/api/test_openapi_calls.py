@@ -48,7 +48,7 @@ def labels():
     """Return method and path of every operation."""
     works = [{"name": name, "available": True} for name in FEATURES]
     facts = {"version": "1", "features": works, "formats": []}
-    document = build(version_apps().values(), [Root, HealthPages], facts)
+    document = build(version_apps().values(), [Root, HealthPages], facts, 1)
     return [
         f"{method.upper()} {path}"
         for path, item in document["paths"].items()

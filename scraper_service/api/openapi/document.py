@@ -68,12 +68,14 @@ def build(
     versions: Iterable[VersionApp],
     resources: Iterable[RootResource],
     capabilities: dict[str, Any],
+    most_days: float,
 ) -> dict[str, Any]:
     """Return the document, without ``servers``.
 
-    ``capabilities`` is the content of ``GET /v2/capabilities``.
+    ``capabilities`` is the content of ``GET /v2/capabilities``, ``most_days`` the
+    setting ``MAX_RETENTION_DAYS``.
     """
-    document = _Document(capabilities)
+    document = _Document(capabilities, most_days)
     for resource in resources:
         for methods, path, described in resource.routes:
             document.add(methods, path, _Facts(described, described.summary))
@@ -123,7 +125,8 @@ class _Facts:
 class _Document:
     """The document while it is made."""
 
-    def __init__(self, capabilities: dict[str, Any]):
+    def __init__(self, capabilities: dict[str, Any], most_days: float):
+        self._most_days = most_days
         self._version: str = capabilities["version"]
         self._works = {
             each["name"]: each["available"] for each in capabilities["features"]
@@ -147,7 +150,11 @@ class _Document:
         """Add all routes of a version."""
         api = app.api
         self._kinds[api.version] = KindSchemas(
-            f"V{api.version}", self._schemas, api.requests.CRAWL, self._missing
+            f"V{api.version}",
+            self._schemas,
+            api.requests.CRAWL,
+            self._missing,
+            self._most_days,
         )
         for methods, path, scope, handler in app.routes:
             facts = _Facts.of_handler(handler, api, scope)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
+from attrs import evolve
+
 from scraper_service.api.openapi.shapes import or_null, ref
 from scraper_service.api.responses import camel
+from scraper_service.options.catalogue import DAYS
 from scraper_service.options.parsing import (
     NO_DEFAULT,
     Anything,
@@ -37,7 +40,8 @@ class KindSchemas:
 
     The values of a key that are objects become a component, except where another key of
     the same name has other values. ``first`` is the kind whose keys have the names.
-    ``missing`` are formats that this installation does not have.
+    ``missing`` are formats that this installation does not have, ``most_days`` is its
+    setting ``MAX_RETENTION_DAYS``.
     """
 
     def __init__(
@@ -46,10 +50,12 @@ class KindSchemas:
         components: dict[str, ShapeT],
         first: Object,
         missing: frozenset[str],
+        most_days: float,
     ):
         self._prefix = prefix
         self._components = components
         self._missing = missing
+        self._days = evolve(DAYS, maximum=most_days)
         self.schema(first)
 
     def schema(self, kind: Any) -> ShapeT:
@@ -76,7 +82,7 @@ class KindSchemas:
                 return self.schema(kind.kind)
             case Never():
                 return {"not": {}}
-        return _plain(kind)
+        return _plain(self._days if kind == DAYS else kind)
 
     def _object(self, kind: Object) -> ShapeT:
         found: ShapeT = {

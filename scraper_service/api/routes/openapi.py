@@ -49,12 +49,14 @@ class OpenApiPage(RootResource):
         beside: Mapping[str, RootResource],
         urls: PublicUrls,
         capabilities: Callable[[], dict[str, Any]],
+        most_days: float,
     ):
         super().__init__()
         self._versions = versions
         self._beside = beside
         self._urls = urls
         self._capabilities = capabilities
+        self._most_days = most_days
         self._made: asyncio.Future[tuple[bytes, str]] | None = None
         self._tasks = BackgroundTasks()
 
@@ -87,8 +89,9 @@ class OpenApiPage(RootResource):
 
     async def _make(self) -> tuple[bytes, str]:
         """Return the document without ``servers``, and its hash."""
-        parts = (self._versions, [Root, *self._beside.values()], self._capabilities())
-        return await asyncio.to_thread(_encoded, *parts)
+        resources = [Root, *self._beside.values()]
+        facts = (self._capabilities(), self._most_days)
+        return await asyncio.to_thread(_encoded, self._versions, resources, *facts)
 
     def _body(self, request: JsonRequest, document: bytes, digest: str) -> bytes:
         """Set the headers of a response; return its body, which may be empty."""
