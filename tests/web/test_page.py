@@ -297,6 +297,10 @@ def test_a_job_is_downloaded_in_every_format(tab, crawled, service):
 
 def test_lists_of_any_length_make_few_rows(tab, crawled, site):
     shown = tab.page
+    tab.go(f"jobs/{crawled}?kind=crawl")
+    pages = shown.get_by_role("list", name="Pages")
+    pages.get_by_role("button").first.click()
+    expect(shown.get_by_role("region", name="Result")).to_be_visible()
     tab.go(f"jobs/{crawled}?kind=crawl&tab=urls")
     rows = shown.get_by_role("list", name="URLs").get_by_role("listitem")
     expect(rows.first).to_be_visible()
@@ -331,6 +335,7 @@ def test_a_list_of_any_length_is_one_stop_of_the_keyboard(tab, service):
     shown = tab.go(f"jobs/{job}?kind=crawl&tab=urls")
     rows = shown.get_by_role("list", name="URLs")
     expect(rows.get_by_role("button").first).to_be_visible()
+    expect(shown.get_by_text("1 to 14 of 61: the list scrolls.")).to_be_visible()
     shown.get_by_role("button", name="Refresh").focus()
     shown.keyboard.press("Tab")
     expect(rows.get_by_role("button").first).to_be_focused()
@@ -339,6 +344,7 @@ def test_a_list_of_any_length_is_one_stop_of_the_keyboard(tab, service):
         shown.keyboard.press(key)
         expect(focused).to_contain_text(f"{text}limit")
         expect(focused).to_be_in_viewport()
+    expect(shown.get_by_text("48 to 61 of 61: the list scrolls.")).to_be_visible()
     shown.keyboard.press("Enter")
     told = shown.get_by_role("region", name="This URL")
     expect(told).to_contain_text("/47")

@@ -15,10 +15,11 @@ export function Parts({ job, path, live }) {
   const chosen = TABS.some(([name]) => name === query.get("tab")) ? query.get("tab") : "pages";
   const choose = (tab) => go(`jobs/${job.id}`, { kind: job.kind, tab });
   const counts = job.counts || {};
-  const stamp = FINAL.includes(job.state) || job.state === "paused" ? job.state : Math.floor((counts.done + counts.failed) / 20);
+  const isStill = FINAL.includes(job.state) || job.state === "paused";
+  const stamp = isStill ? job.state : Math.floor((counts.done + counts.failed) / 20);
   return html`<${Tabs} label="Parts of the job" chosen=${chosen} choose=${choose} tabs=${TABS} />
     <section class="card" role="tabpanel">
-    ${chosen === "pages" && html`<${Pages} path=${path} live=${live} stamp=${stamp} />`}
+    ${chosen === "pages" && html`<${Pages} path=${path} live=${live} stamp=${stamp} limit=${isStill ? 1000 : 100} />`}
     ${chosen === "urls" && html`<${Urls} path=${path} />${job.kind === "crawl" && html`<${Missing} job=${job} />`}`}
     ${chosen === "errors" && html`<${Errors} path=${path} stamp=${counts.failed} job=${job} />`}
     ${chosen === "tree" && html`<${Tree} path=${path} />`}
@@ -28,17 +29,18 @@ export function Parts({ job, path, live }) {
     ${chosen === "options" && html`<${Source} text=${JSON.stringify(job.options, null, 2)} />`}</section>`;
 }
 
-function Pages({ path, live, stamp }) {
-  const [stored, error, again] = useLoaded((signal) => call("GET", `${path}/urls?state=done&limit=100`, undefined, signal), [path, stamp]);
+// The last pages that came while this screen was open, above the first ones of the job.
+function Pages({ path, live, stamp, limit }) {
+  const [stored, error, again] = useLoaded((signal) => call("GET", `${path}/urls?state=done&limit=${limit}`, undefined, signal), [path, stamp]);
   const [shown, show] = useState(null);
   const fresh = live.pages.filter((page) => page.id);
   const known = new Set(fresh.map((page) => page.id));
   const rows = [...fresh, ...(stored?.urls || []).filter((each) => each.scrapeId && !known.has(each.scrapeId)).map((each) => ({ url: each.url, id: each.scrapeId }))];
   return html`<${Failure} error=${error} retry=${again} />
     ${stored && !rows.length && html`<p class="empty">No page yet.</p>`}
-    <div class="columns"><ul class="results tall" aria-label="Pages">${rows.map((page) => html`<li key=${page.id}>
-      <button type="button" class="link cut" aria-pressed=${shown === page.id} onClick=${() => show(page.id)}>${page.title || page.url}</button>
-      ${page.title && html`<div class="quiet cut">${page.url}</div>`}</li>`)}</ul>
+    ${stored?.total > rows.length && html`<p class="quiet">${number(rows.length)} of ${number(stored.total)} pages are listed here, all of them under URLs.</p>`}
+    <div class="columns"><div>${rows.length > 0 && html`<${Rows} label="Pages" rows=${rows} height=${46} row=${(page, reach) => html`<button type="button" class="row pages-grid" ...${reach} aria-pressed=${shown === page.id} onClick=${() => show(page.id)}>
+      <span class="cut">${page.title || page.url}</span>${page.title && html`<span class="quiet cut">${page.url}</span>`}</button>`} />`}</div>
     ${shown && html`<${StoredPage} key=${shown} id=${shown} />`}</div>`;
 }
 
@@ -77,7 +79,7 @@ function Urls({ path }) {
       <label>reason<input type="search" placeholder="robots, excluded, SCRAPE_TIMEOUT" value=${filter.reason || ""} onChange=${(event) => pick("reason", event.target.value)} /></label>
       <button type="button" onClick=${first}>Refresh</button><span class="quiet">${state.total !== undefined && `${number(state.total)} URLs`}</span></form>
     <${Failure} error=${state.error} retry=${first} />
-    ${state.urls.length > 0 && html`<${Rows} label="URLs" rows=${state.urls} height=${34} more=${() => state.next && load(state.next, state.urls)}
+    ${state.urls.length > 0 && html`<${Rows} label="URLs" rows=${state.urls} height=${34} total=${state.total} more=${state.next && (() => load(state.next, state.urls))}
       row=${(each, reach) => html`<button type="button" class="row urls-grid" ...${reach} aria-pressed=${chosen === each} onClick=${() => choose(each)}>
         <span class="tag ${{ done: "good", failed: "bad", skipped: "" }[each.state] ?? "busy"}">${each.state}</span><span class="cut">${each.url}</span><span class="quiet cut">${each.reason || ""}</span></button>`} />`}
     ${chosen && html`<${Explained} each=${chosen} />`}`;
@@ -92,7 +94,7 @@ function Explained({ each }) {
     ["Depth", each.depth],
     ["Last modified", each.lastModified],
   ];
-  return html`<section class="explained" aria-label="This URL"><h3 class="cut">${each.url}</h3><table class="facts"><tbody>
+  return html`<section class="explained" aria-label="This URL"><h2 class="cut">${each.url}</h2><table class="facts"><tbody>
     ${facts.filter(([, value]) => value !== undefined).map(([name, value]) => html`<tr key=${name}><th scope="row">${name}</th><td>${value}</td></tr>`)}</tbody></table>
     ${each.scrapeId && html`<${StoredPage} key=${each.scrapeId} id=${each.scrapeId} />`}</section>`;
 }
@@ -115,7 +117,7 @@ function Missing({ job }) {
   const told = found && (!found.allowed ? REASONS[found.reason] || found.reason
     : found.robots === "refused" ? REASONS.robots
     : "The rules of the crawl allow it. If it is not in the list, no page or sitemap that was read has a link to it.");
-  return html`<form class="explained" aria-label="A missing URL" onSubmit=${explain}><h3>Is a page missing?</h3>
+  return html`<form class="explained" aria-label="A missing URL" onSubmit=${explain}><h2>Is a page missing?</h2>
       <div class="bar"><input type="url" class="spring" aria-label="URL" placeholder="its URL" value=${url} onInput=${(event) => setUrl(event.target.value)} /><button disabled=${!url.trim()}>Explain</button></div>
       <${Failure} error=${state.error} />
       ${told && html`<${Notice} kind=${found.allowed && found.robots !== "refused" ? "info" : "warning"}>${told} ${found.detail && html`<code>${found.detail}</code>`}<//>`}</form>`;

@@ -43,7 +43,7 @@ export function Jobs() {
     <${Failure} error=${state.error} retry=${first} />
     ${state.wanted && !state.jobs.length && html`<p class="empty">No jobs here. <a href="#/play?op=crawl">Start a crawl</a>, or change the filter.</p>`}
     ${state.jobs.length > 0 && html`<div class="table-head jobs-grid"><span>State</span><span>Target</span><span>Pages</span><span>Took</span><span>Started</span></div>
-    <${Rows} label="Jobs" rows=${state.jobs} height=${46} more=${() => state.next && load(state.next, state.jobs)}
+    <${Rows} label="Jobs" rows=${state.jobs} height=${46} more=${state.next && (() => load(state.next, state.jobs))}
       row=${(job, reach) => html`<a class="row jobs-grid" ...${reach} href=${job.monitorId ? `#/monitors/${job.monitorId}` : `#/jobs/${job.id}?kind=${job.kind}`}>
         <span><${StateTag} state=${job.state} /></span>
         <span class="cut"><b>${job.kind.replace("_", " ")}</b> ${job.target?.replace(/^https?:\/\//, "") || html`<span class="quiet">not kept</span>`}</span>

@@ -112,10 +112,10 @@ export function Frame({ body, title }) {
     sandbox="allow-popups allow-popups-to-escape-sandbox"></iframe>`;
 }
 
-// A list of any length: only rows in view are made. `more` is called near the end. One row can
-// be reached with Tab, the others from there with the arrows, Page Up, Page Down, Home and End;
-// `row` gets the attributes for this.
-export function Rows({ rows, height, row, more, label }) {
+// A list of any length: only rows in view are made. `more` is called near the end, if there are
+// more; `total` is the number of all, if it is known. One row can be reached with Tab, the others
+// from there with the arrows, Page Up, Page Down, Home and End; `row` gets the attributes for this.
+export function Rows({ rows, height, row, more, label, total }) {
   const [top, setTop] = useState(0);
   const [active, activate] = useState(0);
   const list = useRef(null);
@@ -146,6 +146,7 @@ export function Rows({ rows, height, row, more, label }) {
   }, [active]);
   const above = { style: { height: `${first * height}px` } };
   const below = { style: { height: `${(rows.length - last) * height}px` } };
+  const seen = [Math.ceil(top / height) + 1, Math.min(rows.length, Math.floor((top + shown) / height))];
   return html`<div class="rows" role="list" aria-label=${label} ref=${list} onScroll=${scrolled} onKeyDown=${move}>
     <div role="presentation" ...${above}></div>
     ${rows.slice(first, last).map((item, place) => {
@@ -153,5 +154,6 @@ export function Rows({ rows, height, row, more, label }) {
       return html`<div role="listitem" key=${at}>${row(item, { tabindex: at === reached ? 0 : -1, onFocus: () => activate(at) })}</div>`;
     })}
     <div role="presentation" ...${below}></div>
-  </div>`;
+  </div>
+  ${(seen[1] - seen[0] + 1 < rows.length || more) && html`<p class="help">${seen.map(number).join(" to ")} of ${number(total ?? rows.length)}${more && !total ? " and more" : ""}: the list scrolls.</p>`}`;
 }
