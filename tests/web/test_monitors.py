@@ -128,7 +128,7 @@ def test_a_monitor_is_made_and_changed_in_the_page(seen, told):
     shown.get_by_role("textbox", name="urls").fill(
         "https://a.example/x\nhttps://b.example"
     )
-    shown.get_by_text("compare", exact=True).click()
+    shown.locator("summary", has_text="compare").click()
     shown.get_by_label("minCharacters").fill("20")
     shown.get_by_role("checkbox", name="phone").check()
     shown.get_by_label("webhook").fill("https://h.example/x")

@@ -5,9 +5,9 @@ import { Copy, Failure, Notice, Time, bytes, go, html, number, seconds, useLoade
 import { StateTag } from "./jobs.js";
 import { FINAL, PARTS, Parts } from "./job_tabs.js";
 import { PageResult, Source } from "./results.js";
-import { Field } from "./form.js";
+import { Field, forget, unfinished } from "./form.js";
 import { Plot } from "./plot.js";
-import { resolved } from "./schema.js";
+import { optionsOf, resolved } from "./schema.js";
 
 const PATHS = { crawl: "/v2/crawl", batch: "/v2/batch/scrape", batch_scrape: "/v2/batch/scrape" };
 // Keys that a running crawl takes; a batch takes the last two.
@@ -139,15 +139,20 @@ function Controls({ job, path, load }) {
     })} />`}`;
 }
 
-const STORED = ["markdown", "html", "rawHtml", "links", "images", "summary", "product"]; // formats without further options
-
 function Reprocess({ make }) {
-  const [chosen, choose] = useState(["html"]);
-  const toggle = (name) => choose(chosen.includes(name) ? chosen.filter((each) => each !== name) : [...chosen, name]);
-  return html`<form class="card" aria-label="Other formats" onSubmit=${(event) => { event.preventDefault(); make(chosen); }}>
+  const [document, error] = useLoaded(description, []);
+  const [formats, set] = useState(["html"]);
+  useEffect(() => () => forget("reprocess-"), []);
+  if (!document) return html`<${Failure} error=${error} />`;
+  const option = optionsOf(document, "/v2/crawl/{id}/reprocess").find(({ name }) => name === "formats");
+  const submit = (event) => {
+    event.preventDefault();
+    if (!unfinished("reprocess-").length) make(formats);
+  };
+  return html`<form class="card" aria-label="Other formats" onSubmit=${submit} novalidate>
     <p class="quiet">Made of the stored responses as a new job; nothing is fetched.</p>
-    <div class="bar">${STORED.map((name) => html`<label key=${name}><input type="checkbox" checked=${chosen.includes(name)} onChange=${() => toggle(name)} /> ${name}</label>`)}</div>
-    <button type="submit" class="primary" disabled=${!chosen.length}>Make</button></form>`;
+    <${Field} document=${document} option=${option} value=${formats} set=${set} path="reprocess-formats" />
+    <button type="submit" class="primary" disabled=${!formats}>Make</button></form>`;
 }
 
 function Change({ job, apply }) {

@@ -2,7 +2,7 @@
 import { useState } from "./libraries/hooks.js";
 import { CallError, call, description } from "./http.js";
 import { Failure, go, html, useLoaded } from "./ui.js";
-import { Field, Fields, forget, unfinished } from "./form.js";
+import { Field, Fields, below, forget, unfinished } from "./form.js";
 import { forms, members, optionsOf, resolved } from "./schema.js";
 
 // The options of each kind of target that stand above the others.
@@ -48,8 +48,8 @@ function Form({ id, document, account, monitor }) {
     change(value === undefined ? rest : { ...rest, [name]: value });
   };
   const options = Object.fromEntries(optionsOf(document, "/v2/monitor").map((each) => [each.name, each]));
-  const errors = byField(state.error);
-  const field = (name, schema) => html`<${Field} key=${name} document=${document} path="${own}-${name}" value=${values[name]} error=${errors[name]}
+  const errors = state.error?.details || [];
+  const field = (name, schema) => html`<${Field} key=${name} document=${document} path="${own}-${name}" value=${values[name]} errors=${below(errors, name)}
     option=${{ ...options[name], schema: { ...options[name].schema, ...schema } }} set=${(value) => put(name, value)} />`;
   const submit = async (event) => {
     event.preventDefault();
@@ -78,24 +78,18 @@ function Form({ id, document, account, monitor }) {
     go(id ? `monitors/${id}` : "monitors");
   };
   return html`<form class="monitor-form" aria-label="Monitor" onSubmit=${submit} novalidate>
-    <section class="card">${field("name")}<${Schedule} own=${own} document=${document} option=${options.schedule} values=${values.schedule || {}} error=${errors.schedule} set=${(value) => put("schedule", value)} /></section>
-    <${Targets} own=${own} document=${document} schema=${options.targets.schema} values=${values.targets || []} errors=${state.error?.details || []} set=${(value) => put("targets", value)} />
+    <section class="card">${field("name")}<${Schedule} own=${own} document=${document} option=${options.schedule} values=${values.schedule || {}} errors=${below(errors, "schedule")} set=${(value) => put("schedule", value)} /></section>
+    <${Targets} own=${own} document=${document} schema=${options.targets.schema} values=${values.targets || []} errors=${below(errors, "targets")} set=${(value) => put("targets", value)} />
     <section class="card" aria-label="Messages"><h2>Who is told</h2>
-      <${Told} own=${own} document=${document} option=${options.notification} account=${account} values=${values.notification || {}} error=${errors.notification} set=${(value) => put("notification", value)} />${field("webhook")}</section>
+      <${Told} own=${own} document=${document} option=${options.notification} account=${account} values=${values.notification || {}} errors=${below(errors, "notification")} set=${(value) => put("notification", value)} />${field("webhook")}</section>
     <section class="card" aria-label="Judging and storing"><h2>What matters, and how long it is kept</h2>${field("goal")}${field("judgeEnabled")}${field("retentionDays")}</section>
     <${Failure} error=${state.error} />
     <div class="bar"><button type="submit" class="primary" disabled=${state.running}>${state.running ? "Saving…" : id ? "Save" : "Create the monitor"}</button>
       <button type="button" onClick=${dropped}>${id ? "Leave it as it was" : "Discard"}</button></div></form>`;
 }
 
-function byField(error) {
-  const found = {};
-  for (const { path, message } of error?.details || []) if (path?.length) found[path[0]] ||= message;
-  return found;
-}
-
 // Words or an expression: what is typed into one takes the place of the other.
-function Schedule({ own, document, option, values, error, set }) {
+function Schedule({ own, document, option, values, errors, set }) {
   const change = (next) => {
     if (next.text !== values.text && next.text !== undefined) delete next.cron;
     if (next.cron !== values.cron && next.cron !== undefined) delete next.text;
@@ -103,14 +97,14 @@ function Schedule({ own, document, option, values, error, set }) {
   };
   const all = members(document, option.schema);
   return html`<fieldset class="field"><legend>schedule</legend><div class="thirds"><${Fields} document=${document} options=${["text", "cron", "timezone"].map((name) => all.find((each) => each.name === name))} values=${values} set=${change} path="${own}-schedule" /></div>
-    ${error && html`<div class="help wrong">${error}</div>`}</fieldset>`;
+    ${errors.length > 0 && html`<div class="help wrong">${errors[0].message}</div>`}</fieldset>`;
 }
 
 function Targets({ own, document, schema, values, errors, set }) {
   const kinds = Object.fromEntries(forms(document, resolved(document, schema).items).map((each) => [each.properties.type.const, each]));
   const replace = (at, value) => set(values.map((each, number) => (number === at ? value : each)));
   return html`${values.map((each, at) => html`<${Target} key=${each.id || at} own=${own} at=${at} document=${document} kinds=${kinds} values=${each} set=${(value) => replace(at, value)}
-      errors=${Object.fromEntries(errors.filter(({ path }) => path?.[0] === "targets" && path[1] === at).map(({ path, message }) => [path[2] || "type", message]))}
+      errors=${below(errors, at)}
       remove=${values.length > 1 && (() => set(values.filter((_, number) => number !== at)))} />`)}
     <p><button type="button" onClick=${() => set([...values, { type: "scrape" }])}>Add a target</button></p>`;
 }
@@ -129,12 +123,12 @@ function Target({ own, at, document, kinds, values, errors, set, remove }) {
 }
 
 // Mail, and the channels of the operator by their names.
-function Told({ own, document, option, account, values, error, set }) {
+function Told({ own, document, option, account, values, errors, set }) {
   const known = [...new Set([...account.channels, ...(values.channels || [])])];
   const options = members(document, option.schema).map((each) => (each.name === "channels" ? { ...each, schema: { ...each.schema, items: { enum: known } } } : each));
   const shown = options.filter(({ name }) => name !== "channels" || known.length);
   return html`${!known.length && html`<p class="quiet">The operator has named no channels, such as chats and push services.</p>`}
     ${!account.sendsMail && html`<p class="quiet">This service sends no mail: the operator has set no mail server.</p>`}
     <${Fields} document=${document} options=${shown} values=${values} path="${own}-notification" set=${(next) => set(Object.keys(next).length ? next : undefined)} />
-    ${error && html`<div class="help wrong">${error}</div>`}`;
+    ${errors.length > 0 && html`<div class="help wrong">${errors[0].message}</div>`}`;
 }

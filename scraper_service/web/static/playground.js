@@ -85,7 +85,7 @@ function Operation({ name, document }) {
       setState({ found, took: (performance.now() - begun) / 1000 });
     } catch (error) {
       if (error.name === "AbortError") return own === stop.current && setState({});
-      setState({ error, errors: byField(error) });
+      setState({ error, errors: error.details });
     }
   };
   const keys = (event) => {
@@ -100,7 +100,7 @@ function Operation({ name, document }) {
     <form class="card" aria-label="${name} options" onKeyDown=${keys} onSubmit=${(event) => event.preventDefault()}>
       ${operation.file && html`<${FileDrop} file=${file} set=${setFile} />`}
       <${Fields} document=${document} options=${main} values=${values} set=${set} errors=${state.errors} path=${name} />
-      <details class="group" open=${Object.keys(state.errors || {}).some((key) => !operation.main.includes(key))}>
+      <details class="group" open=${(state.errors || []).some(({ path }) => path?.length && !operation.main.includes(path[0]))}>
         <summary>More options${others.some((option) => values[option.name] !== undefined) && html` <span class="tag">set</span>`}</summary>
         <input type="search" aria-label="Find an option" placeholder="Find an option" value=${filter} onInput=${(event) => setFilter(event.target.value)} />
         <${Fields} document=${document} options=${matching} values=${values} set=${set} errors=${state.errors} path="${name}-more" />
@@ -129,12 +129,6 @@ function formOptions(document, operation) {
   if (!operation.file) return own;
   if (nested?.schema.properties || nested?.schema.allOf) return members(document, nested.schema);
   return optionsOf(document, "/v2/scrape").filter((option) => option.name !== "url");
-}
-
-function byField(error) {
-  const found = {};
-  for (const { path, message } of error.details || []) if (path?.length) found[path[0]] ||= path.length > 1 ? `${path.slice(1).join(".")}: ${message}` : message;
-  return found;
 }
 
 function FileDrop({ file, set }) {

@@ -39,6 +39,6 @@ function Details({ document, facts }) {
 function Options({ document, options }) {
   return html`<div class="scroll" tabindex="0"><table class="list"><thead><tr><th>Name</th><th>Values</th><th>Meaning</th></tr></thead><tbody>${options.map(({ name, schema, required }) => {
     const { kind, choices, schema: own } = control(document, schema);
-    return html`<tr key=${name}><td><code>${name}</code>${required && html`<span class="required"> *</span>`}</td><td>${choices ? choices.join(", ") : { lines: "array of texts", group: "object", json: "JSON", several: "array", string: "text" }[kind] || kind} <span class="quiet">${range({ ...own, ...schema })}</span></td><td>${schema.description || ""}</td></tr>`;
+    return html`<tr key=${name}><td><code>${name}</code>${required && html`<span class="required"> *</span>`}</td><td>${choices ? choices.join(", ") : { lines: "array of texts", list: "array of objects", group: "object", json: "JSON", several: "array", string: "text" }[kind] || kind} <span class="quiet">${range({ ...own, ...schema })}</span></td><td>${schema.description || ""}</td></tr>`;
   })}</tbody></table></div>`;
 }

@@ -6,6 +6,9 @@ import { Copy, Failure, Frame, Notice, Tabs, html, number, useLoaded } from "./u
 
 const safe = (url) => (/^https?:\/\//i.test(url || "") ? url : undefined);
 
+// Formats that are values, shown together as data.
+const DATA = ["json", "attributes", "changeTracking", "answer", "highlights", "summary", "branding", "product", "menu"];
+
 export function PageResult({ page, told }) {
   const meta = page.metadata || {};
   const tabs = [
@@ -15,7 +18,7 @@ export function PageResult({ page, told }) {
     page.links && ["links", `Links ${page.links.length}`],
     page.images && ["images", `Images ${page.images.length}`],
     page.screenshot && ["screenshot", "Screenshot"],
-    page.json !== undefined && ["data", "Data"],
+    DATA.some((name) => page[name] !== undefined) && ["data", "Data"],
     ["metadata", "Metadata"],
     ["why", "Why"],
     ["all", "JSON"],
@@ -39,7 +42,10 @@ function Panel({ name, page }) {
   if (name === "html") return html`<${HtmlPanel} text=${page.html ?? page.rawHtml} />`;
   if (name === "links" || name === "images") return html`<ul class="results">${page[name].slice(0, 1000).map((url, at) => html`<li key=${at}><a href=${safe(url)} target="_blank" rel="noopener noreferrer">${url}</a></li>`)}</ul>`;
   if (name === "screenshot") return html`<img class="screenshot" src=${picture(page.screenshot)} alt="Screenshot of the page" /><p><a href=${picture(page.screenshot)} target="_blank" rel="noopener">Open the file</a></p>`;
-  if (name === "data") return html`<${Source} text=${JSON.stringify(page.json, null, 2)} />`;
+  if (name === "data") {
+    const found = Object.fromEntries(DATA.filter((each) => page[each] !== undefined).map((each) => [each, page[each]]));
+    return html`<${Source} text=${JSON.stringify(Object.keys(found).join() === "json" ? page.json : found, null, 2)} />`;
+  }
   if (name === "metadata") return html`<${Facts} facts=${page.metadata} />`;
   if (name === "why") return html`<${Why} page=${page} />`;
   return html`<${Source} text=${JSON.stringify(page, null, 2)} />`;

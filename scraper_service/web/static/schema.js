@@ -33,22 +33,26 @@ export function forms(document, schema) {
 const typeOf = (schema) => (Array.isArray(schema.type) ? schema.type.find((type) => type !== "null") : schema.type);
 
 // How a form asks for a value: {kind, choices, schema}. JSON may be a text without quotes
-// if isText is true.
+// if isText is true. Of "several" choices, those in `objects` are objects with this schema,
+// unless `alone` has their name; a single one needs no array if isOneToo is true.
 export function control(document, schema) {
   const all = forms(document, schema);
   const first = { ...all[0], type: typeOf(all[0] || {}) };
   const words = all.flatMap((each) => each.enum || (each.const !== undefined ? [each.const] : []));
   if (words.length && all.every((each) => each.enum || each.const !== undefined)) return { kind: "choice", choices: words, schema: first };
+  if (all.length === 2 && words.length && typeOf(all[1]) === "array") return { ...control(document, all[1]), isOneToo: true };
   if (all.length === 1 && ["boolean", "integer", "number", "string"].includes(first.type)) return { kind: first.type, schema: first };
   if (all.length === 1 && first.type === "array") {
     const items = forms(document, resolved(document, first.items || {}));
-    const names = [...new Set(items.flatMap((each) => each.enum || (typeof each.const === "string" ? [each.const] : [])))].filter((name) => typeof name === "string");
-    if (names.length) return { kind: "several", choices: names, schema: first };
+    const alone = items.flatMap((each) => each.enum || (typeof each.const === "string" ? [each.const] : [])).filter((name) => typeof name === "string");
+    const objects = Object.fromEntries(items.filter((each) => each.properties?.type?.const).map((each) => [each.properties.type.const, each]));
+    if (alone.length) return { kind: "several", choices: [...new Set([...alone, ...Object.keys(objects)])], alone, objects, schema: first };
+    if (items.length === 1 && items[0].properties) return { kind: "list", item: items[0], schema: first };
     if (items.every((each) => typeOf(each) === "string")) return { kind: "lines", schema: first };
   }
   if (all.length === 1 && first.type === "object" && first.properties) return { kind: "group", schema: first };
   if (all.every((each) => ["string", "integer", "number"].includes(typeOf(each)))) return { kind: "string", schema: first };
-  return { kind: "json", schema: first, isText: all.some((each) => typeOf(each) === "string" && !each.enum) };
+  return { kind: "json", schema: all.length === 1 ? first : { ...first, type: undefined }, isText: all.some((each) => typeOf(each) === "string" && !each.enum) };
 }
 
 // Why a value is not allowed, or undefined.
@@ -56,6 +60,8 @@ export function fault(kind, schema, value) {
   if (value === undefined) return undefined;
   if (kind === "integer" && !Number.isInteger(value)) return "a whole number is expected";
   if ((kind === "integer" || kind === "number") && typeof value !== "number") return "a number is expected";
+  if (kind === "json" && schema.type === "array" && !Array.isArray(value)) return "an array is expected: [ … ]";
+  if (kind === "json" && schema.type === "object" && (typeof value !== "object" || Array.isArray(value))) return "an object is expected: { … }";
   const above = schema.exclusiveMinimum;
   if (above !== undefined && !(value > above)) return `more than ${above} is expected`;
   if (schema.minimum !== undefined && value < schema.minimum) return `at least ${schema.minimum} is expected`;
