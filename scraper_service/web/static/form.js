@@ -31,8 +31,9 @@ export function Field({ document, option, value, set, errors = [], path }) {
   const { name, schema, required } = option;
   const asked = control(document, schema);
   const { choices, schema: own, isText } = asked;
-  const Parts = fits(asked, value) && { group: Group, several: Several, list: List }[asked.kind];
-  const kind = ["several", "list"].includes(asked.kind) ? "json" : asked.kind;
+  const [isJson, choose] = useState(null);
+  const Parts = !isJson && fits(asked, value) && { group: Group, several: Several, list: List }[asked.kind];
+  const kind = ["group", "several", "list"].includes(asked.kind) ? "json" : asked.kind;
   const id = `field-${path}`;
   const stored = drafts.get(id);
   const typed = stored?.value === value ? stored : undefined;
@@ -44,7 +45,12 @@ export function Field({ document, option, value, set, errors = [], path }) {
   const isListed = kind === "boolean" || kind === "choice";  // its default stands in the list
   const help = helpOf(schema, !isListed && own);
   const shared = { id, "aria-describedby": `${id}-help`, "aria-invalid": Boolean(wrong), required };
-  if (Parts) return html`<${Parts} document=${document} option=${option} asked=${asked} value=${value ?? undefined} set=${set} errors=${errors} path=${path} />`;
+  const change = () => {
+    forget(path);
+    choose(!isJson);
+  };
+  const other = ["group", "list"].includes(asked.kind) && html` <button type="button" class="link" aria-label="${name} ${isJson ? "as fields" : "as JSON"}" onClick=${change}>${isJson ? "as fields" : "as JSON"}</button>`;
+  if (Parts) return html`<${Parts} document=${document} option=${option} asked=${asked} value=${value ?? undefined} set=${set} errors=${errors} path=${path} other=${other} isOpen=${isJson === false} />`;
   let input;
   if (kind === "boolean") {
     input = html`<select ...${shared} value=${value === undefined ? "" : String(value)}
@@ -88,7 +94,7 @@ export function Field({ document, option, value, set, errors = [], path }) {
       }}></textarea>`;
   }
   return html`<div class="field"><label for=${id}><${Name} ...${option} /></label>${input}
-    <div class="help" id="${id}-help">${wrong ? html`<span class="wrong">${wrong}</span>` : help}</div></div>`;
+    <div class="help" id="${id}-help">${wrong ? html`<span class="wrong">${wrong}</span>` : help}${other}</div></div>`;
 }
 
 function Name({ name, schema, required }) {
@@ -105,10 +111,10 @@ function fits({ kind, choices }, value) {
 }
 
 // An object with named values.
-function Group({ document, option, asked, value, set, errors, path }) {
+function Group({ document, option, asked, value, set, errors, path, other, isOpen }) {
   const [own] = errors.filter((each) => !each.path.length);
-  return html`<details class="group" open=${errors.length > 0}><summary><${Name} ...${option} />${value && html` <span class="tag">set</span>`}</summary>
-    <div class="help">${own ? html`<span class="wrong">${own.message}</span>` : option.schema.description}</div>
+  return html`<details class="group" open=${isOpen || errors.length > 0}><summary><${Name} ...${option} />${value && html` <span class="tag">set</span>`}</summary>
+    <div class="help">${own ? html`<span class="wrong">${own.message}</span>` : option.schema.description}${other}</div>
     <${Fields} document=${document} options=${members(document, asked.schema)} values=${value || {}} errors=${errors} path=${path}
       set=${(next) => set(Object.keys(next).length ? next : undefined)} /></details>`;
 }
@@ -138,7 +144,7 @@ function Several({ document, option, asked, value = [], set, errors, path }) {
 }
 
 // Any number of objects with the same names.
-function List({ document, option, asked, value = option.required ? [{}] : [], set, errors, path }) {
+function List({ document, option, asked, value = option.required ? [{}] : [], set, errors, path, other }) {
   const options = members(document, asked.item);
   const [own] = errors.filter((each) => each.path.length < 2);
   const remove = (at) => {
@@ -146,7 +152,7 @@ function List({ document, option, asked, value = option.required ? [{}] : [], se
     set(value.length > 1 ? value.filter((_, place) => place !== at) : undefined);
   };
   return html`<fieldset class="field"><legend><${Name} ...${option} /></legend>
-    <div class="help">${own ? html`<span class="wrong">${told(own)}</span>` : helpOf(option.schema, asked.schema)}</div>
+    <div class="help">${own ? html`<span class="wrong">${told(own)}</span>` : helpOf(option.schema, asked.schema)}${other}</div>
     ${value.map((each, at) => html`<details key=${at} class="group" open=${true}><summary>${at + 1}. ${Object.values(each).find((text) => typeof text === "string")}</summary>
       <div class="entry"><${Fields} document=${document} options=${options} values=${each} errors=${below(errors, at)} path="${path}.${at}"
         set=${(next) => set(value.map((other, place) => (place === at ? next : other)))} /></div>
