@@ -7,6 +7,7 @@ the command line; lists are comma-separated, switches are ``true`` or ``false``.
 from __future__ import annotations
 
 import os
+import re
 from ipaddress import ip_network
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -547,6 +548,8 @@ def check_settings(settings: BaseSettings) -> None:
         _check_number("WEBHOOK_RETRY_S", text)
     if url := settings["WEBHOOK_URL"]:
         _check_webhook(url)
+    if url := settings["PUBLIC_URL"]:
+        _check_base_url("PUBLIC_URL", url)
     _check_model(settings)
     if url := settings["ARTEFACT_STORE"]:
         from scraper_service.storage.files.blob_stores import check_store_url  # noqa: PLC0415
@@ -600,15 +603,23 @@ def _check_model(settings: BaseSettings) -> None:
         raise ValueError(f"SCRAPER_LLM_BASE_URL must be set with {variable(names[0])}")
     if url and not settings["LLM_MODEL"]:
         raise ValueError("SCRAPER_LLM_MODEL must be set with SCRAPER_LLM_BASE_URL")
+    if url:
+        _check_base_url("LLM_BASE_URL", url)
+
+
+def _check_base_url(name: str, url: str) -> None:
+    """Raise :exc:`ValueError` unless paths can be added to ``url``."""
     try:
         parts = urlsplit(url)
-        usable = parts.scheme in {"http", "https"} and parts.hostname
-    except ValueError:
+        usable = (
+            parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+        )
+    except ValueError:  # of the port, too
         usable = False
-    if url and (not usable or parts.query or parts.username):
+    if not usable or "@" in parts.netloc or re.search(r"[\s?#\\]", url):
         raise ValueError(
-            "SCRAPER_LLM_BASE_URL must be an http(s) URL without user and query, got"
-            f" {url.rpartition('@')[2]!r}"
+            f"{variable(name)} must be an http(s) URL with a host, without user, query"
+            f" and fragment, got {url.rpartition('@')[2]!r}"
         )
 
 

@@ -33,6 +33,10 @@ def test_the_retention_may_have_a_fraction():
     checked(RETENTION_DAYS="0.5", MAX_RETENTION_DAYS="1.5")
 
 
+def test_the_public_url_may_be_of_an_inner_network_and_have_a_path():
+    checked(PUBLIC_URL="http://scraper:3002/api/")
+
+
 @pytest.mark.parametrize(
     ("changes", "error"),
     [
@@ -42,6 +46,14 @@ def test_the_retention_may_have_a_fraction():
         ({"RETENTION_DAYS": "366"}, "must not exceed .*, 365, got 366"),
         ({"MAX_RETENTION_DAYS": "36501"}, "from 0.01 to 36500, got '36501'"),
         ({"PAUSE_MAX_DAYS": "1.5"}, "without fraction, got '1.5'"),
+        ({"PUBLIC_URL": "foo"}, r"SCRAPER_PUBLIC_URL must be an http\(s\) URL.* 'foo'"),
+        ({"PUBLIC_URL": "ftp://x"}, "got 'ftp://x'"),
+        ({"PUBLIC_URL": "https:///api"}, "must be .* URL with a host"),
+        ({"PUBLIC_URL": "https://x:99999"}, "got 'https://x:99999'"),
+        ({"PUBLIC_URL": "https://x/?a=b"}, "without user, query and fragment"),
+        ({"PUBLIC_URL": "https://x/#a"}, "without user, query and fragment"),
+        ({"PUBLIC_URL": "https://a:secret@x"}, "fragment, got 'x'$"),
+        ({"PUBLIC_URL": "https://x /"}, "must be .* URL"),
     ],
 )
 def test_a_bad_setting_is_named(changes, error):

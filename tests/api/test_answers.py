@@ -469,7 +469,7 @@ def test_doctor_tries_the_model(chat, tmp_path, mode, shown):
         ({"SCRAPER_LLM_BASE_URL": "http://a/v1"}, "LLM_MODEL must be set"),
         (
             {"SCRAPER_LLM_BASE_URL": "ftp://k@a", "SCRAPER_LLM_MODEL": "m"},
-            "LLM_BASE_URL must be an http(s) URL without user and query, got 'a'",
+            "LLM_BASE_URL must be an http(s) URL with a host, without user, query",
         ),
     ],
 )
