@@ -82,9 +82,12 @@ class Position:
     def mistyped(self, expected: str, value: Any) -> Any:
         """Report a value of the wrong JSON type."""
         received = _JSON_TYPES.get(type(value), type(value).__name__)
+        # An empty body is read as null.
+        is_empty = value is None and not self.path
+        got = "but is empty or null" if is_empty else f"got {short(value)}"
         return self.report(
             "invalid_type",
-            f"{self.name} must be of type {expected}, got {short(value)}",
+            f"{self.name} must be of type {expected}, {got}",
             expected=expected,
             received=received,
         )
@@ -348,7 +351,17 @@ def bare_kind(kind: Any) -> Any:
     return kind
 
 
-_SHORT = reprlib.Repr()
+class _Short(reprlib.Repr):
+    """Short texts of values, with the names that JSON has for some of them."""
+
+    def repr_NoneType(self, value: None, level: int) -> str:
+        return "null"
+
+    def repr_bool(self, value: bool, level: int) -> str:
+        return "true" if value else "false"
+
+
+_SHORT = _Short()
 _SHORT.maxstring = 60
 _SHORT.maxdict = _SHORT.maxlist = 3
 _SHORT.maxlevel = 2

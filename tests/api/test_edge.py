@@ -177,12 +177,23 @@ def test_a_body_that_is_not_json_is_a_400_before_the_key_is_looked_at(service, r
     assert reply.json["error"] == "Bad request, malformed JSON"
 
 
-@pytest.mark.parametrize("raw", [b"", b"null", b"[]", b'"x"', b"1"])
-def test_a_body_that_is_no_object_is_a_bad_request(service, raw):
+@pytest.mark.parametrize(
+    ("raw", "got"),
+    [
+        (b"", "but is empty or null"),
+        (b"null", "but is empty or null"),
+        (b"[]", "got []"),
+        (b"[null, true]", "got [null, true]"),
+        (b'"x"', "got 'x'"),
+        (b"1", "got 1"),
+    ],
+)
+def test_a_body_that_is_no_object_is_a_bad_request(service, raw, got):
     reply = service.post("/v2/scrape", raw=raw)
     assert reply.status == 400
     assert reply.json["code"] == "BAD_REQUEST"
-    assert reply.json["details"]
+    [issue] = reply.json["details"]
+    assert issue["message"] == f"body (v2) must be of type object, {got}"
 
 
 def test_the_content_type_of_a_body_does_not_matter(service, site):

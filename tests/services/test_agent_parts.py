@@ -64,7 +64,7 @@ def test_actions_are_read(value, read_as):
     ("value", "why"),
     [
         ({}, "must be one of"),
-        (None, "must be a JSON object, got None"),
+        (None, "must be a JSON object, got null"),
         (["scrape"], "must be a JSON object"),
         ({"action": "delete"}, "'delete'"),
         ({"action": ["scrape"]}, "must be one of"),
