@@ -13,7 +13,7 @@ from __future__ import annotations
 import difflib
 import re
 import reprlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import islice
 from typing import Any, ClassVar, Final, Protocol, TypeAlias
 
@@ -264,28 +264,60 @@ class Object:
             allowed = ", ".join(key for key in self.fields if not key.startswith("__"))
             spot = f"{at.name} has no " if at.path else ""
             text = f"Unrecognized key in {at.where}: {spot}{short(unknown)}; "
-            text += f"{guesses(unknown, self.fields)}allowed are {allowed or 'none'}"
+            text += guesses(unknown, self.fields, self._names_below())
+            text += f"allowed are {allowed or 'none'}"
             at.report("unrecognized_keys", text, keys=unknown[:MAX_ISSUES])
         return not unknown
+
+    def _names_below(self) -> dict[str, str]:
+        """Return the keys of objects in this object, such as ``scrapeOptions.formats``."""
+        kinds = {name: bare_kind(key.kind) for name, key in self.fields.items()}
+        return {
+            each: f"{name}.{each}"
+            for name, kind in kinds.items()
+            if isinstance(kind, Object)
+            for each in kind.fields
+        }
 
 
 def guesses(
     unknown: Iterable[str | int],
-    known: Iterable[str],
+    known: Collection[str],
     other_names: Mapping[str, str] | None = None,
 ) -> str:
-    """Return "did you mean ...? " if known keys are close to ``unknown``, else "".
+    """Return "did you mean ...? " if there are keys like ``unknown``, else "".
 
-    ``other_names`` has known keys by names that they have elsewhere.
+    ``other_names`` has keys by names that they have elsewhere.
     """
     names = {**(other_names or {}), **{key: key for key in known}}
-    by_lower = {key.replace("_", "").lower(): name for key, name in names.items()}
-    found: dict[str, None] = {}
-    for key in islice(unknown, MAX_GUESSED):
-        folded = re.sub("[_-]", "", str(key)).lower()
-        for match in difflib.get_close_matches(folded, by_lower, 1, CLOSE):
-            found[repr(by_lower[match])] = None
+    by_folded = {_folded(key): name for key, name in names.items()}
+    found = dict.fromkeys(
+        repr(meant)
+        for key in islice(unknown, MAX_GUESSED)
+        if (meant := _meant(str(key), known, by_folded))
+    )
     return f"did you mean {' and '.join(found)}? " if found else ""
+
+
+def _meant(key: str, known: Collection[str], by_folded: Mapping[str, str]) -> str:
+    """Return the key that was meant by an unknown one, "" without any.
+
+    This is a key with a close name, or the only one with all its words: maxDiscoveryDepth for
+    maxDepth.
+    """
+    for match in difflib.get_close_matches(_folded(key), by_folded, 1, CLOSE):
+        return by_folded[match]
+    words = _words(key)
+    wider = [name for name in known if words and words <= _words(name)]
+    return wider[0] if len(wider) == 1 else ""
+
+
+def _folded(key: str) -> str:
+    return re.sub("[_-]", "", key).lower()
+
+
+def _words(key: str) -> set[str]:
+    return {word.lower() for word in re.findall("[A-Z]?[a-z0-9]+|[A-Z]+", key)}
 
 
 @frozen

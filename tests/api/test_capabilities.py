@@ -148,11 +148,12 @@ def test_options_without_effect_of_a_large_body_are_named_too(service, site):
         ("includePath", "'includePaths'"),
         ("include_paths", "'includePaths'"),
         ("maxDiscoverDepth", "'maxDiscoveryDepth'"),
+        ("maxDepth", "'maxDiscoveryDepth'"),
+        ("formats", "'scrapeOptions.formats'"),
+        ("wait_for", "'scrapeOptions.waitFor'"),
     ],
 )
-def test_an_unknown_key_that_is_close_to_a_known_one_is_asked_about(
-    service, key, meant
-):
+def test_an_unknown_key_that_is_like_a_known_one_is_asked_about(service, key, meant):
     reply = service.post("/v2/crawl", {"url": "https://example.org", key: []})
     [issue] = reply.json["details"]
     assert f"did you mean {meant}? " in issue["message"]
