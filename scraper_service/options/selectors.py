@@ -29,6 +29,7 @@ from scraper_service.options.parsing import (
     short,
     structure,
 )
+from scraper_service.options.url_patterns import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -179,9 +180,8 @@ def _pattern(text: str) -> Any:
     try:
         return re2.compile(text, options)
     except (re2.error, UnicodeEncodeError) as error:
-        reason = str(error.args[0])[:100]
         raise ValueError(
-            f"not a regular expression (RE2): {short(text)}: {reason}"
+            f"not a regular expression (RE2): {short(text)}: {reason_of(error)}"
         ) from None
 
 

@@ -133,16 +133,22 @@ def _size(pattern: str) -> int:
         )
     try:
         return int(re2.compile(pattern, _options(MAX_PATTERN_BYTES)).programsize)
-    except UnicodeEncodeError:
-        reason = "it is no Unicode text"
-    except re2.error as error:
-        text = error.args[0]
-        reason = text.decode(errors="replace") if isinstance(text, bytes) else str(text)
+    except (re2.error, UnicodeEncodeError) as error:
+        reason = reason_of(error)
     finally:
         re2.purge()  # its cache of compiled patterns is not bounded in bytes
     if reason.startswith("pattern too large"):
         raise MemoryError(reason)
-    raise ValueError(f"not a regular expression (RE2): {shown}: {reason[:100]}")
+    raise ValueError(f"not a regular expression (RE2): {shown}: {reason}")
+
+
+def reason_of(error: re2.error | UnicodeEncodeError) -> str:
+    """Return why RE2 refused a pattern, in at most 100 characters."""
+    if isinstance(error, UnicodeEncodeError):
+        return "it is no Unicode text"
+    text = error.args[0]
+    shown = text.decode(errors="replace") if isinstance(text, bytes) else str(text)
+    return shown[:100]
 
 
 def _options(max_bytes: int) -> re2.Options:

@@ -252,6 +252,10 @@ def test_a_bad_field_is_named(service, field, key):
             "baseSelector",
         ),
         ({"selectors": "div"}, "selectors"),
+        (
+            {"selectors": {"fields": [{"name": "x", "type": "regex", "pattern": "("}]}},
+            "not a regular expression (RE2): '(': missing ): (",
+        ),
     ],
 )
 def test_a_bad_object_is_named(service, wanted, named):
