@@ -121,7 +121,7 @@ def conversion_options(
     try:
         base = caller_url(url) if url else UPLOADED
     except ValueError as error:
-        raise _invalid(f"{error}, got {url[:100]!r}", "url") from None
+        raise _invalid(str(error), "url") from None
     asked: list[Any] = list(formats)
     if schema is not None or prompt is not None:
         asked.append({"type": "json", "schema": schema, "prompt": prompt})

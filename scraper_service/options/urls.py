@@ -104,6 +104,7 @@ def ipv4_address(host: str) -> str | None:
 
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII)
 
+UNSUPPORTED_PROTOCOL = "URL uses unsupported protocol"  # clients know this sentence
 MAX_URL = 8192  # characters
 MAX_HOST = 253  # characters, RFC 1035 section 2.3.4
 MAX_PORT = 65_535
@@ -143,7 +144,16 @@ def caller_url(text: str) -> str:
 
     :raises ValueError: with a message for the caller.
     """
-    url = text.strip(" ")
+    try:
+        return _checked_url(text.strip(" "))
+    except ValueError as error:
+        # A text with @ may hold a password.
+        if "@" in text or str(error) == UNSUPPORTED_PROTOCOL:
+            raise
+        raise ValueError(f"{error}, got {text[:100]!r}") from None
+
+
+def _checked_url(url: str) -> str:
     if not url or len(url) > MAX_URL:
         raise ValueError(f"Invalid URL: it must have 1 to {MAX_URL} characters")
     if _UNSAFE.search(url):
@@ -316,7 +326,7 @@ def host_pattern(text: str) -> str:
 
 def _check_scheme(scheme: str) -> None:
     if scheme.lower() not in {"http", "https"}:
-        raise ValueError("URL uses unsupported protocol")
+        raise ValueError(UNSUPPORTED_PROTOCOL)
 
 
 def _check_authority(authority: str) -> None:
@@ -327,7 +337,7 @@ def _check_authority(authority: str) -> None:
         raise ValueError("Invalid URL: host and port cannot be read")
     host, port = match[1], match[2]
     if port and not 1 <= int(port) <= MAX_PORT:
-        raise ValueError(f"Invalid URL: the port must be 1 to {MAX_PORT}, got {port}")
+        raise ValueError(f"Invalid URL: the port must be 1 to {MAX_PORT}")
     if host.startswith("["):
         _check_ipv6(host[1:-1])
     else:

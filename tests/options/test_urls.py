@@ -189,6 +189,30 @@ def test_length_of_an_address_is_bounded():
         caller_url(url + "a")
 
 
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("garden", "URL must have a valid top-level domain, got 'garden'"),
+        ("ht!tp:/x", "Invalid URL: not a host name, got 'ht!tp:/x'"),
+        (
+            "http:/x.de",
+            "Invalid URL: the scheme must be followed by //, got 'http:/x.de'",
+        ),
+        ("x.de:0", "Invalid URL: the port must be 1 to 65535, got 'x.de:0'"),
+        ("ftp://x.de", "URL uses unsupported protocol"),
+        (
+            "http://a:secret@x.de",
+            "Invalid URL: user names and passwords are not allowed in it",
+        ),
+        ("http:a:secret@x.de", "Invalid URL: the scheme must be followed by //"),
+    ],
+)
+def test_a_refused_url_is_shown_unless_it_may_hold_a_password(url, message):
+    with pytest.raises(ValueError, match="URL") as refusal:
+        caller_url(url)
+    assert str(refusal.value) == message
+
+
 @given(st.text())
 def test_any_text_is_an_address_or_a_value_error(text):
     for candidate in (text, "http://" + text, f"http://{text}.com"):
