@@ -241,12 +241,12 @@ def require_agent(model: str | None) -> None:
 # Options without a meaning for a file: attribute, name, test. See docs/api.md, Uploads.
 _NOT_OF_FILES: tuple[tuple[str, str, Callable[[ScrapeOptions], bool]], ...] = (
     ("actions", "actions", lambda o: bool(o.actions)),
-    ("wait_for_ms", "waiting on a page", lambda o: bool(o.wait_for_ms)),
-    ("mobile", "the mobile view", lambda o: o.mobile),
-    ("location", "a location", lambda o: o.location is not None),
-    ("proxy", "the proxy 'stealth'", lambda o: o.proxy == "stealth"),
-    ("session", "a session", lambda o: o.session is not None),
-    ("profile", "a profile", lambda o: o.profile is not None),
+    ("wait_for_ms", "waitFor", lambda o: bool(o.wait_for_ms)),
+    ("mobile", "mobile", lambda o: o.mobile),
+    ("location", "location", lambda o: o.location is not None),
+    ("proxy", "proxy 'stealth'", lambda o: o.proxy == "stealth"),
+    ("session", "session", lambda o: o.session is not None),
+    ("profile", "profile", lambda o: o.profile is not None),
 )
 _FORMATS_NOT_OF_FILES: dict[type[formats.Format], str] = {
     formats.ChangeTracking: "changeTracking",
@@ -265,7 +265,7 @@ def require_parseable(options: ScrapeOptions) -> None:
     code = "PARSE_UNSUPPORTED_OPTIONS"
     for attribute, what, is_set in _NOT_OF_FILES:
         if is_set(options):
-            message = f"{what} cannot be had with an uploaded file"
+            message = f"{what} cannot be used with an uploaded file"
             raise OptionUnavailable(attribute, message, code)
     for item in options.formats:
         if name := _FORMATS_NOT_OF_FILES.get(type(item)):

@@ -107,10 +107,10 @@ def test_a_file_leads_nowhere(service):
     ("options", "named"),
     [
         ({"actions": [{"type": "wait", "milliseconds": 1}]}, "actions"),
-        ({"waitFor": 100}, "waiting"),
+        ({"waitFor": 100}, "waitFor cannot be used"),
         ({"location": {"country": "DE"}}, "location"),
         ({"mobile": True}, "mobile"),
-        ({"proxy": "stealth"}, "stealth"),
+        ({"proxy": "stealth"}, "proxy 'stealth' cannot"),
         ({"session": "shop"}, "session"),
         *(
             ({"formats": ["markdown", name]}, name)
