@@ -330,10 +330,11 @@ def test_data_are_extracted_and_awaited(service, web):
     assert found["status"] == "completed"
 
 
-def test_a_file_is_sent_and_read(service, tmp_path):
+@pytest.mark.parametrize("options", [{}, {"contentType": "text/html"}])
+def test_a_file_is_sent_and_read(service, tmp_path, options):
     file = tmp_path / "a file.html"
     file.write_text("<title>File</title><h1>File</h1><p>Its words.")
-    step = call(service, "parse", filePath=str(file), contentType="text/html")
+    step = call(service, "parse", filePath=str(file), **options)
     subprocess.run(step["uploadCommand"], shell=True, check=True, capture_output=True)
     following = step["nextToolCall"]
     tool = following["name"].removeprefix("firecrawl_")

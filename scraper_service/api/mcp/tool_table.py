@@ -240,7 +240,7 @@ TOOLS: tuple[Tool, ...] = (
         arguments={
             "filePath": TEXT,
             "uploadRef": TEXT,
-            "contentType": TEXT,
+            "contentType": said(TEXT, "Of the file; by default its name decides."),
             "declaredSizeBytes": NUMBER,
             **_PARSE_OPTIONS,
         },

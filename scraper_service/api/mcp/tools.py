@@ -226,7 +226,8 @@ async def run_parse(call: ToolCall, given: ArgumentsT) -> ToolAnswer:
     if call.cursor is not None:
         return await _stored_page(call, call.cursor)
     path, size = given.pop("filePath", None), given.pop("declaredSizeBytes", None)
-    kind = given.pop("contentType", None)
+    # With this type the name of the file decides.
+    kind = given.pop("contentType", "application/octet-stream")
     if (path is None) == ("uploadRef" not in given):
         raise RpcError(
             INVALID_PARAMS,
