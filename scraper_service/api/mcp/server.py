@@ -62,6 +62,7 @@ BAD_CURSOR = "cursor must be the nextCursor of an earlier answer"
 _fit = RemoteFunction("scraper_service.api.mcp.budget:fit")
 
 _NEXT_STEPS = {
+    400: "Correct the arguments: the error names what is wrong.",
     401: "Use an API key that may do this.",
     402: "Ask for less, or let the operator give the team more credits.",
     403: "This is refused by the operator's rules: try another site.",
@@ -336,11 +337,8 @@ def _refusal(tool: Tool, answer: Answer) -> dict[str, Any]:
     error = str(found.get("error") or "The call failed.")
     code = found.get("code")
     if answer.status == 400 and found.get("details"):
-        issues = [
-            f"{'.'.join(map(str, each.get('path', []))) or tool.name}: {each.get('message')}"
-            for each in found["details"]
-        ]
-        raise RpcError(INVALID_PARAMS, "; ".join(issues[:5]))
+        issues = [_named(tool, each) for each in found["details"][:5]]
+        raise RpcError(INVALID_PARAMS, "; ".join(issues))
     step = _NEXT_STEPS.get(answer.status)
     if answer.status in {429, 503}:
         seconds = answer.headers.get("Retry-After", "some")
@@ -348,6 +346,13 @@ def _refusal(tool: Tool, answer: Answer) -> dict[str, Any]:
     if step is None or (isinstance(code, str) and code.startswith("SCRAPE_")):
         step = step if answer.status == 408 else _OF_PAGES
     return _failed(error, code if isinstance(code, str) else None, str(step))
+
+
+def _named(tool: Tool, issue: dict[str, Any]) -> str:
+    """Return the message of an issue, with the argument that it is about."""
+    name = ".".join(map(str, issue.get("path", []))) or tool.name
+    message = str(issue.get("message"))
+    return message if message.startswith(f"{name} ") else f"{name}: {message}"
 
 
 def check_tools(names: list[str]) -> frozenset[str]:
