@@ -255,7 +255,9 @@ class _Relay:
         if isinstance(found, list) or (isinstance(found, dict) and "jsonrpc" in found):
             return body
         text = found.get("error") if isinstance(found, dict) else None
-        return _failure(request_id, f"{text or 'the call failed'} (status {status})")
+        hint = "; give a valid key: --key or SCRAPER_KEY" if status == 401 else ""
+        text = f"{text or 'the call failed'} (status {status}){hint}"
+        return _failure(request_id, text)
 
     def _fail(self, request_id: Any, text: str) -> None:
         if request_id is not None:

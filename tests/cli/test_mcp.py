@@ -127,7 +127,7 @@ def test_what_is_wrong_is_an_answer(service, tmp_path):
     done = run(tmp_path, ["{", ping], "--server", service.url, "--key", "wrong")
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     assert [each["error"]["code"] for each in answers if each["id"] == 5] == [-32603]
-    assert "401" in done.stdout
+    assert "(status 401); give a valid key: --key or SCRAPER_KEY" in done.stdout
     done = run(tmp_path, ["{"], "--server", service.url, "--key", service.key)
     assert json.loads(done.stdout)["error"]["code"] == -32700
     done = run(tmp_path, [ping], "--server", "http://127.0.0.1:9")
