@@ -7,6 +7,7 @@ a response. A page that cannot be fetched or converted is data
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 from attrs import field, frozen
@@ -15,6 +16,18 @@ from attrs import field, frozen
 def variable(setting: str) -> str:
     """Return the environment variable of a setting, as messages name it."""
     return f"SCRAPER_{setting}"
+
+
+def listen_error(host: str, port: int, error: OSError) -> str:
+    """Return why an address and port cannot be listened on, and what to do."""
+    match error.errno:
+        case errno.EADDRINUSE:
+            remedy = "end what uses it, or use --port"
+        case errno.EACCES:
+            remedy = "use --port with a port from 1024"
+        case _:  # of the address or name
+            remedy = "set --host or SCRAPER_HOST to an address of this machine"
+    return f"{host}:{port} cannot be listened on ({error.strerror or error}); {remedy}"
 
 
 class ServiceError(Exception):

@@ -302,7 +302,8 @@ def test_a_port_in_use_is_said_and_the_first_key_waits_for_another(tmp_path):
         port = str(taken.getsockname()[1])
         done = run_serve("--data-dir", str(tmp_path), "--port", port)
     assert done.returncode == 1
-    assert f"127.0.0.1:{port} cannot be listened on (Address already" in done.stderr
+    text = "cannot be listened on (Address already in use); end what uses it"
+    assert f"127.0.0.1:{port} {text}, or use --port" in done.stderr
     assert "Traceback" not in done.stderr
     assert "listening" not in done.stdout
 
@@ -313,6 +314,13 @@ def test_a_port_in_use_is_said_and_the_first_key_waits_for_another(tmp_path):
         said = [process.stdout.readline().decode() for _ in range(3)]
         process.send_signal(signal.SIGTERM)
     assert "A first API key was made" in "".join(said)
+
+
+def test_a_host_that_is_not_this_machine_is_said(tmp_path):
+    done = run_serve("--data-dir", str(tmp_path), "--host", "service.invalid")
+    assert done.returncode == 1
+    assert "service.invalid:0 cannot be listened on (" in done.stderr
+    assert "); set --host or SCRAPER_HOST to an address of this machine" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ class MainProcess:
     async def _start(self) -> None:
         from twisted.internet.error import CannotListenError
 
-        from scraper_service.errors import ConvertersFailed
+        from scraper_service.errors import ConvertersFailed, listen_error
 
         loop = asyncio.get_running_loop()
         loop.set_default_executor(ThreadPoolExecutor(RESOLVER_THREADS, "resolver"))
@@ -115,9 +115,8 @@ class MainProcess:
         try:
             await self._open()
         except CannotListenError as error:
-            text = "%s:%s cannot be listened on (%s); is the service running?"
-            cause = getattr(error.socketError, "strerror", None) or error.socketError
-            logger.error(f"{text} Else use --port", error.interface, error.port, cause)
+            cause = error.socketError
+            logger.error("%s", listen_error(error.interface, error.port, cause))
         except ConvertersFailed as error:
             logger.error("the service could not start: %s", error)
         except Exception:

@@ -146,6 +146,8 @@ async def _try_store(store: ObjectStore, settings: Settings) -> str:
 
 
 def _port(host: str, port: int) -> Check:
+    from scraper_service.errors import listen_error
+
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -153,8 +155,7 @@ def _port(host: str, port: int) -> Check:
         except OSError as error:
             if _is_ours(host, port):
                 return Check("port", "works", f"a service listens on {host}:{port}")
-            text = f"{host}:{port} cannot be listened on ({error.strerror});"
-            return Check("port", "fails", f"{text} end what uses it, or use --port")
+            return Check("port", "fails", listen_error(host, port, error))
     return Check("port", "works", f"{host}:{port} is free")
 
 
