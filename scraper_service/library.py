@@ -112,7 +112,8 @@ def conversion_options(
     Raises :exc:`InvalidOptions`.
     """
     if unknown := sorted(options.keys() - OPTIONS):
-        text = f"is no option; options are {', '.join(sorted(OPTIONS))}"
+        known = ", ".join(sorted({*OPTIONS, "formats", "prompt", "schema"}))
+        text = f"is no option; options are {known}"
         raise _invalid(text, unknown[0], code="unrecognized_keys")
     if schema is not None and not isinstance(schema, Mapping):
         raise _invalid(

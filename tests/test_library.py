@@ -79,6 +79,8 @@ def test_other_kinds_of_documents_are_read():
         ({"formats": ["screenshot"]}, "formats.0: screenshot needs the service"),
         ({"formats": ["nonsense"]}, "nonsense"),
         ({"only_main": False}, "only_main: is no option"),
+        ({"selectors": {}}, "options are exclude_tags, formats, include_tags, only_"),
+        ({"selectors": {}}, "parsers, prompt, remove_base64_images, schema"),
         ({"url": "ftp://x.example"}, "url: "),
         ({"schema": 3}, "schema: must be a JSON Schema"),
         ({"include_tags": ["[["]}, "include_tags.0: "),
