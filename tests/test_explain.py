@@ -29,6 +29,14 @@ def test_a_file_is_explained_in_lines():
     assert any("Lighthouse flat sold" in line for line in dropped)
 
 
+def test_no_chance_decides_on_a_small_page(tmp_path):
+    page = tmp_path / "small.html"
+    page.write_text("<header><nav><a href=/>Home</a></nav></header><main><p>Hello.")
+    lines = explain(page).stdout.splitlines()
+    assert "the page is small: all blocks but menus and footers are kept" in lines
+    assert "with a chance of" not in "".join(lines)
+
+
 def test_a_page_of_the_web_is_explained_as_json(site):
     done = explain(site.url("/article"), "--json")
     assert done.returncode == 0, done.stderr

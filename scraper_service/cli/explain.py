@@ -128,7 +128,10 @@ def _lines(facts: dict[str, Any]) -> list[str]:
     )
     lines = [f"kind: {facts['kind']} ({chances})"]
     lines += [f"  {e['weight']:+.2f}  {e['sign']}" for e in facts["evidence"]]
-    lines.append(f"blocks with a chance of {facts['bar']:.2f} or more are kept")
+    if facts["bar"]:
+        lines.append(f"blocks with a chance of {facts['bar']:.2f} or more are kept")
+    else:
+        lines.append("the page is small: all blocks but menus and footers are kept")
     for block in facts["blocks"]:
         mark = "+" if block["keep"] else "-"
         features = "; ".join(

@@ -107,6 +107,16 @@ def test_a_page_is_scraped_by_keyboard(tab, site):
     tab.faults.clear()  # the browser notes the answer 400
 
 
+def test_no_chance_decides_on_a_small_page(tab, site):
+    shown = tab.page
+    shown.get_by_role("textbox", name="url").fill(site.url("/page/1"))
+    shown.keyboard.press("Control+Enter")
+    result = shown.get_by_role("region", name="Result")
+    result.get_by_role("tab", name="Why").click()
+    result.get_by_role("button", name="Show the blocks").click()
+    expect(result).to_contain_text("all blocks but menus and footers are kept.")
+
+
 def test_the_same_call_is_shown_as_code_that_does_the_same(tab, site, service):
     shown = tab.page
     url = site.url("/page/1?q='quoted'")

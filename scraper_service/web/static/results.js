@@ -140,7 +140,7 @@ function Why({ page }) {
     <h3>Main content</h3><${Failure} error=${state.error} />
     ${!state.found && html`<p><button type="button" onClick=${explain} disabled=${state.running}>${state.running ? "Reading…" : "Show the blocks that were kept and dropped"}</button>
       ${page.rawHtml === undefined && html` <span class="quiet">This scrapes the page again, for its HTML.</span>`}</p>`}
-    ${state.found && html`<p>${state.found.kind ? `This page is of the kind “${state.found.kind}”; blocks with a chance of ${state.found.bar} and more are kept.` : "The page has no blocks of text."}</p>
+    ${state.found && html`<p>${state.found.kind ? `This page is of the kind “${state.found.kind}”; ${state.found.bar ? `blocks with a chance of ${state.found.bar} and more` : "as it is small, all blocks but menus and footers"} are kept.` : "The page has no blocks of text."}</p>
       <div class="scroll" tabindex="0"><table class="list"><thead><tr><th>Kept</th><th>Chance</th><th>Words</th><th>Where</th><th>Text</th></tr></thead><tbody>
       ${state.found.blocks.slice(0, 1000).map((block) => html`<tr key=${block.number}><td><span class="tag ${block.keep ? "good" : "bad"}">${block.keep ? "kept" : "dropped"}</span></td>
         <td>${block.rule || block.chance}</td><td>${block.words}</td><td class="quiet">${block.path}</td><td>${block.text}</td></tr>`)}</tbody></table></div>`}`;
