@@ -546,7 +546,7 @@ def test_a_webhook_gets_each_action(running, data_dir, web, chat):
         ({"mode": "plan"}, ["mode"], "'plan'"),
         ({"threadId": "7"}, ["threadId"], "'7'"),
         ({"exchange": {"approve": "a"}}, ["exchange", "approve"], "'a'"),
-        ({"exchange": {"decline": True}}, ["exchange", "decline"], "True"),
+        ({"exchange": {"decline": True}}, ["exchange", "decline"], "true"),
         ({"webhook": {"url": "http://a.com", "events": ["page"]}}, None, "'page'"),
         ({"zzz": 1}, [], "zzz"),
     ],
