@@ -264,19 +264,25 @@ class Object:
             allowed = ", ".join(key for key in self.fields if not key.startswith("__"))
             spot = f"{at.name} has no " if at.path else ""
             text = f"Unrecognized key in {at.where}: {spot}{short(unknown)}; "
-            text += guesses(unknown, self.fields, self._names_below())
+            text += guesses(unknown, self.fields, self._named_below(unknown))
             text += f"allowed are {allowed or 'none'}"
             at.report("unrecognized_keys", text, keys=unknown[:MAX_ISSUES])
         return not unknown
 
-    def _names_below(self) -> dict[str, str]:
-        """Return the keys of objects in this object, such as ``scrapeOptions.formats``."""
+    def _named_below(self, unknown: list[str | int]) -> dict[str, str]:
+        """Return where objects in this object have keys of the names in ``unknown``.
+
+        Names that are only close stay out: includeTags of scrapeOptions is closer to
+        include than includePaths of a crawl.
+        """
+        wanted = {_folded(str(key)) for key in unknown[:MAX_GUESSED]}
         kinds = {name: bare_kind(key.kind) for name, key in self.fields.items()}
         return {
             each: f"{name}.{each}"
             for name, kind in kinds.items()
             if isinstance(kind, Object)
             for each in kind.fields
+            if _folded(each) in wanted
         }
 
 

@@ -149,6 +149,7 @@ def test_options_without_effect_of_a_large_body_are_named_too(service, site):
         ("include_paths", "'includePaths'"),
         ("maxDiscoverDepth", "'maxDiscoveryDepth'"),
         ("maxDepth", "'maxDiscoveryDepth'"),
+        ("include", "'includePaths'"),
         ("formats", "'scrapeOptions.formats'"),
         ("wait_for", "'scrapeOptions.waitFor'"),
     ],
