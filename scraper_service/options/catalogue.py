@@ -334,7 +334,7 @@ DAYS = Number(MIN_DAYS, LONGEST_DAYS)
 def _retention(key: Each) -> Option:
     return Option("retention_days", key, DAYS, None,
         "Store the results for this number of days after their last change, at most"
-        " MAX_RETENTION_DAYS.", is_nested=False, is_own=True)
+        " SCRAPER_MAX_RETENTION_DAYS.", is_nested=False, is_own=True)
 
 
 #: An option of scrapes and of the jobs of version 2.
