@@ -33,28 +33,26 @@ class EventLoop(uvloop.Loop):
         self, fd: Any, callback: Callable[..., Any], *args: Any
     ) -> None:
         """Call ``callback`` when ``fd`` can be read."""
-        try:
-            super().add_reader(fd, callback, *args)
-        except RuntimeError:
-            self._forget(fd)
-            super().add_reader(fd, callback, *args)
+        self._watch(super().add_reader, fd, callback, args)
 
     def add_writer(  # type: ignore[override]  # the base is generic
         self, fd: Any, callback: Callable[..., Any], *args: Any
     ) -> None:
         """Call ``callback`` when ``fd`` can be written."""
-        try:
-            super().add_writer(fd, callback, *args)
-        except RuntimeError:
-            self._forget(fd)
-            super().add_writer(fd, callback, *args)
+        self._watch(super().add_writer, fd, callback, args)
 
-    def _forget(self, fd: Any) -> None:
-        """Forget that ``fd`` was watched.
+    def _watch(
+        self, add: Callable[..., None], fd: Any, callback: Any, args: tuple[Any, ...]
+    ) -> None:
+        """Watch ``fd``, also if uvloop has given it up.
 
         If data and the reset of a connection arrive together, uvloop calls the reader once,
         which gets the data, and watches no more. It refuses to watch the file again, so that
         the connection would stay open for ever. Watched again, it is found to be reset.
         """
-        self.remove_reader(fd)
-        self.remove_writer(fd)
+        try:
+            add(fd, callback, *args)
+        except RuntimeError:
+            self.remove_reader(fd)
+            self.remove_writer(fd)
+            add(fd, callback, *args)
