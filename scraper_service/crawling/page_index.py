@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 MAX_WAITING = 2000  # waiting pages before callers have to wait
 AT_ONCE = 100  # pages in one transaction
 PATIENCE_S = 60.0  # with an unavailable database, as in a restart
-DIED = "the converter process has died"
+NO_ENTRY = "its converter has died, or failed after its response"
 
 logger = logging.getLogger(__name__)
 
@@ -142,7 +142,7 @@ class SearchIndex:
             elif entry := await page.entry:
                 new.append((page.url, entry))
             elif entry is None:
-                logger.warning("a page was not added to the search index: %s", DIED)
+                logger.warning("a page was not added to the search index: %s", NO_ENTRY)
         if not new:
             return
         end = time.monotonic() + PATIENCE_S

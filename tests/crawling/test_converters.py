@@ -257,6 +257,19 @@ def test_the_rest_of_a_process_that_dies_is_missing_and_costs_no_other_task(orde
     asyncio.run(main())
 
 
+def test_an_error_after_the_early_result_is_logged(caplog):
+    async def main():
+        async with pool_of() as pool:
+            failing = await pool.run(conversions.early_failing, "of the rest")
+            assert failing.result == "early"
+            assert await failing.rest is None
+            assert await pool.run(len, b"x") == 1
+
+    asyncio.run(main())
+    (record,) = [r for r in caplog.records if "early result" in r.message]
+    assert "of the rest" in str(record.exc_info[1])
+
+
 def test_the_rest_of_a_page_ends_by_its_timeout(orders):
     async def main():
         async with pool_of() as pool:

@@ -117,6 +117,16 @@ def early(value: Any, rest: Any) -> Any:
     return Unfinished(value, lambda: rest)
 
 
+def early_failing(text: str) -> Any:
+    """Return an early result, then raise :exc:`ValueError` with ``text``."""
+    from scraper_service.content.wire import Unfinished
+
+    def fail() -> Any:
+        raise ValueError(text)
+
+    return Unfinished("early", fail)
+
+
 def early_held(folder: str) -> Any:
     """Return an early result, then wait like :func:`hold`."""
     from scraper_service.content.wire import Unfinished
