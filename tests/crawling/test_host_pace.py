@@ -27,6 +27,7 @@ from scraper_service.discovery.retry_after import (
 
 NOW = 1_800_000_000.0
 SITE = "a.example"
+PAGES = map("/{}".format, itertools.count())
 
 
 class Time:
@@ -96,7 +97,9 @@ class Asker:
         async with self.pace.slot(self.name, owner, deadline) as slot:
             self.started.append((self.time.now, name))
             await self.ends[name].wait()
-            slot.answered(**{"size": 10, "latency_s": 0.01, **answer})
+            slot.answered(
+                **{"size": 10, "latency_s": 0.01, "page": next(PAGES), **answer}
+            )
 
     async def end(self, *names):
         for name in names:
@@ -209,7 +212,7 @@ def host_of(ceiling=8):
 
 def test_a_round_trip_of_refusals_halves_once():
     host = host_of()
-    news = [host.busy(503, None, 0.0, 1.0) for _ in range(8)]
+    news = [host.busy(503, None, 0.0, 1.0, next(PAGES)) for _ in range(8)]
     assert news[:2] == [True, False]
     assert host.window == 4
     assert host.backoffs == {"503": 1}
@@ -240,7 +243,7 @@ def test_trouble_ends_the_ramp_of_a_host(status):
     host = Host(8, is_new=True)
     host.good(0.0, 0.1, 0.01)
     host.good(0.2, 0.3, 0.01)
-    host.busy(status, 1.0, 0.2, 0.4)
+    host.busy(status, 1.0, 0.2, 0.4, next(PAGES))
     assert host.limit == 1
     for number in range(STREAK):
         host.good(2.0 + number, 2.5 + number, 0.01)
@@ -290,7 +293,7 @@ async def test_a_fast_new_host_is_at_its_ceiling_soon(time):
 def test_the_window_halves_down_to_one_and_recovers_by_one():
     host = host_of()
     for now, window in enumerate((4, 2, 1, 1), 1):
-        host.busy(503, None, now, now)
+        host.busy(503, None, now, now, next(PAGES))
         assert host.window == window
     for number in range(7 * STREAK):
         host.good(10.0, 11.0 + number, 0.01)
@@ -301,7 +304,7 @@ def test_the_window_halves_down_to_one_and_recovers_by_one():
 
 def test_a_streak_that_is_broken_begins_anew():
     host = host_of()
-    host.busy(503, None, 0.0, 1.0)
+    host.busy(503, None, 0.0, 1.0, next(PAGES))
     for _ in range(STREAK - 1):
         host.good(2.0, 3.0, 0.01)
     host.timed_out(3.0, 10.0)
@@ -350,16 +353,16 @@ def test_doubled_latency_halves(usual_s, then_s, window):
 )
 def test_the_pause_after_an_answer(status, asked_s, low_s, high_s):
     host = host_of()
-    host.busy(status, asked_s, 0.0, 1.0)
+    host.busy(status, asked_s, 0.0, 1.0, next(PAGES))
     assert low_s <= max(0, host.opens_at - 1.0) <= high_s
 
 
 def test_one_broken_page_does_not_close_a_host_but_many_do():
     host = host_of()
     for now in (1, 2):
-        host.busy(503, None, now, now)
+        host.busy(503, None, now, now, next(PAGES))
     assert host.opens_at <= 2
-    host.busy(503, None, 3, 3)
+    host.busy(503, None, 3, 3, next(PAGES))
     assert host.opens_at > 3
 
 
@@ -368,12 +371,12 @@ def test_pauses_without_a_length_grow():
     pauses = []
     now = 0.0
     for _ in range(4):
-        host.busy(429, None, now, now)
+        host.busy(429, None, now, now, next(PAGES))
         pauses.append(host.opens_at - now)
         now = host.opens_at
     assert all(1.2 < b / a < 3.4 for a, b in itertools.pairwise(pauses))
     host.good(now, now, 0.01)
-    host.busy(429, None, now + 1, now + 1)
+    host.busy(429, None, now + 1, now + 1, next(PAGES))
     assert host.opens_at - (now + 1) < 1.3
 
 
@@ -392,7 +395,7 @@ def test_a_429_tells_the_rate_of_a_site(good, asked_s, gap_s):
     for _ in range(good):
         host.good(1000.0, 1000.4, 0.01)
     for _ in range(3):
-        host.busy(429, asked_s, 1000.0, 1000.5)
+        host.busy(429, asked_s, 1000.0, 1000.5, next(PAGES))
     assert host.gap_s == pytest.approx(gap_s, rel=0.26 if asked_s is None else 0.01)
 
 
@@ -423,7 +426,7 @@ def test_a_host_that_is_busy_for_all_pages_becomes_slower():
 
 def test_answers_that_come_after_the_429_count_for_the_rate():
     host = host_of()
-    host.busy(429, 1.0, 1000.0, 1000.1)
+    host.busy(429, 1.0, 1000.0, 1000.1, next(PAGES))
     for _ in range(5):
         host.good(1000.0, 1000.3, 0.3)
     assert host.gap_s == 0.25
@@ -433,11 +436,11 @@ def test_a_rate_that_was_too_much_is_halved_and_not_tried_for_long():
     host = host_of()
     for _ in range(10):
         host.good(0.0, 0.5, 0.01)
-    host.busy(429, 1.0, 0.0, 0.6)
+    host.busy(429, 1.0, 0.0, 0.6, next(PAGES))
     assert host.gap_s == 0.125
     for _ in range(8):
         host.good(2.0, 2.5, 0.01)
-    host.busy(429, 1.0, 2.0, 2.6)
+    host.busy(429, 1.0, 2.0, 2.6, next(PAGES))
     assert host.gap_s == 0.25
     for number in range(10 * STREAK):
         host.good(3.0, 4.0 + number, 0.01)
@@ -661,13 +664,13 @@ async def test_room_for_a_job(make_pace, time):
     assert pace.room(SITE) > 1000
     assert pace.closed_s(SITE) == 0
     async with pace.slot(SITE) as slot:
-        slot.answered(503, 0, 0.01, 7.0)
+        slot.answered(503, 0, 0.01, 7.0, page=next(PAGES))
     assert pace.room(SITE) == 0
     assert pace.closed_s(SITE) == 7
     await time.advance(7)
     assert pace.room(SITE) == 5
     async with pace.slot(SITE) as slot:
-        slot.answered(429, 0, 0.01, 60.0)
+        slot.answered(429, 0, 0.01, 60.0, page=next(PAGES))
     await time.advance(60)
     assert pace.report(SITE).gap_s == 1.0
     assert pace.room(SITE) == 3  # the window is 2 by now
@@ -678,7 +681,7 @@ def test_hosts_that_nobody_asks_are_forgotten(make_pace, time, monkeypatch):
     async def test():
         pace = make_pace()
         async with pace.slot("paused.example") as slot:
-            slot.answered(503, 0, 0.01, 500.0)
+            slot.answered(503, 0, 0.01, 500.0, page=next(PAGES))
         async with pace.slot("busy.example"):
             for number in range(100):
                 async with pace.slot(f"{number}.example"):

@@ -46,7 +46,7 @@ def names(queue, count=10):
 
 async def close_host(pace, name, pause_s):
     async with pace.slot(f"{name}.example") as slot:
-        slot.answered(503, 0, 0.01, pause_s)
+        slot.answered(503, 0, 0.01, pause_s, page="/")
 
 
 @pytest.fixture

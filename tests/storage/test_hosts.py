@@ -90,7 +90,7 @@ async def paces(database, names="ab"):
 async def share(database):
     first, second = await paces(database)
     async with first.slot(SITE) as slot:
-        slot.answered(503, 0, 0.01, 500.0)
+        slot.answered(503, 0, 0.01, 500.0, page="/")
     while not second.closed_s(SITE):  # nobody waits for it to be published
         await second.refresh()
     assert second.closed_s(SITE) > 300

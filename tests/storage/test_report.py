@@ -170,7 +170,7 @@ def test_a_request_that_ends_without_an_answer_has_failed(clock):
         async with pace.slot(SITE, tally=tally):
             pass
         async with pace.slot(SITE, tally=tally) as slot:
-            slot.answered(429, 10, 0.01, 5.0)
+            slot.answered(429, 10, 0.01, 5.0, page="/")
         with pytest.raises(HostBusy):  # it does not get its turn
             await pace.slot(SITE, patience_s=1.0, tally=tally).__aenter__()
 

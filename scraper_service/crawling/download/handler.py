@@ -359,7 +359,7 @@ def _note(slot: Slot, request: Request, response: Response) -> None:
         pause_s = retry_after_s(value.decode("latin-1"), sent, time.time())
     latency_s = request.meta["download_latency"]
     size = len(response.body)
-    slot.answered(response.status, size, latency_s, pause_s, request.url)
+    slot.answered(response.status, size, latency_s, pause_s, page=request.url)
 
 
 def _measure(request: Request, response: Response, seconds: float) -> None:

@@ -197,7 +197,7 @@ class Host:
         pause_s: float | None,
         started_at: float,
         now: float,
-        page: str = "",
+        page: str,
     ) -> bool:
         """Note a 429 or 503 of a page, with its pause. Return True if the pace became slower."""
         self._busy_in_a_row += 1
@@ -221,8 +221,6 @@ class Host:
 
     def _is_busy_again(self, page: str, now: float) -> bool:
         """Return True if a page was busy in the last :data:`FORGET_S`. Else remember it."""
-        if not page:
-            return False
         if now - self._busy_pages.get(page, -math.inf) < FORGET_S:
             return True
         if len(self._busy_pages) >= MAX_BUSY_PAGES:

@@ -350,7 +350,8 @@ class Slot:
         size: int,
         latency_s: float,
         pause_s: float | None = None,
-        page: str = "",
+        *,
+        page: str,
     ) -> None:
         """Note the response of the host: ``size`` in bytes, latency to the first byte.
 
