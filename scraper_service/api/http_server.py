@@ -63,6 +63,7 @@ UPLOADS = b"/uploads/"
 METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
 NO_ROUTE = "none"
 UNLOGGED = frozenset({"/health", "/metrics"})
+CLIENT_LEFT = 499  # in the access log, as nginx has it: nobody gets this status
 NOT_AWAITED = "The service is stopping, and does not wait longer for this request."
 GREETING = "scraper-service: see /v1, /v2 and /health"
 JSON_TYPE = b"application/json; charset=utf-8"
@@ -345,6 +346,7 @@ class JsonRequest(Request):
             self.channel.loseConnection()
             return
         site: JsonSite = self.channel.site  # type: ignore[attr-defined]
+        self.notifyFinish().addErrback(lambda _: site.log_left(self))
         if (traces := site.traces) is None:
             self._respond(site)
             return
@@ -352,7 +354,6 @@ class JsonRequest(Request):
         self.span = traces.begin_request(
             {each: self.headers_of(each) for each in names}
         )
-        self.notifyFinish().addErrback(lambda _: site.end_span(self, None))
         with traces.inside(self.span):
             self._respond(site)
 
@@ -568,6 +569,15 @@ class JsonSite(Site):
             **request.notes,
         }
         access_log.info("%s", _AccessText(facts), extra=with_facts(**facts))
+
+    def log_left(self, request: Any) -> None:
+        """Log a request whose client left before the end of its response."""
+        self.end_span(request, None)
+        if request.code == HTTPStatus.SWITCHING_PROTOCOLS:
+            return  # logs itself
+        if not request.startedWriting:
+            request.code = CLIENT_LEFT
+        self.log(request)
 
     def end_span(self, request: Any, status: int | None) -> None:
         """End the span of a request, if it has one. ``status`` is None if its client is gone."""

@@ -42,7 +42,7 @@ class VersionApp:
         self.routes: list[RouteT] = []
         self.klein = Klein()
         self.klein._url_map = MatchingMap()
-        self.klein.handle_errors(Exception)(self.write_error)  # type: ignore[arg-type]  # our request
+        self.handle_errors_of(self.klein)
         for group in groups:
             for route in group(api).routes():
                 self.add(*route)
@@ -62,19 +62,68 @@ class VersionApp:
         """Add a route."""
         # Unique: a handler may have several paths, each with a template.
         self.klein.route(path, methods=methods.split(), endpoint=f"{methods} {path}")(
-            as_deferred(handler, VARIABLE.sub(r"{\1}", path), scope)
+            self.as_deferred(handler, VARIABLE.sub(r"{\1}", path), scope)
         )
         self.routes.append((methods, path, scope, handler))
 
-    def write_error(self, request: JsonRequest, failure: Failure) -> bytes:
+    def handle_errors_of(self, klein: Klein) -> None:
+        """Let :meth:`write_error` write what ``klein`` itself raises: paths without a route."""
+
+        def write_failure(request: JsonRequest, failure: Failure) -> bytes:
+            assert isinstance(failure.value, Exception)
+            return self.write_error(request, failure.value)
+
+        klein.handle_errors(Exception)(write_failure)  # type: ignore[arg-type]  # our request
+
+    def write_error(self, request: JsonRequest, error: Exception) -> bytes:
         """Write any error as JSON, by the table of :mod:`scraper_service.api.errors`."""
-        assert isinstance(failure.value, Exception)
-        answer = answer_to(failure.value, self._wire_name)
-        if isinstance(failure.value, NotFound):
+        answer = answer_to(error, self._wire_name)
+        if isinstance(error, NotFound):
             path = request.path.decode("latin-1")
             if reason := why_not_offered(path):
                 answer = ErrorResponse(404, error_body(reason))
         return write(request, answer)
+
+    def as_deferred(
+        self,
+        handler: Callable[
+            Concatenate[JsonRequest, ParamT], Coroutine[Any, Any, ResponseT]
+        ],
+        template: str,
+        scope: KeyScope | None,
+    ) -> Callable[Concatenate[JsonRequest, ParamT], Deferred[ResponseT | bytes]]:
+        """Return an asyncio handler as Klein calls it, for the route ``template``.
+
+        The request learns the ``scope`` that :meth:`RequestChecks.recheck` requires. The handler
+        returns a body, or a resource that writes one. A client that disconnects cancels the
+        handler silently. A service that stops cancels it with a 503.
+        """
+
+        async def run(
+            request: JsonRequest, *args: ParamT.args, **kwargs: ParamT.kwargs
+        ) -> ResponseT | bytes:
+            site: JsonSite = request.site  # type: ignore[assignment]
+            try:
+                with site.running():
+                    response = await handler(request, *args, **kwargs)
+            except asyncio.CancelledError:
+                raise CancelledError from None
+            except Exception as error:
+                # Written here: Klein logs errors of clients that disconnect before its turn.
+                return self.write_error(request, error)
+            if isinstance(response, bytes):
+                request.setHeader("Content-Length", str(len(response)))
+            return response
+
+        @wraps(handler)
+        def route(
+            request: JsonRequest, *args: ParamT.args, **kwargs: ParamT.kwargs
+        ) -> Deferred[ResponseT | bytes]:
+            request.route += template
+            request.scope = scope
+            return deferred_from_coro(run(request, *args, **kwargs))
+
+        return route  # type: ignore[return-value]  # Klein calls it by position
 
 
 class MatchingMap(Map):
@@ -103,44 +152,3 @@ class MatchingRule(Rule):
     @staticmethod
     def _build_nothing(*args: object) -> tuple[str, str]:
         raise NotImplementedError
-
-
-def as_deferred(
-    handler: Callable[Concatenate[JsonRequest, ParamT], Coroutine[Any, Any, ResponseT]],
-    template: str,
-    scope: KeyScope | None,
-) -> Callable[Concatenate[JsonRequest, ParamT], Deferred[ResponseT]]:
-    """Return an asyncio handler as Klein calls it, for the route ``template``.
-
-    The request learns the ``scope`` that :meth:`RequestChecks.recheck` requires. The handler
-    returns a body, or a resource that writes one. A client that disconnects cancels the
-    handler silently. A service that stops cancels it with a 503.
-    """
-
-    async def run(
-        request: JsonRequest, *args: ParamT.args, **kwargs: ParamT.kwargs
-    ) -> ResponseT:
-        site: JsonSite = request.site  # type: ignore[assignment]
-        try:
-            with site.running():
-                response = await handler(request, *args, **kwargs)
-        except asyncio.CancelledError:
-            raise CancelledError from None
-        except Exception as error:
-            if not request.is_disconnected:
-                raise
-            answer_to(error, str)  # logs a bug; nobody gets the answer
-            raise CancelledError from None
-        if isinstance(response, bytes):
-            request.setHeader("Content-Length", str(len(response)))
-        return response
-
-    @wraps(handler)
-    def route(
-        request: JsonRequest, *args: ParamT.args, **kwargs: ParamT.kwargs
-    ) -> Deferred[ResponseT]:
-        request.route += template
-        request.scope = scope
-        return deferred_from_coro(run(request, *args, **kwargs))
-
-    return route  # type: ignore[return-value]  # Klein calls it by position

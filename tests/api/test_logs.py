@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import re
 import subprocess
 import sys
+import urllib.parse
 
+from tests.conftest import KEY
 from tests.support.linked_site import named
 from tests.support.waiting import WAIT_S, wait_until
 from tools.bench.processes import ROOT
@@ -216,3 +219,19 @@ def test_a_deleted_job_has_a_last_line(start_service, site):
     wait_until(lambda: f"job {job} completed" in service.stderr)
     assert service.request("DELETE", f"/v2/jobs/{job}").status == 200
     assert f"job {job} is deleted" in service.stderr
+
+
+def test_a_client_that_leaves_has_a_line_with_status_499(start_service, site):
+    service = start_service(SCRAPER_LOG_JSON="true")
+    address = urllib.parse.urlsplit(service.url)
+    body = {"url": site.url("/delay/30"), "maxAge": 0}
+    connection = http.client.HTTPConnection(address.hostname, address.port)
+    headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
+    connection.request("POST", "/v2/scrape", json.dumps(body), headers)
+    wait_until(lambda: service.get("/health").json["pendingScrapes"] == 1)
+    connection.close()
+    wait_until(lambda: '"status": 499' in service.stderr)
+    service.stop()
+    [line] = of_logger(service, "scraper_service.access")
+    assert (line["path"], line["status"], line["bytes"]) == ("/v2/scrape", 499, 0)
+    assert "Traceback" not in service.stderr

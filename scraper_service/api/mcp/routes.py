@@ -32,7 +32,6 @@ from scraper_service.api.mcp.server import McpServer
 from scraper_service.api.openapi.described import Described, RootResource
 from scraper_service.api.openapi.shapes import ANY, mapping
 from scraper_service.api.responses import encode
-from scraper_service.api.routing import as_deferred
 from scraper_service.errors import InvalidBody, Unauthorized
 from scraper_service.options.limits import KeyScope
 
@@ -240,9 +239,9 @@ class McpPage(RootResource):
         # Each call of a tool is checked by the scope of the route behind it.
         app.add("POST", "/mcp", KeyScope.READ, endpoint.handle)
         alone = Klein()
-        alone.handle_errors(Exception)(app.write_error)  # type: ignore[arg-type]  # our request
+        app.handle_errors_of(alone)
         alone.route("/", methods=["POST"], strict_slashes=False)(
-            as_deferred(endpoint.handle, "", KeyScope.READ)
+            app.as_deferred(endpoint.handle, "", KeyScope.READ)
         )
         self._resource = alone.resource()
 
