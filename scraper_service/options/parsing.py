@@ -265,9 +265,19 @@ class Object:
             spot = f"{at.name} has no " if at.path else ""
             text = f"Unrecognized key in {at.where}: {spot}{short(unknown)}; "
             text += guesses(unknown, self.fields, self._named_below(unknown))
+            text += self._named_inside(unknown, given)
             text += f"allowed are {allowed or 'none'}"
             at.report("unrecognized_keys", text, keys=unknown[:MAX_ISSUES])
         return not unknown
+
+    def _named_inside(self, unknown: list[str | int], given: Mapping[str, Any]) -> str:
+        """Return a question if an unknown object has keys of this one, else ""."""
+        for key in unknown[:MAX_GUESSED]:
+            inside = given.get(str(key))
+            if isinstance(inside, dict) and (found := self.fields.keys() & inside):
+                names = " and ".join(map(repr, sorted(found)[:MAX_GUESSED]))
+                return f"did you mean {names} outside of {key!r}? "
+        return ""
 
     def _named_below(self, unknown: list[str | int]) -> dict[str, str]:
         """Return where objects in this object have keys of the names in ``unknown``.

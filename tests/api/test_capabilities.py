@@ -160,3 +160,11 @@ def test_an_unknown_key_that_is_like_a_known_one_is_asked_about(service, key, me
     assert f"did you mean {meant}? " in issue["message"]
     reply = service.post("/v2/crawl", {"url": "https://example.org", "zzz": 1})
     assert "did you mean" not in reply.json["details"][0]["message"]
+
+
+def test_an_unknown_object_with_known_keys_is_asked_about(service):
+    options = {"formats": ["markdown"], "waitFor": 1, "zzz": 1}
+    body = {"urls": ["https://example.org"], "scrapeOptions": options}
+    [issue] = service.post("/v2/batch/scrape", body).json["details"]
+    question = "did you mean 'formats' and 'waitFor' outside of 'scrapeOptions'? "
+    assert question in issue["message"]
