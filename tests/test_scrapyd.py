@@ -351,8 +351,12 @@ def test_jobs_wait_for_nodes_and_survive_the_service(make_cluster):
     time.sleep(LEASE_S)
     assert job.poll(service) == "scraping"
     assert job.completed == 0
+    [warning] = service.get("/health").json["warnings"]
+    assert "takes crawls and batches" in warning
+    assert f"127.0.0.1:{cluster.ports[0]}" in warning
     cluster.node(0)
     crawls_with(cluster, job, service, 1, pages=5)
+    assert service.get("/health").json["warnings"] == []
     kill(service)
     before = sum(fetches(cluster.site, job.prefix).values())
     wait_until(

@@ -217,7 +217,7 @@ class Background:
             "runningJobs": self.runner.running,
             "runningOperations": self.operations.running + self.checks.running,
             "workers": dict(self.workers.counts),
-            "warnings": self.workers.warnings,
+            "warnings": [*self.workers.warnings, *self.runner.warnings],
         }
 
     def first_closers(self) -> Iterator[Callable[[], Awaitable[None]]]:

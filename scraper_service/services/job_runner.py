@@ -63,6 +63,11 @@ class JobRunner(Protocol):
         """True if no other process shares the database, as of a few seconds ago."""
         ...
 
+    @property
+    def warnings(self) -> list[str]:
+        """Sentences for an operator, such as that no node responds."""
+        ...
+
     async def open(self) -> None:
         """Start to run jobs. Raises errors of the database."""
         ...
@@ -187,6 +192,11 @@ class LocalRunner:
     def is_alone(self) -> bool:
         """True if no other process shares the database, as of a few seconds ago."""
         return self._presence.is_alone
+
+    @property
+    def warnings(self) -> list[str]:
+        """Empty: this process runs the jobs."""
+        return []
 
     async def open(self) -> None:
         """Start to run jobs. Raises errors of the database."""

@@ -112,6 +112,11 @@ class ScrapydNode:
             await self._session.close()
 
     @property
+    def trouble(self) -> str | None:
+        """Why the node takes no runs, as of the last poll; None if it takes them."""
+        return self._trouble
+
+    @property
     def takes_runs(self) -> bool:
         return self._trouble is None and time.monotonic() >= self._rests_until
 

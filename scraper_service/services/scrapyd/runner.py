@@ -90,6 +90,15 @@ class ScrapydRunner:
         """True if no other process shares the database, as of a few seconds ago."""
         return self._presence.is_alone
 
+    @property
+    def warnings(self) -> list[str]:
+        """A sentence with the trouble of each node, if none of them takes runs."""
+        troubles = {node.name: node.trouble for node in self._nodes.values()}
+        if None in troubles.values():
+            return []
+        told = "; ".join(f"{name}: {why}" for name, why in troubles.items())
+        return [f"No node of SCRAPER_SCRAPYD_NODES takes crawls and batches: {told}."]
+
     async def open(self) -> None:
         """Start to run jobs. Raises errors of the database."""
         await self._presence.open()
