@@ -38,7 +38,7 @@ from scraper_service.storage.jobs import admission, base_pages
 from scraper_service.storage.jobs.job_records import JobState
 from scraper_service.storage.jobs.jobs import Jobs
 from scraper_service.storage.politeness.crawl_reports import JobReport, read_report
-from scraper_service.storage.webhook_outbox import WebhookOutbox
+from scraper_service.storage.webhooks.outbox import WebhookOutbox
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -8,7 +8,6 @@ import pytest
 from sqlalchemy import func, select, update
 
 from scraper_service.options.crawl import EVENTS, Webhook
-from scraper_service.storage import webhook_outbox
 from scraper_service.storage.frontier.links import Seed
 from scraper_service.storage.jobs import job_store
 from scraper_service.storage.jobs.job_records import (
@@ -19,6 +18,8 @@ from scraper_service.storage.jobs.job_records import (
 )
 from scraper_service.storage.schema import delivery, job, webhook
 from scraper_service.storage.transactions import now_of
+from scraper_service.storage.webhooks import deliveries, subscriptions
+from scraper_service.storage.webhooks.outbox import due_jobs, record, take
 from tests.storage.test_frontier import TEAM, Harness
 
 LEASE_S = 60
@@ -32,26 +33,24 @@ class Outbox(Harness):
         seed = Seed("crawl", "http://a.example/", None, links)
         job_id = self.run(job_store.insert_job, TEAM, seed, "{}", 2).id
         if hook is not None:
-            self.run(webhook_outbox.attach, job_id, hook)
-            self.run(lambda c: webhook_outbox.tell_one(c, job_id, "started", now_of(c)))
+            self.run(subscriptions.attach, job_id, hook)
+            self.run(lambda c: subscriptions.tell_one(c, job_id, "started", now_of(c)))
         return job_id
 
     def take(self, job_id):
-        return self.run(webhook_outbox.take, job_id, LEASE_S)
+        return self.run(take, job_id, LEASE_S)
 
     def record(self, turn, *answers, lease_s=None):
-        return self.run(
-            webhook_outbox.record, turn.job_id, turn.token, answers, RETRIES_S, lease_s
-        )
+        return self.run(record, turn.job_id, turn.token, answers, RETRIES_S, lease_s)
 
     def listed(self, job_id):
         found, _ = self.run(
-            webhook_outbox.read_deliveries, job_id, state=None, after=0, limit=100
+            deliveries.read_deliveries, job_id, state=None, after=0, limit=100
         )
         return found
 
     def due(self, busy=()):
-        return self.run(webhook_outbox.due_jobs, busy, 10)
+        return self.run(due_jobs, busy, 10)
 
 
 @pytest.fixture
@@ -83,7 +82,7 @@ def test_events_are_numbered_in_the_order_of_what_happened(outbox):
         (4, "page", "http://a.example/2"),
         (5, "completed", None),
     ]
-    told = [outbox.run(webhook_outbox.read_event, job_id, seq) for seq in range(1, 6)]
+    told = [outbox.run(deliveries.read_event, job_id, seq) for seq in range(1, 6)]
     assert [event.page for event in told] == [None, b'{"n":1}', None, b'{"n":2}', None]
     assert [event.error for event in told] == [None, None, "x", None, None]
 
@@ -129,7 +128,7 @@ def test_failures_are_tried_again_and_then_given_up(outbox):
     outbox.record(turn, bad(turn.due[0]))
     [found] = outbox.listed(job_id)
     assert (found.state, len(found.attempts)) == (DeliveryState.FAILED, 3)
-    assert outbox.run(webhook_outbox.replay, job_id, None) == 1
+    assert outbox.run(deliveries.replay, job_id, None) == 1
     [due] = outbox.take(job_id).due
     assert due.attempt == 4
 

@@ -15,7 +15,6 @@ from scraper_service.errors import (
 )
 from scraper_service.options.crawl import EVENTS, Webhook
 from scraper_service.options.spider_arguments import crawl_options
-from scraper_service.storage import webhook_outbox
 from scraper_service.storage.accounts import credits as credits_of
 from scraper_service.storage.accounts.teams import TeamChange, change_team
 from scraper_service.storage.frontier import leases
@@ -39,6 +38,7 @@ from scraper_service.storage.jobs.job_records import (
 from scraper_service.storage.schema import event, job
 from scraper_service.storage.schema import frontier as rows_of
 from scraper_service.storage.transactions import number_of
+from scraper_service.storage.webhooks import deliveries, subscriptions
 from tests.storage.test_frontier import OWNER, TEAM, Harness
 
 HOUR_S = 3600
@@ -214,11 +214,11 @@ def test_a_long_pause_ends_the_job(control):
 def test_events_and_deliveries_have_the_options_in_force(control):
     job_id = control.start(limit=7)
     hook = Webhook(url="http://a.example/hook", events=EVENTS)
-    control.run(webhook_outbox.attach, job_id, hook)
+    control.run(subscriptions.attach, job_id, hook)
     control.pause(job_id)
     control.resume(job_id)
     found = control.run(job_events.read_events, job_id, TEAM, 0, 10_000).events
-    told = [control.run(webhook_outbox.read_event, job_id, seq) for seq in (1, 2)]
+    told = [control.run(deliveries.read_event, job_id, seq) for seq in (1, 2)]
     for each in (*found[1:], *told):
         detail = json.loads(each.detail)
         assert detail["options"]["limit"] == 7

@@ -9,7 +9,6 @@ import pytest
 from sqlalchemy import func, select, update
 
 from scraper_service.options.crawl import Webhook
-from scraper_service.storage import webhook_outbox
 from scraper_service.storage.files import artefacts
 from scraper_service.storage.frontier import leases, outcomes
 from scraper_service.storage.jobs import deletion, job_history, job_log, job_store
@@ -24,6 +23,7 @@ from scraper_service.storage.schema import (
     metadata,
     scrape,
 )
+from scraper_service.storage.webhooks import subscriptions
 from tests.storage.test_job_history import OTHER, TEAM, call, listed, run, start
 
 HOOK = Webhook(url="http://b.example/", headers=(("X-Key", "secret"),))
@@ -45,7 +45,7 @@ def outcome(row):
 def worked(database, job_id):
     """Deliver the first page of a job and add what belongs to a job."""
     [row] = run(database, leases.claim, job_id, "owner", 1).rows
-    run(database, webhook_outbox.attach, job_id, HOOK)
+    run(database, subscriptions.attach, job_id, HOOK)
     [commit] = run(database, outcomes.append, job_id, [outcome(row)])
     assert commit.delivered
     counts = Tallied({"http://a.example": HostCounts()}, {})

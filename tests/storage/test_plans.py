@@ -13,7 +13,6 @@ from contextlib import closing, contextmanager
 from sqlalchemy import select
 
 from scraper_service.options.crawl import Webhook
-from scraper_service.storage import webhook_outbox
 from scraper_service.storage.database import Database
 from scraper_service.storage.frontier import leases as frontier
 from scraper_service.storage.frontier import links, outcomes, refused_links
@@ -23,6 +22,7 @@ from scraper_service.storage.jobs.job_listing import AddressQuery, Cursor
 from scraper_service.storage.jobs.job_records import ClaimedRow, Link, Outcome, RowState
 from scraper_service.storage.schema import frontier as rows_of
 from scraper_service.storage.transactions import number_of
+from scraper_service.storage.webhooks import outbox, subscriptions
 
 PENDING = 100_000
 OF_OTHERS = 20_000
@@ -86,7 +86,7 @@ class Filled:
             f" WHERE id = '{self.job}'"
         )
         hook = Webhook(url="http://b.example/", events=("page",))
-        self.run(webhook_outbox.attach, self.job, hook)
+        self.run(subscriptions.attach, self.job, hook)
         self.sql(_TOLD.format(job=self.job, last=OF_OTHERS, delivered=OF_OTHERS - 500))
         self.sql(f"UPDATE webhook SET due_at = 1 WHERE job_id = '{self.job}'")
 
@@ -183,9 +183,9 @@ def webhook_turn(connection, job_id):
     connection.exec_driver_sql(
         f"UPDATE webhook SET until = 0 WHERE job_id = '{job_id}'"
     )
-    turn = webhook_outbox.take(connection, job_id, 1.0)
-    assert len(turn.due) == webhook_outbox.FIRST_ROWS
-    assert webhook_outbox.record(connection, job_id, turn.token, [], [60.0], None)
+    turn = outbox.take(connection, job_id, 1.0)
+    assert len(turn.due) == outbox.FIRST_ROWS
+    assert outbox.record(connection, job_id, turn.token, [], [60.0], None)
 
 
 @contextmanager

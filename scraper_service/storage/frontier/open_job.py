@@ -69,7 +69,7 @@ from scraper_service.storage.transactions import (
     rows_in,
     written,
 )
-from scraper_service.storage.webhook_outbox import tell
+from scraper_service.storage.webhooks.subscriptions import tell
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

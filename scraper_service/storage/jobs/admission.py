@@ -27,7 +27,6 @@ from scraper_service.errors import (
 from scraper_service.options.crawl import BatchOptions, CrawlOptions, Webhook
 from scraper_service.options.extraction import AgentOptions, ExtractOptions
 from scraper_service.options.serialization import operation_to_json, options_to_json
-from scraper_service.storage import webhook_outbox
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.accounts.audit import Actor
@@ -51,6 +50,7 @@ from scraper_service.storage.transactions import (
     now_of,
     read_number,
 )
+from scraper_service.storage.webhooks import subscriptions
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
@@ -170,8 +170,8 @@ def admit_job(
         **columns,
     )
     if hook := options.webhook or _common_hook(terms.webhook_url, found.id):
-        webhook_outbox.attach(connection, found.id, hook)
-        webhook_outbox.tell_one(connection, found.id, "started", at)
+        subscriptions.attach(connection, found.id, hook)
+        subscriptions.tell_one(connection, found.id, "started", at)
     target = None if options.scrape.zero_data_retention else seed.url
     endpoint = ENDPOINTS[seed.kind]
     call = ledger.Call(found.id, team_id, terms.key_id, endpoint, version, target, at)
@@ -220,8 +220,8 @@ def create_operation(
         connection, job_id, team_id, options, text, version, **bill
     )
     if hook:
-        webhook_outbox.attach(connection, job_id, hook)
-        webhook_outbox.tell_one(connection, job_id, "started", at)
+        subscriptions.attach(connection, job_id, hook)
+        subscriptions.tell_one(connection, job_id, "started", at)
     call = ledger.Call(
         job_id, team_id, terms.key_id, options.kind, version, options.target, at
     )
@@ -315,7 +315,7 @@ def add_entries(
         return JobEnded("batch", found.state)
     if found.source_job_id is not None:
         return InvalidOptions([Issue("custom", ("appendToId",), FETCHES_NOTHING)])
-    if batch.webhook is None and webhook_outbox.lacks_headers(connection, job_id):
+    if batch.webhook is None and subscriptions.lacks_headers(connection, job_id):
         return HeadersForgotten("send the webhook again, with these entries.")
     if full := disk_use.refusal(connection, team_id, terms.disk_bytes):
         return full
@@ -352,7 +352,7 @@ def add_entries(
         )
     )
     if batch.webhook is not None:
-        webhook_outbox.attach(connection, job_id, batch.webhook)
+        subscriptions.attach(connection, job_id, batch.webhook)
     return get_job(connection, job_id, team_id) or JobNotFound("Job not found")
 
 

@@ -31,7 +31,6 @@ from scraper_service.options.serialization import (
     unstructured,
 )
 from scraper_service.options.urls import host_of
-from scraper_service.storage import webhook_outbox
 from scraper_service.storage.accounts import audit, disk_use
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.frontier.empty_result import without_explanation
@@ -48,6 +47,7 @@ from scraper_service.storage.jobs.job_records import (
 )
 from scraper_service.storage.schema import delivery, event, frontier, job, page
 from scraper_service.storage.transactions import IN_ORDER, number_of, rows_in
+from scraper_service.storage.webhooks import subscriptions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -201,7 +201,7 @@ def _lost_secrets(
     connection: Connection, row: Row[Any], request: RetryRequest
 ) -> HeadersForgotten | None:
     """Return an error if a completed job has lost secrets that its pages need."""
-    if webhook_outbox.lacks_headers(connection, row.id):
+    if subscriptions.lacks_headers(connection, row.id):
         return HeadersForgotten("start another job for these pages.")
     lost = _secrets_of(row)
     if "headers" in request.scrape:

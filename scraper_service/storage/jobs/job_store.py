@@ -11,7 +11,6 @@ from attrs import evolve, fields
 from sqlalchemy import delete, exists, func, insert, or_, select, update
 
 from scraper_service.content.text.compression import decompress
-from scraper_service.storage import webhook_outbox
 from scraper_service.storage.accounts import audit, disk_use
 from scraper_service.storage.accounts.credits import give_back
 from scraper_service.storage.frontier.links import insert_links
@@ -60,6 +59,7 @@ from scraper_service.storage.transactions import (
     number_of,
     take_some,
 )
+from scraper_service.storage.webhooks import subscriptions
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection, Row, Table
@@ -288,7 +288,7 @@ def end_job(
         connection.execute(update(job).where(job.c.id == job_id).values(reserved=0))
     audit.record(connection, actor, f"job.{state}", job_id)
     note(connection, job_id, state.value, at)
-    webhook_outbox.tell_one(connection, job_id, state.value, at)
+    subscriptions.tell_one(connection, job_id, state.value, at)
     job_secrets.forget(connection, job_id)
     return True
 

@@ -19,7 +19,6 @@ from sqlalchemy import func, insert, or_, select, update
 from scraper_service.content.text.compression import compress, decompress
 from scraper_service.errors import SecretsUnreadable
 from scraper_service.options.serialization import options_to_json
-from scraper_service.storage import webhook_outbox
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.frontier.links import seed_of
@@ -33,6 +32,7 @@ from scraper_service.storage.transactions import (
     number_of,
     try_lock_job,
 )
+from scraper_service.storage.webhooks import subscriptions
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -371,7 +371,7 @@ def advance(
     _store_result(connection, job_id, result)
     if action is not None:
         at = now_of(connection)
-        webhook_outbox.tell_one(connection, job_id, "action", at, action)
+        subscriptions.tell_one(connection, job_id, "action", at, action)
     return True
 
 
@@ -456,7 +456,7 @@ def complete(
         )
     )
     note(connection, job_id, JobState.COMPLETED.value, at)
-    webhook_outbox.tell_one(connection, job_id, JobState.COMPLETED.value, at)
+    subscriptions.tell_one(connection, job_id, JobState.COMPLETED.value, at)
     job_secrets.forget(connection, job_id)
     return True
 

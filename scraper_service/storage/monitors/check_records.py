@@ -11,7 +11,7 @@ from scraper_service.options.site_policy import SitePolicy
 from scraper_service.storage.monitors.monitors import Definition
 from scraper_service.storage.monitors.page_rows import PageRow
 from scraper_service.storage.monitors.snapshots import PageSnapshot
-from scraper_service.storage.webhook_outbox import OpenDeliveries
+from scraper_service.storage.webhooks.subscriptions import OpenDeliveries
 
 STATES = ("same", "changed", "new", "removed", "error")  # of pages
 

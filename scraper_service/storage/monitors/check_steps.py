@@ -19,7 +19,6 @@ from scraper_service.content.text.compression import compress
 from scraper_service.errors import SecretsUnreadable
 from scraper_service.options.serialization import options_to_json
 from scraper_service.options.site_policy import policy_from_json
-from scraper_service.storage import webhook_outbox
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.frontier.links import seed_of
@@ -48,6 +47,7 @@ from scraper_service.storage.schema import (
     team,
 )
 from scraper_service.storage.transactions import DAY_S, note, now_of, number_of
+from scraper_service.storage.webhooks import subscriptions
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
@@ -242,7 +242,7 @@ def add_pages(
         connection.execute(insert(monitor_page), rows)
         size = sum(len(row["body"]) for row in rows)
         disk_use.add_to_job(connection, job_id, size)
-        webhook_outbox.tell_of_check(
+        subscriptions.tell_of_check(
             connection, job_id, "page", [row["seq"] for row in rows], at
         )
     connection.execute(
@@ -352,7 +352,7 @@ def _keep_hook(connection: Connection, job_id: str, row: Row[Any]) -> None:
         return
     with suppress(SecretsUnreadable):
         if (hook := opened_definition(connection, row).hook) is not None:
-            webhook_outbox.attach(connection, job_id, hook)
+            subscriptions.attach(connection, job_id, hook)
 
 
 def lost_checks(connection: Connection, limit: int) -> list[str]:
@@ -416,7 +416,7 @@ def _end(connection: Connection, job_id: str, end: CheckEnd, at: float) -> None:
             sealed=None,
         )
     )
-    webhook_outbox.tell_of_check(connection, job_id, "check.completed", (), at)
+    subscriptions.tell_of_check(connection, job_id, "check.completed", (), at)
 
 
 def _backed_off(found: Monitor, failures: int, at: float) -> float:

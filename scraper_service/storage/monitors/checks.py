@@ -23,7 +23,6 @@ from scraper_service.errors import (
     OutOfCredits,
     ServiceError,
 )
-from scraper_service.storage import webhook_outbox
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.jobs import job_store
@@ -46,6 +45,7 @@ from scraper_service.storage.schema import (
     team,
 )
 from scraper_service.storage.transactions import DAY_S, lock_job, now_of
+from scraper_service.storage.webhooks import subscriptions
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Row, Select
@@ -187,11 +187,9 @@ def _insert_check(
         )
     )
     if (hook := found.definition.hook) is not None:
-        webhook_outbox.attach(connection, check_id, hook)
+        subscriptions.attach(connection, check_id, hook)
         if not is_queued:
-            webhook_outbox.tell_of_check(
-                connection, check_id, "check.completed", (), at
-            )
+            subscriptions.tell_of_check(connection, check_id, "check.completed", (), at)
     check = read_check(connection, found.id, check_id)
     assert check is not None
     return check
@@ -238,7 +236,7 @@ def _check(connection: Connection, row: Row[Any]) -> CheckRow:
         id=row.job_id,
         counts=json.loads(row.counts),
         results=json.loads(row.results),
-        deliveries=webhook_outbox.open_deliveries(connection, row.job_id),
+        deliveries=subscriptions.open_deliveries(connection, row.job_id),
         messages=open_messages(connection, row.job_id),
         **values,
     )
@@ -327,7 +325,7 @@ def hide_check(connection: Connection, job_id: str) -> None:
     """
     lock_job(connection, job_id)
     job_store.end_job(connection, job_id, JobState.CANCELLED)
-    waiting = webhook_outbox.open_deliveries(connection, job_id)
+    waiting = subscriptions.open_deliveries(connection, job_id)
     keep_s = DAY_S if waiting and waiting.waiting else 0
     connection.execute(
         update(job)

@@ -1,0 +1,218 @@
+"""Deliveries of webhooks as callers read them, with their events, and replays.
+
+Functions run inside a transaction. :func:`replay` is for :meth:`Database.write_locking`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from attrs import evolve
+from sqlalchemy import select, update
+
+from scraper_service.content.text.compression import decompress
+from scraper_service.errors import HeadersForgotten
+from scraper_service.options.serialization import webhook_from_json
+from scraper_service.storage.jobs.job_records import (
+    MONITOR_CHECK,
+    Delivery,
+    DeliveryState,
+    Event,
+    JobState,
+    event_error,
+    failure_of,
+)
+from scraper_service.storage.monitors.page_rows import PageRow
+from scraper_service.storage.schema import (
+    delivery,
+    frontier,
+    job,
+    monitor_check,
+    monitor_page,
+    operation,
+    page,
+    webhook,
+)
+from scraper_service.storage.transactions import lock_job, now_of
+from scraper_service.storage.webhooks.subscriptions import WAKE, lacks_headers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sqlalchemy import Connection, Row
+
+    from scraper_service.options.crawl import Webhook
+
+#: Returns the body of an event for a webhook.
+ShapeT: TypeAlias = "Callable[[Event, Webhook], bytes]"
+
+
+def read_event(connection: Connection, job_id: str, seq: int) -> Event | None:
+    """Return an event with its page, None if the job has expired or was deleted."""
+    columns = delivery.c
+    row = connection.execute(
+        select(
+            columns.kind,
+            columns.detail,
+            job.c.kind.label("job_kind"),
+            job.c.error.label("job_error"),
+            job.c.pages,
+            operation.c.result,
+            frontier.c.error.label("page_error"),
+            page.c.body,
+        )
+        .join(job, job.c.id == columns.job_id)
+        .outerjoin(frontier, frontier.c.id == columns.row_id)
+        .outerjoin(page, page.c.frontier_id == columns.row_id)
+        .outerjoin(operation, operation.c.job_id == columns.job_id)
+        .where(columns.job_id == job_id, columns.seq == seq, job.c.expires_at > 0)
+    ).one_or_none()
+    if row is None:
+        return None
+    if row.job_kind == MONITOR_CHECK:
+        return _check_event(connection, job_id, seq, row)  # type: ignore[arg-type]  # a row of columns
+    result = row.result if row.kind == JobState.COMPLETED else None
+    failure = failure_of(row.kind, row.detail)
+    body = None if failure else row.body
+    return Event(
+        job_id=job_id,
+        job_kind=row.job_kind,
+        seq=seq,
+        kind=row.kind,
+        page=None if body is None else decompress(body),
+        error=failure
+        or event_error(row.kind, body is not None, row.page_error, row.job_error),
+        result=None if result is None else decompress(result),
+        pages=row.pages,
+        detail=None if row.kind == "page" else row.detail,
+    )
+
+
+def _check_event(
+    connection: Connection, job_id: str, seq: int, row: Row[Any]
+) -> Event | None:
+    """Return an event of a check of a monitor, with the facts of the check or page."""
+    columns = monitor_check.c
+    check = connection.execute(
+        select(columns.monitor_id, columns.status, columns.counts, columns.error).where(
+            columns.job_id == job_id
+        )
+    ).one_or_none()
+    if check is None:
+        return None
+    error, facts = None, {"monitor_id": check.monitor_id, "status": check.status}
+    if row.detail is None:
+        facts["counts"] = json.loads(check.counts)
+        if check.status != JobState.COMPLETED:
+            error = check.error or f"The check is {check.status}."
+    else:
+        body = connection.scalar(
+            select(monitor_page.c.body).where(
+                monitor_page.c.job_id == job_id, monitor_page.c.seq == int(row.detail)
+            )
+        )
+        if body is None:
+            return None
+        found = PageRow.read(decompress(body))
+        facts["page"] = found.facts
+        for name, text in (("diff", found.diff), ("data", found.data)):
+            if text is not None:
+                facts["page"][name] = json.loads(text)
+        if found.facts["status"] == "error":
+            error = found.facts["error"] or "The page could not be fetched."
+    return Event(
+        job_id=job_id,
+        job_kind=row.job_kind,
+        seq=seq,
+        kind=row.kind,
+        page=None,
+        error=error,
+        detail=json.dumps(facts),
+    )
+
+
+def replay(
+    connection: Connection, job_id: str, seq: int | None
+) -> int | HeadersForgotten:
+    """Make one delivery due again, or all failed deliveries. Return their number.
+
+    Returns :exc:`HeadersForgotten` instead of raising, since other writes share the
+    transaction.
+    """
+    lock_job(connection, job_id)
+    if lacks_headers(connection, job_id):
+        return HeadersForgotten("none is sent again.")
+    which = (
+        delivery.c.state == DeliveryState.FAILED
+        if seq is None
+        else delivery.c.seq == seq
+    )
+    changed = connection.execute(
+        update(delivery)
+        .where(delivery.c.job_id == job_id, which)
+        .values(state=DeliveryState.PENDING, due_at=0, failures=0)
+    ).rowcount
+    if changed:
+        connection.execute(WAKE, {"hooked": job_id, "now": now_of(connection)})
+    return changed
+
+
+def read_deliveries(
+    connection: Connection,
+    job_id: str,
+    *,
+    state: DeliveryState | None,
+    after: int,
+    limit: int,
+) -> tuple[list[Delivery], int | None]:
+    """Return up to ``limit`` deliveries after number ``after``, in order.
+
+    Returns the last number as well, None at the end.
+    """
+    columns = delivery.c
+    query = (
+        select(delivery, frontier.c.url)
+        .outerjoin(frontier, frontier.c.id == columns.row_id)
+        .where(columns.job_id == job_id, columns.seq > after)
+        .order_by(columns.seq)
+        .limit(limit + 1)
+    )
+    if state is not None:
+        query = query.where(columns.state == state)
+    rows = connection.execute(query).all()
+    found = [_delivery(row) for row in rows[:limit]]
+    return found, found[-1].seq if len(rows) > limit else None
+
+
+def read_delivery(
+    connection: Connection, job_id: str, seq: int, shape: ShapeT
+) -> Delivery | None:
+    """Return a delivery with its body, None for an unknown number.
+
+    The body is made as for the receiver, of the page that is stored.
+    """
+    row = connection.execute(
+        select(delivery, frontier.c.url, webhook.c.config)
+        .join(webhook, webhook.c.job_id == delivery.c.job_id)
+        .outerjoin(frontier, frontier.c.id == delivery.c.row_id)
+        .where(delivery.c.job_id == job_id, delivery.c.seq == seq)
+    ).one_or_none()
+    if row is None:
+        return None
+    event = read_event(connection, job_id, seq)
+    hook = webhook_from_json(json.loads(row.config))
+    return evolve(_delivery(row), body=None if event is None else shape(event, hook))
+
+
+def _delivery(row: Row[Any]) -> Delivery:
+    return Delivery(
+        seq=row.seq,
+        kind=row.kind,
+        at=row.at,
+        state=DeliveryState(row.state),
+        attempts=tuple(json.loads(row.log)),
+        due_at=row.due_at or None,
+        page_url=row.url,
+        response=row.response,
+    )
