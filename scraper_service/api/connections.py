@@ -1,15 +1,24 @@
-"""Limits of open client connections, in total and per client."""
+"""Connections of clients: their deadlines, and limits of their number."""
 
 from __future__ import annotations
 
+import socket
+import time
 from enum import Enum
+from http import HTTPStatus
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import define, field
+from twisted.web import http
+
+from scraper_service.api.errors import error_body
+from scraper_service.api.responses import encode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
+
+    from twisted.internet.interfaces import IAddress, IDelayedCall
 
 IPV6_NETWORK = 64  # bits that a provider gives to one customer
 
@@ -172,3 +181,204 @@ def _name(host: str) -> str:
     if isinstance(address, IPv6Address):
         return str(int(address) >> (128 - IPV6_NETWORK))
     return str(address)
+
+
+# From the first byte of a request to the end of its headers. For the first request of
+# a connection, from the start of the connection.
+HEADERS_S = 10
+BODY_S = 30  # from there to the end of the body
+FORM_S = 300  # likewise, for a form with a file
+IDLE_S = 60  # between two requests on a connection
+LINGER_S = 2  # for a client to read an error while it still sends its body
+STALL_MS = 120_000  # until a client that does not read its response is disconnected
+JSON_TYPE = b"application/json; charset=utf-8"
+#: Twisted lacks 429 and 431.
+REASONS = {status.value: status.phrase.encode() for status in HTTPStatus}
+
+
+class DeadlineChannel(http.HTTPChannel):
+    """An HTTP connection with deadlines for headers and body.
+
+    Twisted's idle timeout restarts with every byte, so slow requests could last forever.
+    """
+
+    #: Receives the data of a connection that was upgraded or refused.
+    receive: Callable[[bytes], None] | None = None
+    _connections: Connections
+    _ends_at: float | None = None  # monotonic time of the present deadline
+    _end_call: Callable[[], None] | None = None
+    _timer: IDelayedCall | None = None  # may be earlier than the deadline
+    _timer_at = 0.0
+    _is_silent = True
+    _unsent = 0  # bytes, at the last end of the idle time
+
+    @property
+    def is_sending(self) -> bool:
+        """Return True if the client still has to read more than 64 KiB."""
+        return bool(self._waitingForTransport)
+
+    def connectionMade(self) -> None:
+        super().connectionMade()
+        transport: Any = self.transport
+        _limit_stalls(transport)
+        self._connections = self.factory.connections
+        self._connections.opened(self, host_of(transport.getPeer()))
+        self._arm(HEADERS_S)
+
+    def dataReceived(self, data: bytes) -> None:
+        self._is_silent = False
+        if self.receive is not None:
+            self.receive(data)
+            return
+        if self._ends_at is None and self.persistent and not self.requests:
+            self._arm(HEADERS_S)
+        super().dataReceived(data)
+
+    def allHeadersReceived(self) -> None:
+        request: Any = self.requests[-1]
+        self._connections.enter(self, Phase.BODY)
+        takes_file = request.is_form or request.is_upload
+        self._arm(FORM_S if takes_file else BODY_S)
+        super().allHeadersReceived()
+
+    def _send100Continue(self) -> None:
+        request: Any = self.requests[-1]
+        if not request.is_refused:
+            super()._send100Continue()
+
+    def allContentReceived(self) -> None:
+        self._connections.enter(self, Phase.ANSWER)
+        self._disarm()
+        super().allContentReceived()
+
+    def writeHeaders(
+        self, version: bytes, code: bytes, reason: bytes, headers: Any
+    ) -> None:
+        """Write the head of a response; a service that leaves closes the connection."""
+        # Otherwise a proxy would send its next request on a connection that is about to end.
+        if self.site.is_leaving and code != b"101":  # type: ignore[attr-defined]
+            headers.setRawHeaders(b"Connection", [b"close"])
+            self.persistent = False
+        super().writeHeaders(version, code, reason, headers)
+
+    def requestDone(self, request: Any) -> None:
+        if self.persistent:
+            self._connections.enter(self, Phase.HEAD)
+            if any(self._dataBuffer):  # the start of the next request has arrived
+                self._arm(HEADERS_S)
+        super().requestDone(request)
+
+    def timeoutConnection(self) -> None:
+        """End an idle connection. One whose client still reads its response is not idle."""
+        before, self._unsent = self._unsent, self._count_unsent()
+        if self._unsent and self._unsent != before:
+            self.setTimeout(IDLE_S)
+        else:
+            super().timeoutConnection()
+
+    def _count_unsent(self) -> int:
+        transport: Any = self.transport
+        return int(
+            len(transport.dataBuffer) - transport.offset + transport._tempDataLen
+        )
+
+    def connectionLost(self, reason: Any = None) -> None:
+        self._disarm()
+        self._stop_timer()
+        self._connections.closed(self)
+        super().connectionLost(reason)
+
+    def close_early(self) -> None:
+        """Close a connection without a request, after its last response is sent."""
+        self.receive = _ignore
+        self._arm(LINGER_S, self._abort)
+        self.loseConnection()
+
+    def lineLengthExceeded(self, line: bytes) -> None:
+        self._end(431, "The head of the request is too long.")
+
+    def _respondToBadRequestAndDisconnect(self) -> None:
+        """Respond to malformed HTTP in JSON. The base class writes no body."""
+        self._end(400, "The request is not valid HTTP/1.1.")
+
+    def _end(self, status: int, error: str) -> None:
+        self.clearLineBuffer()
+        self.receive = _ignore
+        self._disarm()
+        refuse(self, status, error)
+
+    def _arm(self, seconds: float, end: Callable[[], None] | None = None) -> None:
+        """Call ``end`` after a time, unless the deadline is changed before.
+
+        A timer of an earlier deadline stays and looks again, since each request has two.
+        """
+        self._ends_at = time.monotonic() + seconds
+        self._end_call = end or self._too_late
+        if self._timer is None or self._timer_at > self._ends_at:
+            self._stop_timer()
+            self._start_timer(seconds)
+
+    def _start_timer(self, seconds: float) -> None:
+        self._timer_at = time.monotonic() + seconds
+        self._timer = self.callLater(seconds, self._look)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        """End the wait if its deadline has come."""
+        self._timer = None
+        if self._ends_at is None:
+            return
+        left_s = self._ends_at - time.monotonic()
+        if left_s > 0:
+            self._start_timer(left_s)
+        else:
+            end = self._end_call
+            self._disarm()
+            assert end is not None
+            end()
+
+    def _disarm(self) -> None:
+        self._ends_at = self._end_call = None
+
+    def _too_late(self) -> None:
+        if self._is_silent:
+            self.close_early()  # nobody waits for a response
+        else:
+            self._end(408, "The request did not arrive in time.")
+
+    def _abort(self) -> None:
+        transport: Any = self.transport
+        transport.abortConnection()
+
+
+def host_of(address: IAddress | None) -> str:
+    return getattr(address, "host", "")
+
+
+def _limit_stalls(transport: Any) -> None:
+    """Let the kernel close connections whose client stops reading or is gone."""
+    # Not available on every system. Connections of tests have no socket.
+    option = getattr(socket, "TCP_USER_TIMEOUT", None)
+    if option is not None and hasattr(transport, "getHandle"):
+        transport.getHandle().setsockopt(socket.IPPROTO_TCP, option, STALL_MS)
+
+
+def _ignore(_: bytes) -> None:
+    """Discard data after a refused request."""
+
+
+def refuse(channel: http.HTTPChannel, status: int, error: str) -> None:
+    """Write an error response for a request that is not read to its end."""
+    body = encode(error_body(error))
+    reason = REASONS[status]
+    transport: Any = channel.transport
+    transport.write(
+        b"HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %d\r\n"
+        b"Connection: close\r\n\r\n%s" % (status, reason, JSON_TYPE, len(body), body)
+    )
+    # Closed later: closing now could reset the connection before the client has read.
+    channel.callLater(LINGER_S, transport.abortConnection)
