@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, field, frozen
 
@@ -22,6 +22,7 @@ from scraper_service.storage.files.artefacts import BASE
 if TYPE_CHECKING:
     from scraper_service.api.errors import ErrorResponse
     from scraper_service.api.http_server import JsonRequest
+    from scraper_service.options.crawl import Caller
     from scraper_service.services.accounts import Team
 
 
@@ -152,17 +153,6 @@ def caller_address(request: JsonRequest, proxies: TrustedProxies) -> str:
 def note(request: JsonRequest, **facts: str | None) -> None:
     """Add facts to the access-log line of ``request``."""
     request.notes.update((k, v) for k, v in facts.items() if v)
-
-
-class Caller(Protocol):
-    """What any body may say about its caller."""
-
-    @property
-    def origin(self) -> str: ...
-    @property
-    def integration(self) -> str | None: ...
-    @property
-    def audit_username(self) -> str | None: ...
 
 
 def note_caller(request: JsonRequest, options: Caller) -> None:

@@ -43,7 +43,19 @@ DAYS: Any = optional([ge(MIN_DAYS), le(LONGEST_DAYS)])
 
 
 @frozen(kw_only=True)
-class PageOptions:
+class Caller:
+    """What a request says about its caller, for the log only."""
+
+    #: The client.
+    origin: str = "api"
+    #: The platform.
+    integration: str | None = None
+    #: The user.
+    audit_username: str | None = None
+
+
+@frozen(kw_only=True)
+class PageOptions(Caller):
     """One URL and how to scrape it."""
 
     #: The URL of the caller; a missing scheme is added.
@@ -51,10 +63,6 @@ class PageOptions:
     scrape: ScrapeOptions
     #: Days that the results are stored after the last change; None is the operator's.
     retention_days: float | None = field(default=None, validator=DAYS)
-    #: The caller, for the log only: client, platform and user.
-    origin: str = "api"
-    integration: str | None = None
-    audit_username: str | None = None
 
 
 @frozen(kw_only=True)
@@ -77,7 +85,7 @@ class Webhook:
 
 
 @frozen(kw_only=True)
-class CrawlOptions:
+class CrawlOptions(Caller):
     """The URLs that a crawl may visit, and how each page is scraped (docs/api.md, Crawls)."""
 
     #: The start URL.
@@ -117,13 +125,10 @@ class CrawlOptions:
     #: The id of an earlier crawl, or a time (:func:`parse_since`): only pages that are new or
     #: have changed since are delivered.
     since: str | None = field(default=None, validator=optional(instance_of(str)))
-    origin: str = "api"
-    integration: str | None = None
-    audit_username: str | None = None
 
 
 @frozen(kw_only=True)
-class BatchOptions:
+class BatchOptions(Caller):
     """URLs to scrape with the same options, in no particular order.
 
     A URL that stands twice is scraped twice.
@@ -144,9 +149,6 @@ class BatchOptions:
     retention_days: float | None = field(default=None, validator=DAYS)
     #: True keeps the response of each page with the job; None is the operator's.
     keep_sources: bool | None = field(default=None, validator=optional(_flag))
-    origin: str = "api"
-    integration: str | None = None
-    audit_username: str | None = None
 
 
 MAX_REPROCESSED_URLS = 10_000
@@ -158,7 +160,7 @@ SHAPING = (
 
 
 @frozen(kw_only=True)
-class ReprocessRequest:
+class ReprocessRequest(Caller):
     """A request to make other formats of the stored responses of a job."""
 
     scrape: ScrapeOptions
@@ -169,9 +171,6 @@ class ReprocessRequest:
     webhook: Webhook | None = None
     #: Days that the results are stored after the last change; None is the operator's.
     retention_days: float | None = field(default=None, validator=DAYS)
-    origin: str = "api"
-    integration: str | None = None
-    audit_username: str | None = None
 
     def options(
         self, known: CrawlOptions | BatchOptions

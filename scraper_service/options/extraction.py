@@ -17,7 +17,7 @@ from attrs.validators import (
     optional,
 )
 
-from scraper_service.options.crawl import DAYS, Webhook
+from scraper_service.options.crawl import DAYS, Caller, Webhook
 from scraper_service.options.formats import Json
 from scraper_service.options.scrape import ScrapeOptions
 
@@ -41,7 +41,7 @@ _text = optional(instance_of(str))
 
 
 @frozen(kw_only=True)
-class ExtractOptions:
+class ExtractOptions(Caller):
     """Pages to read, and the data to find in all of them together.
 
     Without ``urls`` a search for the ``prompt`` finds the pages.
@@ -68,9 +68,6 @@ class ExtractOptions:
     scrape: ScrapeOptions
     #: Days that the results are stored after the last change; None is the operator's.
     retention_days: float | None = field(default=None, validator=DAYS)
-    origin: str = "api"
-    integration: str | None = None
-    audit_username: str | None = None
 
     @property
     def target(self) -> str:
@@ -95,7 +92,7 @@ class ExtractOptions:
 
 
 @frozen(kw_only=True)
-class LlmsTextOptions:
+class LlmsTextOptions(Caller):
     """A site whose pages are listed for language models."""
 
     kind: ClassVar[str] = "llmstxt"
@@ -110,9 +107,6 @@ class LlmsTextOptions:
     scrape: ScrapeOptions
     #: Days that the results are stored after the last change; None is the operator's.
     retention_days: float | None = field(default=None, validator=DAYS)
-    origin: str = "api"
-    integration: str | None = None
-    audit_username: str | None = None
 
     @property
     def target(self) -> str:
@@ -120,7 +114,7 @@ class LlmsTextOptions:
 
 
 @frozen(kw_only=True)
-class ResearchOptions:
+class ResearchOptions(Caller):
     """A question that is answered from the pages of several searches, with sources."""
 
     kind: ClassVar[str] = "deep_research"
@@ -144,9 +138,6 @@ class ResearchOptions:
     scrape: ScrapeOptions
     #: Days that the results are stored after the last change; None is the operator's.
     retention_days: float | None = field(default=None, validator=DAYS)
-    origin: str = "api"
-    integration: str | None = None
-    audit_username: str | None = None
 
     @property
     def target(self) -> str:
@@ -154,7 +145,7 @@ class ResearchOptions:
 
 
 @frozen(kw_only=True)
-class AgentOptions:
+class AgentOptions(Caller):
     """A request in words, for which a language model searches and reads pages."""
 
     kind: ClassVar[str] = "agent"
@@ -176,9 +167,6 @@ class AgentOptions:
     scrape: ScrapeOptions
     #: Days that the results are stored after the last change; None is the operator's.
     retention_days: float | None = field(default=None, validator=DAYS)
-    origin: str = "api"
-    integration: str | None = None
-    audit_username: str | None = None
 
     @property
     def target(self) -> str:

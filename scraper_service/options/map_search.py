@@ -18,7 +18,7 @@ from attrs.validators import (
     optional,
 )
 
-from scraper_service.options.crawl import SITEMAP_MODES
+from scraper_service.options.crawl import SITEMAP_MODES, Caller
 from scraper_service.options.scrape import ScrapeOptions, SiteRules
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ _flag = instance_of(bool)
 
 
 @frozen(kw_only=True)
-class MapOptions:
+class MapOptions(Caller):
     """The URLs of a site to list (docs/api.md, Maps)."""
 
     url: str = field(validator=instance_of(str))
@@ -71,9 +71,6 @@ class MapOptions:
     regex_on_full_url: bool = field(validator=_flag)
     #: For the start page and the sitemaps; its time-out is that of the whole map.
     scrape: ScrapeOptions
-    origin: str = "api"
-    integration: str | None = None
-    audit_username: str | None = None
 
     # The rules of a crawl's scope read these, too.
     allow_external_links: ClassVar[bool] = False
@@ -173,7 +170,7 @@ class ResultList:
 
 
 @frozen(kw_only=True)
-class SearchOptions:
+class SearchOptions(Caller):
     """The words and the sources of a search, and how to scrape the pages of its results."""
 
     query: str = field(validator=min_len(1))
@@ -201,6 +198,3 @@ class SearchOptions:
     scrape: ScrapeOptions | None = field(
         default=None, validator=optional(instance_of(ScrapeOptions))
     )
-    origin: str = "api"
-    integration: str | None = None
-    audit_username: str | None = None

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from scraper_service.api.requests.pages import CALLER_KEYS, EXPERIMENTAL
+from scraper_service.api.requests.pages import CALLER, CALLER_KEYS, EXPERIMENTAL
+from scraper_service.options.crawl import Caller
 from scraper_service.options.parsing import (
     Anything,
     Array,
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 ENDPOINTS = ("search", "scrape", "parse", "map")
 MAX_METADATA_BYTES = 8 * 1024  # of JSON in UTF-8
 
-_CALLER = ("origin", "integration", "audit_username")
 _TAG = re.compile(r"[a-z0-9][a-z0-9_-]*")
 # What a rating of a search must come with: one of these keys.
 _OF_RATING = {
@@ -50,13 +50,10 @@ _SIGNALS = (
 
 
 @frozen
-class FeedbackRequest:
+class FeedbackRequest(Caller):
     """A body with feedback."""
 
     feedback: Feedback
-    origin: str
-    integration: str | None
-    audit_username: str | None
 
 
 def _job_id(text: str) -> str:
@@ -120,10 +117,10 @@ def _request(values: dict[str, Any], at: Position, signals: tuple[str, ...]) -> 
         return at.report(
             "custom", f"a rating {rating!r} needs one of {', '.join(signals)}"
         )
-    caller = {name: values.pop(name, None) for name in _CALLER}
-    caller["origin"] = caller["origin"] or "api"
+    caller = {name: values.pop(name) for name in CALLER if name in values}
     endpoint, job_id, rating = map(values.pop, ("endpoint", "jobId", "rating"))
-    return FeedbackRequest(Feedback(endpoint, job_id, rating, values), **caller)
+    feedback = Feedback(endpoint, job_id, rating, values)
+    return FeedbackRequest(feedback, **caller)
 
 
 def _of_call(values: dict[str, Any], at: Position) -> Any:

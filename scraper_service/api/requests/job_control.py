@@ -13,6 +13,7 @@ from scraper_service.options.crawl import (
     CHANGEABLE,
     MAX_REPROCESSED_URLS,
     SHAPING,
+    Caller,
     ReprocessRequest,
 )
 from scraper_service.options.parsing import (
@@ -75,14 +76,10 @@ _NULLABLE = {"max_discovery_depth", "delay_s", "max_concurrency"}
 
 
 @frozen(kw_only=True)
-class JobChangeRequest:
+class JobChangeRequest(Caller):
     """A request that changes an active job."""
 
     change: ChangeRequest
-    #: The caller, for the log only: client, platform and user.
-    origin: str = "api"
-    integration: str | None = None
-    audit_username: str | None = None
 
 
 def change_kind(kind: str) -> Object:
@@ -111,14 +108,10 @@ def change_kind(kind: str) -> Object:
 
 
 @frozen(kw_only=True)
-class JobRetryRequest:
+class JobRetryRequest(Caller):
     """A request that fetches failed pages of a job again."""
 
     retry: RetryRequest
-    #: The caller, for the log only: client, platform and user.
-    origin: str = "api"
-    integration: str | None = None
-    audit_username: str | None = None
 
 
 def retry_kind() -> Object:
@@ -154,9 +147,6 @@ def _filter(values: tuple[Any, ...]) -> frozenset[Any]:
     return frozenset(values)
 
 
-_CALLER = tuple(key.to for key in pages.CALLER_KEYS.values() if key.to)
-
-
 def reprocess_kind(scrape_keys: KeysT, read_scrape: MakeT, table: TableT) -> Object:
     """Return the kind of a body that makes other formats of stored responses.
 
@@ -183,7 +173,7 @@ def reprocess_kind(scrape_keys: KeysT, read_scrape: MakeT, table: TableT) -> Obj
     }
 
     def make(values: dict[str, Any], at: Position) -> Any:
-        names = ("urls", "webhook", "retention_days", *_CALLER)
+        names = ("urls", "webhook", "retention_days", *pages.CALLER)
         own = {name: values.pop(name) for name in names if name in values}
         scrape = read_scrape(values, at)
         return scrape if scrape is INVALID else ReprocessRequest(scrape=scrape, **own)

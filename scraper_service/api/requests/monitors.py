@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from scraper_service.api.requests import pages
 from scraper_service.api.requests.monitor_targets import SPELLINGS, TARGETS
 from scraper_service.api.requests.snake_case import camel_keys
 from scraper_service.errors import InvalidOptions, Issue
-from scraper_service.options.crawl import MONITOR_EVENTS, Webhook
+from scraper_service.options.crawl import MONITOR_EVENTS, Caller, Webhook
 from scraper_service.options.monitors.schedule import (
     checked_cron,
     checked_zone,
@@ -77,7 +77,7 @@ class ScheduleRequest:
 
 
 @frozen
-class MonitorRequest:
+class MonitorRequest(Caller):
     """A body that creates or changes a monitor. A change names only some of the values."""
 
     #: The values by name: ``name``, ``schedule``, ``targets``, ``goal``, ``judge``,
@@ -87,9 +87,6 @@ class MonitorRequest:
     shown: tuple[dict[str, Any], ...] = ()
     #: The webhook as JSON for responses, None without one.
     hook: dict[str, Any] | None = None
-    origin: str = "api"
-    integration: str | None = None
-    audit_username: str | None = None
 
 
 def _schedule(values: dict[str, Any], at: Position) -> Any:
@@ -281,12 +278,8 @@ def _no_zero(wanted: bool) -> bool:
     return wanted
 
 
-_CALLER = ("origin", "integration", "audit_username")
-
-
 def _request(values: dict[str, Any], at: Position) -> Any:
-    caller = {name: values.pop(name, None) for name in _CALLER}
-    caller["origin"] = caller["origin"] or "api"
+    caller = {name: values.pop(name) for name in pages.CALLER if name in values}
     if (goal := values.get("goal")) is not None and not goal.strip():
         if at.where == WHERE_CHANGED:
             values["goal"] = None
@@ -305,7 +298,7 @@ def _created(values: dict[str, Any], at: Position) -> Any:
 
 
 def _changed(values: dict[str, Any], at: Position) -> Any:
-    if values.keys() <= set(_CALLER):
+    if values.keys() <= set(pages.CALLER):
         names = ", ".join(name for name in CHANGED.fields if name in _CHANGEABLE)
         return at.report("custom", f"the body must have at least one of {names}")
     return _request(values, at)
@@ -337,28 +330,15 @@ def monitor_change(body: object) -> MonitorRequest:
     return _read(CHANGED, body, WHERE_CHANGED)
 
 
-@frozen
-class RunRequest:
-    """A body of ``POST /v2/monitor/{id}/run``: only its caller."""
-
-    origin: str = "api"
-    integration: str | None = None
-    audit_username: str | None = None
+RUN = Object(pages.CALLER_KEYS, lambda values, _: Caller(**values), pages.EXPERIMENTAL)
 
 
-def _run(values: dict[str, Any], _: Position) -> Any:
-    return RunRequest(**values)
-
-
-RUN = Object(pages.CALLER_KEYS, _run, pages.EXPERIMENTAL)
-
-
-def run_request(body: object) -> RunRequest:
+def run_request(body: object) -> Caller:
     """Return the request in a body that may be empty.
 
     :raises InvalidOptions: with every issue.
     """
-    found: RunRequest = structure(RUN, {} if body is None else body, WHERE)
+    found: Caller = structure(RUN, {} if body is None else body, WHERE)
     return found
 
 
@@ -373,14 +353,8 @@ def _read(kind: Object, body: object, where: str) -> MonitorRequest:
         )
     )
     hook = found.values.get("webhook")
-    return MonitorRequest(
-        found.values,
-        shown,
-        None if hook is None else _shown_hook(hook),
-        found.origin,
-        found.integration,
-        found.audit_username,
-    )
+    shown_hook = None if hook is None else _shown_hook(hook)
+    return evolve(found, shown=shown, hook=shown_hook)
 
 
 def _camel(body: object) -> object:

@@ -14,7 +14,7 @@ import attrs
 from attrs import evolve
 
 from scraper_service.options import catalogue, formats
-from scraper_service.options.crawl import PageOptions
+from scraper_service.options.crawl import Caller, PageOptions
 from scraper_service.options.parsing import (
     Anything,
     Key,
@@ -47,6 +47,8 @@ FURTHER_KEYS: KeysT = {
 }
 # The keys of the caller are the same in both versions.
 CALLER_KEYS: KeysT = catalogue.keys(catalogue.CALLER, "v2")
+#: The attributes of :class:`Caller`.
+CALLER = tuple(attrs.fields_dict(Caller))
 _SINGLE = catalogue.select(catalogue.SCRAPE, "page")
 _TOP_LEVEL = tuple(
     each for each in catalogue.SCRAPE if not each.is_nested and each not in _SINGLE

@@ -8,6 +8,7 @@ from attrs import frozen
 
 from scraper_service.api.requests.pages import CALLER_KEYS, EXPERIMENTAL
 from scraper_service.api.uploads import MAX_NAME, file_name
+from scraper_service.options.crawl import Caller
 from scraper_service.options.parsing import (
     Key,
     Object,
@@ -24,7 +25,7 @@ _TYPE = re.compile(r"[\w.+-]+/[\w.+-]+(?: *; *[\w.+-]+=[\w.+\"-]+)*", re.ASCII)
 
 
 @frozen
-class UploadRequest:
+class UploadRequest(Caller):
     """A body of ``POST /v2/parse/upload-url``."""
 
     name: str
@@ -32,9 +33,6 @@ class UploadRequest:
     kind: str
     #: In bytes, 0 if the caller does not know.
     size: int = 0
-    origin: str = "api"
-    integration: str | None = None
-    audit_username: str | None = None
 
 
 def _content_type(text: str) -> str:

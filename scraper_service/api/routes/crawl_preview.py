@@ -35,7 +35,7 @@ from scraper_service.api.v2 import requests
 from scraper_service.api.version import Routes
 from scraper_service.discovery.crawl_prompt import MAX_PAGES
 from scraper_service.errors import InvalidOptions, Issue, PromptUnclear
-from scraper_service.options.crawl import SITEMAP_MODES
+from scraper_service.options.crawl import SITEMAP_MODES, Caller
 from scraper_service.options.limits import KeyScope, Mode
 from scraper_service.options.parsing import Object, Text, Then, short, structure
 from scraper_service.options.request_values import MAX_PROMPT, need
@@ -65,14 +65,11 @@ NOTHING = "The prompt sets no option of a crawl: the options are those without i
 
 
 @frozen
-class PreviewRequest:
+class PreviewRequest(Caller):
     """A body of ``POST /v2/crawl/params-preview``."""
 
     url: str
     prompt: str
-    origin: str = "api"
-    integration: str | None = None
-    audit_username: str | None = None
 
 
 def _whole_url(text: str) -> str:

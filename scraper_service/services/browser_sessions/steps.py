@@ -6,6 +6,7 @@ from attrs import frozen
 
 from scraper_service.items import Page
 from scraper_service.options.actions import Action
+from scraper_service.options.crawl import Caller
 from scraper_service.options.location import Location
 from scraper_service.options.scrape import Profile, ScrapeOptions
 
@@ -16,7 +17,7 @@ BASH = "bash"
 
 
 @frozen(kw_only=True)
-class SessionOptions:
+class SessionOptions(Caller):
     """A session to open."""
 
     #: Seconds until it ends, 30 to 3600.
@@ -29,13 +30,10 @@ class SessionOptions:
     location: Location | None
     #: The first page; None is a blank page.
     url: str | None
-    origin: str = "api"
-    integration: str | None = None
-    audit_username: str | None = None
 
 
 @frozen(kw_only=True)
-class Step:
+class Step(Caller):
     """One step in the page of a session: exactly one of code, prompt and actions."""
 
     code: str | None
@@ -46,9 +44,6 @@ class Step:
     #: The language of ``code``.
     language: str
     timeout_s: int
-    origin: str = "api"
-    integration: str | None = None
-    audit_username: str | None = None
 
     @property
     def is_program(self) -> bool:
