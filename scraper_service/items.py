@@ -388,6 +388,23 @@ class MapLink:
 
 
 @frozen(kw_only=True)
+class Hit:
+    """A result of a search engine."""
+
+    #: URL of the page; for an image the page that contains it.
+    url: str
+    title: str = ""
+    #: A description of the page; for news an excerpt.
+    description: str = ""
+    #: The date in the format of the engine.
+    date: str | None = None
+    image_url: str | None = None
+    #: In pixels; None if unknown.
+    image_width: int | None = None
+    image_height: int | None = None
+
+
+@frozen(kw_only=True)
 class SearchResult:
     """A result of the search spider. Unknown facts are empty or None."""
 

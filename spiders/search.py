@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
 
+    from scraper_service.items import Hit
     from scraper_service.options.map_search import SearchOptions
-    from scraper_service.search_engines.search_engine import Hit
     from scraper_service.search_engines.searches import SearchOutcome
 
 

@@ -9,7 +9,6 @@ from scraper_service.errors import ServiceUnavailable
 from scraper_service.search_engines.search_engine import (
     OWN,
     EngineQuery,
-    Hit,
     SearchFailed,
     unheeded,
 )
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
 
     from scrapy.settings import BaseSettings
 
+    from scraper_service.items import Hit
     from scraper_service.options.map_search import ResultList
 
 
@@ -48,7 +48,7 @@ class OwnIndexSearch:
         database = Database.shared(self._settings)
         await database.expected((INDEX, engine_query.team_id or LOCAL_TEAM))
         try:
-            found = await PageIndex(database).search(
+            return await PageIndex(database).search(
                 engine_query.team_id or LOCAL_TEAM,
                 engine_query.query,
                 engine_query.source,
@@ -57,18 +57,6 @@ class OwnIndexSearch:
         except ServiceUnavailable as error:
             text = "the index of scraped pages does not answer"
             raise SearchFailed(text) from error
-        return [
-            Hit(
-                url=each.url,
-                title=each.title,
-                description=each.snippet,
-                date=each.date,
-                image_url=each.image_url,
-                image_width=each.image_width,
-                image_height=each.image_height,
-            )
-            for each in found
-        ]
 
     def unheeded(self, source: ResultList) -> Iterator[str]:
         """Yield the names of options without effect."""

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
     from scrapy.settings import BaseSettings
 
-    from scraper_service.search_engines.search_engine import EngineQuery, Hit
+    from scraper_service.items import Hit
+    from scraper_service.search_engines.search_engine import EngineQuery
 
 
 class PagedSearch:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from scrapy.settings import BaseSettings
 
+    from scraper_service.items import Hit
+
 
 OWN = "own"
 
@@ -53,23 +55,6 @@ class EngineQuery:
     limit: int
     #: None in runs without a service.
     team_id: str | None = None
-
-
-@frozen(kw_only=True)
-class Hit:
-    """A result of a search engine."""
-
-    #: URL of the page; for an image the page that contains it.
-    url: str
-    title: str = ""
-    #: A description of the page; for news an excerpt.
-    description: str = ""
-    #: The date in the format of the engine.
-    date: str | None = None
-    image_url: str | None = None
-    #: In pixels; None if unknown.
-    image_width: int | None = None
-    image_height: int | None = None
 
 
 class SearchProvider(Protocol):

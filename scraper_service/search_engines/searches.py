@@ -17,12 +17,12 @@ from scraper_service.content.text.search_query import (
     parse_query,
 )
 from scraper_service.errors import QueueFull, SearchDown, SearchTimedOut
+from scraper_service.items import Hit
 from scraper_service.options.map_search import MAX_RESULTS, ResultList, SearchOptions
 from scraper_service.options.urls import caller_url, host_of
 from scraper_service.search_engines.search_engine import (
     OWN,
     EngineQuery,
-    Hit,
     SearchFailed,
     load_providers,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from scraper_service.items import Hit
 from scraper_service.search_engines.json_http import (
     is_address,
     number_of,
@@ -14,7 +15,6 @@ from scraper_service.search_engines.json_http import (
 from scraper_service.search_engines.paged import PagedSearch
 from scraper_service.search_engines.search_engine import (
     EngineQuery,
-    Hit,
     SearchFailed,
     unheeded,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from scraper_service.items import Hit
 from scraper_service.search_engines.json_http import (
     is_address,
     number_of,
@@ -11,7 +12,7 @@ from scraper_service.search_engines.json_http import (
     text_of,
 )
 from scraper_service.search_engines.paged import PagedSearch
-from scraper_service.search_engines.search_engine import EngineQuery, Hit, unheeded
+from scraper_service.search_engines.search_engine import EngineQuery, unheeded
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

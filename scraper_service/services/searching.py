@@ -18,10 +18,9 @@ from scraper_service.errors import (
     QueueFull,
     ServiceUnavailable,
 )
-from scraper_service.items import Page
+from scraper_service.items import Hit, Page
 from scraper_service.options.crawl import PageOptions
 from scraper_service.options.urls import caller_url
-from scraper_service.search_engines.search_engine import Hit
 from scraper_service.services.resident_crawler import failed_page
 from scraper_service.shared_objects import BackgroundTasks
 

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from scraper_service.content.text.search_query import SearchQuery
+    from scraper_service.items import Hit
     from scraper_service.options.map_search import ResultList
     from scraper_service.storage.database import Database
-    from scraper_service.storage.page_search import OwnHit
 
 EXPIRE_ROWS = 50  # deleted in one transaction, with all their words
 
@@ -80,7 +80,7 @@ class PageIndex:
 
     async def search(
         self, team_id: str, query: SearchQuery, source: ResultList, limit: int
-    ) -> list[OwnHit]:
+    ) -> list[Hit]:
         """Return at most ``limit`` pages that match a query, the best first."""
         return await self._database.read(search, team_id, query, source, limit)
 

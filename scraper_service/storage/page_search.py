@@ -37,6 +37,7 @@ from scraper_service.content.text.search_terms import (
     tokens_of,
     words_of,
 )
+from scraper_service.items import Hit
 from scraper_service.storage.schema import search_page
 from scraper_service.storage.transactions import now_of
 
@@ -69,19 +70,6 @@ _LANGUAGES = text("""
     ) SELECT language FROM found WHERE language IS NOT NULL""")
 
 
-@frozen(kw_only=True)
-class OwnHit:
-    """A page that was found. Unknown fields are None or empty."""
-
-    url: str
-    title: str = ""
-    snippet: str = ""
-    date: str | None = None
-    image_url: str | None = None
-    image_width: int | None = None
-    image_height: int | None = None
-
-
 def team_prefix(team_id: str) -> str:
     """Return what all words of a team begin with, so that each team has its own lists.
 
@@ -96,7 +84,7 @@ def search(
     query: SearchQuery,
     source: ResultList,
     limit: int,
-) -> list[OwnHit]:
+) -> list[Hit]:
     """Return at most ``limit`` pages that match a query, the best first."""
     if query == SearchQuery():
         return []  # no word
@@ -278,9 +266,9 @@ class _Reading:
         self._without = [phrase_pattern(each) for each in query.without]
         self._words = _all_words((*query.words, *query.phrases, *query.in_title))
 
-    def hits(self, ids: Iterator[int], limit: int) -> list[OwnHit]:
+    def hits(self, ids: Iterator[int], limit: int) -> list[Hit]:
         """Return at most ``limit`` results of the first :data:`MAX_CHECKED` pages."""
-        found: list[OwnHit] = []
+        found: list[Hit] = []
         ids = islice(ids, MAX_CHECKED)
         while len(found) < limit:
             some = list(islice(ids, READ_ROWS if found else limit + MORE))
@@ -299,7 +287,7 @@ class _Reading:
         by_id = {row.id: row for row in rows}
         return [by_id[number] for number in ids]
 
-    def _hit(self, row: Any) -> OwnHit | None:
+    def _hit(self, row: Any) -> Hit | None:
         query, facts = self._query, json.loads(row.facts)
         if not _is_there(query, row.url):
             return None
@@ -311,10 +299,10 @@ class _Reading:
                 return None
             if any(pattern.search(whole) for pattern in self._without):
                 return None
-        return OwnHit(
+        return Hit(
             url=row.url,
             title=title,
-            snippet=snippet(text, about, self._words),
+            description=snippet(text, about, self._words),
             date=facts.get("date"),
             image_url=facts.get("image") if self._source.kind != "web" else None,
             image_width=facts.get("width"),

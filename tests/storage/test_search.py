@@ -145,7 +145,7 @@ def test_queries(filled):
 def test_a_page_says_where_the_words_are(filled):
     [hit] = filled.hits('"running shoes"')
     assert hit.title == "Shoes for dogs"
-    assert "beside running shoes, red" in hit.snippet
+    assert "beside running shoes, red" in hit.description
 
 
 def test_news_and_images_are_pages_with_a_date_or_a_picture(filled):

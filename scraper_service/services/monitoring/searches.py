@@ -23,8 +23,8 @@ from scraper_service.storage.monitors.page_rows import PageRow
 from scraper_service.storage.monitors.snapshots import PageSnapshot
 
 if TYPE_CHECKING:
+    from scraper_service.items import Hit
     from scraper_service.options.monitors.targets import SearchTarget
-    from scraper_service.search_engines.search_engine import Hit
     from scraper_service.search_engines.searches import Searches
     from scraper_service.services.monitoring.judge import ChangeJudge
     from scraper_service.storage.database import Database

@@ -23,8 +23,8 @@ from scraper_service.search_engines.searches import options_for
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from scraper_service.items import Hit
     from scraper_service.options.scrape import ScrapeOptions
-    from scraper_service.search_engines.search_engine import Hit
     from scraper_service.search_engines.searches import Searches
     from scraper_service.services.mapping import MapCrawler
 
