@@ -458,9 +458,7 @@ class ServiceUnavailable(ServiceError, RuntimeError):
     ``retry_after_s`` is the value of ``Retry-After`` in seconds.
     """
 
-    def __init__(self, message: str, retry_after_s: int = 5):
-        self.retry_after_s = retry_after_s
-        super().__init__(message)
+    retry_after_s = 5
 
 
 class StoreUnavailable(ServiceUnavailable):

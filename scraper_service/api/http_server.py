@@ -107,11 +107,6 @@ class JsonRequest(Request):
             self._refuse_body()
 
     @property
-    def is_disconnected(self) -> bool:
-        """True if the client is gone."""
-        return bool(self._disconnected)
-
-    @property
     def is_form(self) -> bool:
         """True if the body is a form, which may contain a file."""
         return (self.header("Content-Type") or "").lower().startswith(FORM)

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 CONNECT_S = 10
 ANSWER_S = 330  # a scrape may take 300
 RETRY_S = (1, 2, 4, 8, 15)  # before each further attempt at reading
-MAX_WAIT_S = 60  # of a Retry-After
 COUNT_S = 2.0  # between two reads of the report
 PART_BYTES = 256 * 2**10  # of a file, written at once
 PAGES = 250  # per response

@@ -78,7 +78,6 @@ class Field:
     max_items: int | None = None
     #: True for an object whose properties are not named.
     is_open: bool = False
-    examples: tuple[Any, ...] = ()
     #: The fields of an object.
     properties: tuple[Field, ...] = ()
     #: The items of a list; None if any value is valid.
@@ -247,9 +246,7 @@ class _Reader:
     ) -> Field:
         if len(choices) > MAX_CHOICES:
             raise SchemaRefused(f"at most {MAX_CHOICES} choices are allowed", pointer)
-        beside = {
-            k: schema[k] for k in ("description", "title", "examples") if k in schema
-        }
+        beside = {k: schema[k] for k in ("description", "title") if k in schema}
         read = [
             self.read(choice, name, f"{pointer}/anyOf/{number}", around, level + 1)
             for number, choice in enumerate(choices)
@@ -312,7 +309,6 @@ class _Reader:
             max_length=_count(schema.get("maxLength")),
             max_items=_count(schema.get("maxItems")),
             is_open=kind == "object" and not properties,
-            examples=tuple(_list(schema.get("examples"))[:10]),
             properties=properties,
             items=items,
         )

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import logging
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from scraper_service.items import TakenPage, Upload
     from scraper_service.options.crawl import PageOptions
 
-logger = logging.getLogger(__name__)
 
 READY_POLL_S = 0.01
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 ArgumentsT: TypeAlias = dict[str, Any]
 ReportT: TypeAlias = Callable[[int, int, str], None]
 
-PREFIX = "firecrawl_"
 POLL_S = 1.0
 WAIT_S, MOST_WAIT_S = 20, 50
 PAGES_A_CALL = 50  # of a job, before the budget cuts them

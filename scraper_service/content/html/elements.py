@@ -29,10 +29,6 @@ BLOCKS = _names(
 VOID = _names("area base br col embed hr img input link meta param source track wbr")
 # HTML allows their end tags to be omitted, so that counting tags overrates their depth.
 UNCOUNTED = VOID | _names("p li dt dd tr td th option thead tbody html head body")
-CHROME_ROLES = _names(
-    "navigation banner contentinfo complementary search dialog alertdialog menu menubar "
-    "toolbar"
-)
 
 
 KATEX, MATHJAX, PREVIEW = "katex", "mathjax", "preview"

@@ -80,13 +80,6 @@ class SearchQuery:
     in_title: tuple[str, ...] = ()
     #: Words that the title must not have.
     not_in_title: tuple[str, ...] = ()
-    #: Operators that only search engines evaluate.
-    passed_on: tuple[str, ...] = ()
-
-    @property
-    def asks_for_words(self) -> bool:
-        """Whether the query has more than places and exclusions."""
-        return bool(self.words or self.phrases or self.in_url or self.in_title)
 
     @property
     def is_strict(self) -> bool:
@@ -153,9 +146,7 @@ def parse_query(text: str) -> SearchQuery:
             found.setdefault(f"not_{field}" if part["minus"] else field, []).append(
                 value
             )
-        elif name in _PASSED_ON:
-            found.setdefault("passed_on", []).append(part[0])
-        else:
+        elif name not in _PASSED_ON:
             whole = f"{part['name']}:{value}" if name else value
             kind = "phrases" if part["quoted"] is not None else "words"
             kind = "without" if part["minus"] else kind

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -52,7 +51,6 @@ if TYPE_CHECKING:
         ["RunningSession", Step, "StepOutcome"], Coroutine[Any, Any, None]
     ]
 
-logger = logging.getLogger(__name__)
 
 PICTURE_S = 5.0
 INPUT_S = 5.0

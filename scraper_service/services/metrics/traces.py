@@ -49,7 +49,6 @@ MAX_WAITING = 4096  # spans in the queue; further ones are dropped
 AT_ONCE = 256  # spans in one call of the collector
 EVERY_S = 1.0  # between two calls, unless so many spans wait
 CLOSE_S = 2.0  # for the last spans, at the end of the process
-NS = 1_000_000_000
 
 logger = logging.getLogger(__name__)
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from scraper_service.options.monitors.targets import TargetT
 
-READ_ROWS = 100
 _TOUCH = (
     update(table)
     .where(
