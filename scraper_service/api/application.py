@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, field, frozen
+from twisted.web.server import NOT_DONE_YET
 
 from scraper_service.api.connections import TrustedProxies, peer_address
+from scraper_service.api.errors import answer_to, not_found, refused_method
+from scraper_service.api.openapi.described import RootResource
 from scraper_service.api.request_body import MAX_BODY_BYTES, Body
 from scraper_service.api.responses import encode
 from scraper_service.crawling.converter_pool.pool import ConverterPool
@@ -16,6 +19,7 @@ from scraper_service.errors import InvalidBody, ScopeMissing, SiteBlocked
 from scraper_service.options.limits import BlockedSites, Mode
 from scraper_service.services.accounts import Accounts, Rates
 from scraper_service.services.billing import Charges
+from scraper_service.shared_objects import BackgroundTasks
 from scraper_service.storage.accounts.audit import Actor
 from scraper_service.storage.files.artefacts import BASE
 
@@ -173,6 +177,47 @@ def write(request: JsonRequest, answer: ErrorResponse) -> bytes:
     body = encode(answer.members)
     request.setHeader("Content-Length", str(len(body)))
     return body
+
+
+class TaskPage(RootResource):
+    """A resource without children whose body a task makes. Its errors become responses."""
+
+    isLeaf = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._tasks = BackgroundTasks()
+
+    async def make(self, request: JsonRequest) -> bytes:
+        """Set status and headers of a response; return its body."""
+        raise NotImplementedError
+
+    def render(self, request: JsonRequest) -> bytes | int:
+        if request.postpath:
+            return not_found(request)
+        if (refusal := refused_method(request)) is not None:
+            return refusal
+        return self.respond(request)
+
+    def respond(self, request: JsonRequest) -> int:
+        """Begin to make the response to a request."""
+        self._tasks.spawn(self._respond(request))
+        return NOT_DONE_YET
+
+    async def _respond(self, request: JsonRequest) -> None:
+        gone = request.notifyFinish()
+        gone.addErrback(lambda _: None)  # the client went away
+        try:
+            body = await self.make(request)
+            if body:  # a 304 has none
+                request.setHeader("Content-Length", str(len(body)))
+        except Exception as error:
+            if gone.called:
+                return
+            body = write(request, answer_to(error, str))
+        if not gone.called:
+            request.write(body)
+            request.finish()
 
 
 def joined(*sentences: str | None) -> str | None:

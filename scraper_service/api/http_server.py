@@ -24,7 +24,7 @@ from scraper_service.api.connections import (
     host_of,
     refuse,
 )
-from scraper_service.api.errors import NotFoundPage, error_body
+from scraper_service.api.errors import NotFoundPage, error_body, refused_method
 from scraper_service.api.openapi.described import Described, RootResource
 from scraper_service.api.openapi.shapes import TEXT, success
 from scraper_service.api.request_body import (
@@ -34,7 +34,6 @@ from scraper_service.api.request_body import (
     MAX_FORM_BYTES,
 )
 from scraper_service.api.responses import encode
-from scraper_service.api.routes.health import Constant
 from scraper_service.crawling.logs import with_facts
 from scraper_service.errors import ServiceUnavailable
 
@@ -63,7 +62,9 @@ NO_ROUTE = "none"
 UNLOGGED = frozenset({"/health", "/metrics"})
 CLIENT_LEFT = 499  # in the access log, as nginx has it: nobody gets this status
 NOT_AWAITED = "The service is stopping, and does not wait longer for this request."
-GREETING = "scraper-service: see /v1, /v2 and /health"
+GREETING = encode(
+    {"success": True, "message": "scraper-service: see /v1, /v2 and /health"}
+)
 
 _REQUESTS = Counter(
     "scraper_http_requests_total",
@@ -271,7 +272,6 @@ class Root(RootResource):
         super().__init__()
         for name, resource in below.items():
             self.putChild(name.encode(), resource)
-        self._greeting = Constant({"success": True, "message": GREETING})
         self._page = page
 
     def getChildWithDefault(self, path: bytes, request: Any) -> Resource:
@@ -282,10 +282,14 @@ class Root(RootResource):
         request.route = "/"
         request.setHeader("Vary", "Accept")
         accepts_html = "text/html" in (request.header("Accept") or "")
-        return self._page if accepts_html else self._greeting
+        return self._page if accepts_html else self
 
     def getChild(self, path: bytes, request: IRequest) -> Resource:
         return NotFoundPage()
+
+    def render(self, request: Request) -> bytes:
+        refusal = refused_method(request)
+        return GREETING if refusal is None else refusal
 
 
 class JsonSite(Site):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from twisted.web.resource import Resource
-from twisted.web.server import NOT_DONE_YET
 
+from scraper_service.api.application import TaskPage
 from scraper_service.api.errors import NotFoundPage, not_found, refused_method
 from scraper_service.api.openapi.described import Described, RootResource
 from scraper_service.api.openapi.shapes import (
@@ -22,13 +22,13 @@ from scraper_service.api.openapi.shapes import (
     success,
 )
 from scraper_service.api.responses import encode
-from scraper_service.shared_objects import BackgroundTasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from twisted.web.server import Request
 
+    from scraper_service.api.http_server import JsonRequest
     from scraper_service.services.metrics.health import Health, HealthReport
 
 RETRY_AFTER_S = 5
@@ -127,42 +127,24 @@ class HealthPages(RootResource):
             return self._facts()
         return {**self._facts(), **report.members()}
 
-    def render(self, request: Request) -> bytes | int:
+    def render(self, request: JsonRequest) -> bytes | int:
         return self._page.render(request)
 
     def getChild(self, path: bytes, request: Request) -> Resource:
         return NotFoundPage()
 
 
-class HealthPage(Resource):
+class HealthPage(TaskPage):
     """Responds with a health report: status 200 if ready, else 503."""
-
-    isLeaf = True
 
     def __init__(self, health: Health, members: Callable[[HealthReport], MembersT]):
         super().__init__()
         self._health = health
         self._members = members
-        self._tasks = BackgroundTasks()
 
-    def render(self, request: Request) -> bytes | int:
-        if request.postpath:
-            return not_found(request)
-        if (refusal := refused_method(request)) is not None:
-            return refusal
-        self._tasks.spawn(self._answer(request))
-        return NOT_DONE_YET
-
-    async def _answer(self, request: Request) -> None:
-        gone = request.notifyFinish()
-        gone.addErrback(lambda _: None)  # the client went away
+    async def make(self, request: JsonRequest) -> bytes:
         report = await self._health.report()
-        if gone.called:
-            return
-        body = encode(self._members(report))
-        request.setHeader(b"Content-Length", b"%d" % len(body))
         if not report.is_ready:
             request.setResponseCode(503)
-            request.setHeader(b"Retry-After", b"%d" % RETRY_AFTER_S)
-        request.write(body)
-        request.finish()
+            request.setHeader("Retry-After", str(RETRY_AFTER_S))
+        return encode(self._members(report))

@@ -6,14 +6,12 @@ import hmac
 from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
-from twisted.web.server import NOT_DONE_YET
 
-from scraper_service.api.application import write
+from scraper_service.api.application import TaskPage
 from scraper_service.api.connections import peer_address
-from scraper_service.api.errors import answer_to, not_found, refused_method
-from scraper_service.api.openapi.described import Described, RootResource
+from scraper_service.api.errors import not_found
+from scraper_service.api.openapi.described import Described
 from scraper_service.api.openapi.shapes import TEXT
-from scraper_service.shared_objects import BackgroundTasks
 
 if TYPE_CHECKING:
     from scraper_service.api.http_server import JsonRequest
@@ -61,10 +59,9 @@ def _is_here(request: JsonRequest) -> bool:
         return False
 
 
-class MetricsPage(RootResource):
+class MetricsPage(TaskPage):
     """``/metrics``. Without permission it does not seem to exist."""
 
-    isLeaf = True
     routes = (
         (
             "GET",
@@ -83,28 +80,13 @@ class MetricsPage(RootResource):
         super().__init__()
         self._metrics = metrics
         self._access = access
-        self._tasks = BackgroundTasks()
 
     def render(self, request: JsonRequest) -> bytes | int:
-        if request.postpath or not self._access.allows(request):
+        if not self._access.allows(request):
             return not_found(request)
-        if (refusal := refused_method(request)) is not None:
-            return refusal
-        self._tasks.spawn(self._answer(request))
-        return NOT_DONE_YET
+        return super().render(request)
 
-    async def _answer(self, request: JsonRequest) -> None:
-        gone = request.notifyFinish()
-        gone.addErrback(lambda _: None)  # the client went away
-        try:
-            body, media = await self._metrics.text(request.header("Accept") or "")
-        except Exception as error:
-            body = write(request, answer_to(error, str))
-        else:
-            request.setHeader("Content-Type", media)
-            request.setHeader("Content-Length", str(len(body)))
-        if gone.called:
-            return
-        if request.method == b"GET":
-            request.write(body)
-        request.finish()
+    async def make(self, request: JsonRequest) -> bytes:
+        body, media = await self._metrics.text(request.header("Accept") or "")
+        request.setHeader("Content-Type", media)
+        return body

@@ -7,17 +7,14 @@ import hashlib
 from typing import TYPE_CHECKING, Any
 
 from twisted.web import http
-from twisted.web.server import NOT_DONE_YET
 from werkzeug.http import parse_etags
 
-from scraper_service.api.application import write
-from scraper_service.api.errors import answer_to, not_found, refused_method
+from scraper_service.api.application import TaskPage
 from scraper_service.api.http_server import Root
 from scraper_service.api.openapi.described import Described, RootResource
 from scraper_service.api.openapi.document import build
 from scraper_service.api.openapi.shapes import ANY, TEXT, mapping, shape
 from scraper_service.api.responses import encode
-from scraper_service.shared_objects import BackgroundTasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -27,10 +24,9 @@ if TYPE_CHECKING:
     from scraper_service.api.routing import VersionApp
 
 
-class OpenApiPage(RootResource):
+class OpenApiPage(TaskPage):
     """The document of all routes, made at the first request for it."""
 
-    isLeaf = True
     routes = (
         (
             "GET",
@@ -58,34 +54,17 @@ class OpenApiPage(RootResource):
         self._capabilities = capabilities
         self._most_days = most_days
         self._made: asyncio.Future[tuple[bytes, str]] | None = None
-        self._tasks = BackgroundTasks()
 
-    def render(self, request: JsonRequest) -> bytes | int:
-        if request.postpath:
-            return not_found(request)
-        if (refusal := refused_method(request)) is not None:
-            return refusal
-        self._tasks.spawn(self._answer(request))
-        return NOT_DONE_YET
-
-    async def _answer(self, request: JsonRequest) -> None:
-        gone = request.notifyFinish()
-        gone.addErrback(lambda _: None)  # the client went away
+    async def make(self, request: JsonRequest) -> bytes:
         if self._made is None:
             # In a thread, because it takes more than 5 ms. All requests share the work.
             self._made = self._tasks.spawn(self._make())
         try:
             found = await self._made
-        except Exception as error:
+        except Exception:
             self._made = None
-            body = write(request, answer_to(error, str))
-        else:
-            body = self._body(request, *found)
-        if gone.called:
-            return
-        if request.method == b"GET":
-            request.write(body)
-        request.finish()
+            raise
+        return self._body(request, *found)
 
     async def _make(self) -> tuple[bytes, str]:
         """Return the document without ``servers``, and its hash."""
@@ -102,9 +81,7 @@ class OpenApiPage(RootResource):
         if parse_etags(request.headers_of("If-None-Match")).contains_weak(etag):
             request.setResponseCode(http.NOT_MODIFIED)
             return b""
-        body = b'{"servers":%s,%s' % (encode([{"url": base}]), document[1:])
-        request.setHeader("Content-Length", str(len(body)))
-        return body
+        return b'{"servers":%s,%s' % (encode([{"url": base}]), document[1:])
 
 
 def _encoded(*parts: Any) -> tuple[bytes, str]:

@@ -8,17 +8,21 @@ import posixpath
 from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
-from twisted.web.server import NOT_DONE_YET
 
-from scraper_service.api.application import joined, note_caller, with_base, write
+from scraper_service.api.application import (
+    TaskPage,
+    joined,
+    note_caller,
+    with_base,
+    write,
+)
 from scraper_service.api.errors import (
     PAGE_STATUSES,
     WORK_ERRORS,
     ErrorResponse,
-    answer_to,
     error_body,
 )
-from scraper_service.api.openapi.described import Described, RootResource
+from scraper_service.api.openapi.described import Described
 from scraper_service.api.openapi.shapes import (
     BOOL,
     COUNT,
@@ -59,7 +63,6 @@ from scraper_service.errors import (
 )
 from scraper_service.options.availability import can_recognise_text
 from scraper_service.options.limits import KeyScope, Mode
-from scraper_service.shared_objects import BackgroundTasks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -266,10 +269,9 @@ def _row(
     }
 
 
-class UploadPages(RootResource):
+class UploadPages(TaskPage):
     """``/uploads/TOKEN``, which takes the bytes of a file once, without an API key."""
 
-    isLeaf = True
     routes = (
         (
             "PUT",
@@ -292,30 +294,17 @@ class UploadPages(RootResource):
     def __init__(self, uploads: Uploads):
         super().__init__()
         self._uploads = uploads
-        self._tasks = BackgroundTasks()
 
     def render(self, request: JsonRequest) -> bytes | int:
         if request.method != b"PUT":
             request.setHeader("Allow", "PUT")
             return write(request, ErrorResponse(405, error_body("Method not allowed")))
-        self._tasks.spawn(self._take(request))
-        return NOT_DONE_YET
+        return self.respond(request)
 
-    async def _take(self, request: JsonRequest) -> None:
-        gone = request.notifyFinish()
-        gone.addErrback(lambda _: None)  # the client went away
+    async def make(self, request: JsonRequest) -> bytes:
         token = b"/".join(request.postpath or ()).decode("latin-1")
-        try:
-            content = request.content
-            if content is None or not content.seek(0, os.SEEK_END):
-                raise InvalidOptions([Issue("custom", (), "the file is empty")])
-            await self._uploads.store(token, content)
-        except Exception as error:
-            if gone.called:
-                return
-            body = write(request, answer_to(error, str))
-        else:
-            body = encode({"success": True})
-        if not gone.called:
-            request.write(body)
-            request.finish()
+        content = request.content
+        if content is None or not content.seek(0, os.SEEK_END):
+            raise InvalidOptions([Issue("custom", (), "the file is empty")])
+        await self._uploads.store(token, content)
+        return encode({"success": True})
