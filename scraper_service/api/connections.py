@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
-import time
 from enum import Enum
 from http import HTTPStatus
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
@@ -18,7 +18,7 @@ from scraper_service.api.responses import encode
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from twisted.internet.interfaces import IAddress, IDelayedCall
+    from twisted.internet.interfaces import IAddress
 
 IPV6_NETWORK = 64  # bits that a provider gives to one customer
 
@@ -205,10 +205,7 @@ class DeadlineChannel(http.HTTPChannel):
     #: Receives the data of a connection that was upgraded or refused.
     receive: Callable[[bytes], None] | None = None
     _connections: Connections
-    _ends_at: float | None = None  # monotonic time of the present deadline
-    _end_call: Callable[[], None] | None = None
-    _timer: IDelayedCall | None = None  # may be earlier than the deadline
-    _timer_at = 0.0
+    _deadline: asyncio.TimerHandle | None = None
     _is_silent = True
     _unsent = 0  # bytes, at the last end of the idle time
 
@@ -230,7 +227,7 @@ class DeadlineChannel(http.HTTPChannel):
         if self.receive is not None:
             self.receive(data)
             return
-        if self._ends_at is None and self.persistent and not self.requests:
+        if self._deadline is None and self.persistent and not self.requests:
             self._arm(HEADERS_S)
         super().dataReceived(data)
 
@@ -284,7 +281,6 @@ class DeadlineChannel(http.HTTPChannel):
 
     def connectionLost(self, reason: Any = None) -> None:
         self._disarm()
-        self._stop_timer()
         self._connections.closed(self)
         super().connectionLost(reason)
 
@@ -308,41 +304,15 @@ class DeadlineChannel(http.HTTPChannel):
         refuse(self, status, error)
 
     def _arm(self, seconds: float, end: Callable[[], None] | None = None) -> None:
-        """Call ``end`` after a time, unless the deadline is changed before.
-
-        A timer of an earlier deadline stays and looks again, since each request has two.
-        """
-        self._ends_at = time.monotonic() + seconds
-        self._end_call = end or self._too_late
-        if self._timer is None or self._timer_at > self._ends_at:
-            self._stop_timer()
-            self._start_timer(seconds)
-
-    def _start_timer(self, seconds: float) -> None:
-        self._timer_at = time.monotonic() + seconds
-        self._timer = self.callLater(seconds, self._look)
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _look(self) -> None:
-        """End the wait if its deadline has come."""
-        self._timer = None
-        if self._ends_at is None:
-            return
-        left_s = self._ends_at - time.monotonic()
-        if left_s > 0:
-            self._start_timer(left_s)
-        else:
-            end = self._end_call
-            self._disarm()
-            assert end is not None
-            end()
+        """Call ``end`` after a time, unless the deadline is changed before."""
+        self._disarm()
+        loop = asyncio.get_running_loop()  # its timers cost less than Twisted's
+        self._deadline = loop.call_later(seconds, end or self._too_late)
 
     def _disarm(self) -> None:
-        self._ends_at = self._end_call = None
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
 
     def _too_late(self) -> None:
         if self._is_silent:
