@@ -34,7 +34,9 @@ class Outbox(Harness):
         job_id = self.run(job_store.insert_job, TEAM, seed, "{}", 2).id
         if hook is not None:
             self.run(subscriptions.attach, job_id, hook)
-            self.run(lambda c: subscriptions.tell_one(c, job_id, "started", now_of(c)))
+            self.run(
+                lambda c: subscriptions.tell_locked(c, job_id, "started", now_of(c))
+            )
         return job_id
 
     def take(self, job_id):

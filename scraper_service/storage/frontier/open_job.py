@@ -417,12 +417,12 @@ class OpenJob:
             for outcome in ended
         ]
         _ADD_EVENTS.run_many(self._connection, events)
-        self._tell([("page", outcome.row_id) for outcome in ended])
+        self._tell([("page", outcome.row_id, None) for outcome in ended])
 
     def note(self, kind: str, detail: str | None = None) -> None:
         """Write an event of the job and its webhook delivery. ``detail`` is JSON."""
         note(self._connection, self.job_id, kind, self.at, detail)
-        self._tell([(kind, None)], detail)
+        self._tell([(kind, None, detail)])
 
     def options_in_force(self) -> dict[str, Any]:
         """Return the options that callers may change, by attribute."""
@@ -437,9 +437,7 @@ class OpenJob:
         """Return the detail of an event of a change, as JSON."""
         return json.dumps(asdict(JobChange(self.options_in_force(), effect)))
 
-    def _tell(
-        self, news: list[tuple[str, int | None]], detail: str | None = None
-    ) -> None:
+    def _tell(self, news: list[tuple[str, int | None, str | None]]) -> None:
         self.deliveries = tell(
             self._connection,
             self.job_id,
@@ -447,7 +445,6 @@ class OpenJob:
             self.deliveries,
             news,
             self.at,
-            detail,
         )
 
     def _links(self, outcome: Outcome) -> Iterable[Link]:

@@ -171,7 +171,7 @@ def admit_job(
     )
     if hook := options.webhook or _common_hook(terms.webhook_url, found.id):
         subscriptions.attach(connection, found.id, hook)
-        subscriptions.tell_one(connection, found.id, "started", at)
+        subscriptions.tell_locked(connection, found.id, "started", at)
     target = None if options.scrape.zero_data_retention else seed.url
     endpoint = ENDPOINTS[seed.kind]
     call = ledger.Call(found.id, team_id, terms.key_id, endpoint, version, target, at)
@@ -221,7 +221,7 @@ def create_operation(
     )
     if hook:
         subscriptions.attach(connection, job_id, hook)
-        subscriptions.tell_one(connection, job_id, "started", at)
+        subscriptions.tell_locked(connection, job_id, "started", at)
     call = ledger.Call(
         job_id, team_id, terms.key_id, options.kind, version, options.target, at
     )

@@ -288,7 +288,7 @@ def end_job(
         connection.execute(update(job).where(job.c.id == job_id).values(reserved=0))
     audit.record(connection, actor, f"job.{state}", job_id)
     note(connection, job_id, state.value, at)
-    subscriptions.tell_one(connection, job_id, state.value, at)
+    subscriptions.tell_locked(connection, job_id, state.value, at)
     job_secrets.forget(connection, job_id)
     return True
 

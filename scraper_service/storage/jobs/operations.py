@@ -371,7 +371,7 @@ def advance(
     _store_result(connection, job_id, result)
     if action is not None:
         at = now_of(connection)
-        subscriptions.tell_one(connection, job_id, "action", at, action)
+        subscriptions.tell_locked(connection, job_id, "action", at, [action])
     return True
 
 
@@ -456,7 +456,7 @@ def complete(
         )
     )
     note(connection, job_id, JobState.COMPLETED.value, at)
-    subscriptions.tell_one(connection, job_id, JobState.COMPLETED.value, at)
+    subscriptions.tell_locked(connection, job_id, JobState.COMPLETED.value, at)
     job_secrets.forget(connection, job_id)
     return True
 

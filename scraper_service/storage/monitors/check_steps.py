@@ -242,8 +242,8 @@ def add_pages(
         connection.execute(insert(monitor_page), rows)
         size = sum(len(row["body"]) for row in rows)
         disk_use.add_to_job(connection, job_id, size)
-        subscriptions.tell_of_check(
-            connection, job_id, "page", [row["seq"] for row in rows], at
+        subscriptions.tell_locked(
+            connection, job_id, "page", at, [str(row["seq"]) for row in rows]
         )
     connection.execute(
         update(monitor_check)
@@ -416,7 +416,7 @@ def _end(connection: Connection, job_id: str, end: CheckEnd, at: float) -> None:
             sealed=None,
         )
     )
-    subscriptions.tell_of_check(connection, job_id, "check.completed", (), at)
+    subscriptions.tell_locked(connection, job_id, "check.completed", at)
 
 
 def _backed_off(found: Monitor, failures: int, at: float) -> float:

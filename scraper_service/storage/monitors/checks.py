@@ -189,7 +189,7 @@ def _insert_check(
     if (hook := found.definition.hook) is not None:
         subscriptions.attach(connection, check_id, hook)
         if not is_queued:
-            subscriptions.tell_of_check(connection, check_id, "check.completed", (), at)
+            subscriptions.tell_locked(connection, check_id, "check.completed", at)
     check = read_check(connection, found.id, check_id)
     assert check is not None
     return check

@@ -8,7 +8,7 @@ the job first.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from attrs import evolve
 from sqlalchemy import bindparam, func, insert, or_, select, update
@@ -82,69 +82,55 @@ def tell(
     job_id: str,
     asked: str | None,
     told: int,
-    news: Sequence[tuple[str, int | None]],
+    news: Sequence[tuple[str, int | None, str | None]],
     at: float,
-    detail: str | None = None,
 ) -> int:
     """Insert a delivery for each event whose kind the webhook has subscribed to.
 
-    ``news`` has the events as (kind, row of the URL). ``asked`` and ``told`` are the job's
-    ``hook_events`` and ``deliveries``. ``detail`` is JSON of the events. Returns the new number of ``deliveries``, which the
-    caller stores.
+    ``news`` has the events as (kind, row of the URL, detail as JSON). ``asked`` and ``told``
+    are the job's ``hook_events`` and ``deliveries``. Returns the new number of
+    ``deliveries``, which the caller stores.
     """
     kinds = set(asked.split(",")) if asked else set()
     rows = [
         {
             "job_id": job_id,
-            "seq": told + number,
+            "seq": number,
             "kind": kind,
             "row_id": row_id,
             "at": at,
             "state": DeliveryState.PENDING,
             "detail": detail,
         }
-        for number, (kind, row_id) in enumerate(
-            (each for each in news if each[0] in kinds), 1
+        for number, (kind, row_id, detail) in enumerate(
+            (each for each in news if each[0] in kinds), told + 1
         )
     ]
-    _add(connection, job_id, rows, at)
-    return told + len(rows)
-
-
-def _add(
-    connection: Connection, job_id: str, rows: list[dict[str, Any]], at: float
-) -> None:
     if rows:
         connection.execute(insert(delivery), rows)
         connection.execute(WAKE, {"hooked": job_id, "now": at})
+    return told + len(rows)
 
 
-def tell_of_check(
-    connection: Connection, job_id: str, kind: str, pages: Sequence[int], at: float
+def tell_locked(
+    connection: Connection,
+    job_id: str,
+    kind: str,
+    at: float,
+    details: Sequence[str | None] = (None,),
 ) -> None:
-    """Insert deliveries for a check of a monitor, which is locked, and count them.
+    """Insert a delivery for each event of a locked job, and count them.
 
-    ``pages`` are the numbers of pages for the kind ``page``; other events have none.
+    The events are of one ``kind``. ``details`` has the JSON of each.
     """
     columns = (job.c.hook_events, job.c.deliveries)
     asked, told = connection.execute(select(*columns).where(job.c.id == job_id)).one()
-    if kind not in (asked or "").split(","):
-        return
-    rows = [
-        {
-            "job_id": job_id,
-            "seq": told + number,
-            "kind": kind,
-            "at": at,
-            "state": DeliveryState.PENDING,
-            "detail": None if page_seq is None else str(page_seq),
-        }
-        for number, page_seq in enumerate(pages or [None], 1)
-    ]
-    _add(connection, job_id, rows, at)
-    connection.execute(
-        update(job).where(job.c.id == job_id).values(deliveries=told + len(rows))
-    )
+    news = [(kind, None, detail) for detail in details]
+    now_told = tell(connection, job_id, asked, told, news, at)
+    if now_told != told:
+        connection.execute(
+            update(job).where(job.c.id == job_id).values(deliveries=now_told)
+        )
 
 
 class OpenDeliveries(NamedTuple):
@@ -177,23 +163,3 @@ def open_deliveries(connection: Connection, job_id: str) -> OpenDeliveries | Non
         found.get(DeliveryState.FAILED, 0),
         connection.scalar(first) is not None,
     )
-
-
-def tell_one(
-    connection: Connection,
-    job_id: str,
-    kind: str,
-    at: float,
-    detail: str | None = None,
-) -> None:
-    """Insert a delivery for one event of a locked job, and count it.
-
-    ``detail`` is JSON of the event.
-    """
-    columns = (job.c.hook_events, job.c.deliveries)
-    asked, told = connection.execute(select(*columns).where(job.c.id == job_id)).one()
-    now_told = tell(connection, job_id, asked, told, [(kind, None)], at, detail)
-    if now_told != told:
-        connection.execute(
-            update(job).where(job.c.id == job_id).values(deliveries=now_told)
-        )
