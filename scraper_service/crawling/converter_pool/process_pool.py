@@ -118,7 +118,7 @@ class ProcessPool:
         self._running: dict[Task, Converter] = {}
         self._executor = ThreadPoolExecutor(2, "converters")
         self._background = BackgroundTasks()
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._opened_in: asyncio.AbstractEventLoop | None = None
         self._ticker: asyncio.TimerHandle | None = None
         self._wakes: dict[Callable[[], None], None] = {}
         self._warm: asyncio.Future[None] | None = None
@@ -142,7 +142,6 @@ class ProcessPool:
         Raises :exc:`ConvertersFailed` after several failed starts in a row.
         """
         self._open()
-        assert self._loop is not None
         self._warm = self._loop.create_future()
         self._dispatch()
         await self._warm
@@ -161,7 +160,7 @@ class ProcessPool:
 
         Also None before the first use, which starts processes.
         """
-        if self.working or self._loop is None:
+        if self.working or self._opened_in is None:
             return None
         if self._is_closed:
             return "The converter processes have ended."
@@ -234,7 +233,7 @@ class ProcessPool:
         self._renew()
         for forks in self._former_forks:
             forks.close()
-        if self._loop is not None and not self._loop.is_closed():
+        if self._opened_in is not None and not self._opened_in.is_closed():
             for task in (*self._running, *self._queue.clear()):
                 if task.timer is not None:
                     task.timer.cancel()
@@ -258,7 +257,6 @@ class ProcessPool:
         packs_slowly: bool = False,
     ) -> ResultT:
         self._open()
-        assert self._loop is not None
         team_id = team_id or ""
         if may_refuse and not self._queue.has_capacity(team_id, size):
             text = "Too many bytes of this team wait for their conversion already."
@@ -290,7 +288,6 @@ class ProcessPool:
         return result
 
     def _set_end(self, task: Task, left_s: float) -> None:
-        assert self._loop is not None
         if task.timer is not None:
             task.timer.cancel()
         task.ends_at = self._loop.time() + left_s
@@ -315,7 +312,6 @@ class ProcessPool:
         if self._is_closed:
             return
         if task in self._running:
-            assert self._loop is not None
             left_s = task.ends_at - self._loop.time()
             self._set_end(task, min(left_s, ABANDONED_S))
         else:
@@ -324,7 +320,6 @@ class ProcessPool:
 
     def _dispatch(self) -> None:
         """Give tasks to idle processes, then start missing processes."""
-        assert self._loop is not None
         now = self._loop.time()
         while self._queue.waiting:
             converter = next((c for c in self._converters if c.is_idle), None)
@@ -365,7 +360,6 @@ class ProcessPool:
 
     async def _send_large(self, converter: Converter, task: Task, args: ArgsT) -> None:
         """Pickle the arguments of a task in a thread, then send it."""
-        assert self._loop is not None
         try:
             parts = await self._loop.run_in_executor(
                 self._executor, packed, task.function, args
@@ -380,11 +374,9 @@ class ProcessPool:
         if converter.task is task:
             self._end_task(converter, task)
         _set_exception(task, error)
-        assert self._loop is not None
         self._loop.call_soon(self._dispatch)
 
     def _end_task(self, converter: Converter, task: Task, extra_s: float = 0.0) -> None:
-        assert self._loop is not None
         converter.task = None
         del self._running[task]
         if task.timer is not None:
@@ -401,14 +393,24 @@ class ProcessPool:
 
     # -- processes ---------------------------------------------------------------------
 
+    @property
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        assert self._opened_in is not None
+        return self._opened_in
+
+    @property
+    def _lasting(self) -> list[Converter]:
+        """The processes that are not about to end."""
+        return [c for c in self._converters if not c.reason and not c.is_retiring]
+
     def _open(self) -> None:
         if self._is_closed:
             raise RuntimeError("the converter pool is closed")
         loop = asyncio.get_running_loop()
-        if self._loop is None:
-            self._loop = loop
+        if self._opened_in is None:
+            self._opened_in = loop
             self._ticker = loop.call_later(TICK_S, self._tick)
-        elif self._loop is not loop:
+        elif self._opened_in is not loop:
             raise RuntimeError("the converter pool belongs to another event loop")
 
     def _start_missing(self, now: float) -> None:
@@ -419,15 +421,12 @@ class ProcessPool:
             self._spare_at = now
             if self._queue.waiting_small:
                 wanted = self._processes + 1
-        kept = sum(
-            not each.reason and not each.is_retiring for each in self._converters
-        )
+        kept = len(self._lasting)
         while kept < wanted and now >= self._start_at:
             kept += 1
             self._start()
 
     def _start(self) -> None:
-        assert self._loop is not None
         try:
             self.prepare()
             assert self._forks is not None
@@ -442,7 +441,6 @@ class ProcessPool:
 
     def _start_failed(self, why: str) -> None:
         """Count a failed start. The next start waits longer."""
-        assert self._loop is not None
         self._failures += 1
         self._why = why
         pause_s = min(MAX_PAUSE_S, PAUSE_S * 2 ** (self._failures - 1))
@@ -476,7 +474,6 @@ class ProcessPool:
 
     async def _heard_large(self, converter: Converter) -> None:
         """Read a large reply in a thread, and the replies that come meanwhile."""
-        assert self._loop is not None
         while unread := converter.unread:
             reply = await self._loop.run_in_executor(self._executor, _reply, unread[0])
             unread.popleft()
@@ -485,7 +482,6 @@ class ProcessPool:
     def _take(self, converter: Converter, kind: int, value: Any) -> None:
         converter.pinged_at = None
         task = converter.task
-        assert self._loop is not None
         if kind == READY:
             self._ready(converter)
         elif kind == OUTDATED:
@@ -535,15 +531,13 @@ class ProcessPool:
         if converter.reason:
             return
         if converter.is_retiring:
-            kept = [c for c in self._converters if not c.reason and not c.is_retiring]
-            if sum(each.is_ready for each in kept) >= self._processes:
+            if sum(each.is_ready for each in self._lasting) >= self._processes:
                 converter.retire()
         elif converter.done >= self._tasks:
             converter.is_retiring = True
 
     def _ended(self, converter: Converter) -> None:
         """Replace a dead process, and queue its task again."""
-        assert self._loop is not None
         if converter in self._converters:
             self._converters.remove(converter)
         if self._is_closed:
@@ -579,7 +573,6 @@ class ProcessPool:
 
     def _tick(self) -> None:
         """Check the processes and the waiting tasks. Called every :data:`TICK_S`."""
-        assert self._loop is not None
         self._ticker = self._loop.call_later(TICK_S, self._tick)
         now = self._loop.time()
         for converter in tuple(self._converters):
@@ -643,7 +636,7 @@ class ProcessPool:
             self._running[task].kill("turn")
 
     def _end_spare(self, now: float) -> None:
-        kept = [c for c in self._converters if not c.reason and not c.is_retiring]
+        kept = self._lasting
         if len(kept) > self._processes and now - self._spare_at > SPARE_IDLE_S:
             idle = next((each for each in kept if each.is_idle), None)
             if idle is not None:
