@@ -37,7 +37,8 @@ class VersionApp:
 
     def __init__(self, api: Api, groups: Iterable[type[Routes]]):
         self.api = api
-        self._wire_name: Callable[[str], str] = api.requests.wire_name
+        #: Returns the JSON key of an attribute of the options.
+        self.wire_name: Callable[[str], str] = api.requests.wire_name
         #: Methods, path below the version, scope and handler.
         self.routes: list[RouteT] = []
         self.klein = Klein()
@@ -46,11 +47,6 @@ class VersionApp:
         for group in groups:
             for route in group(api).routes():
                 self.add(*route)
-
-    @property
-    def wire_name(self) -> Callable[[str], str]:
-        """Returns the JSON key of an attribute of the options."""
-        return self._wire_name
 
     def add(
         self,
@@ -77,7 +73,7 @@ class VersionApp:
 
     def write_error(self, request: JsonRequest, error: Exception) -> bytes:
         """Write any error as JSON, by the table of :mod:`scraper_service.api.errors`."""
-        answer = answer_to(error, self._wire_name)
+        answer = answer_to(error, self.wire_name)
         if isinstance(error, NotFound):
             path = request.path.decode("latin-1")
             if reason := why_not_offered(path):

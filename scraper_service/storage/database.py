@@ -196,11 +196,7 @@ class Database:
 
         Waiting functions share a transaction. ``function`` must not lock rows.
         """
-
-        def work_on(connection: Connection) -> ResultT:
-            return function(connection, *args, **kwargs)
-
-        work = self._writer.submit(work_on)
+        work = self._writer.submit(lambda c: function(c, *args, **kwargs))
         return await _answered(asyncio.wrap_future(work))
 
     async def write_later(
@@ -272,10 +268,9 @@ class Database:
         if self.engine.dialect.name == "sqlite":
             return await self.write_first(function, name, *args, **kwargs)
 
-        def work_on(connection: Connection) -> ResultT:
-            return function(connection, *args, **kwargs)
-
-        work = self._writer.submit_aside(work_on, f"!{name}")
+        work = self._writer.submit_aside(
+            lambda c: function(c, *args, **kwargs), f"!{name}"
+        )
         return await _answered(asyncio.wrap_future(work))
 
     def write_at_once(
@@ -288,11 +283,7 @@ class Database:
 
         Raises :exc:`sqlalchemy.exc.SQLAlchemyError`.
         """
-
-        def work_on(connection: Connection) -> ResultT:
-            return function(connection, *args, **kwargs)
-
-        return self._writer.submit(work_on).result()
+        return self._writer.submit(lambda c: function(c, *args, **kwargs)).result()
 
     async def drain(self) -> None:
         """Wait until the calls of :meth:`write_later` have reached the writer."""
@@ -323,10 +314,9 @@ class Database:
         *,
         waits: bool = False,
     ) -> ResultT:
-        def work_on(connection: Connection) -> ResultT:
-            return function(connection, name, *args, **kwargs)
-
-        work = self._writer.submit(work_on, name, waits=waits)
+        work = self._writer.submit(
+            lambda c: function(c, name, *args, **kwargs), name, waits=waits
+        )
         result = await _answered(asyncio.wrap_future(work))
         self._commits.note(name)
         return result
@@ -342,11 +332,10 @@ class Database:
 
         ``name`` is the team's id, or starts with the id. Teams are locked before jobs.
         """
-
-        def work_on(connection: Connection) -> ResultT:
-            return function(connection, *args, **kwargs)
-
-        work = self._writer.submit(work_on, f"!{name}")  # before all ids and hosts
+        work = self._writer.submit(
+            lambda c: function(c, *args, **kwargs),
+            f"!{name}",  # before all ids and hosts
+        )
         return await _answered(asyncio.wrap_future(work))
 
     async def write_each(
