@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from scraper_service.crawling.download.download_errors import FileNotStored
 from scraper_service.errors import StoreUnavailable
+from scraper_service.options.limits import DAY_S
 from scraper_service.shared_objects import Singletons
 from scraper_service.storage.connections import before
 from scraper_service.storage.database import Database
@@ -17,7 +18,6 @@ from scraper_service.storage.files.artefacts import KINDS, Artefacts
 from scraper_service.storage.files.blob_stores import ObjectStore
 from scraper_service.storage.jobs.job_records import LOCAL_TEAM
 from scraper_service.storage.secrets import key_secret
-from scraper_service.storage.transactions import DAY_S
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

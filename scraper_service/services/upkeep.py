@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from scraper_service.crawling.artefacts import shared_artefacts
 from scraper_service.crawling.logs import job_logger, log_end, with_facts
 from scraper_service.errors import StoreUnavailable
+from scraper_service.options.limits import DAY_S
 from scraper_service.storage.accounts import (
     audit,
     browser_sessions,
@@ -37,7 +38,6 @@ logger = logging.getLogger(__name__)
 EXPIRE_S = 30.0
 QUOTA_S = 1.0
 LEDGER_S = 3600.0
-DAY_S = 86_400
 PAUSED = (
     "The job was paused because the disk quota of the team, {} MiB, is used up. Delete other"
     " jobs or raise the quota, then let it go on with PATCH and paused: false."

@@ -16,7 +16,7 @@ from scraper_service.content.text.search_entry import SearchEntry, unpack_entry
 from scraper_service.storage.page_cache import script_route
 from scraper_service.storage.page_search import search, team_prefix
 from scraper_service.storage.schema import search_page
-from scraper_service.storage.statements import Statement, insertion
+from scraper_service.storage.statements import Insertion, Statement
 from scraper_service.storage.transactions import delete_some, now_of
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ _DELETE = Statement(
         search_page.c.key == bindparam("key"),
     )
 )
-_ADD = insertion(
+_ADD = Insertion(
     search_page,
     *("team_id", "key", "language", "date", "expires_at", "url", "facts", "text"),
 )

@@ -149,9 +149,9 @@ def _error(connection: Connection, text: str, error: Any) -> BaseException:
 
 
 class Insertion(Statement):
-    """An ``INSERT`` of rows. On PostgreSQL many rows are one statement."""
+    """An ``INSERT`` of rows with these columns. On PostgreSQL many rows are one statement."""
 
-    def __init__(self, table: Table, columns: Sequence[str]):
+    def __init__(self, table: Table, *columns: str):
         super().__init__(
             insert(table).values({name: bindparam(name) for name in columns})
         )
@@ -193,8 +193,3 @@ def run_together(
     """Run SQL with :func:`arrays` for all rows at once. Return the changed rows."""
     values = {name: [row[name] for row in rows] for name in columns}
     return int(execute(connection, text, values).rowcount)
-
-
-def insertion(table: Table, *columns: str) -> Insertion:
-    """Return an ``INSERT`` of rows with these columns."""
-    return Insertion(table, columns)

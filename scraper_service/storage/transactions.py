@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from scraper_service.storage.jobs.job_records import RowState
 
 RETENTION_S = 86_400  # after the last change of a job, unless its caller chose another
-DAY_S = 86_400  # of keys and lists
 
 
 def now_of(connection: Connection) -> float:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 from sqlalchemy import and_, or_, select
 
+from scraper_service.options.limits import DAY_S
 from scraper_service.storage.schema import audit
-from scraper_service.storage.statements import insertion
+from scraper_service.storage.statements import Insertion
 from scraper_service.storage.transactions import (
-    DAY_S,
     delete_some,
     dialect_insert,
     now_of,
@@ -33,7 +33,7 @@ DONE = "done"
 KEY_EXPIRED = "key.expired"
 EXPIRE_ROWS = 1000  # deleted in one transaction
 
-_ADD = insertion(
+_ADD = Insertion(
     audit,
     *("id", "at", "team_id", "key_id", "key_name", "peer"),
     *("action", "target", "detail", "result"),

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 from attrs import evolve, fields, frozen
 from sqlalchemy import and_, func, insert, select, update
 
+from scraper_service.options.limits import DAY_S
 from scraper_service.storage.accounts.credits import lock_team
 from scraper_service.storage.schema import browser_session, ledger, worker
-from scraper_service.storage.transactions import DAY_S, delete_some, now_of
+from scraper_service.storage.transactions import delete_some, now_of
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection

@@ -27,6 +27,7 @@ from sqlalchemy import (
 )
 
 from scraper_service.content.text.compression import compress
+from scraper_service.options.limits import DAY_S
 from scraper_service.storage import change_snapshots
 from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.files import artefacts
@@ -41,7 +42,7 @@ from scraper_service.storage.schema import (
     team,
     worker,
 )
-from scraper_service.storage.statements import Statement, insertion
+from scraper_service.storage.statements import Insertion, Statement
 from scraper_service.storage.transactions import RETENTION_S, delete_some, now_of
 
 if TYPE_CHECKING:
@@ -50,21 +51,20 @@ if TYPE_CHECKING:
     from scraper_service.items import Snapshot
     from scraper_service.storage.database import Database
 
-DAY_S = 86_400
 MOST = 2**31  # pages
 EXPIRE_ROWS = 1000  # of one team, in one transaction
 UNPAID = "The credits of the team did not suffice."
 
 #: Inserts rows of :func:`charge_row`.
-ADD_CHARGE = insertion(
+ADD_CHARGE = Insertion(
     ledger, "page_id", "team_id", "job_id", "key_id", "credits", "day", "at"
 )
-_ADD_ACTIVITY = insertion(
+_ADD_ACTIVITY = Insertion(
     activity,
     *("id", "team_id", "endpoint", "version", "target", "error", "origin"),
     *("at", "expires_at"),
 )
-_ADD_PAGE = insertion(scrape, "id", "team_id", "body", "expires_at", "replay")
+_ADD_PAGE = Insertion(scrape, "id", "team_id", "body", "expires_at", "replay")
 _READ_CHARGE = Statement(
     select(ledger.c.page_id).where(ledger.c.page_id == bindparam("call"))
 )

@@ -17,7 +17,7 @@ from sqlalchemy import bindparam, delete, exists, func, select, update
 from scraper_service.errors import DiskQuotaExceeded
 from scraper_service.storage.jobs.job_records import ACTIVE, CRAWLED
 from scraper_service.storage.schema import disk_use, job, team
-from scraper_service.storage.statements import Statement, insertion
+from scraper_service.storage.statements import Insertion, Statement
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 MIB = 2**20
 MAX_FOLDED = 10_000  # rows in one transaction
 
-_ADD = insertion(disk_use, "team_id", "bytes")
+_ADD = Insertion(disk_use, "team_id", "bytes")
 _USED = Statement(
     select(func.coalesce(func.sum(disk_use.c.bytes), 0).label("bytes")).where(
         disk_use.c.team_id == bindparam("team")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 from sqlalchemy import and_, func, select, update
 
+from scraper_service.options.limits import DAY_S
 from scraper_service.storage.schema import job, model_use
 from scraper_service.storage.transactions import delete_some, dialect_insert, now_of
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, Connection
 
-DAY_S = 86_400
 KEEP_S = 8 * DAY_S  # longer than the life of any job
 EXPIRE_ROWS = 1000  # deleted in one transaction
 

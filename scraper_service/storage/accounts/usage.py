@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from attrs import frozen
 from sqlalchemy import and_, func, or_, select
 
-from scraper_service.storage.accounts.credits import DAY_S, Call, balance
+from scraper_service.options.limits import DAY_S
+from scraper_service.storage.accounts.credits import Call, balance
 from scraper_service.storage.jobs.job_records import ACTIVE
 from scraper_service.storage.schema import activity, job, key, ledger, team
 from scraper_service.storage.transactions import now_of

@@ -17,6 +17,7 @@ from urllib.parse import parse_qs
 from sqlalchemy import and_, or_, select, update
 
 from scraper_service.errors import StoreUnavailable
+from scraper_service.options.limits import DAY_S
 from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.files import source_files
 from scraper_service.storage.files.blob_stores import FileStore
@@ -24,7 +25,6 @@ from scraper_service.storage.jobs.job_records import ACTIVE
 from scraper_service.storage.schema import artefact, job
 from scraper_service.storage.secrets import derived_key
 from scraper_service.storage.transactions import (
-    DAY_S,
     RETENTION_S,
     dialect_insert,
     now_of,

@@ -15,7 +15,7 @@ from sqlalchemy import bindparam, select
 
 from scraper_service.content.text.fingerprint import distance
 from scraper_service.storage.schema import page_text
-from scraper_service.storage.statements import insertion
+from scraper_service.storage.statements import Insertion
 from scraper_service.storage.transactions import number_of
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ _READ = (
     .order_by(page_text.c.id)
     .limit(READ_ROWS)
 )
-_ADD = insertion(page_text, "job_number", "host", "url", "fingerprint", "blocks")
+_ADD = Insertion(page_text, "job_number", "host", "url", "fingerprint", "blocks")
 
 
 @frozen

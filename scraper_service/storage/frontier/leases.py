@@ -14,6 +14,7 @@ from attrs import evolve
 from sqlalchemy import and_, bindparam, func, insert, not_, select, update
 
 from scraper_service.errors import SecretsUnreadable
+from scraper_service.options.limits import DAY_S
 from scraper_service.storage.frontier import copied_rows, outcomes, sweeps
 from scraper_service.storage.jobs import job_secrets, job_store
 from scraper_service.storage.jobs.job_records import (
@@ -33,7 +34,6 @@ from scraper_service.storage.statements import (
     run_together,
 )
 from scraper_service.storage.transactions import (
-    DAY_S,
     IN_ORDER,
     LockedJob,
     lock_job,

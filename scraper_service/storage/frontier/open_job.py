@@ -55,11 +55,11 @@ from scraper_service.storage.jobs.page_sources import add_sources
 from scraper_service.storage.politeness.request_counts import add_refused
 from scraper_service.storage.schema import event, frontier, job, page
 from scraper_service.storage.statements import (
+    Insertion,
     Statement,
     arrays,
     constant,
     execute,
-    insertion,
     run_together,
 )
 from scraper_service.storage.transactions import (
@@ -123,10 +123,10 @@ _READ_TOO_DEEP = Statement(
     )
     .limit(constant(1))
 )
-_ADD_PAGES = insertion(
+_ADD_PAGES = Insertion(
     page, "id", "job_number", "seq", "size", "frontier_id", "body", "whole"
 )
-_ADD_EVENTS = insertion(event, "job_number", "kind", "page_id", "row_id", "at")
+_ADD_EVENTS = Insertion(event, "job_number", "kind", "page_id", "row_id", "at")
 _ENDED = ("state", "page_id", "code", "error", "status", "ended_at")
 _ACKNOWLEDGE = Statement(
     update(frontier)

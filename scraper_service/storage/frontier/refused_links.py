@@ -21,7 +21,7 @@ from scraper_service.content.text.compression import compress, decompress
 from scraper_service.discovery import Reason
 from scraper_service.storage.frontier.changed_rules import REASONS
 from scraper_service.storage.schema import frontier, refused_key, refused_list
-from scraper_service.storage.statements import Statement, arrays, execute, insertion
+from scraper_service.storage.statements import Insertion, Statement, arrays, execute
 from scraper_service.storage.transactions import number_of, written
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ _ADD_LIST = Statement(
     .values({name: bindparam(name) for name in _COLUMNS})
     .returning(refused_list.c.id)
 )
-_ADD_KEYS = insertion(refused_key, "job_number", "key", "list_id")
+_ADD_KEYS = Insertion(refused_key, "job_number", "key", "list_id")
 _KNOWN_SQLITE = """
 SELECT key, 1 FROM refused_key
   WHERE job_number = ? AND key IN (SELECT value FROM json_each(?))

@@ -26,6 +26,7 @@ from scraper_service.errors import (
 )
 from scraper_service.options.crawl import BatchOptions, CrawlOptions, Webhook
 from scraper_service.options.extraction import AgentOptions, ExtractOptions
+from scraper_service.options.limits import DAY_S
 from scraper_service.options.serialization import operation_to_json, options_to_json
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts import disk_use
@@ -44,7 +45,6 @@ from scraper_service.storage.jobs.job_records import (
 from scraper_service.storage.jobs.job_store import get_job, insert_job
 from scraper_service.storage.schema import idempotency, job
 from scraper_service.storage.transactions import (
-    DAY_S,
     RETENTION_S,
     dialect_insert,
     now_of,

@@ -10,7 +10,7 @@ from sqlalchemy import delete, exists, func, select
 from scraper_service.content.text.kept_responses import StoredResponse
 from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.schema import page, page_source
-from scraper_service.storage.statements import insertion
+from scraper_service.storage.statements import Insertion
 from scraper_service.storage.transactions import number_of
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from scraper_service.storage.jobs.job_records import Outcome
 
 DROPPED_AT_ONCE = 200  # in one transaction
-_ADD = insertion(
+_ADD = Insertion(
     page_source,
     "page_id",
     "job_number",

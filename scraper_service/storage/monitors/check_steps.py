@@ -17,6 +17,7 @@ from sqlalchemy import insert, select, update
 
 from scraper_service.content.text.compression import compress
 from scraper_service.errors import SecretsUnreadable
+from scraper_service.options.limits import DAY_S
 from scraper_service.options.serialization import options_to_json
 from scraper_service.options.site_policy import policy_from_json
 from scraper_service.storage.accounts import credits as ledger
@@ -46,7 +47,7 @@ from scraper_service.storage.schema import (
     page,
     team,
 )
-from scraper_service.storage.transactions import DAY_S, note, now_of, number_of
+from scraper_service.storage.transactions import note, now_of, number_of
 from scraper_service.storage.webhooks import subscriptions
 
 if TYPE_CHECKING:

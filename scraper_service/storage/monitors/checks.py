@@ -23,6 +23,7 @@ from scraper_service.errors import (
     OutOfCredits,
     ServiceError,
 )
+from scraper_service.options.limits import DAY_S
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.jobs import job_store
@@ -44,7 +45,7 @@ from scraper_service.storage.schema import (
     operation,
     team,
 )
-from scraper_service.storage.transactions import DAY_S, lock_job, now_of
+from scraper_service.storage.transactions import lock_job, now_of
 from scraper_service.storage.webhooks import subscriptions
 
 if TYPE_CHECKING:
