@@ -86,24 +86,17 @@ ROBOTS_WARNING = "robots.txt refuses some URLs of this crawl: robotsBlocked in i
 EXPIRY_EVERY_S = 60.0  # between two changes of the expiry of a running job
 MAX_SKIPPED = 1_000_000  # rows of refused URLs in one job
 
+#: Attributes of :class:`OpenJob` with a column of the same name.
 _COUNTED = (
-    *("state", "page_limit", "open", "done", "failed", "pages", "held", "skipped"),
-    *(
-        "sitemaps",
-        "sitemap_files",
-        "base",
-        "warning",
-        "credits",
-        "reserved",
-        "deliveries",
-        "page_counts",
-    ),
-    *("paused_at", "started_at", "completed_at", "expires_at"),
+    *("open", "done", "failed", "pages", "held", "skipped", "sitemaps"),
+    *("sitemap_files", "base", "warning", "credits", "reserved", "deliveries"),
+    *("page_counts", "paused_at", "started_at"),
 )
+_FURTHER = ("state", "page_limit", "completed_at", "expires_at")
 _WRITE_JOB = Statement(
     update(job)
     .where(job.c.id == bindparam("job_id"))
-    .values({name: bindparam(name) for name in _COUNTED})
+    .values({name: bindparam(name) for name in (*_COUNTED, *_FURTHER)})
     .values(stored=job.c.stored + bindparam("more_bytes"))
 )
 _READ_LEASES = f"""
@@ -627,25 +620,10 @@ class OpenJob:
         if self.started_at is None and state is not JobState.QUEUED:
             self.started_at = self.at
         counts = {
+            **{name: getattr(self, name) for name in _COUNTED},
             "job_id": self.job_id,
             "state": state,
             "page_limit": self.limit,
-            "open": self.open,
-            "done": self.done,
-            "failed": self.failed,
-            "pages": self.pages,
-            "held": self.held,
-            "skipped": self.skipped,
-            "sitemaps": self.sitemaps,
-            "sitemap_files": self.sitemap_files,
-            "base": self.base,
-            "warning": self.warning,
-            "credits": self.credits,
-            "reserved": self.reserved,
-            "deliveries": self.deliveries,
-            "page_counts": self.page_counts,
-            "paused_at": self.paused_at,
-            "started_at": self.started_at,
             "completed_at": self.at if ended else None,
             "expires_at": self._expires_at(ended=ended),
             "more_bytes": self.more_bytes,
