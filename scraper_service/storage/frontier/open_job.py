@@ -206,12 +206,15 @@ class OpenJob:
         accepted = [outcome for outcome in held if outcome.row_id not in stale]
         if not accepted:
             return stale
-        delivered = [
-            outcome
+        duplicates = {
+            outcome.row_id: url
             for outcome in accepted
-            if outcome.page is not None and not self._is_duplicate(outcome)
+            if outcome.page is not None and (url := self._duplicate_of(outcome))
+        }
+        delivered = [
+            x for x in accepted if x.page is not None and x.row_id not in duplicates
         ]
-        self._acknowledge([x for x in accepted if not x.goes_on], delivered)
+        self._acknowledge([x for x in accepted if not x.goes_on], duplicates)
         self._store_pages(delivered, packed)
         files = [x for x in accepted if x.kind is UrlKind.SITEMAP and x.kept]
         self.more_bytes += add_sources(
@@ -269,11 +272,10 @@ class OpenJob:
             if (outcome.row_id, outcome.token, outcome.owner) in held
         ]
 
-    def _acknowledge(self, accepted: list[Outcome], delivered: list[Outcome]) -> None:
+    def _acknowledge(self, accepted: list[Outcome], duplicates: dict[int, str]) -> None:
         rows = []
-        kept = {outcome.row_id for outcome in delivered}
         for outcome in accepted:
-            duplicate = outcome.page is not None and outcome.row_id not in kept
+            other = duplicates.get(outcome.row_id)
             ended = outcome.page is not None or outcome.is_done
             rows.append(
                 {
@@ -281,8 +283,8 @@ class OpenJob:
                     "id": outcome.row_id,
                     "state": int(RowState.DONE if ended else RowState.FAILED),
                     "page_id": outcome.page_id,
-                    "code": "duplicate" if duplicate else outcome.code,
-                    "error": self._duplicate_of if duplicate else outcome.error,
+                    "code": "duplicate" if other else outcome.code,
+                    "error": f"duplicate of {other}" if other else outcome.error,
                     "status": outcome.status,
                     "ended_at": self.at,
                 }
@@ -297,15 +299,14 @@ class OpenJob:
                 self.refused[robots_url(origin(outcome.final[1]))] += 1
         _acknowledge(self._connection, rows)
 
-    _duplicate_of: str | None = None
+    def _duplicate_of(self, outcome: Outcome) -> str | None:
+        """Return the URL of the page of the job that this page was redirected to.
 
-    def _is_duplicate(self, outcome: Outcome) -> bool:
-        """Return True if the page was redirected to a page that the job has.
-
-        A known URL without a page is not fetched any more: this page takes its place.
+        None if the job has no such page. A known URL without a page is not fetched any
+        more: this page takes its place.
         """
         if outcome.final is None or outcome.final[0] == outcome.key:
-            return False
+            return None
         key, url = outcome.final
         other = self._connection.execute(
             select(frontier.c.id, frontier.c.state, frontier.c.url).where(
@@ -320,10 +321,9 @@ class OpenJob:
             self.skipped += insert_links(
                 self._connection, self.number, alias, RowState.ALIAS
             )
-            return False
+            return None
         if other.state in {RowState.DONE, RowState.ALIAS}:
-            self._duplicate_of = f"duplicate of {other.url}"
-            return True
+            return str(other.url)
         if other.state == RowState.FAILED:
             # It stays an error of the job, but a retry finds the page and leaves it.
             self._connection.execute(
@@ -341,7 +341,7 @@ class OpenJob:
             self.open -= other.state in {RowState.PENDING, RowState.LEASED}
             self.held -= other.state == RowState.HELD
             self.skipped += other.state != RowState.SKIPPED
-        return False
+        return None
 
     def _key_of(self, url: str) -> int:
         return crawl_key(self._crawl_options, url)
