@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import unquote
 
-from attrs import evolve, field, fields, frozen
+from attrs import asdict, evolve, field, frozen
 
 from scraper_service.options.formats import ChangeTracking
 from scraper_service.options.scrape import ScrapeOptions
@@ -373,6 +373,10 @@ class KnownPage:
     body: bytes | None = None
 
 
+def _is_known(_: object, value: object) -> bool:
+    return bool(value)
+
+
 @frozen
 class MapLink:
     """One URL of a map. Unknown facts are None."""
@@ -383,8 +387,7 @@ class MapLink:
 
     def as_dict(self) -> dict[str, str]:
         """Return what is known, for feeds."""
-        facts = ((fact.name, getattr(self, fact.name)) for fact in fields(MapLink))
-        return {name: value for name, value in facts if value}
+        return asdict(self, filter=_is_known)
 
 
 @frozen(kw_only=True)
@@ -419,8 +422,7 @@ class SearchResult:
 
     def as_dict(self) -> dict[str, Any]:
         """Return what is known, for feeds."""
-        facts = ((f.name, getattr(self, f.name)) for f in fields(SearchResult))
-        return {name: value for name, value in facts if value}
+        return asdict(self, filter=_is_known)
 
 
 @frozen(kw_only=True)

@@ -61,10 +61,8 @@ class RequestChecks:
         :exc:`RateLimited`.
         """
         body = await self.read_body(request)
-        team = await self.recheck(request)
+        team = await self.admit_file(request, mode)
         body.team_id = team.id
-        note(request, team=team.id)
-        await self.rates.count(team, mode)
         return team, body
 
     async def read_body(self, request: JsonRequest) -> Body:

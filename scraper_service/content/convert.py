@@ -362,16 +362,18 @@ class _Conversion:
             is_variant = canonical_url is not None and canonical_url != self.source.url
             if is_variant or self.source.find_words:
                 self.facts["fingerprint"] = fingerprint(evidence.words)
-        attributes = self.options.format(Attributes)
-        if attributes is not None:
-            selectors = attributes.selectors
-            self.add("attributes", lambda: attribute_values(document, selectors))
+        self._add_attributes(document)
         if not _DECLARED_FORMATS.isdisjoint(self.names):
             self._declared(evidence, looks)
         if self.answers.needs_tree or not _TREE_FORMATS.isdisjoint(self.names):
             self.answers.read_raw_tree(document, evidence)
             self._tree_formats(document, is_page=True)
         self.warnings += document.warnings
+
+    def _add_attributes(self, document: Document) -> None:
+        if (format_ := self.options.format(Attributes)) is not None:
+            selectors = format_.selectors
+            self.add("attributes", lambda: attribute_values(document, selectors))
 
     def _declared(self, evidence: Evidence, looks: str) -> None:
         """Make the formats that rest on the page's structured data and styles."""
@@ -403,10 +405,7 @@ class _Conversion:
             self._add_search_entry(main_words(document), kind)
         if self.source.find_links and "found" not in self.facts:
             self.facts["found"] = page_links(document)
-        attributes = self.options.format(Attributes)
-        if attributes is not None:
-            selectors = attributes.selectors
-            self.add("attributes", lambda: attribute_values(document, selectors))
+        self._add_attributes(document)
         self.answers.find_injection(document)
         self.answers.read_raw_tree(document)
         self._tree_formats(document, is_page=False)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from attrs import evolve, field, frozen
+from attrs import field, frozen
 from prometheus_client import Counter
 
 from scraper_service.content.text.search_query import (
@@ -239,19 +239,3 @@ def _key(hit: Hit) -> str:
     parts = urlsplit(hit.url)
     host = parts.netloc.lower().removeprefix("www.")
     return f"{host}{parts.path.rstrip('/')}?{parts.query}"
-
-
-def options_for(
-    query: str,
-    limit: int,
-    sources: Sequence[str] = ("web",),
-    timeout_s: float = 60,
-    include_domains: Sequence[str] = (),
-) -> SearchOptions:
-    """Return the options of a search that the service starts itself."""
-    return evolve(
-        SearchOptions(query=query, limit=limit),
-        sources=tuple(ResultList(kind=kind) for kind in sources),
-        timeout_ms=max(1, round(timeout_s * 1000)),
-        include_domains=tuple(include_domains),
-    )

@@ -115,7 +115,6 @@ def record_act(
     settings: Settings,
     action: str,
     target: str | None = None,
-    result: str | None = None,
     **detail: Any,
 ) -> None:
     """Write an act of the operator on the whole service, and close the database."""
@@ -123,5 +122,4 @@ def record_act(
 
     with transaction(database) as connection:
         actor = operator(settings)
-        result = result or audit.DONE
-        audit.record(connection, actor, action, target, result=result, **detail)
+        audit.record(connection, actor, action, target, **detail)

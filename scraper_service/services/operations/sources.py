@@ -15,10 +15,10 @@ from scraper_service.options.map_search import (
     MAX_QUERY,
     MAX_SEARCH,
     MapOptions,
+    SearchOptions,
 )
 from scraper_service.options.scrape import OVERALL_TIMEOUT_MS
 from scraper_service.options.spider_arguments import MAP_DEFAULTS
-from scraper_service.search_engines.searches import options_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -62,7 +62,8 @@ class Sources:
     ) -> tuple[Sequence[Hit], str | None]:
         """Return web results as :meth:`search`, with their titles."""
         text = query[:MAX_QUERY]
-        found = await self._searches.find(options_for(text, limit), team_id)
+        options = SearchOptions(query=text, limit=limit)
+        found = await self._searches.find(options, team_id)
         return found.groups["web"], " ".join(found.warnings) or None
 
     async def site(
