@@ -59,10 +59,10 @@ def test_stops_with_code_0():
 
 
 def test_requests_tells_method_path_headers_and_body(site: MockServer):
-    fetch(site.url("/echo-method?for=log"), "POST", b"caf\xe9", X_Test="yes")
+    fetch(site.url("/echo?for=log"), "POST", b"caf\xe9", X_Test="yes")
     (request,) = [r for r in site.requests if "for=log" in r["path"]]
     assert request["method"] == "POST"
-    assert request["path"] == "/echo-method?for=log"
+    assert request["path"] == "/echo?for=log"
     assert request["headers"]["x_test"] == "yes"
     assert request["body"] == "café"
 
@@ -94,7 +94,6 @@ def test_forget_empties_requests():
         ("/metas", "text/html", b"og:locale:alternate"),
         ("/base64", "text/html", b"data:image/gif;base64,"),
         ("/iframe", "text/html", b"<iframe"),
-        ("/nonutf-url/x", "text/html", b"caf\xe9"),
         ("/encoding/shift_jis", "text/html; charset=shift_jis", b"\x92\xaa"),
         ("/encoding/windows-1251-meta", "text/html", b'<meta charset="windows-1251">'),
         ("/encoding/utf-16", "text/html; charset=utf-16", b"\xff\xfe"),
@@ -139,7 +138,6 @@ def test_head_has_no_body(site: MockServer):
 def test_echoes_say_what_came(site: MockServer):
     body = fetch(site.url("/echo/a%2Fb/%C3%A9?z=1&a=%20&a"))[1]
     assert json.loads(body) == {"path": "/echo/a%2Fb/%C3%A9", "query": "z=1&a=%20&a"}
-    assert fetch(site.url("/echo-method"), "PUT", b"x")[1] == b"PUT x"
     assert json.loads(fetch(site.url("/headers"), A="b")[1])["a"] == "b"
 
 
@@ -232,17 +230,7 @@ def test_drop_resets(site: MockServer):
         fetch(site.url("/drop"))
 
 
-def test_truncate_ends_before_its_length(site: MockServer):
-    with pytest.raises(http.client.IncompleteRead):
-        fetch(site.url("/truncate"))
-
-
-def test_bad_chunk_cannot_be_read(site: MockServer):
-    with pytest.raises(http.client.IncompleteRead):
-        fetch(site.url("/bad-chunk"))
-
-
-@pytest.mark.parametrize("path", ["/endless", "/header-flood", "/informational-flood"])
+@pytest.mark.parametrize("path", ["/endless", "/header-flood"])
 def test_flood_goes_on(site: MockServer, path: str):
     assert len(read_raw(site.url(path))) >= 4 * MIB
 

@@ -227,11 +227,6 @@ LISTED = {
 }
 
 
-def with_gzip(site_url):
-    body = f"<urlset><url><loc>{site_url}/listed/2</loc></url></urlset>".encode()
-    return answer(gzip.compress(body), Content_Type="application/gzip")
-
-
 @pytest.mark.parametrize(
     ("mode", "expected"),
     [

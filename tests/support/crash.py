@@ -6,7 +6,6 @@ rows of the database and the requests to the site.
 
 from __future__ import annotations
 
-import http.client
 import os
 import signal
 from collections import Counter
@@ -322,7 +321,3 @@ def started(reply: Any) -> str:
     assert reply.status == 200, reply
     assert reply.json["success"] is True
     return "/" + reply.json["url"].split("/", 3)[3]
-
-
-#: Errors of a request to a service that is killed meanwhile.
-CONNECTION_LOST = (OSError, http.client.HTTPException)

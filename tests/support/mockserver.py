@@ -21,7 +21,6 @@ HTTP library.
 ``/headers``  ``/cookies``   request headers, cookies as JSON
 ``/cookies/set?a=b``         sets cookies, redirects to ``/cookies``
 ``/echo``  ``/echo/...``     path and query as JSON, unchanged
-``/echo-method``             method, a space, the request's body
 ``/html?body=&count=``       the given HTML, ``count`` times
 ``/example``                 the page of the README's example
 ``/json`` ``/text`` ``/xml`` ``/rss`` ``/csv`` ``/empty`` ``/iframe`` ``/base64``
@@ -33,19 +32,15 @@ HTTP library.
 ``/encoding/NAME-meta``      ... declared in a meta element only
 ``/encoding/NAME-none``      ... not declared
 ``/encoding/lying``          windows-1251, declared as UTF-8
-``/nonutf-url/...``          Latin-1 page, its links have bytes that are not UTF-8
 ``/gzip`` ``/deflate`` ``/br`` ``/zstd``  small page in that content encoding
 ``/encodings/N``             N times gzip
 ``/bomb/CODING?mb=N``        N MiB of spaces in few bytes (default 256)
 ``/drop``                    accepts, then resets
-``/truncate``                Content-Length larger than the body
-``/bad-chunk``               chunked, the second size is not a number
 ``/endless``                 body without end
 ``/drip``                    body of one byte per 0.2 s
 ``/huge-length``             Content-Length of 1 TB, then silence
 ``/huge-header``             one header of 32 KiB, legal
 ``/header-flood``            headers without end
-``/informational-flood``     1xx responses without end
 ``/site/NAME/p/I``           page I of a linked site: ``tests/support/linked_site.py``
 ``/_log``                    GET: all requests, as JSON; DELETE: forget them
 ``/_log?paths=PREFIX``       GET: only the paths that begin with PREFIX
@@ -366,11 +361,6 @@ def _echo(asked: Asked) -> Answer:
     return _json({"path": asked.path, "query": asked.query})
 
 
-@resource("echo-method")
-def _echo_method(asked: Asked) -> Answer:
-    return Answer(f"{asked.method} ".encode() + asked.body, "text/plain")
-
-
 @resource("html")
 def _html(asked: Asked) -> Answer:
     text = asked.parameter("body", "") * int(asked.parameter("count", "1"))
@@ -405,16 +395,6 @@ def _encoding(asked: Asked) -> Answer:
             body = f"{meta}<h1>{sample}</h1><p>{sample * 5}</p>".encode(name)
             return Answer(body, content_type)
     return Answer(b"<h1>No sample</h1>", status=404)
-
-
-@resource("nonutf-url")
-def _nonutf_url(_asked: Asked) -> Answer:
-    text = (
-        '<meta charset="iso-8859-1"><h1>Café</h1><a href="/nonutf-url/caf%E9">raw</a>'
-        '<a href="/nonutf-url/café">path</a><a href="/nonutf-url/?q=café">query</a>'
-        '<a href="/nonutf-url/%FF%FE%zz">odd</a>'
-    )
-    return Answer(text.encode("latin-1"), "text/html")
 
 
 @resource("gzip")
@@ -521,16 +501,6 @@ async def _drop(_asked: Asked) -> AsyncIterator[bytes]:
     yield b""
 
 
-@stream("truncate")
-async def _truncate(_asked: Asked) -> AsyncIterator[bytes]:
-    yield _head("Content-Length: 1000") + b"<h1>Cut</h1>"
-
-
-@stream("bad-chunk")
-async def _bad_chunk(_asked: Asked) -> AsyncIterator[bytes]:
-    yield _head("Transfer-Encoding: chunked") + b"5\r\nhello\r\nzz\r\nworld\r\n"
-
-
 @stream("endless")
 async def _endless(_asked: Asked) -> AsyncIterator[bytes]:
     yield _head("Connection: close")
@@ -570,12 +540,6 @@ async def _header_flood(_asked: Asked) -> AsyncIterator[bytes]:
     yield b"HTTP/1.1 200 Mock\r\n"
     for number in itertools.count():
         yield f"X-Flood-{number}: {'a' * 4000}\r\n".encode()
-
-
-@stream("informational-flood")
-async def _informational_flood(_asked: Asked) -> AsyncIterator[bytes]:
-    while True:
-        yield b"HTTP/1.1 103 Early Hints\r\nLink: </style.css>\r\n\r\n" * 100
 
 
 @resource("_log")

@@ -61,7 +61,9 @@ _FACTS: dict[str, ShapeT] = {
     "runningJobs": said(COUNT, "Crawls and batches that run in this process."),
     "runningOperations": said(COUNT, "Other jobs that run in this process."),
     "workers": said(mapping(COUNT), "Live processes of the database by kind."),
-    "warnings": said(array(TEXT), "Work that waits because no process or node takes it."),
+    "warnings": said(
+        array(TEXT), "Work that waits because no process or node takes it."
+    ),
 }
 _CHECKS = said(mapping(TEXT), "By name: ok, or why the check fails.")
 _VERSIONS: dict[str, ShapeT] = {"version": TEXT, "schemaVersion": TEXT}
