@@ -443,22 +443,26 @@ def complete(
     )
     ledger.give_back(connection, row.team_id, max(0, row.reserved - price))
     ledger.charge_job(connection, row.team_id, job_id, row.key_id, price)
+    subscriptions.tell_locked(connection, job_id, JobState.COMPLETED.value, at)
+    values = {"state": JobState.COMPLETED, "pages": pages, "credits": price}
+    store_end(connection, job_id, at, **values)
+    return True
+
+
+def store_end(connection: Connection, job_id: str, at: float, **values: Any) -> None:
+    """Store ``values`` of a job that has run to its end, whose deliveries are written."""
     connection.execute(
         update(job)
         .where(job.c.id == job_id)
         .values(
-            state=JobState.COMPLETED,
-            pages=pages,
-            credits=price,
             reserved=0,
             completed_at=at,
             expires_at=at + job.c.retention_s,
+            **values,
         )
     )
     note(connection, job_id, JobState.COMPLETED.value, at)
-    subscriptions.tell_locked(connection, job_id, JobState.COMPLETED.value, at)
     job_secrets.forget(connection, job_id)
-    return True
 
 
 def fail(

@@ -23,9 +23,9 @@ from scraper_service.options.site_policy import policy_from_json
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.frontier.links import seed_of
-from scraper_service.storage.jobs import job_secrets, job_store
+from scraper_service.storage.jobs import job_store
 from scraper_service.storage.jobs.job_records import ACTIVE, JobState
-from scraper_service.storage.jobs.operations import holds, step_id
+from scraper_service.storage.jobs.operations import holds, step_id, store_end
 from scraper_service.storage.monitors import messages, snapshots
 from scraper_service.storage.monitors.check_records import (
     CheckedPages,
@@ -47,7 +47,7 @@ from scraper_service.storage.schema import (
     page,
     team,
 )
-from scraper_service.storage.transactions import note, now_of, number_of
+from scraper_service.storage.transactions import now_of, number_of
 from scraper_service.storage.webhooks import subscriptions
 
 if TYPE_CHECKING:
@@ -275,19 +275,9 @@ def finish(
         ledger.charge_job(connection, row.team_id, job_id, row.key_id, end.price)
     at = now_of(connection)
     _end(connection, job_id, evolve(end, results=_results(connection, job_id, end)), at)
-    connection.execute(
-        update(job)
-        .where(job.c.id == job_id)
-        .values(
-            state=JobState.FAILED if end.status == "failed" else JobState.COMPLETED,
-            error=end.error,
-            pages=row.pages,
-            credits=end.price,
-            reserved=0,
-            completed_at=at,
-            expires_at=at + job.c.retention_s,
-        )
-    )
+    state = JobState.FAILED if end.status == "failed" else JobState.COMPLETED
+    values = {"state": state, "error": end.error, "pages": row.pages}
+    store_end(connection, job_id, at, credits=end.price, **values)
     # The pages of its steps live as long as the check.
     names = [each["target_id"] for each in end.results]
     connection.execute(
@@ -299,8 +289,6 @@ def finish(
         )
         .values(expires_at=at + job.c.retention_s)
     )
-    note(connection, job_id, JobState.COMPLETED.value, at)
-    job_secrets.forget(connection, job_id)
     return True
 
 
