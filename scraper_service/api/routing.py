@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, TypeVar
 
 from klein import Klein
 from scrapy.utils.defer import deferred_from_coro
@@ -102,8 +102,6 @@ class VersionApp:
             try:
                 with site.running():
                     response = await handler(request, *args, **kwargs)
-            except asyncio.CancelledError:
-                raise CancelledError from None
             except Exception as error:
                 # Written here: Klein logs errors of clients that disconnect before its turn.
                 return self.write_error(request, error)
@@ -117,9 +115,17 @@ class VersionApp:
         ) -> Deferred[ResponseT | bytes]:
             request.route += template
             request.scope = scope
-            return deferred_from_coro(run(request, *args, **kwargs))
+            response: Deferred[ResponseT | bytes]
+            response = deferred_from_coro(run(request, *args, **kwargs))
+            return response.addErrback(_cancelled)
 
         return route  # type: ignore[return-value]  # Klein calls it by position
+
+
+def _cancelled(failure: Failure) -> NoReturn:
+    """Raise what Klein takes for the end of a request whose client has left."""
+    failure.trap(asyncio.CancelledError)
+    raise CancelledError
 
 
 class MatchingMap(Map):

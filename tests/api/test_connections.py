@@ -6,7 +6,9 @@ import concurrent.futures
 import contextlib
 import http.client
 import json
+import os
 import resource
+import signal
 import socket
 import struct
 import time
@@ -135,11 +137,33 @@ def test_connections_that_are_reset_with_their_request_end(small, connect):
             time.sleep(0.01)  # it is accepted before
         with contextlib.suppress(OSError):
             connection.sendall(sent)
-        linger = struct.pack("ii", 1, 0)  # close() resets it
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-        connection.close()
+        reset(connection)
     assert answer(connect(small, ATTACKER, WHOLE))[0] == 200
     assert answer(connect(small, CLIENT, WHOLE))[0] == 200
+
+
+def reset(connection):
+    linger = struct.pack("ii", 1, 0)  # close() resets it
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+    connection.close()
+
+
+def test_a_reset_together_with_its_request_cancels_it(start_service, connect, site):
+    service = start_service(SCRAPER_LOG_JSON="true")
+    body = json.dumps({"url": site.url("/delay/60"), "maxAge": 0}).encode()
+    head = f"POST /v2/scrape HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {KEY}\r\n"
+    length = f"Content-Length: {len(body)}\r\n\r\n"
+    for times in (1, 1, 1, 2, 2, 2):  # some with a second request behind the first
+        connection = connect(service, CLIENT)
+        time.sleep(0.05)  # it is accepted before
+        os.kill(service.pid, signal.SIGSTOP)  # both arrive before it looks
+        connection.sendall((f"{head}{length}".encode() + body) * times)
+        reset(connection)
+        os.kill(service.pid, signal.SIGCONT)
+    until(lambda: service.stderr.count('"status": 499') >= 6, 10)
+    assert service.get("/health").json["pendingScrapes"] == 0
+    service.stop()
+    assert "Traceback" not in service.stderr
 
 
 @pytest.mark.slow

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import select
 import socket
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import uvloop
@@ -14,8 +16,12 @@ if TYPE_CHECKING:
 class EventLoop(uvloop.Loop):
     """An event loop on libuv; named by the setting ``ASYNCIO_EVENT_LOOP``.
 
-    Host names are resolved in threads. Connections of Twisted that were reset are watched again.
+    Host names are resolved in threads. Connections of Twisted are noticed to be reset.
     """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._readers: dict[int, Callable[[], Any]] = {}
 
     async def getaddrinfo(self, *args: Any, **kwargs: Any) -> Any:
         """Resolve a host name in the default executor, as asyncio's own loops do.
@@ -30,10 +36,27 @@ class EventLoop(uvloop.Loop):
         return await self.run_in_executor(None, resolve)
 
     def add_reader(  # type: ignore[override]  # the base is generic
-        self, fd: Any, callback: Callable[..., Any], *args: Any
+        self, fd: int, callback: Callable[..., Any], *args: Any
     ) -> None:
         """Call ``callback`` when ``fd`` can be read."""
-        self._watch(super().add_reader, fd, callback, args)
+        read = self._readers[fd] = partial(callback, *args)
+        self._watch(super().add_reader, fd, self._read, (fd, read))
+
+    def remove_reader(self, fd: int) -> None:  # type: ignore[override]
+        """Call nothing more when ``fd`` can be read."""
+        self._readers.pop(fd, None)
+        super().remove_reader(fd)
+
+    def _read(self, fd: int, read: Callable[[], Any]) -> None:
+        """Read once, and again if the connection was reset: uvloop has given it up.
+
+        The first read gets data that arrived together with the reset, and the last the reset.
+        """
+        if self._readers.get(fd) is not read:
+            return  # removed since, or another connection with this number
+        read()
+        if self._readers.get(fd) is read and _is_reset(fd):
+            self.call_soon(self._read, fd, read)
 
     def add_writer(  # type: ignore[override]  # the base is generic
         self, fd: Any, callback: Callable[..., Any], *args: Any
@@ -46,13 +69,17 @@ class EventLoop(uvloop.Loop):
     ) -> None:
         """Watch ``fd``, also if uvloop has given it up.
 
-        If data and the reset of a connection arrive together, uvloop calls the reader once,
-        which gets the data, and watches no more. It refuses to watch the file again, so that
-        the connection would stay open for ever. Watched again, it is found to be reset.
+        It watches no more after a reset, and refuses to watch the file again.
         """
         try:
             add(fd, callback, *args)
         except RuntimeError:
-            self.remove_reader(fd)
+            super().remove_reader(fd)
             self.remove_writer(fd)
             add(fd, callback, *args)
+
+
+def _is_reset(fd: int) -> bool:
+    files = select.poll()
+    files.register(fd, 0)  # errors are always told
+    return any(event & select.POLLERR for _, event in files.poll(0))
