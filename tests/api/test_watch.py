@@ -474,6 +474,19 @@ def test_nonsense_ends_the_connection_alone(hasty, going):
     assert hasty.get(job).status == 200
 
 
+def test_nonsense_behind_the_end_is_ignored(start_service):
+    service = start_service()
+    with RawSocket(service, "/v2/crawl/nonsense", key=KEY) as raw:
+        raw.shake_hands()
+        while raw.frame()[1] != CLOSE:
+            pass
+        raw.socket.sendall(b"GET / HTTP/1.1\r\n\r\n" * 10)
+        assert raw.rest() == []
+    until(lambda: service.get("/health").json["watchers"] == 0)
+    service.stop()
+    assert "Traceback" not in service.stderr
+
+
 @pytest.mark.parametrize("kind", ["socket", "events"])
 def test_who_does_not_read_is_cut(hasty, web, kind):
     job = start_batch(hasty, [web.url(f"/large{n % 8}") for n in range(40)])

@@ -251,10 +251,13 @@ class SocketStream(Stream):
 
     def _ended_by(self, event: CloseConnection) -> None:
         self._closed.set()
-        if self._wire.state is not ConnectionState.CLOSED:
+        if self._wire.state is ConnectionState.CLOSED:
+            return
+        # Not for data that break the rules behind our own close frame.
+        if self._wire.state is not ConnectionState.LOCAL_CLOSING:
             self._write(event.response())
-            self.watchers.stop(self)
-            self._hang_up()
+        self.watchers.stop(self)
+        self._hang_up()
 
 
 class WebSocket(SocketStream):
