@@ -161,9 +161,7 @@ class MainProcess:
         background.lag.stop()
         front.leave()
         for close in (
-            front.close,
-            *background.first_closers(),
-            self._finish_crawls,
+            self._finish,
             background.webhooks.close,
             background.searches.close,
             front.flush,
@@ -171,6 +169,14 @@ class MainProcess:
         ):
             await _close(close)
         self._leave()
+
+    async def _finish(self) -> None:
+        """End streams and sessions, while running work ends and no other begins."""
+        await asyncio.gather(_close(self._front.close), self._finish_work())
+
+    async def _finish_work(self) -> None:
+        for close in (*self._background.first_closers(), self._finish_crawls):
+            await _close(close)
 
     async def _finish_crawls(self) -> None:
         front = self._front

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 from typing import TYPE_CHECKING, Any
@@ -104,11 +105,10 @@ class ApiFront:
 
     async def close(self) -> None:
         """End streams and browser sessions."""
-        try:
-            await self.watchers.close()
-        finally:
-            if self.sessions is not None:
-                await self.sessions.close()
+        ending = [self.watchers.close()]
+        if self.sessions is not None:
+            ending.append(self.sessions.close())
+        await asyncio.gather(*ending)
 
     async def answered(self) -> None:
         """Wait until all requests have their responses."""
