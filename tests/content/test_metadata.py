@@ -64,6 +64,45 @@ AUTHORS = {
     "a class": (f"{ARTICLE}<div class=post-byline>By Ann Lee | 3 min read</div>", "Ann Lee"),
     "an attribute of a forum": (f"{ARTICLE}<div data-author-username=ann_l>q</div>", "ann_l"),
     "a link to an author": (f"{ARTICLE}<a href=/author/ann>Ann Lee</a>", "Ann Lee"),
+    "a link with microdata": (f"{ARTICLE}<a itemprop='author url' href=/ann>Ann Lee</a>", "Ann Lee"),
+    "a link after words": (f"{ARTICLE}<p>By <a href=/ann>Ann Lee</a></p>", "Ann Lee"),
+    "a link after an element": (
+        f"{ARTICLE}<p><i>Written by:</i> <a href=/ann>Ann Lee</a></p>", "Ann Lee",
+    ),
+    "words after a date": (
+        f"{ARTICLE}<p><time datetime=2024-05-06>6 May</time> by <a href=/ann>Ann Lee</a>", "Ann Lee",
+    ),
+    "words in a sentence": (
+        f"{ARTICLE}<p>It uses <a href=/t>Tide</a> by <a href=/ann>Ann Lee</a>.</p>", None,
+    ),
+    "no words of a list": (
+        ARTICLE + "".join(f"<p>By <a href=/{n}>{n} Lee</a></p>" for n in "Ann Bo Cy Di".split()),
+        None,
+    ),
+    "two links": (
+        f"{ARTICLE}<p class=byline>By <a href=/a>Ann Lee</a> and <a href=/b>Bo Ek</a>, 3 min",
+        ["Ann Lee", "Bo Ek"],
+    ),
+    "an office in another element": (
+        f"{ARTICLE}<p class=byline>By <b>Ann Lee</b> <i>Senior Tide Reporter</i></p>", "Ann Lee",
+    ),
+    "an office behind a comma": (
+        f"{ARTICLE}<p class=byline>Authors: Ann Lee and Bo Ek, teachers of the tides</p>",
+        "Ann Lee and Bo Ek",
+    ),
+    "a day behind an arrow": (
+        f"{ARTICLE}<p class=author>by Ann Lee » Tue Aug 27, 2019</p>", "Ann Lee",
+    ),
+    "what was written": (f"{ARTICLE}<p class=author>Recipe by Ann Lee</p>", "Ann Lee"),
+    "no photographer": (f"{ARTICLE}<p class=author>Photo by Bo Ek</p>", None),
+    "its digits": (f"{ARTICLE}<b class=author>ann2024</b>", "ann2024"),
+    "the user of a number": (f"{ARTICLE}<b class=author>user3080392</b>", "user3080392"),
+    "its small words": (f"{ARTICLE}<p>By <b class=author>Human in the Loop</b></p>", "Human in the Loop"),
+    "no category of its post": (f"{ARTICLE}<p class=byline>By Ann Lee in Tides</p>", "Ann Lee"),
+    "no variable": (
+        f"<meta name=author content=page.head.extra.author>{ARTICLE}<b class=author>Ann Lee</b>",
+        "Ann Lee",
+    ),
     "no guide for authors": (f"{ARTICLE}<a href=/AuthorGuide>Write for us</a>", None),
     "words": (f"{ARTICLE}<p>Von Ann Lee</p>", "Ann Lee"),
     "the site only where nobody else is named": (

@@ -62,6 +62,8 @@ src=/3.png alt=door></a><div class="Admonition tip" id=Cookie-Consent>a tip</div
 <iframe srcdoc="&lt;p&gt;in &lt;b&gt;it&lt;/b&gt;&lt;script&gt;1&lt;/script&gt;"></iframe>
 <div data-testid=product-card>a <b>b</b> <i>c</i>\n<u>d</u></div><nav><ul><li>x
 <main aria-label="Related products">m</main></ul></nav><div aria-label=comments>c</div>
+<p>By <a itemprop="url author" href=/bo>Bo</a><a rel="next author" href=/c>C</a></p>
+<p>\xa0by<i>20</i>1920<b>by20</b>\xa0By</p>
 tail (one) : two  three\ttwo<br><br>four \\[x\\] \u200b\xad \U0001f600</body></html>
 """
 

@@ -68,8 +68,8 @@ class Marks:
     authors: list[Any] = field(factory=list)
     #: Elements that are marked as date.
     dates: list[Any] = field(factory=list)
-    #: Short texts that begin like a byline.
-    bylines: list[str] = field(factory=list)
+    #: The pieces of short texts that begin like a byline.
+    bylines: list[list[str]] = field(factory=list)
     #: Short texts with a year.
     dated: list[str] = field(factory=list)
 
@@ -95,9 +95,9 @@ def marks(body: Any) -> Marks:
         longest=MAX_TEXT,
     ):
         if text is not None:
-            _take_text(text, element, seen, places)
+            _take_text(text, element, element, seen, places)
         if tail is not None:
-            _take_text(tail, element.getparent(), seen, places)
+            _take_text(tail, element, element.getparent(), seen, places)
         if element.tag == "h1":
             seen = found
         if kind is not _NEITHER:
@@ -121,9 +121,9 @@ def _kind(names: str) -> Kind:
 
 def _kind_of(element: Any, kind: Kind) -> Kind:
     """Return the kind of an element by its class and its other attributes."""
-    names = element.get("itemprop") or element.get("rel")
+    names = f"{element.get('itemprop', '')} {element.get('rel', '')}"
     is_author, is_date = kind
-    if names:
+    if names != " ":
         more = _kind(names)
         is_author, is_date = is_author or more[0], is_date or more[1]
     if "data-author-username" in element.attrib or "author" in element.attrib:
@@ -143,7 +143,10 @@ def _take_element(element: Any, kind: Kind, found: Marks, places: Surroundings) 
             found.authors.append(element)
 
 
-def _take_text(text: str, parent: Any, seen: Marks, places: Surroundings) -> None:
+def _take_text(
+    text: str, element: Any, parent: Any, seen: Marks, places: Surroundings
+) -> None:
+    """Take the text of ``parent``, which is before or behind ``element``."""
     is_dated = len(seen.dated) < MAX_TEXTS and _YEAR.search(text)
     is_byline = len(seen.bylines) < MAX_TEXTS and _BY.match(f"{text.lstrip()} ")
     if not (is_dated or is_byline) or places.are_foreign(parent):
@@ -151,9 +154,11 @@ def _take_text(text: str, parent: Any, seen: Marks, places: Surroundings) -> Non
     if is_dated:
         seen.dated.append(" ".join(text.split()))
     if is_byline:
-        whole = text_of(parent)
-        if len(whole) <= MAX_TEXT:
-            seen.bylines.append(whole)
+        pieces = pieces_of(parent) if parent is element else pieces_behind(element)
+        if pieces and _BY.fullmatch(f"{pieces[-1].rstrip(' :')} "):
+            pieces += pieces_behind(parent)  # they have the name
+        if sum(map(len, pieces)) <= MAX_TEXT:
+            seen.bylines.append(pieces)
 
 
 def date_of(element: Any) -> str:
@@ -166,21 +171,39 @@ def date_of(element: Any) -> str:
     return text_of(element)
 
 
-def author_of(element: Any) -> str:
-    """Return the author text of an element, from an attribute or its text."""
+def author_of(element: Any) -> list[str]:
+    """Return the pieces of the author text of an element, from an attribute or its text."""
     attributes = element.attrib
     for name in _AUTHOR_ATTRIBUTES:
         if value := attributes.get(name):
-            return str(value)
+            return [str(value)]
     inner = element.find(".//*[@itemprop='name']")
     if inner is not None:
         element = inner
-    return text_of(element) or element.get("content") or element.get("alt") or ""
+    return pieces_of(element) or [element.get("content") or element.get("alt") or ""]
+
+
+def pieces_of(element: Any) -> list[str]:
+    """Return the texts between the tags of an element that are not blank."""
+    return [piece for text in texts_in(element) if (piece := " ".join(text.split()))]
+
+
+def pieces_behind(element: Any) -> list[str]:
+    """Return the texts behind an element in its parent, up to a great length."""
+    pieces = [" ".join((element.tail or "").split())]
+    left = MAX_TEXT
+    for sibling in element.itersiblings():
+        more = [*pieces_of(sibling), " ".join((sibling.tail or "").split())]
+        pieces += more
+        left -= sum(map(len, more))
+        if left < 0:
+            break
+    return [piece for piece in pieces if piece]
 
 
 def text_of(element: Any) -> str:
     """Return the text of an element, with spaces between its parts."""
-    return " ".join(" ".join(texts_in(element)).split())
+    return " ".join(pieces_of(element))
 
 
 @lru_cache(maxsize=10_000)

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 MAX_NAME = 120  # characters
 MAX_NAMES = 10
 MAX_SCRIPT = 500_000  # characters
-MAX_BYLINE = 300  # characters
+MAX_BYLINE = 600  # characters
+MAX_BYLINES = 3  # with different names on a page with one author
 
 _AUTHOR_METAS = (
     "author article:author article:author_name dc.creator dcterms.creator byl byline "
@@ -38,28 +39,34 @@ _MODIFIED_METAS = (
 ).split()
 
 _BY = re.compile(
-    r"^(?:(?:article|story|words|posted|written|reviewed|published|created|authored)\s+)?"
-    r"(?:by|author|authors|von|par|por|di|door|av|autor|autore|auteur|written by|"
+    r"^(?:(?:article|story|words|posted|written|reviewed|published|created|authored|recipe|text)\s+)?"
+    r"(?:by|via|author|authors|von|par|por|di|door|av|autor|autore|auteur|written by|"
     r"автор|著者|作者)\b\s*[:\uff1a]?\s*|^(?:author|written by)\s*[:\uff1a]\s*",
     re.IGNORECASE,
 )
 _MONTHS = "jan|feb|mar|apr|may|jun|jul|aug|sept?|oct|nov|dec"
 _END = re.compile(
-    r"\s*(?:[|•·\u2013—\n\t]|\s-\s|\bon\b|\bupdated\b|\bpublished\b|\blast\b|,?\s*\d|\bin\b"
+    r"\s*(?:[|•·\u2013—»]|\s-\s|\bon\b|\bupdated\b|\bpublished\b|\blast\b|[\s,]\s*\d"
     rf"|\b(?:{_MONTHS})[a-z]{{0,6}}\.?\s+\d).*",
     re.IGNORECASE | re.DOTALL,
 )
+_LEAD = re.compile(
+    r"(?!review)(?:\w+\s+)?(?:by|von|par|por|di|via|authors?)\s*:?", re.IGNORECASE
+)
+_PLACE = re.compile(r"\s+in\b.*", re.IGNORECASE)  # the category of a post
+_AND = re.compile(r",|&|(?:,\s*)?(?:and|und|et|y|e|en|og|och|i)\b", re.IGNORECASE)
+_MARKS = " ,.:;-\u2013—|\"'&"
 _NO_NAME = re.compile(
-    r"https?:|www\.|@|[{}<>=\[\]#$]|^(?:about|admin|administrator|none|null|undefined|"
+    r"https?:|www\.|@|[{}<>=\[\]#$]|^(?:(?:\w+\.)+(?:author|name)|about|admin|administrator|none|null|undefined|"
     r"anonymous|guest|author|authors|the author|by|share|follow|read more|unknown|"
-    r"view all posts|posts?|n/a|staff|user|webmaster|editor|contributors?|\d+|stories|"
+    r"view all posts|posts?|n/a|staff|user|webmaster|editor|contributors?|[\d/.:-]+|\d+ min.*|stories|"
     rf"topic author|staff writer|original poster|(?:{_MONTHS.replace('may|', '')})[a-z]*|"
     r"(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?|"
     # Words after "by" in menus, and labels of controls.
     r"brand|category|collection|colou?r|date|feature|gender|industry|manufacturer|material|popularity|"
     r"price|rating|relevance|reviews?|room|size|style|topic|type|use|weight|"
     r"account|home|log ?in|my account|register|search|sign(?: in| up)?|unlock|view|the|"
-    r"(?:this|follow|photo of|picture of) .+|insights from|"
+    r"(?:this|follow|(?:photo|picture|image|headshot)s? (?:of|by)) .+|insights from|"
     r"meet the author|about the authors?|default|root|wordpress|test)$",
     re.IGNORECASE,
 )
@@ -120,7 +127,7 @@ def _first_date(
 
 def _name(text: str) -> str | None:
     """Return ``text`` as a name without surrounding words; None if it is no name."""
-    name = _BY.sub("", " ".join(text.split())[:MAX_BYLINE]).strip(" ,.:;-\u2013—|\"'")
+    name = _BY.sub("", " ".join(text.split())[:MAX_BYLINE]).strip(_MARKS)
     if not 1 < len(name) <= MAX_NAME or _NO_NAME.search(name):
         return None
     return name if len(name.split()) <= 16 else None
@@ -156,25 +163,70 @@ def _labelled_authors(evidence: Evidence) -> Iterator[str]:
 
 
 def _marked_authors(evidence: Evidence) -> Iterator[str]:
-    """Yield the first name in an element that is marked as author."""
+    """Yield the names in the first element that is marked as author and has a name."""
     for element in evidence.marks.authors:
-        if _name(text := _from_byline(author_of(element))):
-            yield text
+        names = _names(author_of(element))
+        if any(map(_name, names)):
+            yield from names
             return
 
 
 def _bylines(evidence: Evidence) -> Iterator[str]:
-    """Yield the first name after a ``by``; all its long words have capitals."""
-    for text in evidence.marks.bylines:
-        name = _name(_from_byline(text))
-        if name and all(w[:1].isupper() for w in name.split() if len(w) > 3):
-            yield name
-            return
+    """Yield the names of the first ``by``; all their long words have capitals.
+
+    Pages with several others are lists.
+    """
+    found: list[list[str]] = []
+    for pieces in evidence.marks.bylines:
+        names = [name for name in map(_name, _names(pieces)) if name]
+        words = [word for name in names for word in name.split()]
+        are_capitals = [word[0].isupper() for word in words if len(word) > 3]
+        if (
+            words
+            and all(are_capitals or [words[0][0].isupper()])
+            and names not in found
+        ):
+            found.append(names)
+    if 0 < len(found) <= MAX_BYLINES:
+        yield from found[0]
+
+
+def _names(pieces: list[str]) -> list[str]:
+    """Return the names at the start of texts between tags, or behind a ``by``.
+
+    A name ends with its text, as what is behind the next tag is a date or an office.
+    """
+    if sum(map(len, pieces)) > MAX_BYLINE:
+        return []
+    leads = (n for n, piece in enumerate(pieces) if _LEAD.fullmatch(piece))
+    names: list[str] = []
+    is_expected = True
+    for piece in pieces[next(leads, -1) + 1 :]:
+        if is_expected:
+            if name := _from_byline(piece):
+                names.append(name)
+                is_expected = False
+            elif piece.strip(_MARKS) and not _END.match(piece):
+                break
+        elif piece.startswith("."):
+            return []  # of a sentence
+        elif not (is_expected := bool(_AND.fullmatch(piece))):
+            break
+    return names
 
 
 def _from_byline(text: str) -> str:
-    text = _END.sub("", _BY.sub("", " ".join(text.split())))
-    return text if text and len(text) <= 60 and len(text.split()) <= 6 else ""
+    name = _END.sub("", rest := _BY.sub("", text))
+    if rest != text:
+        name = _PLACE.sub("", name)
+        if not _is_short(name):
+            name = name.partition(",")[0]  # behind it is an office
+    name = name.strip(_MARKS)
+    return name if _is_short(name) else ""
+
+
+def _is_short(name: str) -> bool:
+    return len(name) <= 60 and len(name.split()) <= 6
 
 
 # -- dates ---------------------------------------------------------------------------

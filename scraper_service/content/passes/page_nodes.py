@@ -98,7 +98,10 @@ class HidingSigns:
 
 
 class TextSigns:
-    """Finds short texts that hold a year, or begin with one of some pairs of letters."""
+    """Finds short texts that hold a year, or begin with one of some pairs of letters.
+
+    The pairs are in ASCII.
+    """
 
     def __init__(self, longest: int, starts: Collection[str]) -> None:
         self._longest = longest
@@ -113,10 +116,10 @@ class TextSigns:
         return self._checked(tail_of(node))
 
     def _checked(self, text: str | None) -> str | None:
-        if text is None or not 4 < len(text) <= self._longest:
+        if text is None or len(text) > self._longest:
             return None
-        has_sign = "20" in text or "19" in text or text.lstrip()[:2] in self._starts
-        return text if has_sign else None
+        has_year = len(text) > 4 and ("20" in text or "19" in text)
+        return text if has_year or text.lstrip()[:2] in self._starts else None
 
 
 def url_kind(value: str) -> int:

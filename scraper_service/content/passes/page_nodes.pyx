@@ -224,7 +224,10 @@ cdef inline char small(char letter) noexcept:
 
 
 cdef class TextSigns:
-    """Finds short texts that hold a year, or begin with one of some pairs of letters."""
+    """Finds short texts that hold a year, or begin with one of some pairs of letters.
+
+    The pairs are in ASCII.
+    """
 
     cdef Py_ssize_t longest
     cdef object starts
@@ -256,8 +259,9 @@ cdef class TextSigns:
         ):
             return None
         text = full_text(first)
-        if 4 < len(text) <= self.longest and (
-            "20" in text or "19" in text or text.lstrip()[:2] in self.starts
+        if len(text) <= self.longest and (
+            (len(text) > 4 and ("20" in text or "19" in text))
+            or text.lstrip()[:2] in self.starts
         ):
             return text
         return None
@@ -273,12 +277,11 @@ cdef class TextSigns:
             if at - text > MAX_UTF8 * self.longest:
                 return False
             if (at[0] == 50 and at[1] == 48) or (at[0] == 49 and at[1] == 57):
-                return strnlen(at, MAX_UTF8 * self.longest) + (at - text) > 4
+                if strnlen(at, MAX_UTF8 * self.longest) + (at - text) > 4:
+                    return True
             at += 1
-        if at - text <= 4:
-            return False
         if not 0 < start[0] < 128 or not 0 < start[1] < 128:
-            return start[0] != 0
+            return at - start >= 4  # perhaps a foreign space before two letters
         return self.seconds[<int>start[0]] >> (start[1] & 31) & 1
 
 

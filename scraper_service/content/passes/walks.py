@@ -242,6 +242,8 @@ def signs(
                 path = attribute(node, "href") or ""
                 if author_path in path:  # not in other capitals, as in "/AuthorGuide"
                     kind = True, kind[1]
+            if class_parts.are_in(node, "rel") or class_parts.are_in(node, "itemprop"):
+                kind = kind_of_attributes(element_of(document, node), kind)
         elif mark == 0 and names.on(node):
             kind = kind_of_attributes(element_of(document, node), kind)
         if text is not None or tail is not None or mark == 4 or kind is not neither:
