@@ -119,6 +119,16 @@ AUTHORS = {
     "not of other articles": (
         f"{ARTICLE}<div class=related><b class=author>Bo Ek</b></div>", None,
     ),
+    "the footer of the article": (
+        f"<article>{ARTICLE}<div><footer>Posted by <b class=author>Ann Lee</b></footer></div>",
+        "Ann Lee",
+    ),
+    "not the footer of the page": (
+        f"<article>{ARTICLE}</article><footer><b class=author>Bo Ek</b></footer>", None,
+    ),
+    "not the footer of a comment": (
+        f"{ARTICLE}<article class=comment><footer><b class=author>Bo Ek</b></footer>", None,
+    ),
     "no sentence": (f"{ARTICLE}<p>by using this site you agree</p>", None),
     "no role": ("<meta name=author content=admin>", None),
     "no number": ("<meta property=article:author content=262588213843>", None),

@@ -64,6 +64,8 @@ src=/3.png alt=door></a><div class="Admonition tip" id=Cookie-Consent>a tip</div
 <main aria-label="Related products">m</main></ul></nav><div aria-label=comments>c</div>
 <p>By <a itemprop="url author" href=/bo>Bo</a><a rel="next author" href=/c>C</a></p>
 <p>\xa0by<i>20</i>1920<b>by20</b>\xa0By</p>
+<article><b class=author>x</b><footer><i class=author>Di</i></footer></article>
+<footer><i class=author>Ed</i></footer>
 tail (one) : two  three\ttwo<br><br>four \\[x\\] \u200b\xad \U0001f600</body></html>
 """
 

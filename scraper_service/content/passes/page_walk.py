@@ -236,7 +236,8 @@ class Surroundings:
     """Finds out whether elements are in a part of the page with a foreign subject.
 
     Such parts have a tag among ``outside``, or a class or id for which ``is_named``
-    returns True. Parts with a heading (``has_heading``) are not foreign.
+    returns True. Parts with a heading (``has_heading``) are not foreign, nor is the footer
+    of an article.
     """
 
     outside: Any
@@ -272,7 +273,7 @@ class Surroundings:
     @cfunc
     def _made(self, document: Document, node: Node) -> object:
         tag = self.tags.of(node)
-        if tag in self.outside:
+        if tag in self.outside and (tag != "footer" or not self._is_of_article(node)):
             return True
         if tag in {"body", "html"}:
             return False
@@ -284,3 +285,10 @@ class Surroundings:
                 return tag != "h1" and not self.has_heading(element)
         above: Node = parent_of(node)
         return False if above is NULL else self._of(document, above)
+
+    @cfunc
+    def _is_of_article(self, node: Node) -> object:
+        above: Node = parent_of(node)
+        while above is not NULL and self.tags.of(above) != "article":
+            above = parent_of(above)
+        return above is not NULL
