@@ -214,6 +214,30 @@ DATES = {
     "not of a teaser": (
         f"{ARTICLE}<div class=related><time datetime=2024-05-06>x</time></div>", None,
     ),
+    "not of a user": (f"{ARTICLE}<p><b>Founded:</b> Dec 11, 2021</p><p>May 6, 2024", "2024-05-06"),
+    "not of a user, in one text": (
+        f"{ARTICLE}<p>Member since: Dec 11, 2021</p><p>Posted Mon May 6, 2024</p>", "2024-05-06",
+    ),
+    "not of a user, in a list": (f"{ARTICLE}<dl><dt>Joined</dt><dd>Dec 11, 2021</dd></dl>", None),
+    "not of a building": (f"{ARTICLE}<p>The pier was built here on May 3, 1995.</p>", None),
+    "not of a sentence": (f"{ARTICLE}<p>The pier opened on May 3, 1995.</p>", None),
+    "of a sentence about the page": (f"{ARTICLE}<p>Last updated on May 6, 2024.</p>", "2024-05-06"),
+    "not of an offer": (f"{ARTICLE}<p>Sale ends 05/06/2024</p>", None),
+    "not of a quote": (
+        f"{ARTICLE}<blockquote>It rose. <a href=/1>March 3, 2021</a></blockquote>", None,
+    ),
+    "not of a review": (f"{ARTICLE}<div class=customer-reviews><p>May 6, 2024</p></div>", None),
+    "not of a list": (ARTICLE + "".join(f"<p>May {n}, 2024</p>" for n in range(16, 6, -1)), None),
+    "not of a list of marked dates": (
+        ARTICLE + "".join(f"<time>May {n}, 2024</time>" for n in range(16, 6, -1)), None,
+    ),
+    "the first of a thread": (
+        ARTICLE + "".join(f"<time>May {n}, 2024</time>" for n in range(6, 16)), "2024-05-06",
+    ),
+    "not of a list in scripts": (
+        ARTICLE + '<script>[{"publishedAt":"2024-05-06"},{"publishedAt":"2024-05-03"}]</script>',
+        None,
+    ),
     "no copyright": (f"{ARTICLE}<p>© 6 May 2024 The Harbour</p>", None),
     "no date": ("<meta name=date content=2024-13-45>", None),
     "not in the future": ("<meta name=date content=2199-01-01>", None),
@@ -275,6 +299,24 @@ def test_the_address_tells_the_day_where_nothing_else_does():
 
     page = source(ARTICLE, url="https://site.example/2024/05/06/tides.html")
     assert make_content(page, options()).known["published_time"] == "2024-05-06"
+
+
+def test_visible_marks_of_a_home_page_are_of_its_entries():
+    from scraper_service.content.convert import make_content
+    from tests.content.pages import options, source
+
+    marks = "<p class=byline>By Ann Lee<p><time>May 6, 2024</time>"
+    marks += '<script>{"publishedAt":"2024-05-06"}</script>'
+    for url, is_home in {
+        "https://site.example/": True,
+        "https://site.example": True,
+        "https://site.example/?p=7": False,
+    }.items():
+        facts = make_content(source(ARTICLE + marks, url=url), options()).known
+        assert {"author", "published_time"}.isdisjoint(facts) == is_home
+    head = "<meta name=date content=2024-05-06>"
+    facts = make_content(source(head, url="https://site.example/"), options()).known
+    assert facts["published_time"] == "2024-05-06"
 
 
 def test_a_change_is_not_a_publication():

@@ -29,6 +29,7 @@ LONG_TAG = 50_000  # bytes
 MAX_TYPES = 20  # of microdata; the first ones tell the kind of the page
 
 _TAG = re.compile(rb"<(/?)([a-zA-Z][^\s/>]*)[^>]*>")
+_HOME = re.compile(r"https?://[^/?#]+/?(?:#|\Z)", re.IGNORECASE)
 _TAG_TEXT = re.compile(rb"<[^<>]*")
 _ATTRIBUTE = re.compile(rb"[^\s=\"'/]+(?:\s*=\s*(?:\"[^\"]*\"?|'[^']*'?|[^\s\"']\S*))?")
 # lxml refuses the characters that XML forbids whenever the tree is changed. They are
@@ -86,6 +87,8 @@ class Document:
     parts: Parts
     #: Warnings for the client.
     warnings: list[str] = field(factory=list)
+    #: Whether this is the home page of a site.
+    is_home: bool = False
     #: Whether this is main content, whose Markdown omits elements of no use to readers.
     is_main: bool = False
     #: The element of the last search for it.
@@ -127,7 +130,7 @@ def parse(source: str | bytes, url: str) -> Document:
     base = absolute(url, href) if href else None
     if not (base or "").startswith(("http:", "https:")):
         base = url
-    return Document(root, base or url, parts, warnings)
+    return Document(root, base or url, parts, warnings, bool(_HOME.match(url)))
 
 
 def exclude(document: Document, selectors: Iterable[str]) -> None:

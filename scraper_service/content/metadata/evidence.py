@@ -121,8 +121,8 @@ class Evidence:
 
     @cached_property
     def marks(self) -> Marks:
-        """Visible marks of the author and the dates."""
-        return marks(self.document.body)
+        """Visible marks of the author and the dates; none in home pages, which are lists."""
+        return Marks() if self.document.is_home else marks(self.document.body)
 
 
 def _text(element: Any) -> str:

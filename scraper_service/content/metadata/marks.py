@@ -15,6 +15,7 @@ MAX_AFTER_HEADING = 400  # of these after the first ``h1``
 MAX_MARKS = 100
 MAX_TEXT = 120  # characters of a byline or of a text with a date
 MAX_TEXTS = 40
+MAX_LABEL = 20  # characters of the name of a date
 
 # Parts of names of elements with an author. Searching parts beats an expression.
 _AUTHOR = (
@@ -44,14 +45,22 @@ _PLAIN_TAGS = frozenset(
     "li ul ol p br img svg path td tr th b i h2 h3 h4 option".split()
 )
 _YEAR = re.compile(r"\b(?:19|20)\d\d\b")
+# Words at dates of rights, of users, of things and of offers.
+_NO_DATE = re.compile(
+    r"©|copyright|\(c\)|all rights|\b(?:joined|founded|established|registered|built|born|"
+    r"since|last (?:visit(?:ed)?|seen|active)|expires?|ends|valid)\b",
+    re.IGNORECASE,
+)
+# Parts of words in sentences about the page.
+_OF_PAGE = re.compile(r"post|publi|updat|edit|modif|writ|review", re.IGNORECASE)
 # Class names and ids of elements outside the page's main content.
 _FOREIGN = re.compile(
     r"(?:^|[\s_-])(?:comments?|comment-list|commentlist|respond|related|recommended|"
     r"recommendations|sidebar|site-footer|recent-posts|recent|popular|trending|carousel|"
-    r"teasers?|newsletter|copyright|latest)(?=$|[\s_-])",
+    r"teasers?|newsletter|copyright|latest|reviews|testimonials?)(?=$|[\s_-])",
     re.IGNORECASE,
 )
-_OUTSIDE = frozenset({"footer", "nav", "script", "style", "template"})
+_OUTSIDE = frozenset({"blockquote", "footer", "nav", "script", "style", "template"})
 _has_heading = Finder("h1")
 
 Kind = tuple[bool, bool]  # whether of an author, whether of a date
@@ -151,7 +160,9 @@ def _take_text(
     is_byline = len(seen.bylines) < MAX_TEXTS and _BY.match(f"{text.lstrip()} ")
     if not (is_dated or is_byline) or places.are_foreign(parent):
         return
-    if is_dated:
+    before = element.getprevious() if parent is element else element
+    label = "" if before is None else before.text or ""
+    if is_dated and _is_of_page(text, label):
         seen.dated.append(" ".join(text.split()))
     if is_byline:
         pieces = pieces_of(parent) if parent is element else pieces_behind(element)
@@ -159,6 +170,18 @@ def _take_text(
             pieces += pieces_behind(parent)  # they have the name
         if sum(map(len, pieces)) <= MAX_TEXT:
             seen.bylines.append(pieces)
+
+
+def _is_of_page(text: str, label: str) -> bool:
+    """Return True if the date in a text may be that of the page.
+
+    ``label`` is the text of the element before it.
+    """
+    if len(label) <= MAX_LABEL and not _YEAR.search(label):
+        text = f"{label} {text}"
+    if _NO_DATE.search(text):
+        return False
+    return not text.rstrip().endswith(".") or bool(_OF_PAGE.search(text))
 
 
 def date_of(element: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any
 
 from scraper_service.content.metadata.dates import iso_date, url_date
@@ -10,7 +11,7 @@ from scraper_service.content.metadata.linked_data import folded, text_of
 from scraper_service.content.metadata.marks import author_of, date_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from scraper_service.content.metadata.evidence import Evidence
 
@@ -18,6 +19,8 @@ MAX_NAME = 120  # characters
 MAX_NAMES = 10
 MAX_SCRIPT = 500_000  # characters
 MAX_BYLINE = 600  # characters
+MAX_DATES = 20  # that are compared
+LEAST_ENTRIES = 6  # of a list
 MAX_BYLINES = 3  # with different names on a page with one author
 
 _AUTHOR_METAS = (
@@ -71,7 +74,6 @@ _NO_NAME = re.compile(
     re.IGNORECASE,
 )
 _UPDATED = re.compile(r"modif|updat|review|revis|edited", re.IGNORECASE)
-_NO_DATE = re.compile(r"©|copyright|\(c\)|all rights", re.IGNORECASE)
 # The pattern begins with letters that all names share, for a fast search.
 _IN_SCRIPT = re.compile(
     r"ubli(?:(?:(?<=[\"']datePubli)|(?<=[\"']date_publi))shed"
@@ -252,33 +254,54 @@ def _linked_modified(evidence: Evidence) -> Iterator[str]:
 
 
 def _marked_dates(evidence: Evidence) -> Iterator[str]:
-    """Yield dates of elements that are marked as date, dates of publication first."""
+    """Yield the date of an element that is marked as date, best as one of publication."""
     sure: list[Any] = []
     rest: list[Any] = []
     for element in evidence.marks.dates:
         names = f"{element.get('class', '')} {element.get('itemprop', '')}"
         if not _UPDATED.search(names):
             (sure if _PUBLISHED.search(names) else rest).append(element)
-    for element in sure + rest:
+    marked = sure + rest
+    for element in marked:
         text = date_of(element)
-        if text and len(text) <= MAX_BYLINE:
-            yield text
+        if len(text) <= MAX_BYLINE and iso_date(text):
+            kind = element.tag, element.get("class")
+            alike = (
+                other for other in marked if (other.tag, other.get("class")) == kind
+            )
+            if not _are_of_list(map(date_of, islice(alike, MAX_DATES))):
+                yield text
+            return
 
 
 def _dated_texts(evidence: Evidence) -> Iterator[str]:
     """Yield short texts with a date, texts after the heading first."""
-    for text in evidence.marks.dated:
-        if not _NO_DATE.search(text):
-            yield text
+    texts = evidence.marks.dated
+    if not _are_of_list(texts):
+        yield from texts
+
+
+def _are_of_list(texts: Iterable[str]) -> bool:
+    """Return True for dates of the entries of a list: the newest ones come first.
+
+    Threads have the oldest post first, and articles have few dates.
+    """
+    dates = [date[:10] for text in texts if (date := iso_date(text))]
+    if len(dates) < LEAST_ENTRIES or dates[0] <= dates[-1]:
+        return False
+    return sum(later > date for date, later in pairwise(dates)) <= 1
 
 
 def _script_dates(evidence: Evidence) -> Iterator[str]:
-    """Yield dates of publication from data in scripts."""
-    for script in evidence.scripts:
+    """Yield the date of publication from data in scripts, if all have the same one."""
+    found: list[str] = []
+    scripts = [] if evidence.document.is_home else evidence.scripts
+    for script in scripts:
         text = script.text
         if text and "ublish" in text and len(text) <= MAX_SCRIPT:
-            for match in _IN_SCRIPT.finditer(text):
-                yield match[1]
+            found += [match[1] for match in _IN_SCRIPT.finditer(text)]
+    if len({text[:10] for text in found}) == 1:
+        yield found[0]
 
 
 def _url_dates(evidence: Evidence) -> Iterator[str]:
