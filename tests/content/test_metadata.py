@@ -90,6 +90,27 @@ AUTHORS = {
         f"{ARTICLE}<p class=byline>Authors: Ann Lee and Bo Ek, teachers of the tides</p>",
         "Ann Lee and Bo Ek",
     ),
+    "an office behind a link": (
+        f"{ARTICLE}<p class=byline>By <a href=/a>Ann Lee</a>, <i>Tide Columnist</i></p>", "Ann Lee",
+    ),
+    "an office in its text": (
+        f"{ARTICLE}<p class=byline>By Ann Lee, Head of Tides</p>", "Ann Lee",
+    ),
+    "behind a date": (
+        f"{ARTICLE}<p class=author>Dec. 19, 2025 · Ann Lee on behalf of <i>the tides</i></p>",
+        "Ann Lee",
+    ),
+    "a place behind it": (f"{ARTICLE}<p class=byline>Posted by Ann Lee at May 6, 2024</p>", "Ann Lee"),
+    "a name like a month": (f"{ARTICLE}<b class=author>julian</b>", "julian"),
+    "all that it wrote": (f"{ARTICLE}<a href=/author/ann>More posts by Ann Lee</a>", "Ann Lee"),
+    "a sentence about it": (
+        f"{ARTICLE}<p class=author>This post was written by Ann Lee, Head of Tides</p>", "Ann Lee",
+    ),
+    "a label for interviews": (
+        ("<meta name=twitter:label1 content='Interview by'>"
+        "<meta name=twitter:data1 content='Ann Lee'>"),
+        "Ann Lee",
+    ),
     "a day behind an arrow": (
         f"{ARTICLE}<p class=author>by Ann Lee » Tue Aug 27, 2019</p>", "Ann Lee",
     ),

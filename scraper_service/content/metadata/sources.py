@@ -42,28 +42,37 @@ _MODIFIED_METAS = (
 ).split()
 
 _BY = re.compile(
-    r"^(?:(?:article|story|words|posted|written|reviewed|published|created|authored|recipe|text)\s+)?"
+    r"^(?:(?:article|story|words|posted|written|reviewed|published|created|authored|recipe|text|"
+    r"(?:view |see )?(?:all |more )?(?:articles|posts|stories)|this \w+ was written)\s+)?"
     r"(?:by|via|author|authors|von|par|por|di|door|av|autor|autore|auteur|written by|"
     r"автор|著者|作者)\b\s*[:\uff1a]?\s*|^(?:author|written by)\s*[:\uff1a]\s*",
     re.IGNORECASE,
 )
 _MONTHS = "jan|feb|mar|apr|may|jun|jul|aug|sept?|oct|nov|dec"
 _END = re.compile(
-    r"\s*(?:[|•·\u2013—»]|\s-\s|\bon\b|\bupdated\b|\bpublished\b|\blast\b|[\s,]\s*\d"
+    r"\s*(?:[\u2013—]|\s-\s|\bon\b|\bupdated\b|\bpublished\b|\blast\b|[\s,]\s*\d"
     rf"|\b(?:{_MONTHS})[a-z]{{0,6}}\.?\s+\d).*",
     re.IGNORECASE | re.DOTALL,
 )
+_DIVIDER = re.compile(r"\s*[|•·»]\s*")
 _LEAD = re.compile(
     r"(?!review)(?:\w+\s+)?(?:by|von|par|por|di|via|authors?)\s*:?", re.IGNORECASE
 )
-_PLACE = re.compile(r"\s+in\b.*", re.IGNORECASE)  # the category of a post
+_PLACE = re.compile(r"\s+(?:in|at)\b.*", re.IGNORECASE)  # the category of a post
+_OFFICE = re.compile(
+    r",[^,]*\b(?:editor|writer|reporter|columnist|correspondent|journalist|contributor|manager|"
+    r"director|head|chief|founder|ceo|cto|president|expert|specialist|attorney|analyst|staff)\b.*",
+    re.IGNORECASE,
+)
 _AND = re.compile(r",|&|(?:,\s*)?(?:and|und|et|y|e|en|og|och|i)\b", re.IGNORECASE)
 _MARKS = " ,.:;-\u2013—|\"'&"
 _NO_NAME = re.compile(
     r"https?:|www\.|@|[{}<>=\[\]#$]|^(?:(?:\w+\.)+(?:author|name)|about|admin|administrator|none|null|undefined|"
     r"anonymous|guest|author|authors|the author|by|share|follow|read more|unknown|"
     r"view all posts|posts?|n/a|staff|user|webmaster|editor|contributors?|[\d/.:-]+|\d+ min.*|stories|"
-    rf"topic author|staff writer|original poster|(?:{_MONTHS.replace('may|', '')})[a-z]*|"
+    r"topic author|staff writer|original poster|"
+    r"jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|june?|july?|aug(?:ust)?|sept?(?:ember)?|"
+    r"oct(?:ober)?|nov(?:ember)?|dec(?:ember)?|"
     r"(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?|"
     # Words after "by" in menus, and labels of controls.
     r"brand|category|collection|colou?r|date|feature|gender|industry|manufacturer|material|popularity|"
@@ -158,7 +167,7 @@ def _linked_authors(evidence: Evidence) -> Iterator[str]:
 def _labelled_authors(evidence: Evidence) -> Iterator[str]:
     for number in "12":
         label = evidence.first(f"twitter:label{number}").lower()
-        if label.startswith(
+        if label.endswith(" by") or label.startswith(
             ("written", "by", "author", "geschrieben", "écrit", "escrito")
         ):
             yield evidence.first(f"twitter:data{number}")
@@ -200,11 +209,14 @@ def _names(pieces: list[str]) -> list[str]:
     """
     if sum(map(len, pieces)) > MAX_BYLINE:
         return []
+    pieces = [part for piece in pieces for part in _DIVIDER.split(piece) if part]
     leads = (n for n, piece in enumerate(pieces) if _LEAD.fullmatch(piece))
     names: list[str] = []
     is_expected = True
     for piece in pieces[next(leads, -1) + 1 :]:
         if is_expected:
+            if names and _OFFICE.match(f", {piece}"):
+                break
             if name := _from_byline(piece):
                 names.append(name)
                 is_expected = False
@@ -223,7 +235,7 @@ def _from_byline(text: str) -> str:
         name = _PLACE.sub("", name)
         if not _is_short(name):
             name = name.partition(",")[0]  # behind it is an office
-    name = name.strip(_MARKS)
+    name = _OFFICE.sub("", name).strip(_MARKS)
     return name if _is_short(name) else ""
 
 
