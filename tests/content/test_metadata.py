@@ -79,6 +79,18 @@ AUTHORS = {
         ARTICLE + "".join(f"<p>By <a href=/{n}>{n} Lee</a></p>" for n in "Ann Bo Cy Di".split()),
         None,
     ),
+    "not of the entries of a list": (
+        ARTICLE + "".join(
+            f"<b class=author>Ann Lee</b> <time>May {n}, 2024</time>" for n in range(16, 6, -1)
+        ),
+        None,
+    ),
+    "the first of a thread": (
+        ARTICLE + "".join(
+            f"<b class=author>ann{n}</b> <time>May {n}, 2024</time>" for n in range(6, 16)
+        ),
+        "ann6",
+    ),
     "two links": (
         f"{ARTICLE}<p class=byline>By <a href=/a>Ann Lee</a> and <a href=/b>Bo Ek</a>, 3 min",
         ["Ann Lee", "Bo Ek"],

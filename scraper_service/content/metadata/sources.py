@@ -178,7 +178,8 @@ def _marked_authors(evidence: Evidence) -> Iterator[str]:
     for element in evidence.marks.authors:
         names = _names(author_of(element))
         if any(map(_name, names)):
-            yield from names
+            if not _is_list(evidence):
+                yield from names
             return
 
 
@@ -198,7 +199,7 @@ def _bylines(evidence: Evidence) -> Iterator[str]:
             and names not in found
         ):
             found.append(names)
-    if 0 < len(found) <= MAX_BYLINES:
+    if 0 < len(found) <= MAX_BYLINES and not _is_list(evidence):
         yield from found[0]
 
 
@@ -267,6 +268,13 @@ def _linked_modified(evidence: Evidence) -> Iterator[str]:
 
 def _marked_dates(evidence: Evidence) -> Iterator[str]:
     """Yield the date of an element that is marked as date, best as one of publication."""
+    texts = _marked_alike(evidence)
+    if not _are_of_list(texts):
+        yield from texts[:1]
+
+
+def _marked_alike(evidence: Evidence) -> list[str]:
+    """Return the text of the element for :func:`_marked_dates`, and of those alike."""
     sure: list[Any] = []
     rest: list[Any] = []
     for element in evidence.marks.dates:
@@ -281,9 +289,8 @@ def _marked_dates(evidence: Evidence) -> Iterator[str]:
             alike = (
                 other for other in marked if (other.tag, other.get("class")) == kind
             )
-            if not _are_of_list(map(date_of, islice(alike, MAX_DATES))):
-                yield text
-            return
+            return [text, *map(date_of, islice(alike, 1, MAX_DATES))]
+    return []
 
 
 def _dated_texts(evidence: Evidence) -> Iterator[str]:
@@ -291,6 +298,11 @@ def _dated_texts(evidence: Evidence) -> Iterator[str]:
     texts = evidence.marks.dated
     if not _are_of_list(texts):
         yield from texts
+
+
+def _is_list(evidence: Evidence) -> bool:
+    """Return True if the visible dates are those of the entries of a list."""
+    return _are_of_list(_marked_alike(evidence) or evidence.marks.dated)
 
 
 def _are_of_list(texts: Iterable[str]) -> bool:
