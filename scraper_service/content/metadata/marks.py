@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 from attrs import field, frozen
@@ -15,6 +16,7 @@ MAX_AFTER_HEADING = 400  # of these after the first ``h1``
 MAX_MARKS = 100
 MAX_TEXT = 120  # characters of a byline or of a text with a date
 MAX_TEXTS = 40
+MAX_SIBLINGS = 20  # behind a "by"
 MAX_LABEL = 20  # characters of the name of a date
 
 # Parts of names of elements with an author. Searching parts beats an expression.
@@ -212,10 +214,10 @@ def pieces_of(element: Any) -> list[str]:
 
 
 def pieces_behind(element: Any) -> list[str]:
-    """Return the texts behind an element in its parent, up to a great length."""
+    """Return the first texts behind an element in its parent."""
     pieces = [" ".join((element.tail or "").split())]
     left = MAX_TEXT
-    for sibling in element.itersiblings():
+    for sibling in islice(element.itersiblings(), MAX_SIBLINGS):
         more = [*pieces_of(sibling), " ".join((sibling.tail or "").split())]
         pieces += more
         left -= sum(map(len, more))
