@@ -261,6 +261,9 @@ DATES = {
     ),
     "not of a review": (f"{ARTICLE}<div class=customer-reviews><p>May 6, 2024</p></div>", None),
     "not of a list": (ARTICLE + "".join(f"<p>May {n}, 2024</p>" for n in range(16, 6, -1)), None),
+    "not of a list with a newer date at its end": (
+        ARTICLE + "".join(f"<p>May {n}, 2024</p>" for n in (16, 15, 14, 13, 12, 16)), None,
+    ),
     "not of a list of marked dates": (
         ARTICLE + "".join(f"<time>May {n}, 2024</time>" for n in range(16, 6, -1)), None,
     ),

@@ -311,7 +311,7 @@ def _are_of_list(texts: Iterable[str]) -> bool:
     Threads have the oldest post first, and articles have few dates.
     """
     dates = [date[:10] for text in texts if (date := iso_date(text))]
-    if len(dates) < LEAST_ENTRIES or dates[0] <= dates[-1]:
+    if len(dates) < LEAST_ENTRIES or dates[0] == min(dates):
         return False
     return sum(later > date for date, later in pairwise(dates)) <= 1
 
