@@ -100,6 +100,23 @@ NOTES = {
         "a<sup><a href='#fn1'>1</a></sup>",
         f"a[1]({BASE}page.html#fn1)",
     ),
+    "footnotes among other items, which keep their numbers": (
+        (
+            "<p>a<sup><a href='#n2'>2</a></sup><ol><li id=n1>One.<li id=n2>Said by somebody."
+            "<li id=n3>Three.</ol>"
+        ),
+        "a[^2]\n\n1. One.\n\n[^2]: Said by somebody.\n\n3. Three.",
+    ),
+    "references behind the notes, at the second one too": (
+        (
+            "<ol><li id=n1>Said by somebody.</ol><p>a<sup><a href='#n1'>1</a></sup>"
+            "<ol><li id=n2>Said by another.</ol><p>b<sup><a href='#n2'>2</a></sup>"
+        ),
+        (
+            f"1. Said by somebody.\n\na[1]({BASE}page.html#n1)\n\n"
+            f"1. Said by another.\n\nb[2]({BASE}page.html#n2)"
+        ),
+    ),
     "a short note, which would be read as an address, stays an item": (
         "a<sup><a href='#n'>1</a></sup><ol><li id=n>Ibid.</ol>",
         f"a[1]({BASE}page.html#n)\n\n1. Ibid.",

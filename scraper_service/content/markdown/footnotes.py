@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import dropwhile
 from typing import Any
 from urllib.parse import unquote
 
@@ -16,9 +17,10 @@ class Footnotes:
 
     def __init__(self, body: Any) -> None:
         self._body = body
-        self._targets: dict[str, Any] | None = None
-        #: The labels by the ids of their items.
-        self.labels: dict[str, str] = {}
+        self._is_searched = False
+        #: From the first reference on: the list items that are still to be written, by id.
+        self.awaited: dict[str, Any] = {}
+        self._labels: dict[str, str] = {}  # by the ids of their items
         self._taken: set[str] = set()
 
     def label(self, link: Any) -> str | None:
@@ -26,27 +28,36 @@ class Footnotes:
         if not _is_reference(link):
             return None
         name = unquote(link.get("href").strip()[1:])
-        if name in self.labels:
-            return self.labels[name]
-        if self._targets is None:
-            items = self._body.iter("li")
-            self._targets = {key: item for item in items if (key := item.get("id"))}
-        target = self._targets.get(name)
+        if name in self._labels:
+            return self._labels[name]
         # Wikipedia's notes are a bibliography: cited repeatedly, with marks of their own.
-        if target is None or name.startswith("cite_note"):
+        if name.startswith("cite_note"):
             return None
-        if len(" ".join(target.itertext()).split()) < LEAST_WORDS:
+        if not self._is_searched:
+            self._is_searched = True
+            behind = dropwhile(lambda e: e is not link, self._body.iter("a", "li"))
+            items = (e for e in behind if e.tag == "li")
+            self.awaited = {key: item for item in items if (key := item.get("id"))}
+        target = self.awaited.get(name)
+        if target is None or len(" ".join(target.itertext()).split()) < LEAST_WORDS:
             return None
         text = "".join(link.itertext()).strip(" []()\n")
         if not _SIGNS.fullmatch(text) or text in self._taken:
-            text = _NO_LABEL.sub("-", name)[:50].strip("-") or str(len(self.labels) + 1)
-        self.labels[name] = text
+            text = _NO_LABEL.sub("-", name)[:50].strip("-")
+            text = text or str(len(self._labels) + 1)
+        self._labels[name] = text
         self._taken.add(text)
         return text
 
     def label_of(self, item: Any) -> str | None:
-        """Return the label of a list item that an earlier reference names, or None."""
-        return self.labels.get(item.get("id")) if self.labels else None
+        """Return the label of a list item that an earlier reference names, or None.
+
+        The item is written next, so that no later reference makes a footnote of it.
+        """
+        name = item.get("id")
+        if self.awaited.pop(name, None) is None:
+            return None
+        return self._labels.get(name)
 
 
 def _is_reference(link: Any) -> bool:

@@ -218,12 +218,15 @@ class _Writer(Pictures):
         """Write an element as an item of a list."""
         if element.tag in SKIPPED:
             return
+        if own.number is not None and element.get("value"):
+            own.number = self.number(element.get("value"), own.number)
         label = self.notes.label_of(element)
         if label is not None:
             self._inside(Level(f"[^{label}]: ", "    "), element)
+            own.count = 0  # the next item begins a list behind the footnote
+            if own.number is not None:
+                own.number += 1
             return
-        if own.number is not None and element.get("value"):
-            own.number = self.number(element.get("value"), own.number)
         if element.tag == "li":
             write_item(self, element, own)
             return

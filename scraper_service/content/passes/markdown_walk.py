@@ -437,7 +437,8 @@ def _write_list(writing: _Writing, node: Node, depth: Whole) -> None:
         if tags.of(inner) in _LIST_TAGS:
             _write_list_in_list(writing, inner, own, depth)
         elif is_item and not (
-            spans.notes.labels or (own.number is not None and attribute(child, "value"))
+            spans.notes.awaited
+            or (own.number is not None and attribute(child, "value"))
         ):
             _write_list_item(writing, child, own, depth)
         elif is_item or not _holds_tag(child, _ITEM_TAGS, tags):
