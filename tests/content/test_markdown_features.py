@@ -258,6 +258,14 @@ TABLES = {
 }
 
 SPANS = {
+    "the first paragraph and the first heading of a link are linked": (
+        "<a href=x><img src=i alt=p><h2>a</h2><p>b</p><h3>c</h3></a><h3>d</h3>",
+        f"[![p]({BASE}i)]({BASE}x)\n\n## [a]({BASE}x)\n\nb\n\n### c\n\n### d",
+    ),
+    "a link that begins with a heading": (
+        "<a href=x><h2>a</h2><p>b</p><h3>c</h3></a>",
+        f"## [a]({BASE}x)\n\nb\n\n### c",
+    ),
     "emphasis in Chinese": ("<b>「中文」</b>是", "<strong>「中文」</strong>是"),
     "emphasis in Chinese beside others": (
         "<b>a</b> 是<b>「中文」</b>是 <i>b</i>",

@@ -94,6 +94,7 @@ class Spans(InlineRun):
         self.flat: str | None = None  # replaces block ends in cells and headings
         self.link: str | None = None  # URL of the unfinished link around
         self.link_from = 0  # where the link's text begins in the run
+        self.card: str | None = None  # URL of the link around, before its first heading
         self.in_link = False
         self.open_marks: dict[str, str] = {}  # open marks and their elements' tags
 
@@ -181,7 +182,7 @@ class Spans(InlineRun):
             self.run.append(")")
 
     def anchor(self, element: Any, code: str | None = None) -> None:
-        """Write a link; if it contains blocks, only its first paragraph is the link.
+        """Write a link; of blocks, only the first one and the first heading are links.
 
         ``code`` is a code span that replaces the link's content.
         """
@@ -200,7 +201,8 @@ class Spans(InlineRun):
             self._inner(element, code)  # a heading that links to itself
             return
         self.in_link = True
-        self.link, self.link_from = href, len(self.run)
+        self.link = self.card = href
+        self.link_from = len(self.run)
         self._inner(element, code)
         if self.link is not None:
             end_link(self)

@@ -150,6 +150,8 @@ class _Writer(Pictures):
             self.block(element)
             return
         self.flush()
+        if self.in_link:
+            self.link, self.card = self.link or self.card, None
         self.flat = " "
         self.content(element)
         self.flat = None

@@ -311,7 +311,7 @@ def _write_emphasis(writing: _Writing, node: Node, kind: Whole, depth: Whole) ->
 
 @cfunc
 def _write_link(writing: _Writing, node: Node, depth: Whole) -> None:
-    """Write a link; if it contains blocks, only its first paragraph is the link."""
+    """Write a link; of blocks, only the first one and the first heading are links."""
     spans: Spans = writing.spans
     href = attribute(node, "href")
     if href is not None:
@@ -324,7 +324,7 @@ def _write_link(writing: _Writing, node: Node, depth: Whole) -> None:
         spans.anchor(element_of(writing.document, node))
         return
     spans.in_link = True
-    spans.link = href
+    spans.link = spans.card = href
     spans.link_from = len(writing.run)
     _write_children(writing, node, depth)
     if spans.link is not None:

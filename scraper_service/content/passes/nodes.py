@@ -30,6 +30,7 @@ class InlineRun:
     flat: str | None
     link: str | None
     link_from: int
+    card: str | None
     in_link: bool
     is_main: bool
     taken: int

@@ -72,6 +72,7 @@ cdef class InlineRun:
     cdef public str flat
     cdef public str link
     cdef public Py_ssize_t link_from
+    cdef public str card
     cdef public bint in_link
     cdef public bint is_main
     cdef public Py_ssize_t taken
