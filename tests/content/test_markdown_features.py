@@ -177,6 +177,7 @@ CODE = {
         "```\na\nb\n```",
     ),
     "code of many lines": ("a <code>b<br>c</code> d", "a\n\n```\nb\nc\n```\n\nd"),
+    "words side by side": ("<code>U+00DF</code><code>0x C3</code>", "`U+00DF` `0x C3`"),
     "spans side by side": ("<code>a</code><code>`b</code>", "``a`b``"),
     "keys side by side": ("<kbd>Ctrl</kbd><kbd>K</kbd>", "`Ctrl` `K`"),
     "space in code": ("a<code> b</code>", "a` b`"),
@@ -258,6 +259,31 @@ TABLES = {
 }
 
 SPANS = {
+    "words of different elements": (
+        (
+            "<p><strong>Ada (UK)</strong><span>Reviewed 1</span><p><b>un</b><span>happy</span>"
+            "<p><span class=l>TESTED BY:</span><span>Ada</span> at <span>10:</span><span>30</span>"
+        ),
+        "**Ada (UK)** Reviewed 1\n\n**un**happy\n\nTESTED BY: Ada at 10:30",
+    ),
+    "notes in the text": (
+        (
+            "<p>a<sup>1</sup><span>a note</span> b<label></label><input type=checkbox id=i>"
+            "<span class=sidenote>note</span> c <span>d</span><span role=tooltip>tip</span>"
+            "<p>x<sup>2</sup><span>y</span> <a href=x>Some words</a><sup>1</sup>"
+        ),
+        (
+            "a<sup>1</sup> a note b note c d tip\n\n"
+            f"x<sup>2</sup>y [Some words]({BASE}x)<sup>1</sup>"
+        ),
+    ),
+    "cells of spans": (
+        (
+            "<div role=table><div role=row><span role=columnheader>Size</span>"
+            "<span role=columnheader>Price</span></div></div>"
+        ),
+        "Size Price",
+    ),
     "the first paragraph and the first heading of a link are linked": (
         "<a href=x><img src=i alt=p><h2>a</h2><p>b</p><h3>c</h3></a><h3>d</h3>",
         f"[![p]({BASE}i)]({BASE}x)\n\n## [a]({BASE}x)\n\nb\n\n### c\n\n### d",

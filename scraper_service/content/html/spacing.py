@@ -16,16 +16,24 @@ _REDUCTION = re.compile(r"\d\d?%")
 _CURRENCY = frozenset("$\u20ac\u00a3")
 # Class names of labels and values: a pair of them is not one word.
 _LABELS = re.compile(r"(?:^|[\s_-])(?:label|name|key|title|value|count)(?=$|[\s_-])")
+_ENDS_LABEL = re.compile(r"[^\W\d_]:\Z")
+# Roles of elements with a place of their own.
+_ROLES = frozenset({"cell", "gridcell", "columnheader", "rowheader", "tooltip"})
 _EXACT = frozenset({"pre", "code", "kbd", "samp", "tt", "math", "textarea"})
 
 
 def separate_words(body: Any) -> None:
     """Add a space between links, and between spans of one class, that styles separate.
 
-    The space also goes between other links and spans in three cases: a new word begins
-    behind several words, a new price begins, or a value follows its label.
+    The space also goes between other links, spans and bold texts in these cases: a new
+    word begins behind several words, a new price begins, a value follows its label, a
+    cell follows another one, or a note follows its mark in the text.
     """
-    for element, behind in unseparated(body, "a", "span"):
+    for element, behind in unseparated(
+        body, "a", "span", "b", "strong", "sup", "input"
+    ):
+        if behind.tag == "sup":
+            continue
         if behind.tag == element.tag and (
             element.tag == "a"
             or (element.get("class") and element.get("class") == behind.get("class"))
@@ -41,8 +49,17 @@ def separate_words(body: Any) -> None:
             is_end = (
                 not is_note and _are_apart(before, after)
             ) or _are_label_and_value(element, behind, before)
-        if is_end and not any(above.tag in _EXACT for above in element.iterancestors()):
+        if (is_end or _is_placed(element, behind)) and not any(
+            above.tag in _EXACT for above in element.iterancestors()
+        ):
             element.tail = " "
+
+
+def _is_placed(element: Any, behind: Any) -> bool:
+    """Return True for a cell or a note, which styles place beside the text."""
+    if element.tag == "input" or behind.get("role") in _ROLES:
+        return True
+    return element.tag == "sup" and " " in "".join(texts_in(behind)).strip()
 
 
 def _are_apart(before: str, after: str) -> bool:
@@ -59,7 +76,9 @@ def _are_apart(before: str, after: str) -> bool:
 
 
 def _are_label_and_value(element: Any, behind: Any, before: str) -> bool:
-    """Return True for a label and its value, by their class names."""
+    """Return True for a label and its value, by a colon or by their class names."""
+    if _ENDS_LABEL.search(before[-2:]):
+        return True
     names, others = element.get("class"), behind.get("class")
     return bool(
         names

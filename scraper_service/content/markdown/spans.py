@@ -242,9 +242,11 @@ class Spans(InlineRun):
         self._code_span(text)
 
     def _code_span(self, text: str) -> None:
-        """Write ``text`` as code; adjacent code spans become one span."""
+        """Write ``text`` as code; adjacent code spans become one, or stay two words."""
         if self.run and self.run[-1] is self.last_code[0]:
-            if len(self.last_code[1]) > MAX_JOINED:
+            if self.last_code[1][-1:].isalnum() and text[:1].isalnum():
+                self.run.append(" ")
+            elif len(self.last_code[1]) > MAX_JOINED:
                 self.run.append("<!-- -->")
             else:
                 text = self.last_code[1] + text
