@@ -35,6 +35,7 @@ from scraper_service.content.html.cleaning import (
     without_frames,
 )
 from scraper_service.content.html.document import exclude, include, parse
+from scraper_service.content.html.players import link_players
 from scraper_service.content.html.redundant_elements import (
     drop_duplicate_blocks,
     drop_logos,
@@ -441,6 +442,7 @@ class _Conversion:
             drop_repeated_pictures(document.body)
             drop_toolbars(document.body)
             drop_logos(document.body, document.base)
+        link_players(document)
         # Markdown comes last, because its conversion may change the tree.
         makers: dict[str, Callable[[], Any]] = {
             "html": lambda: cleaned_html(document),

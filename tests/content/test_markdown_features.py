@@ -460,6 +460,33 @@ LISTS = {
 CASES = MATHS | NOTES | CODE | TABLES | SPANS | LISTS
 
 
+PLAYERS = """<p>a</p><iframe src="https://www.youtube.com/embed/dQw4w9WgXcQ?rel=0" title="To
+ prune"></iframe><iframe src=about:blank data-src="//player.vimeo.com/video/7?h=1"></iframe>
+<iframe src="https://ads.example/embed"></iframe><iframe srcdoc="<b>c</b>"
+ src="https://www.youtube.com/embed/dQw4w9WgXcQ"></iframe><video controls><source src=v.mp4
+><p>Too old.</p></video><video autoplay muted src=w.mp4></video><audio controls
+ src="blob:https://site.example/1"></audio><audio controls src=/s.mp3 aria-label=Talk></audio>"""
+
+
+def test_players_are_links():
+    content = convert(PLAYERS, "markdown", "links")
+    found = {
+        "To prune": "https://www.youtube.com/watch?v=dQw4w9WgXcQ",
+        "Video": "https://player.vimeo.com/video/7?h=1",
+        "Video ": f"{BASE}v.mp4",
+        "Talk": "https://site.example/s.mp3",
+    }
+    links = [f"[{title.strip()}]({url})" for title, url in found.items()]
+    written = "\n\n".join(["a", *links[:2], "**c**", " ".join(links[2:])])
+    assert value(content, "markdown") == written
+    assert value(content, "links") == list(found.values())
+
+
+def test_players_stay_with_the_main_content_around():
+    page = f"<main><h1>Title</h1>{TEXT}{PLAYERS}{TEXT}</main>"
+    assert "To prune" in markdown(page, only_main_content=True)
+
+
 @pytest.mark.parametrize(("page", "expected"), CASES.values(), ids=CASES)
 def test_html_becomes_markdown(page, expected):
     assert markdown(page) == expected

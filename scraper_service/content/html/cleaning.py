@@ -68,7 +68,7 @@ _URL_ATTRIBUTES = {
     "blockquote": "cite",
     "q": "cite",
 }
-_HANDLED = ("iframe", "noscript", "template", "script", "style")
+_HANDLED = ("iframe", "noscript", "template", "script", "style", "video", "audio")
 _LAZY = ("data-src", "data-original", "data-lazy-src", "data-lazy", "data-url")
 _MASKED_EMAIL = "/cdn-cgi/l/email-protection"
 # Parts of URLs that do not stay as written; see without_session() and is_placeholder().
@@ -86,12 +86,14 @@ def clean(document: Document, *, complete: bool = True) -> None:
     """
     body = document.body
     found = elements_by_tag(body, *_HANDLED)
-    if found[0] and _inline_frames(found[0]):
+    frames = found[0]
+    if frames and _inline_frames(frames):
         found = elements_by_tag(body, *_HANDLED)
     if found[1]:
         _resolve_noscript(body, found[1])
         found = elements_by_tag(body, *_HANDLED)
-    _, _, templates, scripts, styles = found
+    _, _, templates, scripts, styles, videos, sounds = found
+    document.players = frames + videos + sounds
     if templates:
         _place_streamed_parts(body, templates)
     rest = [part for part in document.root if part is not body]
@@ -180,7 +182,7 @@ def _inline_frames(frames: list[Any]) -> bool:
         frame.attrib.pop("srcdoc", None)
         frame.attrib.pop("src", None)
         frame.set("data-original-tag", "iframe")
-        if url:
+        if url and "data-src" not in frame.attrib:  # else that of a lazy frame
             frame.set("data-src", url)
         if source and number < MAX_FRAMES and depth <= MAX_FRAME_DEPTH:
             inner = parse(source, "").body

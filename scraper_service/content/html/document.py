@@ -91,6 +91,8 @@ class Document:
     is_home: bool = False
     #: Whether this is main content, whose Markdown omits elements of no use to readers.
     is_main: bool = False
+    #: The frames, videos and sounds of a cleaned tree.
+    players: list[Any] = field(factory=list)
     #: The element of the last search for it.
     _body: Any = field(default=None, init=False, eq=False, repr=False)
 

@@ -48,7 +48,9 @@ class Pictures(Spans):
     def media(self, element: Any) -> None:
         """Write the links inside a film or sound; its text is for old browsers."""
         for link in element.iter("a"):
+            self.run.append(APART)
             self.anchor(link)
+            self.run.append(APART)
 
     def formula(self, element: Any) -> None:
         """Write MathML, or a formula that KaTeX or MathJax rendered, as TeX."""
