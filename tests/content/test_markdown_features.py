@@ -240,6 +240,24 @@ CODE |= {
 }
 
 TABLES = {
+    "code, headings and quotations in cells, below a header": (
+        (
+            "<table><caption><h3>t</h3></caption><tr><th><h4>a</h4><th>b<tr><td><pre>x = 1\n\n y|z"
+            "</pre>c<td><h3>d</h3><p>e</p><blockquote>f</blockquote></table>"
+        ),
+        (
+            "### t\n\n| a | b |\n| --- | --- |\n"
+            "| `x = 1`<br>` y\\|z`<br>c | **d**<br>e<br>f |"
+        ),
+    ),
+    "code and headings in cells, without a header": (
+        "<table><tr><td><pre>a</pre><td><h3>b</h3></table>",
+        "```\na\n```\n\n### b",
+    ),
+    "sections of text in a cell": (
+        "<table><tr><th>a<th>b<tr><td><h3>c</h3>d<h3>e</h3>f<h3>g</h3>h<h3>i</h3>j<h3>k</h3>l</table>",
+        "a\n\nb\n\n### c\n\nd\n\n### e\n\nf\n\n### g\n\nh\n\n### i\n\nj\n\n### k\n\nl",
+    ),
     "alignment": (
         "<table><tr><th align=right>a<th style='text-align: center'>b<tr><td>1<td>2</table>",
         "| a | b |\n| ---: | :---: |\n| 1 | 2 |",

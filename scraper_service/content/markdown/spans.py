@@ -256,10 +256,12 @@ class Spans(InlineRun):
         self.run.append(span)
 
     def preformatted(self, element: Any) -> None:
-        """Write a code block."""
-        if self.flat is not None:
-            self._code_span(text_with_breaks(element))
-            return
+        """Write a code block; in a cell or heading, a code span for each line."""
         self.flush()
+        if self.flat is not None:
+            for line in filter(str.strip, text_with_breaks(element).splitlines()):
+                self._code_span(line)
+                self.flush()
+            return
         if lines := fenced(element):
             self.layout.add(lines)

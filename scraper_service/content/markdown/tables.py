@@ -13,9 +13,9 @@ MAX_CELLS = 200_000
 _holds_objects = Finder("img", "input", "math", "video")
 _ALIGN = re.compile(r"text-align\s*:\s*(left|center|right)", re.IGNORECASE)
 _ALIGNED = {"left": ":---", "center": ":---:", "right": "---:"}
-_LAYOUT = frozenset(
-    {"table", "pre", "h1", "h2", "h3", "h4", "blockquote", "form", "article", "section"}
-)
+# Elements of a table for layout; data tables hold the others only.
+_LAYOUT = frozenset({"table", "h1", "article", "section"})
+_MAYBE_LAYOUT = frozenset({"pre", "h2", "h3", "h4", "blockquote", "form"})
 
 
 def data_rows(table: Any) -> list[list[Any]] | None:
@@ -29,7 +29,7 @@ def data_rows(table: Any) -> list[list[Any]] | None:
     rows = _rows(table)
     if not rows or (max(len(row) for row in rows) < 2 and not _is_list(table, rows)):
         return None
-    if next(table.iterdescendants(*_LAYOUT), None) is not None:
+    if _is_layout(table, rows):
         return None
     grid = _grid(rows)
     if grid is None or not (grid := _without_empty(grid)):
@@ -53,6 +53,24 @@ def _alignment(cell: Any) -> str:
         return ""
     match = _ALIGN.search(cell.get("style") or "")
     return (match[1] if match else cell.get("align") or "").lower()
+
+
+def _is_layout(table: Any, rows: list[list[Any]]) -> bool:
+    """Return True if elements in a table show that it is one for layout.
+
+    Tables with a caption, a head or header cells in the first row are more likely data;
+    if they have more headings than cells, these are the sections of a text.
+    """
+    declared = (table.find("caption"), table.find("thead"))
+    is_data = any(e is not None for e in declared) or any(
+        cell.tag == "th" for cell in rows[0]
+    )
+    headings = 0
+    for element in table.iterdescendants(*_LAYOUT, *_MAYBE_LAYOUT):
+        if element.tag in _LAYOUT or not is_data:
+            return True
+        headings += element.tag[0] == "h"
+    return headings > sum(map(len, rows))
 
 
 def _is_list(table: Any, rows: list[list[Any]]) -> bool:

@@ -146,6 +146,11 @@ class _Writer(Pictures):
         self.layout.add("___" if self.layout.levels else RULE)
 
     def heading(self, element: Any) -> None:
+        if self.flat == BREAK:  # in a cell
+            self.flush()
+            write_strong(self, element)
+            self.flush()
+            return
         if self.flat is not None or (len(element) and _holds_big(element)):
             self.block(element)
             return
