@@ -277,6 +277,13 @@ TABLES = {
 }
 
 SPANS = {
+    "mail that Cloudflare hides, without marks in the link": (
+        (
+            "<a href='/cdn-cgi/l/email-protection#0160416c2f63'><i></i> <span>[email&nbsp;protected]"
+            "</span></a> <a href='/cdn-cgi/l/email-protection#0160416c2f63'>[email&nbsp;protected]</a>"
+        ),
+        "[a@m.b](mailto:a@m.b) [a@m.b](mailto:a@m.b)",
+    ),
     "words of different elements": (
         (
             "<p><strong>Ada (UK)</strong><span>Reviewed 1</span><p><b>un</b><span>happy</span>"

@@ -71,6 +71,7 @@ _URL_ATTRIBUTES = {
 _HANDLED = ("iframe", "noscript", "template", "script", "style", "video", "audio")
 _LAZY = ("data-src", "data-original", "data-lazy-src", "data-lazy", "data-url")
 _MASKED_EMAIL = "/cdn-cgi/l/email-protection"
+_MASK = re.compile(r"\s*\[email\sprotected\]\s*")
 # Parts of URLs that do not stay as written; see without_session() and is_placeholder().
 _CHANGED_URLS = {
     "a": ("sid=", "sessionid", "zenid=", ".php?s=", _MASKED_EMAIL),
@@ -297,7 +298,7 @@ def _unmask_email(link: Any) -> bool:
     """Restore an e-mail URL that Cloudflare masks; return True on success.
 
     The URL is in hexadecimal; all its bytes are XORed with the first byte. Cloudflare's
-    script does the same in a browser.
+    script does the same in a browser, also with the text that stands for the address.
     """
     shown = next((e for e in link.iter() if e.get("data-cfemail")), None)
     code = link.get("href").partition("#")[2]
@@ -311,10 +312,14 @@ def _unmask_email(link: Any) -> bool:
     if not address:
         return False
     link.set("href", f"mailto:{address}")
+    name = address.partition("?")[0]
     if shown is not None:
         for child in list(shown):
             shown.remove(child)
-        shown.text = address.partition("?")[0]
+        shown.text = name
+    for element in link.iter():
+        if element.text and _MASK.fullmatch(element.text):
+            element.text = name
     return True
 
 
