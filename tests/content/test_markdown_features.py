@@ -9,6 +9,10 @@ from tests.content.pages import convert, markdown, value
 BASE = "https://site.example/dir/"
 
 MATHS = {
+    "TeX between dollars in the text": (
+        "<p>a $$\\sum_{i=1}^n i_*$$ and $$x_{1}$$, $$ * 5 and 6",
+        "a $$\\sum_{i=1}^n i_*$$ and $$x_{1}$$, $$ * 5 and 6",
+    ),
     "mathml with its TeX": (
         (
             "<p>a <math><semantics><mi>x</mi><annotation encoding='application/x-tex'>x_1"

@@ -11,6 +11,7 @@ MAX_DEPTH = 40  # nested elements of a formula; deeper elements become plain tex
 
 _IN_TEXT = re.compile(
     r"\\\(((?:(?!\\[(\[)]).){1,500}?)\\\)|\\\[((?:(?!\\[(\[\]]).){1,1000}?)\\\]"
+    r"|\$\$((?:(?!\$\$).){1,1000}?)\$\$"
 )
 _LIKE_TEX = re.compile(r"[\\^_={}]|^\s*\w\s*$")
 _STYLE = re.compile(r"^\{\\(?:display|text)style\s+(.*)\}$", re.DOTALL)
@@ -72,11 +73,11 @@ def tex_of_image(image: Any) -> tuple[str, bool] | None:
 
 
 def with_tex(text: str) -> str | None:
-    r"""Return escaped text with ``\(...\)`` as formulas, None if there are no formulas."""
+    r"""Return escaped text with ``\(...\)`` and ``$$...$$`` as formulas, None without any."""
     parts: list[str] = []
     end = 0
     for match in _IN_TEXT.finditer(text):
-        source = match[1] or match[2]
+        source = match[1] or match[2] or match[3]
         if _LIKE_TEX.search(source):
             sign = "$" if match[1] else "$$"
             parts += [escaped(text[end : match.start()]), sign, source.strip(), sign]

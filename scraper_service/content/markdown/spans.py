@@ -111,7 +111,7 @@ class Spans(InlineRun):
             return
         text = inline.plain(text)
         if inline.MAY_NEED_ESCAPE.search(text):
-            if "\\" in text and (formulas := maths.with_tex(text)):
+            if ("\\" in text or "$$" in text) and (formulas := maths.with_tex(text)):
                 run.append(formulas)
                 return
             text = inline.escaped(text, label=self.in_link)
