@@ -281,6 +281,13 @@ TABLES = {
 }
 
 SPANS = {
+    "pictures of emoji": (
+        (
+            "<p>a <img class=wp-smiley src=/x.svg alt=😀>b <img class='smilie emoji' src=x alt=👨‍👩‍👧>"
+            "<img class=emoji src=x alt='no 😀'><img class=emoji src=x alt=OK><img src=x alt=😀>"
+        ),
+        f"a 😀b 👨‍👩‍👧![no 😀]({BASE}x) ![OK]({BASE}x) ![😀]({BASE}x)",
+    ),
     "mail that Cloudflare hides, without marks in the link": (
         (
             "<a href='/cdn-cgi/l/email-protection#0160416c2f63'><i></i> <span>[email&nbsp;protected]"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from scraper_service.content.html.elements import KATEX, MATHJAX, MATHS_RENDERED, role
@@ -11,6 +12,8 @@ from scraper_service.content.markdown.inline import APART
 from scraper_service.content.markdown.spans import Spans
 
 REMOVED_IMAGE = "<Base64-Image-Removed>"
+MAX_EMOJI = 16  # characters: a family, a flag of letters
+_EMOJI_NAMES = re.compile(r"emoji|smil", re.IGNORECASE)
 
 
 class Pictures(Spans):
@@ -20,9 +23,13 @@ class Pictures(Spans):
         """Write an image, without tracking pixels and repeated images."""
         attributes = element.attrib
         source = (attributes.get("src") or "").strip()
-        if "class" in attributes and (found := maths.tex_of_image(element)):
-            self._tex(*found)
-            return
+        if "class" in attributes:
+            if found := maths.tex_of_image(element):
+                self._tex(*found)
+                return
+            if _is_emoji(attributes):
+                self.run.append(attributes["alt"])
+                return
         if not source or (
             attributes.get("width") == "1" and attributes.get("height") == "1"
         ):
@@ -77,3 +84,13 @@ class Pictures(Spans):
             self.layout.add(f"$${source}$$")
         else:
             self.run.append(f"${source}$")
+
+
+def _is_emoji(attributes: Any) -> bool:
+    """Return True for an image that stands for the emoji that is its text."""
+    alt = attributes.get("alt") or ""
+    return (
+        0 < len(alt) <= MAX_EMOJI
+        and not any(char.isascii() or char.isalpha() for char in alt)
+        and _EMOJI_NAMES.search(attributes["class"]) is not None
+    )

@@ -62,8 +62,8 @@ _ITEM_TAGS = frozenset({"li"})
 _ROLE_PARTS = NameParts(
     *("katex", "mathjax", "admonition", "markdown-alert", "callout", "notecard")
 )
-# The same for images of formulas; see ``markdown/maths.py``.
-_FORMULA_PARTS = NameParts("tex", "math")
+# The same for images of formulas and of emoji; see ``markdown/pictures.py``.
+_SIGN_PARTS = NameParts("tex", "math", "emoji", "smil")
 
 
 @cclass
@@ -77,7 +77,7 @@ class _Writing:
     tags: TagNames
     document: Document
     role_parts: NameParts
-    formula_parts: NameParts
+    sign_parts: NameParts
     max_depth: Whole
     is_main: bool
 
@@ -89,7 +89,7 @@ class _Writing:
         self.tags = spans.tags
         self.document = document_of(element)
         self.role_parts = _ROLE_PARTS
-        self.formula_parts = _FORMULA_PARTS
+        self.sign_parts = _SIGN_PARTS
         self.max_depth = spans.max_depth
         self.is_main = spans.is_main
 
@@ -239,7 +239,7 @@ def _write_image(writing: _Writing, node: Node, depth: Whole) -> None:
 def _plain_image(writing: _Writing, node: Node) -> Any:
     """Return an image as Markdown; None if its URL or its text may need a change."""
     source = attribute(node, "src")
-    if source is None or writing.formula_parts.are_in(node, "class"):
+    if source is None or writing.sign_parts.are_in(node, "class"):
         return None
     source = source.strip()
     if not source or not is_safe_url(source) or source[:5].lower() == "data:":
