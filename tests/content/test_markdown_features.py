@@ -477,6 +477,10 @@ SPANS = {
 }  # fmt: skip
 
 LISTS = {
+    "bulleted lists that are drawn with numbers": (
+        "<ul style='list-style-type: decimal'><li>a<li>b</ul><ul style='color: red'><li>c</ul>",
+        "1. a\n2. b\n\n- c",
+    ),
     "numbers of items": ("<ol><li>a<li value=5>b<li>c</ol>", "1. a\n5. b\n6. c"),
     "text between items": ("<ul>x<li>a</li>y<li>b</ul>", "x\n\n- a\n\ny\n\n- b"),
     "items without a list": ("<div><li>a<li>b</div>", "- a\n- b"),

@@ -425,7 +425,7 @@ def _write_list(writing: _Writing, node: Node, depth: Whole) -> None:
         spans.gallery(element_of(writing.document, node))
         return
     _write_text(writing, text_of(node))
-    is_numbered = tags.of(node) == "ol"
+    is_numbered = tags.of(node) == "ol" or _is_drawn_with_numbers(node)
     own: Any = spans.layout.begin_list(
         tight=not _has_paragraphs(node, tags),
         number=spans.number(attribute(node, "start"), 1) if is_numbered else None,
@@ -453,6 +453,13 @@ def _write_list(writing: _Writing, node: Node, depth: Whole) -> None:
         child = next_sibling(child)
     end_paragraph(spans)
     spans.layout.end_list(own)
+
+
+@cfunc
+def _is_drawn_with_numbers(node: Node) -> bool:
+    """Return True if the style of a list gives decimal numbers to its items."""
+    style = attribute(node, "style")
+    return style is not None and "list-style" in style and "decimal" in style
 
 
 @cfunc
