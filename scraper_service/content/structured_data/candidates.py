@@ -210,6 +210,7 @@ def _from_names(scope: Scope, requested: RequestedField) -> Iterator[Candidate]:
                 or _is_label(requested, text)
                 or _CALL_TO_ACTION.match(text)
                 or (requested.shape == "code" and not any(map(str.isdigit, text)))
+                or (requested.shape == "rating" and numbers.is_end_of_scale(element))
                 or (scope.is_page and is_foreign(element))
             ):
                 continue

@@ -59,12 +59,17 @@ _REVIEWS = re.compile(
 _NUMBER = r"(\d(?:[.,]\d{1,2})?)"
 _STARS = re.compile(
     rf"{_NUMBER}\s*(?:/\s*(?:5|10)\b|out of (?:5|10)\b|of 5\b|stars?\b|avg rating"
-    rf"|average rating|★)|rating of {_NUMBER}|rated {_NUMBER}",
+    rf"|average rating|★|from [\d.,]+ (?:votes?|ratings?|reviews?)\b)"
+    rf"|rating of {_NUMBER}|rated {_NUMBER}",
     re.IGNORECASE,
 )
 _RATED = re.compile(
-    r"star|rating|rated|review|★|avg|average|score|out of 5", re.IGNORECASE
+    r"star|rating|rated|review|vote|★|avg|average|score|out of 5", re.IGNORECASE
 )
+_RATE_IT = re.compile(r"\s*rate\b", re.IGNORECASE)  # a control that asks for a rating
+_CONTROLS = frozenset({"input", "label", "select", "option", "textarea"})
+# Words in the names of elements with an end of the scale of ratings.
+_ENDS = frozenset("max maximum min minimum best worst".split())
 _READING = re.compile(
     r"(\d{1,3}[ -]?min(?:ute)?s?)\.?\s*(?:to )?read(?:ing)?\b", re.IGNORECASE
 )
@@ -188,7 +193,10 @@ def stock(scope: Scope) -> Iterator[Candidate]:
 
 
 def digit_texts(scope: Scope) -> list[tuple[str, Any]]:
-    """Return texts with digits: lines, ARIA labels, titles and alternative texts."""
+    """Return texts with digits: lines, ARIA labels, titles and alternative texts.
+
+    Labels of form controls say what a visitor may enter, and are left out.
+    """
     if scope.digit_texts is None:
         scope.digit_texts = [
             (line.text, line.block)
@@ -196,6 +204,8 @@ def digit_texts(scope: Scope) -> list[tuple[str, Any]]:
             if line.has_digits and len(line.text) <= MAX_TEXT
         ]
         for element in (x for holder in scope.elements for x in holder.iter()):
+            if element.tag in _CONTROLS:
+                continue
             label = element.get("aria-label") or element.get("title")
             if label is None and element.tag == "img":
                 label = element.get("alt")
@@ -207,12 +217,18 @@ def digit_texts(scope: Scope) -> list[tuple[str, Any]]:
 def ratings(scope: Scope) -> Iterator[Candidate]:
     """Yield ratings."""
     for text, element in digit_texts(scope):
-        match = _STARS.search(text)
+        match = None if _RATE_IT.match(text) else _STARS.search(text)
         if match and (
             not scope.is_page or (_RATED.search(text) and not is_foreign(element))
         ):
             found = match[1] or match[2] or match[3]
             yield Candidate(found, "text with a rating", 0.7, element)
+
+
+def is_end_of_scale(element: Any) -> bool:
+    """Return True if an element is named as the best or the worst possible rating."""
+    names = f"{element.get('class') or ''} {element.get('itemprop') or ''}"[:MAX_LINE]
+    return not _ENDS.isdisjoint(words_of(names.replace("-", " ")))
 
 
 def review_counts(scope: Scope) -> Iterator[Candidate]:

@@ -1,0 +1,30 @@
+"""Values by rules that look like another value: each page shows what misled the rules."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.content.test_extraction import INTEGER, NUMBER, STRING, answer, asked
+
+STRINGS = {"type": "array", "items": STRING}
+FORM = """<fieldset><input type=radio aria-label="Rate this recipe 1 out of 5 stars">
+  <input type=radio aria-label="Rate this recipe 2 out of 5 stars"></fieldset>
+  <span role=button aria-label="Rate this recipe 1 out of 5 stars">★</span>"""
+
+
+@pytest.mark.parametrize(
+    ("html", "expected"),
+    [
+        (FORM, {}),
+        (f"{FORM}<p>5 from 8 votes</p>", {"rating": 5, "reviewCount": 8}),
+        (
+            """<div><span class="score-count">0</span>/<span class="review-score-max">5</span>
+            </div><p>0 stars based on 0 reviews</p>""",
+            {"reviewCount": 0},
+        ),
+    ],
+    ids=["form", "form and votes", "end of the scale"],
+)
+def test_a_rating_is_what_visitors_gave_and_not_what_they_may_give(html, expected):
+    schema = asked(rating=NUMBER, reviewCount=INTEGER)
+    assert answer(f"<h1>Sourdough</h1>{html}", schema).data == expected
