@@ -28,3 +28,25 @@ FORM = """<fieldset><input type=radio aria-label="Rate this recipe 1 out of 5 st
 def test_a_rating_is_what_visitors_gave_and_not_what_they_may_give(html, expected):
     schema = asked(rating=NUMBER, reviewCount=INTEGER)
     assert answer(f"<h1>Sourdough</h1>{html}", schema).data == expected
+
+
+def test_sections_are_headings_below_the_title_and_no_links_of_menus():
+    html = """<div><h2>Chapter 1</h2><h2>Chapter 2</h2></div><h1>Branches</h1>
+    <h2>Creating a branch</h2><p>…</p><h2>Switching <button>Copy</button></h2><p>…</p>"""
+    found = answer(html, asked(sections=STRINGS)).data
+    assert found == {"sections": ["Creating a branch", "Switching"]}
+    html = """<h1>Lean</h1><div class="page-section"><a href="/">Home</a>
+    <a href="/bio">Bio</a></div>"""
+    assert answer(html, asked(sections=STRINGS)).data == {}
+
+
+@pytest.mark.parametrize(
+    "heading",
+    [
+        "Module runtime <button>Copy item path</button>",
+        "<button>Module runtime</button>",
+    ],
+)
+def test_a_title_is_without_the_buttons_beside_it(heading):
+    found = answer(f"<h1>{heading}</h1>", asked(title=STRING)).data
+    assert found == {"title": "Module runtime"}

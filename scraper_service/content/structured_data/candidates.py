@@ -27,6 +27,7 @@ from scraper_service.content.structured_data.places import (
 )
 from scraper_service.content.structured_data.places.around import (
     around_heading,
+    heading_text,
     is_apart,
     is_foreign,
     longest_part,
@@ -305,7 +306,7 @@ def _titles(
     heading, declared = main_heading(scope), ""
     if main is not None and main.rank <= SUBJECT:
         declared = plain(main.data.get("headline") or main.data.get("name"))
-    shown = one_line(scope, heading) if heading is not None else ""
+    shown = heading_text(scope, heading) if heading is not None else ""
     if shown:
         sites = {*page.evidence.site_names, *page.host.split(".")[:-1]}
         shown = _PATH.split(shown)[-1] or shown

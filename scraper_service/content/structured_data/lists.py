@@ -18,6 +18,7 @@ from scraper_service.content.structured_data.nodes import plain
 from scraper_service.content.structured_data.page import Origin, Value
 from scraper_service.content.structured_data.places import PLACES, contact, names
 from scraper_service.content.structured_data.places.around import (
+    heading_text,
     is_foreign,
     main_heading,
     one_line,
@@ -110,22 +111,33 @@ def _places(
     if name in _MANY:
         yield from _list((found.text for found in _MANY[name](scope)), name)
     if name == "headings":
-        for tag in ("h2", "h3", "h4"):
-            shown = [h for h in scope.all(tag) if not is_foreign(h)]
-            if len(shown) > 1:
-                yield from _list((one_line(scope, h) for h in shown), "headings")
+        yield from _headings(scope)
     labelled = list(_from_labels(requested, scope))
     if scope.is_page and (words := requested.content_words - SUBJECTS):
         labelled += filter(None, [_below_similar_heading(scope, words)])
     yield from sorted(labelled, key=lambda found: -found.trust)
     if name == "features" and scope.is_page:
         yield from _first_list(scope)
-    yield from _from_names(requested, scope)
+    if name != "headings":  # many elements without headings are named as sections
+        yield from _from_names(requested, scope)
     if not scope.is_page and (name == "author" or requested.shape == "persons"):
         yield from _list((found.text for found in names.persons(scope)), "names")
     elif name == "tags" and scope.is_page:
         keywords = [v for meta in _KEYWORDS for v in run.page.evidence.all(meta)]
         yield from _list(chain.from_iterable(map(_split, keywords)), "meta")
+
+
+def _headings(scope: Scope) -> Iterator[Candidate]:
+    """Yield the headings of a level, the highest level first.
+
+    Headings before the first heading of level 1 belong to menus of the page.
+    """
+    order = scope.reading.order
+    start = next((order[heading] for heading in scope.all("h1")), -1)
+    for tag in ("h2", "h3", "h4"):
+        shown = [h for h in scope.all(tag) if order[h] > start and not is_foreign(h)]
+        if len(shown) > 1:
+            yield from _list((heading_text(scope, h) for h in shown), "headings")
 
 
 def _from_structured_data(

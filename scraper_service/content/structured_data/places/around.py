@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from scraper_service.content.structured_data.reading import join_texts
 from scraper_service.content.structured_data.scope import Candidate, Scope
 from scraper_service.content.structured_data.vocabulary import words_of
 
@@ -23,12 +24,23 @@ _FOREIGN = frozenset(
     "newsletter".split()
 )
 _FRAME = frozenset({"nav", "footer", "aside"})
+_BUTTON = frozenset({"button"})
 _PARTS = re.compile(r"\s+(?:[|/\u00b7\u2022\u2013\u2014\u00bb:-]|::)\s+")
 
 
 def one_line(scope: Scope, element: Any) -> str:
     """Return the text of an element on a single line."""
     return " ".join(scope.reading.text(element).split())
+
+
+def heading_text(scope: Scope, heading: Any) -> str:
+    """Return the text of a heading on a single line, without buttons beside the text."""
+    text = one_line(scope, heading)
+    if next(heading.iter("button"), None) is None:
+        return text
+    start, end = scope.reading.span(heading)
+    parts = (part for line in scope.reading.lines[start:end] for part in line.parts)
+    return join_texts(p for p in parts if not _is_inside(p[1], _BUTTON)) or text
 
 
 def named(scope: Scope, names: str, trust: float) -> Iterator[Candidate]:
