@@ -201,15 +201,20 @@ def _from_labels(requested: RequestedField, scope: Scope) -> Iterator[Candidate]
 def items_below(scope: Scope, line: TextLine) -> Candidate | None:
     """Return the items of the lists after a line, up to the next heading.
 
-    After a heading without a list, the lines of text are the items, with less trust.
+    Headings of groups, the first of which follows the line at once, do not end the
+    lists. After a heading without a list, the lines of text are the items, with less
+    trust.
     """
     items: list[str] = []
     texts: list[str] = []
     holder = None
+    group = next((n.heading for n in scope.reading.lines[line.number + 1 :][:1]), 0)
     lines = scope.reading.lines[line.number + 1 : line.number + MAX_LINES]
     for following in lines:
         if following.heading and following.heading <= (line.heading or 6):
             break
+        if line.heading and following.heading == group > line.heading:
+            continue
         item = _item_around(following.block, line.block)
         parent = item.getparent() if item is not None else following.block
         is_apart = holder is not None and not _are_close(holder, parent)
