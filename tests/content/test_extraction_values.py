@@ -50,3 +50,40 @@ def test_sections_are_headings_below_the_title_and_no_links_of_menus():
 def test_a_title_is_without_the_buttons_beside_it(heading):
     found = answer(f"<h1>{heading}</h1>", asked(title=STRING)).data
     assert found == {"title": "Module runtime"}
+
+
+def test_the_list_below_a_heading_has_all_its_groups():
+    html = """<h1>Bread</h1><h3>Instructions</h3>
+    <h4>Levain</h4><ul><li>Feed it.</li><li>Let it rest.</li></ul>
+    <h4>Dough</h4><div><ol><li>Mix all.</li></ol></div>
+    <h3>Notes</h3><ul><li>Wear gloves.</li></ul>"""
+    steps = ["Feed it.", "Let it rest.", "Mix all."]
+    assert answer(html, asked(instructions=STRINGS)).data == {"instructions": steps}
+    html = """<h3>Instructions</h3><ul><li>Feed it.</li><li>Let it rest.</li></ul>
+    <h4>More recipes</h4><ul><li>Rolls</li><li>Buns</li></ul>"""
+    assert answer(html, asked(instructions=STRINGS)).data == {"instructions": steps[:2]}
+
+
+@pytest.mark.parametrize(
+    ("html", "schema"),
+    [
+        (
+            "".join(
+                f"<h3>Certificate {n}</h3><p><b>Cost:</b> ${n}00</p>" for n in (3, 4, 5)
+            ),
+            asked(price=NUMBER),
+        ),
+        (
+            "<h4>Amazon</h4><div><span>company</span> <span>•</span> 2.3k models</div>",
+            asked(company=STRING),
+        ),
+        (
+            """<ul class="version-switcher"><li>Documentation: 5.1</li>
+            <li><a href="/6.0/">6.0</a></li><li><a href="/5.2/">5.2</a></li></ul>""",
+            asked(version=STRING),
+        ),
+    ],
+    ids=["one of many costs", "label between bullets", "menu of versions"],
+)
+def test_what_belongs_to_several_things_is_no_value_of_the_page(html, schema):
+    assert answer(f"<h1>Overview</h1>{html}", schema).data == {}

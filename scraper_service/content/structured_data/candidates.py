@@ -133,7 +133,8 @@ def _from_labels(
             bonus = -0.06
         values_found = list(scope.labelled_values(phrase))
         if scope.is_page and len({found.text for found in values_found}) >= MANY:
-            bonus -= 0.3  # the label recurs for several things of the page
+            # the label recurs for several things of the page
+            bonus -= 0.6 if requested.shape == "price" else 0.3
         for found in values_found:
             text = found.text
             if is_own_page and is_apart(found.element):

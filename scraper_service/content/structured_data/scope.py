@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _NEXT_LABEL = re.compile(r"\s(?=[A-Z]\w*(?: \w+){0,2}: )")
 # Trust that a value loses in a part of the page's frame.
 _FRAME_PENALTIES = {"nav": 0.35, "aside": 0.2, "header": 0.1, "footer": 0.1}
+# Marks between the items of a line, whose first item is no label of the others.
+_SEPARATORS = "\u2022\u00b7|/"
 NEAR = 4  # levels up to an element that holds both a label and its value
 MAX_LABELS = 40  # lines with the same label that are read
 
@@ -187,7 +189,7 @@ def _value_after_inline_label(
         if is_sure and any(ends):
             rest = rest[: next(filter(None, ends))]
         text = join_texts(rest).lstrip(" :\u2013-").rstrip(" ,|")
-        if words_of(text):
+        if words_of(text) and text[0] not in _SEPARATORS:
             source, trust = f'label "{label.rstrip(":")}"', 0.9 if is_sure else 0.8
             return Candidate(text, source, trust - penalty, line.block, _links(rest))
     return None

@@ -78,7 +78,7 @@ course word | course, meal type, dish type, recipe category @ recipeCategory
 nutrition pairs | nutrition, nutrition facts, nutritional information @ nutrition
 duration duration | duration, runtime, running time, run time, reading time, read time, course length, program length, estimated time, time to complete, play time @ duration timeRequired
 pages count | pages, page count, number of pages, print length @ numberOfPages
-edition text | edition, version, current version, latest version, latest release, release @ bookEdition softwareVersion version
+edition word | edition, version, current version, latest version, latest release, release @ bookEdition softwareVersion version
 format word | format, book format, file format, delivery format, delivery method, delivery mode, mode @ bookFormat encodingFormat
 os words | operating system, platforms, os, supported platforms @ operatingSystem
 publisher name | publisher name, publisher, published by, imprint @ publisher
