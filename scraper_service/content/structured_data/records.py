@@ -66,6 +66,8 @@ _NAMED = 0.3  # bonus of a group with the field's name
 _NAMING = frozenset("title body url author question".split())
 # Concepts that need a group made for them, because any other group would match.
 _STRICT = frozenset("reviews questions".split())
+_POSTS = frozenset({"posts", "messages"})  # of a thread, its first post included
+_TEXTS = ("text", "articleBody")
 _OF_ANSWERS = (
     "acceptedAnswer",
     "mainEntity.acceptedAnswer",
@@ -209,17 +211,20 @@ def _sections(reading: VisibleText) -> Iterator[RecordSet]:
 
 
 def nodes_of(
-    graph: Graph, main: Node | None, paths: tuple[str, ...]
+    graph: Graph, main: Node | None, paths: tuple[str, ...], *, has_first: bool = False
 ) -> Iterator[tuple[str, list[Any]]]:
     """Yield lists of nodes, each with its name.
 
     Nodes below the main node come first, then the items of lists, then all nodes of a
-    type.
+    type. With ``has_first``, a main node with a text is the first of the nodes below it,
+    as the first post of a thread is.
     """
     if main is not None:
         named = {id(x): (x, p) for p in paths for x in graph.nodes_at(main.data, p)}
         if below := list(named.values()):
-            yield f"{main.name}.{below[0][1]}", [node for node, _ in below]
+            first = [main.data] if has_first and graph.text(main.data, *_TEXTS) else []
+            nodes = [node for node, _ in below]
+            yield f"{main.name}.{below[0][1]}", [*first, *nodes]
     by_type: dict[str, list[Any]] = {}
     for node in graph.nodes:
         by_type.setdefault(node.name, []).append(node.data)
@@ -288,7 +293,8 @@ def _groups_for(run: ExtractionRun, field: Field, scope: Scope) -> Iterator[Reco
             yield _nodes(scope, f"{scope.name}.{field.name}", below)
         return
     if scope.is_page:
-        for name, nodes in nodes_of(graph, run.main, paths):
+        is_thread = not _POSTS.isdisjoint(interpret_field(field).own_phrases)
+        for name, nodes in nodes_of(graph, run.main, paths, has_first=is_thread):
             yield _nodes(scope, name, nodes)
     if run.record_sets is None:
         reading = run.page.scope.reading
