@@ -26,3 +26,21 @@ def test_the_posts_of_a_thread_begin_with_its_first_one():
     assert found["posts"][0]["text"] == "Do goats swim?"
     found = answer(THREAD, listed("comments", **POST)).data
     assert [comment["author"] for comment in found["comments"]] == ["Bob", "Cleo"]
+
+
+def test_the_date_of_an_item_is_the_day_and_not_its_whole_line():
+    lines = [
+        ("Posted Mar 6, 2026 17:33 UTC (Fri) by jzb", "Mar 6, 2026 17:33 UTC"),
+        ("#2 2024-08-03 14:22:38", "2024-08-03 14:22:38"),
+        ("by Ada » Tue Aug 27, 2019 4:08 am", "Tue Aug 27, 2019 4:08 am"),
+        ("7 March 12:46 PM EST - Desktop - 9 Comments", "7 March 12:46 PM EST"),
+        ("Nov 2019", "Nov 2019"),
+    ]
+    html = "".join(
+        f"""<div class="entry"><h3><a href="/{n}">Entry {n} of the club</a></h3>
+        <p>Founded: Dec 11, 2021</p><p>A plan from 2024 to move all to the new hall</p>
+        <p>{line}</p></div>"""
+        for n, (line, _) in enumerate(lines)
+    )
+    found = answer(html, listed("entries", title=STRING, date=STRING)).data["entries"]
+    assert [entry["date"] for entry in found] == [date for _, date in lines]

@@ -24,6 +24,7 @@ MAX_BYLINE = 160  # characters
 BYLINES = 30  # lines of a record that are searched for a byline
 MAX_DATED = 200  # characters of a line with a date
 MAX_DATE = 80
+MAX_YEAR = 25  # characters of a line with a date that has no day
 MAX_TITLE = 300
 MAX_BOLD = 150
 LONG_LINE = 60  # characters from which a line counts as prose
@@ -35,7 +36,22 @@ _PROFILE = re.compile(
     re.IGNORECASE,
 )
 _JOINED = re.compile(
-    r"(?:joined|join date|registered|member since|location|posts)\b", re.IGNORECASE
+    r"(?:joined|join date|registered|member since|founded|location|posts)\b",
+    re.IGNORECASE,
+)
+_MONTH = (
+    r"\b(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
+    r"|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\b\.?"
+)
+# A day with its month, and the weekday and the time beside it.
+_DAY = re.compile(
+    r"(?:\b(?:mon|tue|wed|thu|fri|sat|sun)(?:[a-z]*day)?\.?,?\s+)?"
+    rf"(?:\b(?:19|20)\d\d-\d\d-\d\d|\b\d{{1,2}}[/.]\d{{1,2}}[/.]\d{{2,4}}"
+    rf"|{_MONTH}\s+\d{{1,2}}(?:st|nd|rd|th)?\b(?:,?\s+(?:19|20)\d\d\b)?"
+    rf"|\b\d{{1,2}}(?:st|nd|rd|th)?[\s-]+{_MONTH},?(?:[\s-]+(?:19|20)\d\d\b)?)"
+    r"(?:(?:,|T|\s+at|\s*[-@|\u00b7])?\s*\d{1,2}:\d\d(?::\d\d)?(?:\s*[ap]\.?m\b\.?)?"
+    r"(?:\s*(?-i:Z|UTC|[A-Z]{1,3}T)\b)?)?",
+    re.IGNORECASE,
 )
 _BUTTON = re.compile(
     r"^(?:quick (?:view|add|shop)|more info|read more|learn more|view (?:details|all|more|company"
@@ -90,7 +106,10 @@ def dates(scope: Scope) -> Iterator[Candidate]:
     for line in () if scope.is_page else scope.lines:
         is_dated = len(line.text) <= MAX_DATED and values.DATE.search(line.text)
         if is_dated and not _JOINED.match(line.text):
-            yield Candidate(line.text, "text with a date", 0.6, line.block)
+            shown = _DAY.search(line.text)
+            if shown or len(line.text) <= MAX_YEAR:
+                parts = (shown[0],) if shown else ()
+                yield Candidate(line.text, "text with a date", 0.6, line.block, parts)
     for line in () if scope.is_page else scope.lines:
         for part, element in line.parts:
             text = " ".join(part.split())
