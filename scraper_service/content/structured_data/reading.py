@@ -137,7 +137,7 @@ class VisibleText:
         attributes = element.attrib
         for name in _NAMING if attributes else ():
             if value := attributes.get(name):
-                for word in _name_words(value[:MAX_NAMES]):
+                for word in name_words(value[:MAX_NAMES]):
                     self.named.setdefault(word, []).append(number)
 
     def _add(self, text: str | None, element: Any) -> None:
@@ -190,7 +190,8 @@ def _is_glued(text: str, element: Any, following: str, other: Any) -> bool:
 
 
 @lru_cache(maxsize=10_000)
-def _name_words(names: str) -> tuple[str, ...]:
+def name_words(names: str) -> tuple[str, ...]:
+    """Return the words of class names and ids, without names for style and layout."""
     kept = (name for name in names.split() if not _STYLE.match(name))
     return tuple(dict.fromkeys(words_of(" ".join(kept).replace("-", " "))))
 

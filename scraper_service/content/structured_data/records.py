@@ -18,6 +18,7 @@ from scraper_service.content.structured_data.declared_values import property_nam
 from scraper_service.content.structured_data.page import Origin, Value
 from scraper_service.content.structured_data.places.around import is_foreign
 from scraper_service.content.structured_data.places.names import titles
+from scraper_service.content.structured_data.reading import name_words
 from scraper_service.content.structured_data.requested_fields import (
     content_words_of,
     interpret_field,
@@ -265,7 +266,7 @@ def _words_around(reading: VisibleText, element: Any) -> set[str]:
         if parent.tag == "body":
             break
         names = f"{parent.get('class') or ''} {parent.get('id') or ''}"[:300]
-        words.update(words_of(names.replace("-", " ")))
+        words.update(name_words(names))
     start = reading.span(element)[0]
     for line in reversed(reading.lines[max(0, start - 5) : start]):
         if line.heading or line.block.tag in {"caption", "figcaption"}:
@@ -322,7 +323,7 @@ def _score(run: ExtractionRun, group: RecordSet, field: Field) -> float:
     coverage = _coverage(run, group, field)
     if coverage < LEAST_FILLED:
         return 0.0
-    size = min(1.0, 0.76 + 0.04 * math.log2(len(group.scopes)))
+    size = min(1.0, 0.7 + 0.05 * math.log2(len(group.scopes)))
     if group.kind == "nodes" and len(group.scopes) < 2:
         size *= 0.8
     kind = _KINDS.get(group.kind, 1.0)
