@@ -44,3 +44,30 @@ def test_the_date_of_an_item_is_the_day_and_not_its_whole_line():
     )
     found = answer(html, listed("entries", title=STRING, date=STRING)).data["entries"]
     assert [entry["date"] for entry in found] == [date for _, date in lines]
+
+
+def test_many_alike_elements_are_the_items_rather_than_two_in_a_layout_named_items():
+    columns = """<div class="grid"><div class="col flex items-center"><h2>
+    <a href="/featured">The featured recipe of this week</a></h2></div>
+    <div class="col flex items-center"><h1>Fryer</h1> <a href="/ad">An advert</a></div></div>"""
+    cards = "".join(
+        f'<article class="card"><a href="/{n}">Recipe {n} of rice</a></article>'
+        for n in range(8)
+    )
+    found = answer(columns + cards, listed("items", title=STRING, url=STRING)).data
+    assert [item["title"] for item in found["items"]] == [
+        f"Recipe {n} of rice" for n in range(8)
+    ]
+
+
+def test_the_url_of_a_teaser_is_that_of_its_whole_text():
+    html = "".join(
+        f"""<div class="entry"><h2>Entry {n} of the club</h2><p>Members met in a
+        <a href="https://town.example/">town</a> of their own choice, as they do.</p>
+        <p><a href="/entry/{n}">Full Story</a> (<a href="/entry/{n}#c">comments: 3</a>)</p></div>"""
+        for n in range(4)
+    )
+    found = answer(html, listed("entries", title=STRING, url=STRING)).data["entries"]
+    assert [e["url"] for e in found] == [
+        f"https://shop.example/entry/{n}" for n in range(4)
+    ]

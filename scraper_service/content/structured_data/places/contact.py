@@ -21,6 +21,12 @@ MAX_LINE = 200  # characters of a line with a phone number or an address
 MAX_HOURS = 120
 
 _NO_PAGE = ("#", "javascript:", "mailto:", "tel:")
+# Texts of links from the end of a teaser to the whole text.
+_WHOLE = re.compile(
+    r"(?:full (?:story|article|text)|(?:read|continue reading|view|see)\b.{0,20}"
+    r"\b(?:more|full|story|article|post)\b|read more|continue reading)",
+    re.IGNORECASE,
+)
 _CALL = re.compile(r"\b(?:call|phone|tel|telephone|contact)\b", re.IGNORECASE)
 _AMERICAN = re.compile(r"\(?\b\d{3}\)?[ .-](?!555[ .-])\d{3}[ .-]\d{4}\b")
 _STREET = re.compile(
@@ -43,7 +49,10 @@ _HOURS = re.compile(
 
 
 def links(scope: Scope, title: Any = None) -> Iterator[Candidate]:
-    """Yield the URLs of links, those of the title first."""
+    """Yield the URLs of links, those of the title first.
+
+    Below a title without a link, the link to the whole text comes first.
+    """
     first: list[Any] = []
     if title is not None:
         around = (title, *list(title.iterancestors("a"))[:1], *title.iter("a"))
@@ -51,6 +60,7 @@ def links(scope: Scope, title: Any = None) -> Iterator[Candidate]:
         hrefs = [(link.get("href") or "").rstrip("/") for link in first]
         if len(first) > 1 and hrefs[-1].startswith(f"{hrefs[0]}/"):
             first.reverse()  # the first link leads to the owner, the last to the thing
+        first = first or [e for e in scope.all("a") if _WHOLE.match(one_line(scope, e))]
     for link in [*first, *scope.all("a", "area")]:
         href = (link.get("href") or "").strip()
         if href and not href.startswith(_NO_PAGE):
