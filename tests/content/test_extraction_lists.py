@@ -71,3 +71,11 @@ def test_the_url_of_a_teaser_is_that_of_its_whole_text():
     assert [e["url"] for e in found] == [
         f"https://shop.example/entry/{n}" for n in range(4)
     ]
+
+
+def test_the_text_of_a_post_is_not_its_date_again():
+    html = "".join(
+        f"<li><p>Mod Sharon</p><p>2{n}/11/2025 at 7:07 pm</p></li>" for n in range(4)
+    )
+    found = answer(f"<ul>{html}</ul>", listed("posts", date=STRING, text=STRING)).data
+    assert not any("text" in post for post in found.get("posts", ()))

@@ -198,6 +198,8 @@ class ExtractionRun:
         if field.name and not any(values.values()):
             return None
         self._name_record(field, inner, values)
+        if not inner.is_page:
+            _drop_copies(field, values)
         _drop_lower_price(field, values)
         data: dict[str, Any] = {}
         places: dict[str, Origin] = {}
@@ -305,6 +307,16 @@ def _shown_facts(scope: Scope) -> dict[str, str]:
         if len(found) > len(best) and not is_foreign(holder):
             best = found
     return best if len(best) >= LEAST_FACTS else {}
+
+
+def _drop_copies(field: Field, values: dict[str, Value | None]) -> None:
+    """Delete texts that are only the value of another field, such as a date."""
+    given = [value.data for value in values.values() if value]
+    for below in field.properties:
+        value = values[below.name]
+        is_copy = value is not None and given.count(value.data) > 1
+        if is_copy and interpret_field(below).shape == "prose":
+            values[below.name] = None
 
 
 def _drop_lower_price(field: Field, values: dict[str, Value | None]) -> None:
