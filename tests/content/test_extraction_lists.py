@@ -79,3 +79,19 @@ def test_the_text_of_a_post_is_not_its_date_again():
     )
     found = answer(f"<ul>{html}</ul>", listed("posts", date=STRING, text=STRING)).data
     assert not any("text" in post for post in found.get("posts", ()))
+
+
+def test_posts_in_the_comments_of_a_page_are_its_posts():
+    comments = "".join(
+        f"""<li class="comment"><a href="/user/ada{n}">ada{n}</a>
+        <p>The problems of {n} goats are well known to all of us here.</p></li>"""
+        for n in range(6)
+    )
+    parts = "".join(
+        f"""<div class="wrap"><a href="/user/{name}">{name}</a>
+        <p>The goats in the hills of {name} have seen all that there is to see.</p></div>"""
+        for name in ("bea", "cleo")
+    )
+    html = f'<h1>Goats</h1>{parts}<ul class="comments">{comments}</ul>'
+    found = answer(html, listed("posts", **POST)).data["posts"]
+    assert [post["author"] for post in found] == [f"ada{n}" for n in range(6)]

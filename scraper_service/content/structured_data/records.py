@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 MAX_ITEMS = 500
 MAX_SCORED = 24  # groups that are scored
 MAX_PLACED = 50  # records whose values have an origin each
+FOREIGN = 0.6  # weight of a group in a part about other things
 LEAST_FILLED = 0.34  # share of the fields that a group of records needs
 LEAST_VARIED = 0.5  # share of different values in fields that identify a record
 LEAST_ASKING = 0.5  # share of titles that end with a question mark
@@ -69,6 +70,8 @@ _NAMING = frozenset("title body url author question".split())
 _STRICT = frozenset("reviews questions".split())
 _POSTS = frozenset({"posts", "messages"})  # of a thread, its first post included
 _TEXTS = ("text", "articleBody")
+# Concepts whose records stand in parts such as comments, which are foreign otherwise.
+_OF_VISITORS = frozenset({"answers", "reviews"})
 _OF_ANSWERS = (
     "acceptedAnswer",
     "mainEntity.acceptedAnswer",
@@ -175,7 +178,7 @@ def _group(
         return None
     middle = with_text[len(with_text) // 2][0]
     frame = reading.lines[reading.span(middle)[0]].frame
-    weight = 0.6 if frame or is_foreign(middle) else 1.0
+    weight = FOREIGN if frame or is_foreign(middle) else 1.0
     if frame in {"nav", "footer"}:
         weight = 0.3
     about = frozenset(_words_around(reading, with_text[0][0]))
@@ -327,7 +330,10 @@ def _score(run: ExtractionRun, group: RecordSet, field: Field) -> float:
     if group.kind == "nodes" and len(group.scopes) < 2:
         size *= 0.8
     kind = _KINDS.get(group.kind, 1.0)
-    return coverage * size * kind * group.weight * (1 + _NAMED * named)
+    weight = group.weight
+    if named and concept_name in _OF_VISITORS and weight == FOREIGN:
+        weight = 1.0
+    return coverage * size * kind * weight * (1 + _NAMED * named)
 
 
 def _read(run: ExtractionRun, field: Field, scope: Scope) -> Value:
