@@ -91,3 +91,10 @@ def test_texts_and_documents_have_summaries(body, content_type):
     found = convert(body, Summary(), content_type=content_type)
     assert value(found, "summary")
     assert found.answered_by == "rules"
+
+
+def test_sentences_without_their_end_are_in_no_summary():
+    whole = "The lighthouse of the island was built of red brick in 1871."
+    cut = "Ships see the lighthouse (which has a lamp called Bridges!"
+    begun = "The keeper of the lighthouse wrote his log as in the following example:"
+    assert summary(f"{begun}\n\n{cut}\n\n{whole}") == whole

@@ -54,6 +54,8 @@ def _may_stand(text: str) -> bool:
     shortest, longest = (SHORTEST_WIDE, LONGEST_WIDE) if wide else (SHORTEST, LONGEST)
     if not shortest <= len(text) <= longest:
         return False
+    if text.endswith((":", "\uff1a")) or text.count("(") != text.count(")"):
+        return False  # the rest of the sentence stands elsewhere
     letters = sum(c.isalpha() or c.isspace() for c in text)
     # Prices, codes and lists of names are not sentences.
     return letters >= 0.7 * len(text) and (wide or text.count(" ") >= 4)
