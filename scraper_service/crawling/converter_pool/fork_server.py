@@ -31,7 +31,7 @@ END_S = 5.0  # for the end of a process
 REAP_S = 0.005  # between two checks for the end of a process
 READ_BYTES = 4096
 # For trees and long texts: large pages of memory, and freed memory joined at once, or else the
-# next tree would lie scattered. A page takes .95 of the time by the first and .96 by the second.
+# next tree would lie scattered. A page takes .95 of the time by the first and .97 by the second.
 # Without effect where the C library is another.
 MEMORY = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1:glibc.malloc.tcache_count=1"}
 # The path first: it may differ from that of a new interpreter, as in an egg.
