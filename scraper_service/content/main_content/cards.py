@@ -1,7 +1,8 @@
 """Cards: siblings of the same shape; a part is kept or dropped in all cards of a list.
 
 The model scores each block alone. Without this rule, one card could keep only its price
-and the next card only its name.
+and the next card only its name. In other lists, such as groups of facts, a part without
+links that most siblings keep is kept in all.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ MAX_WORDS = 100  # mean words per card
 MOST_CARDS = 0.7  # minimum share of cards with a link or a price
 MAX_ALIKE = 4  # blocks of one shape that are distinguished within a card
 MAJORITY = 0.6  # share of cards in which a part must be kept to stay everywhere
+LINKED = 0.5  # mean share of linked words from which a part is one of links
 LEAST_TITLED = 0.5  # minimum share of cards with a title
 LEAST_LIKELY = 0.3  # minimum chance of titles that stay, as a factor on the bar
 FORUM = 0.5  # chance of a forum from which rows of siblings are separate lists
@@ -32,7 +34,7 @@ Column = list[int]  # the blocks of one part in all cards of a list
 
 
 def unite_cards(draft: Draft) -> None:
-    """Keep or drop each part of a card in all cards of a list.
+    """Keep or drop each part of a card in all cards of a list; complete other lists.
 
     The titles stay if enough of the cards stays. Otherwise the cards are dropped: a price
     without a name is useless.
@@ -40,16 +42,22 @@ def unite_cards(draft: Draft) -> None:
     paths = _paths(draft)
     lists = _lists(draft, paths)
     headed = draft.made.columns["in heading"].tolist() if lists else []
+    density = draft.made.columns["link density"]
     for cards in lists:
-        if not _are_cards(draft, cards):
-            continue
+        is_plain = max(map(len, cards)) == 1  # items of one block
+        are_cards = not is_plain and _are_cards(draft, cards)
         columns = _columns(draft, cards, paths)
         keep = draft.keep.tolist()  # quicker for a few values than numpy
         for column in columns:
             kept = sum([keep[number] for number in column]) / len(column)
             if len(column) >= LEAST_CARDS and 0 < kept < 1:
-                stays = kept >= MAJORITY or _chance(draft, column) >= draft.bar
-                draft.set_keep(column, bool(stays), "as in the other cards")
+                if are_cards:
+                    stays = kept >= MAJORITY or _chance(draft, column) >= draft.bar
+                    draft.set_keep(column, bool(stays), "as in the other cards")
+                elif kept >= MAJORITY and density[column].mean() < LINKED:
+                    draft.set_keep(column, True, "as in the other items")
+        if not are_cards:
+            continue
         for column in columns:
             if _is_button(draft, column, headed):
                 draft.set_keep(column, False, "said in all cards")
@@ -75,7 +83,10 @@ def _paths(draft: Draft) -> list[int]:
 
 
 def _lists(draft: Draft, paths: list[int]) -> list[list[range]]:
-    """Return the lists of small siblings of one shape that are partly kept."""
+    """Return the lists of small siblings of one shape that are partly kept.
+
+    Siblings with a single block count only if they are items of a list.
+    """
     made = draft.made
     found = partly_kept(
         draft.walk.nodes,

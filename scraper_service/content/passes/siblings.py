@@ -57,13 +57,14 @@ def partly_kept(
     """Return the lists of siblings with one path whose blocks are partly kept.
 
     A list is a list of the ranges of blocks in each sibling. It has ``least`` to ``most``
-    siblings, of more than one block and at most ``max_words`` words on average. Without
-    ``by_parent``, nodes with the same grandparent are siblings, too: several rows form one
-    list.
+    siblings of at most ``max_words`` words on average; siblings other than ``li`` have more
+    than one block on average. Without ``by_parent``, nodes with the same grandparent are
+    siblings, too: several rows form one list.
     """
     parent: Wholes = wholes(nodes.parent)
     start: Wholes = wholes(nodes.start)
     end: Wholes = wholes(nodes.end)
+    tags: list = nodes.tag
     count: Whole = len(paths)
     blocks: Whole = len(words)
     words_before: Wholes = whole_zeros(blocks + 1)
@@ -101,7 +102,7 @@ def partly_kept(
         if (
             number >= 0
             and least <= siblings[number] <= most
-            and all_blocks[number] > siblings[number]
+            and (all_blocks[number] > siblings[number] or tags[n] == "li")
             and all_words[number] <= max_words * siblings[number]
             and 0 < all_kept[number] < all_blocks[number]
         ):
