@@ -10,7 +10,10 @@ from scraper_service.content.main_content.blocks import Walk
 from scraper_service.content.main_content.cards import unite_cards
 from scraper_service.content.main_content.drafts import Draft
 from scraper_service.content.main_content.features import table
+from scraper_service.content.main_content.kinds import KINDS, Kind
 from scraper_service.content.main_content.model import model
+from scraper_service.content.main_content.posts import add_bylines
+from scraper_service.content.main_content.verdicts import decide
 from tests.content.pages import URL
 
 BAR = 0.4
@@ -51,3 +54,50 @@ def test_a_part_that_few_groups_keep_does_not_spread():
     draft = draft_of(body, [0.9, 0.3] * 4 + [0.9, 0.9])
     unite_cards(draft)
     assert draft.keep.tolist() == [True, False] * 4 + [True, True]
+
+
+SAID = "<p>The stem is the weakest part of those valves, so warm it before you turn it.</p>"
+BYLINES = {
+    # A class with "user" marks the date, too.
+    "a date beside the author": (
+        (
+            "<div class=user-action-time>asked Mar 2{n}, 2019</div>"
+            "<div class=user-details><a href=/users/{n}>marta{n}</a></div>"
+        ),
+        [True, True],
+    ),
+    "author and date in one long line": (
+        "<p class=author>by The lock keeper {n} of the old canal, Tue Aug 2{n}, 2019 1:47 am</p>",
+        [True],
+    ),
+    "an author beside author and date": (
+        (
+            "<p><a href=/u/{n}>marta{n}</a></p>"
+            "<p class=author>by marta{n}, Tue Aug 2{n}, 2019 1:47 am</p>"
+        ),
+        [True, True],
+    ),
+    "a link that shares the post": (
+        "<p><a href='https://social.example/sharer?u=https://site.example/{n}'>Share</a></p>",
+        [False],
+    ),
+}
+
+
+@pytest.mark.parametrize(("byline", "kept"), BYLINES.values(), ids=BYLINES)
+def test_author_and_date_come_with_the_post(byline, kept):
+    posts = [f"<div>{byline.format(n=n)}{SAID}</div>" for n in range(3)]
+    chances = [*(0.1 for _ in kept), 0.9]
+    draft = draft_of(f"<main>{''.join(posts)}</main>", chances * 3)
+    add_bylines(draft)
+    assert draft.keep.tolist() == [*kept, True] * 3
+
+
+def test_comments_keep_their_authors_on_a_page_that_may_be_a_forum():
+    posts = [f"<div><p><a href=/u/{n}>marta{n}</a></p>{SAID}</div>" for n in range(3)]
+    draft = draft_of(f"<main>{''.join(posts)}</main>", [0.1, 0.9] * 3)
+    chances = dict.fromkeys(KINDS, 0.02) | {"article": 0.6, "forum": 0.3}
+    kind = Kind(tuple(chances[name] for name in KINDS))
+    found = decide(draft.walk, kind, draft.chances, draft.made, (), 0.75)
+    assert all(found.keep)
+    assert len(found.posts) == 3

@@ -1,4 +1,4 @@
-"""Forum posts: keep the author and date of each post, and separate posts by rules."""
+"""Posts: keep the author and date of each post, and separate posts by rules."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 LEAST_POST = 10  # minimum kept words of a post, counted in blocks of LEAST_BLOCK
 LEAST_BLOCK = 5  # words
 MOST_OF_PAGE = 0.6  # maximum share of the kept words in a post
-MAX_BYLINE = 6  # words of a block that is added as a byline
-MAX_NAMED = 12  # words of a block that may name an author or a date
+MAX_BYLINE = 6  # words of a byline; longer ones are added only if there are no others
+MAX_NAMED = 16  # words of a block that may name an author or a date
 MAX_NEAR = 3  # elements around a block whose names are examined
 MAX_INSIDE = 20  # elements inside a block that are examined
 _ITEMS = frozenset({"li", "tr", "td", "dd", "dt"})  # already separate in the Markdown
@@ -32,7 +32,7 @@ _AUTHOR = re.compile(
     re.IGNORECASE,
 )
 _PROFILE = re.compile(
-    r"/(?:u|users?|members?|memberlist|profile|people|authors?)[/.?]|[?&]u(?:ser)?=",
+    r"/(?:u|users?|members?|memberlist|profile|people|authors?)[/.?]|[?&]u(?:ser)?=(?!http)",
     re.IGNORECASE,
 )
 _DATE = re.compile(
@@ -86,9 +86,12 @@ def add_bylines(draft: Draft) -> list[Any]:
     for found in (authors, dates):
         for node in posts & found.keys():
             numbers = found[node]
-            short = [n for n in numbers if blocks.words[n] <= MAX_BYLINE]
-            if not draft.keep[numbers].any():
-                draft.set_keep(short[:1], True, "a byline")
+            if draft.keep[numbers].any():
+                continue
+            if found is authors:  # a name such as "user-date" may mark a date alone
+                numbers = [n for n in numbers if not kinds[n][1]] or numbers
+            short = [n for n in numbers if blocks.words[n] <= MAX_BYLINE] or numbers
+            draft.set_keep(short[:1], True, "a byline")
     return [draft.walk.elements[node] for node in full if places[node] in lists]
 
 
@@ -141,8 +144,11 @@ def _kind(draft: Draft, number: int, known: set[Any]) -> tuple[bool, bool]:
             if name in attributes
         )[:MAX_NAMES]
         if names:
-            is_author = is_author or bool(_AUTHOR.search(names))
-            is_date = is_date or bool(_DATED.search(names) and _DATE.search(text))
+            is_named = bool(_AUTHOR.search(names))
+            is_author = is_author or is_named
+            is_date = is_date or bool(
+                (is_named or _DATED.search(names)) and _DATE.search(text)
+            )
     return is_author, is_date
 
 

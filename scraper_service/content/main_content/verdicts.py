@@ -34,6 +34,7 @@ ENOUGH = 150  # words outside chrome from which the bar is not lowered
 WHOLE_PAGE = 600  # words including chrome from which the model is always used
 ARTICLE = 0.6  # raises the bar of articles by up to this factor
 SURE = 0.8  # chance of an article from which comments are dropped
+FORUM = 0.2  # chance of a forum from which posts keep their authors and dates
 LEAST_CERTAINTY = 0.6
 CHROME_NAMES = -1.5  # maximum score of class names that mean chrome on a small page
 CHROME_CHANCE = 0.4  # such names count only below this chance
@@ -119,7 +120,8 @@ def decide(
         correct(draft)
     else:
         drop_plain(draft)
-    posts = add_bylines(draft) if kind.name == "forum" else []
+    forum = kind.chances[KINDS.index("forum")]
+    posts = add_bylines(draft) if forum >= FORUM else []
     return Verdict(walk, kind, chances, bar, keep.tolist(), rules, made, posts)
 
 
