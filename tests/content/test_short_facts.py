@@ -13,6 +13,7 @@ from scraper_service.content.main_content.features import table
 from scraper_service.content.main_content.kinds import KINDS, Kind
 from scraper_service.content.main_content.model import model
 from scraper_service.content.main_content.posts import add_bylines
+from scraper_service.content.main_content.rules import correct
 from scraper_service.content.main_content.verdicts import decide
 from tests.content.pages import URL
 
@@ -101,3 +102,27 @@ def test_comments_keep_their_authors_on_a_page_that_may_be_a_forum():
     found = decide(draft.walk, kind, draft.chances, draft.made, (), 0.75)
     assert all(found.keep)
     assert len(found.posts) == 3
+
+
+PROSE = "<p>The tide rose over the old wall, and the boats were moved inland.</p>"
+TITLE = "Boats moved as the tide rises"
+
+
+@pytest.mark.parametrize(
+    ("head", "kept"),
+    [
+        (f"<h1>Gazette</h1><h2>{TITLE} again</h2>", [True, True]),
+        (f"<p>Harbour news</p><div><b>{TITLE}</b></div>", [False, True]),
+        (f"<h1>{TITLE}</h1><h2>{TITLE}</h2>", [True, False]),  # the h1 is the title
+        ("<h2>Harbour news</h2><h2>Boats</h2>", [False, False]),
+        (f"<nav><p>{TITLE}</nav><p>Harbour", [False, False]),
+    ],
+)
+def test_a_title_that_is_no_h1_is_kept(head, kept):
+    draft = draft_of(
+        f"<div><div>{head}</div><div>{PROSE}{PROSE}</div></div>",
+        [0.1, 0.1, 0.9, 0.9],
+        titles=(f"{TITLE} - Harbour Gazette", TITLE),
+    )
+    correct(draft)
+    assert draft.keep.tolist() == [*kept, True, True]

@@ -22,6 +22,7 @@ LEAST_TABLE = 0.05  # factor on the bar for a table with a header inside main or
 MAX_TITLE = 60  # words
 MAX_HEADINGS = 10
 LEAST_LIKE = 0.6  # likeness of an h1 to a declared title from which the h1 is the title
+LEAST_SAME = 0.9  # likeness of a text that is no heading from which it is the title
 LEAST_SHARED = 0.5  # minimum share of words that heading and title have in common
 MAX_PRICE = 6  # words
 PRODUCT = 0.5  # minimum chance of a product page
@@ -119,7 +120,7 @@ def _title(draft: Draft) -> None:
     """Keep the h1 that is the title of the page.
 
     The h1 most similar to a declared title wins, even in chrome. An h1 with the name of
-    the site is less similar.
+    the site is less similar. If no h1 is similar, a text before the content may be.
     """
     nodes, blocks = draft.walk.nodes, draft.walk.blocks
     headings = [n for n in draft.walk.titles if nodes.end[n] > nodes.start[n]]
@@ -143,6 +144,31 @@ def _title(draft: Draft) -> None:
             best, best_rank = own, (alike, is_outside)
     parts = [number for number in best if not blocks.places[number] & _IN_BUTTON]
     draft.set_keep(parts or best, True, "the title")
+    if best_rank[0] < LEAST_LIKE:
+        _title_text(draft)
+
+
+def _title_text(draft: Draft) -> None:
+    """Keep the text before the content that is most similar to a declared title.
+
+    A heading needs less similarity than other texts.
+    """
+    blocks, headed = draft.walk.blocks, draft.made.columns["in heading"]
+    sure = (draft.chances >= draft.bar) & draft.keep & (headed == 0)
+    content = np.flatnonzero(sure & (draft.made.words >= LEAST_LOOSE))
+    best, best_rank = -1, (0.0, 0.0)
+    for number in range(content[0] if draft.titles and content.size else 0):
+        if not 2 <= blocks.words[number] <= MAX_TITLE or is_chrome(
+            blocks.places[number]
+        ):
+            continue
+        text, is_heading = blocks.text[number], float(headed[number])
+        alike = max(likeness(text, title) for title in draft.titles)
+        least = LEAST_LIKE if is_heading else LEAST_SAME
+        if alike >= least and (alike, is_heading) > best_rank:
+            best, best_rank = number, (alike, is_heading)
+    if best >= 0:
+        draft.set_keep((best,), True, "the title")
 
 
 def _price(draft: Draft) -> None:
