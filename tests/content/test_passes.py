@@ -171,7 +171,7 @@ def trees(draw: st.DrawFn, depth: int = 4) -> str:
         for name in draw(
             st.lists(
                 st.sampled_from(
-                    "class id role itemprop style hidden href title".split()
+                    "class id role itemprop style hidden href src title".split()
                 ),
                 max_size=3,
                 unique=True,
@@ -202,6 +202,7 @@ def test_each_pass_is_the_same_either_way(html: str) -> None:
             asdict(walk.blocks, recurse=False),
             walk.elements,
             walk.dropped(halves),
+            walk.dropped(halves, picture="a", lead=9),
             structure_signs(walk, model().class_parts),
             made and [made.values.tolist(), made.group.tolist(), made.end.tolist()],
             made and [round(score, 9) for score in model().forest.score(made).tolist()],

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from scraper_service.content.html.document import parse
+from scraper_service.content.main_content import read_declarations
 from scraper_service.content.main_content.blocks import Walk
 from scraper_service.content.main_content.cards import unite_cards
 from scraper_service.content.main_content.drafts import Draft
@@ -15,7 +16,7 @@ from scraper_service.content.main_content.model import model
 from scraper_service.content.main_content.posts import add_bylines
 from scraper_service.content.main_content.rules import correct
 from scraper_service.content.main_content.verdicts import decide
-from tests.content.pages import URL
+from tests.content.pages import URL, markdown
 
 BAR = 0.4
 GROUP = "<div class=group><p class=label>Bit {n}</p><div class=size>{n} mm</div></div>"
@@ -126,3 +127,33 @@ def test_a_title_that_is_no_h1_is_kept(head, kept):
     )
     correct(draft)
     assert draft.keep.tolist() == [*kept, True, True]
+
+
+def test_the_declared_picture_before_the_text_stays():
+    page = (
+        "<meta property=og:image content=https://cdn.example/2025/old-wall-1200x630.jpg?v=2>"
+        f"<title>{TITLE}</title><main><div><h1>{TITLE}</h1></div>"
+        "<div class=byline><img src=/marta.jpg><p>By Marta</p><p>4 May 2025</p></div>"
+        "<div class=hero><p class=share>Share</p><figure><img src=/img/old-wall-300x200.jpg alt=Wall>"
+        f"<figcaption>Photo: Marta</figcaption></figure></div><div>{PROSE * 20}</div>"
+        "<aside><h2>Related</h2><a href=/w><img src=/img/old-wall.jpg>Older news</a></aside></main>"
+    )
+    text = markdown(page, only_main_content=True)
+    assert text.startswith(f"# {TITLE}\n\n![Wall](")
+    assert text.count("![") == 1
+    assert "Share" not in text
+
+
+@pytest.mark.parametrize(
+    ("declared", "name"),
+    [
+        ("https://cdn.example/a/old-wall-1200x630.jpg?v=2", "old-wall"),
+        ("/wall-of-the-harbour_20x30@2x.webp", "wall-of-the-harbour"),
+        ("https://cdn.example/a.png", ""),  # many URLs contain such a name
+        ("http://[", ""),
+        ("", ""),
+    ],
+)
+def test_the_name_of_the_declared_picture_is_without_its_size(declared, name):
+    page = f"<meta property=og:image content='{declared}'><p>Boats"
+    assert read_declarations(parse(page, URL)).picture == name

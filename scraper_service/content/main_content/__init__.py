@@ -39,7 +39,7 @@ def keep_main_content(document: Document, page: PageDeclarations) -> None:
     """
     verdict = judge(document.body, page)
     if verdict is not None:
-        reduce(verdict.walk, verdict.keep)
+        reduce(verdict.walk, verdict.keep, page.picture, verdict.lead)
         separate_posts(verdict.posts)
     is_product = "og:product" in page.signs or (
         verdict is None or verdict.kind.name == "product"

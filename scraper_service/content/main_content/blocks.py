@@ -197,11 +197,24 @@ class Walk:
         """The element of each node. The first use comes before any change of the tree."""
         return block_elements(self.body, _ENTERED, _LEFT_OUT)
 
-    def dropped(self, keep: Sequence[bool]) -> tuple[list[Any], list[Slot]]:
-        """Return the elements and the texts that hold only blocks to drop."""
+    def dropped(
+        self, keep: Sequence[bool], picture: str = "", lead: int = 0
+    ) -> tuple[list[Any], list[Slot]]:
+        """Return the elements and the texts that hold only blocks to drop.
+
+        A picture before block ``lead`` stays if its URL contains ``picture``.
+        """
         nodes = self.nodes
         return dropped_blocks(
-            self.body, keep, nodes.start, nodes.end, nodes.behind, _ENTERED, _LEFT_OUT
+            self.body,
+            keep,
+            nodes.start,
+            nodes.end,
+            nodes.behind,
+            _ENTERED,
+            _LEFT_OUT,
+            picture,
+            lead,
         )
 
 

@@ -43,6 +43,8 @@ MAX_EVIDENCE = 6  # signs
 MAX_COUNTED = 3_000  # elements whose class names are examined
 _LD_TYPE = re.compile(r"\"@type\"\s*:\s*\[?\s*\"(\w{1,40})\"")
 PRICE = re.compile(r"[$€£¥₹]\s?\d|\d\s?(?:[€£]|(?:kr|zł|USD|EUR)\b)")
+LEAST_PICTURE_NAME = 6  # characters
+_PICTURE_SIZE = re.compile(r"(?:[-_]\d+x\d+|-scaled|@2x)*(?:\.\w{1,5})?\Z")
 _MONEY = ("$", "€", "£", "¥", "₹", "kr", "zł", "USD", "EUR")  # each price has one
 _COUNTED = {
     "p": "paragraphs",
@@ -97,6 +99,8 @@ class PageDeclarations:
     description: str | None = None
     #: The texts of ``<title>`` and ``og:title``.
     titles: tuple[str, ...] = ()
+    #: The file name in the URL of ``og:image``, without size and extension; may be empty.
+    picture: str = ""
 
 
 def read_declarations(document: Document) -> PageDeclarations:
@@ -125,7 +129,22 @@ def read_declarations(document: Document) -> PageDeclarations:
     signs.update(f"body:{name}" for name in name_parts(" ".join(names)))
     signs |= _url_signs(document.base)
     texts = tuple(text for text in titles if text and not text.isspace())
-    return PageDeclarations(frozenset(signs), product_description(scripts), texts)
+    return PageDeclarations(
+        frozenset(signs),
+        product_description(scripts),
+        texts,
+        _picture_name(parts.metas),
+    )
+
+
+def _picture_name(metas: Iterable[dict[str, str]]) -> str:
+    """Return the file name of the first ``og:image``, as other sizes of it have it too."""
+    for meta in metas:
+        if meta.get("property") == "og:image" and meta.get("content"):
+            path = url_parts(meta["content"].strip()).path
+            name = _PICTURE_SIZE.sub("", path.rpartition("/")[2])
+            return name if len(name) >= LEAST_PICTURE_NAME else ""
+    return ""
 
 
 def _meta_signs(metas: Iterable[dict[str, str]]) -> set[str]:

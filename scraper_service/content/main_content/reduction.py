@@ -12,11 +12,14 @@ if TYPE_CHECKING:
     from scraper_service.content.main_content.blocks import Walk
 
 
-def reduce(walk: Walk, keep: Sequence[bool]) -> None:
-    """Remove every block whose ``keep`` is False from the tree."""
+def reduce(walk: Walk, keep: Sequence[bool], picture: str = "", lead: int = 0) -> None:
+    """Remove every block whose ``keep`` is False from the tree.
+
+    A picture before block ``lead`` stays if its URL contains ``picture``.
+    """
     if all(keep):
         return
-    elements, texts = walk.dropped(keep)
+    elements, texts = walk.dropped(keep, picture, lead)
     for element, which in texts:
         setattr(element, which, None)
     for element in elements:

@@ -36,6 +36,7 @@ ARTICLE = 0.6  # raises the bar of articles by up to this factor
 SURE = 0.8  # chance of an article from which comments are dropped
 FORUM = 0.2  # chance of a forum from which posts keep their authors and dates
 LEAST_CERTAINTY = 0.6
+LEAST_TEXT = 10  # words
 CHROME_NAMES = -1.5  # maximum score of class names that mean chrome on a small page
 CHROME_CHANCE = 0.4  # such names count only below this chance
 
@@ -60,6 +61,8 @@ class Verdict:
     table: Table | None
     #: The elements of the posts of a forum.
     posts: list[Any] = field(factory=list)
+    #: The first block that is kept as text; the picture of the page stands before it.
+    lead: int = 0
 
 
 def judge(
@@ -122,7 +125,9 @@ def decide(
         drop_plain(draft)
     forum = kind.chances[KINDS.index("forum")]
     posts = add_bylines(draft) if forum >= FORUM else []
-    return Verdict(walk, kind, chances, bar, keep.tolist(), rules, made, posts)
+    texts = keep & (made.words >= LEAST_TEXT) & (made.columns["in heading"] == 0)
+    lead = int(texts.argmax())
+    return Verdict(walk, kind, chances, bar, keep.tolist(), rules, made, posts, lead)
 
 
 def drop_marks(body: Any) -> None:

@@ -12,6 +12,7 @@ from scraper_service.content.passes.nodes import (
     Element,
     Node,
     TagNames,
+    attribute,
     document_of,
     element_of,
     first_child,
@@ -42,6 +43,9 @@ class BlockReduction:
     start: Wholes
     end: Wholes
     behind: Wholes
+    #: The part of the URL of a picture that stays if it stands before block ``lead``.
+    picture: str
+    lead: Whole
     #: The number of the next node.
     number: Whole
     #: The bounds of the current node.
@@ -51,6 +55,7 @@ class BlockReduction:
     run_texts: list
     run_elements: list
     has_text: bool
+    has_picture: bool
     # The results.
     elements: list
     texts: list
@@ -63,7 +68,11 @@ class BlockReduction:
         behind: list,
         entered: dict,
         left_out: Whole,
+        picture: str,
+        lead: Whole,
     ) -> None:
+        self.picture = picture
+        self.lead = lead if picture else -1
         self.entered = entered
         self.left_out = left_out
         self.tag_names = TagNames()
@@ -78,6 +87,7 @@ class BlockReduction:
         self.run_texts = []
         self.run_elements = []
         self.has_text = False
+        self.has_picture = False
         self.elements = []
         self.texts = []
 
@@ -112,6 +122,8 @@ class BlockReduction:
                 self.run_elements.append(element_of(self.document, child))
                 if place is None and not self.has_text:
                     self.has_text = self._has_text(child)
+                if at <= self.lead and not self.has_picture:
+                    self.has_picture = self._has_picture(child)
             else:
                 before = at
                 self._text(child, text_of(child), "text")
@@ -158,13 +170,28 @@ class BlockReduction:
         start: Whole = self.start[number]
         end: Whole = self.end[number]
         kept: Whole = self.kept[end] - self.kept[start]
-        if end == start:
-            if not self._is_beside(start):
+        if end == start and self._is_beside(start):
+            return
+        if not kept:
+            if end > self.lead or not self._has_picture(node):
                 self.elements.append(element_of(self.document, node))
-        elif not kept:
-            self.elements.append(element_of(self.document, node))
+            elif end > start:
+                self.reduce(node, number)
         elif kept < end - start:
             self.reduce(node, number)
+
+    @cfunc
+    def _has_picture(self, node: Node) -> bool:
+        """Return True if an element is or contains the picture that stays."""
+        if self.tag_names.of(node) == "img":
+            source = attribute(node, "src")
+            return source is not None and self.picture in source
+        child: Node = first_child(node)
+        while child is not NULL:
+            if self._has_picture(child):
+                return True
+            child = next_sibling(child)
+        return False
 
     @cfunc
     def _is_beside(self, at: Whole) -> bool:
@@ -184,13 +211,17 @@ class BlockReduction:
     def _flush(self, at: Whole) -> Whole:
         """End a run of text, which is block ``at`` unless the run is blank."""
         has_text = self.has_text
-        is_wanted = self.keep[at] != 0 if has_text else self._is_beside(at)
+        if has_text:
+            is_wanted = self.keep[at] != 0
+        else:
+            is_wanted = self.has_picture or self._is_beside(at)
         if not is_wanted:
             self.texts += self.run_texts
             self.elements += self.run_elements
         self.run_texts = []
         self.run_elements = []
         self.has_text = False
+        self.has_picture = False
         return at + 1 if has_text else at
 
 
@@ -202,15 +233,19 @@ def dropped_blocks(
     behind: list,
     entered: dict,
     left_out: int,
+    picture: str,
+    lead: int,
 ) -> tuple[list[Any], list[Any]]:
     """Return the elements and the texts that hold only blocks to drop.
 
     ``keep`` has a value for each block, the lists of numbers one for each node; see
     ``main_content/blocks.py``. A text is a pair: an element, and "text" or "tail". An
     element without text, such as an image, stays if the block before or behind it stays.
+    So does an image before block ``lead`` whose URL contains ``picture``, unless that is
+    empty.
     """
     walk: BlockReduction = BlockReduction(
-        list(map(int, keep)), start, end, behind, entered, left_out
+        list(map(int, keep)), start, end, behind, entered, left_out, picture, lead
     )
     walk.document = document_of(body)
     walk.first = walk.last = 0
