@@ -22,11 +22,16 @@ BAR = 0.4
 GROUP = "<div class=group><p class=label>Bit {n}</p><div class=size>{n} mm</div></div>"
 
 
-def draft_of(body: str, chances: list[float], titles: tuple[str, ...] = ()) -> Draft:
+def draft_of(
+    body: str,
+    chances: list[float],
+    titles: tuple[str, ...] = (),
+    kind: str = "",
+) -> Draft:
     """Return the draft of a page whose blocks have the given chances."""
     walk = Walk(parse(body, URL).body, model().tables)
     known = np.array(chances)
-    made = table(walk, [1 / 7] * 7)
+    made = table(walk, [float(name == kind) if kind else 1 / 7 for name in KINDS])
     return Draft(walk, made, known, BAR, known >= BAR, rules={}, titles=titles)
 
 
@@ -157,3 +162,35 @@ def test_the_declared_picture_before_the_text_stays():
 def test_the_name_of_the_declared_picture_is_without_its_size(declared, name):
     page = f"<meta property=og:image content='{declared}'><p>Boats"
     assert read_declarations(parse(page, URL)).picture == name
+
+
+@pytest.mark.parametrize(
+    ("name", "chance", "kept"),
+    [
+        ("recipe__ingredients", 0.3, True),
+        ("recipe__links", 0.3, False),
+        ("header-ingredients", 0.01, False),  # the model is sure that it is no content
+    ],
+)
+def test_the_ingredients_of_a_recipe_stay(name, chance, kept):
+    items = "".join(f"<li>{n} cups of flour" for n in range(1, 5))
+    body = (
+        f"<div><div>{PROSE}</div><div class={name}><h2>What you need</h2><ul>{items}</ul></div>"
+        f"<div>{PROSE}{PROSE}</div></div>"
+    )
+    draft = draft_of(body, [0.9, *[chance] * 5, 0.9, 0.9])
+    correct(draft)
+    assert draft.keep.tolist() == [True, *[kept] * 5, True, True]
+
+
+def test_the_price_behind_the_title_stays_on_a_page_with_another_h1():
+    other = "".join(f"<p>Rucksack of kind {n}</p>" for n in range(15))
+    draft = draft_of(
+        f"<div><h1>Mountain Shop</h1>{other}</div><div><h1>Trailhead</h1><div>119,00 €</div></div>"
+        f"<div>{PROSE}</div>",
+        [0.1] * 18 + [0.9],
+        titles=("Trailhead",),
+        kind="product",
+    )
+    correct(draft)
+    assert draft.keep.tolist() == [False] * 16 + [True] * 3

@@ -42,6 +42,8 @@ class Draft:
     rules: dict[int, str]
     #: The titles that the page declares.
     titles: tuple[str, ...]
+    #: The block of the title; -1 if none was found.
+    title: int = -1
 
     def set_keep(self, numbers: Iterable[int], kept: bool, rule: str) -> None:
         """Keep or drop blocks, and record ``rule`` for each changed block."""

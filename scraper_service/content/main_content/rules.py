@@ -31,6 +31,9 @@ LEAST_LOOSE = 5  # words at the start of the body; shorter text is a remnant of 
 WHOLE = frozenset({"pre", "table", "dl"})  # kept or dropped as a whole
 MAX_WHOLES = 2_000  # elements decided as a whole; in further ones each block counts
 _IN_BUTTON = 1 << PLACES.index("button")
+_IN_CHROME = sum(
+    1 << PLACES.index(name) for name in ("nav", "footer", "form", "dialog")
+)
 _IN_MAIN = sum(1 << PLACES.index(name) for name in ("main", "article"))
 
 
@@ -38,6 +41,7 @@ def correct(draft: Draft) -> None:
     """Apply all rules; keep at least one block."""
     before = draft.keep.copy()
     _wholes(draft)
+    _ingredients(draft)
     _gaps(draft)
     _headings(draft)
     drop_extras(draft)
@@ -85,6 +89,29 @@ def _wholes(draft: Draft) -> None:
         whole = bool((draft.chances[span] * weight).sum() >= least * weight.sum())
         draft.set_keep(range(start, end), whole, f"as the whole {tag}")
         done = end
+
+
+def _ingredients(draft: Draft) -> None:
+    """Keep the parts of a recipe whose class names say that they hold the ingredients."""
+    if "ingredient" not in draft.walk.lower_names:
+        return
+    nodes, blocks = draft.walk.nodes, draft.walk.blocks
+    named = {shape for shape in draft.walk.shapes if "ingredient" in shape.lower()}
+    done = 0
+    for node, shape in enumerate(nodes.shape):
+        start, end = nodes.start[node], nodes.end[node]
+        if shape not in named or start < done or start == end:
+            continue
+        done = end
+        words, chances = draft.made.words[start:end] + 1.0, draft.chances[start:end]
+        least = LEAST_IN_GAP * draft.bar
+        if (
+            nodes.places[node] & _IN_CHROME
+            or (chances * words).sum() < least * words.sum()
+        ):
+            continue
+        own = [n for n in range(start, end) if not blocks.places[n] & _IN_BUTTON]
+        draft.set_keep(own, True, "ingredients")
 
 
 def _gaps(draft: Draft) -> None:
@@ -144,6 +171,8 @@ def _title(draft: Draft) -> None:
             best, best_rank = own, (alike, is_outside)
     parts = [number for number in best if not blocks.places[number] & _IN_BUTTON]
     draft.set_keep(parts or best, True, "the title")
+    if best:
+        draft.title = best[-1]
     if best_rank[0] < LEAST_LIKE:
         _title_text(draft)
 
@@ -169,15 +198,15 @@ def _title_text(draft: Draft) -> None:
             best, best_rank = number, (alike, is_heading)
     if best >= 0:
         draft.set_keep((best,), True, "the title")
+        draft.title = best
 
 
 def _price(draft: Draft) -> None:
     """Keep the first price behind the title of a product page."""
-    nodes, blocks = draft.walk.nodes, draft.walk.blocks
-    titles = draft.walk.titles
-    if draft.made.columns["kind product"][0] < PRODUCT or not titles:
+    blocks = draft.walk.blocks
+    if draft.made.columns["kind product"][0] < PRODUCT or draft.title < 0:
         return
-    start = nodes.end[titles[0]]
+    start = draft.title + 1
     for number in range(start, min(start + PRICE_REACH, len(blocks))):
         if (
             blocks.words[number] <= MAX_PRICE
