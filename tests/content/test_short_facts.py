@@ -194,3 +194,17 @@ def test_the_price_behind_the_title_stays_on_a_page_with_another_h1():
     )
     correct(draft)
     assert draft.keep.tolist() == [False] * 16 + [True] * 3
+
+
+@pytest.mark.parametrize(
+    ("aside", "kept"),
+    [
+        ("<aside class=note><p>Wear gloves, as roses have thorns.</p></aside>", True),
+        ("<aside><p><a href=/r>Roses for the small garden</a></p></aside>", False),
+        ("<footer><p>Made in the garden of roses</p></footer>", False),
+    ],
+)
+def test_a_note_in_an_aside_of_a_small_article_stays(aside, kept):
+    draft = draft_of(f"<article>{PROSE}{aside}{PROSE}</article>", [0.9, 0.9, 0.9])
+    correct(draft)
+    assert draft.keep.tolist() == [True, kept, True]

@@ -33,7 +33,10 @@ MAX_FORM = 60  # words
 MAX_BUTTON = 3  # words
 MAX_IN_HEADING = 4  # elements between a text and its heading
 LEAST_TEXT = 40  # minimum words of prose outside the comments
-_IN_NAV, _IN_BUTTON = (1 << PLACES.index(name) for name in ("nav", "button"))
+_IN_NAV, _IN_BUTTON, _IN_ASIDE = (
+    1 << PLACES.index(name) for name in ("nav", "button", "aside")
+)
+_IN_MAIN = sum(1 << PLACES.index(name) for name in ("main", "article"))
 _OFFER = re.compile(
     r"(?:related|read also|read more|read next|more from|more stories|you (?:may|might) also|"
     r"recommended|also read|trending|most (?:read|popular)|share this|who is online|"
@@ -122,17 +125,25 @@ def _link_rows(draft: Draft) -> None:
 def _navigation(draft: Draft) -> None:
     """Drop navigation elements, unless they contain much of the kept text.
 
-    On small pages, where the model is weak, drop the blocks of all chrome elements.
+    On small pages, where the model is weak, drop the blocks of all chrome elements. An
+    aside of the main content without links is a note.
     """
     places, words = draft.walk.blocks.places, draft.made.words
+    linked = draft.walk.blocks.linked
     is_small = words.sum() < FEW_WORDS
     inside = [
         number
         for number in draft.kept()
-        if places[number] & _IN_NAV or (is_small and is_chrome(places[number]))
+        if places[number] & _IN_NAV
+        or (is_small and is_chrome(_without_note(places[number], linked[number])))
     ]
     if words[inside].sum() < NAVIGATION * words[draft.keep].sum():
         draft.set_keep(inside, False, "navigation")
+
+
+def _without_note(places: int, linked: int) -> int:
+    """Return the place bits without that of an aside if the block is a note."""
+    return places & ~_IN_ASIDE if places & _IN_MAIN and not linked else places
 
 
 def _offers(draft: Draft) -> None:
