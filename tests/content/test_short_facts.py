@@ -208,3 +208,18 @@ def test_a_note_in_an_aside_of_a_small_article_stays(aside, kept):
     draft = draft_of(f"<article>{PROSE}{aside}{PROSE}</article>", [0.9, 0.9, 0.9])
     correct(draft)
     assert draft.keep.tolist() == [True, kept, True]
+
+
+@pytest.mark.parametrize(
+    ("label", "kept"),
+    [
+        ("Minimum:", True),
+        ("Share", False),
+        ("More of what our readers had to say this week:", False),
+    ],
+)
+def test_a_label_with_a_colon_stays_with_what_is_behind_it(label, kept):
+    body = f"<div><div>{PROSE}</div><div><b>{label}</b><ul><li>4 GB of memory</ul></div></div>"
+    draft = draft_of(body, [0.9, 0.1, 0.9])
+    correct(draft)
+    assert draft.keep.tolist() == [True, kept, True]

@@ -24,6 +24,7 @@ MAX_HEADINGS = 10
 LEAST_LIKE = 0.6  # likeness of an h1 to a declared title from which the h1 is the title
 LEAST_SAME = 0.9  # likeness of a text that is no heading from which it is the title
 LEAST_SHARED = 0.5  # minimum share of words that heading and title have in common
+MAX_LABEL = 6  # words
 MAX_PRICE = 6  # words
 PRODUCT = 0.5  # minimum chance of a product page
 PRICE_REACH = 12  # blocks behind the title
@@ -46,6 +47,7 @@ def correct(draft: Draft) -> None:
     _headings(draft)
     drop_extras(draft)
     unite_cards(draft)
+    _labels(draft)
     drop_empty_headings(draft)
     blocks = draft.walk.blocks
     loose = (
@@ -141,6 +143,20 @@ def _headings(draft: Draft) -> None:
         start, end = draft.holder(number)
         if draft.keep[number + 1] and start <= number and number + 1 < end:
             draft.set_keep((number,), True, "the heading of content")
+
+
+def _labels(draft: Draft) -> None:
+    """Keep a few words with a colon if the block behind them is kept, as of a heading."""
+    blocks = draft.walk.blocks
+    for number in np.flatnonzero(~draft.keep[:-1] & draft.keep[1:]).tolist():
+        if (
+            blocks.words[number] <= MAX_LABEL
+            and blocks.text[number].rstrip().endswith((":", "\uff1a"))
+            and not is_chrome(blocks.places[number])
+        ):
+            start, end = draft.holder(number)
+            if start <= number and number + 1 < end:
+                draft.set_keep((number,), True, "the label of content")
 
 
 def _title(draft: Draft) -> None:
