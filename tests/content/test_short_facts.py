@@ -223,3 +223,18 @@ def test_a_label_with_a_colon_stays_with_what_is_behind_it(label, kept):
     draft = draft_of(body, [0.9, 0.1, 0.9])
     correct(draft)
     assert draft.keep.tolist() == [True, kept, True]
+
+
+@pytest.mark.parametrize(
+    ("fact", "count", "kept"),
+    [
+        ("<p>Level {n}</p>", 8, True),
+        ("<p><a href=/{n}>Level {n}</a></p>", 8, False),  # links may lead elsewhere
+        ("<p>Level {n}</p>", 20, False),
+    ],
+)
+def test_a_row_of_short_facts_between_content_stays(fact, count, kept):
+    facts = "".join(fact.format(n=n) for n in range(count))
+    draft = draft_of(f"<div>{PROSE}{facts}{PROSE}</div>", [0.9, *[0.2] * count, 0.9])
+    correct(draft)
+    assert draft.keep.tolist() == [True, *[kept] * count, True]

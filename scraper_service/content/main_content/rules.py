@@ -18,6 +18,7 @@ from scraper_service.content.text.sentences import likeness, shared_words
 
 LEAST_IN_GAP = 0.3  # minimum chance in a gap, as a factor on the bar
 MAX_GAP = 3  # blocks
+MAX_PLAIN_GAP = 12  # blocks of few links
 LEAST_TABLE = 0.05  # factor on the bar for a table with a header inside main or article
 MAX_TITLE = 60  # words
 MAX_HEADINGS = 10
@@ -117,7 +118,10 @@ def _ingredients(draft: Draft) -> None:
 
 
 def _gaps(draft: Draft) -> None:
-    """Keep a few dropped blocks between two kept blocks of the same parent element."""
+    """Keep a few dropped blocks between two kept blocks of the same parent element.
+
+    More blocks are kept if few of their words are links: they are groups of short facts.
+    """
     columns = draft.made.columns
     kept = np.flatnonzero(draft.keep)
     for number in np.flatnonzero(np.diff(kept) > 1):
@@ -125,11 +129,12 @@ def _gaps(draft: Draft) -> None:
         gap = range(before + 1, behind)
         start, end = draft.holder(before)
         if (
-            len(gap) <= MAX_GAP
+            len(gap) <= MAX_PLAIN_GAP
             and start <= before
             and behind < end
             and draft.chances[gap].min() >= LEAST_IN_GAP * draft.bar
-            and columns["link density"][gap].max() < 0.9
+            and columns["link density"][gap].max()
+            < (0.9 if len(gap) <= MAX_GAP else 0.5)
             and not columns["in nav"][gap].any()
         ):
             draft.set_keep(gap, True, "between content")
