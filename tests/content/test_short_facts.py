@@ -231,6 +231,7 @@ def test_a_label_with_a_colon_stays_with_what_is_behind_it(label, kept):
         ("<p>Level {n}</p>", 8, True),
         ("<p><a href=/{n}>Level {n}</a></p>", 8, False),  # links may lead elsewhere
         ("<p>Level {n}</p>", 20, False),
+        ("<p>201{n}</p>", 8, False),  # the axis of a chart
     ],
 )
 def test_a_row_of_short_facts_between_content_stays(fact, count, kept):

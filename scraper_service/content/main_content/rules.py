@@ -133,11 +133,19 @@ def _gaps(draft: Draft) -> None:
             and start <= before
             and behind < end
             and draft.chances[gap].min() >= LEAST_IN_GAP * draft.bar
-            and columns["link density"][gap].max()
-            < (0.9 if len(gap) <= MAX_GAP else 0.5)
+            and columns["link density"][gap].max() < 0.9
             and not columns["in nav"][gap].any()
+            and (len(gap) <= MAX_GAP or _are_facts(draft, gap))
         ):
             draft.set_keep(gap, True, "between content")
+
+
+def _are_facts(draft: Draft, gap: range) -> bool:
+    """Return True if no text is a link, and most have letters: not those of a chart."""
+    texts = draft.walk.blocks.text[gap.start : gap.stop]
+    lettered = sum(any(map(str.isalpha, text)) for text in texts)
+    density = draft.made.columns["link density"][gap].max()
+    return bool(density < 0.5 and lettered > len(gap) / 2)
 
 
 def _headings(draft: Draft) -> None:
@@ -207,12 +215,15 @@ def _title_text(draft: Draft) -> None:
     sure = (draft.chances >= draft.bar) & draft.keep & (headed == 0)
     content = np.flatnonzero(sure & (draft.made.words >= LEAST_LOOSE))
     best, best_rank = -1, (0.0, 0.0)
+    shortest = min(map(len, draft.titles), default=0) / 3  # characters
     for number in range(content[0] if draft.titles and content.size else 0):
-        if not 2 <= blocks.words[number] <= MAX_TITLE or is_chrome(
-            blocks.places[number]
+        text, is_heading = blocks.text[number], float(headed[number])
+        if (
+            len(text) < shortest
+            or not 2 <= blocks.words[number] <= MAX_TITLE
+            or is_chrome(blocks.places[number])
         ):
             continue
-        text, is_heading = blocks.text[number], float(headed[number])
         alike = max(likeness(text, title) for title in draft.titles)
         least = LEAST_LIKE if is_heading else LEAST_SAME
         if alike >= least and (alike, is_heading) > best_rank:
