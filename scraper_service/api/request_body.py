@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from attrs import frozen
@@ -39,8 +40,13 @@ def load_json(body: bytes) -> Any:
         value = json.loads(text, parse_constant=_refuse, parse_float=_finite)
     except RecursionError:
         raise InvalidBody("the body is nested too deeply") from None
-    except ValueError as error:
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise InvalidBody(f"the body is not JSON: {error}") from None
+    except InvalidBody:
+        raise
+    except ValueError:  # of Python's int()
+        digits = sys.get_int_max_str_digits()
+        raise InvalidBody(f"a number has more than {digits} digits") from None
     # Only escapes can bring in what UTF-8 and the JSON grammar keep out.
     if "\\u" in text:
         _check_texts(value)
@@ -50,7 +56,7 @@ def load_json(body: bytes) -> Any:
 def _finite(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
-        raise ValueError(f"the number {text[:40]} is too large")
+        raise InvalidBody(f"the number {text[:40]} is too large")
     return value
 
 
@@ -117,7 +123,7 @@ def ignored_of_text(body: bytes, names: frozenset[str]) -> list[str]:
 
 
 def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not JSON")
+    raise InvalidBody(f"the body is not JSON: {constant}")
 
 
 def _check_texts(value: Any) -> None:

@@ -178,6 +178,24 @@ def test_a_body_that_is_not_json_is_a_400_before_the_key_is_looked_at(service, r
 
 
 @pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        (b"{", "the body is not JSON: Expecting property name"),
+        (b'{"url": NaN}', "the body is not JSON: NaN"),
+        (b"[1e999]", "the number 1e999 is too large"),
+        (b"[" + b"9" * 5000 + b"]", "a number has more than 4300 digits"),
+        (b"[-" + b"9" * 500_000 + b"]", "a number has more than 4300 digits"),
+        (b'{"url": "\xff"}', "the body is not JSON: 'utf-8' codec can't decode"),
+    ],
+    ids=lambda value: repr(value[:12]),
+)
+def test_the_fault_of_a_body_that_is_not_json_is_named(service, raw, message):
+    [issue] = service.post("/v2/scrape", raw=raw).json["details"]
+    assert issue["message"].startswith(message)
+    assert "sys." not in issue["message"]
+
+
+@pytest.mark.parametrize(
     ("raw", "got"),
     [
         (b"", "but is empty or null"),
