@@ -191,6 +191,7 @@ FORM_S = 300  # likewise, for a form with a file
 IDLE_S = 60  # between two requests on a connection
 LINGER_S = 2  # for a client to read an error while it still sends its body
 STALL_MS = 120_000  # until a client that does not read its response is disconnected
+MAX_LENGTH_DIGITS = 19  # of Content-Length, as in 2**63 - 1
 JSON_TYPE = b"application/json; charset=utf-8"
 #: Twisted lacks 429 and 431.
 REASONS = {status.value: status.phrase.encode() for status in HTTPStatus}
@@ -230,6 +231,13 @@ class DeadlineChannel(http.HTTPChannel):
         if self._deadline is None and self.persistent and not self.requests:
             self._arm(HEADERS_S)
         super().dataReceived(data)
+
+    def _maybeChooseTransferDecoder(self, header: bytes, data: bytes) -> bool:
+        # Python's int() raises ValueError for more than 4,300 digits.
+        if header == b"Content-Length" and len(data) > MAX_LENGTH_DIGITS:
+            self._respondToBadRequestAndDisconnect()
+            return False
+        return bool(super()._maybeChooseTransferDecoder(header, data))
 
     def allHeadersReceived(self) -> None:
         request: Any = self.requests[-1]

@@ -293,6 +293,7 @@ NO_HTTP = {
     "version": (b"GET / HTTP/2.0\r\n\r\n", 400),
     "header": (HEAD + b"nonsense\r\n\r\n", 400),
     "length": (HEAD + b"Content-Length: x\r\n\r\n{}", 400),
+    "long length": (HEAD + b"Content-Length: " + b"1" * 5000 + b"\r\n\r\n{}", 400),
     "lengths": (HEAD + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\n{}", 400),
     "chunk": (HEAD + b"Transfer-Encoding: chunked\r\n\r\nx\r\n{}\r\n", 400),
     "headers": (HEAD + b"X: a\r\n" * 600 + b"\r\n", 400),
