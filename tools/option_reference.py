@@ -99,7 +99,7 @@ def _values(option: Option) -> str:
     if isinstance(kind, Choice):
         return ", ".join(map(_code, kind.values))
     if isinstance(kind, Number):
-        is_open = kind.maximum == MAX_INTEGER
+        is_open = kind.maximum >= MAX_INTEGER
         bounds = f"from {kind.minimum}" + ("" if is_open else f" to {kind.maximum}")
         return f"{kind.expected} {bounds}"
     if isinstance(kind, Text) and kind.maximum < MAX_TEXT:

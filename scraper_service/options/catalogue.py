@@ -7,6 +7,7 @@ one row here, its attribute in the options class, and the code that obeys it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import urlsplit
@@ -34,7 +35,7 @@ from scraper_service.options.extraction import (
     MIN_RESEARCH_S,
 )
 from scraper_service.options.formats import Markdown, Screenshot
-from scraper_service.options.limits import LONGEST_DAYS, MIN_DAYS
+from scraper_service.options.limits import MIN_DAYS
 from scraper_service.options.map_search import (
     DEFAULT_LIMIT,
     DEFAULT_TIMEOUT_MS,
@@ -327,8 +328,8 @@ _DEDUPE_BOILERPLATE = Option("dedupe_boilerplate", Each(None, "dedupeBoilerplate
     Bool(), False, "Remove text that repeats over pages of a site from the Markdown.",
     is_own=True)
 
-#: Days of ``retention_days``. Services take fewer: ``MAX_RETENTION_DAYS``.
-DAYS = Number(MIN_DAYS, LONGEST_DAYS)
+#: Days of ``retention_days``. The setting ``MAX_RETENTION_DAYS`` bounds them.
+DAYS = Number(MIN_DAYS, math.inf)
 
 
 def _retention(key: Each) -> Option:
@@ -373,7 +374,7 @@ CRAWL: TableT = (
         "Leave the path of URL, upwards too.", Flag("--entire-domain")),
     _SITEMAP,
     Option("delay_s", "delay",
-        Then(Number(0, MAX_DELAY_S), values.positive, {"exclusiveMinimum": 0}), None,
+        Number(0, MAX_DELAY_S, is_above=True), None,
         "Pause between two pages, in seconds.",
         Flag("--delay", "SECONDS", "Pause between two pages.")),
     *PACE,
@@ -540,7 +541,7 @@ AGENT: TableT = (
     Option("schema", "schema", Schema(), None,
         "The JSON Schema of the result."),
     Option("max_credits", "maxCredits",
-        Then(Number(0), values.positive, {"exclusiveMinimum": 0}), 2500,
+        Number(0, is_above=True), 2500,
         "Fail when the run would cost more credits."),
     Option("model", "model", Text(MAX_MODEL_NAME), None,
         "A name that responses repeat; it chooses no model."),

@@ -22,7 +22,7 @@ from attrs.validators import (
 )
 
 from scraper_service.errors import InvalidOptions, Issue
-from scraper_service.options.limits import LONGEST_DAYS, MIN_DAYS
+from scraper_service.options.limits import MIN_DAYS
 from scraper_service.options.scrape import ScrapeOptions
 
 MAX_BATCH_URLS = 100_000
@@ -39,7 +39,7 @@ _INDEX_FILES = frozenset({"index.html", "index.php"})
 _texts = deep_iterable(instance_of(str), instance_of(tuple))
 _flag = instance_of(bool)
 #: The validator of the option ``retention_days``.
-DAYS: Any = optional([ge(MIN_DAYS), le(LONGEST_DAYS)])
+DAYS: Any = optional(ge(MIN_DAYS))
 
 
 @frozen(kw_only=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 
 from scraper_service.errors import OptionUnavailable
+from scraper_service.options.parsing import short
 from scraper_service.options.urls import (
     caller_domain,
     caller_url,
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
 
 DAY_S = 86_400
 MIN_DAYS = 0.01
-LONGEST_DAYS = 36_500  # of any installation: a hundred years
-HIDDEN = "retentionDays must be left out with zeroDataRetention, got {:g}"
+HIDDEN = "retentionDays must be left out with zeroDataRetention, got {}"
 
 
 class Mode(StrEnum):
@@ -173,10 +173,10 @@ class Retention:
         if days is None:
             return self.usual_days * DAY_S
         if is_zero:
-            raise OptionUnavailable("retention_days", HIDDEN.format(days))
+            raise OptionUnavailable("retention_days", HIDDEN.format(short(days)))
         if days > self.most_days:
             raise OptionUnavailable(
                 "retention_days",
-                f"retentionDays must be {MIN_DAYS} to {self.most_days:g}, got {days:g}",
+                f"retentionDays must be {MIN_DAYS} to {self.most_days:g}, got {short(days)}",
             )
         return days * DAY_S

@@ -447,11 +447,15 @@ class Bool:
 
 @frozen
 class Number:
-    """A finite number. With ``whole`` it has no fraction; ``2.0`` becomes 2."""
+    """A finite number. With ``whole`` it has no fraction; ``2.0`` becomes 2.
+
+    With ``is_above`` it is more than ``minimum``.
+    """
 
     minimum: float = -MAX_INTEGER
     maximum: float = MAX_INTEGER
     whole: bool = False
+    is_above: bool = False
 
     @property
     def expected(self) -> str:
@@ -465,8 +469,10 @@ class Number:
                 return at.mistyped(self.expected, value)
             value = int(value)
         # Negated, so that NaN, of which no comparison holds, is refused.
-        if not value >= self.minimum:
-            text = f"{at.name} must be >= {self.minimum}, got {short(value)}"
+        is_enough = value > self.minimum if self.is_above else value >= self.minimum
+        if not is_enough:
+            sign = ">" if self.is_above else ">="
+            text = f"{at.name} must be {sign} {self.minimum}, got {short(value)}"
             return at.report("too_small", text, minimum=self.minimum)
         if value > self.maximum:
             text = f"{at.name} must be <= {self.maximum}, got {short(value)}"

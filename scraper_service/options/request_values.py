@@ -626,13 +626,6 @@ def webhook_kind(
     )
 
 
-def positive(number: float) -> float:
-    """Return ``number`` if it is above zero, else a ValueError."""
-    if number <= 0:
-        raise ValueError(f"must be > 0, got {short(number)}")
-    return number
-
-
 def product_token(text: str) -> str:
     """Return the name of a user agent if it is printable, else a ValueError."""
     if not text.isprintable():

@@ -149,7 +149,8 @@ def _plain(kind: Any) -> ShapeT:
             return {"type": "boolean"}
         case Number():
             bounds = {"minimum": kind.minimum, "maximum": kind.maximum}
-            return {"type": kind.expected, **bounds}
+            above = {"exclusiveMinimum": kind.minimum} if kind.is_above else {}
+            return {"type": kind.expected, **bounds, **above}
         case Text():
             least = {"minLength": kind.minimum} if kind.minimum else {}
             return {"type": "string", **least, "maxLength": kind.maximum}

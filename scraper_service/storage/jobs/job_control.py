@@ -23,6 +23,7 @@ from scraper_service.errors import (
 )
 from scraper_service.options.crawl import CHANGEABLE, CHANGEABLE_AFTERWARDS
 from scraper_service.options.limits import DAY_S, HIDDEN
+from scraper_service.options.parsing import short
 from scraper_service.storage.accounts import audit
 from scraper_service.storage.accounts.credits import lock_team
 from scraper_service.storage.frontier import changed_rules, sweeps
@@ -98,7 +99,7 @@ def change_job(
             )
     days = request.options.get("retention_days")
     if days is not None and json.loads(row.options)["scrape"]["zero_data_retention"]:
-        return OptionUnavailable("retention_days", HIDDEN.format(days))
+        return OptionUnavailable("retention_days", HIDDEN.format(short(days)))
     changed = OpenJob(connection, row)
     before = changed.options_in_force()
     values = {name: _as_json(value) for name, value in request.options.items()}
