@@ -18,7 +18,10 @@ MAX_LIST_BYTES = 4 * 2**20
 # With more memory RE2 takes 17 s to expand 100 times "x{0,1000}".
 MAX_PATTERN_BYTES = 2**19
 
-_TOO_LARGE = "the patterns are too large together: write fewer or simpler ones"
+_TOO_LARGE = (
+    f"the patterns are too large together, more than {MAX_INSTRUCTIONS} instructions of"
+    f" RE2 or {MAX_LIST_BYTES} bytes compiled: write fewer or simpler ones"
+)
 _UNICODE_CLASS = re.compile(r"\\[pP]|-(?:[^\x00-\xff]|\\x\{)")
 
 

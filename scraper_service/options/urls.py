@@ -104,7 +104,8 @@ def ipv4_address(host: str) -> str | None:
 
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII)
 
-UNSUPPORTED_PROTOCOL = "URL uses unsupported protocol"  # clients know this sentence
+# Clients know its beginning.
+UNSUPPORTED_PROTOCOL = "URL uses unsupported protocol: it must be http or https"
 MAX_URL = 8192  # characters
 MAX_HOST = 253  # characters, RFC 1035 section 2.3.4
 MAX_PORT = 65_535
@@ -148,7 +149,7 @@ def caller_url(text: str) -> str:
         return _checked_url(text.strip(" "))
     except ValueError as error:
         # A text with @ may hold a password.
-        if "@" in text or str(error) == UNSUPPORTED_PROTOCOL:
+        if "@" in text:
             raise
         raise ValueError(f"{error}, got {text[:100]!r}") from None
 
@@ -382,7 +383,10 @@ def _ascii_host(host: str) -> str:
 def _header_error(name: str, value: str) -> str | None:
     lower = name.lower()
     if not _TOKEN.fullmatch(name):
-        return "a header name must be a token (letters, digits, - and the like)"
+        return (
+            "a header name must be a token (letters, digits, - and the like),"
+            f" got {name[:100]!r}"
+        )
     if lower in OWN_HEADERS or lower.startswith(OWN_HEADER_PREFIX):
         return f"the header {name[:100]!r} is set by the service and cannot be given"
     if _BAD_VALUE.search(value):

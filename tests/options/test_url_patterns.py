@@ -46,7 +46,7 @@ def test_patterns_are_taken(patterns, expected):
         (("a",) * 101, (), "at most 100"),
         ((r"\pL" * 51, r"\PN" * 50), (), "at most 100 Unicode classes"),
         (("[a-\uffff]" * 101,), (), "at most 100 Unicode classes"),
-        (("a", "x{0,1000}" * 100, "["), (), "too large together"),
+        (("a", "x{0,1000}" * 100, "["), (), "more than 16384 instructions"),
         ((r"(.{0,9}a){9}\d{9}b" * 40,), (), "too large together"),
     ],
 )
