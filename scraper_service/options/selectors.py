@@ -51,6 +51,12 @@ _XPATH = re.compile(r"/|\./|\.\./|\(|xpath:")
 _COSTLY = re.compile(
     r"'[^']*'|\"[^\"]*\"|[\[\]]|//|(?:following|preceding)-sibling|following|preceding"
 )
+# A string in quotes, a variable, or a name: its prefix, and whether it is a function.
+_NAME = re.compile(
+    r"""'[^']*'|"[^"]*"|\$[\w.:-]+|([^\W\d][\w.-]*)(:(?!:)[\w.*-]+)?(\s*\()?"""
+)
+_OPERATORS = frozenset({"and", "or", "div", "mod"})  # brackets may follow them
+_NO_PAGE = etree.Element("html")
 _TRANSLATOR = HTMLTranslator()
 
 
@@ -125,7 +131,8 @@ def plan_of(selectors: Mapping[str, Any]) -> SelectorPlan:
 def compiled(selector: str, *, is_base: bool = False) -> etree.XPath:
     """Return a selector as XPath.
 
-    :raises ValueError: for a selector that is neither CSS nor XPath 1.0.
+    :raises ValueError: for a selector that is neither CSS nor XPath 1.0, and for names
+        in it that are known to no page.
     """
     text = selector.strip()
     if _XPATH.match(text):
@@ -144,9 +151,35 @@ def compiled(selector: str, *, is_base: bool = False) -> etree.XPath:
             " steps to siblings, and one axis //, following or preceding within brackets"
         )
     try:
-        return etree.XPath(xpath, smart_strings=False)
+        found = etree.XPath(xpath, smart_strings=False)
     except (etree.XPathError, ValueError) as error:
         raise ValueError(f"not XPath 1.0: {short(selector)}: {error}") from None
+    if (unknown := _unknown_name(xpath)) is not None:
+        raise ValueError(f"{unknown} in {short(selector)}")
+    return found
+
+
+def _unknown_name(xpath: str) -> str | None:
+    """Return what is unknown in valid XPath; libxml2 finds it only where it evaluates it."""
+    for match in _NAME.finditer(xpath):
+        name, local, bracket = match.groups()
+        if match[0].startswith("$"):
+            return f"unknown variable {match[0]!r}: there are none"
+        if local and name != "xml":
+            return f"unknown prefix {name!r}: only 'xml' is known"
+        if bracket and not local and name not in _OPERATORS and not _is_function(name):
+            return f"unknown function {name!r}: only those of XPath 1.0 are known"
+    return None
+
+
+def _is_function(name: str) -> bool:
+    try:
+        etree.XPath(f"{name}()")(_NO_PAGE)
+    except etree.XPathEvalError as error:
+        return str(error) != "Unregistered function"
+    except (etree.XPathError, ValueError):  # it lacks arguments
+        return True
+    return True
 
 
 def _is_costly(xpath: str) -> bool:

@@ -306,6 +306,40 @@ def test_selectors_without_an_end_in_sight_are_refused(service, web, selector):
     assert "takes too long on large pages" in str(reply.json)
 
 
+@pytest.mark.parametrize(
+    ("selector", "named"),
+    [
+        ('//h1[re:test(., "x")]', "unknown prefix 're': only 'xml' is known"),
+        ("//child::svg:*", "unknown prefix 'svg'"),
+        ("svg|a", "unknown prefix 'svg'"),
+        ("//a[matches(., 'x')]", "unknown function 'matches'"),
+        ("//a[. = $x]", "unknown variable '$x'"),
+    ],
+)
+def test_a_name_that_no_page_knows_is_refused(service, selector, named):
+    field = {"name": "x", "selector": selector}
+    wanted = {"type": "json", "selectors": {"fields": [field]}}
+    body = {"url": "https://x.example/", "formats": [wanted]}
+    reply = service.post("/v2/scrape", body)
+    assert reply.status == 400
+    [issue] = reply.json["details"]
+    assert issue["path"] == [*FIELD, "selector"]
+    assert named in issue["message"]
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        "//a[(1) or (2)][not(. = 'x:y($a)')]/ancestor-or-self::node()",
+        "//p[@xml:lang][has-class('a')]/following-sibling::text()",
+        "//*[local-name() = 'a' and (position() mod (2) = 1)][last ()]",
+        'xpath:string(//a[contains(., "re:test(")])',
+    ],
+)
+def test_names_that_every_page_knows_are_taken(read, selector):
+    one(read, selector=selector)
+
+
 def test_selectors_that_browsers_copy_are_taken(read):
     copied = " > ".join(
         f"{name}:nth-child({number})"
