@@ -164,4 +164,6 @@ class Answers:
 
 def not_found(pointers: tuple[str, ...]) -> str:
     """Return a warning about required fields without a value."""
-    return f"Required by the schema and not found: {join_names(pointers)}."
+    # The pointer of the whole value is empty.
+    names = tuple(each or "the whole value" for each in pointers)
+    return f"Required by the schema and not found: {join_names(names)}."

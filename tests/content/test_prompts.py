@@ -191,6 +191,13 @@ def test_what_a_schema_asks_for_and_the_page_has_not_is_told():
     )
 
 
+def test_a_value_that_the_page_has_not_is_told_though_it_has_no_name():
+    found = convert(PRODUCT, url=URL, schema={"allOf": [{"$ref": "#"}]})
+    told = "Required by the schema and not found: the whole value."
+    assert told in found.warnings
+    assert "" not in found.warnings
+
+
 @pytest.mark.parametrize("prompt", ["Summarize this page", "How can I reach you?"])
 def test_a_sentence_that_names_no_field_gets_the_key_facts_and_is_told_so(prompt):
     found = convert(CONTACT, url=URL, prompt=prompt)
