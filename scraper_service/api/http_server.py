@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 import time
 from contextlib import contextmanager
 from http import HTTPStatus
@@ -79,6 +80,22 @@ _SECONDS = Histogram(
 )
 
 
+_ABSOLUTE = re.compile(rb"https?://([^/?#]*)", re.IGNORECASE)
+
+
+def _origin_form(target: bytes) -> tuple[bytes, bytes | None]:
+    """Return path and query of a request's target, and the host of its absolute form.
+
+    RFC 9112, 3.2.2: servers accept the absolute form, and its host overrides the header.
+    """
+    if (match := _ABSOLUTE.match(target)) is None:
+        return target, None
+    rest = target[match.end() :]
+    return (rest if rest.startswith(b"/") else b"/" + rest), match[1].rpartition(b"@")[
+        2
+    ]
+
+
 def _send_now(channel: Any) -> None:
     """Send what was written. Twisted would do so in the next turn of the event loop."""
     transport = getattr(channel, "transport", None)
@@ -117,7 +134,7 @@ class JsonRequest(Request):
         """True if the body is a file."""
         # The request itself learns its path after the body.
         channel: Any = self.channel
-        return bool(channel._path.startswith(UPLOADS))
+        return _origin_form(channel._path)[0].startswith(UPLOADS)
 
     @property
     def _most(self) -> int:
@@ -137,6 +154,12 @@ class JsonRequest(Request):
     def _refuse_body(self) -> None:
         self.is_refused = True
         refuse(self.channel, 413, f"The body is larger than {self._most} bytes.")
+
+    def requestReceived(self, command: bytes, path: bytes, version: bytes) -> None:
+        target, host = _origin_form(path)
+        if host is not None and self._doubled() is None:
+            self.requestHeaders.setRawHeaders(b"Host", [host])
+        super().requestReceived(command, target, version)
 
     def setResponseCode(self, code: int, message: bytes | None = None) -> None:
         super().setResponseCode(code, message or REASONS.get(code))

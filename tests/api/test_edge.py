@@ -276,12 +276,12 @@ def answer_of():
     """Return a function that sends a request as it is and returns the answer."""
     with contextlib.ExitStack() as stack:
 
-        def send(service, method, path, **headers):
+        def send(service, method, path, body=None, **headers):
             address = urllib.parse.urlsplit(service.url).netloc
             connection = http.client.HTTPConnection(address, timeout=WAIT_S)
             stack.callback(connection.close)
             names = {k.replace("_", "-"): v for k, v in headers.items()}
-            connection.request(method, path, headers=names)
+            connection.request(method, path, body, headers=names)
             return stack.enter_context(connection.getresponse())
 
         yield send
@@ -327,6 +327,30 @@ def test_a_refusal_for_its_rate_has_a_reason(start_service, answer_of):
 )
 def test_extra_slashes_make_no_difference(service, site, path):
     assert service.post(path, {"url": site.url("/text")}).status == 200
+
+
+@pytest.mark.parametrize(
+    ("target", "status"),
+    [
+        ("http://a.example/health", 200),
+        ("HTTPS://a.example:1/health?x=1", 200),
+        ("http://a.example", 200),
+        ("http://a.example?x=1", 200),
+        ("http://a.example//nope", 404),
+    ],
+)
+def test_a_target_may_have_the_absolute_form(service, answer_of, target, status):
+    assert answer_of(service, "GET", target).status == status
+
+
+def test_the_host_of_the_absolute_form_is_that_of_urls(service, site, answer_of):
+    target = "http://me@a.example:81/v2/batch/scrape"
+    body = json.dumps({"urls": [site.url("/text")]}).encode()
+    answer = answer_of(
+        service, "POST", target, body, Host="b", Authorization=f"Bearer {service.key}"
+    )
+    url = json.loads(answer.read())["url"]
+    assert url.startswith("http://a.example:81/v2/batch/scrape/")
 
 
 @pytest.mark.parametrize(
