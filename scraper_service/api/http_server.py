@@ -59,6 +59,7 @@ SINGLE_HEADERS = (
 )
 UPLOADS = b"/uploads/"
 METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
+MAX_METHOD = 20  # characters in the access log
 NO_ROUTE = "none"
 UNLOGGED = frozenset({"/health", "/metrics"})
 CLIENT_LEFT = 499  # in the access log, as nginx has it: nobody gets this status
@@ -390,7 +391,7 @@ class JsonSite(Site):
             path = UPLOADS + b"..."
         facts = {
             "client": getattr(request.getClientAddress(), "host", None),
-            "method": method,
+            "method": method[:MAX_METHOD],
             "path": path.decode("latin-1"),
             "status": request.code,
             "bytes": request.sentLength,

@@ -451,13 +451,16 @@ def test_the_access_log_has_one_json_line_per_request_and_no_secrets(
     service = start_service(SCRAPER_LOG_JSON="true")
     service.post("/v2/scrape?token=s3cret", {"url": site.url("/text"), "origin": "me"})
     service.get("/nope")
+    service.request("X" * 10_000, "/nope")
     service.stop()
     found = [json.loads(line) for line in service.stderr.splitlines()]
     lines = [line for line in found if line["logger"] == "scraper_service.access"]
     assert [(line["path"], line["status"]) for line in lines] == [
         ("/v2/scrape", 200),
         ("/nope", 404),
+        ("/nope", 404),
     ]
+    assert lines[2]["method"] == "X" * 20
     assert lines[0]["origin"] == "me"
     assert lines[0]["team"]
     assert lines[0]["ms"] > 0
