@@ -287,6 +287,15 @@ class IdempotencyKeyUsed(ServiceError, ValueError):
     """Raised when an idempotency key was used before or is not a UUID."""
 
 
+class IdempotencyKeyInvalid(IdempotencyKeyUsed):
+    """Raised when an idempotency key is not a UUID."""
+
+    def __init__(self, key: str):
+        super().__init__("Idempotency key already used")  # docs/api.md fixes this text
+        #: A sentence for the caller.
+        self.reason = f"x-idempotency-key must be a UUID, got {key[:60]!r}"
+
+
 class MapTimedOut(ServiceError, TimeoutError):
     """Raised when a map exceeds its timeout."""
 

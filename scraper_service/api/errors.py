@@ -18,6 +18,7 @@ from scraper_service.errors import (
     ExportUnavailable,
     FileTooLarge,
     HeadersForgotten,
+    IdempotencyKeyInvalid,
     IdempotencyKeyUsed,
     InvalidBody,
     InvalidOptions,
@@ -174,6 +175,10 @@ def answer_to(error: Exception, wire_name: Callable[[str], str]) -> ErrorRespons
                 details=[{"code": "custom", "path": [], "message": str(error)}],
             )
             return ErrorResponse(STATUSES[InvalidBody], members)
+        case IdempotencyKeyInvalid():
+            issue = {"code": "custom", "path": [], "message": error.reason}
+            members = error_body(str(error), details=[issue])
+            return ErrorResponse(STATUSES[IdempotencyKeyUsed], members)
         case Unauthorized():
             return _unauthorized(error)
         case HTTPException():

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from attrs import field, frozen
 
 from scraper_service.api.connections import TrustedProxies
-from scraper_service.errors import IdempotencyKeyUsed, InvalidParameter
+from scraper_service.errors import IdempotencyKeyInvalid, InvalidParameter
 
 if TYPE_CHECKING:
     from scraper_service.api.http_server import JsonRequest
@@ -264,7 +264,7 @@ def parse_job_id(text: str) -> str:
 def idempotency_key(request: JsonRequest) -> str | None:
     """Return the idempotency key of a request, None without one.
 
-    Raises :exc:`IdempotencyKeyUsed` unless it is a UUID.
+    Raises :exc:`IdempotencyKeyInvalid` unless it is a UUID.
     """
     text = request.header(IDEMPOTENCY_KEY.name)
     if text is None:
@@ -272,7 +272,7 @@ def idempotency_key(request: JsonRequest) -> str | None:
     try:
         return str(uuid.UUID(text))
     except ValueError:
-        raise IdempotencyKeyUsed("Idempotency key already used") from None
+        raise IdempotencyKeyInvalid(text) from None
 
 
 def paging(request: JsonRequest) -> tuple[int | None, int | None]:

@@ -968,9 +968,14 @@ def post_with_key(site):
 def test_an_idempotency_key_starts_one_job(service, post_with_key, version, kind):
     used = str(uuid.uuid4())
     assert post_with_key(service, version, kind, used).status == 200
-    for again in (used, used.upper(), "not-a-uuid", ""):
+    for again in (used, used.upper()):
         reply = post_with_key(service, version, kind, again)
         assert (reply.status, reply.json) == (409, KEY_USED)
+    for key in ("not-a-uuid", "", "null"):
+        reply = post_with_key(service, version, kind, key)
+        [issue] = reply.json.pop("details")
+        assert (reply.status, reply.json) == (409, KEY_USED)
+        assert issue["message"] == f"x-idempotency-key must be a UUID, got {key!r}"
     other = "crawl" if kind != "crawl" else "batch/scrape"
     assert post_with_key(service, "v2", other, used).status == 409
 
