@@ -424,6 +424,33 @@ def test_a_host_that_is_busy_for_all_pages_becomes_slower():
     assert gaps[0] < gaps[1] < gaps[2]
 
 
+@pytest.mark.parametrize(("asked_s", "most_s"), [(1.0, 1.25), (5.0, 6.25), (None, 1.6)])
+def test_a_part_of_429s_at_any_rate_slows_a_host_down_to_a_bound(asked_s, most_s):
+    host, now = host_of(), 1000.0
+    for number in range(20):
+        host.busy(429, asked_s, now, now + 0.1, f"/{number}")
+        now += 10
+        host.good(now, now + 0.1, 0.1)
+    assert host.gap_s <= most_s
+
+
+def test_the_rate_of_a_site_that_asks_for_too_short_pauses_is_found():
+    host, now, taken_at, refused = host_of(), 1000.0, [], []
+    for number in range(200):
+        now = max(now, host.opens_at, host.next_at)
+        host.start(now)
+        host.in_flight -= 1
+        if sum(at > now - 60 for at in taken_at) < 6:
+            taken_at.append(now)
+            host.good(now, now, 0.1)
+        else:
+            refused.append(number)
+            host.busy(429, 1.0, now, now, f"/{number}")
+        now += 0.1
+    assert len(refused) < 40
+    assert host.gap_s > 5
+
+
 def test_answers_that_come_after_the_429_count_for_the_rate():
     host = host_of()
     host.busy(429, 1.0, 1000.0, 1000.1, next(PAGES))

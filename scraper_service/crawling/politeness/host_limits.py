@@ -31,6 +31,7 @@ STREAK = 10  # good responses until the window grows
 MARGIN = 1.25  # factor for the gap, over the rate that the site accepted
 UNKNOWN_GAP_S = 1.0  # after a 429 to the first request
 MAX_GAP_S = 60.0
+FREE_TROUBLES = 2  # backoffs in a row that may have causes other than the rate
 # Time without a faster rate after a 429. It doubles with each further 429.
 QUIET_S = 60.0
 QUIET_PERIODS = 10  # or as many requested pauses, if that is longer
@@ -66,7 +67,9 @@ class Host:
     window halves at most once per round trip, since failures of requests already in flight
     have the same cause. With ``is_new`` a host first takes the steps of :data:`RAMP`, see
     :attr:`limit`. A 429 also sets ``gap_s``, the shortest time between two starts. The rate
-    is the number of accepted requests in a time as long as the requested pause. A page that is
+    is the number of accepted requests in a time as long as the requested pause. The gap doubles
+    with further 429s, up to one request per pause, since some sites answer 429 to a part of the
+    requests at any rate. It grows beyond that only while all responses are busy. A page that is
     busy again makes the host wait, but no slower: it says nothing of other pages, and a busy
     host refuses them too.
     """
@@ -209,7 +212,10 @@ class Host:
         if status == 429 and is_of_host and (is_new or self._episode is None):
             period_s = max(1.0, pause_s or 0.0)
             accepted = self._good_since(now - period_s)
-            self._episode = _Episode(period_s, accepted, 2 * self.gap_s)
+            # Without good responses in between, the site asks for more than it says.
+            most_s = max(UNKNOWN_GAP_S, MARGIN * period_s)
+            most_s *= 2 ** max(0, self._troubles - FREE_TROUBLES)
+            self._episode = _Episode(period_s, accepted, self.gap_s, most_s)
             quiet_s = max(QUIET_S, QUIET_PERIODS * period_s)
             self._quiet_s = max(quiet_s, 2 * self._quiet_s if self.gap_s else 0)
             self._quiet_s = min(self._quiet_s, FORGET_S)
@@ -275,12 +281,14 @@ class _Episode:
     period_s: float
     #: Accepted requests in this time before the 429. Later responses still count.
     accepted: int
-    #: The shortest gap.
-    least_s: float
+    #: The gap before. It doubles up to ``most_s``, and never becomes shorter.
+    before_s: float
+    most_s: float
 
     @property
     def gap_s(self) -> float:
         gap_s = UNKNOWN_GAP_S
         if self.accepted:
             gap_s = MARGIN * self.period_s / self.accepted
-        return min(MAX_GAP_S, max(gap_s, self.least_s))
+        gap_s = min(max(gap_s, 2 * self.before_s), self.most_s, MAX_GAP_S)
+        return max(gap_s, self.before_s)
