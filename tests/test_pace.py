@@ -195,6 +195,16 @@ def test_after_the_last_attempt_the_answer_is_the_page(start_service, paced_site
     assert site.statuses() == [503] * 3
 
 
+@pytest.mark.slow
+def test_pages_of_a_host_that_refuses_all_have_one_try(start_service, paced_site):
+    service = start_service(SCRAPER_RETRY_TIMES="1")
+    site = paced_site(first=100, status=429)
+    job = batch(service, [site.url(f"/p/{n}") for n in range(8)])
+    assert codes(documents(service, job)) == [429] * 8
+    paths = [seen.path for seen in site.log]
+    assert [paths.count(path) for path in dict.fromkeys(paths)][-3:] == [1] * 3
+
+
 @pytest.mark.parametrize("status", [429, 503])
 def test_a_single_scrape_gets_what_its_site_answered(service, paced_site, status):
     site = paced_site(first=100, status=status, retry_after="1000000000")

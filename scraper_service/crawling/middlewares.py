@@ -25,8 +25,9 @@ from scraper_service.crawling.download.download_errors import (
     check_site,
 )
 from scraper_service.crawling.download.engines import Engines
-from scraper_service.crawling.politeness.host_pace import HostBusy
-from scraper_service.discovery.retry_after import backoff_s
+from scraper_service.crawling.politeness.host_limits import pace_key
+from scraper_service.crawling.politeness.host_pace import HostBusy, HostPace
+from scraper_service.discovery.retry_after import BUSY, backoff_s
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.options.limits import parse_sites
 from scraper_service.options.location import accept_language
@@ -105,8 +106,8 @@ def _target(url: str, location: bytes) -> str:
 class RetryAfter(RetryMiddleware):
     """Retries pages of a job whose site was busy.
 
-    A page with a status of ``RETRY_HTTP_CODES`` is retried at most ``RETRY_TIMES`` times.
-    Then the response is the page. Pages that their host admitted too late, or that need a
+    A page with a status of ``RETRY_HTTP_CODES`` is retried at most ``RETRY_TIMES`` times, and
+    not at all if its host refuses all pages. Then the response is the page. Pages that their host admitted too late, or that need a
     database without a response, are retried without a limit. The scheduler holds a retry until
     ``meta["retry_at"]`` (:func:`time.monotonic`) and restarts its time.
     ``meta["backoff_s"]`` is the part of the pause that no site asked for. A single scrape is
@@ -118,8 +119,15 @@ class RetryAfter(RetryMiddleware):
     ) -> Request | Response:
         if request.meta.get("lease") is None:
             return response
-        again: Request | Response = super().process_response(request, response)
-        if again is not response:
+        is_busy, host = response.status in BUSY, pace_key(request.url)
+        pace = HostPace.shared(self.crawler.settings)
+        again: Request | Response = response
+        if not (is_busy and pace.refuses_all(host)):
+            again = super().process_response(request, response)
+        if again is response:
+            if is_busy:
+                pace.lost(host)
+        else:
             pause_s = backoff_s(again.meta["retry_times"])
             again.meta["backoff_s"] = pause_s
             again.meta["retry_at"] = time.monotonic() + pause_s

@@ -13,6 +13,8 @@ import pytest
 from scraper_service.crawling.politeness import host_pace
 from scraper_service.crawling.politeness.host_limits import (
     FORGET_S,
+    LOST_PAGES,
+    LOST_S,
     SAMPLE,
     STREAK,
     Host,
@@ -449,6 +451,31 @@ def test_the_rate_of_a_site_that_asks_for_too_short_pauses_is_found():
         now += 0.1
     assert len(refused) < 40
     assert host.gap_s > 5
+
+
+def test_a_host_that_loses_all_pages_becomes_no_slower():
+    host, now = host_of(), 1000.0
+
+    def ask(page, tries):
+        nonlocal now
+        for _ in range(tries):
+            now = max(now, host.opens_at, host.next_at)
+            host.start(now)
+            host.busy(429, None, now, now, page)
+        host.lost(now)
+
+    for number in range(LOST_PAGES):
+        assert not host.refuses_all(now)
+        ask(f"/{number}", 4)
+    began, gap_s = now, host.gap_s
+    for number in range(100, 130):
+        assert host.refuses_all(now)
+        ask(f"/{number}", 1)
+    assert host.gap_s == gap_s
+    assert now - began < 30 * (gap_s + 1)
+    assert not host.refuses_all(now + LOST_S)
+    host.good(now, now, 0.01)
+    assert not host.refuses_all(now)
 
 
 def test_answers_that_come_after_the_429_count_for_the_rate():

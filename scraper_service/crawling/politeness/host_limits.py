@@ -39,6 +39,8 @@ FORGET_S = 600.0  # the longest such time; an idle host is forgotten after it
 SAMPLE = 16  # responses whose median is the current latency
 SLOW_S = 1.0  # a lower latency never counts as slow
 PATIENT_S = 5.0  # a shorter wait than this does not count as a time-out
+LOST_PAGES = 3  # in a row, that were busy at all tries, until a page has one try only
+LOST_S = 2 * FORGET_S  # time without a further one, after which pages have all tries
 MAX_BUSY_PAGES = 64  # that are remembered of a host
 MAX_NAME = 260  # characters; a host name has at most 253
 
@@ -107,6 +109,8 @@ class Host:
     _troubles: int = 0  # backoffs without a good response in between
     _busy_in_a_row: int = 0
     _busy_pages: dict[str, float] = field(factory=dict)  # with their first time
+    _lost_pages: int = 0  # in a row, without a good response in between
+    _lost_at: float = float("-inf")
     _streak: int = 0
     _good: deque[list[int]] = field(factory=lambda: deque(maxlen=int(MAX_PAUSE_S)))
     _episode: _Episode | None = None
@@ -152,7 +156,7 @@ class Host:
 
     def good(self, started_at: float, now: float, latency_s: float) -> bool:
         """Note a good response. Return True if it was slow enough for a backoff."""
-        self._busy_in_a_row = 0
+        self._busy_in_a_row = self._lost_pages = 0
         if self._good and self._good[-1][0] == int(now):
             self._good[-1][1] += 1
         else:
@@ -204,7 +208,8 @@ class Host:
     ) -> bool:
         """Note a 429 or 503 of a page, with its pause. Return True if the pace became slower."""
         self._busy_in_a_row += 1
-        is_of_host = not self._is_busy_again(page, now)
+        is_again = self._is_busy_again(page, now)
+        is_of_host = not (is_again or self.refuses_all(now))
         is_new = is_of_host and self._halve(str(status), started_at, now)
         self._troubles += is_new
         if pause_s is None and (status == 429 or self._busy_in_a_row >= BUSY_IN_A_ROW):
@@ -224,6 +229,18 @@ class Host:
         is_later = opens_at > max(self.opens_at, now)
         self.opens_at = max(self.opens_at, opens_at)
         return is_new or is_later
+
+    def lost(self, now: float) -> None:
+        """Note a page that was busy at its last try."""
+        self._lost_pages += 1
+        self._lost_at = now
+
+    def refuses_all(self, now: float) -> bool:
+        """Return True if several pages in a row were busy at all their tries.
+
+        Then a page has one try, and the host becomes no slower.
+        """
+        return self._lost_pages >= LOST_PAGES and now - self._lost_at < LOST_S
 
     def _is_busy_again(self, page: str, now: float) -> bool:
         """Return True if a page was busy in the last :data:`FORGET_S`. Else remember it."""

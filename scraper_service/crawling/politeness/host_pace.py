@@ -135,6 +135,14 @@ class HostPace:
         """Return the seconds until the end of a host's pause, 0 for none."""
         return max(0.0, self._host(name).opens_at - self.clock())
 
+    def lost(self, name: str) -> None:
+        """Note a page of a host that was busy at its last try."""
+        self._host(name).lost(self.clock())
+
+    def refuses_all(self, name: str) -> bool:
+        """Return True if a host is busy for all pages, so that another try is in vain."""
+        return self._host(name).refuses_all(self.clock())
+
     def report(self, name: str) -> Host:
         """Return the present pace of a host, also in another thread."""
         return self._hosts.get(name) or Host(self._ceiling)
