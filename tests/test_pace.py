@@ -195,6 +195,17 @@ def test_after_the_last_attempt_the_answer_is_the_page(start_service, paced_site
     assert site.statuses() == [503] * 3
 
 
+def test_one_broken_page_lets_the_others_of_its_host_pass(start_service, paced_site):
+    service = start_service(SCRAPER_RETRY_TIMES="2")
+    site = paced_site(broken="/p/0", status=503, retry_after="1")
+    job = batch(service, [site.url(f"/p/{n}") for n in range(8)])
+    assert sorted(codes(documents(service, job))) == [200] * 7 + [503]
+    paths = [seen.path for seen in site.log]
+    assert paths.count("/p/0") == 3
+    assert paths[1] == "/p/1"
+    assert paths[-1] == "/p/0"  # its further pause was for itself only
+
+
 @pytest.mark.slow
 def test_pages_of_a_host_that_refuses_all_have_one_try(start_service, paced_site):
     service = start_service(SCRAPER_RETRY_TIMES="1")

@@ -27,7 +27,7 @@ from scraper_service.crawling.download.download_errors import (
 from scraper_service.crawling.download.engines import Engines
 from scraper_service.crawling.politeness.host_limits import pace_key
 from scraper_service.crawling.politeness.host_pace import HostBusy, HostPace
-from scraper_service.discovery.retry_after import BUSY, backoff_s
+from scraper_service.discovery.retry_after import BUSY, MAX_BACKOFF_S, backoff_s
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.options.limits import parse_sites
 from scraper_service.options.location import accept_language
@@ -107,7 +107,8 @@ class RetryAfter(RetryMiddleware):
     """Retries pages of a job whose site was busy.
 
     A page with a status of ``RETRY_HTTP_CODES`` is retried at most ``RETRY_TIMES`` times, and
-    not at all if its host refuses all pages. Then the response is the page. Pages that their host admitted too late, or that need a
+    not at all if its host refuses all pages, or if it alone asks for more than
+    ``MAX_BACKOFF_S``. Then the response is the page. Pages that their host admitted too late, or that need a
     database without a response, are retried without a limit. The scheduler holds a retry until
     ``meta["retry_at"]`` (:func:`time.monotonic`) and restarts its time.
     ``meta["backoff_s"]`` is the part of the pause that no site asked for. A single scrape is
@@ -121,8 +122,11 @@ class RetryAfter(RetryMiddleware):
             return response
         is_busy, host = response.status in BUSY, pace_key(request.url)
         pace = HostPace.shared(self.crawler.settings)
+        asked_s = request.meta.get("retry_after_s", 0.0)
+        # Only this page is busy, and the end of the job would wait for it.
+        is_broken = asked_s > MAX_BACKOFF_S and pace.closed_s(host) < asked_s / 2
         again: Request | Response = response
-        if not (is_busy and pace.refuses_all(host)):
+        if not (is_busy and (is_broken or pace.refuses_all(host))):
             again = super().process_response(request, response)
         if again is response:
             if is_busy:
@@ -130,7 +134,7 @@ class RetryAfter(RetryMiddleware):
         else:
             pause_s = backoff_s(again.meta["retry_times"])
             again.meta["backoff_s"] = pause_s
-            again.meta["retry_at"] = time.monotonic() + pause_s
+            again.meta["retry_at"] = time.monotonic() + max(pause_s, asked_s)
         return again
 
     def process_exception(  # type: ignore[override]  # its spider is deprecated

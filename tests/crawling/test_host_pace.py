@@ -405,7 +405,8 @@ def test_a_page_that_is_always_busy_does_not_slow_its_host_down():
     host, now = host_of(), 1000.0
     for number in range(10):
         host.busy(429, 3.0, now, now + 0.1, "/always")
-        assert host.opens_at == pytest.approx(now + 3.1)  # the pause is kept
+        # It waits alone, if others are fine.
+        assert (host.opens_at == pytest.approx(now + 3.1)) == (number == 0)
         if number == 0:
             window, gap_s = host.window, host.gap_s
         host.good(now + 4, now + 4.1, 0.1)
@@ -415,6 +416,28 @@ def test_a_page_that_is_always_busy_does_not_slow_its_host_down():
     before = host.gap_s
     host.busy(429, 3.0, now, now + 0.1, "/another")
     assert host.gap_s >= 2 * before
+
+
+def test_a_page_that_asks_for_the_longest_pause_again_closes_no_host():
+    host, now = host_of(), 1000.0
+    host.busy(503, 600.0, now, now, "/broken")
+    assert host.opens_at == now + 600
+    host.good(now + 601, now + 601, 0.1)
+    for later_s in (602, 603, 1150):  # without a good response in between
+        host.busy(503, 600.0, now + later_s, now + later_s, "/broken")
+        assert host.opens_at == now + 600
+    host.busy(503, 7.0, now + 1160, now + 1160, "/another")
+    assert host.opens_at == now + 1167
+
+
+def test_pages_that_are_busy_again_together_do_close_their_host():
+    host = host_of()
+    for page in ("/a", "/b"):
+        host.busy(429, 1.0, 1000.0, 1000.1, page)
+    host.good(1002.0, 1002.1, 0.1)
+    host.busy(429, 1.0, 1003.0, 1003.1, "/a")
+    host.busy(429, 1.0, 1003.0, 1003.2, "/b")
+    assert host.opens_at == pytest.approx(1004.2)
 
 
 def test_a_host_that_is_busy_for_all_pages_becomes_slower():

@@ -117,6 +117,38 @@ def test_a_held_request_comes_first_with_all_its_time(run):
     run(test)
 
 
+def test_the_retry_of_what_may_be_one_page_lets_rows_of_its_host_pass(run):
+    async def test(queue, pace, nudges):
+        first, *others = rows("a1", "b1", "a2")
+        queue.add([first, *others])
+        assert queue.next_row() == first
+        await close_host(pace, "a", 0.2)
+        again = request(first, retry_at=time.monotonic() + 0.2, retry_times=1)
+        assert queue.hold(again)
+        await asyncio.sleep(0.25)
+        assert queue.next_held() is None
+        assert names(queue) == ["b1", "a2"]
+        assert queue.next_held() is again  # no other row is left
+
+    run(test)
+
+
+def test_a_retry_is_first_once_several_pages_of_its_host_are_busy(run):
+    async def test(queue, pace, nudges):
+        first, *others = rows("a1", "a2")
+        queue.add([first, *others])
+        assert queue.next_row() == first
+        for _ in range(3):
+            await close_host(pace, "a", 0.2)
+            await asyncio.sleep(0.25)
+        again = request(first, retry_at=time.monotonic(), retry_times=1)
+        assert queue.hold(again)
+        await asyncio.sleep(0.25)
+        assert queue.next_held() is again
+
+    run(test)
+
+
 def test_a_redirect_does_not_wait_unless_its_host_wants_a_pause(run):
     async def test(queue, pace, nudges):
         first, second = rows("a1", "b1")

@@ -62,6 +62,15 @@ def test_each_attempt_comes_later(middleware, times, wait_s):
     assert before + 0.75 * wait_s <= again.meta["retry_at"] <= after + 1.25 * wait_s
 
 
+@pytest.mark.parametrize(("asked_s", "is_repeated"), [(50.0, True), (600.0, False)])
+def test_a_page_that_alone_asks_for_a_long_pause_ends(middleware, asked_s, is_repeated):
+    request, response = page(retry_after_s=asked_s), Response(URL, status=503)
+    again = middleware.process_response(request, response)
+    assert (again is not response) == is_repeated
+    if is_repeated:
+        assert again.meta["retry_at"] > time.monotonic() + asked_s - 5
+
+
 def test_a_page_that_did_not_get_its_turn_has_lost_no_attempt(middleware):
     request = page(retry_times=3)
     again = middleware.process_exception(request, HostBusy("a.example", 7.5))

@@ -2,8 +2,8 @@
 
 ``python -m tests.support.paced_site`` prints its URL and ends with SIGTERM. ``/p/`` and
 ``/p/N`` are pages that link to all others. ``--first K --status S --retry-after R`` responds
-to the first K requests with status S. ``--rate N`` responds with 429 to more than N
-requests in a second, and to all requests during the pause. R is the ``Retry-After``
+to the first K requests with status S, ``--broken PATH`` to all requests for a page. ``--rate N``
+responds with 429 to more than N requests in a second, and to all requests during the pause. R is the ``Retry-After``
 header; ``date+SECONDS`` stands for an HTTP date from now. ``/_log`` returns the requests as
 JSON: path, status, start and end by :func:`time.monotonic`.
 """
@@ -109,7 +109,7 @@ class _Site:
         if not path.startswith("/p/"):
             return _message(404, b"none")
         begin = time.monotonic()
-        status = self.status(begin)
+        status = self.status(path, begin)
         asked = self.options.retry_after if status in {429, 503} else ""
         pause_s = _seconds(asked)
         self.opens_at = max(self.opens_at, begin + pause_s)
@@ -125,10 +125,10 @@ class _Site:
         body = f"<title>{path}</title><h1>Page {path}</h1>{links}".encode()
         return _message(status, body, asked)
 
-    def status(self, now: float) -> int:
+    def status(self, path: str, now: float) -> int:
         options = self.options
-        if len(self.log) < options.first:
-            return options.status
+        if len(self.log) < options.first or path == options.broken:
+            return int(options.status)
         if options.rate:
             recent = sum(s.status == 200 and s.begin > now - 1 for s in self.log)
             if recent >= options.rate or now < self.opens_at:
@@ -164,6 +164,7 @@ if __name__ == "__main__":
     parser.add_argument("--pages", type=int, default=1)
     parser.add_argument("--wait", type=float, default=0.02, help="seconds per page")
     parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--broken", default="")
     parser.add_argument("--status", type=int, default=429)
     parser.add_argument("--rate", type=int, default=0)
     parser.add_argument("--retry-after", default="")

@@ -357,6 +357,7 @@ def _note(slot: Slot, request: Request, response: Response) -> None:
     if value := response.headers.get("Retry-After"):
         sent = (response.headers.get("Date") or b"").decode("latin-1")
         pause_s = retry_after_s(value.decode("latin-1"), sent, time.time())
+    request.meta["retry_after_s"] = pause_s or 0.0
     latency_s = request.meta["download_latency"]
     size = len(response.body)
     slot.answered(response.status, size, latency_s, pause_s, page=request.url)

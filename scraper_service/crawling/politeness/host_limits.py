@@ -72,8 +72,8 @@ class Host:
     is the number of accepted requests in a time as long as the requested pause. The gap doubles
     with further 429s, up to one request per pause, since some sites answer 429 to a part of the
     requests at any rate. It grows beyond that only while all responses are busy. A page that is
-    busy again makes the host wait, but no slower: it says nothing of other pages, and a busy
-    host refuses them too.
+    busy again makes the host no slower: it says nothing of other pages, and a busy host refuses
+    them too. If other pages had good responses since, it does not make the host wait either.
     """
 
     ceiling: int
@@ -108,7 +108,8 @@ class Host:
     _trouble_at: float = float("-inf")
     _troubles: int = 0  # backoffs without a good response in between
     _busy_in_a_row: int = 0
-    _busy_pages: dict[str, float] = field(factory=dict)  # with their first time
+    _busy_pages: dict[str, float] = field(factory=dict)  # with the end of their time
+    _alone: str = ""  # the page that was busy again, while others were not
     _lost_pages: int = 0  # in a row, without a good response in between
     _lost_at: float = float("-inf")
     _streak: int = 0
@@ -157,6 +158,7 @@ class Host:
     def good(self, started_at: float, now: float, latency_s: float) -> bool:
         """Note a good response. Return True if it was slow enough for a backoff."""
         self._busy_in_a_row = self._lost_pages = 0
+        self._alone = ""
         if self._good and self._good[-1][0] == int(now):
             self._good[-1][1] += 1
         else:
@@ -207,8 +209,12 @@ class Host:
         page: str,
     ) -> bool:
         """Note a 429 or 503 of a page, with its pause. Return True if the pace became slower."""
+        is_again = self._is_busy_again(page, now, pause_s or 0.0)
+        is_alone = is_again and (not self._busy_in_a_row or page == self._alone)
+        self._alone = page if is_alone else ""
         self._busy_in_a_row += 1
-        is_again = self._is_busy_again(page, now)
+        if is_alone:
+            return False
         is_of_host = not (is_again or self.refuses_all(now))
         is_new = is_of_host and self._halve(str(status), started_at, now)
         self._troubles += is_new
@@ -242,13 +248,21 @@ class Host:
         """
         return self._lost_pages >= LOST_PAGES and now - self._lost_at < LOST_S
 
-    def _is_busy_again(self, page: str, now: float) -> bool:
-        """Return True if a page was busy in the last :data:`FORGET_S`. Else remember it."""
-        if now - self._busy_pages.get(page, -math.inf) < FORGET_S:
+    @property
+    def may_be_one_page(self) -> bool:
+        """True if the last busy responses may come from one broken page, not from the host."""
+        return 0 < self._busy_in_a_row < BUSY_IN_A_ROW
+
+    def _is_busy_again(self, page: str, now: float, pause_s: float) -> bool:
+        """Return True if a page was busy, until :data:`FORGET_S` after its pause.
+
+        Else remember it.
+        """
+        if now < self._busy_pages.get(page, -math.inf):
             return True
         if len(self._busy_pages) >= MAX_BUSY_PAGES:
             del self._busy_pages[next(iter(self._busy_pages))]
-        self._busy_pages[page] = now
+        self._busy_pages[page] = now + pause_s + FORGET_S
         return False
 
     def _halve(self, reason: str, started_at: float, now: float) -> bool:

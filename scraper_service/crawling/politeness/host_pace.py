@@ -135,6 +135,10 @@ class HostPace:
         """Return the seconds until the end of a host's pause, 0 for none."""
         return max(0.0, self._host(name).opens_at - self.clock())
 
+    def may_be_one_page(self, name: str) -> bool:
+        """Return True if the trouble of a host may come from one broken page."""
+        return self._host(name).may_be_one_page
+
     def lost(self, name: str) -> None:
         """Note a page of a host that was busy at its last try."""
         self._host(name).lost(self.clock())

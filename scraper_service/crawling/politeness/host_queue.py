@@ -79,13 +79,18 @@ class HostQueue:
         return True
 
     def next_held(self) -> Request | None:
-        """Return the first held request whose wait is over, or None."""
+        """Return the first held request whose wait is over, or None.
+
+        The retry of what may be one broken page lets the rows of its host pass.
+        """
         now = time.monotonic()
         part = self._part() if self.held else 0
         for request in self.held:
             wait_s = request.meta["retry_at"] - now
             if wait_s > 0:
                 self._nudge_in(wait_s)
+            elif self._lets_rows_pass(request):
+                continue
             elif self._has_room(host := pace_key(request.url), part):
                 self.held.remove(request)
                 del request.meta["retry_at"]
@@ -94,6 +99,15 @@ class HostQueue:
                 self._hosts[request.meta["lease"].row_id] = host
                 return request
         return None
+
+    def _lets_rows_pass(self, request: Request) -> bool:
+        """Return True for a retry that would close its host again, if only it is broken."""
+        host = pace_key(request.url)
+        return (
+            "retry_times" in request.meta
+            and self._pace.may_be_one_page(host)
+            and any(each == host for each, _ in self.rows)
+        )
 
     def next_row(self) -> ClaimedRow | None:
         """Return the first row whose host accepts requests now, or None."""
