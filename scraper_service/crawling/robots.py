@@ -11,11 +11,18 @@ import json
 import re
 import time
 from collections import OrderedDict
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from attrs import evolve, field, frozen
 from scrapy import Request
-from scrapy.exceptions import CannotResolveHostError, IgnoreRequest
+from scrapy.exceptions import (
+    CannotResolveHostError,
+    DownloadConnectionRefusedError,
+    DownloadFailedError,
+    IgnoreRequest,
+    ResponseDataLossError,
+)
 from scrapy.http import Response
 from scrapy.http.request import NO_CALLBACK
 
@@ -30,6 +37,7 @@ from scraper_service.crawling.page_errors import page_error
 from scraper_service.crawling.politeness.crawl_report import JobRecorder
 from scraper_service.crawling.politeness.host_limits import pace_key
 from scraper_service.crawling.politeness.host_pace import HostBusy, HostPace
+from scraper_service.discovery.retry_after import backoff_s
 from scraper_service.discovery.robots import (
     MAX_BYTES,
     REFUSE_ALL,
@@ -51,6 +59,12 @@ if TYPE_CHECKING:
     from scraper_service.options.urls import OriginT
 
 MAX_REDIRECTS = 5  # RFC 9309, 2.3.1.2
+# Failures that may be over in a moment. A time-out has taken long enough.
+NO_RESPONSE = (
+    DownloadConnectionRefusedError,
+    DownloadFailedError,
+    ResponseDataLossError,
+)
 PASSING = frozenset({408, 425, 429})  # temporary: the file is fetched again soon
 PATIENCE_S = 900  # limit of the wait for a busy site, whose pages wait, too
 PAUSE_S = 0.1  # the shortest pause between two tries at a busy site
@@ -147,9 +161,12 @@ async def _download(
 ) -> Response:
     """Return the response with at most 500 KiB of its body.
 
-    Waits for a busy site. ``hops`` receives the URLs of all requests.
+    Waits for a busy site. A server error or a connection without a response is tried again,
+    at most ``RETRY_TIMES`` times. ``hops`` receives the URLs of all requests.
     """
     assert crawler.engine is not None
+    most_times = crawler.settings.getint("RETRY_TIMES")
+    times = 0
     give_up_at = time.monotonic() + PATIENCE_S
     while True:
         meta = {
@@ -165,11 +182,19 @@ async def _download(
             request_url(url), callback=NO_CALLBACK, dont_filter=True, meta=meta
         )
         try:
-            return await crawler.engine.download_async(request)
+            response = await crawler.engine.download_async(request)
+            if response.status < 500 or times >= most_times:
+                return response
         except HostBusy as busy:
             if busy.opens_at > give_up_at:
                 raise
             await asyncio.sleep(max(PAUSE_S, busy.opens_at - time.monotonic()))
+            continue
+        except NO_RESPONSE:
+            if times >= most_times:
+                raise
+        times += 1
+        await asyncio.sleep(backoff_s(times))
 
 
 @frozen
@@ -275,6 +300,12 @@ class RobotsPolicy:
         if answer.passing:
             retry_s = 2 * before.retry_s if before else 0
             wait_s = retry_s = min(self._max_age_s, max(self._retry_s, retry_s))
+            if answer.state == "unreachable":
+                again_at = datetime.fromtimestamp(time.time() + wait_s, UTC)
+                text = (
+                    f"{answer.detail} It is fetched again after {again_at:%H:%M} UTC."
+                )
+                answer = evolve(answer, detail=text)
             was_ok = before is not None and before.answer.state == "ok"
             if before and was_ok and now - before.read_at < STALE_S:
                 answer = evolve(before.answer, detail=answer.detail)
@@ -305,7 +336,8 @@ class RobotsMiddleware:
     """Refuses requests that the robots.txt disallows for ``meta["robots_agents"]``.
 
     Applies before each fetch, also after redirects. With ``meta["robots_only"]`` the response
-    is a JSON list of the sitemaps in the robots.txt, and nothing else is fetched.
+    is a JSON list of the sitemaps in the robots.txt, and nothing else is fetched. While the
+    robots.txt is unreachable, there are none.
     """
 
     def __init__(self, crawler: Crawler):
@@ -326,6 +358,8 @@ class RobotsMiddleware:
         agents: tuple[str, ...] = request.meta.get("robots_agents") or ()
         if request.meta.get("robots_only"):
             answer = await self._answer(request.url, agents)
+            if agents and answer.state == "unreachable" and answer.failure is None:
+                raise RobotsUnreachable(answer.detail)
             declared = json.dumps(answer.rules.sitemaps).encode()
             return Response(request.url, body=declared, request=request)
         if agents:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from scrapy.settings import Settings
 
@@ -95,8 +97,10 @@ def test_an_answer_that_does_not_come(sites, hasty, name):
 def test_a_name_that_does_not_resolve(client):
     found = client.ask("rules", url="http://nowhere.invalid/")
     assert found["state"] == "unreachable"
-    assert found["detail"] == (
-        "robots.txt could not be fetched: the host name of the URL does not resolve."
+    assert re.fullmatch(
+        r"robots\.txt could not be fetched: the host name of the URL does not resolve\."
+        r" It is fetched again after \d\d:\d\d UTC\.",
+        found["detail"],
     )
 
 
@@ -172,6 +176,14 @@ def test_rules_stay_while_their_site_fails(sites):
         assert client.ask("known", url=url) == {"state": None}
         client.ask("later", seconds=30 * DAY_S)
         assert client.ask("rules", url=url)["state"] == "unreachable"
+
+
+@pytest.mark.parametrize("name", ["soon", "dropping"])
+def test_a_robots_txt_that_fails_is_tried_again_like_a_page(sites, name):
+    with RobotsClient(RETRY_TIMES="2") as client:
+        found = client.ask("rules", url=sites.url(name))
+    assert (found["state"], found["refused"]) == ("ok", SOME)
+    assert len(sites.requests(name)) == 3
 
 
 def test_a_pause_of_the_site_is_waited_for(sites, hasty):

@@ -136,6 +136,7 @@ class RobotsClient(ServerProcess):
             "CONVERTER_PROCESSES": "1",
             "EGRESS_ALLOW": f"{SITE_HOST}/32",
             "LOG_LEVEL": "ERROR",
+            "RETRY_TIMES": "0",
         }
         sent = {
             f"SCRAPER_{name}": value for name, value in {**ours, **settings}.items()

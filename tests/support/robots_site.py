@@ -70,7 +70,7 @@ class Site:
 
     async def open(self) -> None:
         special = "chain-5 chain-6 elsewhere forbidden silent drop trickle slow"
-        special += " failing paused"
+        special += " failing paused soon dropping"
         for name in (*ANSWERS, *special.split()):
             await self.listen(name)
         self.shut = socket.socket()  # bound, so that no other process can listen there
@@ -96,7 +96,8 @@ class Site:
         self.log.append({"site": name, "path": path, "headers": headers})
         if name == "silent":
             await asyncio.sleep(FOREVER_S)
-        if name == "drop":
+        times = sum(request["site"] == name for request in self.log)
+        if name == "drop" or (name == "dropping" and times < 3):
             linger = struct.pack("ii", 1, 0)
             peer = writer.get_extra_info("socket")
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
@@ -124,6 +125,8 @@ class Site:
         times = sum(request["site"] == name for request in self.log)
         if name == "failing" and times > 1:
             return answer(CLOSED, 503)
+        if name == "soon" and times < 3:
+            return answer(CLOSED, 503, "Retry-After: 1")
         if name == "paused" and times == 1:  # longer than the time-out of the tests
             return answer(CLOSED, 429, "Retry-After: 5")
         return ANSWERS.get(name) or answer(RULES)
