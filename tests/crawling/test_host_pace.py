@@ -476,6 +476,14 @@ def test_the_rate_of_a_site_that_asks_for_too_short_pauses_is_found():
     assert host.gap_s > 5
 
 
+def test_429s_without_a_pause_cause_no_gap_of_a_minute():
+    host, now = host_of(), 1000.0
+    for number in range(20):
+        host.busy(429, None, now, now, f"/{number}")
+        now = max(host.opens_at, host.next_at) + 1
+    assert host.gap_s == 10
+
+
 def test_a_host_that_loses_all_pages_becomes_no_slower():
     host, now = host_of(), 1000.0
 

@@ -31,6 +31,7 @@ STREAK = 10  # good responses until the window grows
 MARGIN = 1.25  # factor for the gap, over the rate that the site accepted
 UNKNOWN_GAP_S = 1.0  # after a 429 to the first request
 MAX_GAP_S = 60.0
+UNASKED_GAP_S = 10.0  # the longest gap that a 429 without Retry-After causes
 FREE_TROUBLES = 2  # backoffs in a row that may have causes other than the rate
 # Time without a faster rate after a 429. It doubles with each further 429.
 QUIET_S = 60.0
@@ -218,6 +219,7 @@ class Host:
         is_of_host = not (is_again or self.refuses_all(now))
         is_new = is_of_host and self._halve(str(status), started_at, now)
         self._troubles += is_new
+        is_asked = pause_s is not None
         if pause_s is None and (status == 429 or self._busy_in_a_row >= BUSY_IN_A_ROW):
             pause_s = backoff_s(self._troubles) if is_new else 0.0
         if status == 429 and is_of_host and (is_new or self._episode is None):
@@ -226,6 +228,8 @@ class Host:
             # Without good responses in between, the site asks for more than it says.
             most_s = max(UNKNOWN_GAP_S, MARGIN * period_s)
             most_s *= 2 ** max(0, self._troubles - FREE_TROUBLES)
+            if not is_asked:
+                most_s = min(most_s, UNASKED_GAP_S)
             self._episode = _Episode(period_s, accepted, self.gap_s, most_s)
             quiet_s = max(QUIET_S, QUIET_PERIODS * period_s)
             self._quiet_s = max(quiet_s, 2 * self._quiet_s if self.gap_s else 0)
