@@ -142,7 +142,7 @@ def test_option_of_one_version_is_read(api, body, attribute, expected):
         ("limit", "5", "invalid_type", ("limit",)),
         ("limit", 1.5, "invalid_type", ("limit",)),
         ("maxDiscoveryDepth", -1, "too_small", ("maxDiscoveryDepth",)),
-        ("delay", 0, "custom", ("delay",)),
+        ("delay", 0, "too_small", ("delay",)),
         ("delay", 61, "too_big", ("delay",)),
         ("maxConcurrency", 0, "too_small", ("maxConcurrency",)),
         ("allowSubdomains", 1, "invalid_type", ("allowSubdomains",)),
