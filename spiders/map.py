@@ -281,12 +281,9 @@ class Finding:
         declared: list[str] = []
         try:
             robots = self._request(urljoin(start, "/robots.txt"), places=True)
-            robots.meta["robots_agents"] = self._agents
             declared = json.loads((await self._download(robots)).body)
         except Exception as error:
             self._failed("The robots.txt", error)
-            if isinstance(error, IgnoreRequest):
-                return  # the site is refused as a whole
         self._declared = set(declared)
         await self._queue((SITEMAPS,), 1, sitemap_places(start, declared))
 

@@ -336,8 +336,7 @@ class RobotsMiddleware:
     """Refuses requests that the robots.txt disallows for ``meta["robots_agents"]``.
 
     Applies before each fetch, also after redirects. With ``meta["robots_only"]`` the response
-    is a JSON list of the sitemaps in the robots.txt, and nothing else is fetched. While the
-    robots.txt is unreachable, there are none.
+    is a JSON list of the sitemaps in the robots.txt, and nothing else is fetched.
     """
 
     def __init__(self, crawler: Crawler):
@@ -358,8 +357,6 @@ class RobotsMiddleware:
         agents: tuple[str, ...] = request.meta.get("robots_agents") or ()
         if request.meta.get("robots_only"):
             answer = await self._answer(request.url, agents)
-            if agents and answer.state == "unreachable" and answer.failure is None:
-                raise RobotsUnreachable(answer.detail)
             declared = json.dumps(answer.rules.sitemaps).encode()
             return Response(request.url, body=declared, request=request)
         if agents:

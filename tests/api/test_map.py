@@ -271,12 +271,6 @@ def test_a_start_page_that_is_missing_leaves_the_sitemaps(find, service):
         assert find(site, version="v1", sitemapOnly=True) == []
 
 
-def test_no_sitemap_is_fetched_while_robots_txt_is_unreachable(service):
-    with ScriptedSite({"/": page(), "/robots.txt": text("", 500)}) as site:
-        service.post("/v2/map", {"url": site.url("/")})
-        assert set(site.paths()) == {"/robots.txt"}
-
-
 def test_robots_txt_decides_about_fetching_and_not_about_listing(service):
     pages = {
         **SITE,

@@ -194,7 +194,7 @@ def test_a_robots_txt_that_fails_is_told(service):
         assert "503" in robots["detail"]
         assert robots["refused"] == 1
         assert found["reasons"] == {"ROBOTS_UNREACHABLE": 1}
-        assert found["hosts"][0]["answers"]["503"] == 1
+        assert found["hosts"][0]["answers"]["503"] == 4
 
 
 def test_traps_are_counted(service):
