@@ -20,6 +20,18 @@ if TYPE_CHECKING:
 
     from twisted.internet.interfaces import IAddress
 
+# From the first byte of a request to the end of its headers. For the first request of
+# a connection, from the start of the connection.
+HEADERS_S = 10
+BODY_S = 30  # from there to the end of the body
+FORM_S = 300  # likewise, for a form with a file
+IDLE_S = 60  # between two requests on a connection
+LINGER_S = 2  # for a client to read an error while it still sends its body
+STALL_MS = 120_000  # until a client that does not read its response is disconnected
+MAX_LENGTH_DIGITS = 19  # of Content-Length, as in 2**63 - 1
+JSON_TYPE = b"application/json; charset=utf-8"
+#: Twisted lacks 429 and 431.
+REASONS = {status.value: status.phrase.encode() for status in HTTPStatus}
 IPV6_NETWORK = 64  # bits that a provider gives to one customer
 
 
@@ -181,20 +193,6 @@ def _name(host: str) -> str:
     if isinstance(address, IPv6Address):
         return str(int(address) >> (128 - IPV6_NETWORK))
     return str(address)
-
-
-# From the first byte of a request to the end of its headers. For the first request of
-# a connection, from the start of the connection.
-HEADERS_S = 10
-BODY_S = 30  # from there to the end of the body
-FORM_S = 300  # likewise, for a form with a file
-IDLE_S = 60  # between two requests on a connection
-LINGER_S = 2  # for a client to read an error while it still sends its body
-STALL_MS = 120_000  # until a client that does not read its response is disconnected
-MAX_LENGTH_DIGITS = 19  # of Content-Length, as in 2**63 - 1
-JSON_TYPE = b"application/json; charset=utf-8"
-#: Twisted lacks 429 and 431.
-REASONS = {status.value: status.phrase.encode() for status in HTTPStatus}
 
 
 class DeadlineChannel(http.HTTPChannel):
