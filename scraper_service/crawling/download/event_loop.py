@@ -21,7 +21,7 @@ class EventLoop(uvloop.Loop):
 
     def __init__(self) -> None:
         super().__init__()
-        self._readers: dict[int, Callable[[], Any]] = {}
+        self._readers: dict[Any, Callable[[], Any]] = {}
 
     async def getaddrinfo(self, *args: Any, **kwargs: Any) -> Any:
         """Resolve a host name in the default executor, as asyncio's own loops do.
@@ -36,18 +36,18 @@ class EventLoop(uvloop.Loop):
         return await self.run_in_executor(None, resolve)
 
     def add_reader(  # type: ignore[override]  # the base is generic
-        self, fd: int, callback: Callable[..., Any], *args: Any
+        self, fd: Any, callback: Callable[..., Any], *args: Any
     ) -> None:
         """Call ``callback`` when ``fd`` can be read."""
         read = self._readers[fd] = partial(callback, *args)
         self._watch(super().add_reader, fd, self._read, (fd, read))
 
-    def remove_reader(self, fd: int) -> None:  # type: ignore[override]
+    def remove_reader(self, fd: Any) -> None:  # type: ignore[override]
         """Call nothing more when ``fd`` can be read."""
         self._readers.pop(fd, None)
         super().remove_reader(fd)
 
-    def _read(self, fd: int, read: Callable[[], Any]) -> None:
+    def _read(self, fd: Any, read: Callable[[], Any]) -> None:
         """Read once, and again if the connection was reset: uvloop has given it up.
 
         The first read gets data that arrived together with the reset, and the last the reset.
@@ -79,7 +79,8 @@ class EventLoop(uvloop.Loop):
             add(fd, callback, *args)
 
 
-def _is_reset(fd: int) -> bool:
+def _is_reset(fd: Any) -> bool:
+    """Return True for a socket with an error that nobody has read yet."""
     files = select.poll()
     files.register(fd, 0)  # errors are always told
     return any(event & select.POLLERR for _, event in files.poll(0))
