@@ -108,9 +108,9 @@ class RetryAfter(RetryMiddleware):
 
     A page with a status of ``RETRY_HTTP_CODES`` is retried at most ``RETRY_TIMES`` times, and
     not at all if its host refuses all pages, or if it alone asks for more than
-    ``MAX_BACKOFF_S``. Then the response is the page. Pages that their host admitted too late, or that need a
-    database without a response, are retried without a limit. The scheduler holds a retry until
-    ``meta["retry_at"]`` (:func:`time.monotonic`) and restarts its time.
+    ``MAX_BACKOFF_S``. Then the response is the page. Pages that their host admitted too late, or
+    that need a database without a response, are retried without a limit. The scheduler holds a
+    retry until ``meta["retry_at"]`` (:func:`time.monotonic`) and restarts its time.
     ``meta["backoff_s"]`` is the part of the pause that no site asked for. A single scrape is
     not retried, since its caller can decide about a retry.
     """
@@ -120,22 +120,30 @@ class RetryAfter(RetryMiddleware):
     ) -> Request | Response:
         if request.meta.get("lease") is None:
             return response
-        is_busy, host = response.status in BUSY, pace_key(request.url)
-        pace = HostPace.shared(self.crawler.settings)
-        asked_s = request.meta.get("retry_after_s", 0.0)
-        # Only this page is busy, and the end of the job would wait for it.
-        is_broken = asked_s > MAX_BACKOFF_S and pace.closed_s(host) < asked_s / 2
+        is_busy = response.status in BUSY
         again: Request | Response = response
-        if not (is_busy and (is_broken or pace.refuses_all(host))):
+        if not is_busy or self._is_worth_a_retry(request):
             again = super().process_response(request, response)
-        if again is response:
-            if is_busy:
-                pace.lost(host)
-        else:
+        if again is not response:
             pause_s = backoff_s(again.meta["retry_times"])
+            asked_s = request.meta.get("retry_after_s", 0.0)
             again.meta["backoff_s"] = pause_s
             again.meta["retry_at"] = time.monotonic() + max(pause_s, asked_s)
+        elif is_busy and self.max_retry_times:
+            self._pace.lost(pace_key(request.url))
         return again
+
+    @property
+    def _pace(self) -> HostPace:
+        return HostPace.shared(self.crawler.settings)
+
+    def _is_worth_a_retry(self, request: Request) -> bool:
+        """Return False if a host refuses all pages, or only this one for a long time."""
+        host = pace_key(request.url)
+        asked_s = request.meta.get("retry_after_s", 0.0)
+        # The host goes on without this page, and the end of the job would wait for it.
+        is_broken = asked_s > MAX_BACKOFF_S and self._pace.closed_s(host) < asked_s / 2
+        return not (is_broken or self._pace.refuses_all(host))
 
     def process_exception(  # type: ignore[override]  # its spider is deprecated
         self, request: Request, exception: Exception

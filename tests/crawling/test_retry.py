@@ -18,12 +18,16 @@ LEASE = Lease(1, 2, 3, 0)
 URL = "http://a.example/"
 
 
-@pytest.fixture
-def middleware():
-    settings = {"RETRY_TIMES": 3, "RETRY_HTTP_CODES": [429, 503]}
+def middleware_with(times):
+    settings = {"RETRY_TIMES": times, "RETRY_HTTP_CODES": [429, 503]}
     crawler = get_crawler(Spider, settings)
     crawler.spider = crawler._create_spider("a")
     return RetryAfter.from_crawler(crawler)
+
+
+@pytest.fixture
+def middleware():
+    return middleware_with(3)
 
 
 def page(**meta):
@@ -87,3 +91,12 @@ def test_a_page_that_did_not_get_its_turn_has_lost_no_attempt(middleware):
 )
 def test_other_failures_stay(middleware, meta, error):
     assert middleware.process_exception(page(**meta), error) is None
+
+
+@pytest.mark.parametrize(("times", "is_refusing"), [(0, False), (3, True)])
+def test_a_host_refuses_all_only_if_pages_were_tried_again(times, is_refusing):
+    middleware = middleware_with(times)
+    for _ in range(3):
+        request, response = page(retry_times=times), Response(URL, status=429)
+        assert middleware.process_response(request, response) is response
+    assert middleware._pace.refuses_all("a.example") == is_refusing
