@@ -258,6 +258,20 @@ def test_pages_of_other_hosts_pass_in_front(start_service, paced_site):
     assert service.stop() == 0
 
 
+def test_a_job_that_waits_for_its_host_makes_room_for_others(start_service, paced_site):
+    service = start_service(SCRAPER_MAX_RUNNING_JOBS="1", SCRAPER_RETRY_TIMES="1")
+    closed = paced_site(first=100, status=429, retry_after="20")
+    site = paced_site()
+    patient = batch(service, [closed.url()])
+    wait_until(lambda: len(closed.log) == 1)
+    assert codes(documents(service, batch(service, [site.url()]))) == [200]
+    assert len(closed.log) == 1
+    assert service.get(patient).json["status"] == "scraping"
+    assert codes(documents(service, patient)) == [429]
+    assert early(closed.log) == 0
+    assert len(closed.log) == 2  # the retry still counts as one
+
+
 def test_two_slow_hosts_leave_room_to_all_others(start_service, paced_site):
     service = start_service()
     slow = [paced_site(pages=1, wait=20) for _ in range(2)]

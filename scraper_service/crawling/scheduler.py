@@ -79,6 +79,7 @@ BEYOND_S = 0.5  # between two looks for other sites, each at some thousand URLs
 MOST_EVERY_S = 60.0  # the same, after further looks for other sites in vain
 FEW_HOSTS = 4  # with fewer, a job looks for URLs of other sites
 POLL_S = 1.0  # for rows of other processes
+QUIET_S = 5.0  # without a new page, until a job is known to wait for its hosts
 
 
 class LeasedScheduler(BaseScheduler):
@@ -141,6 +142,9 @@ class LeasedScheduler(BaseScheduler):
         self._holds = 0  # changes that are being stored
         self._returning = 0  # leases of requests that are being returned
         self._requested: set[int] = set()  # row ids of pages with a request
+        self._last_start = time.monotonic()  # of a page
+        #: How often pages were retried before this crawler, by row id.
+        self._earlier_tries: dict[int, int] = dict(settings.get("JOB_TRIES") or {})
         self._tasks = BackgroundTasks()
         type(self)._of[crawler] = self
         type(self)._live.add(self)
@@ -185,6 +189,28 @@ class LeasedScheduler(BaseScheduler):
     def has_ended(self) -> bool:
         """True if the job takes no results any more: it is cancelled or finished."""
         return self._ended
+
+    @property
+    def waits_s(self) -> float:
+        """The seconds until the next page may start, if the whole job waits for its hosts.
+
+        Otherwise 0, also for the first :data:`QUIET_S` of the wait.
+        """
+        if self._ended or self.is_paused or self._claiming or self._beyond:
+            return 0.0
+        if self._again or self._out > len(self._queue.held):
+            return 0.0
+        is_quiet = time.monotonic() > self._last_start + QUIET_S
+        return self._queue.opens_in_s() if is_quiet else 0.0
+
+    @property
+    def tries(self) -> dict[int, int]:
+        """How often pages that wait for a retry were retried, by row id."""
+        found = dict(self._earlier_tries)
+        for request in self._queue.held:
+            if "retry_times" in request.meta:
+                found[request.meta["lease"].row_id] = request.meta["retry_times"]
+        return found
 
     def abandon(self) -> None:
         """Cancel the job's running requests and accept no new URLs."""
@@ -236,6 +262,7 @@ class LeasedScheduler(BaseScheduler):
             self._look_ahead()
             self._look_beyond()
             return None
+        self._last_start = time.monotonic()
         waited_s = self._permits.use(request.meta["lease"].row_id)
         if waited_s is not None:
             request.meta["queued_s"] = request.meta.get("queued_s", 0.0) + waited_s
@@ -348,6 +375,8 @@ class LeasedScheduler(BaseScheduler):
             row.url, options, page_id, deadline, lease, self._team_id
         )
         request.meta.setdefault("time_s", options.deadline_ms / 1000)
+        if tries := self._earlier_tries.pop(row.id, 0):
+            request.meta["retry_times"] = tries
         return request
 
     # -- changes by the caller ---------------------------------------------------------

@@ -7,9 +7,12 @@ import contextlib
 import json
 import logging
 import math
+import time
 import uuid
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Protocol
+
+from attrs import evolve, frozen
 
 from scraper_service.crawling.job_process import Presence, broken, early_end
 from scraper_service.crawling.logs import log_end
@@ -41,6 +44,7 @@ MOST_TEAMS = 1000  # whose last turns are remembered
 OPENING_S = 0.05
 CLOSING_S = 0.01
 HOLD_S = 2.0  # for the return of leases at shutdown
+ASIDE_S = 10.0  # the shortest wait of a job for its hosts that makes room for another
 
 
 class JobRunner(Protocol):
@@ -140,10 +144,19 @@ async def stop_crawlers(process: AsyncCrawlerProcess) -> None:
         await asyncio.sleep(CLOSING_S)
 
 
+@frozen
+class _Aside:
+    """A job that gave its place to another, since all its hosts asked for a pause."""
+
+    until: float  # :func:`time.monotonic`
+    tries: dict[int, int]  # of its pages, see LeasedScheduler.tries
+
+
 class LocalRunner:
     """Runs the active jobs of the database, at most ``MAX_RUNNING_JOBS`` at a time.
 
-    Teams take turns: a team with many jobs does not hold up a team with few. Jobs of
+    Teams take turns: a team with many jobs does not hold up a team with few. A job whose hosts
+    all ask for a pause of :data:`ASIDE_S` or more makes room for others until then. Jobs of
     other processes are run too, since all processes share a job's frontier. Leases of
     this process last ``LEASE_S`` beyond its last heartbeat. With ``only``, the id of a
     job, only that job runs. Without it, jobs of :data:`LOCAL_TEAM` do not run here:
@@ -178,6 +191,7 @@ class LocalRunner:
         self._turn = 0  # counts the starts
         self._last_turns: dict[str, int] = {}  # by team
         self._leaving: set[str] = set()  # jobs that stop so that others can run
+        self._aside: dict[str, _Aside] = {}
         self._cancelling: dict[str, asyncio.Task[None]] = {}
         self._tasks = BackgroundTasks()
         self._wanted = asyncio.Event()
@@ -253,6 +267,8 @@ class LocalRunner:
         if scheduler := self._scheduler(job_id):
             with contextlib.suppress(ServiceUnavailable):  # the next look finds it
                 await scheduler.refresh()
+        elif aside := self._aside.get(job_id):
+            self._aside[job_id] = evolve(aside, until=0.0)  # its delay may be shorter
         self.wake()
 
     def _scheduler(self, job_id: str) -> LeasedScheduler | None:
@@ -291,7 +307,14 @@ class LocalRunner:
         for job_id, revision in turns.active.items():
             if scheduler := self._scheduler(job_id):
                 scheduler.notice(revision)
-        waiting = list(self._share(turns.waiting))
+        self._forget_aside({each.id for each in turns.waiting})
+        now = time.monotonic()
+        due = [
+            each
+            for each in turns.waiting
+            if each.id not in self._aside or self._aside[each.id].until <= now
+        ]
+        waiting = list(self._share(due))
         while waiting:
             each = self._next(waiting)
             waiting.remove(each)
@@ -309,7 +332,12 @@ class LocalRunner:
             if is_first or is_known or self._only or self.is_alone:
                 self._start(job)  # else another process has just started it
 
-    def _share(self, waiting: tuple[WaitingJob, ...]) -> Iterator[WaitingJob]:
+    def _forget_aside(self, waiting: set[str]) -> None:
+        """Forget jobs that have ended, or that another process runs now."""
+        for job_id in self._aside.keys() - waiting - self._crawlers.keys():
+            del self._aside[job_id]
+
+    def _share(self, waiting: list[WaitingJob]) -> Iterator[WaitingJob]:
         """Yield the jobs without the queued ones that other processes have to take."""
         left = math.ceil(
             sum(each.is_queued for each in waiting) / self._presence.takers
@@ -347,11 +375,12 @@ class LocalRunner:
     def _has_room_for(self, team_id: str) -> bool:
         """Return True if a job of a team may run.
 
-        At the limit, a job may run if another team has at least two running jobs more.
-        The latest job of that team then stops for a while and loses nothing.
+        At the limit, a job may run if a running one waits for its hosts, or if another team
+        has at least two running jobs more. That job, or the latest of that team, then stops
+        for a while and loses nothing.
         """
         running = self._running()
-        if running.total() < self._most:
+        if running.total() < self._most or self._step_aside():
             return True
         [(largest, count)] = running.most_common(1)
         if count <= running[team_id] + 1:
@@ -361,10 +390,27 @@ class LocalRunner:
             for job_id, owner in self._teams.items()
             if owner == largest and job_id not in self._leaving
         ][-1]
-        self._leaving.add(latest)
-        crawler = self._crawlers[latest]
-        self._tasks.spawn(stop_crawler(crawler))
+        self._stop(latest)
         return True
+
+    def _step_aside(self) -> bool:
+        """Stop the job with the longest wait for its hosts. Return False if there is none."""
+        waits = {
+            job_id: scheduler
+            for job_id in self._crawlers.keys() - self._leaving
+            if (scheduler := self._scheduler(job_id)) and scheduler.waits_s >= ASIDE_S
+        }
+        if not waits:
+            return False
+        job_id, scheduler = max(waits.items(), key=lambda each: each[1].waits_s)
+        until = time.monotonic() + scheduler.waits_s
+        self._aside[job_id] = _Aside(until, scheduler.tries)
+        self._stop(job_id)
+        return True
+
+    def _stop(self, job_id: str) -> None:
+        self._leaving.add(job_id)
+        self._tasks.spawn(stop_crawler(self._crawlers[job_id]))
 
     def _start(self, job: Job) -> None:
         crawler = self._process.create_crawler(job.spider)
@@ -372,6 +418,8 @@ class LocalRunner:
         crawler.settings.set("SOURCE_JOB_ID", job.source_job_id, priority="cmdline")
         crawler.settings.set("BASE_JOB_ID", job.base_job_id, priority="cmdline")
         crawler.settings.set("JOB_OWNER", self.owner, priority="cmdline")
+        if aside := self._aside.pop(job.id, None):
+            crawler.settings.set("JOB_TRIES", aside.tries, priority="cmdline")
         self._crawlers[job.id] = crawler
         self._teams[job.id] = job.team_id
         self._turn += 1

@@ -128,6 +128,16 @@ class HostQueue:
         self.shut_hosts = 0 if self.delay_s else len(shut)
         return None
 
+    def opens_in_s(self) -> float:
+        """Return the seconds until the next row or request may start, 0 if unknown."""
+        now = time.monotonic()
+        waits = [self._pace.closed_s(host) for host in {host for host, _ in self.rows}]
+        waits += (request.meta["retry_at"] - now for request in self.held)
+        if not waits:
+            return 0.0
+        pause_s = self._last_end + self.delay_s - now if self.delay_s else 0.0
+        return max(0.0, pause_s, min(waits))
+
     def ended(self, row_id: int) -> None:
         """Note that a page has ended, fetched or not."""
         self._last_end = time.monotonic()
