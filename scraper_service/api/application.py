@@ -10,6 +10,7 @@ from twisted.web.server import NOT_DONE_YET
 from scraper_service.api.connections import TrustedProxies, peer_address
 from scraper_service.api.errors import answer_to, not_found, refused_method
 from scraper_service.api.openapi.described import RootResource
+from scraper_service.api.parameters import check_names
 from scraper_service.api.request_body import MAX_BODY_BYTES, Body
 from scraper_service.api.responses import encode
 from scraper_service.crawling.converter_pool.pool import ConverterPool
@@ -87,8 +88,9 @@ class RequestChecks:
     async def recheck(self, request: JsonRequest) -> Team:
         """Return the caller's team, if its key is valid and has the scope of the route.
 
-        Streams call it again from time to time. Raises :exc:`Unauthorized`, and
-        :exc:`ScopeMissing`.
+        Streams call it again from time to time. Raises :exc:`Unauthorized`,
+        :exc:`ScopeMissing`, and :exc:`InvalidParameter` for a name in the query that the route
+        does not have.
         """
         team = await self.find_team(request)
         # Fails for a route that takes no key: it has no reason to be here.
@@ -96,6 +98,7 @@ class RequestChecks:
         if not team.scope.includes(request.scope):
             route = f"{request.method.decode()} {request.path.decode('latin-1')}"
             raise ScopeMissing(route, request.scope.value, team.scope.value)
+        check_names(request)
         if not self.is_audited:
             return team
         peer = caller_address(request, self.proxies)

@@ -26,7 +26,11 @@ from scraper_service.api.connections import (
     refuse,
 )
 from scraper_service.api.errors import NotFoundPage, error_body, refused_method
-from scraper_service.api.openapi.described import Described, RootResource
+from scraper_service.api.openapi.described import (
+    Described,
+    Parameter,
+    RootResource,
+)
 from scraper_service.api.openapi.shapes import TEXT, success
 from scraper_service.api.request_body import (
     FORM,
@@ -114,6 +118,8 @@ class JsonRequest(Request):
     route = NO_ROUTE
     #: The scope that the route needs, None if it takes no key.
     scope: KeyScope | None = None
+    #: The parameters that the route takes.
+    parameters: tuple[Parameter, ...] = ()
     #: The span for OpenTelemetry, None without traces.
     span: Span | None = None
     _received = 0

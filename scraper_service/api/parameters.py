@@ -14,7 +14,6 @@ from scraper_service.errors import IdempotencyKeyInvalid, InvalidParameter
 
 if TYPE_CHECKING:
     from scraper_service.api.http_server import JsonRequest
-    from scraper_service.api.openapi.described import Parameter
 
 MAX_PAGES = 1000  # in one response
 MAX_SKIP = 2**31 - 1
@@ -301,16 +300,16 @@ def argument(request: JsonRequest, name: str) -> str | None:
     return text
 
 
-def check_names(request: JsonRequest, *parameters: Parameter) -> None:
-    """Raise :exc:`InvalidParameter` if the query has another name, such as a misspelt one."""
-    names = [each.name for each in parameters if each.place == "query"]
+def check_names(request: JsonRequest) -> None:
+    """Raise :exc:`InvalidParameter` if the query has a name that the route does not have."""
+    names = [each.name for each in request.parameters if each.place == "query"]
     for given in request.args or {}:
         name = given.decode("utf-8", "replace")
         if name not in names:
-            allowed = ", ".join(names)
-            raise InvalidParameter(
-                f"Invalid {name[:60]!r}: the parameters are {allowed}"
-            )
+            allowed = f"the parameters are {', '.join(names)}"
+            if not names:
+                allowed = "the path has no parameters"
+            raise InvalidParameter(f"Invalid {name[:60]!r} in the query: {allowed}")
 
 
 def number(request: JsonRequest, name: str, low: int, high: int) -> int | None:

@@ -15,7 +15,7 @@ from werkzeug.routing import Map, Rule
 
 from scraper_service.api.application import write
 from scraper_service.api.errors import ErrorResponse, answer_to, error_body
-from scraper_service.api.openapi.described import VARIABLE
+from scraper_service.api.openapi.described import VARIABLE, described_by
 from scraper_service.services.capabilities import why_not_offered
 
 if TYPE_CHECKING:
@@ -90,8 +90,8 @@ class VersionApp:
     ) -> Callable[Concatenate[JsonRequest, ParamT], Deferred[ResponseT | bytes]]:
         """Return an asyncio handler as Klein calls it, for the route ``template``.
 
-        The request learns the ``scope`` that :meth:`RequestChecks.recheck` requires. The handler
-        returns a body, or a resource that writes one. A client that disconnects cancels the
+        The request learns the ``scope`` that :meth:`RequestChecks.recheck` requires, and the
+        parameters that it accepts. The handler returns a body, or a resource that writes one. A client that disconnects cancels the
         handler silently. A service that stops cancels it with a 503.
         """
 
@@ -109,12 +109,15 @@ class VersionApp:
                 request.setHeader("Content-Length", str(len(response)))
             return response
 
+        parameters = described_by(handler).parameters
+
         @wraps(handler)
         def route(
             request: JsonRequest, *args: ParamT.args, **kwargs: ParamT.kwargs
         ) -> Deferred[ResponseT | bytes]:
             request.route += template
             request.scope = scope
+            request.parameters = parameters
             response: Deferred[ResponseT | bytes]
             response = deferred_from_coro(run(request, *args, **kwargs))
             return response.addErrback(_cancelled)

@@ -364,6 +364,31 @@ def test_an_unknown_path_is_a_404_in_json(service, path):
     assert reply.headers["Content-Type"] == JSON_TYPE
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "error"),
+    [
+        (
+            "GET",
+            f"/v2/crawl/{UUID}?limt=5",
+            "'limt' in the query: the parameters are skip, limit, maxTokens",
+        ),
+        (
+            "GET",
+            f"/v1/crawl/{UUID}/errors?skip=1",
+            "'skip' in the query: the path has no",
+        ),
+        ("POST", "/v2/scrape?formats=html", "'formats' in the query: the path has no"),
+        ("GET", "/v2/team/credit-usage?%ff=1", "'\ufffd' in the query"),
+    ],
+)
+def test_a_name_that_the_query_does_not_have_is_refused(service, method, path, error):
+    body = {"url": "http://127.0.0.2/"} if method == "POST" else None
+    reply = service.request(method, path, body)
+    assert reply.status == 400
+    assert f"Invalid {error}" in reply.json["error"]
+    assert service.request(method, path, body, key="wrong").status == 401
+
+
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH"])
 def test_a_wrong_method_is_a_405_in_json(service, method):
     reply = service.request(method, "/v2/scrape")

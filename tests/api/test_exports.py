@@ -404,7 +404,10 @@ def test_a_range_behind_the_end_is_refused(running, job, range_):
         ("what=errors&fields=markdown", "Invalid fields: a path must begin"),
         ("skip=-1", "skip must be an integer from 0"),
         ("limit=0", "limit must be an integer from 1"),
-        ("formatt=csv", "Invalid 'formatt': the parameters are format, what, fields"),
+        (
+            "formatt=csv",
+            "Invalid 'formatt' in the query: the parameters are format, what, fields",
+        ),
     ],
 )
 def test_bad_parameters_are_refused_by_name(running, job, query, words):

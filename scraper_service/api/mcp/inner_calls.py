@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 
 from scraper_service.api.errors import answer_to
-from scraper_service.api.openapi.described import VARIABLE
+from scraper_service.api.openapi.described import VARIABLE, described_by
 from scraper_service.api.responses import encode
 
 if TYPE_CHECKING:
     from scraper_service.api.http_server import JsonRequest
+    from scraper_service.api.openapi.described import Parameter
     from scraper_service.api.version import RouteT
     from scraper_service.options.limits import KeyScope
 
@@ -51,6 +52,7 @@ class InnerRequest:
         query: Mapping[str, Any],
         body: bytes,
         scope: KeyScope | None,
+        parameters: tuple[Parameter, ...],
     ):
         self._outer = outer
         self.method = method.encode()
@@ -61,6 +63,7 @@ class InnerRequest:
         self.notes = outer.notes
         self.route = path
         self.scope = scope
+        self.parameters = parameters
         self.code = 200
         self.answered: dict[str, str] = {}
 
@@ -123,7 +126,10 @@ class InnerCalls:
         template, scope, handler = self._routes[method, path]
         where = f"{self._prefix}{path.format(*ids)}"
         sent = b"" if body is None else encode(dict(body))
-        request = InnerRequest(outer, method, where, query or {}, sent, scope)
+        parameters = described_by(handler).parameters
+        request = InnerRequest(
+            outer, method, where, query or {}, sent, scope, parameters
+        )
         values = dict(zip(VARIABLE.findall(template), ids, strict=True))
         try:
             found = await handler(request, **values)

@@ -79,6 +79,15 @@ class Described:
         return handler
 
 
+_UNDESCRIBED = Described(returns={})
+
+
+def described_by(handler: Callable[..., Any]) -> Described:
+    """Return the description of a handler."""
+    found: Described = getattr(handler, "described", _UNDESCRIBED)
+    return found
+
+
 class RootResource(Resource):
     """A resource beside ``/v1`` and ``/v2``, which needs no API key."""
 

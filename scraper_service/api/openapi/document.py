@@ -12,7 +12,12 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from scraper_service.api.errors import FAILURE_STATUS, PAGE_STATUSES, STATUSES
-from scraper_service.api.openapi.described import JSON, VARIABLE, Described
+from scraper_service.api.openapi.described import (
+    JSON,
+    VARIABLE,
+    Described,
+    described_by,
+)
 from scraper_service.api.openapi.kinds import KindSchemas
 from scraper_service.api.openapi.page_shapes import METADATA, PAGE
 from scraper_service.api.openapi.shapes import ERROR, ID, ISSUE, TEXT, ShapeT, ref
@@ -61,7 +66,6 @@ _DELIVERY = {
     "requestBody": {"required": True, "content": {JSON: {"schema": EVENT}}},
     "responses": {"2XX": {"description": "The event has arrived."}},
 }
-_UNDESCRIBED = Described(returns={})
 
 
 def build(
@@ -104,7 +108,7 @@ class _Facts:
     def of_handler(
         cls, handler: Callable[..., Any], api: Api, scope: KeyScope | None
     ) -> _Facts:
-        described = getattr(handler, "described", _UNDESCRIBED)
+        described = described_by(handler)
         facts = cls(described, inspect.getdoc(handler) or "", api, scope)
         facts.group = type(handler.__self__)  # type: ignore[attr-defined]  # a method
         return facts

@@ -15,7 +15,6 @@ from scraper_service.api.parameters import (
     HeaderParameter,
     NumberParameter,
     argument,
-    check_names,
     parse_job_id,
 )
 from scraper_service.api.responses import encode, error_members
@@ -148,7 +147,6 @@ class ExportRoutes(Routes):
         job. The file of a job that has ended has an `ETag` and can be read in ranges.
         """
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
-        check_names(request, *_PARAMETERS)
         query = self._query(request)
         export = await self.services.exports.open(parse_job_id(job_id), team.id, query)
         if request.method != b"HEAD":

@@ -18,7 +18,7 @@ from scraper_service.api.openapi.shapes import (
     shape,
     success,
 )
-from scraper_service.api.parameters import CursorParameter, NumberParameter, check_names
+from scraper_service.api.parameters import CursorParameter, NumberParameter
 from scraper_service.api.responses import encode, iso
 from scraper_service.api.version import Routes
 from scraper_service.options.limits import KeyScope, Mode
@@ -66,7 +66,6 @@ class AuditRoutes(Routes):
     async def audit(self, request: JsonRequest) -> bytes:
         """Return the team's audit log, the latest entry first."""
         team, _ = await self.checks.admit(request, Mode.ACCOUNT)
-        check_names(request, _LIMIT, _CURSOR)
         limit, place = _LIMIT.read(request), _CURSOR.read(request)
         after = place and AuditPosition(float(place[1]), place[2])
         found = await self.services.usage.audit(team, after, limit)
