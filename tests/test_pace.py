@@ -258,18 +258,40 @@ def test_pages_of_other_hosts_pass_in_front(start_service, paced_site):
     assert service.stop() == 0
 
 
-def test_a_job_that_waits_for_its_host_makes_room_for_others(start_service, paced_site):
-    service = start_service(SCRAPER_MAX_RUNNING_JOBS="1", SCRAPER_RETRY_TIMES="1")
-    closed = paced_site(first=100, status=429, retry_after="20")
+@pytest.mark.parametrize("processes", [1, 2])
+def test_jobs_that_wait_for_their_hosts_make_room_for_others(
+    start_service, paced_site, processes
+):
+    settings = {"SCRAPER_MAX_RUNNING_JOBS": "1", "SCRAPER_RETRY_TIMES": "1"}
+    service, *_ = [start_service(**settings) for _ in range(processes)]
+    closed = [paced_site(first=100, status=429, retry_after="25") for _ in range(3)]
     site = paced_site()
-    patient = batch(service, [closed.url()])
-    wait_until(lambda: len(closed.log) == 1)
+    patient = [batch(service, [each.url()]) for each in closed]
+    wait_until(lambda: all(each.log for each in closed))
     assert codes(documents(service, batch(service, [site.url()]))) == [200]
-    assert len(closed.log) == 1
-    assert service.get(patient).json["status"] == "scraping"
-    assert codes(documents(service, patient)) == [429]
-    assert early(closed.log) == 0
-    assert len(closed.log) == 2  # the retry still counts as one
+    assert {service.get(each).json["status"] for each in patient} == {"scraping"}
+    # What is added to a job that rests does not wait for its first host.
+    *_, job_id = patient[0].split("/")
+    batch(service, [site.url("/p/1")], appendToId=job_id)
+    wait_until(lambda: len(site.log) == 2)
+    assert len(closed[0].log) == 1
+    assert sorted(codes(documents(service, patient[0]))) == [200, 429]
+    for job in patient[1:]:
+        assert codes(documents(service, job)) == [429]
+    assert [len(each.log) for each in closed] == [2, 2, 2]  # each has one retry
+    assert [early(each.log) for each in closed] == [0, 0, 0]
+
+
+def test_a_crawl_that_waits_for_its_own_delay_makes_room(start_service, paced_site):
+    service = start_service(SCRAPER_MAX_RUNNING_JOBS="1")
+    slow, site = paced_site(pages=2), paced_site(pages=2)
+    job = crawl(service, slow.url(), delay=25)
+    wait_until(lambda: slow.log)
+    assert len(documents(service, crawl(service, site.url()))) == 2
+    assert len(slow.log) == 1
+    service.request("PATCH", job, {"retentionDays": 1})
+    assert len(documents(service, job)) == 2
+    assert slow.gaps()[0] >= 25 - SLACK_S
 
 
 def test_two_slow_hosts_leave_room_to_all_others(start_service, paced_site):

@@ -143,8 +143,7 @@ class LeasedScheduler(BaseScheduler):
         self._returning = 0  # leases of requests that are being returned
         self._requested: set[int] = set()  # row ids of pages with a request
         self._last_start = time.monotonic()  # of a page
-        #: How often pages were retried before this crawler, by row id.
-        self._earlier_tries: dict[int, int] = dict(settings.get("JOB_TRIES") or {})
+        self._on_due: Callable[[], None] | None = None  # while the job rests
         self._tasks = BackgroundTasks()
         type(self)._of[crawler] = self
         type(self)._live.add(self)
@@ -204,13 +203,18 @@ class LeasedScheduler(BaseScheduler):
         return self._queue.opens_in_s() if is_quiet else 0.0
 
     @property
-    def tries(self) -> dict[int, int]:
-        """How often pages that wait for a retry were retried, by row id."""
-        found = dict(self._earlier_tries)
-        for request in self._queue.held:
-            if "retry_times" in request.meta:
-                found[request.meta["lease"].row_id] = request.meta["retry_times"]
-        return found
+    def is_due(self) -> bool:
+        """True if a page could start, as far as hosts and pauses of the job allow."""
+        return self._queue.opens_in_s() == 0
+
+    def rest(self, on_due: Callable[[], None]) -> None:
+        """Start no page until :meth:`go_on`. ``on_due`` is called when one could start."""
+        self._on_due = on_due
+
+    def go_on(self) -> None:
+        """End a :meth:`rest`."""
+        self._on_due = None
+        self._nudge()
 
     def abandon(self) -> None:
         """Cancel the job's running requests and accept no new URLs."""
@@ -248,6 +252,9 @@ class LeasedScheduler(BaseScheduler):
             return None
         if len(self._queue.rows) <= self._batch:  # a claim takes a transaction
             self._claim_soon()
+        if self._on_due is not None:
+            self._rest(self._on_due)
+            return None
         if self._out - len(self._queue.held) >= self._limit():
             self._look_beyond()
             return None
@@ -267,6 +274,13 @@ class LeasedScheduler(BaseScheduler):
         if waited_s is not None:
             request.meta["queued_s"] = request.meta.get("queued_s", 0.0) + waited_s
         return request
+
+    def _rest(self, on_due: Callable[[], None]) -> None:
+        if self.is_due:
+            on_due()
+        else:
+            self._look_ahead()
+            self._look_beyond()
 
     def _has_converters(self) -> bool:
         """Return True if the converter pool takes another page of the team."""
@@ -375,8 +389,6 @@ class LeasedScheduler(BaseScheduler):
             row.url, options, page_id, deadline, lease, self._team_id
         )
         request.meta.setdefault("time_s", options.deadline_ms / 1000)
-        if tries := self._earlier_tries.pop(row.id, 0):
-            request.meta["retry_times"] = tries
         return request
 
     # -- changes by the caller ---------------------------------------------------------
@@ -518,7 +530,8 @@ class LeasedScheduler(BaseScheduler):
         self.notice(claim.revision)
         if not (claim.rows or self._has_news or beyond):
             self._dry = True
-            asyncio.get_running_loop().call_later(POLL_S, self._wake)
+            wait_s = POLL_S if self._on_due is None else LOOK_EVERY_S
+            asyncio.get_running_loop().call_later(wait_s, self._wake)
         self._nudge()
 
     def _note_claim(self, count: int) -> None:

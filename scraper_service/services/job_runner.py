@@ -7,12 +7,9 @@ import contextlib
 import json
 import logging
 import math
-import time
 import uuid
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Protocol
-
-from attrs import evolve, frozen
 
 from scraper_service.crawling.job_process import Presence, broken, early_end
 from scraper_service.crawling.logs import log_end
@@ -44,7 +41,8 @@ MOST_TEAMS = 1000  # whose last turns are remembered
 OPENING_S = 0.05
 CLOSING_S = 0.01
 HOLD_S = 2.0  # for the return of leases at shutdown
-ASIDE_S = 10.0  # the shortest wait of a job for its hosts that makes room for another
+REST_S = 10.0  # the shortest wait of a job for its hosts that makes room for another
+RESTING = 10  # jobs that wait for their hosts, per job that may run
 
 
 class JobRunner(Protocol):
@@ -144,24 +142,16 @@ async def stop_crawlers(process: AsyncCrawlerProcess) -> None:
         await asyncio.sleep(CLOSING_S)
 
 
-@frozen
-class _Aside:
-    """A job that gave its place to another, since all its hosts asked for a pause."""
-
-    until: float  # :func:`time.monotonic`
-    tries: dict[int, int]  # of its pages, see LeasedScheduler.tries
-
-
 class LocalRunner:
     """Runs the active jobs of the database, at most ``MAX_RUNNING_JOBS`` at a time.
 
     Teams take turns: a team with many jobs does not hold up a team with few. A job whose hosts
-    all ask for a pause of :data:`ASIDE_S` or more makes room for others until then. Jobs of
-    other processes are run too, since all processes share a job's frontier. Leases of
-    this process last ``LEASE_S`` beyond its last heartbeat. With ``only``, the id of a
-    job, only that job runs. Without it, jobs of :data:`LOCAL_TEAM` do not run here:
-    they belong to the commands that started them, and an interrupt has to stop them.
-    With ``MAX_RUNNING_JOBS`` 0 no job runs here.
+    all ask for a pause of :data:`REST_S` or more rests, if others wait for its place, until
+    there is something to fetch and a place is free. Jobs of other processes are run too, since
+    all processes share a job's frontier. Leases of this process last ``LEASE_S`` beyond its
+    last heartbeat. With ``only``, the id of a job, only that job runs. Without it, jobs of
+    :data:`LOCAL_TEAM` do not run here: they belong to the commands that started them, and an
+    interrupt has to stop them. With ``MAX_RUNNING_JOBS`` 0 no job runs here.
     """
 
     def __init__(
@@ -191,7 +181,7 @@ class LocalRunner:
         self._turn = 0  # counts the starts
         self._last_turns: dict[str, int] = {}  # by team
         self._leaving: set[str] = set()  # jobs that stop so that others can run
-        self._aside: dict[str, _Aside] = {}
+        self._resting: list[str] = []  # jobs whose place another job has
         self._cancelling: dict[str, asyncio.Task[None]] = {}
         self._tasks = BackgroundTasks()
         self._wanted = asyncio.Event()
@@ -267,8 +257,6 @@ class LocalRunner:
         if scheduler := self._scheduler(job_id):
             with contextlib.suppress(ServiceUnavailable):  # the next look finds it
                 await scheduler.refresh()
-        elif aside := self._aside.get(job_id):
-            self._aside[job_id] = evolve(aside, until=0.0)  # its delay may be shorter
         self.wake()
 
     def _scheduler(self, job_id: str) -> LeasedScheduler | None:
@@ -307,14 +295,8 @@ class LocalRunner:
         for job_id, revision in turns.active.items():
             if scheduler := self._scheduler(job_id):
                 scheduler.notice(revision)
-        self._forget_aside({each.id for each in turns.waiting})
-        now = time.monotonic()
-        due = [
-            each
-            for each in turns.waiting
-            if each.id not in self._aside or self._aside[each.id].until <= now
-        ]
-        waiting = list(self._share(due))
+        self._go_on()
+        waiting = list(self._share(turns.waiting))
         while waiting:
             each = self._next(waiting)
             waiting.remove(each)
@@ -332,12 +314,17 @@ class LocalRunner:
             if is_first or is_known or self._only or self.is_alone:
                 self._start(job)  # else another process has just started it
 
-    def _forget_aside(self, waiting: set[str]) -> None:
-        """Forget jobs that have ended, or that another process runs now."""
-        for job_id in self._aside.keys() - waiting - self._crawlers.keys():
-            del self._aside[job_id]
+    def _go_on(self) -> None:
+        """Give places to jobs that rest and have something to fetch again."""
+        for job_id in tuple(self._resting):
+            scheduler = self._scheduler(job_id)
+            if self._closing or scheduler is None or not scheduler.is_due:
+                continue
+            if self._has_room_for(self._teams[job_id]):
+                self._resting.remove(job_id)
+                scheduler.go_on()
 
-    def _share(self, waiting: list[WaitingJob]) -> Iterator[WaitingJob]:
+    def _share(self, waiting: tuple[WaitingJob, ...]) -> Iterator[WaitingJob]:
         """Yield the jobs without the queued ones that other processes have to take."""
         left = math.ceil(
             sum(each.is_queued for each in waiting) / self._presence.takers
@@ -354,8 +341,8 @@ class LocalRunner:
                 log_end(job)
 
     def _running(self) -> Counter[str]:
-        """Count the running jobs of each team, without the jobs that stop."""
-        stay = self._teams.keys() - self._leaving
+        """Count the running jobs of each team, without those that stop or rest."""
+        stay = self._teams.keys() - self._leaving - set(self._resting)
         return Counter(self._teams[job_id] for job_id in stay)
 
     def _next(self, waiting: list[WaitingJob]) -> WaitingJob:
@@ -375,12 +362,12 @@ class LocalRunner:
     def _has_room_for(self, team_id: str) -> bool:
         """Return True if a job of a team may run.
 
-        At the limit, a job may run if a running one waits for its hosts, or if another team
-        has at least two running jobs more. That job, or the latest of that team, then stops
-        for a while and loses nothing.
+        At the limit, a job may run if a running one can rest, or if another team has at least
+        two running jobs more. The latest job of that team then stops for a while and loses
+        nothing.
         """
         running = self._running()
-        if running.total() < self._most or self._step_aside():
+        if running.total() < self._most or self._rest_one():
             return True
         [(largest, count)] = running.most_common(1)
         if count <= running[team_id] + 1:
@@ -388,29 +375,28 @@ class LocalRunner:
         latest = [
             job_id
             for job_id, owner in self._teams.items()
-            if owner == largest and job_id not in self._leaving
+            if owner == largest and job_id not in {*self._leaving, *self._resting}
         ][-1]
-        self._stop(latest)
+        self._leaving.add(latest)
+        crawler = self._crawlers[latest]
+        self._tasks.spawn(stop_crawler(crawler))
         return True
 
-    def _step_aside(self) -> bool:
-        """Stop the job with the longest wait for its hosts. Return False if there is none."""
-        waits = {
-            job_id: scheduler
-            for job_id in self._crawlers.keys() - self._leaving
-            if (scheduler := self._scheduler(job_id)) and scheduler.waits_s >= ASIDE_S
-        }
-        if not waits:
+    def _rest_one(self) -> bool:
+        """Let the job with the longest wait for its hosts rest. Return False without one."""
+        if len(self._resting) >= RESTING * self._most:
             return False
-        job_id, scheduler = max(waits.items(), key=lambda each: each[1].waits_s)
-        until = time.monotonic() + scheduler.waits_s
-        self._aside[job_id] = _Aside(until, scheduler.tries)
-        self._stop(job_id)
+        waits = {
+            job_id: scheduler.waits_s
+            for job_id in self._crawlers.keys() - self._leaving - set(self._resting)
+            if (scheduler := self._scheduler(job_id))
+        }
+        job_id = max(waits, key=lambda each: waits[each], default="")
+        if waits.get(job_id, 0.0) < REST_S:
+            return False
+        self._resting.append(job_id)
+        LeasedScheduler.of(self._crawlers[job_id]).rest(self.wake)
         return True
-
-    def _stop(self, job_id: str) -> None:
-        self._leaving.add(job_id)
-        self._tasks.spawn(stop_crawler(self._crawlers[job_id]))
 
     def _start(self, job: Job) -> None:
         crawler = self._process.create_crawler(job.spider)
@@ -418,8 +404,6 @@ class LocalRunner:
         crawler.settings.set("SOURCE_JOB_ID", job.source_job_id, priority="cmdline")
         crawler.settings.set("BASE_JOB_ID", job.base_job_id, priority="cmdline")
         crawler.settings.set("JOB_OWNER", self.owner, priority="cmdline")
-        if aside := self._aside.pop(job.id, None):
-            crawler.settings.set("JOB_TRIES", aside.tries, priority="cmdline")
         self._crawlers[job.id] = crawler
         self._teams[job.id] = job.team_id
         self._turn += 1
@@ -458,4 +442,6 @@ class LocalRunner:
         self._crawlers.pop(job.id, None)
         self._teams.pop(job.id, None)
         self._leaving.discard(job.id)
+        if job.id in self._resting:
+            self._resting.remove(job.id)
         self.wake()
