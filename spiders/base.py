@@ -214,8 +214,9 @@ class PageSpider(scrapy.Spider):
         content = await self.convert(response)
         refresh = content.refresh
         assert response.request is not None
+        if self._may_be_shell(response):
+            self.engines.note_page(response.url, is_shell=content.shell is not None)
         if content.shell is not None:
-            self.engines.remember_shell(response.url)
             meta = {**_asked(response.meta), "engine": BROWSER}
             yield response.request.replace(meta=meta, cookies=None)
         elif (
@@ -239,11 +240,10 @@ class PageSpider(scrapy.Spider):
         """Convert a response in the pool; errors are part of the content."""
         request = response.request
         assert request is not None
-        options, engine = request.meta["options"], request.meta.get("engine")
+        options = request.meta["options"]
         text_limit = self.text_limit if asks_model(options) else 0
-        may_be_shell = engine == HTTP and self.engines.looks_for_shells(options)
         facts = {
-            "find_shell": may_be_shell,
+            "find_shell": self._may_be_shell(response),
             "find_search": self._is_searched(response),
             "finds_search_later": request.meta.get("lease") is None,
             "find_text": text_limit,
@@ -285,6 +285,12 @@ class PageSpider(scrapy.Spider):
                 else None,
             ),
         )
+
+    def _may_be_shell(self, response: Response) -> bool:
+        """Return True if the browser may fetch a page again."""
+        meta = response.meta
+        is_plain = meta.get("engine") == HTTP
+        return is_plain and self.engines.looks_for_shells(meta["options"])
 
     def _is_kept(self, response: Response) -> bool:
         """Return True if the job of a page keeps its response."""

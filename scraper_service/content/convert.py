@@ -61,6 +61,7 @@ from scraper_service.content.metadata import (
     refresh,
 )
 from scraper_service.content.page_status import (
+    OK,
     TRUNCATED,
     page_verdict,
     shell_reason,
@@ -343,12 +344,12 @@ class _Conversion:
         except (etree.LxmlError, ValueError) as exc:
             message = f"The page cannot be parsed ({type(exc).__name__})"
             raise Unreadable(PageError("SCRAPE_ALL_ENGINES_FAILED", message)) from exc
-        if self.source.find_shell:
-            self.facts["shell"] = shell_reason(document)
         self.answers.find_injection(document)
         evidence = Evidence(document)
         known, other = metadata(evidence)
         verdict = page_verdict(text, self.source.status, evidence, evidence.words)
+        if self.source.find_shell:
+            self.facts["shell"] = shell_reason(document, verdict.get("verdict", OK))
         if self.cut:
             verdict = {"verdict": TRUNCATED, "verdict_evidence": self.cut}
         elif warning := verdict_warning(verdict):

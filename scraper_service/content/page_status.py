@@ -272,10 +272,10 @@ _REQUIRES_SCRIPTS = re.compile(
 )
 
 
-def shell_reason(document: Document) -> str | None:
+def shell_reason(document: Document, verdict: str = OK) -> str | None:
     """Return why a page cannot be read before its scripts run; None if it can.
 
-    Takes the parsed page before cleaning.
+    Takes the parsed page before cleaning, and its verdict.
     """
     root = document.root
     text = _visible_text(document.body)  # on most pages this reads a few elements only
@@ -284,14 +284,13 @@ def shell_reason(document: Document) -> str | None:
     noscript = " ".join(" ".join(e.itertext()) for e in _NOSCRIPTS(root))
     if _REQUIRES_SCRIPTS.search(noscript) or _REQUIRES_SCRIPTS.search(text):
         return "the page asks for JavaScript"
-    if len(text) >= NO_TEXT or len(_CONTENT(root)) > 2:
-        return None
-    if any(not _visible_text(element) for element in _ROOTS(root)) and _SCRIPT_FILES(
-        root
-    ):
+    files = bool(_SCRIPT_FILES(root))
+    is_bare = len(text) < NO_TEXT and len(_CONTENT(root)) <= 2
+    if is_bare and files and any(not _visible_text(each) for each in _ROOTS(root)):
         return "the element of the application is empty"
     inline = sum(len(element.text or "") for element in _INLINE(root))
-    if inline >= STATE_BYTES or (_SCRIPT_FILES(root) and not text):
+    is_bare = is_bare and (inline >= STATE_BYTES or (files and not text))
+    if is_bare or verdict == EMPTY_SHELL:
         return "all content is in scripts"
     return None
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from scraper_service.content.convert import render
 from scraper_service.content.html.document import parse
 from scraper_service.content.page_status import shell_reason
+from scraper_service.content.wire import content_from_wire
+from scraper_service.items import PageSource
+from scraper_service.options.spider_arguments import page_options
 
 EMPTY = "the element of the application is empty"
 ASKS = "the page asks for JavaScript"
@@ -108,3 +112,26 @@ def test_a_shell_says_why_it_is_one(name):
 @pytest.mark.parametrize("name", WHOLE)
 def test_a_page_that_can_be_read_is_none(name):
     assert shell_reason(parse(WHOLE[name], "http://a.example/")) is None
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        '<div id="root"></div><script>root.innerHTML = "<h1>Stock</h1>"</script>',
+        (
+            '<nav><a href="/">Home</a> <a href="/a">A</a> <a href="/b">B</a></nav>'
+            "<main>Loading...</main><script>fetch('/stock.json').then(show)</script>"
+        ),
+        "<script>location.replace('/stock')</script>",
+    ],
+)
+def test_a_page_without_text_of_its_own_is_one_by_its_verdict(html):
+    options = page_options({"url": "http://a.example/"}).scrape
+    source = PageSource(
+        url="http://a.example/",
+        status=200,
+        body=html.encode(),
+        content_type="text/html",
+        find_shell=True,
+    )
+    assert content_from_wire(*render(source, options)).shell == SCRIPTS

@@ -51,9 +51,14 @@ def test_the_engine_is_chosen_by_mode_and_options(mode, changes, engine):
     assert engines(mode).choose(PAGE, evolve(PLAIN, **changes)) == engine
 
 
-def test_a_site_of_shells_is_remembered_for_all_its_pages():
+def test_a_site_with_shells_alone_is_remembered_for_all_its_pages():
     known = engines("auto")
-    known.remember_shell(PAGE)
+    for _ in range(2):
+        known.note_page(PAGE, is_shell=True)
+    known.note_page("https://a.example/text", is_shell=False)
+    for _ in range(3):
+        assert known.choose("https://a.example/other", PLAIN) == "http"
+        known.note_page(PAGE, is_shell=True)
     assert known.choose("https://a.example/other", PLAIN) == "browser"
     assert known.choose("https://b.example/", PLAIN) == "http"
     assert known.choose(PAGE, evolve(PLAIN, fast_mode=True)) == "http"

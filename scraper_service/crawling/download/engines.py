@@ -7,6 +7,8 @@ import time
 from collections import OrderedDict
 from typing import TYPE_CHECKING, ClassVar
 
+from attrs import define
+
 from scraper_service.crawling.browser import chromium
 from scraper_service.options.availability import (
     BROWSER,
@@ -24,7 +26,10 @@ if TYPE_CHECKING:
 
     from scraper_service.options.scrape import ScrapeOptions
 
-REMEMBER_S = 3600.0  # for a site whose pages are empty before their scripts run
+SHELLS = (
+    3  # pages in a row that are empty before their scripts run: so are all of a site
+)
+REMEMBER_S = 3600.0  # that a site has such pages
 MAX_SITES = 10_000
 
 
@@ -36,9 +41,7 @@ class Engines:
     def __init__(self, settings: BaseSettings):
         self._mode: str = settings["RENDER"]
         self._settings = settings
-        self._shells: OrderedDict[object, float] = (
-            OrderedDict()
-        )  # site to end of memory
+        self._sites: OrderedDict[object, _Site] = OrderedDict()
 
     @classmethod
     def shared(cls, settings: BaseSettings) -> Engines:
@@ -74,10 +77,7 @@ class Engines:
             or self._mode == "always"
             or is_elsewhere(options)
             or prefers_browser(options)
-            or (
-                not options.fast_mode
-                and self._shells.get(origin(url), 0) > time.monotonic()
-            )
+            or (not options.fast_mode and self._has_shells(url))
         )
         return BROWSER if wanted and self.missing is None else HTTP
 
@@ -85,9 +85,33 @@ class Engines:
         """Return True if a page fetched over HTTP may be fetched again by the browser."""
         return not options.fast_mode and not options.lockdown and self.missing is None
 
-    def remember_shell(self, url: str) -> None:
-        """Note that pages of a site are empty before their scripts run."""
-        self._shells[origin(url)] = time.monotonic() + REMEMBER_S
-        self._shells.move_to_end(origin(url))
-        while len(self._shells) > MAX_SITES:
-            self._shells.popitem(last=False)
+    def _has_shells(self, url: str) -> bool:
+        site = self._sites.get(origin(url))
+        return site is not None and site.until > time.monotonic()
+
+    def note_page(self, url: str, *, is_shell: bool) -> None:
+        """Note if a page that came over HTTP is empty before its scripts run.
+
+        After :data:`SHELLS` such pages in a row all pages of the site are rendered.
+        """
+        key = origin(url)
+        if not is_shell:
+            self._sites.pop(key, None)
+            return
+        site = self._sites.setdefault(key, _Site())
+        site.shells += 1
+        if site.shells >= SHELLS:
+            site.until = time.monotonic() + REMEMBER_S
+        self._sites.move_to_end(key)
+        while len(self._sites) > MAX_SITES:
+            self._sites.popitem(last=False)
+
+
+@define
+class _Site:
+    """A site whose last page that came over HTTP was empty before its scripts run."""
+
+    #: Such pages in a row.
+    shells: int = 0
+    #: All pages are rendered until then, by :func:`time.monotonic`.
+    until: float = 0.0
