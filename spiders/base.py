@@ -118,8 +118,8 @@ class EnginesProtocol(Protocol):
         """Return True if the browser may refetch an empty page."""
         ...
 
-    def remember_shell(self, url: str) -> None:
-        """Record that the pages of a site are empty before their scripts run."""
+    def note_page(self, url: str, *, is_shell: bool) -> None:
+        """Note if a page that came over HTTP is empty before its scripts run."""
         ...
 
 
