@@ -264,7 +264,7 @@ def test_jobs_that_wait_for_their_hosts_make_room_for_others(
 ):
     settings = {"SCRAPER_MAX_RUNNING_JOBS": "1", "SCRAPER_RETRY_TIMES": "1"}
     service, *_ = [start_service(**settings) for _ in range(processes)]
-    closed = [paced_site(first=100, status=429, retry_after="25") for _ in range(3)]
+    closed = [paced_site(first=100, status=429, retry_after="45") for _ in range(2)]
     site = paced_site()
     patient = [batch(service, [each.url()]) for each in closed]
     wait_until(lambda: all(each.log for each in closed))
@@ -276,10 +276,9 @@ def test_jobs_that_wait_for_their_hosts_make_room_for_others(
     wait_until(lambda: len(site.log) == 2)
     assert len(closed[0].log) == 1
     assert sorted(codes(documents(service, patient[0]))) == [200, 429]
-    for job in patient[1:]:
-        assert codes(documents(service, job)) == [429]
-    assert [len(each.log) for each in closed] == [2, 2, 2]  # each has one retry
-    assert [early(each.log) for each in closed] == [0, 0, 0]
+    assert codes(documents(service, patient[1])) == [429]
+    assert [len(each.log) for each in closed] == [2, 2]  # each has one retry
+    assert [early(each.log) for each in closed] == [0, 0]
 
 
 def test_a_crawl_that_waits_for_its_own_delay_makes_room(start_service, paced_site):

@@ -11,7 +11,6 @@ import uuid
 from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypeVar
-from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary, WeakSet
 
 from attrs import evolve
@@ -25,6 +24,7 @@ from scraper_service.crawling.middlewares import (
     job_changed,
     page_abandoned,
 )
+from scraper_service.crawling.politeness.claims import LOOK_EVERY_S, POLL_S, Claims
 from scraper_service.crawling.politeness.crawl_report import JobRecorder
 from scraper_service.crawling.politeness.host_pace import HostPace
 from scraper_service.crawling.politeness.host_queue import HostQueue, StoredQueue
@@ -40,7 +40,6 @@ from scraper_service.storage.accounts.credits import Credits
 from scraper_service.storage.connections import insist
 from scraper_service.storage.database import Database
 from scraper_service.storage.frontier.frontier import CrawlFrontier, Frontier
-from scraper_service.storage.frontier.leases import Beyond
 from scraper_service.storage.jobs import job_listing
 from scraper_service.storage.jobs.admission import Terms
 from scraper_service.storage.jobs.job_records import (
@@ -59,6 +58,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from twisted.internet.defer import Deferred
 
+    from scraper_service.storage.frontier.leases import Beyond
     from scraper_service.storage.jobs.job_records import Claim, ClaimedRow, Job
 
 T = TypeVar("T")
@@ -68,17 +68,8 @@ logger = logging.getLogger(__name__)
 
 EXTRA_LEASES = 4  # beyond the requests in flight, for pages in the converter pool
 STORED_AT_ONCE = 32  # pages being stored that do not count as leases
-# Times as many rows, if the first rows wait for their hosts, or are fetched faster than
-# further rows are claimed.
-LOOK_AHEAD = 4
-SHORT_CLAIMS = 2  # in a row that last longer than the rows, until a claim doubles
 HOLD_S = 1.0  # for pages that are on their way to their hosts
 HOLD_POLL_S = 0.01
-LOOK_EVERY_S = 5.0  # after a look-ahead found no other host
-BEYOND_S = 0.5  # between two looks for other sites, each at some thousand URLs
-MOST_EVERY_S = 60.0  # the same, after further looks for other sites in vain
-FEW_HOSTS = 4  # with fewer, a job looks for URLs of other sites
-POLL_S = 1.0  # for rows of other processes
 QUIET_S = 5.0  # without a new page, until a job is known to wait for its hosts
 
 
@@ -114,9 +105,6 @@ class LeasedScheduler(BaseScheduler):
         self._frontier: CrawlFrontier = Frontier(self._database, self.owner)
         self._credits = Credits(self._database, self.owner)
         self._slots = settings.getint("JOB_CONCURRENCY")
-        self._batch = self._slots  # rows of a claim
-        self._short_claims = 0  # in a row
-        self._ran_out = False  # of rows, during the running claim
         self._concurrency: int | None = None
         self._team_id: str | None = None
         self._page_price: int | None = None  # reserved per page, None for no limit
@@ -129,13 +117,6 @@ class LeasedScheduler(BaseScheduler):
         self._out = 0  # leases handed to the engine
         self._storing = 0  # of these, pages that are being stored
         self._pages: dict[int, str] = {}  # row id to page id, of these
-        self._look_at = 0.0
-        self._beyond = 0  # the last row of a look for other sites
-        self._beyond_at = 0.0
-        self._beyond_every_s = LOOK_EVERY_S
-        self._dry = False  # the last claim found no row
-        self._has_news = False  # since the last claim began
-        self._claiming = False
         self._ended = False
         self._revision = self._noticed = -1  # of the job, -1 before it was read
         self._paused = False
@@ -145,6 +126,15 @@ class LeasedScheduler(BaseScheduler):
         self._last_start = time.monotonic()  # of a page
         self._on_due: Callable[[], None] | None = None  # while the job rests
         self._tasks = BackgroundTasks()
+        self._claims = Claims(
+            self._claim,
+            self._take,
+            self._queue,
+            self._slots,
+            has_ended=lambda: self._ended,
+            wake=self._nudge,
+            tasks=self._tasks,
+        )
         type(self)._of[crawler] = self
         type(self)._live.add(self)
         connect = crawler.signals.connect
@@ -175,7 +165,7 @@ class LeasedScheduler(BaseScheduler):
         return any(
             each.owner == owner
             and each.job_id == job_id
-            and (each._claiming or each._leases.get(lease[0]) == lease[1])
+            and (each._claims.is_running or each._leases.get(lease[0]) == lease[1])
             for each in cls._live
         )
 
@@ -195,9 +185,11 @@ class LeasedScheduler(BaseScheduler):
 
         Otherwise 0, also for the first :data:`QUIET_S` of the wait.
         """
-        if self._ended or self.is_paused or self._claiming or self._beyond:
+        if self._ended or self.is_paused or self._claims.is_running:
             return 0.0
-        if self._again or self._out > len(self._queue.held):
+        if self._claims.is_looking_beyond or self._again:
+            return 0.0
+        if self._out > len(self._queue.held):
             return 0.0
         is_quiet = time.monotonic() > self._last_start + QUIET_S
         return self._queue.opens_in_s() if is_quiet else 0.0
@@ -210,10 +202,12 @@ class LeasedScheduler(BaseScheduler):
     def rest(self, on_due: Callable[[], None]) -> None:
         """Start no page until :meth:`go_on`. ``on_due`` is called when one could start."""
         self._on_due = on_due
+        self._claims.poll_s = LOOK_EVERY_S
 
     def go_on(self) -> None:
         """End a :meth:`rest`."""
         self._on_due = None
+        self._claims.poll_s = POLL_S
         self._nudge()
 
     def abandon(self) -> None:
@@ -250,16 +244,15 @@ class LeasedScheduler(BaseScheduler):
             return self._again.popleft()
         if self.is_paused:
             return None
-        if len(self._queue.rows) <= self._batch:  # a claim takes a transaction
-            self._claim_soon()
+        self._claims.refill()
         if self._on_due is not None:
             self._rest(self._on_due)
             return None
         if self._out - len(self._queue.held) >= self._limit():
-            self._look_beyond()
+            self._claims.look_beyond()
             return None
         if not (self._queue.held or self._queue.rows):
-            self._ran_out = self._claiming
+            self._claims.ran_out()
             return None
         if not self._has_converters() or not self._permits.take():
             return None
@@ -267,7 +260,7 @@ class LeasedScheduler(BaseScheduler):
         if request is None:
             self._permits.give_back()
             self._look_ahead()
-            self._look_beyond()
+            self._claims.look_beyond()
             return None
         self._last_start = time.monotonic()
         waited_s = self._permits.use(request.meta["lease"].row_id)
@@ -280,7 +273,7 @@ class LeasedScheduler(BaseScheduler):
             on_due()
         else:
             self._look_ahead()
-            self._look_beyond()
+            self._claims.look_beyond()
 
     def _has_converters(self) -> bool:
         """Return True if the converter pool takes another page of the team."""
@@ -312,7 +305,7 @@ class LeasedScheduler(BaseScheduler):
         else:
             await self._make_job(options)
         self._permits.open(self._team_id or LOCAL_TEAM, self.job_id)
-        await self._claim()
+        await self._claims.claim()
 
     async def _make_job(self, options: Any) -> None:
         await self._jobs.make_team(LOCAL_TEAM)
@@ -331,40 +324,8 @@ class LeasedScheduler(BaseScheduler):
         return limit + min(self._storing, STORED_AT_ONCE)
 
     def _look_ahead(self) -> None:
-        """Claim more rows if the first ones wait. Return the surplus of a single host."""
-        hosts, rows = self._queue.shut_hosts, self._queue.rows
-        if not hosts or time.monotonic() < self._look_at:
-            return
-        if not self._dry and len(rows) < LOOK_AHEAD * self._slots:
-            self._claim_soon()
-        elif hosts == 1:
-            self._look_at = time.monotonic() + LOOK_EVERY_S
-            surplus = [rows.pop()[1] for _ in range(len(rows) - self._batch)]
-            self._tasks.spawn(self._give_back(surplus[::-1]))
-
-    def _look_beyond(self) -> None:
-        """Look for URLs of other sites, if a few sites have all slots of the job."""
-        if self._queue.delay_s or self._claiming or self._ended or self.is_paused:
-            return
-        if time.monotonic() < self._beyond_at:
-            return
-        hosts = self._queue.hosts
-        if len(hosts) >= FEW_HOSTS or len(self._queue.rows) < self._slots:
-            return
-        sites = {_site(row.url) for _, row in self._queue.rows}
-        self._claiming = True
-        beyond = Beyond(self._beyond, tuple(sorted(sites)))
-        self._tasks.spawn(self._claim(beyond))
-
-    def _looked_beyond(self, claim: Claim) -> None:
-        """Note how far a look for other sites went. Without any, the next ones are rarer."""
-        self._beyond = claim.last or 0
-        if claim.rows:
-            self._beyond_every_s = LOOK_EVERY_S
-        elif claim.last is None:
-            self._beyond_every_s = min(2 * self._beyond_every_s, MOST_EVERY_S)
-        wait_s = BEYOND_S if claim.last else self._beyond_every_s
-        self._beyond_at = time.monotonic() + wait_s
+        if surplus := self._claims.look_ahead():
+            self._tasks.spawn(self._give_back(surplus))
 
     async def _give_back(self, rows: list[ClaimedRow]) -> None:
         # Forgotten first: they may be claimed again before the response.
@@ -419,7 +380,11 @@ class LeasedScheduler(BaseScheduler):
         self._holds += 1
         end = time.monotonic() + HOLD_S
         await self._return_unrequested()
-        while self._claiming or self._returning or self._pages.keys() - self._requested:
+        while (
+            self._claims.is_running
+            or self._returning
+            or self._pages.keys() - self._requested
+        ):
             if time.monotonic() > end:
                 break
             await asyncio.sleep(HOLD_POLL_S)
@@ -431,7 +396,7 @@ class LeasedScheduler(BaseScheduler):
         :exc:`ServiceUnavailable`.
         """
         self._holds = max(0, self._holds - 1)
-        self._expect_rows()
+        self._claims.expect_rows()
         self._nudge()
         job = await self._jobs.get(self.job_id, None)
         if job is not None and job.revision > self._revision >= 0:
@@ -454,7 +419,7 @@ class LeasedScheduler(BaseScheduler):
         self._revision = job.revision
         self._noticed = max(self._noticed, job.revision)
         self._paused = job.paused_at is not None
-        self._expect_rows()
+        self._claims.expect_rows()
 
     def _set_pace(self, options: Any) -> None:
         self._concurrency = options.max_concurrency
@@ -489,34 +454,10 @@ class LeasedScheduler(BaseScheduler):
 
     # -- claims ------------------------------------------------------------------------
 
-    def _expect_rows(self) -> None:
-        """Note that the next claim may find rows, also if one is running."""
-        self._dry = False
-        self._has_news = True
+    def _claim(self, count: int, beyond: Beyond | None) -> Awaitable[Claim]:
+        return self._frontier.claim(self.job_id, count, beyond)
 
-    def _claim_soon(self) -> None:
-        if not self._claiming and not self._ended and not self._dry:
-            self._claiming = True
-            self._tasks.spawn(self._claim())
-
-    async def _claim(self, beyond: Beyond | None = None) -> None:
-        if self._ended:
-            self._claiming = False
-            return
-        self._claiming = True
-        self._has_news = False
-        try:
-            claim = await self._frontier.claim(self.job_id, self._batch, beyond)
-        except ServiceUnavailable:
-            self._dry = True
-            asyncio.get_running_loop().call_later(POLL_S, self._wake)
-            return
-        finally:
-            self._claiming = False
-        if beyond is None:
-            self._note_claim(len(claim.rows))
-        else:
-            self._looked_beyond(claim)
+    async def _take(self, claim: Claim) -> None:
         # A page whose lease was lost, and is claimed again while it is still here, goes on.
         self._queue.add([row for row in claim.rows if row.id not in self._leases])
         self._leases.update((row.id, row.token) for row in claim.rows)
@@ -528,24 +469,6 @@ class LeasedScheduler(BaseScheduler):
         if claim.revision < self._revision or self.is_paused:
             await self._return_rows()  # it was made before the change
         self.notice(claim.revision)
-        if not (claim.rows or self._has_news or beyond):
-            self._dry = True
-            wait_s = POLL_S if self._on_due is None else LOOK_EVERY_S
-            asyncio.get_running_loop().call_later(wait_s, self._wake)
-        self._nudge()
-
-    def _note_claim(self, count: int) -> None:
-        """Claim more rows from now on if a fast crawl has waited for its last claims."""
-        is_short = self._ran_out and count == self._batch
-        self._short_claims = self._short_claims + 1 if is_short else 0
-        self._ran_out = False
-        if self._short_claims == SHORT_CLAIMS:
-            self._short_claims = 0
-            self._batch = min(2 * self._batch, LOOK_AHEAD * self._slots)
-
-    def _wake(self) -> None:
-        self._expect_rows()
-        self._nudge()
 
     def _nudge(self) -> None:
         """Make the engine call :meth:`next_request` again.
@@ -577,7 +500,7 @@ class LeasedScheduler(BaseScheduler):
             self._storing -= 1
         self._forget(outcome.row_id)
         if commit.new_links or not commit.delivered:
-            self._expect_rows()
+            self._claims.expect_rows()
         if commit.state not in ACTIVE:
             self._ended = True
         self.notice(commit.revision)
@@ -603,7 +526,7 @@ class LeasedScheduler(BaseScheduler):
     async def store(self, outcome: Outcome) -> Commit:
         """Store an outcome, see :meth:`settle`. An outcome that goes on keeps its lease."""
         # Without further URLs the job waits for this commit: for its links, or for its end.
-        waits = not self._dry
+        waits = not self._claims.is_dry
         while True:
             sent = self._with_token(outcome)
             commit = await self.insist(
@@ -613,7 +536,7 @@ class LeasedScheduler(BaseScheduler):
             if commit.accepted or self._with_token(sent) is sent:
                 break
         if commit.new_links:
-            self._expect_rows()
+            self._claims.expect_rows()
             self._nudge()
         return commit
 
@@ -694,7 +617,7 @@ class LeasedScheduler(BaseScheduler):
             return
         finally:
             self._returning -= 1
-        self._expect_rows()
+        self._claims.expect_rows()
         self._nudge()
 
     async def _close(self) -> None:
@@ -727,9 +650,3 @@ class LeasedScheduler(BaseScheduler):
         assert self._crawler.stats is not None
         for reason, count in counts[1].items():
             self._crawler.stats.set_value(f"urls/{reason}", count)
-
-
-def _site(url: str) -> str:
-    """Return what all URLs of the same site begin with."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc}/"
