@@ -26,11 +26,7 @@ from scraper_service.cli.local_run import forget_run, is_run_here
 from scraper_service.cli.operator.keys import operator
 from scraper_service.cli.options import Where, takes_output, takes_service
 from scraper_service.cli.reprocess import takes_request
-from scraper_service.cli.settings import (
-    check_egress,
-    data_dir_option,
-    load_settings,
-)
+from scraper_service.cli.settings import check_egress, load_settings
 from scraper_service.cli.terminal import fitted, leave_pipe
 from scraper_service.content.text.printable import printable
 
@@ -221,19 +217,25 @@ def show_command(
 @jobs_group.command("log")
 @_job_id
 @_as_json
-@data_dir_option
+@takes_service
 @click.pass_obj
 def log_command(
-    overrides: tuple[str, ...], job_id: str, as_json: bool, data_dir: str | None
+    overrides: tuple[str, ...], job_id: str, as_json: bool, where: Where
 ) -> None:
     """Print what happened to a job: its states, its processes, and its errors by reason.
 
-    For operators: it reads the job database, also while the service runs.
+    For operators: it reads the job database, also while the service runs. A service does
+    not give the log, so --server is refused.
     """
+    if where.server:
+        raise click.UsageError(
+            "a service does not give the log of a job: use the command where its job"
+            " database is, without --server and SCRAPER_SERVER"
+        )
     from scraper_service.cli.local_run import known_job
     from scraper_service.storage.jobs.job_log import read_log
 
-    settings = _known_settings(overrides, Where(None, "", data_dir))
+    settings = _known_settings(overrides, where)
     job_id = _of_database(settings, job_id)
     job = _read(settings, known_job, job_id)
     logbook = _read(settings, read_log, job_id)
@@ -567,22 +569,12 @@ def _remote_facts(
     where: Where, job_id: str
 ) -> tuple[dict[str, Any], list[FailedUrl], list[str]]:
     from scraper_service.cli import remote
-    from scraper_service.cli.remote import Remote, RemoteSource
+    from scraper_service.cli.remote import Remote, RemoteSource, read_job
 
     async def ask(remote: Remote) -> tuple[dict[str, Any], list[FailedUrl], list[str]]:
         source = RemoteSource(remote, job_id)
-        status, _ = await source.poll(0)
-        facts = {
-            "id": job_id,
-            "state": status.state,
-            "pages": status.pages,
-            "failed": status.failed,
-            "pending": status.pending,
-            "warning": status.warning,
-            "error": status.error,
-        }
-        known = {name: value for name, value in facts.items() if value is not None}
-        return known, await source.failures(), await source.robots_blocked()
+        facts = await read_job(remote, job_id)
+        return facts, await source.failures(), await source.robots_blocked()
 
     return remote.call_service(where, ask)
 

@@ -494,6 +494,11 @@ async def list_jobs(remote: Remote, most: int) -> list[dict[str, Any]]:
     return [_row(each) for each in found.get("jobs") or ()]
 
 
+async def read_job(remote: Remote, job_id: str) -> dict[str, Any]:
+    """Return a job with its counts, as in the list."""
+    return _row((await remote.call("GET", f"/v2/jobs/{job_id}"))["data"])
+
+
 def _row(job: dict[str, Any]) -> dict[str, Any]:
     counts = job.get("counts") or {}
     state = str(job.get("state"))

@@ -10,7 +10,7 @@ from collections import Counter
 
 import pytest
 
-from tests.cli.command import lines_of, pages_of, run, start
+from tests.cli.command import jobs, lines_of, pages_of, run, start
 from tests.cli.test_runs import UNKNOWN, each_once, numbers
 from tests.conftest import KEY, Service
 from tests.support.linked_site import named
@@ -149,7 +149,7 @@ def test_other_formats_of_a_job_of_a_service_are_made(ask, site, service):
     source = service.post("/v2/batch/scrape", body).json["id"]
     _completed(service, source)
     one = ("--url", site.url("/article"))
-    done = ask("jobs", "reprocess", source, "-f", "html", "--whole-page", *one)
+    done = ask("jobs", "reprocess", source[:8], "-f", "html", "--whole-page", *one)
     assert done.returncode == 0, done.stderr
     assert f"reprocesses 1 page of {source}" in done.stdout
     job_id = done.stdout.split()[1]
@@ -177,12 +177,27 @@ def test_a_service_lists_what_has_ended_and_says_when_there_is_nothing(
     row = json.loads(line)
     assert (row["id"], row["kind"]) == (job_id, "batch")
     assert (row["state"], row["pages"]) == ("completed", 1)
-    assert json.loads(ask("jobs", "show", "last").stdout)["id"] == job_id
+    shown = json.loads(ask("jobs", "show", "last").stdout)
+    assert shown == {**row, "errors": [], "robotsBlocked": []}
     path = "/v2/jobs?kind=crawl,batch_scrape&limit=20"
     with ScriptedSite({path: answer('{"jobs": []}')}) as empty:
         done = ask("jobs", "list", "--server", empty.url("").rstrip("/"))
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr == "there are no jobs\n"
+
+
+def test_the_log_of_a_local_job_is_not_printed_for_that_of_a_service(
+    tmp_path, site, service
+):
+    done = run(tmp_path, "crawl", site.url("/text"), "-q", "-o", "pages.jsonl")
+    assert done.returncode == 0, done.stderr
+    local = jobs(tmp_path)[0]["id"]
+    assert json.loads(run(tmp_path, "jobs", "log", "last").stdout)["id"] == local
+    refused = run(tmp_path, "jobs", "log", "last", SCRAPER_SERVER=service.url)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "a service does not give the log of a job" in refused.stderr
+    named = run(tmp_path, "jobs", "log", "last", "--server", service.url)
+    assert (named.returncode, named.stderr) == (2, refused.stderr)
 
 
 def test_ctrl_c_cancels_the_job_of_a_service(tmp_path, site, service):
