@@ -87,10 +87,15 @@ def unusable(url: URL, error: Exception) -> DatabaseUnusable:
     reason = lines[0].strip().rstrip(".:")
     if url.password:
         reason = reason.replace(str(url.password), "***")
-    place = url.database if is_sqlite(url) else f"{url.host or 'localhost'}"
-    if url.port:
-        place = f"{place}:{url.port}"
-    return DatabaseUnusable(f"the job database at {place} cannot be opened: {reason}")
+    return DatabaseUnusable(
+        f"the job database at {place_of(url)} cannot be opened: {reason}"
+    )
+
+
+def place_of(url: URL) -> str:
+    """Return the file of SQLite, or host and port of PostgreSQL."""
+    place = url.database if is_sqlite(url) else url.host or "localhost"
+    return f"{place}:{url.port}" if url.port else f"{place}"
 
 
 APPLICATION = "scraper-service"  # application_name in pg_stat_activity

@@ -30,6 +30,7 @@ from scraper_service.storage.connections import (
     database_url,
     is_sqlite,
     make_engine,
+    place_of,
     unusable,
 )
 from scraper_service.storage.database import BUSY_TIMEOUT_MS, HEAD, revision_of
@@ -200,12 +201,14 @@ def _check(
     if is_sqlite(address):
         # SQLite would apply the log of an earlier database to the restored one.
         file = Path(address.database or "")
-        is_taken = file.exists() or file.with_name(f"{file.name}-wal").exists()
-    else:
-        is_taken = _revision(address) is not None
-    if is_taken:
-        text = "the job database exists already, or a part of one (jobs.sqlite-wal)"
-        raise BackupFailed(f"{text}: restore into an empty one")
+        if file.exists() or file.with_name(f"{file.name}-wal").exists():
+            text = "the job database exists already, or a part of one (jobs.sqlite-wal)"
+            raise BackupFailed(f"{text}: restore into an empty one")
+    elif _revision(address) is not None:
+        raise BackupFailed(
+            f"the PostgreSQL database {address.database} at {place_of(address)} is not"
+            " empty: restore into an empty one"
+        )
 
 
 # -- the database ----------------------------------------------------------------------
