@@ -94,6 +94,8 @@ def test_commands_on_keys_and_teams_are_in_the_log(run, entries):
     assert entries()[-1]["action"] == "service.gc"
     assert [entry["action"] for entry in entries("--team", "shop")][-1] == "key.revoked"
     assert entries("--since", "2100-01-01") == []
+    assert entries("--since", "2100-01-01T00:00:00+01:00") == []
+    assert len(entries("--since", "2001-01-01T12:00:00Z")) == 4
     assert len(run("audit").splitlines()) == 4
     assert key not in run("audit")
 

@@ -26,7 +26,7 @@ Every setting has a default: the service starts without any. Set one in one of t
 - on the command line, as `scraper-service -s NAME=VALUE ...`; this wins.
 
 ```sh
-SCRAPER_LOG_LEVEL=WARNING scraper-service -s CREDITS_PER_MAP=2 --version
+SCRAPER_LOG_LEVEL=WARNING scraper-service -s RETENTION_DAYS=7 crawl https://example.org --limit 2 -o pages.jsonl
 ```
 
 Lists are comma-separated, switches are `true` or `false`. A value that cannot be used

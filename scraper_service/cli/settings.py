@@ -59,14 +59,21 @@ def load_settings(overrides: Iterable[str], **options: Any) -> Settings:
     os.environ.setdefault("SCRAPY_SETTINGS_MODULE", "scraper_service.settings")
     from scrapy.utils.project import get_project_settings
 
+    from scraper_service.errors import variable
+    from scraper_service.options.parsing import guesses
     from scraper_service.settings import check_settings
 
     settings = get_project_settings()
     for override in overrides:
         name, separator, value = override.partition("=")
-        if not separator or name not in settings:
+        if not separator:
+            raise click.UsageError(f"-s {override}: must be NAME=VALUE")
+        if name not in settings:
+            by_variable = {variable(each): each for each in settings}
             raise click.UsageError(
-                f"-s {override}: must be NAME=VALUE with the name of a setting"
+                f"-s {override}: no setting has the name {name};"
+                f" {guesses([name], list(settings), by_variable)}"
+                "see docs/configuration.md"
             )
         settings.set(name, value, priority="cmdline")
     for name, value in options.items():

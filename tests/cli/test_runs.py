@@ -299,6 +299,15 @@ UNKNOWN = "00000000-0000-4000-8000-000000000000"
         (("jobs", "list", "--server", "http://127.0.0.1:1"), 1, "Connection refused"),
         (("jobs", "list", "--server", "ftp://x"), 2, "--server"),
         (("jobs", "list", "--server", "x", "--data-dir", "y"), 2, "--data-dir"),
+        (("-s", "PORT", "jobs", "list"), 2, "-s PORT: must be NAME=VALUE\n"),
+        (("-s", "FOO=1", "jobs", "list"), 2, "no setting has the name FOO; see docs/"),
+        (
+            ("-s", "RETENTION_DAY=1", "jobs", "list"),
+            2,
+            "did you mean 'RETENTION_DAYS'?",
+        ),
+        (("-s", "SCRAPER_PORT=1", "jobs", "list"), 2, "did you mean 'PORT'?"),
+        (("audit", "--since", "foo"), 2, "'--since': must be a day or a time in ISO"),
     ],
 )
 def test_wrong_use_is_said_in_a_sentence(monkeypatch, tmp_path, arguments, code, text):

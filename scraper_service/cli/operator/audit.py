@@ -32,8 +32,10 @@ SLICE = 500  # entries in memory
 @click.command("audit")
 @click.option(
     "--since",
-    type=click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M:%S%z"]),
-    help="Only entries from this time on, in UTC if it names no time zone.",
+    metavar="TIME",
+    callback=lambda _context, _parameter, given: _seconds(given),
+    help="Only entries from this day or time on (ISO 8601), in UTC if it names no time"
+    " zone.",
 )
 @click.option(
     "--team", "team_name", help="Only entries of the team with this id or name."
@@ -43,7 +45,7 @@ SLICE = 500  # entries in memory
 @click.pass_obj
 def audit_command(
     overrides: tuple[str, ...],
-    since: datetime | None,
+    since: float,
     team_name: str | None,
     as_json: bool,
     data_dir: str | None,
@@ -56,10 +58,7 @@ def audit_command(
     from scraper_service.storage.accounts.audit import AuditPosition, read_oldest
 
     database, _ = open_database(overrides, data_dir)
-    start = 0.0
-    if since is not None:
-        start = (since if since.tzinfo else since.replace(tzinfo=UTC)).timestamp()
-    after, team_id = AuditPosition(start, ""), None
+    after, team_id = AuditPosition(since, ""), None
     with closing(database):
         if team_name:
             with database.engine.begin() as connection:
@@ -75,6 +74,20 @@ def audit_command(
             for entry in found:
                 click.echo(_json(entry) if as_json else _line(entry))
             after = AuditPosition(found[-1].at, found[-1].id)
+
+
+def _seconds(given: str | None) -> float:
+    """Return a time in seconds since 1970, 0 for none; raise :exc:`click.BadParameter`."""
+    if given is None:
+        return 0.0
+    try:
+        moment = datetime.fromisoformat(given)
+    except ValueError:
+        raise click.BadParameter(
+            "must be a day or a time in ISO 8601, such as 2026-01-31 or"
+            f" 2026-01-31T12:00:00Z, got {given[:60]!r}"
+        ) from None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def _time(entry: AuditEntry) -> str:
