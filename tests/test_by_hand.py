@@ -308,6 +308,17 @@ def test_a_wrong_argument_is_in_the_log_file_too(tmp_path):
     assert "did you mean 'limit'?" in (tmp_path / "x.log").read_text()
 
 
+@pytest.mark.parametrize("name", ["mardown", "compared_text"])
+def test_an_unknown_format_is_refused_with_the_names_of_the_api(tmp_path, name):
+    found = ("-a", "url=http://127.0.0.2/", "-a", f"formats={name}")
+    done = scrapy(tmp_path, "crawl", "scrape", *found)
+    assert done.returncode == 2
+    assert f"no format has the name '{name}'; " in done.stderr
+    assert ("did you mean 'markdown'?" in done.stderr) == (name == "mardown")
+    assert "markdown, html, rawHtml, links" in done.stderr
+    assert ", compared" not in done.stderr
+
+
 def test_what_the_installation_cannot_do_is_told_in_one_sentence(tmp_path):
     done = scrapy(
         tmp_path,

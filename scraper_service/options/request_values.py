@@ -413,6 +413,7 @@ _FORMATS_V2 = Tagged(
         ),
     }
 )
+FORMAT_NAMES = tuple(_FORMATS_V2.kinds)  # without those of the service itself
 FORMATS_V1 = Array(_FORMATS_V1, 100)
 FORMATS_V2 = Then(Array(_FORMATS_V2, 100), urls.caller_formats)
 _OF_A_FETCH = {"screenshot", "screenshot@fullPage", "changeTracking", "audio", "video"}

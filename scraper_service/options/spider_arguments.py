@@ -52,12 +52,13 @@ from scraper_service.options.parsing import (
     guesses,
     short,
 )
+from scraper_service.options.request_values import FORMAT_NAMES
 from scraper_service.options.scrape import ScrapeOptions, SiteRules, broken_rules
 from scraper_service.options.serialization import structured, unstructured
 from scraper_service.options.url_patterns import caller_patterns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 T = TypeVar("T", bound=attrs.AttrsInstance)
 ReadersT: TypeAlias = "Mapping[str, Callable[[str], Any]]"
@@ -196,6 +197,8 @@ def options_of(kind: type[T], values: Mapping[str, Any]) -> T:
     own = {name: value for name, value in values.items() if name in names}
     pages = {name: value for name, value in values.items() if name not in names}
     scrape = {**DEFAULTS, **pages.pop("options", {}), **pages}
+    if issues := list(_unknown_formats(scrape["formats"])):
+        raise InvalidOptions(issues)
     scrape = {name: _expanded(name, value) for name, value in scrape.items()}
     checked = _checked(structured(scrape, ScrapeOptions))
     return kind(**{"origin": "spider", **own, "scrape": checked})
@@ -236,6 +239,18 @@ def _with_plain_domains(rules: SiteRules) -> SiteRules:
     )
 
 
+def _unknown_formats(given: Any) -> Iterator[Issue]:
+    """Yield an issue for each format of a name that callers do not know."""
+    for index, item in enumerate(given if isinstance(given, list) else ()):
+        name = item.get("type") if isinstance(item, dict) else item
+        if isinstance(name, str) and _snake_case(name) in _FORMAT_TAGS:
+            continue
+        text = f"formats.{index}: no format has the name {short(name)}; "
+        text += guesses([str(name)], FORMAT_NAMES)
+        text += f"allowed are {', '.join(FORMAT_NAMES)}"
+        yield Issue("custom", ("formats", index), text)
+
+
 def _expanded(name: str, value: Any) -> Any:
     """Return ``value`` with short forms written out."""
     if name in {"formats", "parsers", "actions"} and isinstance(value, list):
@@ -250,10 +265,15 @@ def _tagged(item: Any) -> Any:
         item = {"type": item}
     if not isinstance(item, dict) or not isinstance(item.get("type"), str):
         return item
-    tag = (
-        re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", item["type"]).lower().replace("-", "_")
-    )
+    tag = _snake_case(item["type"])
     return {**item, "type": tag, **_TAG_ALIASES.get(tag, {})}
+
+
+def _snake_case(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", name).lower().replace("-", "_")
+
+
+_FORMAT_TAGS = {*map(_snake_case, FORMAT_NAMES), *_TAG_ALIASES}
 
 
 _CHECKS: dict[str, Callable[[Any], Any]] = {

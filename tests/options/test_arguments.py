@@ -111,7 +111,11 @@ def test_arguments_of_the_starter_are_ignored():
         ({"url": URL, "options": "[]"}, ("options",), "JSON object"),
         ({"url": URL, "options": '{"mobile": 1}'}, ("mobile",), "bool"),
         ({"url": URL, "options": '{"x": 1}'}, (), "allowed are"),
-        ({"url": URL, "formats": "nope"}, ("formats", 0), "markdown"),
+        ({"url": URL, "formats": "mardown"}, ("formats", 0), "mean 'markdown'? allow"),
+        ({"url": URL, "formats": "nope"}, ("formats", 0), "html, rawHtml, links"),
+        ({"url": URL, "formats": "compared_text"}, ("formats", 0), "'compared_text'"),
+        ({"url": URL, "formats": '[{"type": "comparedText"}]'}, ("formats", 0), "no"),
+        ({"url": URL, "formats": "[{}]"}, ("formats", 0), "allowed are markdown"),
         ({"url": URL, "formats": "[5]"}, ("formats", 0), "formats.0"),
         ({"url": URL, "formats": "screenshot,screenshot"}, ("formats",), "at most one"),
         ({"url": URL, "headers": '{"Host": "a"}'}, ("headers", "Host"), "service"),
@@ -138,6 +142,7 @@ def test_bad_argument_is_refused_at_its_path(arguments, path, word):
     (issue,) = issues_of(arguments)
     assert issue.path == path
     assert word in issue.message
+    assert ", compared" not in issue.message
 
 
 TEXT = st.text(max_size=10)
