@@ -22,6 +22,30 @@ UPLOADED = "upload://file/"  # URL prefix of uploaded files, before the file nam
 DUPLICATE = "duplicate"  # error code of a page that equals another page of its job
 #: Codes of pages of a crawl with ``since``: the same as before, and gone since then.
 UNCHANGED, REMOVED = "unchanged", "removed"
+#: Codes of pages of a job that failed, see docs/troubleshooting.md, Error codes.
+FAILURE_CODES = (
+    "CONCURRENCY_QUEUE_TIMEOUT",
+    "CRAWL_DENIAL",
+    "EXTERNAL_LINK",
+    "INSUFFICIENT_CREDITS",
+    "ROBOTS_UNREACHABLE",
+    "SCRAPE_ACTIONS_NOT_SUPPORTED",
+    "SCRAPE_ACTION_ERROR",
+    "SCRAPE_ALL_ENGINES_FAILED",
+    "SCRAPE_DNS_RESOLUTION_ERROR",
+    "SCRAPE_LOCKDOWN_CACHE_MISS",
+    "SCRAPE_NO_CACHED_DATA",
+    "SCRAPE_PDF_INSUFFICIENT_TIME_ERROR",
+    "SCRAPE_PROMPT_INJECTION_DETECTED",
+    "SCRAPE_RETRY_LIMIT",
+    "SCRAPE_SITE_ERROR",
+    "SCRAPE_SSL_ERROR",
+    "SCRAPE_TIMEOUT",
+    "SCRAPE_UNSUPPORTED_FILE_ERROR",
+    "SOURCE_NOT_STORED",
+    "UNKNOWN_ERROR",
+    "UNSUPPORTED_SITE",
+)
 QUEUE_FULL = "QUEUE_FULL"  # error code of a page that was refused before conversion
 
 

@@ -29,6 +29,7 @@ from scraper_service.cli.reprocess import takes_request
 from scraper_service.cli.settings import check_egress, load_settings
 from scraper_service.cli.terminal import fitted, leave_pipe
 from scraper_service.content.text.printable import printable
+from scraper_service.items import FAILURE_CODES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -293,7 +294,14 @@ def pause_command(overrides: tuple[str, ...], job_id: str, where: Where) -> None
 
 @jobs_group.command("retry")
 @_job_id
-@click.option("--code", "codes", multiple=True, help="Only pages with this error code.")
+@click.option(
+    "--code",
+    "codes",
+    type=click.Choice(FAILURE_CODES),
+    metavar="CODE",
+    multiple=True,
+    help="Only pages with this error code; may be repeated.",
+)
 @takes_service
 @click.pass_obj
 def retry_command(

@@ -52,7 +52,8 @@ MAX_LEVELS = 3  # levels of nesting: an index, its sitemaps, and one more
 MAX_KEPT_BYTES = 8 * 2**20  # of one file
 MAX_KEPT_TOTAL = 64 * 2**20  # of one process of a job
 
-UNREADABLE = "SITEMAP_UNREADABLE"  # the code of the error of a file
+# Codes of the errors of a file that was answered.
+ABSENT, UNREADABLE = "SITEMAP_ABSENT", "SITEMAP_UNREADABLE"
 SLICE_ROWS = 1000  # about 100 kB of JSON; decoded in 1 ms
 MAX_GZIP_LAYERS = 2  # in the file itself: some servers compress a .gz file again
 PIECE = 256 * 2**10  # characters
@@ -95,7 +96,7 @@ def read_sitemap(source: PageSource, choice: ChoiceT = list) -> SitemapContent:
 
 def absent(status: int) -> PageError:
     """Return the error of a file that the site does not send."""
-    return PageError("SITEMAP_ABSENT", f"HTTP status {status}")
+    return PageError(ABSENT, f"HTTP status {status}")
 
 
 def json_slices(rows: Iterable[Sequence[Any]]) -> tuple[bytes, ...]:

@@ -566,6 +566,8 @@ def test_a_page_that_fails_again_is_listed_once(running, faulty):
     [
         ({"codes": []}, "must have at least 1 item"),
         ({"codes": "SCRAPE_TIMEOUT"}, "codes must be of type array"),
+        ({"codes": ["FOO"]}, "codes.0 must be one of 'CONCURRENCY_QUEUE_TIMEOUT', '"),
+        ({"codes": ["FOO"]}, "'UNSUPPORTED_SITE', got 'FOO'"),
         ({"statusCodes": [99]}, "statusCodes.0 must be >= 100"),
         ({"hosts": ["http://a.example/"]}, "must be a host name without port"),
         ({"urls": ["x"] * 1001}, "urls must have at most 1000 items, got 1001"),

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import collections
+import re
 
 import pytest
 
 from tests.conftest import KEY
 from tests.support.crash import kill, started
+from tests.support.documents import ROOT
 from tests.support.paced_site import PacedSite
 from tests.support.scripted_site import ScriptedSite, moved, page, sitemap, text
 from tests.support.waiting import wait_until
 
 FRESH = {"maxAge": 0}
+UNKNOWN = "00000000-0000-4000-8000-000000000000"
 
 
 def crawl(service, url, **options):
@@ -205,6 +208,24 @@ def test_traps_are_counted(service):
         listed = service.get(f"{path}/urls?state=skipped&reason=trap").json["urls"]
     assert found["reasons"]["trap"] == len(listed) > 0
     assert found["addresses"]["skipped"] == len(listed)
+
+
+@pytest.mark.parametrize("kind", ["crawl", "batch/scrape"])
+def test_a_reason_that_does_not_exist_is_refused(service, kind):
+    path = f"/v2/{kind}/{UNKNOWN}/urls"
+    reply = service.get(f"{path}?reason=foo")
+    assert (reply.status, reply.json["code"]) == (400, "BAD_REQUEST")
+    text = reply.json["error"]
+    assert text.startswith("Invalid reason: must be one of discovery_depth, malformed")
+    assert text.endswith("got 'foo'")
+    names = text.partition("one of ")[2].rpartition(", got ")[0].split(", ")
+    for name in names:
+        assert service.get(f"{path}?reason={name}").status == 404
+    page = (ROOT / "docs" / "troubleshooting.md").read_text()
+    documented = set(re.findall(r"^\| `([A-Z_]+)` \|", page, re.MULTILINE))
+    calls = {"BAD_REQUEST", "BAD_REQUEST_INVALID_JSON", "MAP_TIMEOUT"}
+    calls |= {"PARSE_UNSUPPORTED_OPTIONS", "UNSUPPORTED_FILE_TYPE"}
+    assert documented - calls == {name for name in names if name.isupper()}
 
 
 def test_a_limit_and_duplicates_are_counted(service):

@@ -294,6 +294,7 @@ UNKNOWN = "00000000-0000-4000-8000-000000000000"
         (("crawl", "http://127.0.0.2/", "--detach"), 2, "--server"),
         (("batch", "nosuch.txt"), 2, "nosuch.txt"),
         (("batch", "-"), 2, "FILE: it has no URLs"),
+        (("jobs", "retry", "last", "--code", "FOO"), 2, "'FOO' is not one of 'CONCUR"),
         (("jobs", "show", "12"), 2, "must be the id of a job"),
         (("jobs", "show", UNKNOWN), 1, "no jobs are kept in data"),
         (("jobs", "list", "--server", "http://127.0.0.1:1"), 1, "Connection refused"),

@@ -139,7 +139,7 @@ def test_a_job_of_a_service_is_paused_resumed_and_retried(ask, site, service):
     assert "paused" not in service.get(path).json
     failed = len(service.get(f"{path}/errors").json["errors"])
     assert (failed, done.returncode) == (1, 0), done.stderr
-    done = ask("jobs", "retry", job_id, "--code", "NONE")
+    done = ask("jobs", "retry", job_id, "--code", "SCRAPE_TIMEOUT")
     assert done.stdout == f"retried 0 pages of {job_id}\n"
     assert ask("jobs", "retry", job_id).stdout == f"retried 1 page of {job_id}\n"
 

@@ -8,6 +8,7 @@ from attrs import evolve, frozen
 
 from scraper_service.api.requests import pages
 from scraper_service.errors import InvalidOptions, Issue
+from scraper_service.items import FAILURE_CODES
 from scraper_service.options import catalogue
 from scraper_service.options.crawl import (
     CHANGEABLE,
@@ -26,6 +27,7 @@ from scraper_service.options.parsing import (
     Position,
     Text,
     Then,
+    choice,
     integer,
     short,
 )
@@ -53,7 +55,9 @@ def caller_host(text: str) -> str:
 
 _FILTERS: KeysT = {
     "codes": Key(
-        Array(Text(100), MAX_FILTER), "codes", help="Only pages with these error codes."
+        Array(choice(*FAILURE_CODES), MAX_FILTER),
+        "codes",
+        help="Only pages with these error codes.",
     ),
     "statusCodes": Key(
         Array(integer(100, 999), MAX_FILTER),

@@ -33,7 +33,6 @@ from scraper_service.api.parameters import (
     ChoiceParameter,
     CursorParameter,
     NumberParameter,
-    TextParameter,
     parse_job_id,
 )
 from scraper_service.api.requests.pages import wire_names
@@ -45,7 +44,10 @@ from scraper_service.api.webhook_payloads import SENT_EVENT
 from scraper_service.crawling.politeness.host_limits import pace_key
 from scraper_service.crawling.politeness.host_turns import MAX_CRAWL_DELAY_S
 from scraper_service.discovery.retry_after import MAX_PAUSE_S
+from scraper_service.discovery.scope_rules import Reason
+from scraper_service.discovery.sitemap import ABSENT, UNREADABLE
 from scraper_service.errors import JobNotFound, QueueFull, SchemaRefused
+from scraper_service.items import FAILURE_CODES, REMOVED, UNCHANGED
 from scraper_service.options.formats import Json
 from scraper_service.options.json_schema import field_of
 from scraper_service.options.limits import KeyScope, Mode
@@ -73,7 +75,11 @@ MAX_SKIPPED = 10**9
 
 _STATES = tuple(dict.fromkeys(STATES.values()))
 _STATE = ChoiceParameter("state", "Only URLs in this state.", _STATES)
-_REASON = TextParameter("reason", "Only URLs that were refused or failed for this.")
+_REASON = ChoiceParameter(
+    "reason",
+    "Only URLs that were refused or failed for this.",
+    (*Reason, UNCHANGED, REMOVED, *FAILURE_CODES, ABSENT, UNREADABLE),
+)
 _SKIP = NumberParameter("skip", "Leave out the first N URLs.", 0, MAX_SKIPPED, 0)
 _LIMIT = NumberParameter(
     "limit", "At most N URLs.", 1, MAX_ADDRESSES, DEFAULT_ADDRESSES
