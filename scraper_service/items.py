@@ -46,6 +46,23 @@ FAILURE_CODES = (
     "UNKNOWN_ERROR",
     "UNSUPPORTED_SITE",
 )
+#: Codes of the API that no page of a job has here: a retry takes them, and finds no page.
+OTHER_CODES = (
+    "BAD_REQUEST",
+    "BAD_REQUEST_INVALID_JSON",
+    "JSON_CONTENT_TOO_LARGE",
+    "MAP_FAILED",
+    "MAP_TIMEOUT",
+    "PARSE_UNSUPPORTED_OPTIONS",
+    "SCRAPE_BRANDING_NOT_SUPPORTED",
+    "SCRAPE_JOB_CANCELLED",
+    "SCRAPE_PDF_ANTIBOT_ERROR",
+    "SCRAPE_PDF_PREFETCH_FAILED",
+    "SCRAPE_RACED_REDIRECT_ERROR",
+    "SCRAPE_SITEMAP_ERROR",
+    "SCRAPE_ZDR_VIOLATION_ERROR",
+    "UNSUPPORTED_FILE_TYPE",
+)
 QUEUE_FULL = "QUEUE_FULL"  # error code of a page that was refused before conversion
 
 

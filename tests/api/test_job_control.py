@@ -514,7 +514,11 @@ def test_failed_pages_are_retried_by_code(running, faulty):
     before = read_all(running, path)
     asked = len(faulty.paths())
     last = status(running, path)
-    none = retry(running, path, {"codes": ["SCRAPE_TIMEOUT"], "origin": "api"})
+    none = retry(
+        running,
+        path,
+        {"codes": ["SCRAPE_TIMEOUT", "SCRAPE_PDF_ANTIBOT_ERROR"], "origin": "api"},
+    )
     assert none == {**none, "status": "completed", "retried": 0}
     assert status(running, path) == last
     faulty.put("/loop/1", page(title="It works"))
@@ -567,7 +571,7 @@ def test_a_page_that_fails_again_is_listed_once(running, faulty):
         ({"codes": []}, "must have at least 1 item"),
         ({"codes": "SCRAPE_TIMEOUT"}, "codes must be of type array"),
         ({"codes": ["FOO"]}, "codes.0 must be one of 'CONCURRENCY_QUEUE_TIMEOUT', '"),
-        ({"codes": ["FOO"]}, "'UNSUPPORTED_SITE', got 'FOO'"),
+        ({"codes": ["FOO"]}, "'UNSUPPORTED_FILE_TYPE', got 'FOO'"),
         ({"statusCodes": [99]}, "statusCodes.0 must be >= 100"),
         ({"hosts": ["http://a.example/"]}, "must be a host name without port"),
         ({"urls": ["x"] * 1001}, "urls must have at most 1000 items, got 1001"),

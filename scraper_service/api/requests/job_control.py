@@ -8,7 +8,7 @@ from attrs import evolve, frozen
 
 from scraper_service.api.requests import pages
 from scraper_service.errors import InvalidOptions, Issue
-from scraper_service.items import FAILURE_CODES
+from scraper_service.items import FAILURE_CODES, OTHER_CODES
 from scraper_service.options import catalogue
 from scraper_service.options.crawl import (
     CHANGEABLE,
@@ -55,7 +55,7 @@ def caller_host(text: str) -> str:
 
 _FILTERS: KeysT = {
     "codes": Key(
-        Array(choice(*FAILURE_CODES), MAX_FILTER),
+        Array(choice(*FAILURE_CODES, *OTHER_CODES), MAX_FILTER),
         "codes",
         help="Only pages with these error codes.",
     ),
