@@ -52,6 +52,7 @@ from scraper_service.content.links_and_images import (
 )
 from scraper_service.content.markdown import NATIVE
 from scraper_service.content.markdown.converters import CONVERTERS
+from scraper_service.content.merging import join_names
 from scraper_service.content.metadata import (
     Evidence,
     canonical,
@@ -374,8 +375,15 @@ class _Conversion:
 
     def _add_attributes(self, document: Document) -> None:
         if (format_ := self.options.format(Attributes)) is not None:
-            selectors = format_.selectors
-            self.add("attributes", lambda: attribute_values(document, selectors))
+            self.add("attributes", partial(self._attributes, document, format_))
+
+    def _attributes(self, document: Document, format_: Attributes) -> Any:
+        found = attribute_values(document, format_.selectors)
+        empty = (pair for pair in found if not pair["values"])
+        named = (f"{pair['selector'][:100]} ({pair['attribute']})" for pair in empty)
+        if names := join_names(tuple(named)):
+            self.warnings.append(f"No value found by attributes: {names}.")
+        return found
 
     def _declared(self, evidence: Evidence, looks: str) -> None:
         """Make the formats that rest on the page's structured data and styles."""

@@ -61,12 +61,21 @@ _TRANSLATOR = HTMLTranslator()
 
 
 @frozen
+class Selector:
+    """A selector of the caller, compiled."""
+
+    #: As the caller wrote it.
+    text: str
+    xpath: etree.XPath
+
+
+@frozen
 class FieldPlan:
     """One field to read from an element."""
 
     name: str
-    #: XPath of the matches; None for the element itself.
-    xpath: etree.XPath | None
+    #: The selector of the matches; None for the element itself.
+    selector: Selector | None
     #: Some of :data:`STEPS`, in order, or one of :data:`GROUPS`.
     steps: tuple[str, ...]
     attribute: str | None
@@ -86,8 +95,8 @@ class SelectorPlan:
     """The whole object, compiled."""
 
     fields: tuple[FieldPlan, ...]
-    #: XPath of the elements with a result each; None for one result of the page.
-    base: etree.XPath | None = None
+    #: Selector of the elements with a result each; None for one result of the page.
+    base: Selector | None = None
     #: Fields of the base element itself.
     base_fields: tuple[FieldPlan, ...] = ()
 
@@ -202,8 +211,12 @@ def _is_costly(xpath: str) -> bool:
     return inside > 1 or siblings > MOST_SIBLINGS
 
 
-def _base(selector: str) -> etree.XPath:
-    return compiled(selector, is_base=True)
+def _selector(text: str) -> Selector:
+    return Selector(text, compiled(text))
+
+
+def _base(text: str) -> Selector:
+    return Selector(text, compiled(text, is_base=True))
 
 
 def _pattern(text: str) -> Any:
@@ -262,7 +275,7 @@ def _field(values: dict[str, Any], at: Position) -> Any:
         group = 1 if pattern is not None and pattern.groups else 0
     return FieldPlan(
         name=values["name"],
-        xpath=values.get("xpath"),
+        selector=values.get("selector"),
         steps=steps,
         attribute=values.get("attribute"),
         pattern=pattern,
@@ -299,8 +312,8 @@ def _fields(level: int) -> ValueKind:
                         help="The key of the value.",
                     ),
                     "selector": Key(
-                        Then(_SELECTOR, compiled),
-                        "xpath",
+                        Then(_SELECTOR, _selector),
+                        "selector",
                         help="CSS or XPath 1.0; without it the element itself.",
                     ),
                     "type": Key(

@@ -18,7 +18,9 @@ SHOP = """<title>Shop</title><base href="/list/">
 
 @pytest.fixture(scope="module")
 def web():
-    with ScriptedSite({"/shop": SHOP, "/empty": "<p>Nothing here."}) as found:
+    linked = "<div class=titled><h2><a href=/lamp>Brass Lamp</a></h2></div>"
+    pages = {"/shop": SHOP, "/empty": "<p>Nothing here.", "/links": linked}
+    with ScriptedSite(pages) as found:
         yield found
 
 
@@ -149,6 +151,56 @@ def test_a_page_without_matches_has_null_in_every_column(read):
     fields = [{"name": "a", "selector": "h2"}, {"name": "b", "selector": "//h3/text()"}]
     assert read(*fields, path="/empty") == {"a": None, "b": None}
     assert read(whole={"baseSelector": "tr", "fields": fields}, path="/empty") == []
+
+
+def test_selectors_that_find_no_value_are_warnings(read):
+    key = {"name": "key", "selector": "th"}
+    gone = {"name": "gone", "selector": "th.no"}
+    fields = [
+        {
+            "name": "price",
+            "selector": ".price",
+            "type": "regex",
+            "pattern": "([0-9.]+)",
+        },
+        {"name": "tags", "selector": "ul.tags li", "type": "list"},
+        {"name": "link", "selector": "h2 > a"},
+        {"name": "old", "selector": "s", "default": 0},
+        {"name": "id", "type": "attribute", "attribute": "data-no"},
+        {"name": "ids", "selector": "//b", "type": "list"},
+    ]
+    assert len(read(whole={"baseSelector": "div.row", "fields": fields})) == 2
+    assert read.warning == "No value found by selectors: link (h2 > a), id, ids (//b)."
+    nested = {"selector": "tr", "type": "nested_list", "fields": [key, gone]}
+    read({"name": "facts", **nested}, {"name": "none", **nested, "selector": "dl"})
+    assert read.warning == (
+        "No value found by selectors: facts.gone (th.no), none (dl)."
+    )
+    assert read(whole={"baseSelector": "div.rwo", "fields": fields}) == []
+    assert read.warning == "No element matches baseSelector: div.rwo."
+
+
+def test_the_text_node_of_an_element_is_not_that_of_its_link(read):
+    """As in parsel, and as the document says."""
+    link = {"baseSelector": "div.titled", "fields": []}
+    texts = {"h2": "Brass Lamp", "h2::text": None, "h2 ::text": "Brass Lamp"}
+    texts["h2 a::text"] = "Brass Lamp"
+    for number, selector in enumerate(texts):
+        link["fields"].append({"name": f"n{number}", "selector": selector})
+    assert [[*row.values()] for row in read(whole=link, path="/links")] == [
+        [*texts.values()]
+    ]
+    assert read.warning == "No value found by selectors: n1 (h2::text)."
+
+
+def test_attributes_without_values_are_a_warning(service, web):
+    pairs = [("h2", "id"), ("div.row", "data-id"), ("h7", "class")]
+    selectors = [{"selector": s, "attribute": a} for s, a in pairs]
+    wanted = [{"type": "attributes", "selectors": selectors}]
+    sent = {"url": web.url("/shop"), "maxAge": 0, "formats": wanted}
+    page = service.post("/v2/scrape", sent).json["data"]
+    assert [pair["values"] for pair in page["attributes"]] == [[], ["7", "8"], []]
+    assert page["warning"] == "No value found by attributes: h2 (id), h7 (class)."
 
 
 def test_a_schema_casts_and_its_misses_are_warnings(read):

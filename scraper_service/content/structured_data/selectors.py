@@ -10,6 +10,7 @@ from attrs import define, field
 from lxml import etree
 
 from scraper_service.content.html.page_urls import absolute
+from scraper_service.content.merging import join_names
 from scraper_service.content.structured_data.values import flag_of, number_of
 from scraper_service.options.selectors import plan_of
 
@@ -17,12 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from scraper_service.content.html.document import Document
-    from scraper_service.options.selectors import FieldPlan
+    from scraper_service.options.selectors import FieldPlan, Selector
 
 TIME_S = 2.0  # CPU seconds for a page
 MAX_ITEMS = 10_000  # objects and values in lists, of a page
 TOO_SLOW = f"The data end after {TIME_S:g} s of reading."
 MAX_FAULTS = 3  # that a warning names
+MAX_NAME = 100  # characters of a selector in a warning
 
 _BLOCKS = frozenset(
     "address article aside blockquote br caption center dd details dialog dir div dl dt"
@@ -40,8 +42,9 @@ def read_selectors(
     """Return the data that ``selectors`` name in the raw tree, and warnings.
 
     The data are one object, or with ``baseSelector`` an array of objects; a value without
-    a match is its ``default``, else null. With a ``schema``, texts become its numbers and
-    booleans, and what does not fit is a warning.
+    a match is its ``default``, else null. A ``baseSelector`` without a match is a warning,
+    and so are fields without a value in every object. With a ``schema``, texts become its
+    numbers and booleans, and what does not fit is a warning.
     """
     plan = plan_of(selectors)
     reading = _Reading(document.base, time.thread_time() + TIME_S)
@@ -51,12 +54,18 @@ def read_selectors(
         data = reading.object_of(root, plan.fields)
     else:
         data = []
-        for element in filter(_is_element, reading.matches(root, plan.base)):
+        elements = [*filter(_is_element, reading.matches(root, plan.base))]
+        if not elements:
+            text = plan.base.text[:MAX_NAME]
+            reading.warnings.append(f"No element matches baseSelector: {text}.")
+        for element in elements:
             if not reading.may_go_on():
                 break
             own = reading.object_of(element, plan.base_fields)
             data.append({**own, **reading.object_of(element, plan.fields)})
     warnings = list(dict.fromkeys(reading.warnings))
+    if empty := tuple(reading.fields_without_value((*plan.base_fields, *plan.fields))):
+        warnings.append(f"No value found by selectors: {join_names(empty)}.")
     if schema is not None:
         data = _cast(data, schema)
         warnings += _faults(data, schema)
@@ -72,6 +81,8 @@ class _Reading:
     ends: float
     items: int = 0
     warnings: list[str] = field(factory=list)
+    #: By the ``id`` of each field that was read: whether it had a value at least once.
+    had_value: dict[int, bool] = field(factory=dict)
 
     def may_go_on(self) -> bool:
         """Count an item. Return False, with a warning, at the limits of a page."""
@@ -87,14 +98,31 @@ class _Reading:
     def object_of(self, element: Any, fields: tuple[FieldPlan, ...]) -> dict[str, Any]:
         return {each.name: self._value(element, each) for each in fields}
 
-    def matches(self, element: Any, xpath: etree.XPath | None) -> list[Any]:
-        """Return the elements and texts that match, the element itself without XPath."""
-        if xpath is None:
+    def fields_without_value(
+        self, fields: tuple[FieldPlan, ...], around: str = ""
+    ) -> Iterator[str]:
+        """Yield the fields that were null or empty wherever they were read.
+
+        Each has its name and selector, as in ``name (selector)``. Fields with a default
+        are left out.
+        """
+        for each in fields:
+            name = f"{around}{each.name}"
+            if self.had_value.get(id(each), True):
+                yield from self.fields_without_value(each.fields, f"{name}.")
+            elif each.default is None:
+                text = f" ({each.selector.text[:MAX_NAME]})" if each.selector else ""
+                yield f"{name}{text}"
+
+    def matches(self, element: Any, selector: Selector | None) -> list[Any]:
+        """Return the elements and texts that match, else the element itself."""
+        if selector is None:
             return [element]
         try:
-            found = xpath(element)
+            found = selector.xpath(element)
         except etree.XPathError as error:
-            self.warnings.append(f"A selector failed ({error}): {xpath.path[:100]}.")
+            text = selector.xpath.path[:MAX_NAME]
+            self.warnings.append(f"A selector failed ({error}): {text}.")
             return []
         if time.thread_time() > self.ends:
             self.warnings.append(TOO_SLOW)
@@ -103,21 +131,24 @@ class _Reading:
     def _value(self, element: Any, plan: FieldPlan) -> Any:
         if not isinstance(element.tag, str) or time.thread_time() > self.ends:
             return plan.default
-        found = self.matches(element, plan.xpath)
+        value = self._value_of(self.matches(element, plan.selector), plan)
+        has_value = value is not None and value != []
+        self.had_value[id(plan)] = has_value or self.had_value.get(id(plan), False)
+        return plan.default if value is None else value
+
+    def _value_of(self, found: list[Any], plan: FieldPlan) -> Any:
+        """Return the value of a field with these matches; None for none."""
         match plan.steps[0]:
             case "nested":
                 inner = next(filter(_is_element, found), None)
-                if inner is None:
-                    return plan.default
-                return self.object_of(inner, plan.fields)
+                return None if inner is None else self.object_of(inner, plan.fields)
             case "nested_list":
                 return self._objects(found, plan)
             case "list" if plan.fields:
                 return self._objects(found, plan)
             case "list":
                 return list(self._texts(found, plan))
-        value = next(self._values(found, plan), None)
-        return plan.default if value is None else value
+        return next(self._values(found, plan), None)
 
     def _objects(self, found: list[Any], plan: FieldPlan) -> list[dict[str, Any]]:
         objects = []
