@@ -18,6 +18,11 @@ def ld(data) -> str:
 
 
 POSTING = {"@type": "BlogPosting", "datePublished": "2024-05-06T07:08:09+02:00"}
+INDEX = "<h1>Blog</h1>" + "".join(
+    f"<article><h2><a href=/{n}>Tide {n}</a></h2><p>By <b class=author>Ann Lee</b> on "
+    f"<time datetime=2024-05-0{n}>May {n}, 2024</time></p><p>By Bo Ek</p></article>"
+    for n in (3, 2, 1)
+)
 AUTHORS = {
     "meta": ("<meta name=author content='Ann Lee'>", "Ann Lee"),
     "two metas": (
@@ -149,6 +154,32 @@ AUTHORS = {
         "The Harbour",
     ),
     "not of a comment": (f"{ARTICLE}<div class=comments><b class=author>Troll</b></div>", None),
+    "not of a review": (
+        f"{ARTICLE}<div class=review><b class=author>Jo</b><p>By Max May</p></div>", None,
+    ),
+    "not of a card of a review": (
+        f"{ARTICLE}<ul><li class=review-card><b class=author>Jo</b></ul>", None,
+    ),
+    "not of a review in microdata": (
+        f"{ARTICLE}<div itemprop=review><span itemprop=author>Jo</span></div>", None,
+    ),
+    "the page that is a review": (
+        f"<div class=movie-review itemprop=review>{ARTICLE}<b class=author>Ann Lee</b></div>",
+        "Ann Lee",
+    ),
+    "the author of a review": (f"{ARTICLE}<b class=review-author>Ann Lee</b>", "Ann Lee"),
+    "not of a list of articles": (INDEX, None),
+    "the blog with a list of articles": (
+        f"<meta name=author content='Ann Lee'>{INDEX}", "Ann Lee",
+    ),
+    "above a list of articles": (f"{ARTICLE}<p class=byline>By Ann Lee</p>{INDEX}", "Ann Lee"),
+    "the first post with its headings": (
+        ARTICLE + "".join(
+            f"<div class=post><h3><a href='/t?p={n}#p{n}'>Re: Tides</a></h3><b class=author>ann{n}"
+            "</b></div>" for n in range(2)
+        ),
+        "ann0",
+    ),
     "not of other articles": (
         f"{ARTICLE}<div class=related><b class=author>Bo Ek</b></div>", None,
     ),
@@ -261,6 +292,7 @@ DATES = {
     ),
     "not of a review": (f"{ARTICLE}<div class=customer-reviews><p>May 6, 2024</p></div>", None),
     "not of a list": (ARTICLE + "".join(f"<p>May {n}, 2024</p>" for n in range(16, 6, -1)), None),
+    "not of a list of articles": (INDEX, None),
     "not of a list with a newer date at its end": (
         ARTICLE + "".join(f"<p>May {n}, 2024</p>" for n in (16, 15, 14, 13, 12, 16)), None,
     ),

@@ -9,6 +9,7 @@ from typing import Any
 
 from attrs import field, frozen
 
+from scraper_service.content.metadata.entries import Entries
 from scraper_service.content.passes import Finder, Surroundings, signs, texts_in
 
 MAX_ELEMENTS = 3000  # elements that are examined
@@ -59,7 +60,9 @@ _OF_PAGE = re.compile(r"post|publi|updat|edit|modif|writ|review", re.IGNORECASE)
 _FOREIGN = re.compile(
     r"(?:^|[\s_-])(?:comments?|comment-list|commentlist|respond|related|recommended|"
     r"recommendations|sidebar|site-footer|recent-posts|recent|popular|trending|carousel|"
-    r"teasers?|newsletter|copyright|latest|reviews|testimonials?)(?=$|[\s_-])",
+    r"teasers?|newsletter|copyright|latest|reviews|testimonials?)(?=$|[\s_-])"
+    # The whole name, because "review-author" is that of an article as well.
+    r"|(?:^|[\s_-])review(?:[_-](?:item|card|entry|box|block|row|list))?(?=$|\s)",
     re.IGNORECASE,
 )
 _OUTSIDE = frozenset({"blockquote", "footer", "nav", "script", "style", "template"})
@@ -89,6 +92,7 @@ def marks(body: Any) -> Marks:
     """Find the marks of author and dates in one walk of the page."""
     found, early = Marks(), Marks()
     places = Surroundings(_OUTSIDE, _is_foreign_name, _has_heading)
+    entries = Entries(body)
     seen = early
     for element, text, tail, kind in signs(
         body,
@@ -106,13 +110,13 @@ def marks(body: Any) -> Marks:
         longest=MAX_TEXT,
     ):
         if text is not None:
-            _take_text(text, element, element, seen, places)
+            _take_text(text, element, element, seen, places, entries)
         if tail is not None:
-            _take_text(tail, element, element.getparent(), seen, places)
+            _take_text(tail, element, element.getparent(), seen, places, entries)
         if element.tag == "h1":
             seen = found
         if kind is not _NEITHER:
-            _take_element(element, kind, found, places)
+            _take_element(element, kind, found, places, entries)
     found.bylines.extend(early.bylines)
     found.dated.extend(early.dated)
     return found
@@ -144,10 +148,14 @@ def _kind_of(element: Any, kind: Kind) -> Kind:
     return (is_author, is_date) if is_author or is_date else _NEITHER
 
 
-def _take_element(element: Any, kind: Kind, found: Marks, places: Surroundings) -> None:
+def _take_element(
+    element: Any, kind: Kind, found: Marks, places: Surroundings, entries: Entries
+) -> None:
     is_author = kind[0] and len(found.authors) < MAX_MARKS
     is_date = kind[1] and len(found.dates) < MAX_MARKS
-    if (is_author or is_date) and not places.are_foreign(element):
+    if (is_author or is_date) and not (
+        places.are_foreign(element) or entries.hold(element)
+    ):
         if is_date:
             found.dates.append(element)
         if is_author:
@@ -155,12 +163,21 @@ def _take_element(element: Any, kind: Kind, found: Marks, places: Surroundings) 
 
 
 def _take_text(
-    text: str, element: Any, parent: Any, seen: Marks, places: Surroundings
+    text: str,
+    element: Any,
+    parent: Any,
+    seen: Marks,
+    places: Surroundings,
+    entries: Entries,
 ) -> None:
     """Take the text of ``parent``, which is before or behind ``element``."""
     is_dated = len(seen.dated) < MAX_TEXTS and _YEAR.search(text)
     is_byline = len(seen.bylines) < MAX_TEXTS and _BY.match(f"{text.lstrip()} ")
-    if not (is_dated or is_byline) or places.are_foreign(parent):
+    if (
+        not (is_dated or is_byline)
+        or places.are_foreign(parent)
+        or entries.hold(parent)
+    ):
         return
     before = element.getprevious() if parent is element else element
     label = "" if before is None else before.text or ""
