@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from scraper_service.content.metadata.dates import iso_date, url_date
 from scraper_service.content.metadata.linked_data import folded, text_of
-from scraper_service.content.metadata.marks import author_of, date_of
+from scraper_service.content.metadata.marks import author_of, date_of, timed_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -284,7 +284,8 @@ def _marked_alike(evidence: Evidence) -> list[str]:
     marked = sure + rest
     for element in marked:
         text = date_of(element)
-        if len(text) <= MAX_BYLINE and iso_date(text):
+        if len(text) <= MAX_BYLINE and (day := iso_date(text)):
+            text = timed_text(element, day) or text
             kind = element.tag, element.get("class")
             alike = (
                 other for other in marked if (other.tag, other.get("class")) == kind
