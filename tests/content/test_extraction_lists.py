@@ -46,6 +46,25 @@ def test_the_date_of_an_item_is_the_day_and_not_its_whole_line():
     assert [entry["date"] for entry in found] == [date for _, date in lines]
 
 
+def test_the_author_of_an_item_stands_before_the_date_of_its_byline():
+    lines = {
+        "By Ida Lind on 2026-03-01": "Ida Lind",
+        "Posted by ann at 2026-03-01 10:00": "ann",
+        "By Ida Lind, March 1, 2026": "Ida Lind",
+        "By Ida Lind on Tuesday, 3 March 2026": "Ida Lind",
+        "By Ann-Marie Beck \u2013 3 hours ago": "Ann-Marie Beck",
+        "By Friday, March 6, 2026": None,
+        "By the end of May 3": None,
+    }
+    html = "".join(
+        f'<div class="entry"><h3><a href="/{n}">Entry {n}</a></h3><p>{line}</p></div>'
+        for n, line in enumerate(lines)
+    )
+    fields = {"title": STRING, "author": STRING, "url": STRING}
+    found = answer(html, listed("entries", **fields)).data["entries"]
+    assert [entry.get("author") for entry in found] == [*lines.values()]
+
+
 def test_many_alike_elements_are_the_items_rather_than_two_in_a_layout_named_items():
     columns = """<div class="grid"><div class="col flex items-center"><h2>
     <a href="/featured">The featured recipe of this week</a></h2></div>

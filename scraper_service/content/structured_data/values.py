@@ -81,9 +81,14 @@ BY = re.compile(
     re.IGNORECASE,
 )
 _BEHIND = re.compile(r"\s[|·•»]\s|\n|,? on behalf of\b|, for the\b|\s\(")
+DATE = re.compile(
+    r"\b(?:19|20)\d\d\b|\b\d{1,2}[/.]\d{1,2}[/.]\d{2,4}\b|\b(?:jan|feb|mar|apr|may|jun|jul|aug|sep"
+    r"|oct|nov|dec)[a-z]*\.? \d{1,2}\b",
+    re.IGNORECASE,
+)
 _NO_NAME = re.compile(
     r"(?:view|see|reply|follow|login|sign|original poster|topic author|about|all|more|posts?|"
-    r"joined|author|sold|read|share|comments?|guest)\b",
+    r"joined|author|sold|read|share|comments?|guest|(?:mon|tues|wednes|thurs|fri|satur|sun)day)\b",
     re.IGNORECASE,
 )
 AGO = re.compile(
@@ -91,10 +96,12 @@ AGO = re.compile(
     r"mo|[smhdwy])\s+ago\b|\byesterday\b|\bjust now\b|\btoday at\b|^\d{1,3}\s?(?:[smhdwy]|mo|hr|min)$",
     re.IGNORECASE,
 )
-DATE = re.compile(
-    r"\b(?:19|20)\d\d\b|\b\d{1,2}[/.]\d{1,2}[/.]\d{2,4}\b|\b(?:jan|feb|mar|apr|may|jun|jul|aug|sep"
-    r"|oct|nov|dec)[a-z]*\.? \d{1,2}\b",
-    re.IGNORECASE,
+# The date behind the name in a byline.
+_DATED = re.compile(
+    r"(?:\s+(?:on|at)|\s*[,·|»@\u2013—-])\s+(?:[a-z]{3,9},?\s+)?"
+    r"(?:\d{1,2}(?:st|nd|rd|th)?\s+[a-z]{3,9},?\s+)?"
+    rf"(?:{DATE.pattern}|{AGO.pattern}).*",
+    re.IGNORECASE | re.DOTALL,
 )
 
 
@@ -217,7 +224,7 @@ def year_of(text: str) -> int | None:
 def person_of(text: str) -> str:
     """Return the name in a byline, an empty string if the text holds no name."""
     if match := BY.match(text):
-        text = match["name"]
+        text = _DATED.sub("", match["name"])
     text = re.sub(r"^author\b[:\s]+", "", text, flags=re.IGNORECASE)
     text = _BEHIND.split(text)[0].strip(" ,:·|-\u2013@")
     is_short = 1 < len(text) <= MAX_NAME and len(text.split()) <= MAX_NAME_WORDS
