@@ -43,6 +43,20 @@ ARTICLE = """<title>Rivers in spring</title><main><article><h1>Rivers in spring<
 <time datetime="2024-04-09">9 April 2024</time><p>The rivers of the valley carry more
 water than in the ten years before, and the meadows beside them are wet.</p>
 <p>Who walks there needs boots and a map of the paths.</p></article></main>"""
+TEASERS = [
+    ("Oil for chairs", "Ida Lind", "2026-03-01", "/b/1"),
+    ("Five knots", "Tom Beck", "2026-05-17", "/b/2"),
+    ("Winter here", "Ida Lind", "2025-12-24", "/b/3"),
+]
+BLOG = "<title>Blog</title><main><h1>Blog</h1>{}</main>".format(
+    "".join(
+        f'<article><h2><a href="{url}">{title}</a></h2><p>By {author} on <time datetime="{date}">'
+        f"{date}</time></p><p>A short teaser for people who like to read it.</p></article>"
+        for title, author, date, url in TEASERS
+    )
+)
+NAMELESS = BLOG.replace("By Ida Lind on", "").replace("By Tom Beck on", "")
+OF_SITE = f'<meta name="author" content="Larch Works">{NAMELESS}'
 CONTACT = """<title>Contact | Larch Works</title><main><h1>Contact</h1>
 <p>Email: <a href="mailto:hello@larch.example">hello@larch.example</a></p>
 <p>Phone: <a href="tel:+431234567">+43 1 234567</a></p>
@@ -60,6 +74,17 @@ def packs(*names):
     return [{name: pack[name] for name in names} for pack in whole]
 
 
+def teasers(*names):
+    host = URL.removesuffix("/backpacks")
+    rows = [
+        {"title": title, "author": author, "date": date, "url": host + url}
+        for title, author, date, url in TEASERS
+    ]
+    return [{name: row[name] for name in names} for row in rows]
+
+
+TITLED_ROWS = teasers("title", "author")
+DATED_ROWS = teasers("title", "author", "date")
 SENTENCES = [
     # A page about one thing.
     (PRODUCT, "name and price", ONE),
@@ -125,6 +150,18 @@ SENTENCES = [
     (ARTICLE, "the author's name", {"author": "Mara Lind"}),
     (ARTICLE, "names of the authors", {"authors": "Mara Lind"}),
     (ARTICLE, "title/date", {"title": "Rivers in spring", "date": "2024-04-09"}),
+    # A blog's list of articles.
+    (
+        BLOG,
+        "for each article: title, author, date, url",
+        {"articles": teasers("title", "author", "date", "url")},
+    ),
+    (BLOG, "title, author and date of articles", {"articles": DATED_ROWS}),
+    (BLOG, "title, author and date of posts", {"posts": DATED_ROWS}),
+    (BLOG, "posts: title, author, date", {"posts": DATED_ROWS}),
+    (BLOG, "list of articles: title, author", {"articles": TITLED_ROWS}),
+    (BLOG, "list of all posts with title and author", {"posts": TITLED_ROWS}),
+    (OF_SITE, "for each post: title, date", {"posts": teasers("title", "date")}),
     # A company.
     (CONTACT, "email and phone of the company", {"email": MAIL, "phone": PHONE}),
     (
@@ -162,6 +199,13 @@ def test_a_sentence_gets_what_the_page_has_of_it(page, prompt, data):
             "backpacks.seller",
         ),
         (CONTACT, "phone and fax of the company", {"phone": PHONE}, "fax"),
+        (BLOG, "title, author, date", {"title": "Blog"}, "author, date"),
+        (
+            OF_SITE,
+            "for each article: title, author, date, url",
+            {"articles": teasers("title", "date", "url")},
+            "articles.author",
+        ),
         (ARTICLE, "name and price of backpacks", {}, "backpacks"),
         (ARTICLE, "name and email of each author", {}, "authors"),
         (ARTICLE, "calories, servings", {}, "calories, servings"),

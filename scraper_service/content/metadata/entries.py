@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -23,14 +24,16 @@ class Entries:
 
     def __init__(self, body: Any):
         self._body = body
-        self._found: set[Any] | None = None
+
+    @cached_property
+    def of_lists(self) -> frozenset[Any]:
+        """The elements that are entries of lists."""
+        return frozenset(_entries(self._body))
 
     def hold(self, element: Any) -> bool:
         """Return True for an element of an entry or a review."""
-        if self._found is None:
-            self._found = set(_entries(self._body))
         return any(
-            above in self._found or _is_review(above)
+            above in self.of_lists or _is_review(above)
             for above in (element, *element.iterancestors())
         )
 

@@ -66,12 +66,12 @@ _OF_ITEMS = (
         rf"(?:\s*[:,]\s*|\s+(?=(?:the|its|their|{_VERBS})\b))(?P<fields>.+)$"
     ),
     _pattern(  # "all products with their name and price"
-        rf"^(?:the |a |an )?(?:list of |table of )?(?:all |every |each )?(?:the )?{_THINGS}"
+        rf"^(?:the |a |an )?(?:(?:list |table )?of )?(?:all |every |each )?(?:the )?{_THINGS}"
         r"\s*(?:,|:)?\s*(?:with|including|and for each)\s+(?P<fields>.+)$"
     ),
 )
 _CALLED = _pattern(  # "products: name, price", "products (name, price)"
-    r"^(?:(?:the|all|these|following)\s+)*(?P<things>(?:\w+ )?\w+)\s*[:(]\s*(?P<fields>[^()]+?)\)?$"
+    r"^(?:(?:the|all|these|following|(?:an? list )?of)\s+)*(?P<things>(?:\w+ )?\w+)\s*[:(]\s*(?P<fields>[^()]+?)\)?$"
 )
 _ALL = _pattern(  # "all product names and prices"
     r"^(?P<things>[a-z]+) (?P<fields>[a-z]+s(?:(?:\s*[,&]\s*|\s+and\s+)(?:the )?[a-z]+)*)$"
@@ -169,6 +169,8 @@ def _fields_of_each(request: str) -> list[Field]:
             return _list_field(match["things"], _LEAD.sub("", match["fields"]))
     match = _CALLED.match(request)
     last = match["things"].lower().rpartition(" ")[2] if match else ""
+    if match and _are_records(match["things"], _parts(match["fields"])):
+        return _list_field(match["things"], match["fields"])
     if match and (last in _FIELD_WORDS or not _concept(match["things"])):
         if last in _FIELD_WORDS or not _is_plural(last):
             return _fields(_parts(match["fields"]))
@@ -229,7 +231,7 @@ def _fields_of_things(
     if not _concept(parts[-1]):
         return []
     has_article = match["the"] is not None
-    if _is_plural(name) and (has_article or is_many):
+    if (_is_plural(name) or _are_records(name, parts)) and (has_article or is_many):
         return _list_field(name, fields)
     if shape == "person":
         parts = [name if part.lower() in _NAMES else part for part in parts]
@@ -295,6 +297,18 @@ def _is_plural(text: str) -> bool:
     last = phrase.rpartition(" ")[2]
     concept = _concept(text)
     return singular(last) != last and (concept is None or phrase not in concept.words)
+
+
+def _are_records(text: str, fields: list[str]) -> bool:
+    """Return True for things that are counted as well, such as posts, with several fields."""
+    concept = _concept(text)
+    return (
+        concept is not None
+        and concept.shape in {"count", "records"}
+        and singular(text.lower()) != text.lower()
+        and len(fields) > 1
+        and _COUNTS.isdisjoint(map(str.lower, fields))
+    )
 
 
 def key_facts(page: ExtractionPage) -> tuple[Field, ...]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 
 from scraper_service.content.html.elements import BLOCKS
+from scraper_service.content.metadata.entries import Entries
 from scraper_service.content.structured_data.vocabulary import phrase_of, words_of
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ class VisibleText:
 
     def __init__(self, body: Any):
         self.body = body
+        self.entries = Entries(body)
         self.lines: list[TextLine] = []
         self.order: dict[Any, int] = {}  # number of each element
         self.last: dict[Any, int] = {}  # number of the last element inside

@@ -94,7 +94,8 @@ def _similarity(one: str, other: str) -> float:
 def around_heading(scope: Scope) -> Scope | None:
     """Return the elements beside the main heading, None without a heading.
 
-    These elements often show the author, the date and counts.
+    These elements often show the author, the date and counts. Those with entries of
+    a list, such as teasers, are left out.
     """
     heading = main_heading(scope)
     if heading is None:
@@ -107,7 +108,9 @@ def around_heading(scope: Scope) -> Scope | None:
         found += [
             other
             for other in element.itersiblings()
-            if other in reading.order and reading.span(other)[1] <= end + LEAD_LINES
+            if other in reading.order
+            and reading.span(other)[1] <= end + LEAD_LINES
+            and reading.entries.of_lists.isdisjoint(other.iter())
         ]
         before = element.itersiblings(preceding=True) if level < LEAD_LEVELS else ()
         for other in before:
