@@ -15,7 +15,7 @@ from tests.support.crash import kill
 from tests.support.monitors import create, run, scrape
 from tests.support.postgres import Postgres, PostgresMissing
 from tests.support.receiver import Receiver
-from tests.support.scripted_site import ScriptedSite, answer, page
+from tests.support.scripted_site import ScriptedSite, answer, page, sitemap
 from tests.support.search_engines import SearchEngines
 from tests.support.waiting import wait_until
 from tests.web.conftest import WAIT_MS, Tab
@@ -333,6 +333,26 @@ def test_lists_of_any_length_make_few_rows(tab, crawled, site):
     expect(shown.get_by_label("until")).to_have_value("2020-01-31")
     shown.get_by_label("until").fill("2999-01-31")
     expect(jobs.first).to_be_visible()
+
+
+def test_sitemaps_are_no_pages_of_a_crawl(tab, service):
+    with ScriptedSite({"/": page("/shop/lamp"), "/shop/lamp": page()}) as mapped:
+        mapped.put("/sitemap.xml", sitemap(mapped.url("/shop/lamp")))
+        listed = answer(f"Sitemap: {mapped.url('/sitemap.xml')}")
+        mapped.put("/robots.txt", listed)
+        job = service.post("/v2/crawl", {"url": mapped.url("/")}).json["id"]
+        wait_until(lambda: service.get(f"/v2/crawl/{job}").json["status"] != "scraping")
+    shown = tab.go(f"jobs/{job}?kind=crawl")
+    pages = shown.get_by_role("list", name="Pages").get_by_role("listitem")
+    expect(pages).to_have_count(2)
+    expect(shown.get_by_text("are listed here")).to_have_count(0)
+    shown.get_by_role("tab", name="URLs").click()
+    urls = shown.get_by_role("list", name="URLs").get_by_role("listitem")
+    expect(urls.filter(has_text="/robots.txtsitemap")).to_have_count(1)
+    shown.get_by_role("tab", name="Site tree").click()
+    tree = shown.get_by_role("tabpanel")
+    expect(tree.get_by_text("Site 2", exact=True)).to_be_visible()
+    expect(tree.get_by_text(re.compile("robots|sitemap"))).to_have_count(0)
 
 
 def test_a_list_of_any_length_is_one_stop_of_the_keyboard(tab, service):

@@ -19,10 +19,10 @@ export function Parts({ job, path, live }) {
   const stamp = isStill ? job.state : Math.floor((counts.done + counts.failed) / 20);
   return html`<${Tabs} label="Parts of the job" chosen=${chosen} choose=${choose} tabs=${TABS} />
     <section class="card" role="tabpanel">
-    ${chosen === "pages" && html`<${Pages} path=${path} live=${live} stamp=${stamp} limit=${isStill ? 1000 : 100} />`}
+    ${chosen === "pages" && html`<${Pages} path=${path} live=${live} delivered=${counts.done} stamp=${stamp} limit=${isStill ? 1000 : 100} />`}
     ${chosen === "urls" && html`<${Urls} path=${path} />${job.kind === "crawl" && html`<${Missing} job=${job} />`}`}
     ${chosen === "errors" && html`<${Errors} path=${path} stamp=${counts.failed} job=${job} />`}
-    ${chosen === "tree" && html`<${Tree} path=${path} />`}
+    ${chosen === "tree" && html`<${Tree} path=${path} delivered=${counts.done} />`}
     ${chosen === "quality" && html`<${Quality} path=${path} stamp=${stamp} />`}
     ${chosen === "report" && html`<${Report} path=${path} stamp=${stamp} />`}
     ${chosen === "deliveries" && html`<${Deliveries} path=${path} />`}
@@ -30,7 +30,7 @@ export function Parts({ job, path, live }) {
 }
 
 // The last pages that came while this screen was open, above the first ones of the job.
-function Pages({ path, live, stamp, limit }) {
+function Pages({ path, live, delivered, stamp, limit }) {
   const [stored, error, again] = useLoaded((signal) => call("GET", `${path}/urls?state=done&limit=${limit}`, undefined, signal), [path, stamp]);
   const [shown, show] = useState(null);
   const fresh = live.pages.filter((page) => page.id);
@@ -38,7 +38,7 @@ function Pages({ path, live, stamp, limit }) {
   const rows = [...fresh, ...(stored?.urls || []).filter((each) => each.scrapeId && !known.has(each.scrapeId)).map((each) => ({ url: each.url, id: each.scrapeId }))];
   return html`<${Failure} error=${error} retry=${again} />
     ${stored && !rows.length && html`<p class="empty">No page yet.</p>`}
-    ${stored?.total > rows.length && html`<p class="quiet">${number(rows.length)} of ${number(stored.total)} pages are listed here, all of them under URLs.</p>`}
+    ${stored?.next && delivered > rows.length && html`<p class="quiet">${number(rows.length)} of ${number(delivered)} pages are listed here, all of them under URLs.</p>`}
     <div class="columns"><div>${rows.length > 0 && html`<${Rows} label="Pages" rows=${rows} height=${46} row=${(page, reach) => html`<button type="button" class="row pages-grid" ...${reach} aria-pressed=${shown === page.id} onClick=${() => show(page.id)}>
       <span class="cut">${page.title || page.url}</span>${page.title && html`<span class="quiet cut">${page.url}</span>`}</button>`} />`}</div>
     ${shown && html`<${StoredPage} key=${shown} id=${shown} />`}</div>`;
@@ -81,7 +81,7 @@ function Urls({ path }) {
     <${Failure} error=${state.error} retry=${first} />
     ${state.urls.length > 0 && html`<${Rows} label="URLs" rows=${state.urls} height=${34} total=${state.total} more=${state.next && (() => load(state.next, state.urls))}
       row=${(each, reach) => html`<button type="button" class="row urls-grid" ...${reach} aria-pressed=${chosen === each} onClick=${() => choose(each)}>
-        <span class="tag ${{ done: "good", failed: "bad", skipped: "" }[each.state] ?? "busy"}">${each.state}</span><span class="cut">${each.url}</span><span class="quiet cut">${each.reason || ""}</span></button>`} />`}
+        <span class="tag ${{ done: "good", failed: "bad", skipped: "" }[each.state] ?? "busy"}">${each.state}</span><span class="cut">${each.url}</span><span class="quiet cut">${each.reason || (each.kind === "sitemap" ? "sitemap" : "")}</span></button>`} />`}
     ${chosen && html`<${Explained} each=${chosen} />`}`;
 }
 
@@ -159,21 +159,20 @@ function grouped(rows) {
 }
 
 // The delivered pages by the folders of their paths; at most 2,000 URLs are read.
-function Tree({ path }) {
+function Tree({ path, delivered }) {
   const [found, error, again] = useLoaded(async (signal) => {
     const urls = [];
     let next = `${path}/urls?state=done&limit=1000`;
-    let total = 0;
     while (next && urls.length < 2000) {
       const part = await call("GET", next, undefined, signal);
-      urls.push(...part.urls.map((each) => each.url));
-      [next, total] = [part.next, part.total];
+      urls.push(...part.urls.filter((each) => each.kind === "page").map((each) => each.url));
+      next = part.next;
     }
-    return { root: folders(urls), count: urls.length, total };
+    return { root: folders(urls), count: urls.length, next };
   }, [path]);
   if (error) return html`<${Failure} error=${error} retry=${again} />`;
   if (!found) return html`<p class="quiet">Reading…</p>`;
-  return html`${found.total > found.count && html`<p class="quiet">Made of the first ${number(found.count)} of ${number(found.total)} pages.</p>`}
+  return html`${found.next && html`<p class="quiet">Made of the first ${number(found.count)} of ${number(delivered)} pages.</p>`}
     <${Folder} name="Site" node=${found.root} open=${true} />`;
 }
 
