@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import re
 from typing import ClassVar, TypeAlias
 
 from attrs import frozen
@@ -9,6 +11,33 @@ from attrs import frozen
 from scraper_service.options.formats import Viewport
 
 MAX_SCROLLS = 500  # of one action
+#: Names of keys, those that Playwright has for an American keyboard; its characters are
+#: names of their keys, too.
+KEY_NAMES = frozenset(
+    (
+        *("Alt", "Control", "ControlOrMeta", "Meta", "Shift", "AltGraph"),
+        *(
+            f"{name}{side}"
+            for name in ("Alt", "Control", "Meta", "Shift")
+            for side in ("Left", "Right")
+        ),
+        *("Enter", "Tab", "Space", "Backspace", "Delete", "Insert", "Escape"),
+        *("ArrowLeft", "ArrowUp", "ArrowRight", "ArrowDown"),
+        *("Home", "End", "PageUp", "PageDown"),
+        *("CapsLock", "NumLock", "ScrollLock", "PrintScreen", "Pause", "ContextMenu"),
+        *(f"F{number}" for number in range(1, 13)),
+        *(f"Key{letter}" for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"),
+        *(f"{place}{digit}" for place in ("Digit", "Numpad") for digit in range(10)),
+        *("NumpadAdd", "NumpadDecimal", "NumpadDivide", "NumpadEnter"),
+        *("NumpadMultiply", "NumpadSubtract"),
+        *("Backquote", "Minus", "Equal", "Backslash", "BracketLeft", "BracketRight"),
+        *("Semicolon", "Quote", "Comma", "Period", "Slash"),
+        *("AudioVolumeMute", "AudioVolumeDown", "AudioVolumeUp"),
+        *("MediaTrackNext", "MediaTrackPrevious", "MediaPlayPause"),
+    )
+)
+_CHARACTER = re.compile(r"[ -~\r\n]")
+_BETWEEN_KEYS = re.compile(r"(?<=[^+])\+")  # a + at the start, or after one, is a key
 
 
 @frozen
@@ -57,6 +86,25 @@ class Press:
 
     type: ClassVar[str] = "press"
     key: str
+
+
+def pressed_keys(text: str) -> str:
+    """Return ``text`` if it names a key, or several with + between them.
+
+    :raises ValueError: with a message for the caller.
+    """
+    for key in _BETWEEN_KEYS.split(text):
+        if key in KEY_NAMES or _CHARACTER.fullmatch(key):
+            continue
+        by_folded = {name.lower(): name for name in KEY_NAMES}
+        like = difflib.get_close_matches(key.lower(), by_folded, 1)
+        hint = f"did you mean {by_folded[like[0]]}? " if like else ""
+        raise ValueError(
+            f"not a key: {key[:60]!r}; {hint}allowed are characters of an American"
+            " keyboard, names such as Enter, Tab, Escape, Backspace, ArrowDown, PageDown"
+            " and F1, and several with +, such as Control+A"
+        )
+    return text
 
 
 @frozen

@@ -469,6 +469,7 @@ PARSERS_V2 = Array(
 # Actions.
 
 _SELECTOR = Then(Text(urls.MAX_SELECTOR, minimum=1), urls.page_selector)
+_KEY = Then(Text(100, minimum=1), actions.pressed_keys)
 
 
 def _wait(values: dict[str, Any], at: Position) -> Any:
@@ -511,7 +512,7 @@ def _actions(screenshot: KeysT) -> Array:
             {"text": need(Text(), "text", "The text to type.")}, build(actions.Write)
         ),
         "press": Object(
-            {"key": need(Text(100, minimum=1), "key", "A key, such as Enter.")},
+            {"key": need(_KEY, "key", "A key, such as Enter or Control+A.")},
             build(actions.Press),
         ),
         "scroll": Object(

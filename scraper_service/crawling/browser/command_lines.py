@@ -10,6 +10,8 @@ import re
 
 from attrs import define, field, frozen
 
+from scraper_service.options.actions import pressed_keys
+
 PROGRAM = "agent-browser"
 MAX_COMMANDS = 100
 #: Commands with the fewest and the most words that may follow.
@@ -67,7 +69,7 @@ def parse_lines(code: str) -> tuple[PageCommand, ...]:
 
     Raises :exc:`LineRefused` and :exc:`CommandInvalid`.
     """
-    found = [_command(words) for words in _Words(code).read()]
+    found = [_command(words, comment) for words, comment in _Words(code).read()]
     if not found:
         raise CommandInvalid(f"no command was given; allowed are {', '.join(COMMANDS)}")
     if len(found) > MAX_COMMANDS:
@@ -75,7 +77,7 @@ def parse_lines(code: str) -> tuple[PageCommand, ...]:
     return tuple(found)
 
 
-def _command(words: list[str]) -> PageCommand:
+def _command(words: list[str], comment: str) -> PageCommand:
     has_program = words[0] == PROGRAM
     name, *rest = words[1:] if has_program and len(words) > 1 else words
     if name not in COMMANDS:
@@ -88,8 +90,26 @@ def _command(words: list[str]) -> PageCommand:
     fewest, most = COMMANDS[name]
     if not fewest <= len(rest) <= most:
         number = str(fewest) if fewest == most else f"{fewest} to {most}"
-        raise CommandInvalid(f"{name} takes {number} words, got {len(rest)}")
+        words_of = "word" if number == "1" else "words"
+        raise CommandInvalid(
+            f"{name} takes {number} {words_of}, got {len(rest)}{_hint(comment)}"
+        )
+    if name == "get" and rest[0] in {"text", "html"} and len(rest) == 1:
+        raise CommandInvalid(f"get {rest[0]} needs an element{_hint(comment)}")
+    if name == "press":
+        try:
+            pressed_keys(rest[0])
+        except ValueError as error:
+            raise CommandInvalid(f"press: {error}") from None
     return PageCommand(name, tuple(rest))
+
+
+def _hint(comment: str) -> str:
+    """Return what to do if the comment behind a command was meant as its words."""
+    if not comment:
+        return ""
+    [word, *_] = comment.split(maxsplit=1)
+    return f': # begins a comment; write a selector in quotes, "{word[:60]}"'
 
 
 @define
@@ -100,9 +120,11 @@ class _Words:
     _at: int = 0
     _word: str | None = None
     _words: list[str] = field(factory=list)
-    _commands: list[list[str]] = field(factory=list)
+    _comment: str = ""
+    _commands: list[tuple[list[str], str]] = field(factory=list)
 
-    def read(self) -> list[list[str]]:
+    def read(self) -> list[tuple[list[str], str]]:
+        """Return the words of each command, and the comment behind them or ""."""
         while self._at < len(self.text):
             letter = self.text[self._at]
             self._at += 1
@@ -145,8 +167,9 @@ class _Words:
     def _end_command(self) -> None:
         self._end_word()
         if self._words:
-            self._commands.append(self._words)
+            self._commands.append((self._words, self._comment))
             self._words = []
+        self._comment = ""
 
     def _single_quoted(self) -> None:
         end = self.text.find("'", self._at)
@@ -179,4 +202,6 @@ class _Words:
 
     def _skip_comment(self) -> None:
         end = self.text.find("\n", self._at)
-        self._at = len(self.text) if end < 0 else end
+        end = len(self.text) if end < 0 else end
+        self._comment = self.text[self._at - 1 : end]
+        self._at = end

@@ -101,8 +101,6 @@ class CommandRun:
             return str(await page.evaluate("document.title"))
         if what not in {"text", "html"}:
             raise ValueError(f"get takes text, html, url or title, got {what!r}")
-        if not target:
-            raise ValueError(f"get {what} needs an element")
         element = await self._element(target)
         ms = self._patience_ms
         if what == "text":
