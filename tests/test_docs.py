@@ -77,6 +77,16 @@ def a_shop():
         yield running
 
 
+@pytest.mark.parametrize(
+    ("package", "tested_by"), [("firecrawl", "js"), ("firecrawl-mcp", "compat")]
+)
+def test_the_version_of_a_client_for_node_is_the_tested_one(package, tested_by):
+    tested = json.loads((ROOT / "tests" / tested_by / "package.json").read_text())
+    version = tested["dependencies"][package]
+    text = (DOCS / "integrations.md").read_text()
+    assert set(re.findall(rf"\b{package}@([\w.]+)", text)) == {version}
+
+
 @pytest.mark.timeout(600)  # some commands start an interpreter each
 @pytest.mark.parametrize("page", RUNNING, ids=name_of)
 def test_every_command_of_a_page_runs_and_prints_what_is_shown(
