@@ -209,7 +209,7 @@ def test_team_limits_and_keys_are_shown(tab, service):
     shown = tab.go("usage")
     keys = shown.get_by_role("region", name="Keys")
     own = keys.get_by_role("row", name=re.compile("signed in with it"))
-    expect(own.get_by_role("cell").first).to_have_text(f"fc-…{KEY[-4:]}")
+    expect(own.get_by_role("cell").first).to_contain_text(f"fc-…{KEY[-4:]}")
     limits = shown.get_by_role("region", name="Team and limits")
     expect(limits.get_by_role("row", name="Pages at a time")).to_be_visible()
     expect(limits.get_by_role("row", name="Calls a minute no limit")).to_be_visible()

@@ -80,7 +80,7 @@ export function Field({ document, option, value, set, errors = [], path }) {
   } else {
     const isPlain = (text) => isText && !/^\s*[[{"]/.test(text);
     const written = value === undefined ? "" : typeof value === "string" && isPlain(value) ? value : JSON.stringify(value, null, 1);
-    input = html`<textarea ...${shared} rows=${isText ? 1 : 3} spellcheck=${false} class="code ${isText ? "" : "grows"}" placeholder=${isText ? "text or JSON" : "JSON"} value=${draft ?? written}
+    input = html`<textarea ...${shared} rows=${isText ? 1 : 3} spellcheck=${false} class="code grows ${isText ? "line" : ""}" placeholder=${isText ? "text or JSON" : "JSON"} value=${draft ?? written}
       onInput=${(event) => {
         const text = event.target.value;
         try {

@@ -63,7 +63,7 @@ export function Report({ path, stamp }) {
   const reasons = Object.entries(found.reasons).sort((one, other) => other[1] - one[1]);
   return html`<h2>Hosts</h2><div class="scroll" tabindex="0"><table class="list"><thead><tr><th>Host</th><th>Requests</th><th>Bytes</th><th>Most a second</th><th>At a time now</th><th>Pause</th><th>Answers</th><th>Slowed down by</th></tr></thead>
     <tbody>${found.hosts.map((host) => html`<tr key=${host.host}><td>${host.host}</td><td>${number(host.requests)}</td><td>${bytes(host.bytes)}</td><td>${host.peakRate}</td><td>${host.window}</td><td>${seconds(host.gapSeconds)}</td>
-      <td>${pairs(host.answers)}</td><td>${pairs(host.backoffs) || "–"}</td></tr>`)}</tbody></table></div>
+      <td class="named">${pairs(host.answers)}</td><td>${pairs(host.backoffs) || "–"}</td></tr>`)}</tbody></table></div>
     <h2>Why URLs were left out or failed</h2>${reasons.length ? html`<table class="facts"><tbody>${reasons.map(([name, count]) => html`<tr key=${name}><th scope="row">${name}</th><td>${number(count)} <span class="quiet">${REASONS[name] || ""}</span></td></tr>`)}</tbody></table>` : html`<p class="empty">None was.</p>`}
     <h2>robots.txt</h2>${found.robots.length ? html`<table class="facts"><tbody>${found.robots.map((each) => html`<tr key=${each.url}><th scope="row">${each.host}</th><td>${each.state || "not read yet"} ${each.detail || ""} ${each.crawlDelay ? `Crawl-delay ${each.crawlDelay}` : ""} <span class="quiet">${number(each.refused)} refused</span></td></tr>`)}</tbody></table>` : html`<p class="empty">None was read.</p>`}`;
 }

@@ -76,7 +76,7 @@ function Urls({ path }) {
   return html`<form class="bar filters" aria-label="Filter URLs" onSubmit=${(event) => event.preventDefault()}>
       <label>state<select value=${filter.state || ""} onChange=${(event) => pick("state", event.target.value)}><option value="">all</option>
         ${PARTS.map(([name, label]) => html`<option key=${name} value=${name}>${label}</option>`)}</select></label>
-      <label>reason<input type="search" placeholder="robots, excluded, SCRAPE_TIMEOUT" value=${filter.reason || ""} onChange=${(event) => pick("reason", event.target.value)} /></label>
+      <label>reason<input type="search" placeholder="such as robots" value=${filter.reason || ""} onChange=${(event) => pick("reason", event.target.value)} /></label>
       <button type="button" onClick=${first}>Refresh</button><span class="quiet">${state.total !== undefined && `${number(state.total)} URLs`}</span></form>
     <${Failure} error=${state.error} retry=${first} />
     ${state.urls.length > 0 && html`<${Rows} label="URLs" rows=${state.urls} height=${34} total=${state.total} more=${state.next && (() => load(state.next, state.urls))}
@@ -139,7 +139,7 @@ function Errors({ path, stamp, job }) {
     }
   };
   return html`<${Failure} error=${told.failed} />${told.text && html`<${Notice} kind="info">${told.text}<//>`}
-    ${!found.errors.length && html`<p class="empty">No page failed.</p>`}
+    ${!found.errors.length && !found.robotsBlocked.length && html`<p class="empty">No page failed.</p>`}
     ${[...groups].map(([key, rows]) => {
       const [code, host] = key.split(" ");
       return html`<details key=${key} class="group"><summary><span class="tag bad">${code}</span> ${host} <span class="quiet">${number(rows.length)}</span></summary>

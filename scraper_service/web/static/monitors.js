@@ -15,7 +15,7 @@ export function Monitors() {
   return html`<div class="bar"><h1>Monitors</h1><span class="spring"></span><a class="button primary" href="#/monitors/new">New monitor</a></div><${Failure} error=${error} retry=${again} />
     ${found && !found.data.length && html`<p class="empty">No monitors yet. A monitor looks at pages, sites or searches by a schedule, and reports what has changed.</p>`}
     ${found?.data.length > 0 && html`<section class="card"><div class="scroll" tabindex="0"><table class="list"><thead><tr><th>Name</th><th>Schedule</th><th>Last pages</th><th>Last run</th><th>Next run</th></tr></thead><tbody>
-      ${found.data.map((each) => html`<tr key=${each.id}><td><a href=${`#/monitors/${each.id}`}>${each.name}</a> ${each.mutedUntil && html`<span class="tag warn">muted</span>`}</td><td><code>${each.schedule.cron}</code> ${each.schedule.timezone}</td>
+      ${found.data.map((each) => html`<tr key=${each.id}><td class="named"><a href=${`#/monitors/${each.id}`}>${each.name}</a> ${each.mutedUntil && html`<span class="tag warn">muted</span>`}</td><td><code>${each.schedule.cron}</code> ${each.schedule.timezone}</td>
         <td><${Counts} summary=${each.lastCheckSummary} /></td><td><${Time} at=${each.lastRunAt} /></td><td>${each.status === "paused" ? html`<span class="tag warn">paused</span>` : html`<${Time} at=${each.nextRunAt} />`}</td></tr>`)}</tbody></table></div>
       ${found.total > found.data.length && html`<p class="quiet">The newest ${number(found.data.length)} of ${number(found.total)}.</p>`}</section>`}`;
 }

@@ -55,9 +55,8 @@ function Account({ account: { team, callsPerMinute, keys } }) {
       <tr><th scope="row">Credits of the plan</th><td>${most(team.planCredits)}</td></tr>
       <tr><th scope="row">Calls a minute</th><td>${limited.length ? limited.map(([mode, count]) => html`<div key=${mode}>${mode} ${number(count)}</div>`) : most(null)}</td></tr></tbody></table></section>
     <section class="card" aria-label="Keys"><h2>Keys</h2>${!session.value?.needsKey ? html`<p class="empty">This service asks nobody for a key.</p>` : html`
-      <div class="scroll" tabindex="0"><table class="list"><thead><tr><th>Key</th><th>Name</th><th>Scope</th><th>Made</th><th>Last used</th><th>Now</th></tr></thead><tbody>
-      ${keys.map((each) => html`<tr key=${each.key + each.createdAt}><td><code>${each.key}</code></td><td>${each.name}</td><td>${each.scope}</td><td><${Time} at=${each.createdAt} /></td><td>${each.lastUsedOn || html`<span class="quiet">not in a year</span>`}</td>
-        <td>${each.state !== "valid" ? html`<span class="tag bad">${each.state}</span>` : each.isOwn ? html`<span class="tag good">signed in with it</span>` : ""}</td></tr>`)}</tbody></table></div>
+      <div class="scroll" tabindex="0"><table class="list"><thead><tr><th>Key</th><th>Name</th><th>Scope</th><th>Made</th><th>Last used</th></tr></thead><tbody>
+      ${keys.map((each) => html`<tr key=${each.key + each.createdAt}><td><code>${each.key}</code> ${each.state !== "valid" ? html`<span class="tag bad">${each.state}</span>` : each.isOwn && html`<span class="tag good">signed in with it</span>`}</td><td>${each.name}</td><td>${each.scope}</td><td><${Time} at=${each.createdAt} /></td><td>${each.lastUsedOn || html`<span class="quiet">not in a year</span>`}</td></tr>`)}</tbody></table></div>
       <p class="quiet">Keys are stored as hashes, so they cannot be shown again. They and the limits are changed on the command line of the service: <code>scraper-service keys create</code>, <code>scraper-service teams</code>. This browser is signed in until <${Time} at=${session.value.expiresAt} />.</p>`}</section>`;
 }
 
