@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 
 from tests.support.monitors import create, scrape
 from tests.support.receiver import Receiver
-from tests.support.scripted_site import ScriptedSite, page
+from tests.support.scripted_site import ScriptedSite, page, sitemap
 from tests.support.waiting import wait_until
 
 NARROW = {"width": 390, "height": 844}
@@ -133,3 +133,23 @@ def test_all_urls_that_robots_refuses_are_no_absence_of_errors(tab, service):
     shown = tab.go(f"jobs/{job}?kind=crawl&tab=errors")
     expect(shown.get_by_text("Refused by robots.txt 1")).to_be_visible()
     expect(shown.get_by_text("No page failed.")).to_have_count(0)
+
+
+def test_cards_of_an_extract_job_stand_apart(tab, service, shop):
+    body = {"urls": [shop.url("/lamp")], "schema": {"properties": {"title": {}}}}
+    job = service.post("/v2/extract", body).json["id"]
+    wait_until(lambda: service.get(f"/v2/extract/{job}").json["status"] == "completed")
+    shown = tab.go(f"jobs/{job}?kind=extract")
+    expect(shown.get_by_role("button", name="Copy data")).to_be_visible()
+    first, second = (each.bounding_box() for each in shown.locator(".card").all())
+    assert second["y"] - first["y"] - first["height"] >= 8
+
+
+def test_the_urls_of_a_large_map_are_counted_as_elsewhere(tab):
+    with ScriptedSite({"/": page()}) as large:
+        urls = [large.url(f"/{number}") for number in range(1200)]
+        large.put("/sitemap.xml", sitemap(*urls))
+        shown = tab.go("play?op=map")
+        shown.get_by_role("textbox", name="url").fill(large.url("/"))
+        shown.keyboard.press("Control+Enter")
+        expect(shown.get_by_role("heading", name="1,20")).to_be_visible()

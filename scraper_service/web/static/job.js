@@ -213,6 +213,6 @@ function Plain({ job, id }) {
   const [found, error, again] = useLoaded((signal) => (where ? call("GET", where, undefined, signal) : Promise.resolve(null)), [where, job.state]);
   return html`<dl class="figures card"><div><dt>Took</dt><dd>${seconds(job.duration)}</dd></div><div><dt>Credits</dt><dd>${number(job.creditsUsed)}</dd></div></dl>
     <${Failure} error=${error} retry=${again} />
-    ${found && (job.kind === "scrape" ? html`<${PageResult} page=${found.data} />` : html`<section class="card"><div class="bar"><h2>Result</h2><span class="spring"></span><${Copy} text=${JSON.stringify(found.data, null, 2)} /></div><${Source} text=${JSON.stringify(found, null, 2)} /></section>`)}
+    ${found && (job.kind === "scrape" ? html`<${PageResult} page=${found.data} />` : html`<section class="card"><div class="bar"><h2>Result</h2><span class="spring"></span><${Copy} text=${JSON.stringify(found.data, null, 2)} label="Copy data" /></div><${Source} text=${JSON.stringify(found, null, 2)} /></section>`)}
     <details class="group"><summary>Options</summary><${Source} text=${JSON.stringify(job.options ?? {}, null, 2)} /></details>`;
 }

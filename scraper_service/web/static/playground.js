@@ -1,7 +1,7 @@
 // Every operation: a form, its result, and the same call as code.
 import { useEffect, useRef, useState } from "./libraries/hooks.js";
 import { CallError, call, description } from "./http.js";
-import { Copy, Failure, Notice, Tabs, go, html, place, seconds, useLoaded } from "./ui.js";
+import { Copy, Failure, Notice, Tabs, go, html, number, place, seconds, useLoaded } from "./ui.js";
 import { Fields, forget, unfinished } from "./form.js";
 import { members, optionsOf } from "./schema.js";
 import { PageResult } from "./results.js";
@@ -155,7 +155,7 @@ function Code({ path, values, file }) {
 function Result({ name, found, took }) {
   const told = html`<p class="quiet">Answered in ${seconds(took)}${found.creditsUsed !== undefined ? ` · ${found.creditsUsed} credits` : ""}</p>`;
   const warning = found.warning && html`<${Notice} kind="warning">${found.warning}<//>`;
-  if (name === "map") return html`<section class="card" aria-label="Result"><h2>${found.links.length} URLs</h2>${told}${warning}<${Links} links=${found.links} /></section>`;
+  if (name === "map") return html`<section class="card" aria-label="Result"><h2>${number(found.links.length)} URLs</h2>${told}${warning}<${Links} links=${found.links} /></section>`;
   if (name === "search") {
     return html`<section class="card" aria-label="Result"><h2>Results</h2>${told}${warning}
       ${Object.entries(found.data).map(([source, results]) => html`<h3 key=${source}>${source}: ${results.length}</h3><ol class="results">

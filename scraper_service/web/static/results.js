@@ -2,7 +2,7 @@
 import { useRef, useState } from "./libraries/hooks.js";
 import { signal } from "./libraries/signals.js";
 import { call } from "./http.js";
-import { Copy, Failure, Frame, Notice, Tabs, html, number, useLoaded } from "./ui.js";
+import { Copy, Failure, Frame, Notice, Tabs, Time, html, number, useLoaded } from "./ui.js";
 
 const safe = (url) => (/^https?:\/\//i.test(url || "") ? url : undefined);
 
@@ -134,7 +134,7 @@ function Why({ page }) {
   return html`<table class="facts"><tbody>
       <tr><th scope="row">Engine</th><td>${meta.engine || "–"}</td></tr>
       <tr><th scope="row">Verdict</th><td>${meta.verdict || "–"} ${(meta.verdictEvidence || []).map((each) => html`<div class="quiet">${typeof each === "string" ? each : JSON.stringify(each)}</div>`)}</td></tr>
-      <tr><th scope="row">Cache</th><td>${meta.cacheState || "–"} ${meta.cachedAt || ""}</td></tr>
+      <tr><th scope="row">Cache</th><td>${meta.cacheState || "–"} ${meta.cachedAt && html`<${Time} at=${meta.cachedAt} />`}</td></tr>
       <tr><th scope="row">Queue</th><td>${meta.concurrencyQueueDurationMs ? `${meta.concurrencyQueueDurationMs} ms` : "no wait"}</td></tr></tbody></table>
     <h3>Selectors</h3><${Selector} html=${read} />
     <h3>Main content</h3><${Failure} error=${state.error} />
