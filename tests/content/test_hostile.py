@@ -57,6 +57,11 @@ PAGES = {
         f"<sup><a href='#n{n}'>1</a></sup><li id=n{n}>a b c" for n in range(20_000)
     )
     + "tail",
+    "a long title": f"<title>{' '.join(f'w{n}' for n in range(8000))}</title>"
+    "<meta property=og:title content='ab cd xx'>"
+    + "<p>ab cd ef</p>" * 16_000
+    + "<p>A sentence with many words, as in the paragraph of an article.</p>" * 8
+    + "<p>tail",
     "frames in depth": "<div>" * 140
     + f"<iframe srcdoc='{'<blockquote>' * 140}x'></iframe>tail",
     "quotes never closed": 'tail<a href="' * N,

@@ -37,6 +37,7 @@ MAX_SCRIPTS = 20
 MAX_SCRIPT = 50_000  # characters examined per script
 MAX_METAS = 9
 MAX_TITLES = 3
+MAX_TITLE = 2_000  # characters; titles of content have up to 60 words
 PROSE_WORDS = 15  # least words of a block of prose
 SHORT_TEXT = 200  # characters; shorter texts may be prices or questions
 MAX_EVIDENCE = 6  # signs
@@ -128,7 +129,7 @@ def read_declarations(document: Document) -> PageDeclarations:
         signs.add(f"data:{marked.rsplit('/', 1)[-1][:40]}")
     signs.update(f"body:{name}" for name in name_parts(" ".join(names)))
     signs |= _url_signs(document.base)
-    texts = tuple(text for text in titles if text and not text.isspace())
+    texts = tuple(text[:MAX_TITLE] for text in titles if text and not text.isspace())
     return PageDeclarations(
         frozenset(signs),
         product_description(scripts),

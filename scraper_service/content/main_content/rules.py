@@ -14,7 +14,11 @@ from scraper_service.content.main_content.drops import (
 )
 from scraper_service.content.main_content.kinds import PRICE
 from scraper_service.content.markdown.tables import data_rows
-from scraper_service.content.text.sentences import likeness, shared_words
+from scraper_service.content.text.sentences import (
+    distinct_words,
+    likeness,
+    shared_words,
+)
 
 LEAST_IN_GAP = 0.3  # minimum chance in a gap, as a factor on the bar
 MAX_GAP = 3  # blocks
@@ -180,17 +184,18 @@ def _title(draft: Draft) -> None:
     """
     nodes, blocks = draft.walk.nodes, draft.walk.blocks
     headings = [n for n in draft.walk.titles if nodes.end[n] > nodes.start[n]]
+    titles = [distinct_words(title) for title in draft.titles]
     best, best_rank = range(0), (0.0, False)
     for n in headings[:MAX_HEADINGS]:
         own = range(nodes.start[n], nodes.end[n])
-        text = " ".join(blocks.text[own.start : own.stop])
+        named = distinct_words(" ".join(blocks.text[own.start : own.stop]))
         # An unclosed chrome element contains the content, too.
         around = nodes.parent[n]
         beside = slice(nodes.start[around], nodes.end[around])
         is_outside = not is_chrome(nodes.places[n]) or draft.keep[beside].any()
-        alike = max((likeness(text, title) for title in draft.titles), default=0.0)
+        alike = max((likeness(named, title) for title in titles), default=0.0)
         if alike < LEAST_LIKE:  # the first such h1 wins if no other is more similar
-            shared = max((shared_words(text, t) for t in draft.titles), default=1.0)
+            shared = max((shared_words(named, t) for t in titles), default=1.0)
             words = sum(blocks.words[own.start : own.stop])
             is_likely = len(headings) == 1 or shared >= LEAST_SHARED
             if not (is_outside and is_likely and words <= MAX_TITLE):
@@ -203,13 +208,14 @@ def _title(draft: Draft) -> None:
     if best:
         draft.title = best[-1]
     if best_rank[0] < LEAST_LIKE:
-        _title_text(draft)
+        _title_text(draft, titles)
 
 
-def _title_text(draft: Draft) -> None:
+def _title_text(draft: Draft, titles: list[set[str]]) -> None:
     """Keep the text before the content that is most similar to a declared title.
 
-    A heading needs less similarity than other texts.
+    ``titles`` are the words of the declared titles. A heading needs less similarity than
+    other texts.
     """
     blocks, headed = draft.walk.blocks, draft.made.columns["in heading"]
     sure = (draft.chances >= draft.bar) & draft.keep & (headed == 0)
@@ -224,7 +230,8 @@ def _title_text(draft: Draft) -> None:
             or is_chrome(blocks.places[number])
         ):
             continue
-        alike = max(likeness(text, title) for title in draft.titles)
+        words = distinct_words(text)
+        alike = max(likeness(words, title) for title in titles)
         least = LEAST_LIKE if is_heading else LEAST_SAME
         if alike >= least and (alike, is_heading) > best_rank:
             best, best_rank = number, (alike, is_heading)

@@ -15,7 +15,11 @@ from scraper_service.content.metadata.sources import (
     modification_date,
     publication_date,
 )
-from scraper_service.content.text.sentences import likeness, shared_words
+from scraper_service.content.text.sentences import (
+    distinct_words,
+    likeness,
+    shared_words,
+)
 
 if TYPE_CHECKING:
     from scraper_service.content.metadata.evidence import Evidence
@@ -169,15 +173,16 @@ def _headline(evidence: Evidence) -> str:
     Headings with a site's name or of a part of the page share few words with a title.
     """
     named = evidence.first("og:title", "twitter:title")
-    titles = [text for text in (evidence.title, named) if text]
+    titles = [distinct_words(text) for text in (evidence.title, named) if text]
     headings = [h for h in evidence.headings if len(h.split()) >= LEAST_HEADLINE]
-    alike = [max((likeness(h, t) for t in titles), default=0.0) for h in headings]
+    words = [distinct_words(heading) for heading in headings]
+    alike = [max((likeness(w, t) for t in titles), default=0.0) for w in words]
     if alike and max(alike) >= LEAST_LIKE:
         return headings[alike.index(max(alike))]
-    for heading in headings:
+    for heading, own in zip(headings, words, strict=True):
         if folded(heading) in evidence.site_names:
             continue
-        if any(shared_words(heading, title) >= LEAST_SHARED for title in titles):
+        if any(shared_words(own, title) >= LEAST_SHARED for title in titles):
             return heading
     headline = named or text_of(evidence.linked.first("headline")) or evidence.title
     return " ".join(_plain(headline).split()) or next(iter(evidence.headings), "")

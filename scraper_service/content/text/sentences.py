@@ -151,15 +151,18 @@ _SHARED = frozenset(
 )
 
 
-def shared_words(one: str, other: str) -> float:
+def distinct_words(text: str) -> set[str]:
+    """Return the words of a text in lower case, to be compared with those of others."""
+    return set(_WORDS.findall(text.lower()))
+
+
+def shared_words(words: set[str], others: set[str]) -> float:
     """Return the share of the shorter text's words that the other text has."""
-    words, others = (set(_WORDS.findall(text.lower())) for text in (one, other))
     return len(words & others) / max(1, min(len(words), len(others)))
 
 
-def likeness(one: str, other: str) -> float:
+def likeness(words: set[str], others: set[str]) -> float:
     """Return the similarity of two texts: 1 if both have the same words."""
-    words, others = (set(_WORDS.findall(text.lower())) for text in (one, other))
     return 2 * len(words & others) / max(1, len(words) + len(others))
 
 
