@@ -57,6 +57,12 @@ PAGES = {
         f"<sup><a href='#n{n}'>1</a></sup><li id=n{n}>a b c" for n in range(20_000)
     )
     + "tail",
+    "references to an empty note": "".join(
+        f"<p>x <sup><a href='#n' role=doc-noteref>{n}</a></sup>" for n in range(10_000)
+    )
+    + "<ol><li id=n>"
+    + "<i></i>" * 10_000
+    + "</ol><p>tail",
     "a long title": f"<title>{' '.join(f'w{n}' for n in range(8000))}</title>"
     "<meta property=og:title content='ab cd xx'>"
     + "<p>ab cd ef</p>" * 16_000

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from itertools import dropwhile
+from itertools import chain, dropwhile, islice
 from typing import Any
 from urllib.parse import unquote
 
@@ -39,7 +39,10 @@ class Footnotes:
             items = (e for e in behind if e.tag == "li")
             self.awaited = {key: item for item in items if (key := item.get("id"))}
         target = self.awaited.get(name)
-        if target is None or len(" ".join(target.itertext()).split()) < LEAST_WORDS:
+        if target is None:
+            return None
+        if not _has_words(target):
+            del self.awaited[name]  # further references need not read it
             return None
         text = "".join(link.itertext()).strip(" []()\n")
         if not _SIGNS.fullmatch(text) or text in self._taken:
@@ -58,6 +61,13 @@ class Footnotes:
         if self.awaited.pop(name, None) is None:
             return None
         return self._labels.get(name)
+
+
+def _has_words(item: Any) -> bool:
+    """Return True if an element has :data:`LEAST_WORDS` words; read no more of it."""
+    texts = (text.split(None, LEAST_WORDS) for text in item.itertext())
+    words = islice(chain.from_iterable(texts), LEAST_WORDS)
+    return sum(1 for _ in words) == LEAST_WORDS
 
 
 def _is_reference(link: Any) -> bool:
