@@ -86,6 +86,13 @@ _SECONDS = Histogram(
 
 
 _ABSOLUTE = re.compile(rb"https?://([^/?#]*)", re.IGNORECASE)
+# RFC 3986, 3.2.2, with labels of at most 63 characters (RFC 1035, 2.3.4). The router raises
+# errors for other names.
+_LABEL = rb"[\w~!$&'()*+,;=%-]{1,63}"
+_HOST = re.compile(
+    rb"(?:\[[0-9A-Fa-f]{0,4}:[0-9A-Fa-f:.]*(?:%%[\w.~-]+)?\]|%s(?:\.%s)*\.?)?(?::[0-9]*)?"
+    % (_LABEL, _LABEL)
+)
 
 
 def _origin_form(target: bytes) -> tuple[bytes, bytes | None]:
@@ -201,6 +208,10 @@ class JsonRequest(Request):
             return
         if (name := self._doubled()) is not None:
             error = f"The header {name} must be sent once, not more often."
+            self._answer(400, error_body(error, code="BAD_REQUEST"))
+            return
+        if _HOST.fullmatch(self.getHeader(b"Host") or b"") is None:
+            error = "The header Host must be the name or the IP address of a host."
             self._answer(400, error_body(error, code="BAD_REQUEST"))
             return
         # Some clients join a base URL that ends in a slash with "/v1/...".

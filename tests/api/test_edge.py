@@ -72,6 +72,44 @@ def test_a_header_may_be_of_any_bytes(service, site, header, status):
     assert reply.status == status
 
 
+NO_HOSTS = ["\xff\xfe", "b\xfccher.example", "a..b", ".", "a" * 64, "a b", "[a]", "a:b"]
+
+
+@pytest.mark.parametrize(
+    ("target", "host"),
+    [
+        *((path, host) for path in ("/v2/nope", "/health", "/") for host in NO_HOSTS),
+        ("http://a..b/v2/nope", "a"),
+    ],
+)
+def test_an_invalid_host_is_refused_without_a_traceback(
+    service, answer_of, target, host
+):
+    before = len(service.stderr)
+    answer = answer_of(service, "GET", target, Host=host)
+    body = json.loads(answer.read())
+    assert (answer.status, body["code"]) == (400, "BAD_REQUEST")
+    assert "Host" in body["error"]
+    assert "Traceback" not in service.stderr[before:]
+
+
+HOSTS = [
+    "",
+    ":80",
+    "a",
+    "my_service:80",
+    "a.example.",
+    "1.2.3.4:8",
+    "[::1]:80",
+    "[::1]",
+]
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_a_valid_host_is_accepted(service, answer_of, host):
+    assert answer_of(service, "GET", "/v2/nope", Host=host).status == 404
+
+
 @pytest.mark.parametrize(
     "name",
     [
