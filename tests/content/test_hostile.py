@@ -106,6 +106,25 @@ def test_long_rows_of_a_sign_are_read_soon(row, wanted):
     assert content.error is None
 
 
+LISTS = "0"
+for _ in range(250):
+    LISTS = f"[{LISTS}{',[]' * 450}]"
+DATA = {
+    "nested lists of JSON-LD": f"<script type=application/ld+json>{LISTS}</script>",
+}
+
+
+@pytest.mark.parametrize("page", DATA.values(), ids=DATA)
+@pytest.mark.parametrize(
+    "wanted", [formats.Markdown(), formats.Json(prompt=f"{PROMPT}, the date")]
+)
+def test_hostile_pages_are_searched_soon(page, wanted):
+    started = time.process_time()
+    content = convert(page + "<p>A last sentence.", wanted)
+    assert time.process_time() - started < LIMIT_S
+    assert content.error is None
+
+
 @pytest.mark.parametrize("start", ["<?xml?>" + "<!---->" * 28, " " * 19_000])
 def test_the_root_of_xml_is_found_soon(start):
     started = time.process_time()

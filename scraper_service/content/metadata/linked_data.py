@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from attrs import field, frozen
@@ -136,11 +137,11 @@ def folded(name: str) -> str:
 
 
 def _nodes(data: Any) -> Iterator[NodeT]:
-    waiting, count = [data], 0
+    waiting, count = deque([data]), 0
     while waiting and count < MAX_NODES:
-        item = waiting.pop(0)
+        item = waiting.popleft()
         if isinstance(item, list):
-            waiting = item[:MAX_NODES] + waiting
+            waiting.extendleft(reversed(item[:MAX_NODES]))
         elif isinstance(item, dict):
             count += 1
             yield item

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import html
 import re
+from collections import deque
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -205,11 +206,11 @@ def text_of_markup(value: str) -> str:
 
 def _top_nodes(data: Any) -> Iterator[NodeT]:
     """Yield the top-level nodes of a script and the subjects that they lead to."""
-    waiting, count = [data], 0
+    waiting, count = deque([data]), 0
     while waiting and count < MAX_NODES:
-        value = waiting.pop(0)
+        value = waiting.popleft()
         if isinstance(value, list):
-            waiting = value[:MAX_NODES] + waiting
+            waiting.extendleft(reversed(value[:MAX_NODES]))
         elif isinstance(value, dict):
             count += 1
             if "@graph" not in value or len(value) > 3:
