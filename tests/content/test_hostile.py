@@ -106,10 +106,14 @@ def test_long_rows_of_a_sign_are_read_soon(row, wanted):
     assert content.error is None
 
 
+WORDS = " ".join(f"w{n}" for n in range(3000))
 LISTS = "0"
 for _ in range(250):
     LISTS = f"[{LISTS}{',[]' * 450}]"
 DATA = {
+    "labels in a line": "<h1>T</h1><p>" + "<b>price:</b><i>-</i>" * 12_000,
+    "headings and a long title": f"<title>{WORDS}</title>" + "<h1>ab cd</h1>" * 50_000,
+    "inline elements beside the heading": "<h1>The thing</h1>" + "<i>a b </i>" * 10_000,
     "nested lists of JSON-LD": f"<script type=application/ld+json>{LISTS}</script>",
 }
 

@@ -80,7 +80,7 @@ class VisibleText:
         self._walk(body, self._line)
         self._break(self._line)
         for line in self.lines:
-            for label in labels_of(line):
+            for label in dict.fromkeys(labels_of(line)):
                 self.labels.setdefault(label, []).append(line.number)
 
     def span(self, element: Any) -> tuple[int, int]:

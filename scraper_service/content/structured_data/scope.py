@@ -75,9 +75,10 @@ class Scope:
 
     @cached_property
     def lines(self) -> list[TextLine]:
-        """The lines of all elements."""
+        """The lines of all elements, each once: inline elements may share a line."""
         spans = map(self.reading.span, self.elements)
-        return [line for a, b in spans for line in self.reading.lines[a:b]]
+        lines = (line for a, b in spans for line in self.reading.lines[a:b])
+        return list(dict.fromkeys(lines))
 
     @property
     def text(self) -> str:
@@ -184,10 +185,9 @@ def _value_after_inline_label(
         is_sure = label.endswith(":")
         if phrase_of(label) != phrase or (number and not is_sure):
             continue
-        rest = line.parts[number + 1 :]
-        ends = [n for n, (text, _) in enumerate(rest) if text.rstrip().endswith(":")]
-        if is_sure and any(ends):
-            rest = rest[: next(filter(None, ends))]
+        behind = range(number + 2, len(line.parts)) if is_sure else ()
+        ends = (n for n in behind if line.parts[n][0].rstrip().endswith(":"))
+        rest = line.parts[number + 1 : next(ends, None)]
         text = join_texts(rest).lstrip(" :\u2013-").rstrip(" ,|")
         if words_of(text) and text[0] not in _SEPARATORS:
             source, trust = f'label "{label.rstrip(":")}"', 0.9 if is_sure else 0.8

@@ -66,14 +66,16 @@ def main_heading(scope: Scope) -> Any:
 
 
 def _main_heading(scope: Scope) -> Any:
-    parts = [part for title in scope.titles for part in (title, longest_part(title))]
+    texts = (part for title in scope.titles for part in (title, longest_part(title)))
+    parts = [set(words_of(text)) for text in texts]
     best, most = None, 0.0
     for tag, least in (("h1", 0.0), ("h2", ENOUGH_SHARED)):
         for heading in scope.all(tag):
             text = one_line(scope, heading)
             if len(text) < 2 or _is_inside(heading, _FRAME | {"dialog"}):
                 continue
-            similarity = max((_similarity(text, part) for part in parts), default=0.0)
+            words = set(words_of(text))
+            similarity = max((_similarity(words, part) for part in parts), default=0.0)
             is_first = best is None and tag == "h1"
             if similarity >= least and (is_first or similarity > most):
                 best, most = heading, similarity
@@ -85,10 +87,10 @@ def longest_part(title: str) -> str:
     return max(_PARTS.split(title), key=len)
 
 
-def _similarity(one: str, other: str) -> float:
+def _similarity(words: set[str], others: set[str]) -> float:
     """Return the words of both texts as a share of all their words."""
-    words, others = set(words_of(one)), set(words_of(other))
-    return len(words & others) / max(1, len(words | others))
+    shared = len(words & others)
+    return shared / max(1, len(words) + len(others) - shared)
 
 
 def around_heading(scope: Scope) -> Scope | None:

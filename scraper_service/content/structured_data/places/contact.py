@@ -61,10 +61,11 @@ def links(scope: Scope, title: Any = None) -> Iterator[Candidate]:
         if len(first) > 1 and hrefs[-1].startswith(f"{hrefs[0]}/"):
             first.reverse()  # the first link leads to the owner, the last to the thing
         first = first or [e for e in scope.all("a") if _WHOLE.match(one_line(scope, e))]
+    best = set(first)
     for link in [*first, *scope.all("a", "area")]:
         href = (link.get("href") or "").strip()
         if href and not href.startswith(_NO_PAGE):
-            yield Candidate(href, "link", 0.75 if link in first else 0.6, link)
+            yield Candidate(href, "link", 0.75 if link in best else 0.6, link)
 
 
 def images(scope: Scope) -> Iterator[Candidate]:
