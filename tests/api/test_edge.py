@@ -512,8 +512,8 @@ def test_the_access_log_has_one_json_line_per_request_and_no_secrets(
     start_service, site
 ):
     service = start_service(SCRAPER_LOG_JSON="true")
-    service.post("/v2/scrape?token=s3cret", {"url": site.url("/text"), "origin": "me"})
-    service.get("/nope")
+    service.post("/v2/scrape", {"url": site.url("/text?token=s3cret"), "origin": "me"})
+    service.get("/nope?token=s3cret")
     service.request("X" * 10_000, "/nope")
     service.stop()
     found = [json.loads(line) for line in service.stderr.splitlines()]
