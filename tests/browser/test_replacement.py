@@ -287,7 +287,7 @@ def came(service, path):
 @pytest.mark.timeout(900)
 def test_a_batch_comes_whole_while_browsers_are_killed(start_service, app):
     service = start_service(**SETTINGS)
-    crawl_with_kills(service, app, pages=30, kills=4)
+    crawl_with_kills(service, app, pages=45, kills=4)
     assert service.stop() == 0
     assert homes_of(service) == set()
 

@@ -106,7 +106,7 @@ def test_a_claim_that_is_late_is_returned_by_the_close(settings, database, monke
     async def main():
         scheduler, _ = await begun(settings, database)
         began, goes_on = held_up(monkeypatch, "claim")
-        scheduler._claim_soon()
+        scheduler._claims._soon()
         await asyncio.to_thread(began.wait, TIMEOUT_S)
         closing = asyncio.ensure_future(scheduler._close())
         await asyncio.sleep(0.1)
@@ -166,7 +166,7 @@ def test_a_claim_whose_answer_was_lost_is_returned(settings, database, monkeypat
     async def main():
         scheduler, _ = await begun(settings, database)
         failing(monkeypatch, "claim", 1, stored=True)
-        await scheduler._claim()
+        await scheduler._claims.claim()
         assert await states(database) == [RowState.LEASED] * PAGES
         await looked(settings, database, 1)
         assert await states(database) == [RowState.LEASED] * PAGES
@@ -194,7 +194,7 @@ def test_a_claim_under_way_is_no_stray(settings, database, monkeypatch):
     async def main():
         scheduler, _ = await begun(settings, database)
         began, goes_on = held_up(monkeypatch, "claim")
-        scheduler._claim_soon()
+        scheduler._claims._soon()
         presence = Presence(settings, database, OWNER)
         await asyncio.to_thread(began.wait, TIMEOUT_S)
         for _ in range(3):
@@ -268,7 +268,7 @@ def test_pages_wait_for_no_others_where_no_url_is_left(settings, database, monke
     async def main():
         scheduler, _ = await begun(settings, database)
         for _ in range(2):  # the other half of the URLs, then none
-            await scheduler._claim()
+            await scheduler._claims.claim()
         pages = [
             Outcome(
                 row_id=row.id,
@@ -293,17 +293,17 @@ def test_claims_grow_where_the_urls_run_out_twice_in_a_row(settings, database):
 
     async def main():
         scheduler, _ = await begun(settings, database)
-        batches = []
+        claims, batches = scheduler._claims, []
         for ran_out in (True, False, True, True, False):
-            scheduler._ran_out = ran_out
-            scheduler._note_claim(scheduler._batch)
-            batches.append(scheduler._batch)
+            claims._ran_out = ran_out
+            claims._note_size(claims._batch)
+            batches.append(claims._batch)
         assert batches == [4, 4, 4, 8, 8]
         for _ in range(20):
-            scheduler._ran_out = True
-            scheduler._note_claim(scheduler._batch)
-        assert scheduler._batch == 16
-        await scheduler._claim()
+            claims._ran_out = True
+            claims._note_size(claims._batch)
+        assert claims._batch == 16
+        await scheduler._claims.claim()
         assert await states(database) == [RowState.LEASED] * PAGES
         await scheduler._close()
         assert await states(database) == ALL_PENDING
