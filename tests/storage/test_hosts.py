@@ -220,7 +220,7 @@ def test_more_processes_than_requests_take_turns(database):
             crowds[running].end(1)
             await asyncio.sleep(0.02)
         assert sorted(order) == [0, 0, 0, 1, 1, 1, 2, 2, 2]
-        assert set(order[:4]) == {0, 1, 2}, order
+        assert set(order[:5]) == {0, 1, 2}, order  # nobody waits until others are done
         for crowd in crowds:
             await crowd.close()
 
