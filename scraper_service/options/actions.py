@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from typing import ClassVar, TypeAlias
 
 from attrs import frozen
 
 from scraper_service.options.formats import Viewport
+from scraper_service.options.parsing import guesses
 
 MAX_SCROLLS = 500  # of one action
 #: Names of keys, those that Playwright has for an American keyboard; its characters are
@@ -96,11 +96,8 @@ def pressed_keys(text: str) -> str:
     for key in _BETWEEN_KEYS.split(text):
         if key in KEY_NAMES or _CHARACTER.fullmatch(key):
             continue
-        by_folded = {name.lower(): name for name in KEY_NAMES}
-        like = difflib.get_close_matches(key.lower(), by_folded, 1)
-        hint = f"did you mean {by_folded[like[0]]}? " if like else ""
         raise ValueError(
-            f"not a key: {key[:60]!r}; {hint}allowed are characters of an American"
+            f"not a key: {key[:60]!r}; {guesses([key], KEY_NAMES)}allowed are characters of an American"
             " keyboard, names such as Enter, Tab, Escape, Backspace, ArrowDown, PageDown"
             " and F1, and several with +, such as Control+A"
         )

@@ -196,7 +196,7 @@ def test_a_key_that_is_none_is_refused_before_the_fetch(scrape, app, key):
     [told] = reply.json["details"]
     assert told["path"] == ["actions", 0, "key"]
     assert "names such as Enter, Tab" in told["message"]
-    assert ("did you mean Enter?" in told["message"]) is (key == "Entr")
+    assert ("did you mean 'Enter'?" in told["message"]) is (key == "Entr")
     assert app.paths() == []
 
 

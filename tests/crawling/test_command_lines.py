@@ -78,7 +78,7 @@ def test_what_needs_a_shell_or_another_program_is_refused(code):
         ("fill #name Ada\nback", 'got 0: # begins a comment; .* quotes, "#name"'),
         ("get text #out", 'get text needs an element: # begins .* quotes, "#out"'),
         ("# all\nclick", "click takes 1 word, got 0$"),
-        ("back\npress Entr", "not a key: 'Entr'; did you mean Enter"),
+        ("back\npress Entr", "not a key: 'Entr'; did you mean 'Enter'"),
         ("get text @e1 @e2", "get takes 1 to 2 words, got 3"),
         ("fill @e1 'open", "has no end"),
         ('fill @e1 "open', "has no end"),
