@@ -91,8 +91,9 @@ class VersionApp:
         """Return an asyncio handler as Klein calls it, for the route ``template``.
 
         The request learns the ``scope`` that :meth:`RequestChecks.recheck` requires, and the
-        parameters that it accepts. The handler returns a body, or a resource that writes one. A client that disconnects cancels the
-        handler silently. A service that stops cancels it with a 503.
+        parameters that it accepts. The handler returns a body, or a resource that writes one.
+        A client that disconnects cancels the handler silently. A service that stops cancels it
+        with a 503.
         """
 
         async def run(

@@ -272,7 +272,7 @@ _REQUIRES_SCRIPTS = re.compile(
 )
 
 
-def shell_reason(document: Document, verdict: str = OK) -> str | None:
+def shell_reason(document: Document, verdict: str) -> str | None:
     """Return why a page cannot be read before its scripts run; None if it can.
 
     Takes the parsed page before cleaning, and its verdict.
@@ -285,14 +285,13 @@ def shell_reason(document: Document, verdict: str = OK) -> str | None:
     if _REQUIRES_SCRIPTS.search(noscript) or _REQUIRES_SCRIPTS.search(text):
         return "the page asks for JavaScript"
     files = bool(_SCRIPT_FILES(root))
-    is_bare = len(text) < NO_TEXT and len(_CONTENT(root)) <= 2
-    if is_bare and files and any(not _visible_text(each) for each in _ROOTS(root)):
-        return "the element of the application is empty"
-    inline = sum(len(element.text or "") for element in _INLINE(root))
-    is_bare = is_bare and (inline >= STATE_BYTES or (files and not text))
-    if is_bare or verdict == EMPTY_SHELL:
-        return "all content is in scripts"
-    return None
+    in_scripts = verdict == EMPTY_SHELL
+    if len(text) < NO_TEXT and len(_CONTENT(root)) <= 2:
+        if files and any(not _visible_text(element) for element in _ROOTS(root)):
+            return "the element of the application is empty"
+        inline = sum(len(element.text or "") for element in _INLINE(root))
+        in_scripts |= inline >= STATE_BYTES or (files and not text)
+    return "all content is in scripts" if in_scripts else None
 
 
 def _visible_text(element: Any) -> str:

@@ -6,7 +6,7 @@ import pytest
 
 from scraper_service.content.convert import render
 from scraper_service.content.html.document import parse
-from scraper_service.content.page_status import shell_reason
+from scraper_service.content.page_status import OK, shell_reason
 from scraper_service.content.wire import content_from_wire
 from scraper_service.items import PageSource
 from scraper_service.options.spider_arguments import page_options
@@ -106,12 +106,12 @@ WHOLE = {
 @pytest.mark.parametrize("name", SHELLS)
 def test_a_shell_says_why_it_is_one(name):
     html, reason = SHELLS[name]
-    assert shell_reason(parse(html, "http://a.example/")) == reason
+    assert shell_reason(parse(html, "http://a.example/"), OK) == reason
 
 
 @pytest.mark.parametrize("name", WHOLE)
 def test_a_page_that_can_be_read_is_none(name):
-    assert shell_reason(parse(WHOLE[name], "http://a.example/")) is None
+    assert shell_reason(parse(WHOLE[name], "http://a.example/"), OK) is None
 
 
 @pytest.mark.parametrize(

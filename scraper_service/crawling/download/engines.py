@@ -26,10 +26,8 @@ if TYPE_CHECKING:
 
     from scraper_service.options.scrape import ScrapeOptions
 
-SHELLS = (
-    3  # pages in a row that are empty before their scripts run: so are all of a site
-)
-REMEMBER_S = 3600.0  # that a site has such pages
+SHELLS = 3  # in a row, until all pages of their site are taken for empty shells
+REMEMBER_S = 3600.0  # that they are
 MAX_SITES = 10_000
 
 
