@@ -29,7 +29,7 @@ from scraper_service.cli.reprocess import takes_request
 from scraper_service.cli.settings import check_egress, load_settings
 from scraper_service.cli.terminal import fitted, leave_pipe
 from scraper_service.content.text.printable import printable
-from scraper_service.items import FAILURE_CODES
+from scraper_service.items import FAILURE_CODES, OTHER_CODES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -297,7 +297,7 @@ def pause_command(overrides: tuple[str, ...], job_id: str, where: Where) -> None
 @click.option(
     "--code",
     "codes",
-    type=click.Choice(FAILURE_CODES),
+    type=click.Choice((*FAILURE_CODES, *OTHER_CODES)),
     metavar="CODE",
     multiple=True,
     help="Only pages with this error code; may be repeated.",
