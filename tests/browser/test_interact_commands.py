@@ -104,7 +104,7 @@ def test_formats_come_after_the_commands(bash, app):
         ("snapshot --all", 1, "-i"),
         ("scroll left", 1, "up or down"),
         ("click #go", 1, 'in quotes, "#go"'),
-        ("open about:blank\npress Entr", 1, "did you mean Enter"),
+        ("open about:blank\npress Entr", 1, "did you mean 'Enter'"),
         ("open file:///etc/passwd", 1, "unsupported protocol"),
         ("open chrome://version", 1, "unsupported protocol"),
         ("open http://127.0.0.2:1/", 1, "Port 1 is on the list"),
