@@ -101,6 +101,22 @@ def test_what_robots_txt_refuses_is_listed_and_not_fetched(crawl):
         assert site.paths().count("/robots.txt") == 1
 
 
+def test_what_robots_txt_refuses_is_no_failure_however_it_was_found(crawl, service):
+    listed = sitemap("{site}/open", "{site}/private/a", "{site}/private/b")
+    with ScriptedSite({**SMALL, "/": page("/open"), "/sitemap.xml": listed}) as site:
+        done = crawl(site.url("/"))
+        assert paths_of(done, site) == ["/", "/open"]
+        assert len(done.robots_blocked) == 2
+        assert done.errors == {}
+        assert done.status["total"] == 2
+        rows = done.addresses("&reason=robots")
+        assert {path: row["state"] for path, row in rows.items()} == {
+            "/private/a": "skipped",
+            "/private/b": "skipped",
+        }
+        assert service.post(f"{done.path}/retry", {}).json["retried"] == 0
+
+
 def test_robots_txt_may_be_ignored_or_read_for_another_agent(crawl):
     with ScriptedSite(SMALL) as site:
         done = crawl(site.url("/"), ignoreRobotsTxt=True)

@@ -31,11 +31,11 @@ _NO_PAGE = "The job ended without a page."
 _ONE_PAGE = "The result is one page."
 _EXTERNAL = "on other sites (see allowExternalLinks)"
 
-_OLDEST_FAILED = (
+_OLDEST = (
     select(frontier.c.url, frontier.c.code, frontier.c.error)
     .where(
         frontier.c.job_number == number_of(bindparam("job_id")),
-        frontier.c.state == RowState.FAILED,
+        frontier.c.state == bindparam("state"),
     )
     .order_by(frontier.c.id)
     .limit(1)
@@ -68,7 +68,7 @@ def explain_empty_result(
     skipped = _skipped_text(reasons, with_external=not pages)
     if pages:
         return f"{_ONE_PAGE} {skipped}" if skipped else None
-    oldest = connection.execute(_OLDEST_FAILED, {"job_id": job_id}).first()
+    oldest = _oldest(connection, job_id)
     texts = [_NO_PAGE]
     if oldest is not None:
         texts.append(_failure_text(oldest, failed))
@@ -84,6 +84,15 @@ def without_explanation(warning: str | None) -> str | None:
     for first in (_NO_PAGE, _ONE_PAGE):
         warning = warning.partition(first)[0].rstrip()
     return warning or None
+
+
+def _oldest(connection: Connection, job_id: str) -> Any:
+    """Return the first URL that failed, else the start URL if robots.txt refuses it."""
+    for state in (RowState.FAILED, RowState.SKIPPED):
+        row = connection.execute(_OLDEST, {"job_id": job_id, "state": state}).first()
+        if row is not None and (state is RowState.FAILED or row.error):
+            return row
+    return None
 
 
 def _failure_text(row: Any, failed: int) -> str:

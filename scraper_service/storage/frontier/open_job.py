@@ -276,12 +276,12 @@ class OpenJob:
         rows = []
         for outcome in accepted:
             other = duplicates.get(outcome.row_id)
-            ended = outcome.page is not None or outcome.is_done
+            state = _state_after(outcome)
             rows.append(
                 {
                     "row_id": outcome.row_id,
                     "id": outcome.row_id,
-                    "state": int(RowState.DONE if ended else RowState.FAILED),
+                    "state": int(state),
                     "page_id": outcome.page_id,
                     "code": "duplicate" if other else outcome.code,
                     "error": f"duplicate of {other}" if other else outcome.error,
@@ -293,8 +293,9 @@ class OpenJob:
                 self.sitemaps -= 1
             else:
                 self.open -= 1
-                self.done += ended
-                self.failed += not ended
+                self.done += state is RowState.DONE
+                self.failed += state is RowState.FAILED
+                self.skipped += state is RowState.SKIPPED
             if outcome.code in ROBOTS_CODES and outcome.final is not None:
                 self.refused[robots_url(origin(outcome.final[1]))] += 1
         _acknowledge(self._connection, rows)
@@ -645,7 +646,16 @@ class OpenJob:
         return self._known_expiry if is_near and not ended else expires_at
 
 
+def _state_after(outcome: Outcome) -> RowState:
+    """Return the state of the URL of an outcome: a page that robots.txt refuses is skipped."""
+    if outcome.page is not None or outcome.is_done:
+        return RowState.DONE
+    is_refused = outcome.kind is UrlKind.PAGE and outcome.code == ROBOTS
+    return RowState.SKIPPED if is_refused else RowState.FAILED
+
+
 def _has_failed(outcome: Outcome) -> bool:
     """Return True if the errors of the job list this outcome."""
-    ended = outcome.page is not None or outcome.is_done or outcome.goes_on
-    return not ended and outcome.kind is UrlKind.PAGE and outcome.code != ROBOTS
+    if outcome.kind is not UrlKind.PAGE or outcome.goes_on:
+        return False
+    return _state_after(outcome) is RowState.FAILED
