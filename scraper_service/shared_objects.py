@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
+import math
+import os
+import time
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from scraper_service.errors import ServiceUnavailable
@@ -17,6 +21,8 @@ InstanceT = TypeVar("InstanceT")
 logger = logging.getLogger(__name__)
 
 POLL_S = 2.0  # between two turns of a poller
+MOST_PASSED_S = 5.0  # between two looks at a database that does not change
+_PHASE_S = os.getpid() % 100 / 100  # processes of one machine look at different moments
 
 # Net new objects before a garbage collection of the youngest generation; a page makes few
 # cycles, and Python's default is 700.
@@ -32,6 +38,62 @@ def begin_collections() -> None:
     gc.freeze()
     gc.set_threshold(OBJECTS_A_COLLECTION)
     gc.enable()
+
+
+async def repeat(
+    every_s: float,
+    work: Callable[[], Awaitable[object]],
+    failure: str,
+    *,
+    wanted: asyncio.Event | None = None,
+    is_due: Callable[[], bool] = lambda: True,
+) -> None:
+    """Do ``work`` in turns of ``every_s`` seconds, and whenever ``wanted`` is set.
+
+    A turn passes unless ``is_due``. Turns are at multiples of ``every_s``, so that all
+    periodic work of an idle process wakes it at the same moments. After an error, logged as
+    ``failure``, the next turn follows.
+    """
+    wanted = wanted or asyncio.Event()
+    loop = asyncio.get_running_loop()
+    passes = False
+    while True:
+        wanted.clear()
+        if not passes:
+            passes = True
+            try:
+                await work()
+            except ServiceUnavailable:
+                passes = False  # logged where it was raised
+            except Exception:
+                logger.exception(failure)
+                passes = False
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(every_s - (loop.time() + _PHASE_S) % every_s):
+                await wanted.wait()
+        passes = passes and not wanted.is_set() and not is_due()
+
+
+class Looks:
+    """Decides whether to look at a database again.
+
+    ``version`` returns a number that another number follows after each commit, None if
+    nobody knows. A look at an unchanged database would find what the last one found, except
+    for what time alone has changed: :data:`MOST_PASSED_S` later, it is due anyhow.
+    """
+
+    def __init__(self, version: Callable[[], int | None]):
+        self._version = version
+        self._seen: int | None = None
+        self._until = -math.inf
+
+    def is_due(self) -> bool:
+        """Return True if a look may find something new. It has to follow at once."""
+        version, now = self._version(), time.monotonic()
+        if version is not None and version == self._seen and now < self._until:
+            return False
+        self._seen, self._until = version, now + MOST_PASSED_S
+        return True
 
 
 async def until_first_end(*waits: Awaitable[Any]) -> list[bool]:
@@ -133,7 +195,7 @@ class BackgroundTasks:
 
 
 class Poller:
-    """Does what is due every :data:`POLL_S`, as other processes do.
+    """Looks every :data:`POLL_S` for what is due, as other processes do.
 
     A subclass does it in :meth:`do_due`. Nothing is done unless :attr:`is_used`.
     """
@@ -141,6 +203,7 @@ class Poller:
     #: The failure of a turn, for the log.
     failure: ClassVar[str]
 
+    _database: Any  #: A :class:`~scraper_service.storage.database.Database`.
     _loop: asyncio.Task[None] | None = None
 
     @property
@@ -155,20 +218,12 @@ class Poller:
     def open(self) -> None:
         """Start to look."""
         if self.is_used:
-            self._loop = asyncio.ensure_future(self._run())
+            looks = Looks(self._database.version)
+            turns = repeat(POLL_S, self.do_due, self.failure, is_due=looks.is_due)
+            self._loop = asyncio.ensure_future(turns)
 
     async def close(self) -> None:
         """Stop to look. Other processes or a restart go on."""
         if self._loop is not None:
             self._loop.cancel()
             await asyncio.wait([self._loop])
-
-    async def _run(self) -> None:
-        while True:
-            try:
-                await self.do_due()
-            except ServiceUnavailable:
-                pass  # logged where it was raised; the next turn tries again
-            except Exception:
-                logger.exception(self.failure)
-            await asyncio.sleep(POLL_S)

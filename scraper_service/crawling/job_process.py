@@ -26,7 +26,7 @@ from scraper_service.crawling.scheduler import LeasedScheduler
 from scraper_service.errors import SecretsUnreadable, ServiceUnavailable
 from scraper_service.options.serialization import options_from_json
 from scraper_service.settings import check_settings
-from scraper_service.shared_objects import BackgroundTasks
+from scraper_service.shared_objects import BackgroundTasks, Looks, repeat
 from scraper_service.storage.connections import end_half_sent
 from scraper_service.storage.database import Database
 from scraper_service.storage.frontier import workers
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+FAILURE = "a periodic task failed"
 LEAVE_S = 3.0  # for the last words to the database
 
 
@@ -93,17 +94,18 @@ class Presence:
     def go_on(self) -> None:
         """Send further heartbeats, after a first one."""
         lease_s = self._settings.getfloat("LEASE_S")
+        self._beats.spawn(repeat(lease_s / 3, self._beat, FAILURE))
         pace = HostPace.shared(self._settings)
         pace.connect(self._database, self._owner)
         permits = TeamPermits.shared()
         permits.connect(self._database, self._owner)
         for seconds, work in (
-            (lease_s / 3, self._beat),
             (REFRESH_S, pace.refresh),
             (LOOK_S, pace.look),
             (PERMITS_S, permits.refresh),
         ):
-            self._beats.spawn(_repeat(seconds, work, asyncio.Event()))
+            is_due = Looks(self._database.version).is_due
+            self._beats.spawn(repeat(seconds, work, FAILURE, is_due=is_due))
         self.every(lease_s / 3, self._reap)
         self.every(lease_s / 3, self._return_strays)
 
@@ -136,12 +138,10 @@ class Presence:
         seconds: float,
         work: Callable[[], Awaitable[None]],
         wanted: asyncio.Event | None = None,
+        is_due: Callable[[], bool] = lambda: True,
     ) -> None:
-        """Repeat ``work`` until :meth:`close`. Setting ``wanted`` ends a pause.
-
-        After an error of the work or the database, the next repetition follows.
-        """
-        self._tasks.spawn(_repeat(seconds, work, wanted or asyncio.Event()))
+        """Repeat ``work`` until :meth:`close`, see :func:`~.shared_objects.repeat`."""
+        self._tasks.spawn(repeat(seconds, work, FAILURE, wanted=wanted, is_due=is_due))
 
     async def _beat(self) -> None:
         state = workers.WorkerState(
@@ -195,21 +195,6 @@ class Presence:
         for job_id, found in by_job.items():
             await self._frontier.release(job_id, found)
             logger.warning("%d leases that no crawler had were returned", len(found))
-
-
-async def _repeat(
-    seconds: float, work: Callable[[], Awaitable[None]], wanted: asyncio.Event
-) -> None:
-    while True:
-        try:
-            await work()
-        except ServiceUnavailable:
-            pass  # logged where it was raised; the next repetition tries again
-        except Exception:
-            logger.exception("a periodic task failed")
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(wanted.wait(), seconds)
-        wanted.clear()
 
 
 WATCH_S = 1.0

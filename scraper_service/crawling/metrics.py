@@ -88,9 +88,9 @@ LAG = Histogram(
     buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5),
 )
 
-PERIOD_S = 0.1
-SAMPLES = 600  # one minute
-RECENT = 10  # one second
+PERIOD_S = 0.5
+SAMPLES = 120  # one minute
+RECENT = 4  # two seconds
 
 
 class LoopLag:

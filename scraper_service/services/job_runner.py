@@ -18,7 +18,7 @@ from scraper_service.crawling.scheduler import LeasedScheduler
 from scraper_service.errors import SecretsUnreadable, ServiceUnavailable
 from scraper_service.options.serialization import options_from_json
 from scraper_service.services.upkeep import keep_up
-from scraper_service.shared_objects import BackgroundTasks
+from scraper_service.shared_objects import BackgroundTasks, Looks
 from scraper_service.storage.frontier import workers
 from scraper_service.storage.jobs.job_records import JobState
 from scraper_service.storage.jobs.jobs import Jobs
@@ -164,6 +164,7 @@ class LocalRunner:
         self.settings = process.settings
         self.owner = str(uuid.uuid4())
         # A command runs its own job, whatever services leave to workers.
+        self._looks = Looks(database.version)
         self._most = 1 if only else self.settings.getint("MAX_RUNNING_JOBS")
         takes = work_of(self.settings)[0 if self._most else 1 :]
         self._presence = Presence(
@@ -206,7 +207,9 @@ class LocalRunner:
         """Start to run jobs. Raises errors of the database."""
         await self._presence.open()
         if self._most:
-            self._presence.every(POLL_S, self._take_up, self._wanted)
+            self._presence.every(
+                POLL_S, self._take_up, self._wanted, self._may_find_some
+            )
             if self._only is None:
                 self._presence.every(NEW_S, self._look)
         keep_up(self._presence, self._database, self.settings)
@@ -275,6 +278,9 @@ class LocalRunner:
             logger.debug("a crawler was closed already", exc_info=True)
         except Exception:
             logger.exception("a crawler could not be closed")
+
+    def _may_find_some(self) -> bool:
+        return self._looks.is_due() or bool(self._resting)
 
     async def _look(self) -> None:
         """Take up jobs at once that other processes have stored."""

@@ -10,6 +10,7 @@ from scraper_service.crawling.artefacts import shared_artefacts
 from scraper_service.crawling.logs import job_logger, log_end, with_facts
 from scraper_service.errors import StoreUnavailable
 from scraper_service.options.limits import DAY_S
+from scraper_service.shared_objects import Looks
 from scraper_service.storage.accounts import (
     audit,
     browser_sessions,
@@ -47,7 +48,9 @@ PAUSED = (
 def keep_up(presence: Presence, database: Database, settings: BaseSettings) -> None:
     """Repeat this work while a process is present."""
     presence.every(EXPIRE_S, partial(expire, database, settings))
-    presence.every(QUOTA_S, partial(pause_full_jobs, database, settings))
+    is_due = Looks(database.version).is_due
+    pause_full = partial(pause_full_jobs, database, settings)
+    presence.every(QUOTA_S, pause_full, is_due=is_due)
     presence.every(LEDGER_S, partial(expire_charges, database, settings))
     most_days = settings.getint("PAUSE_MAX_DAYS")
     presence.every(EXPIRE_S, partial(end_long_pauses, database, most_days))

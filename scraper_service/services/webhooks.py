@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+import math
 import ssl
 import time
 import uuid
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ from scraper_service.crawling.download.egress import EgressPolicy, Refusals
 from scraper_service.crawling.download.proxies import Proxies, vetted
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.options.urls import plain_address
+from scraper_service.shared_objects import Looks, repeat
 from scraper_service.storage.jobs.job_records import DeliveryResult, event_id
 from scraper_service.storage.webhooks.outbox import GONE, WebhookOutbox
 
@@ -239,6 +240,8 @@ class Webhooks:
         self._lanes: dict[str, asyncio.Task[None]] = {}
         self._receivers: dict[str, _Receiver] = {}
         self._wanted = asyncio.Event()
+        self._looks = Looks(database.version)
+        self._next_at = math.inf  # monotonic time at which more deliveries are due
         self._closing = False
 
     def open(self) -> None:
@@ -246,7 +249,14 @@ class Webhooks:
         self._session = self._open_session(self._egress.open_socket)
         # The outgoing proxy may be in a network that receivers must not be in.
         self._proxied = self._open_session(None)
-        self._loop = asyncio.ensure_future(self._run())
+        turns = repeat(
+            POLL_S,
+            self._begin_turns,
+            "the outbox could not be read",
+            wanted=self._wanted,
+            is_due=self._may_find_some,
+        )
+        self._loop = asyncio.ensure_future(turns)
 
     def _open_session(self, open_socket: Any) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(
@@ -287,26 +297,20 @@ class Webhooks:
 
     # -- turns -----------------------------------------------------------------------
 
-    async def _run(self) -> None:
-        while True:
-            self._wanted.clear()
-            try:
-                await self._begin_turns()
-            except ServiceUnavailable:
-                pass  # logged where it was raised; the next turn tries again
-            except Exception:
-                logger.exception("the outbox could not be read")
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._wanted.wait(), POLL_S)
-            await asyncio.sleep(PAUSE_BETWEEN_S)
+    def _may_find_some(self) -> bool:
+        return self._looks.is_due() or time.monotonic() >= self._next_at
 
     async def _begin_turns(self) -> None:
+        await asyncio.sleep(PAUSE_BETWEEN_S)
+        self._wanted.clear()  # what has set it meanwhile is read now
         room = LANES - len(self._lanes)
         if not room:
             return
         sick = sum(r.lanes for r in self._receivers.values() if r.misses)
         busy = [k for k, r in self._receivers.items() if self._is_busy(r, sick)]
-        for job_id, host in await self._outbox.due_jobs(busy, room):
+        due, next_s = await self._outbox.due_jobs(busy, room)
+        self._next_at = time.monotonic() + next_s
+        for job_id, host in due:
             receiver = self._receiver(host)
             if job_id in self._lanes or self._is_busy(receiver, sick):
                 continue

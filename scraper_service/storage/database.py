@@ -6,6 +6,7 @@ import asyncio
 import fcntl
 import logging
 import secrets
+import sqlite3
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -41,7 +42,6 @@ from scraper_service.storage.write_queue import (
 )
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import (
         Awaitable,
         Callable,
@@ -165,10 +165,18 @@ class Database:
         self._expected: dict[Hashable, asyncio.Future[None]] = {}
         # Counts and rows of one response must be of one moment.
         self._snapshots = engine.execution_options(waits=READING)
+        self._watched = self._watch() if readers else None
         # A database in memory has one connection: reads queue with writes.
         self._readers = (
             ThreadPoolExecutor(readers, "database-read") if readers else None
         )
+
+    def _watch(self) -> sqlite3.Connection | None:
+        """Return a connection that only :meth:`version` uses, in any one thread."""
+        if self.engine.dialect.name != "sqlite":
+            return None
+        address = str(self.engine.url.database)
+        return sqlite3.connect(address, timeout=0, check_same_thread=False)
 
     async def read(
         self,
@@ -365,6 +373,18 @@ class Database:
         """
         return self._commits.next(name, within_s)
 
+    def version(self) -> int | None:
+        """Return a number that another number follows after each commit of any process.
+
+        None if nobody knows, as for a database server. Does not wait for the database.
+        """
+        if self._watched is None:
+            return None
+        try:
+            return int(self._watched.execute("PRAGMA data_version").fetchone()[0])
+        except sqlite3.Error:
+            return None
+
     async def _in_thread(self, transact: Callable[[], ResultT]) -> ResultT:
         """Run ``transact`` in a reader thread, a second time if its connection had ended."""
 
@@ -390,6 +410,8 @@ class Database:
         if self._readers is not None:
             self._readers.shutdown()
         self._writer.close()
+        if self._watched is not None:
+            self._watched.close()
         self._writing.dispose()
         self.engine.dispose()
 

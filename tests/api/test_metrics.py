@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import sqlite3
+import time
 import urllib.error
 import urllib.request
 
@@ -373,3 +374,17 @@ def test_only_processes_that_hold_urls_are_overdue(start_service, tmp_path):
         assert read_counts(connection).lost_age_s == 0
         connection.execute(frontier.update().values(state=2, owner="dead"))
         assert read_counts(connection).lost_age_s > 1000
+
+
+def test_an_idle_service_leaves_its_database_alone(tmp_path):
+    with Service(tmp_path, SCRAPER_METRICS_KEY=KEY) as service:
+
+        def reads():
+            key = {"Authorization": f"Bearer {KEY}"}
+            counted = samples(service, **key)
+            return counted["scraper_database_seconds_count", ("operation", "read")]
+
+        time.sleep(2)  # for the work of the start
+        before = reads()
+        time.sleep(6)
+        assert reads() - before < 35  # it was 56 when each turn read what it looks at

@@ -38,6 +38,7 @@ from scraper_service.options.serialization import operation_from_json
 from scraper_service.options.site_policy import under_policy
 from scraper_service.services.accounts import DiskQuota
 from scraper_service.services.metrics.tracing import job_span, note_job
+from scraper_service.shared_objects import BackgroundTasks, Looks, repeat
 from scraper_service.storage.jobs import admission, operations
 from scraper_service.storage.jobs.admission import Terms
 from scraper_service.storage.jobs.job_records import ACTIVE, JobState
@@ -283,12 +284,32 @@ class Operations:
         self._running: dict[str, asyncio.Task[None]] = {}
         self._teams: dict[str, str] = {}  # by running operation
         self._wanted = asyncio.Event()
-        self._loop: asyncio.Task[None] | None = None
+        self._looks = Looks(database.version)
+        self._looked_at = -math.inf  # monotonic
+        self._orphaned = asyncio.Event()  # set if steps may have lost their operation
+        self._loops = BackgroundTasks()
         self._is_closing = False
 
     def open(self) -> None:
         """Start to run operations."""
-        self._loop = asyncio.ensure_future(self._run())
+        self._loops.spawn(
+            repeat(
+                NEW_S,
+                self._take_up,
+                "operations could not be taken up",
+                wanted=self._wanted,
+                is_due=self._may_find_some,
+            )
+        )
+        self._loops.spawn(
+            repeat(
+                POLL_S,
+                self._end_orphans,
+                "the steps of ended operations could not be ended",
+                wanted=self._orphaned,
+                is_due=Looks(self._database.version).is_due,
+            )
+        )
 
     @property
     def running(self) -> int:
@@ -298,9 +319,8 @@ class Operations:
     async def close(self) -> None:
         """Stop this process's work. Other processes or a restart continue it."""
         self._is_closing = True
-        if self._loop is not None:
-            self._loop.cancel()
-            await asyncio.wait([self._loop])
+        self._loops.cancel()
+        await self._loops.join()
         if tasks := list(self._running.values()):
             for task in tasks:
                 task.cancel()
@@ -356,30 +376,16 @@ class Operations:
         if await jobs.end(operation_id, JobState.CANCELLED, error, actor):
             if (task := self._running.get(operation_id)) is not None:
                 task.cancel()
-            self._wanted.set()  # its steps have lost their operation
+            self._orphaned.set()
 
-    async def _run(self) -> None:
-        orphans_at = -math.inf
-        while True:
-            self._wanted.clear()
-            try:
-                await self._take_up()
-                if time.monotonic() >= orphans_at:
-                    await self._end_orphans()
-                    orphans_at = time.monotonic() + POLL_S
-            except ServiceUnavailable:
-                pass  # logged where it was raised; the next turn tries again
-            except Exception:
-                logger.exception("operations could not be taken up")
-            is_alone = self._runner.is_alone or not self._most
-            try:
-                pause_s = POLL_S if is_alone else NEW_S
-                await asyncio.wait_for(self._wanted.wait(), pause_s)
-                orphans_at = -math.inf
-            except TimeoutError:
-                continue
+    def _may_find_some(self) -> bool:
+        is_alone = self._runner.is_alone or not self._most
+        if is_alone and time.monotonic() < self._looked_at + POLL_S:
+            return False
+        return self._looks.is_due()
 
     async def _take_up(self) -> None:
+        self._looked_at = time.monotonic()
         room = self._most - len(self._running)
         if room <= 0:
             return
@@ -421,6 +427,7 @@ class Operations:
             self._running.pop(taken.id, None)
             self._teams.pop(taken.id, None)
             self._wanted.set()
+            self._orphaned.set()
 
     async def _work(self, operation: Operation, kind: str) -> None:
         tries = 0

@@ -7,6 +7,7 @@ read, and lock the row of the job first. Callers use :class:`WebhookOutbox`.
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import evolve
@@ -62,23 +63,27 @@ _SETTLE = (
 
 def due_jobs(
     connection: Connection, busy: Sequence[str], limit: int
-) -> list[tuple[str, str]]:
+) -> tuple[list[tuple[str, str]], float]:
     """Return jobs with due deliveries and no lease, as (job id, receiver).
 
-    The longest wait comes first. Leaves out receivers that are ``busy``.
+    The longest wait comes first. Leaves out receivers that are ``busy``. Also returns the
+    seconds until others are due, infinite if nothing waits.
     """
     now = now_of(connection)
     query = (
-        select(webhook.c.job_id, webhook.c.receiver)
+        select(webhook.c.job_id, webhook.c.receiver, webhook.c.due_at)
         .where(
-            webhook.c.due_at <= now,
+            webhook.c.due_at.is_not(None),
             webhook.c.until <= now,
             webhook.c.receiver.not_in(busy),
         )
         .order_by(webhook.c.due_at)
-        .limit(limit)
+        .limit(limit + 1)
     )
-    return [(row[0], row[1]) for row in connection.execute(query)]
+    rows = connection.execute(query).all()
+    due = [(row.job_id, row.receiver) for row in rows[:limit] if row.due_at <= now]
+    next_at = rows[len(due)].due_at if len(due) < len(rows) else math.inf
+    return due, max(0.0, next_at - now)
 
 
 def take(connection: Connection, job_id: str, lease_s: float) -> DeliveryLease | None:
@@ -246,8 +251,10 @@ class WebhookOutbox:
     def __init__(self, database: Database):
         self._database = database
 
-    async def due_jobs(self, busy: Sequence[str], limit: int) -> list[tuple[str, str]]:
-        """Return jobs with due deliveries and no lease, as (job id, receiver)."""
+    async def due_jobs(
+        self, busy: Sequence[str], limit: int
+    ) -> tuple[list[tuple[str, str]], float]:
+        """Return jobs with due deliveries, see :func:`due_jobs`."""
         return await self._database.read(due_jobs, busy, limit)
 
     async def lease(self, job_id: str, lease_s: float) -> DeliveryLease | None:

@@ -1,0 +1,117 @@
+"""When periodic work looks at the database again."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+
+import pytest
+
+from scraper_service import shared_objects
+from scraper_service.shared_objects import Looks, repeat
+from scraper_service.storage.database import Database
+from scraper_service.storage.jobs.metrics import read_counts
+from scraper_service.storage.schema import team
+
+
+def add_team(connection, name):
+    at = datetime.now(UTC)
+    connection.execute(team.insert().values(id=name, name=name, created_at=at))
+
+
+@pytest.fixture
+def opened(tmp_path):
+    found = Database(tmp_path)
+    yield found
+    found.close()
+
+
+def test_a_commit_changes_the_version_and_a_read_does_not(opened, tmp_path):
+    async def run():
+        versions = [opened.version(), opened.version()]
+        await opened.read(read_counts)
+        versions.append(opened.version())
+        await opened.write(add_team, "ours")
+        versions.append(opened.version())
+        other = Database(tmp_path)
+        versions.append(opened.version())
+        await other.write(add_team, "theirs")
+        other.close()
+        versions.append(opened.version())
+        return versions
+
+    first, *same, second, third, fourth = asyncio.run(run())
+    assert same == [first, first]
+    assert len({first, second, fourth}) == 3
+    assert third in {second, fourth}
+
+
+def test_a_database_in_memory_has_no_version():
+    database = Database.in_memory()
+    assert database.version() is None
+    assert Looks(database.version).is_due()
+    assert Looks(database.version).is_due()
+    database.close()
+
+
+class Work:
+    """Periodic work that is counted, of a database with the version ``version``."""
+
+    def __init__(self):
+        self.version = 1
+        self.times = 0
+        self.fails = False
+
+    async def __call__(self):
+        self.times += 1
+        if self.fails:
+            raise RuntimeError("it fails")
+
+
+async def repeated(work, wanted):
+    looks = Looks(lambda: work.version)
+    turns = repeat(0.01, work, "it has failed", wanted=wanted, is_due=looks.is_due)
+    task = asyncio.ensure_future(turns)
+    await asyncio.sleep(0.2)
+    return task
+
+
+def test_a_turn_passes_while_nothing_is_committed(monkeypatch):
+    monkeypatch.setattr(shared_objects, "MOST_PASSED_S", 1e9)
+
+    async def run():
+        work, wanted = Work(), asyncio.Event()
+        task = await repeated(work, wanted)
+        seen = [work.times]  # the first turn, and the first look at the version
+        work.version = 2
+        await asyncio.sleep(0.2)
+        seen.append(work.times)
+        wanted.set()
+        await asyncio.sleep(0.2)
+        seen.append(work.times)
+        task.cancel()
+        return seen
+
+    assert asyncio.run(run()) == [2, 3, 4]
+
+
+def test_what_failed_is_tried_again_and_what_time_changes_is_seen(monkeypatch):
+    async def run():
+        work, wanted = Work(), asyncio.Event()
+        monkeypatch.setattr(shared_objects, "MOST_PASSED_S", 1e9)
+        work.fails = True
+        task = await repeated(work, wanted)
+        assert work.times > 2
+        work.fails = False
+        await asyncio.sleep(0.1)
+        before = work.times
+        await asyncio.sleep(0.2)
+        assert work.times == before
+        task.cancel()
+        monkeypatch.setattr(shared_objects, "MOST_PASSED_S", 0.02)
+        work = Work()
+        task = await repeated(work, wanted)
+        assert work.times > 2
+        task.cancel()
+
+    asyncio.run(run())
