@@ -257,6 +257,7 @@ def test_addresses_are_counted_as_they_are_listed(write, job_id):
             {"page": b"{}", "final": (1, f"http://{SITE}/1")},
             {"page": b"{}", "final": (99, f"http://{SITE}/99")},
             {"code": "robots", "error": "line 1", "final": (11, f"http://{SITE}/11")},
+            {"code": "SCRAPE_TIMEOUT", "error": "late"},
         ],
         UrlKind.SITEMAP: [
             {"is_done": True},
