@@ -26,6 +26,7 @@ START_TIMEOUT_S = 200
 STOP_TIMEOUT_S = 15
 # Written data survives a crash of the server; tests need no protection from power loss.
 OPTIONS = {
+    "autovacuum": "off",  # it would look at all databases of all tests, once a minute
     "fsync": "off",
     "full_page_writes": "off",
     "max_connections": "100",
