@@ -6,8 +6,6 @@ import ast
 import re
 from pathlib import Path
 
-import pytest
-
 from scraper_service import settings
 
 ROOT = Path(__file__).parents[1]
@@ -32,13 +30,11 @@ def sentences(tree):
             yield text
 
 
-@pytest.mark.parametrize(
-    "path", SOURCES, ids=lambda path: str(path.relative_to(ROOT).with_suffix(""))
-)
-def test_messages_name_settings_with_their_prefix(path):
-    found = [
-        text
+def test_messages_name_settings_with_their_prefix():
+    found = {
+        str(path.relative_to(ROOT)): text
+        for path in SOURCES
         for text in sentences(ast.parse(path.read_text()))
         if BARE.search(text) and "in a Scrapy project" not in text
-    ]
-    assert found == []
+    }
+    assert found == {}
