@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from sqlalchemy import select
@@ -83,6 +84,23 @@ def test_a_number_belongs_to_one_job(harness):
     assert not harness.run(job_events.is_event, second, number)
 
 
+def read_events(engine, job_id, after=0):
+    query = select(event.c.id, event.c.kind).where(
+        event.c.job_number == number_of(job_id), event.c.id > after
+    )
+    with engine.begin() as connection:
+        return connection.execute(query.order_by(event.c.id)).all()
+
+
+def read_to_the_end(engine, job_id, writers):
+    """Read the events of a job, the new ones again and again, until all are written."""
+    seen = []
+    while not all(writer.done() for writer in writers):
+        seen += read_events(engine, job_id, seen[-1].id if seen else 0)
+        time.sleep(0.001)  # a reader that never rests would starve the writers
+    return seen + read_events(engine, job_id, seen[-1].id if seen else 0)
+
+
 def test_a_reader_never_finds_an_earlier_event_later(database):
     """Two transactions that write events of one job overlap, on several connections.
 
@@ -102,24 +120,13 @@ def test_a_reader_never_finds_an_earlier_event_later(database):
             with writing.begin() as connection:
                 outcomes.append(connection, job_id, [ended])
 
-    writers = [
-        threading.Thread(target=work, args=(rows[n::THREADS],)) for n in range(THREADS)
-    ]
+    with ThreadPoolExecutor(THREADS) as threads:
+        writers = [threads.submit(work, rows[n::THREADS]) for n in range(THREADS)]
+        seen = read_to_the_end(engine, job_id, writers)
     for writer in writers:
-        writer.start()
-    seen = []
-    query = select(event.c.id, event.c.kind).where(
-        event.c.job_number == number_of(job_id)
-    )
-    while not seen or seen[-1].kind != "completed":
-        with engine.begin() as connection:
-            after = seen[-1].id if seen else 0
-            new = query.where(event.c.id > after).order_by(event.c.id)
-            seen += connection.execute(new).all()
-    for writer in writers:
-        writer.join()
-    with engine.begin() as connection:
-        assert seen == connection.execute(query.order_by(event.c.id)).all()
+        writer.result()
+
+    assert seen == read_events(engine, job_id)
     assert len(seen) == THREADS * ROUNDS + 2
 
 
