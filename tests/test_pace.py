@@ -344,7 +344,7 @@ def test_a_big_job_does_not_starve_a_scrape(start_service):
     [
         ("-a", f"delay_s={DELAY_S}"),
         (
-            *("-s", 'EXTENSIONS={"tests.support.paced_site.CrawlDelay": 1}'),
+            *("-s", 'EXTENSIONS={"tests.support.crawl_delay.CrawlDelay": 1}'),
             *("-s", f"CRAWL_DELAY_S={DELAY_S}"),
         ),
     ],

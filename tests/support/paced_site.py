@@ -18,14 +18,9 @@ import math
 import signal
 import time
 from email.utils import formatdate
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from scraper_service.crawling.politeness.host_limits import pace_key
-from scraper_service.crawling.politeness.host_pace import HostPace
 from tests.support.servers import HttpServer
-
-if TYPE_CHECKING:
-    from scrapy.crawler import Crawler
 
 HOST = "127.0.0.2"
 
@@ -67,17 +62,6 @@ class PacedSite(HttpServer):
         """Return the maximum of concurrent requests."""
         log = self.log
         return max(sum(o.begin <= s.begin < o.end for o in log) for s in log)
-
-
-class CrawlDelay:
-    """An extension that sets the Crawl-delay of a site to ``CRAWL_DELAY_S``."""
-
-    @classmethod
-    def from_crawler(cls, crawler: Crawler) -> CrawlDelay:
-        delay_s = crawler.settings.getfloat("CRAWL_DELAY_S")
-        host = pace_key(crawler.settings["PACED_SITE"])
-        HostPace.shared(crawler.settings).turns.set_crawl_delay(host, delay_s)
-        return cls()
 
 
 def _begin(seen: Seen) -> float:

@@ -11,11 +11,18 @@ import json
 import os
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from tests.support.forked_start import ForkedProcess, Program, may_fork
 from tests.support.lines import answer_lines
 from tests.support.mockserver import SITE_HOST
 from tools.bench.processes import ServerProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+PROGRAM = Program("tests.support.robots_client:main", "robots_client", ())
 
 
 class Client:
@@ -145,6 +152,11 @@ class RobotsClient(ServerProcess):
             "tests.support.robots_client", environment={**inherited, **sent}
         )
         self.line("{")
+
+    def _launch(self, environment: Mapping[str, str] | None, cwd: Path) -> Any:
+        if environment is None or not may_fork(environment):
+            return super()._launch(environment, cwd)
+        return ForkedProcess((), environment, self._errors.fileno(), PROGRAM)
 
     def ask(self, verb: str, **what: Any) -> Any:
         self.write(json.dumps({"verb": verb, **what}))
