@@ -30,7 +30,7 @@ serve: $(VENV)/.installed
 
 test: $(VENV)/.test-installed
 	-@$(BIN)/python -m pytest --collect-only -qq $(ARGS) >/dev/null 2>&1  # compiles, else each worker would
-	$(BIN)/python -m pytest -n 5 --dist worksteal $(ARGS)
+	$(BIN)/python -m pytest -n 6 --dist worksteal $(ARGS)
 
 soak: $(VENV)/.test-installed
 	CRASH_KILLS=200 $(BIN)/python -m pytest tests/test_crash.py $(ARGS)
