@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import collections
+import functools
 import graphlib
 import re
 from pathlib import Path
@@ -56,8 +57,14 @@ def module_of(path: Path) -> str:
     return f"scraper_service.{name}" if name.startswith("spiders.") else name
 
 
+@functools.cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@functools.cache
 def imports_of(path: Path, *, top_level_only: bool = False) -> set[str]:
-    tree = ast.parse(path.read_text())
+    tree = tree_of(path)
     nodes = tree.body if top_level_only else ast.walk(tree)
     found = set()
     for node in nodes:
@@ -144,7 +151,7 @@ def test_only_the_egress_module_and_its_user_open_connections():
 def used_modules(path: Path, modules: set[str]) -> set[str]:
     """Return the modules that a module imports: `from package import module` is one."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -198,7 +205,7 @@ def test_no_folder_has_more_entries_than_a_reader_takes_in():
 def test_names_of_public_classes_are_unique():
     places = collections.defaultdict(list)
     for path in SOURCES:
-        for node in ast.parse(path.read_text()).body:
+        for node in tree_of(path).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append(module_of(path))
     assert {name: at for name, at in places.items() if len(at) > 1} == {}
@@ -209,7 +216,7 @@ def test_no_module_only_forwards_names():
     for path in SOURCES:
         if path.name in {"__init__.py", "__main__.py"}:
             continue
-        body = ast.parse(path.read_text()).body
+        body = tree_of(path).body
         kinds = (ast.Import, ast.ImportFrom, ast.Expr)
         assert not all(isinstance(node, kinds) for node in body), path
 
@@ -222,7 +229,7 @@ REFERENCE = re.compile(
 def names_in(path: Path) -> set[str]:
     """Return the names that a module defines, imports or sets anywhere."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree_of(path)):
         match node:
             case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
                 found.add(name)
