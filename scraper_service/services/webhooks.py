@@ -241,7 +241,7 @@ class Webhooks:
         self._receivers: dict[str, _Receiver] = {}
         self._wanted = asyncio.Event()
         self._looks = Looks(database.version)
-        self._next_at = math.inf  # monotonic time at which more deliveries are due
+        self._next_at = math.inf  # monotonic time at which the next retry is due
         self._closing = False
 
     def open(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 from sqlalchemy import func, select, update
@@ -69,6 +70,17 @@ def bad(due, **facts):
     return DeliveryResult(
         seq=due.seq, at=1.0, status=500, error="answered 500", **facts
     )
+
+
+def test_the_time_of_the_next_retry_is_told(outbox):
+    job_id = outbox.begin()
+    for _ in RETRIES_S:
+        assert outbox.run(due_jobs, (), 10) == ([(job_id, "a.example:81")], math.inf)
+        turn = outbox.take(job_id)
+        outbox.record(turn, bad(turn.due[0]))
+    due, next_s = outbox.run(due_jobs, (), 10)
+    assert due == []
+    assert RETRIES_S[-1] - 10 < next_s <= RETRIES_S[-1]
 
 
 def test_events_are_numbered_in_the_order_of_what_happened(outbox):

@@ -67,23 +67,23 @@ def due_jobs(
     """Return jobs with due deliveries and no lease, as (job id, receiver).
 
     The longest wait comes first. Leaves out receivers that are ``busy``. Also returns the
-    seconds until others are due, infinite if nothing waits.
+    seconds until the next delivery is due that is not due now, infinite without one.
     """
     now = now_of(connection)
     query = (
-        select(webhook.c.job_id, webhook.c.receiver, webhook.c.due_at)
+        select(webhook.c.job_id, webhook.c.receiver)
         .where(
-            webhook.c.due_at.is_not(None),
+            webhook.c.due_at <= now,
             webhook.c.until <= now,
             webhook.c.receiver.not_in(busy),
         )
         .order_by(webhook.c.due_at)
-        .limit(limit + 1)
+        .limit(limit)
     )
-    rows = connection.execute(query).all()
-    due = [(row.job_id, row.receiver) for row in rows[:limit] if row.due_at <= now]
-    next_at = rows[len(due)].due_at if len(due) < len(rows) else math.inf
-    return due, max(0.0, next_at - now)
+    due = [(row.job_id, row.receiver) for row in connection.execute(query)]
+    later = select(func.min(webhook.c.due_at)).where(webhook.c.due_at > now)
+    next_at = connection.scalar(later)
+    return due, math.inf if next_at is None else next_at - now
 
 
 def take(connection: Connection, job_id: str, lease_s: float) -> DeliveryLease | None:
