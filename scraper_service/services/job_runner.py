@@ -163,8 +163,8 @@ class LocalRunner:
         self._only = only
         self.settings = process.settings
         self.owner = str(uuid.uuid4())
-        # A command runs its own job, whatever services leave to workers.
         self._looks = Looks(database.version)
+        # A command runs its own job, whatever services leave to workers.
         self._most = 1 if only else self.settings.getint("MAX_RUNNING_JOBS")
         takes = work_of(self.settings)[0 if self._most else 1 :]
         self._presence = Presence(

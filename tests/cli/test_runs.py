@@ -350,6 +350,7 @@ def test_what_a_rule_leaves_out_has_not_failed(tmp_path):
         first, why, last = done.stderr.splitlines()
         assert first == "completed: 0 pages, 1 left out"
         assert why.startswith("The job ended without a page. ")
+        assert f"{site.url('/secret')}: " in why  # not the sitemap that is missing
         assert last == "left out: 1 that robots.txt refuses"
         [line] = pages_of(tmp_path / "out" / "index.jsonl")
         assert "robots.txt" in line["leftOut"]

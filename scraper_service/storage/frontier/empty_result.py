@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import bindparam, func, select
 
+from scraper_service.discovery import Reason
 from scraper_service.storage.frontier import refused_links
 from scraper_service.storage.jobs.job_records import RowState
 from scraper_service.storage.schema import frontier
@@ -32,7 +33,7 @@ _ONE_PAGE = "The result is one page."
 _EXTERNAL = "on other sites (see allowExternalLinks)"
 
 _OLDEST = (
-    select(frontier.c.url, frontier.c.code, frontier.c.error)
+    select(frontier.c.id, frontier.c.url, frontier.c.code, frontier.c.error)
     .where(
         frontier.c.job_number == number_of(bindparam("job_id")),
         frontier.c.state == bindparam("state"),
@@ -87,12 +88,14 @@ def without_explanation(warning: str | None) -> str | None:
 
 
 def _oldest(connection: Connection, job_id: str) -> Any:
-    """Return the first URL that failed, else the start URL if robots.txt refuses it."""
-    for state in (RowState.FAILED, RowState.SKIPPED):
-        row = connection.execute(_OLDEST, {"job_id": job_id, "state": state}).first()
-        if row is not None and (state is RowState.FAILED or row.error):
-            return row
-    return None
+    """Return the first URL that failed, or that robots.txt refuses, such as the start URL."""
+    failed, skipped = (
+        connection.execute(_OLDEST, {"job_id": job_id, "state": state}).first()
+        for state in (RowState.FAILED, RowState.SKIPPED)
+    )
+    if skipped is None or skipped.code != Reason.ROBOTS:
+        return failed
+    return skipped if failed is None or skipped.id < failed.id else failed
 
 
 def _failure_text(row: Any, failed: int) -> str:
