@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def _entries(body: Any) -> Iterator[Any]:
 
 def _is_linked(heading: Any) -> bool:
     """Return True if a heading holds, or stands in, a link to another page."""
-    links = (*heading.iter("a"), *heading.iterancestors("a"))
+    links = chain(heading.iter("a"), heading.iterancestors("a"))
     hrefs = (link.get("href") or "#" for link in links)
     return any("#" not in href for href in hrefs)
 
