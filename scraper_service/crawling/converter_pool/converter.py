@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from scraper_service.crawling.converter_pool.fork_server import ForkServer
 
 CHUNK_BYTES = 128 * 2**10  # of one read
+# The system takes a page as a whole, if it allows so much: in parts, each part waits for a
+# turn of the event loop.
+SENT_AT_ONCE = 2**20
 COPIED_BYTES = 4 * 2**10  # byte strings up to this size are copied into the pickle
 _HEAD = struct.Struct("<IQ")  # of a reply, which has one part
 
@@ -93,6 +96,7 @@ class Converter:
         self.pid: int | None = None
         self._ours, theirs = socket.socketpair()
         self._ours.setblocking(False)
+        self._ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SENT_AT_ONCE)
         self._fd = self._ours.fileno()
         try:
             with theirs:
