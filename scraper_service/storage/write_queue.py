@@ -42,7 +42,7 @@ GROUP_S = 0.5
 # Between two transactions while only items wait, for each piece of work of the first. A
 # transaction costs more than the rows of a page, so a fast crawl has larger ones.
 ITEMS_EVERY_S = 0.02
-MOST_TIMES = 4  # of this pause
+MOST_TIMES = 10  # of this pause
 ASIDE_AT_ONCE = 4  # threads for functions that wait for locks, and as many for others
 
 logger = logging.getLogger(__name__)
