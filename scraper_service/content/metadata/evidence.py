@@ -17,7 +17,7 @@ from scraper_service.content.metadata.linked_data import (
     linked_data,
     text_of,
 )
-from scraper_service.content.metadata.marks import Marks, marks
+from scraper_service.content.metadata.marks import Marks
 from scraper_service.content.passes import elements, texts_in
 from scraper_service.content.text.sentences import main_words
 from scraper_service.items import MetaRefresh
@@ -122,7 +122,7 @@ class Evidence:
     @cached_property
     def marks(self) -> Marks:
         """Visible marks of the author and the dates; none in home pages, which are lists."""
-        return Marks() if self.document.is_home else marks(self.document.body)
+        return Marks(None if self.document.is_home else self.document.body)
 
 
 def _text(element: Any) -> str:

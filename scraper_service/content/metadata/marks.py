@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from attrs import field, frozen
+from attrs import frozen
 
 from scraper_service.content.metadata.entries import Entries
 from scraper_service.content.passes import Finder, Surroundings, signs, texts_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 MAX_ELEMENTS = 3000  # elements that are examined
 MAX_AFTER_HEADING = 400  # of these after the first ``h1``
@@ -72,54 +75,107 @@ Kind = tuple[bool, bool]  # whether of an author, whether of a date
 
 
 @frozen
+class _Text:
+    """A short text with a year, or one that begins like a byline."""
+
+    text: str
+    #: The text is that of ``parent``, before or behind this element.
+    element: Any
+    parent: Any
+
+
 class Marks:
     """Elements and texts that may have the author or a date of a page.
 
-    Each list is in document order; texts before the first ``h1`` come last.
+    All are in document order; texts before the first ``h1`` come last. One walk of ``body``
+    finds them, and each kind is examined when it is asked for: most pages name their author
+    and date elsewhere. None without a body.
     """
 
-    #: Elements that are marked as author.
-    authors: list[Any] = field(factory=list)
-    #: Elements that are marked as date.
-    dates: list[Any] = field(factory=list)
-    #: The pieces of short texts that begin like a byline.
-    bylines: list[list[str]] = field(factory=list)
-    #: Short texts with a year.
-    dated: list[str] = field(factory=list)
+    def __init__(self, body: Any = None):
+        self._places = Surroundings(_OUTSIDE, _is_foreign_name, _has_heading)
+        self._entries = Entries(body)
+        self._elements: list[tuple[Any, Kind]] = []
+        self._texts: list[_Text] = []  # behind the first h1
+        self._early: list[_Text] = []
+        if body is not None:
+            self._walk(body)
 
+    def _walk(self, body: Any) -> None:
+        texts = self._early
+        for element, text, tail, kind in signs(
+            body,
+            kind_of=_kind,
+            kind_of_attributes=_kind_of,
+            neither=_NEITHER,
+            parts=_PARTS,
+            author_path="/author",
+            dated=DATED_TAGS,
+            plain=_PLAIN_TAGS,
+            naming=_NAMING,
+            starts=_STARTS,
+            left=MAX_ELEMENTS,
+            after_heading=MAX_AFTER_HEADING,
+            longest=MAX_TEXT,
+        ):
+            if text is not None:
+                texts.append(_Text(text, element, element))
+            if tail is not None:
+                texts.append(_Text(tail, element, element.getparent()))
+            if element.tag == "h1":
+                texts = self._texts
+            if kind is not _NEITHER:
+                self._elements.append((element, kind))
 
-def marks(body: Any) -> Marks:
-    """Find the marks of author and dates in one walk of the page."""
-    found, early = Marks(), Marks()
-    places = Surroundings(_OUTSIDE, _is_foreign_name, _has_heading)
-    entries = Entries(body)
-    seen = early
-    for element, text, tail, kind in signs(
-        body,
-        kind_of=_kind,
-        kind_of_attributes=_kind_of,
-        neither=_NEITHER,
-        parts=_PARTS,
-        author_path="/author",
-        dated=DATED_TAGS,
-        plain=_PLAIN_TAGS,
-        naming=_NAMING,
-        starts=_STARTS,
-        left=MAX_ELEMENTS,
-        after_heading=MAX_AFTER_HEADING,
-        longest=MAX_TEXT,
-    ):
-        if text is not None:
-            _take_text(text, element, element, seen, places, entries)
-        if tail is not None:
-            _take_text(tail, element, element.getparent(), seen, places, entries)
-        if element.tag == "h1":
-            seen = found
-        if kind is not _NEITHER:
-            _take_element(element, kind, found, places, entries)
-    found.bylines.extend(early.bylines)
-    found.dated.extend(early.dated)
-    return found
+    @property
+    def authors(self) -> Iterator[Any]:
+        """Elements that are marked as author."""
+        return islice(
+            (e for e, kind in self._elements if kind[0] and self._is_of_page(e)),
+            MAX_MARKS,
+        )
+
+    @cached_property
+    def dates(self) -> list[Any]:
+        """Elements that are marked as date."""
+        own = (e for e, kind in self._elements if kind[1] and self._is_of_page(e))
+        return list(islice(own, MAX_MARKS))
+
+    @cached_property
+    def bylines(self) -> list[list[str]]:
+        """The pieces of short texts that begin like a byline."""
+        return [
+            pieces
+            for texts in (self._texts, self._early)
+            for pieces in islice(self._bylines(texts), MAX_TEXTS)
+        ]
+
+    def _bylines(self, texts: list[_Text]) -> Iterator[list[str]]:
+        for found in texts:
+            if _BY.match(f"{found.text.lstrip()} ") and self._is_of_page(found.parent):
+                pieces = _pieces_of_byline(found)
+                if sum(map(len, pieces)) <= MAX_TEXT:
+                    yield pieces
+
+    @cached_property
+    def dated(self) -> list[str]:
+        """Short texts with a year."""
+        return [
+            " ".join(found.text.split())
+            for texts in (self._texts, self._early)
+            for found in islice(filter(self._is_dated, texts), MAX_TEXTS)
+        ]
+
+    def _is_dated(self, found: _Text) -> bool:
+        return (
+            _YEAR.search(found.text) is not None
+            and self._is_of_page(found.parent)
+            and _is_date_of_page(found.text, _label_of(found))
+        )
+
+    def _is_of_page(self, element: Any) -> bool:
+        """Return False for an element of a foreign part, of an entry or a review."""
+        return not (self._places.are_foreign(element) or self._entries.hold(element))
 
 
 @lru_cache(maxsize=10_000)  # the pages of a site share their names
@@ -148,50 +204,14 @@ def _kind_of(element: Any, kind: Kind) -> Kind:
     return (is_author, is_date) if is_author or is_date else _NEITHER
 
 
-def _take_element(
-    element: Any, kind: Kind, found: Marks, places: Surroundings, entries: Entries
-) -> None:
-    is_author = kind[0] and len(found.authors) < MAX_MARKS
-    is_date = kind[1] and len(found.dates) < MAX_MARKS
-    if (is_author or is_date) and not (
-        places.are_foreign(element) or entries.hold(element)
-    ):
-        if is_date:
-            found.dates.append(element)
-        if is_author:
-            found.authors.append(element)
+def _label_of(found: _Text) -> str:
+    """Return the text of the element before a text."""
+    is_tail = found.parent is not found.element
+    before = found.element if is_tail else found.element.getprevious()
+    return "" if before is None else before.text or ""
 
 
-def _take_text(
-    text: str,
-    element: Any,
-    parent: Any,
-    seen: Marks,
-    places: Surroundings,
-    entries: Entries,
-) -> None:
-    """Take the text of ``parent``, which is before or behind ``element``."""
-    is_dated = len(seen.dated) < MAX_TEXTS and _YEAR.search(text)
-    is_byline = len(seen.bylines) < MAX_TEXTS and _BY.match(f"{text.lstrip()} ")
-    if (
-        not (is_dated or is_byline)
-        or places.are_foreign(parent)
-        or entries.hold(parent)
-    ):
-        return
-    before = element.getprevious() if parent is element else element
-    label = "" if before is None else before.text or ""
-    if is_dated and _is_of_page(text, label):
-        seen.dated.append(" ".join(text.split()))
-    if is_byline:
-        pieces = pieces_of(parent) if parent is element else pieces_behind(element)
-        if pieces and _BY.fullmatch(f"{pieces[-1].rstrip(' :')} "):
-            pieces += pieces_behind(parent)  # they have the name
-        if sum(map(len, pieces)) <= MAX_TEXT:
-            seen.bylines.append(pieces)
-
-
-def _is_of_page(text: str, label: str) -> bool:
+def _is_date_of_page(text: str, label: str) -> bool:
     """Return True if the date in a text may be that of the page.
 
     ``label`` is the text of the element before it.
@@ -201,6 +221,14 @@ def _is_of_page(text: str, label: str) -> bool:
     if _NO_DATE.search(text):
         return False
     return not text.rstrip().endswith(".") or bool(_OF_PAGE.search(text))
+
+
+def _pieces_of_byline(found: _Text) -> list[str]:
+    element, parent = found.element, found.parent
+    pieces = pieces_of(parent) if parent is element else pieces_behind(element)
+    if pieces and _BY.fullmatch(f"{pieces[-1].rstrip(' :')} "):
+        pieces += pieces_behind(parent)  # they have the name
+    return pieces
 
 
 def date_of(element: Any) -> str:
