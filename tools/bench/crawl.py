@@ -83,7 +83,8 @@ class Effort:
 
     #: Pages of each crawl.
     pages: int
-    #: Crawls of each kind.
+    #: Crawls of each kind. The first of several measures memory, which takes time, and the
+    #: others the time.
     rounds: int
     #: The kinds of sites, of :data:`tools.bench.linked.SITES`.
     sites: tuple[str, ...]
@@ -99,7 +100,7 @@ class Effort:
     memory_s: float
 
 
-FULL = Effort(500, 5, linked.SITES, 100_000, 500, 20, (1_000, 10_000, 100_000), 8)
+FULL = Effort(500, 6, linked.SITES, 100_000, 500, 20, (1_000, 10_000, 100_000), 8)
 QUICK = Effort(40, 1, ("relinked",), 3_000, 5, 0.5, (100, 1_000), 1)
 
 
@@ -110,7 +111,7 @@ class Run:
     pages: int
     #: The duration of the crawl as the crawler reports it.
     seconds: float
-    #: The maximum memory of all processes of the crawler.
+    #: The maximum memory of all processes of the crawler; 0 if it was not measured.
     peak_mb: float
     #: The CPU time of the service during the crawl; None for other crawlers.
     cpu: Cpu | None = None
@@ -131,12 +132,16 @@ class Crawls:
     runs: list[Run]
 
     @property
+    def timed(self) -> list[Run]:
+        return self.runs[1:] or self.runs
+
+    @property
     def per_second(self) -> float:
-        return statistics.median(run.per_second for run in self.runs)
+        return statistics.median(run.per_second for run in self.timed)
 
     def cells(self, peer: float) -> tuple[str, ...]:
         """Return a row of the table; ``peer`` is the rate of the better peer."""
-        rates = [run.per_second for run in self.runs]
+        rates = [run.per_second for run in self.timed]
         return (
             WORK[self.work],
             NAMES[self.name],
@@ -146,11 +151,11 @@ class Crawls:
             f"{self.per_second / peer:.2f}",
             self._cpu_ms(lambda cpu: cpu.main_s),
             self._cpu_ms(lambda cpu: cpu.others_s),
-            f"{statistics.median(run.peak_mb for run in self.runs):.0f}",
+            f"{self.runs[0].peak_mb:.0f}",
         )
 
     def _cpu_ms(self, part: Callable[[Cpu], float]) -> str:
-        each = [1000 * part(run.cpu) / run.pages for run in self.runs if run.cpu]
+        each = [1000 * part(run.cpu) / run.pages for run in self.timed if run.cpu]
         return f"{statistics.median(each):.1f}" if each else ""
 
 
@@ -257,10 +262,10 @@ def _crawls(url: str, effort: Effort) -> list[Crawls]:
         if name != "crawlee" or HAS_CRAWLEE
     ]
     runs: dict[tuple[str, str], list[Run]] = {each: [] for each in every}
-    for _ in range(effort.rounds):
+    for number in range(effort.rounds):
         for work, name in every:
             crawl = _serve if name == "service" else _rival
-            done = crawl(name, url, work)
+            done = crawl(name, url, work, is_watched=number == 0)
             if done.pages != effort.pages:
                 raise SystemExit(f"{name}: {done.pages} of {effort.pages} pages")
             runs[work, name].append(done)
@@ -269,19 +274,19 @@ def _crawls(url: str, effort: Effort) -> list[Crawls]:
     return [Crawls(name, work, done) for (work, name), done in runs.items()]
 
 
-def _rival(name: str, url: str, work: str) -> Run:
+def _rival(name: str, url: str, work: str, *, is_watched: bool) -> Run:
     inherited = {k: v for k, v in os.environ.items() if not k.lower().endswith("proxy")}
     arguments = ("tools.bench.rivals", name, url, "--work", work)
     environment = {**inherited, **ENVIRONMENT}
     with (
         ServerProcess(*arguments, environment=environment) as rival,
-        _peak_memory(rival.pid) as peak,
+        _peak_memory(rival.pid, is_watched=is_watched) as peak,
     ):
         done = json.loads(rival.line("{", CRAWL_TIMEOUT_S))
     return Run(done["pages"], done["seconds"], peak.mb)
 
 
-def _serve(_name: str, url: str, work: str) -> Run:
+def _serve(_name: str, url: str, work: str, *, is_watched: bool) -> Run:
     """Crawl through the service after a warm-up crawl of a few pages."""
     with (
         tempfile.TemporaryDirectory() as data_dir,
@@ -289,7 +294,7 @@ def _serve(_name: str, url: str, work: str) -> Run:
     ):
         _crawl(service.url, url, work, limit=WARM_UP_PAGES)
         before = cpu_of(service.pid)
-        with _peak_memory(service.pid) as peak:
+        with _peak_memory(service.pid, is_watched=is_watched) as peak:
             status = _crawl(service.url, url, work, limit=10_000)
         cpu = cpu_of(service.pid) - before
     return Run(status["completed"], _seconds(status), peak.mb, cpu)
@@ -301,9 +306,15 @@ class _Peak:
 
 
 @contextmanager
-def _peak_memory(pid: int) -> Iterator[_Peak]:
-    """Look at the memory of a process and its descendants until the block ends."""
+def _peak_memory(pid: int, *, is_watched: bool) -> Iterator[_Peak]:
+    """Look at the memory of a process and its descendants until the block ends.
+
+    A look stops each process for some milliseconds.
+    """
     peak, is_over = _Peak(), threading.Event()
+    if not is_watched:
+        yield peak
+        return
 
     def watch() -> None:
         while not is_over.wait(MEMORY_POLL_S):
