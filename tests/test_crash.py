@@ -285,7 +285,7 @@ def test_a_process_that_slept_past_its_lease_does_no_harm(
     services = [start_service(**named_settings(settings, name)) for name in names]
     jobs = Jobs(site, address)
     for number in range(2):
-        jobs.crawl(services[number], f"700-slow200-sleep{label}{number}")
+        jobs.crawl(services[number], f"350-slow400-sleep{label}{number}")
     for name, sleeper, awake in zip(names, services, services[::-1], strict=True):
         before = jobs.delivered
         while jobs.delivered < before + 30:

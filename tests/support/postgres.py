@@ -129,7 +129,7 @@ class Postgres:
         command = (
             *(str(programs / "initdb"), "--pgdata", str(self._folder / "data")),
             *("--username", USER, "--pwfile", str(password_file)),
-            *("--auth", "scram-sha-256", "--encoding", "UTF8", "--locale", "C"),
+            *("--auth", "md5", "--encoding", "UTF8", "--locale", "C"),
             "--no-sync",
         )
         done = subprocess.run(
@@ -138,7 +138,7 @@ class Postgres:
         if done.returncode:
             raise RuntimeError(f"initdb failed: {done.stderr or done.stdout}")
         with (self._folder / "data" / "pg_hba.conf").open("a") as rules:
-            rules.write("host all all all scram-sha-256\n")
+            rules.write("host all all all md5\n")
 
     def _start(self, programs: Path) -> subprocess.Popen[bytes]:
         options = {**self._options, "port": str(self.port)}
