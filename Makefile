@@ -103,7 +103,8 @@ $(VENV)/bin/python:
 
 COMPILED := $(wildcard scraper_service/content/passes/*.p[xy]*)
 SOURCES := setup.cfg setup.py pyproject.toml $(COMPILED)
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -e
+# Python compiles a module when it is first imported: that of the others would take longer.
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -e
 
 $(VENV)/.installed: $(SOURCES) | $(VENV)/bin/python
 	$(INSTALL) .
