@@ -22,6 +22,7 @@ logger = logging.getLogger(__name__)
 
 POLL_S = 2.0  # between two turns of a poller
 MOST_PASSED_S = 5.0  # between two looks at a database that does not change
+EARLY_S = 0.002  # a timer of the event loop may end so much too early: its turn has come
 _PHASE_S = os.getpid() % 100 / 100  # processes of one machine look at different moments
 
 # Net new objects before a garbage collection of the youngest generation; a page makes few
@@ -50,8 +51,7 @@ async def repeat(
 ) -> None:
     """Do ``work`` in turns of ``every_s`` seconds, and whenever ``wanted`` is set.
 
-    A turn passes unless ``is_due``. Turns are at multiples of ``every_s``, so that all
-    periodic work of an idle process wakes it at the same moments. After an error, logged as
+    A turn passes unless ``is_due``; see :func:`next_turn`. After an error, logged as
     ``failure``, the next turn follows.
     """
     wanted = wanted or asyncio.Event()
@@ -69,9 +69,19 @@ async def repeat(
                 logger.exception(failure)
                 passes = False
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(every_s - (loop.time() + _PHASE_S) % every_s):
+            async with asyncio.timeout_at(next_turn(every_s, loop.time())):
                 await wanted.wait()
         passes = passes and not wanted.is_set() and not is_due()
+
+
+def next_turn(every_s: float, now: float) -> float:
+    """Return when the next turn of work follows, a time of the event loop.
+
+    Turns are at multiples of ``every_s``, so that all periodic work of an idle process wakes
+    it at the same moments.
+    """
+    passed = math.floor((now + _PHASE_S + EARLY_S) / every_s)
+    return (passed + 1) * every_s - _PHASE_S
 
 
 class Looks:

@@ -6,9 +6,10 @@ import asyncio
 from datetime import UTC, datetime
 
 import pytest
+import uvloop
 
 from scraper_service import shared_objects
-from scraper_service.shared_objects import Looks, repeat
+from scraper_service.shared_objects import Looks, next_turn, repeat
 from scraper_service.storage.database import Database
 from scraper_service.storage.jobs.metrics import read_counts
 from scraper_service.storage.schema import team
@@ -115,3 +116,30 @@ def test_what_failed_is_tried_again_and_what_time_changes_is_seen(monkeypatch):
         task.cancel()
 
     asyncio.run(run())
+
+
+def test_each_turn_comes_once_with_timers_that_end_early():
+    """The time of uvloop has whole milliseconds: a timer may end before its time."""
+    every_s, turns = 0.02, 25
+
+    async def run():
+        loop = asyncio.get_running_loop()
+        times = []
+        enough = asyncio.Event()
+
+        def is_due():
+            times.append(loop.time())
+            if len(times) == turns:
+                enough.set()
+            return False
+
+        async def work():
+            pass
+
+        turning = asyncio.ensure_future(repeat(every_s, work, "", is_due=is_due))
+        await enough.wait()
+        turning.cancel()
+        return [next_turn(every_s, time) for time in times[:turns]]
+
+    following = uvloop.run(run())
+    assert len({round(time / every_s) for time in following}) == turns

@@ -45,7 +45,7 @@ from scraper_service.errors import (
     NoConverter,
     QueueFull,
 )
-from scraper_service.shared_objects import BackgroundTasks
+from scraper_service.shared_objects import BackgroundTasks, next_turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -409,7 +409,7 @@ class ProcessPool:
         loop = asyncio.get_running_loop()
         if self._opened_in is None:
             self._opened_in = loop
-            self._ticker = loop.call_later(TICK_S, self._tick)
+            self._ticker = loop.call_at(next_turn(TICK_S, loop.time()), self._tick)
         elif self._opened_in is not loop:
             raise RuntimeError("the converter pool belongs to another event loop")
 
@@ -573,8 +573,8 @@ class ProcessPool:
 
     def _tick(self) -> None:
         """Check the processes and the waiting tasks. Called every :data:`TICK_S`."""
-        self._ticker = self._loop.call_later(TICK_S, self._tick)
         now = self._loop.time()
+        self._ticker = self._loop.call_at(next_turn(TICK_S, now), self._tick)
         for converter in tuple(self._converters):
             if not converter.reason:
                 self._look_at(converter, now)
