@@ -143,3 +143,5 @@ def test_each_turn_comes_once_with_timers_that_end_early():
 
     following = uvloop.run(run())
     assert len({round(time, 3) for time in following}) == turns
+    turn = next_turn(every_s, 100.0)
+    assert next_turn(every_s, turn - 0.001) > turn + every_s / 2
