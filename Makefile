@@ -103,7 +103,7 @@ $(VENV)/bin/python:
 
 COMPILED := $(wildcard scraper_service/content/passes/*.p[xy]*)
 SOURCES := setup.cfg setup.py pyproject.toml $(COMPILED)
-# Python compiles a module when it is first imported: that of the others would take longer.
+# Modules are compiled when they are first imported. It takes longer to compile all of them.
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -e
 
 $(VENV)/.installed: $(SOURCES) | $(VENV)/bin/python

@@ -49,7 +49,7 @@ def link_requirements(environment: Path) -> None:
 
 
 def required_by(name: str, extras: frozenset[str]) -> set[str]:
-    """Return the names of the distributions that one requires, by others as well."""
+    """Return the names of what a distribution requires, directly or through others."""
     found = set()
     for text in distribution(name).requires or ():
         each = Requirement(text)

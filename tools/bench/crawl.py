@@ -363,7 +363,11 @@ def main() -> int:
     parser.add_argument(
         "--pages", default=os.environ.get("WCXB", ""), help="directory or archive"
     )
-    parser.add_argument("--rounds", type=int, help="crawls of each kind")
+    parser.add_argument(
+        "--rounds",
+        type=int,
+        help="crawls of each kind; the first of several measures memory alone",
+    )
     parser.add_argument("--sites", help=f"some of {','.join(linked.SITES)}")
     options = parser.parse_args()
     if not options.pages:

@@ -79,8 +79,9 @@ class _Text:
     """A short text with a year, or one that begins like a byline."""
 
     text: str
-    #: The text is that of ``parent``, before or behind this element.
+    #: The element whose ``text`` or ``tail`` it is.
     element: Any
+    #: The element that contains it: this one or its parent.
     parent: Any
 
 
@@ -89,10 +90,10 @@ class Marks:
 
     All are in document order; texts before the first ``h1`` come last. One walk of ``body``
     finds them, and each kind is examined when it is asked for: most pages name their author
-    and date elsewhere. None without a body.
+    and date elsewhere. If ``body`` is None, there are none.
     """
 
-    def __init__(self, body: Any = None):
+    def __init__(self, body: Any):
         self._places = Surroundings(_OUTSIDE, _is_foreign_name, _has_heading)
         self._entries = Entries(body)
         self._elements: list[tuple[Any, Kind]] = []
@@ -129,7 +130,7 @@ class Marks:
 
     @property
     def authors(self) -> Iterator[Any]:
-        """Elements that are marked as author."""
+        """Elements that are marked as author. Each is examined when it is reached."""
         return islice(
             (e for e, kind in self._elements if kind[0] and self._is_of_page(e)),
             MAX_MARKS,
