@@ -22,9 +22,7 @@ logger = logging.getLogger(__name__)
 
 POLL_S = 2.0  # between two turns of a poller
 MOST_PASSED_S = 5.0  # between two looks at a database that does not change
-EARLY_S = (
-    0.002  # a timer of the event loop may end so much too early: its turn has come
-)
+EARLY_S = 0.002  # a timer may end so much too early: its turn has come
 _PHASE_S = os.getpid() % 100 / 100  # processes of one machine look at different moments
 
 # Net new objects before a garbage collection of the youngest generation; a page makes few
