@@ -88,6 +88,29 @@ async def title(browser, **options):
         return await running.run(show())
 
 
+def test_the_pages_of_a_browser_give_way_to_the_service():
+    """Processes of pages are forked by zygotes. Chromium raises its own priority, as root."""
+
+    async def test(browser):
+        assert await title(browser) == "Shown"
+        [home] = homes()
+        _, chromium = driver_and_chromium(str(home))
+        assert min(map(priority, zygotes(chromium))) > priority(os.getpid())
+
+    run(test)
+
+
+def priority(pid):
+    return os.getpriority(os.PRIO_PROCESS, pid)
+
+
+def zygotes(chromium):
+    tasks = Path(f"/proc/{chromium}/task")
+    pids = " ".join(path.read_text() for path in tasks.glob("*/children")).split()
+    of = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in pids}
+    return [int(pid) for pid, command in of.items() if b"--type=zygote" in command]
+
+
 def test_what_is_said_of_a_browser_that_dies():
     async def test(browser):
         complaints = []

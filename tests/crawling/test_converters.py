@@ -185,6 +185,14 @@ def test_the_time_without_processes_is_no_fault_of_a_job(orders, monkeypatch):
     asyncio.run(main())
 
 
+def test_conversions_give_way_to_the_service():
+    async def main():
+        async with pool_of() as pool:
+            assert await pool.run(os.nice, 0) > os.nice(0)
+
+    asyncio.run(main())
+
+
 def test_a_process_is_replaced_after_its_tasks_without_a_gap():
     async def main():
         async with pool_of(tasks=5) as pool:

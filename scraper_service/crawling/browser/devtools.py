@@ -2,7 +2,8 @@
 
 A page determines the size of many messages: those about its errors, console and requests are
 sent without a request. Messages above some hundred MiB end the driver and all its pages. So a
-script inside the driver, a Node process, drops large messages before the driver reads them.
+script inside the driver, a Node process, drops large messages before the driver reads them. It
+also lowers the priority of the driver and its browser.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from typing import TYPE_CHECKING
 
 import aiohttp
 from attrs import define
+
+from scraper_service.crawling.converter_pool.converter_process import NICE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -30,6 +33,7 @@ _SCRIPT = """
 // Chromium's messages come by its fifth pipe, each ends with a zero byte. A reply begins
 // with its id and ends with its session; it is replaced by an error.
 const childProcess = require('child_process');
+const os = require('os');
 const { Transform } = require('stream');
 const MAX_EVENT = %(event)d, MAX_REPLY = %(reply)d, ENDS = 256;
 
@@ -71,6 +75,10 @@ class Bounded extends Transform {
   }
 }
 
+try {
+  os.setPriority(Math.min(os.getPriority() + %(nice)d, 19));  // Chromium inherits it
+} catch {}  // where the system does not allow it, the priority stays
+
 const spawn = childProcess.spawn;
 childProcess.spawn = function (...args) {
   const child = spawn.apply(this, args);
@@ -99,6 +107,7 @@ def node_options(home: str, max_bytes: int) -> str:
     most = min(max_bytes, MAX_REPLY_BYTES)
     facts = {
         "event": MAX_EVENT_BYTES,
+        "nice": NICE,
         "reply": most,
         "text": f"{_TOO_LARGE}: the reply has more than {most / 2**20:.4g} MiB",
     }

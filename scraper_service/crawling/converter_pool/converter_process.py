@@ -14,6 +14,7 @@ import select
 import struct
 import threading
 import traceback
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from scraper_service.content.wire import Unfinished
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 MAX_FILE_BYTES = 64 * 2**20
 MAX_OPEN_FILES = 64
+# Processes that convert or show pages give way to the service, which answers all callers, and
+# not to each other. Exports wait for both.
+NICE = 7
 OBJECTS_A_COLLECTION = 20_000  # new objects between two garbage collections
 COUNT = struct.Struct("<I")  # parts of a frame
 # Kinds of replies. A ``RESULT`` follows an ``EARLY_RESULT``, whose caller need not wait for it.
@@ -137,6 +141,8 @@ def _read_frame(stream: BufferedReader) -> list[bytes] | None:
 
 def _limit_process(connection_fd: int, memory_bytes: int) -> None:
     """Set the limits of this process, and end it together with its parent."""
+    with suppress(OSError):  # where the system does not allow it, the priority stays
+        os.nice(NICE)
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     resource.setrlimit(resource.RLIMIT_FSIZE, (MAX_FILE_BYTES, MAX_FILE_BYTES))
     resource.setrlimit(resource.RLIMIT_NOFILE, (MAX_OPEN_FILES, MAX_OPEN_FILES))
