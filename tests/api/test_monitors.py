@@ -22,7 +22,7 @@ from tests.support.monitors import (
     states,
 )
 from tests.support.receiver import Receiver
-from tests.support.scripted_site import ScriptedSite, answer, page, slow
+from tests.support.scripted_site import ScriptedSite, answer, page, slow, text
 from tests.support.waiting import wait_until
 
 HOSTS = "127.0.0.2/31"
@@ -418,6 +418,39 @@ def test_pages_are_not_removed_while_what_leads_to_them_fails(service, web, spot
         "s": "removed",
     }
     assert "warning" not in check["targetResults"][0]
+
+
+@pytest.mark.parametrize(
+    ("refused", "expected"),
+    [
+        ("/", {"": "error", "listed": "error"}),
+        ("/listed", {"": "same", "linked": "same", "x": "same", "listed": "error"}),
+        ("/linked", {"": "same", "listed": "same", "y": "same"}),
+    ],
+)
+def test_pages_that_robots_txt_refuses_are_not_removed(
+    start_service, refused, expected
+):
+    """Neither are those behind them. A link that is refused is no page of the crawl."""
+    service = start_service(SCRAPER_ROBOTS_MAX_AGE_S="1")
+    with ScriptedSite({}) as web:
+        rows = f"<url><loc>{web.url('/listed')}</loc></url>"
+        listed = answer(f"<urlset>{rows}</urlset>", Content_Type="application/xml")
+        web.put("/sitemap.xml", listed)
+        links = {"": ["linked"], "linked": ["x"], "listed": ["y"], "x": [], "y": []}
+        for name, targets in links.items():
+            paths = [f"/{each}" for each in targets]
+            web.put(f"/{name}", page(*paths, title=f"Page {name}"))
+        made = create(service, {"type": "crawl", "url": web.url("/")})
+        run(service, made)
+        web.put("/robots.txt", text(f"User-agent: *\nDisallow: {refused}\n"))
+        time.sleep(1.1)
+        check = run(service, made)
+        assert states(check) == expected
+        assert "may still be there" in check["targetResults"][0]["warning"]
+        web.put("/robots.txt", text("User-agent: *\n"))
+        time.sleep(1.1)
+        assert states(run(service, made)) == dict.fromkeys(links, "same")
 
 
 def test_a_crawl_that_ends_at_its_limit_removes_nothing(service, web, spot):

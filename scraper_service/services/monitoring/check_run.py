@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from scraper_service.storage.jobs.operations import Entry
     from scraper_service.storage.monitors.check_records import CheckPlan
 
-UNSURE = "{} pages were not found, and may still be there: what led to them could not be read."
+UNSURE = "{} pages were not found, and may still be there: they or what led to them could not be read."
 BARE = (
     "Of {} pages nothing is compared: includeSelectors of compare match nothing there, or"
     " excludeSelectors leave nothing."

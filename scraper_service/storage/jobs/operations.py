@@ -14,9 +14,10 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, frozen
-from sqlalchemy import func, insert, or_, select, update
+from sqlalchemy import and_, func, insert, or_, select, update
 
 from scraper_service.content.text.compression import compress, decompress
+from scraper_service.discovery import Reason
 from scraper_service.errors import SecretsUnreadable
 from scraper_service.options.serialization import options_to_json
 from scraper_service.storage.accounts import credits as ledger
@@ -537,13 +538,21 @@ def read_entries(connection: Connection, child_id: str, skip: int) -> list[Entry
 
 
 def read_failures(connection: Connection, child_id: str) -> list[StepFailure]:
-    """Return the failed URLs of a step, in the order of the batch."""
+    """Return the failed URLs of a step, in the order of the batch.
+
+    Also those that robots.txt refused when their turn came.
+    """
     columns = frontier.c
+    is_refused = (
+        columns.state == RowState.SKIPPED,
+        columns.code == Reason.ROBOTS,
+        columns.page_id.is_not(None),
+    )
     rows = connection.execute(
         select(columns.key, columns.url, columns.error)
         .where(
             columns.job_number == number_of(child_id),
-            columns.state == RowState.FAILED,
+            or_(columns.state == RowState.FAILED, and_(*is_refused)),
             columns.kind == UrlKind.PAGE,
         )
         .order_by(columns.key)

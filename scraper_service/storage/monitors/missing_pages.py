@@ -1,7 +1,7 @@
 """Pages that the crawl of a check has not found. Functions run inside a transaction.
 
 A page is removed if the pages and sitemaps that led to it were read again, and lead to it no
-more. While one of them cannot be read, nobody knows.
+more. While one of them cannot be read, or robots.txt refuses the page, nobody knows.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from sqlalchemy import select
 from scraper_service.content.change_tracking.comparison import GONE
 from scraper_service.content.change_tracking.monitored_pages import is_outage
 from scraper_service.content.text.compression import decompress
+from scraper_service.discovery import Reason
 from scraper_service.discovery.sitemap import absent
 from scraper_service.discovery.sitemap_locations import crawl_key
 from scraper_service.storage.frontier.refused_links import is_listed
@@ -70,8 +71,10 @@ def read_missing(
     removed = []
     for row in rows:
         earlier = step_id(row.check_id, target_id)
-        found = _row(connection, earlier, crawl_key(options, row.url))
-        if not _is_unsure(connection, own, found, known):
+        key = crawl_key(options, row.url)
+        found = _row(connection, earlier, key)
+        is_refused = _is_refused(_row(connection, own, key))
+        if not is_refused and not _is_unsure(connection, own, found, known):
             removed.append(PageSnapshot(row.key, row.url, row.scrape_id))
     last = rows[-1].key if rows else None
     return MissingPages(tuple(removed), len(rows) - len(removed), last)
@@ -81,15 +84,25 @@ def _row(connection: Connection, job_id: str, key: int) -> Any:
     """Return the row of a URL in a crawl, None without one."""
     columns = frontier.c
     query = select(
-        *(columns.id, columns.found_on, columns.state, columns.status, columns.error)
+        *(columns.id, columns.found_on, columns.state),
+        *(columns.code, columns.status, columns.error),
     )
     return connection.execute(
         query.where(columns.job_number == number_of(job_id), columns.key == key)
     ).one_or_none()
 
 
+def _is_refused(row: Any) -> bool:
+    """Return True if robots.txt refuses a URL of a crawl. ``row`` is None without the URL."""
+    if row is None:
+        return False
+    return bool(row.state == RowState.SKIPPED and row.code == Reason.ROBOTS)
+
+
 def _has_failed(connection: Connection, row: Any) -> bool:
     """Return True if a URL was not read, and may be read again later."""
+    if _is_refused(row):
+        return True
     if row.state == RowState.FAILED:
         return not (row.status in GONE or row.error in _GONE_FILES)
     body = connection.scalar(select(page.c.body).where(page.c.frontier_id == row.id))
