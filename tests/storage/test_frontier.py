@@ -171,6 +171,21 @@ def test_outcomes_of_one_transaction_are_counted_as_one_by_one(harness):
     assert (found.pages, found.failed, found.open, found.held) == (2, 1, 3, 2)
 
 
+def test_a_page_that_robots_txt_refuses_is_skipped_once(harness):
+    """Its start is named, and then the failed pages, each once."""
+    job_id = harness.start(keys=(0, 1, 2))
+    start, *others = harness.claim(job_id)
+    refused = harness.outcome(start, code="robots", error="Disallow: /")
+    for _ in range(2):  # as after a lost response
+        [commit] = harness.append_all(job_id, [refused])
+        assert (commit.accepted, commit.delivered) == (True, False)
+    assert harness.check(job_id).skipped == 1
+    harness.append_all(job_id, [harness.outcome(x, error="It broke") for x in others])
+    assert harness.job(job_id).warning.endswith(
+        "http://a.example/0: Disallow: /. 2 more URLs failed or were left out."
+    )
+
+
 def test_refused_addresses_are_listed_and_not_fetched(harness):
     job_id = harness.start()
     [row] = harness.claim(job_id)

@@ -33,7 +33,10 @@ _ONE_PAGE = "The result is one page."
 _EXTERNAL = "on other sites (see allowExternalLinks)"
 
 _OLDEST = (
-    select(frontier.c.id, frontier.c.url, frontier.c.code, frontier.c.error)
+    select(
+        *(frontier.c.id, frontier.c.state, frontier.c.url),
+        *(frontier.c.code, frontier.c.error),
+    )
     .where(
         frontier.c.job_number == number_of(bindparam("job_id")),
         frontier.c.state == bindparam("state"),
@@ -66,13 +69,18 @@ def explain_empty_result(
     reasons = Counter({row.code: row.urls for row in rows})
     left = MAX_COUNTED - reasons.total()
     reasons += refused_links.first_counts(connection, job_id, left)
+    oldest = None if pages else _oldest(connection, job_id)
+    others = failed
+    if oldest is not None and oldest.state == RowState.SKIPPED:
+        reasons = +(reasons - Counter({str(Reason.ROBOTS): 1}))
+    elif oldest is not None:
+        others -= 1
     skipped = _skipped_text(reasons, with_external=not pages)
     if pages:
         return f"{_ONE_PAGE} {skipped}" if skipped else None
-    oldest = _oldest(connection, job_id)
     texts = [_NO_PAGE]
     if oldest is not None:
-        texts.append(_failure_text(oldest, failed))
+        texts.append(_failure_text(oldest, others))
     if skipped:
         texts.append(skipped)
     return " ".join(texts)
@@ -98,15 +106,14 @@ def _oldest(connection: Connection, job_id: str) -> Any:
     return skipped if failed is None or skipped.id < failed.id else failed
 
 
-def _failure_text(row: Any, failed: int) -> str:
+def _failure_text(row: Any, others: int) -> str:
     reason = (row.error or row.code or "it could not be fetched").strip()
     if not reason.endswith("."):
         reason += "."
-    others = ""
-    if failed > 1:
-        noun = "URL" if failed == 2 else "URLs"
-        others = f" {failed - 1:,} more {noun} failed or were left out."
-    return f"{row.url}: {reason}{others}"
+    if others:
+        noun = "URL" if others == 1 else "URLs"
+        reason += f" {others:,} more {noun} failed or were left out."
+    return f"{row.url}: {reason}"
 
 
 def _skipped_text(reasons: dict[str, int], *, with_external: bool) -> str:

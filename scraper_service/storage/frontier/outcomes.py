@@ -35,7 +35,7 @@ _READ_ENDED = (
     .outerjoin(page, page.c.id == frontier.c.page_id)
     .where(
         frontier.c.id.in_(bindparam("ids", expanding=True)),
-        frontier.c.state.in_((RowState.DONE, RowState.FAILED)),
+        frontier.c.state.in_((RowState.DONE, RowState.FAILED, RowState.SKIPPED)),
     )
 )
 
