@@ -11,6 +11,7 @@ import json
 import logging
 import os
 import platform
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from scrapy import signals
@@ -99,12 +100,12 @@ class Presence:
         pace.connect(self._database, self._owner)
         permits = TeamPermits.shared()
         permits.connect(self._database, self._owner)
-        for seconds, work in (
-            (REFRESH_S, pace.refresh),
-            (LOOK_S, pace.look),
-            (PERMITS_S, permits.refresh),
+        version = self._database.version
+        for seconds, work, is_due in (
+            (REFRESH_S, pace.refresh, Looks(version).is_due),
+            (LOOK_S, pace.look, partial(pace.is_look_due, Looks(version))),
+            (PERMITS_S, permits.refresh, Looks(version).is_due),
         ):
-            is_due = Looks(self._database.version).is_due
             self._beats.spawn(repeat(seconds, work, FAILURE, is_due=is_due))
         self.every(lease_s / 3, self._reap)
         self.every(lease_s / 3, self._return_strays)

@@ -9,6 +9,8 @@ from sqlalchemy import func, select
 
 from scraper_service.crawling.politeness import host_permits
 from scraper_service.crawling.politeness.host_pace import HostPace
+from scraper_service.shared_objects import Looks
+from scraper_service.storage.database import Database
 from scraper_service.storage.frontier.leases import beat
 from scraper_service.storage.politeness import host_permits as stored_permits
 from scraper_service.storage.politeness import hosts
@@ -304,6 +306,28 @@ def test_a_process_that_joins_waits_until_all_others_share(database):
             await crowd.close()
 
     asyncio.run(joins())
+
+
+def test_a_look_whose_time_has_not_come_misses_no_commit(tmp_path, monkeypatch):
+    """The next look finds what was committed meanwhile, such as another process."""
+
+    async def looks_of_one():
+        database = Database(tmp_path)
+        await database.write(beat, "a", 600)
+        pace = HostPace(8)
+        pace.connect(database, "a")
+        looks = Looks(lambda: 1)
+        waiting = [pace.is_look_due(looks), pace.is_look_due(looks)]
+        monkeypatch.setattr(host_permits, "ALONE_LOOK_S", 600)
+        await pace.look()
+        early = pace.is_look_due(looks)
+        monkeypatch.setattr(host_permits, "ALONE_LOOK_S", 0)
+        await pace.look()
+        due = [pace.is_look_due(looks), pace.is_look_due(looks)]
+        database.close()
+        return waiting, early, due
+
+    assert asyncio.run(looks_of_one()) == ([True, True], False, [True, False])
 
 
 def test_idle_hosts_are_given_back(database, monkeypatch):

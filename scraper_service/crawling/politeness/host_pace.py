@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from scrapy.settings import BaseSettings
 
+    from scraper_service.shared_objects import Looks
     from scraper_service.storage.database import Database
 
 REFRESH_S = 2.0  # between two reads of the paces of other processes
@@ -276,6 +277,10 @@ class HostPace:
             host.adopt(shared, self.clock())
         for host in self._hosts.values():
             self._dispatch(host)
+
+    def is_look_due(self, looks: Looks) -> bool:
+        """Return True if a :meth:`look` may find something new."""
+        return self._permits.is_look_due(looks)
 
     async def look(self) -> None:
         """Look at the requests of other processes. Called every :data:`LOOK_S`.

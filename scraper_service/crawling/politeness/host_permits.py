@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from scraper_service.crawling.politeness.host_limits import Host
+    from scraper_service.shared_objects import Looks
     from scraper_service.storage.database import Database
     from scraper_service.storage.politeness.host_permits import HostShares
 
@@ -133,6 +134,16 @@ class HostPermits:
             host.may_ask = grant.goal >= need.wanted
             self._dispatch(host)
 
+    def is_look_due(self, looks: Looks) -> bool:
+        """Return True if a look at the other processes may find something new.
+
+        A process that waits for the others has to see at once that they are ready.
+        """
+        if not self._is_ready:
+            return True
+        is_time = self._shares or self._clock() >= self._next_look
+        return is_time and looks.is_due()
+
     async def look(self) -> None:
         """Look at the other processes. Called every :data:`LOOK_S`.
 
@@ -141,8 +152,6 @@ class HostPermits:
         if (database := self._database) is None:
             return
         looked_at = self._clock()
-        if not self._shares and self._is_ready and looked_at < self._next_look:
-            return
         self._next_look = looked_at + ALONE_LOOK_S
         others = await database.read(host_permits.read_others, self._owner)
         self.workers = max(1, others.workers)
