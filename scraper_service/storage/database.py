@@ -103,6 +103,7 @@ class Database:
     """
 
     _instances: ClassVar[Singletons[Database]] = Singletons()
+    _watched: sqlite3.Connection | None = None
 
     def __init__(self, data_dir: Path, url: str = "", secret: str = ""):
         self.data_dir = data_dir
@@ -118,6 +119,7 @@ class Database:
         try:
             _connect(self.engine)
             _prepare(self.engine, data_dir)
+            self._watched = _watching(self.engine)
         except BaseException:
             self.close()
             raise
@@ -165,18 +167,10 @@ class Database:
         self._expected: dict[Hashable, asyncio.Future[None]] = {}
         # Counts and rows of one response must be of one moment.
         self._snapshots = engine.execution_options(waits=READING)
-        self._watched = self._watch() if readers else None
         # A database in memory has one connection: reads queue with writes.
         self._readers = (
             ThreadPoolExecutor(readers, "database-read") if readers else None
         )
-
-    def _watch(self) -> sqlite3.Connection | None:
-        """Return a connection that only :meth:`version` uses, in any one thread."""
-        if self.engine.dialect.name != "sqlite":
-            return None
-        address = str(self.engine.url.database)
-        return sqlite3.connect(address, timeout=0, check_same_thread=False)
 
     async def read(
         self,
@@ -489,6 +483,22 @@ def _connect(engine: Engine) -> None:
     except (SQLAlchemyError, TypeError, ValueError) as error:
         # The drivers raise these errors for parts of a URL.
         raise unusable(engine.url, error) from error
+
+
+def _watching(engine: Engine) -> sqlite3.Connection | None:
+    """Return a connection that only :meth:`Database.version` uses, in any one thread.
+
+    None for a database server, or if it cannot be opened.
+    """
+    if engine.dialect.name != "sqlite":
+        return None
+    given: Any = engine.dialect.create_connect_args(engine.url)  # as each connection
+    path, options = given[0], {**given[1], "timeout": 0, "check_same_thread": False}
+    try:
+        found: sqlite3.Connection = sqlite3.connect(*path, **options)
+    except sqlite3.Error:
+        return None
+    return found
 
 
 def _prepare(engine: Engine, data_dir: Path) -> None:

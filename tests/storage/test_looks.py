@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from datetime import UTC, datetime
 
 import pytest
 import uvloop
 
 from scraper_service import shared_objects
+from scraper_service.errors import DatabaseUnusable
 from scraper_service.shared_objects import Looks, next_turn, repeat
 from scraper_service.storage.database import Database
 from scraper_service.storage.jobs.metrics import read_counts
@@ -53,6 +55,32 @@ def test_a_database_in_memory_has_no_version():
     assert Looks(database.version).is_due()
     assert Looks(database.version).is_due()
     database.close()
+
+
+def test_the_version_of_a_file_is_that_of_its_url(tmp_path):
+    path = tmp_path / "jobs.sqlite"
+
+    async def run():
+        opened = Database(tmp_path, f"sqlite:///file:{path}?uri=true")
+        other = Database(tmp_path, f"sqlite:///{path}")
+        before = opened.version()
+        await other.write(add_team, "theirs")
+        after = opened.version()
+        opened.close()
+        other.close()
+        return before, after
+
+    before, after = asyncio.run(run())
+    assert before is not None
+    assert after not in {before, None}
+
+
+def test_a_file_that_cannot_be_opened_is_said_and_leaves_no_thread(tmp_path):
+    threads = threading.active_count()
+    url = f"sqlite:///file:{tmp_path}/missing/jobs.sqlite?uri=true"
+    with pytest.raises(DatabaseUnusable, match="cannot be opened"):
+        Database(tmp_path, url)
+    assert threading.active_count() == threads
 
 
 class Work:
