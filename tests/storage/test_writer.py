@@ -54,6 +54,24 @@ def test_an_item_that_does_not_wait_takes_the_others_along(written):
     assert calls == [[1], [2, 3]]
 
 
+def test_more_than_a_group_of_items_holds_up_nothing(written, monkeypatch):
+    opened, note, _ = written
+    monkeypatch.setattr(write_queue, "MAX_GROUP", 3)
+    began, go_on = threading.Event(), threading.Event()
+
+    def hold(connection):
+        began.set()
+        go_on.wait(LONG_S / 10)
+
+    opened.submit(hold)
+    assert began.wait(LONG_S / 10)
+    items = [opened.submit_each(note, "job", number) for number in (1, 2, 3)]
+    work = opened.submit(lambda connection: connection.scalar(text("SELECT 5")))
+    go_on.set()
+    assert work.result(LONG_S / 10) == 5
+    assert [item.result(0) for item in items] == [-1, -2, -3]
+
+
 def test_items_that_wait_are_written_before_the_end(written):
     opened, note, calls = written
     opened.submit_each(note, "job", 1).result(LONG_S / 10)
