@@ -28,15 +28,21 @@ def homes_of(service: Any) -> set[str]:
 
 def driver_and_chromium(home: str) -> tuple[int, int]:
     """Return the pids of the driver and of Chromium's main process."""
-    driver = chromium = 0
+    driver = 0
+    parents: dict[int, int] = {}
     for pid in processes_of(home):
         with contextlib.suppress(OSError):
             command = Path(f"/proc/{pid}/cmdline").read_bytes()
+            # Debian starts Chromium by a script, which has the same arguments.
+            is_chromium = "chrom" in Path(f"/proc/{pid}/exe").readlink().name
             if b"run-driver" in command:
                 driver = pid
-            elif b"--user-data-dir=" in command and b"--type=" not in command:
-                chromium = pid
-    return driver, chromium
+            elif is_chromium and b"--type=" not in command:
+                stat = Path(f"/proc/{pid}/stat").read_text()
+                parents[pid] = int(stat.rpartition(")")[2].split()[1])
+    # A process that Chromium forks has its arguments until it begins its own program.
+    first = (pid for pid, parent in parents.items() if parent not in parents)
+    return driver, next(first, 0)
 
 
 class FragileProvider(PlaywrightBrowserProvider):
