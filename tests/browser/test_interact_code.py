@@ -21,6 +21,7 @@ from firecrawl import Firecrawl
 from scrapy.settings import Settings
 
 from scraper_service.cli.main import main
+from scraper_service.services.browser_sessions.caller_code import limits
 from scraper_service.services.browser_sessions.caller_code import steps as code_steps
 from scraper_service.services.browser_sessions.caller_code.sandbox import command
 from scraper_service.services.browser_sessions.caller_code.steps import CallerCode
@@ -261,6 +262,15 @@ def test_output_is_cut_and_the_code_goes_on(run, language, code):
     assert done["stdout"] == ""
     assert len(done["stderr"].encode()) <= 2**20
     assert done["stderr"] == "é" * 2**19
+
+
+def test_files_of_this_machine_do_not_count(monkeypatch):
+    """Until bubblewrap has made the sandbox, its process sees those of the machine."""
+    monkeypatch.setattr(limits, "MOST_FILES", -1)
+    with subprocess.Popen(["sleep", "60"]) as process:
+        found = limits.excess(process.pid)
+        process.kill()
+    assert found is None
 
 
 def test_a_client_that_leaves_does_not_keep_a_program(service, app):

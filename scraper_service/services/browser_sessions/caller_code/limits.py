@@ -93,7 +93,10 @@ def excess(pid: int) -> str | None:
     if memory > MOST_MEMORY:
         return f"The code used more than {MOST_MEMORY // 2**20} MiB of memory."
     with contextlib.suppress(OSError):
-        found = os.statvfs(f"/proc/{pid}/root{FILES}")
+        root = Path(f"/proc/{pid}/root")
+        if root.samefile("/"):  # bubblewrap has not made its own yet
+            return None
+        found = os.statvfs(f"{root}{FILES}")
         if found.f_files - found.f_ffree > MOST_FILES:
             return f"The code made more than {MOST_FILES} files."
     return None
