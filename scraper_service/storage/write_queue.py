@@ -174,7 +174,7 @@ class Writer:
             if work[-1].set_running_or_notify_cancel():
                 group.append(work)
             if len(group) >= MAX_GROUP:
-                self._hurry.set()  # more may wait, of which some is in a hurry
+                self._hurry.set()  # some of what still waits may be in a hurry
                 return group, False
             try:
                 work = self._queue.get_nowait()

@@ -33,11 +33,12 @@ def driver_and_chromium(home: str) -> tuple[int, int]:
     for pid in processes_of(home):
         with contextlib.suppress(OSError):
             command = Path(f"/proc/{pid}/cmdline").read_bytes()
+            is_main = b"--user-data-dir=" in command and b"--type=" not in command
             # Debian starts Chromium by a script, which has the same arguments.
             is_chromium = "chrom" in Path(f"/proc/{pid}/exe").readlink().name
             if b"run-driver" in command:
                 driver = pid
-            elif is_chromium and b"--type=" not in command:
+            elif is_main and is_chromium:
                 stat = Path(f"/proc/{pid}/stat").read_text()
                 parents[pid] = int(stat.rpartition(")")[2].split()[1])
     # A process that Chromium forks has its arguments until it begins its own program.

@@ -172,7 +172,7 @@ def test_outcomes_of_one_transaction_are_counted_as_one_by_one(harness):
 
 
 def test_a_page_that_robots_txt_refuses_is_skipped_once(harness):
-    """Its start is named, and then the failed pages, each once."""
+    """The warning names the refused start, and counts the failed pages."""
     job_id = harness.start(keys=(0, 1, 2))
     start, *others = harness.claim(job_id)
     refused = harness.outcome(start, code="robots", error="Disallow: /")
