@@ -498,11 +498,14 @@ class LeasedScheduler(BaseScheduler):
                 commit = await self.store(await renew())
         finally:
             self._storing -= 1
+        token = self._leases.get(outcome.row_id)
         self._forget(outcome.row_id)
         if commit.new_links or not commit.delivered:
             self._claims.expect_rows()
         if commit.state not in ACTIVE:
             self._ended = True
+            if not commit.accepted and token is not None:
+                self._leases[outcome.row_id] = token  # close() returns it
         self.notice(commit.revision)
         self._nudge()
         return commit

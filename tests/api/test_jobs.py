@@ -642,6 +642,19 @@ def test_a_crawl_that_is_cancelled_while_it_opens_leaves_no_error(start_service,
     assert "Traceback" not in service.stderr
 
 
+def test_a_cancelled_crawl_returns_its_leases_at_once(start_service, site):
+    service = start_service(SCRAPER_LEASE_S="1")
+    for wait_s in (0.02, 0.05, 0.3):
+        held = site.held()
+        started = service.post("/v2/crawl", {"url": held, **PATIENT})
+        path = f"/v2/crawl/{started.json['id']}"
+        time.sleep(wait_s)  # its page and its robots.txt are asked for, or soon
+        assert service.request("DELETE", path).json["status"] == "cancelled"
+    time.sleep(2)  # a lease without a crawler is found by two looks, .3 s apart
+    assert service.stop() == 0
+    assert "no crawler had" not in service.stderr
+
+
 def test_a_cancelled_batch_stays_cancelled(service, site, batch):
     path = batch([site.url(f"/delay/20?{uuid.uuid4()}") for _ in range(100)])
     assert service.request("DELETE", path).json == CANCELLED
