@@ -107,6 +107,7 @@ def test_what_robots_txt_refuses_is_no_failure_however_it_was_found(crawl, servi
         done = crawl(site.url("/"))
         assert paths_of(done, site) == ["/", "/open"]
         assert len(done.robots_blocked) == 2
+        assert "robotsBlocked" in done.status["warning"]
         assert done.errors == {}
         assert done.status["total"] == 2
         rows = done.addresses("&reason=robots")
@@ -131,7 +132,17 @@ def test_a_start_page_that_robots_txt_refuses_is_not_fetched(crawl):
         done = crawl(site.url("/private/a"))
         assert done.documents == []
         assert done.robots_blocked == [site.url("/private/a")]
+        assert done.status["warning"].startswith("The job ended without a page.")
         assert "/private/a" not in site.paths()
+
+
+def test_a_crawl_tells_that_its_start_page_is_refused(crawl):
+    pages = {**SMALL, "/": page("/open"), "/sitemap.xml": sitemap("{site}/open")}
+    with ScriptedSite(pages) as site:
+        done = crawl(site.url("/private/a"), crawlEntireDomain=True)
+        assert paths_of(done, site) == ["/", "/open"]
+        assert done.robots_blocked == [site.url("/private/a")]
+        assert done.status["warning"].count("robotsBlocked") == 1
 
 
 def warning_of(done):

@@ -296,6 +296,8 @@ class OpenJob:
                 self.done += state is RowState.DONE
                 self.failed += state is RowState.FAILED
                 self.skipped += state is RowState.SKIPPED
+            if state is RowState.SKIPPED and self.kind == "crawl":
+                self.warn(ROBOTS_WARNING)
             if outcome.code in ROBOTS_CODES and outcome.final is not None:
                 self.refused[robots_url(origin(outcome.final[1]))] += 1
         _acknowledge(self._connection, rows)
@@ -527,6 +529,8 @@ class OpenJob:
             self._connection, self.job_id, self.pages, self.failed
         )
         if text is not None:
+            if not self.pages:  # the text has the reasons
+                self.warning = (self.warning or "").replace(ROBOTS_WARNING, "").strip()
             self.warn(text)
 
     def let_in(self) -> int:
