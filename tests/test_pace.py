@@ -11,9 +11,11 @@ from contextlib import ExitStack
 
 import pytest
 
+from tests.api.test_limits import Team
 from tests.support.crash import started
 from tests.support.gauge import Gauge
 from tests.support.paced_site import PacedSite
+from tests.support.scripted_site import ScriptedSite, page
 from tests.support.waiting import WAIT_S, wait_until
 from tools.bench.processes import ROOT
 
@@ -256,6 +258,56 @@ def test_pages_of_other_hosts_pass_in_front(start_service, paced_site):
     assert early(closed.log) == 0
     # What waits does not hold up the end.
     assert service.stop() == 0
+
+
+def test_a_job_that_rests_gives_back_the_turn_of_its_host(start_service, paced_site):
+    """Else the job that has its place would wait for the turn, and both for ever."""
+    service = start_service(SCRAPER_MAX_RUNNING_JOBS="1")
+    site = paced_site(pages=2, first=1, status=503, retry_after="20")
+    first = crawl(service, site.url(), delay=DELAY_S)
+    wait_until(lambda: site.log)
+    second = crawl(service, site.url(), delay=DELAY_S)
+    assert [len(documents(service, each)) for each in (first, second)] == [2, 2]
+    assert site.most() == 1
+    assert min(site.gaps()) >= DELAY_S - SLACK_S
+
+
+def test_a_job_that_rests_gives_back_the_permit_of_its_team(
+    start_service, tmp_path, paced_site
+):
+    service = start_service(SCRAPER_MAX_RUNNING_JOBS="1")
+    team = Team(service, tmp_path, "--concurrency", "1")
+    shut = paced_site(pages=2, first=1, status=429, retry_after="24")
+    slow, site = paced_site(pages=1, wait=10), paced_site(pages=2)
+    first = team.start("batch/scrape", urls=[shut.url()], **FRESH)
+    wait_until(lambda: shut.log)
+    with concurrent.futures.ThreadPoolExecutor(1) as threads:
+        reply = threads.submit(team.scrape, slow.url())
+        wait_until(lambda: slow.log)
+        time.sleep(6)  # until the engine asks for a next page, and with it for a permit
+        second = team.start("batch/scrape", urls=[site.url()], **FRESH)
+        for job in (second, first):
+            wait_until(lambda job=job: team.get(job).json["status"] == "completed")
+        assert reply.result().status == 200
+
+
+def test_a_changed_job_gives_back_turns_that_it_no_longer_needs(
+    start_service, paced_site
+):
+    service = start_service()
+    host = paced_site(pages=2, wait=6)
+    own = [f"/x/{number}" for number in range(25)]
+    pages = {"/": page(host.url("/p/1"), *own), **{each: page() for each in own}}
+    with ScriptedSite(pages) as site:
+        other = crawl(service, host.url(), delay=1)
+        wait_until(lambda: host.log)
+        changed = crawl(service, site.url("/"), delay=1, allowExternalLinks=True)
+        wait_until(lambda: "/" in site.paths())
+        time.sleep(2.5)  # it waits for the turn of the host: the link comes first
+        body = {"excludePaths": ["/p/.*"]}
+        assert service.request("PATCH", changed, body).status == 200
+        assert len(documents(service, other)) == 2
+        assert service.get(changed).json["status"] == "scraping"
 
 
 @pytest.mark.parametrize("processes", [1, 2])

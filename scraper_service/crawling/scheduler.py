@@ -203,6 +203,9 @@ class LeasedScheduler(BaseScheduler):
         """Start no page until :meth:`go_on`. ``on_due`` is called when one could start."""
         self._on_due = on_due
         self._claims.poll_s = LOOK_EVERY_S
+        # Other jobs, one of which has its place, would wait for what it does not use.
+        self._permits.give_up()
+        self._queue.give_up_turns(rests=True)
 
     def go_on(self) -> None:
         """End a :meth:`rest`."""
@@ -243,6 +246,7 @@ class LeasedScheduler(BaseScheduler):
         if self._again:
             return self._again.popleft()
         if self.is_paused:
+            self._permits.give_up()
             return None
         self._claims.refill()
         if self._on_due is not None:
@@ -253,6 +257,7 @@ class LeasedScheduler(BaseScheduler):
             return None
         if not (self._queue.held or self._queue.rows):
             self._claims.ran_out()
+            self._permits.give_up()
             return None
         if not self._has_converters() or not self._permits.take():
             return None
@@ -435,6 +440,7 @@ class LeasedScheduler(BaseScheduler):
     async def _return_rows(self) -> None:
         rows = [row for _, row in self._queue.rows]
         self._queue.rows.clear()
+        self._queue.give_up_turns()
         if rows:
             await self._give_back(rows)
 
@@ -444,6 +450,7 @@ class LeasedScheduler(BaseScheduler):
             if self._paused or lease.row_id not in self._requested:
                 self._queue.held.remove(request)
                 self._tasks.spawn(self._return(lease))
+        self._queue.give_up_turns()
 
     def _idle(self) -> None:
         if self._paused and not self._ended:

@@ -62,7 +62,10 @@ class HostQueue:
         self.rows.extend((pace_key(row.url), row) for row in rows)
 
     def hold(self, request: Request) -> bool:
-        """Hold a request of a row if it has to wait. Return True if it is held."""
+        """Hold a request of a row if it has to wait. Return True if it is held.
+
+        It gives its turn back, and gets another one: the job may rest meanwhile.
+        """
         host = pace_key(request.url)
         backoff_s = request.meta.pop("backoff_s", 0.0)
         # Otherwise the wait is for the pause of the host, which is counted already.
@@ -75,7 +78,9 @@ class HostQueue:
             return False
         self.held.append(request)
         request.meta["held_at"] = time.monotonic()
-        self.leave(request.meta["lease"].row_id)
+        row_id = request.meta["lease"].row_id
+        self.leave(row_id)
+        self._end_turn(row_id)
         return True
 
     def next_held(self) -> Request | None:
@@ -91,12 +96,12 @@ class HostQueue:
                 self._nudge_in(wait_s)
             elif self._lets_rows_pass(request):
                 continue
-            elif self._has_room(host := pace_key(request.url), part):
+            elif self._is_ready(host := pace_key(request.url), part):
                 self.held.remove(request)
                 del request.meta["retry_at"]
                 request.meta["deadline"] = now + request.meta["time_s"]
                 self._note(host, request.meta.pop("held_at"))
-                self._hosts[request.meta["lease"].row_id] = host
+                self._start(request.meta["lease"].row_id, host)
                 return request
         return None
 
@@ -116,10 +121,8 @@ class HostQueue:
         for place, (host, row) in enumerate(self.rows):
             if host not in shut and self._is_ready(host, part):
                 del self.rows[place]
-                self._hosts[row.id] = host
                 self._note(host, self._shut_since.pop(host, None))
-                if host in self._wanted:
-                    self._turns[row.id] = self._wanted.pop(host).result()
+                self._start(row.id, host)
                 return row
             shut.add(host)
             self._shut_since.setdefault(host, time.monotonic())
@@ -142,17 +145,37 @@ class HostQueue:
         """Note that a page has ended, fetched or not."""
         self._last_end = time.monotonic()
         self.leave(row_id)
-        if turn := self._turns.pop(row_id, None):
-            turn.end()
+        self._end_turn(row_id)
+
+    def give_up_turns(self, *, rests: bool = False) -> None:
+        """Return turns without a page, or stop waiting for them, of all hosts if the job ``rests``.
+
+        Otherwise of those without a row or a held request, for which others would wait in vain.
+        """
+        kept: set[str] = set()
+        if self._wanted and not rests:
+            kept = {host for host, _ in self.rows}
+            kept |= {pace_key(request.url) for request in self.held}
+        for host in self._wanted.keys() - kept:
+            task = self._wanted.pop(host)
+            if not task.cancel() and not task.cancelled():
+                task.result().end()
 
     def close(self) -> None:
         """Return all turns and stop waiting."""
         if self._alarm is not None:
             self._alarm.cancel()
-        for task in self._wanted.values():
-            if not task.cancel() and not task.cancelled():
-                task.result().end()
-        for turn in self._turns.values():
+        self.give_up_turns(rests=True)
+        for row_id in tuple(self._turns):
+            self._end_turn(row_id)
+
+    def _start(self, row_id: int, host: str) -> None:
+        self._hosts[row_id] = host
+        if host in self._wanted:
+            self._turns[row_id] = self._wanted.pop(host).result()
+
+    def _end_turn(self, row_id: int) -> None:
+        if turn := self._turns.pop(row_id, None):
             turn.end()
 
     def _note(self, host: str, since: float | None) -> None:

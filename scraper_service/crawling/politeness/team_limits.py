@@ -281,11 +281,15 @@ class JobPermits:
             self._rows.remove(row_id)
             self._permits.leave(self._team_id)
 
-    def close(self) -> None:
-        """Return all permits."""
+    def give_up(self) -> None:
+        """Return the permit for a next page, or stop waiting for it: there is no such page."""
         if self._next is not None and not self._next.cancel():
             self._next.result()
             self.give_back()
         self._next = None
+
+    def close(self) -> None:
+        """Return all permits."""
+        self.give_up()
         for row_id in tuple(self._rows):
             self.free(row_id)
