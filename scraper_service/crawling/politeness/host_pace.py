@@ -296,7 +296,8 @@ class HostPace:
             wait_s = await database.write_locking(hosts.reserve, host.name, gap_s)
         except ServiceUnavailable:
             wait_s = gap_s * self._permits.workers
-        host.is_reserving = False
+        finally:
+            host.is_reserving = False
         host.has_start = True
         host.next_at = self.clock() + wait_s
         self._dispatch(host)

@@ -6,7 +6,6 @@ The turns belong to the host: all jobs and processes share them.
 from __future__ import annotations
 
 import asyncio
-import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ from scraper_service.shared_objects import BackgroundTasks
 from scraper_service.storage.politeness import hosts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from scraper_service.crawling.politeness.fair_queue import CallLaterT
     from scraper_service.crawling.politeness.host_limits import Host
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
 
 MAX_CRAWL_DELAY_S = 10.0  # the longest Crawl-delay of robots.txt that is kept
 RETRY_S = 1.0  # while the database is unavailable
-
-logger = logging.getLogger(__name__)
 
 
 class Turns:
@@ -107,14 +104,26 @@ class Turns:
             self._tasks.spawn(self._give_back(self._database, host, delay_s))
 
     async def _give_back(self, database: Database, host: Host, delay_s: float) -> None:
+        """Give a turn back, however long the database is unavailable.
+
+        Until then other processes wait, since this one lives.
+        """
+        give_back = partial(
+            database.write_locking, hosts.end_turn, host.name, self._owner, delay_s
+        )
         try:
-            await database.write_locking(
-                hosts.end_turn, host.name, self._owner, delay_s
-            )
-        except ServiceUnavailable:
-            logger.warning("the turn at %s was not given back", host.name)
+            while not await _is_done(give_back):
+                await self._sleep(RETRY_S)
         finally:
             _release(host)
+
+
+async def _is_done(write: Callable[[], Awaitable[object]]) -> bool:
+    try:
+        await write()
+    except ServiceUnavailable:
+        return False
+    return True
 
 
 def _release(host: Host) -> None:

@@ -1,0 +1,53 @@
+"""Turns at a host that processes share by their database."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from scraper_service.crawling.politeness import host_turns
+from scraper_service.crawling.politeness.fair_queue import call_later
+from scraper_service.crawling.politeness.host_limits import Host
+from scraper_service.crawling.politeness.host_turns import Turns
+from scraper_service.errors import ServiceUnavailable
+from scraper_service.storage.database import Database
+from scraper_service.storage.frontier.frontier import Frontier
+from scraper_service.storage.politeness import hosts
+
+
+def test_a_turn_is_given_back_after_an_outage(tmp_path, monkeypatch):
+    """Else other processes would wait as long as this one lives."""
+    monkeypatch.setattr(host_turns, "RETRY_S", 0.05)
+
+    def turns_of(database, owner):
+        known = {}
+        turns = Turns(
+            lambda name: known.setdefault(name, Host(8, name=name)),
+            time.monotonic,
+            call_later,
+        )
+        turns.connect(database, owner)
+        return turns
+
+    async def main(database):
+        for owner in "ab":
+            await Frontier(database, owner).beat(3600)
+        turn = await turns_of(database, "a").take("host", 0.01)
+        write, outage = database.write_locking, [1, 2, 3]
+
+        async def fail(function, *args):
+            if function is hosts.end_turn and outage:
+                raise ServiceUnavailable(f"outage {outage.pop()}")
+            return await write(function, *args)
+
+        database.write_locking = fail
+        turn.end()
+        async with asyncio.timeout(100):
+            await turns_of(database, "b").take("host", 0.01)
+        assert not outage
+
+    database = Database(tmp_path)
+    try:
+        asyncio.run(main(database))
+    finally:
+        database.close()
