@@ -7,7 +7,7 @@ import uuid
 
 import pytest
 from attrs import evolve
-from sqlalchemy import select
+from sqlalchemy import select, text
 
 from scraper_service.errors import (
     HeadersForgotten,
@@ -36,6 +36,23 @@ from tests.storage.test_frontier import OWNER, TEAM
 from tests.storage.test_job_control import Control
 
 TIMEOUT, SITE_ERROR = "SCRAPE_TIMEOUT", "SCRAPE_SITE_ERROR"
+MANY = 40_000
+FAILURES = (
+    """
+    WITH RECURSIVE counted (n) AS
+      (SELECT 1 UNION ALL SELECT n + 1 FROM counted WHERE n < :many)
+    INSERT INTO frontier
+      (job_number, key, url, depth, state, page_id, code, error, status, ended_at)
+    SELECT job.number, 1000 + n, 'http://a.example/p/' || n, 1, :failed, 'page ' || n,
+      'SCRAPE_TIMEOUT', 'The page timed out.', 503, 1.0
+    FROM counted, job WHERE job.id = :job_id
+    """,
+    """
+    INSERT INTO event (job_number, kind, row_id, at)
+    SELECT job_number, 'page', id, 1.0 FROM frontier WHERE state = :failed
+    """,
+    "UPDATE job SET failed = failed + :many WHERE id = :job_id",
+)
 
 
 class Retries(Control):
@@ -85,6 +102,22 @@ def ended(retries):
     retries.end(job_id, b=TIMEOUT, d=SITE_ERROR)
     assert retries.check(job_id).state is JobState.COMPLETED
     return job_id
+
+
+def test_many_failed_pages_are_fetched_again(retries):
+    """PostgreSQL, which has not counted the tables yet, must not join all with all."""
+    job_id = retries.batch("http://a.example/a")
+
+    def fail(connection):
+        values = {"job_id": job_id, "many": MANY, "failed": int(RowState.FAILED)}
+        for statement in FAILURES:
+            connection.execute(text(statement), values)
+
+    retries.run(fail)
+    retries.end(job_id)
+    assert retries.check(job_id).state is JobState.COMPLETED
+    assert retries.retry(job_id).retried == MANY
+    assert retries.check(job_id).open == MANY
 
 
 def test_failed_pages_of_a_completed_job_are_fetched_again(retries, ended):

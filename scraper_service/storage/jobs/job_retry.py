@@ -288,22 +288,25 @@ def _reopen(
 
 
 def _keep_errors(connection: Connection, job_id: str) -> None:
-    """Store the errors with the events of the failures, which stay what they were."""
-    failed = select(frontier.c.id).where(*rows_in(job_id, RowState.FAILED))
-    of_event = and_(event.c.job_number == number_of(job_id), event.c.page_id.is_(None))
-    for table, of_job in ((event, of_event), (delivery, delivery.c.job_id == job_id)):
-        error = select(func.coalesce(frontier.c.error, ""))
+    """Store the errors with the events of the failures, which stay what they were.
+
+    The row of each event is looked up. PostgreSQL would join all events with all rows if it
+    takes both for few, as it does until it has counted the tables again.
+    """
+    failures = and_(event.c.job_number == number_of(job_id), event.c.page_id.is_(None))
+    for table, of_job in ((event, failures), (delivery, delivery.c.job_id == job_id)):
+        of_event = frontier.c.id == table.c.row_id
+        state = select(frontier.c.state).where(of_event).scalar_subquery()
+        error = select(func.coalesce(frontier.c.error, "")).where(of_event)
         connection.execute(
             update(table)
             .where(
                 of_job,
                 table.c.kind == "page",
                 table.c.detail.is_(None),
-                table.c.row_id.in_(failed),
+                state == RowState.FAILED,
             )
-            .values(
-                detail=error.where(frontier.c.id == table.c.row_id).scalar_subquery()
-            )
+            .values(detail=error.scalar_subquery())
         )
 
 
