@@ -564,7 +564,9 @@ class LeasedScheduler(BaseScheduler):
             return outcome
         team_id, extra = self._team_id, outcome.credits - self._page_price
         if extra <= 0 or await self.insist(
-            lambda: self._credits.top_up(team_id, self.job_id, extra)
+            lambda: self._credits.top_up(
+                team_id, self.job_id, outcome.row_id, outcome.page_id, extra
+            )
         ):
             return outcome
         text = f"Insufficient credits: the page costs {outcome.credits}."

@@ -183,11 +183,18 @@ def test_a_job_reserves_its_pages_and_returns_the_rest(database):
 def test_a_dear_page_of_a_job_is_paid_beforehand_or_not_at_all(database):
     give(database, 5)
     found = start(database, batch(1))
-    assert write(database, ledger.top_up, TEAM, found.id, 5) is False
-    assert write(database, ledger.top_up, TEAM, found.id, 3) is True
+    row = write(database, leases.claim, found.id, OWNER, 1, name=found.id).rows[0]
+    for amount, paid, left in ((5, False, 4), (3, True, 1), (3, True, 1), (9, True, 1)):
+        # A second call for the page is a repetition: the response of the first was lost.
+        page = TEAM, found.id, row.id, "the page", amount
+        assert write(database, ledger.top_up, *page) is paid
+        assert balance(database) == left
+    lease = [(row.id, row.token)]
+    write(database, leases.release, found.id, lease, name=found.id)
     finish(database, found.id, price=4)
     assert (balance(database), charged(database)) == (1, 4)
-    assert write(database, ledger.top_up, TEAM, found.id, 1) is True  # it has ended
+    late = TEAM, found.id, row.id, "another page", 1
+    assert write(database, ledger.top_up, *late) is True  # the job has ended
     assert balance(database) == 1
 
 
@@ -250,7 +257,7 @@ def test_everything_at_once_adds_up_and_nobody_waits_in_a_circle(databases, capl
         )
         other = databases[(n + 1) % 2]
         with other.engine.execution_options(immediate=True).begin() as connection:
-            ledger.top_up(connection, name, found.id, 3)
+            ledger.top_up(connection, name, found.id, n, f"page {n}", 3)
         finish(database, found.id, page=None if n % 5 == 0 else b"{}")
         first(database, lambda c, _: ledger.settle(c, call, 1, b"{}"), name)
         state = JobState.CANCELLED

@@ -165,8 +165,10 @@ def test_what_locks_a_team_holds_up_no_reader(opened, url):
         row = "SELECT 1 FROM team WHERE id = %s FOR UPDATE"
         with idle_with(url, row, TEAM):
             late = [
-                asyncio.ensure_future(opened.write_aside(top_up, TEAM, TEAM, job_id, 1))
-                for _ in range(10)
+                asyncio.ensure_future(
+                    opened.write_aside(top_up, TEAM, TEAM, job_id, number, "page", 1)
+                )
+                for number in range(10)
             ]
             await asyncio.sleep(0.2)
             await opened.read(lambda connection: connection.scalar(text("SELECT 1")))

@@ -35,6 +35,7 @@ from scraper_service.storage.jobs.job_records import ACTIVE
 from scraper_service.storage.jobs.replays import packed_replay
 from scraper_service.storage.schema import (
     activity,
+    frontier,
     hold,
     job,
     ledger,
@@ -43,7 +44,12 @@ from scraper_service.storage.schema import (
     worker,
 )
 from scraper_service.storage.statements import Insertion, Statement
-from scraper_service.storage.transactions import RETENTION_S, delete_some, now_of
+from scraper_service.storage.transactions import (
+    RETENTION_S,
+    delete_some,
+    lock_job,
+    now_of,
+)
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection
@@ -349,14 +355,28 @@ def charge_row(
     }
 
 
-def top_up(connection: Connection, team_id: str, job_id: str, amount: int) -> bool:
+def top_up(
+    connection: Connection,
+    team_id: str,
+    job_id: str,
+    row_id: int,
+    page_id: str,
+    amount: int,
+) -> bool:
     """Reserve more credits of a job for an expensive page. Return False if too few.
 
-    Needs a transaction of its own (:meth:`Database.write_aside`), since it locks the team
-    and then the job.
+    ``row_id`` is the leased URL, which notes the page: a call whose response was lost may be
+    repeated, and changes nothing then. Needs a transaction of its own
+    (:meth:`Database.write_aside`), since it locks the team and then the job.
     """
+    lock_team(connection, team_id)
+    lock_job(connection, job_id)
+    row = frontier.c.id == row_id
+    if connection.scalar(select(frontier.c.page_id).where(row)) == page_id:
+        return True
     if take(connection, team_id, amount) is not None:
         return False
+    connection.execute(update(frontier).where(row).values(page_id=page_id))
     reserved = connection.execute(
         update(job)
         .where(job.c.id == job_id, job.c.state.in_(ACTIVE))
@@ -381,7 +401,7 @@ class Credits:
 
     Jobs reserve credits when :meth:`Jobs.create` stores them, and pay with each page in
     :meth:`Frontier.store`. :meth:`top_up` reserves more for a page above the usual
-    price. Steps 2 and 3 may be repeated: the second time changes nothing.
+    price. It and steps 2 and 3 may be repeated: the second time changes nothing.
 
     ``owner`` is the id of this process in the table of workers. Holds of a dead process
     return to their teams. All methods raise :exc:`ServiceUnavailable` if the database
@@ -427,10 +447,12 @@ class Credits:
         """Return the hold of a call to its team. Waits behind :meth:`hold`."""
         await self._database.write_first(free_hold, call.team_id, call.id)
 
-    async def top_up(self, team_id: str, job_id: str, amount: int) -> bool:
-        """Reserve more credits for a job. Return False if the balance is too low."""
+    async def top_up(
+        self, team_id: str, job_id: str, row_id: int, page_id: str, amount: int
+    ) -> bool:
+        """Reserve more credits for a page of a job. Return False if the balance is too low."""
         return await self._database.write_aside(
-            top_up, team_id, team_id, job_id, amount
+            top_up, team_id, team_id, job_id, row_id, page_id, amount
         )
 
 
