@@ -184,11 +184,7 @@ class Presence:
         row are returned, since a page may end between the two look-ups.
         """
         leases = await self._frontier.leases()
-        unknown = {
-            (job_id, row_id, token)
-            for job_id, row_id, token in leases
-            if not LeasedScheduler.holds(self._owner, job_id, (row_id, token))
-        }
+        unknown = LeasedScheduler.unknown(self._owner, leases)
         strays, self._unknown = unknown & self._unknown, unknown
         by_job: dict[str, list[tuple[int, int]]] = {}
         for job_id, *lease in sorted(strays):

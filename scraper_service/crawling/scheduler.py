@@ -52,7 +52,7 @@ from scraper_service.storage.jobs.job_records import (
 from scraper_service.storage.jobs.jobs import Jobs
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from scrapy import Request, Spider
     from scrapy.crawler import Crawler
@@ -157,17 +157,25 @@ class LeasedScheduler(BaseScheduler):
         return cls._of.get(crawler)
 
     @classmethod
-    def holds(cls, owner: str, job_id: str, lease: tuple[int, int]) -> bool:
-        """Return True if a crawler of ``owner`` holds a lease, as (id, token).
+    def unknown(
+        cls, owner: str, leases: Iterable[tuple[str, int, int]]
+    ) -> set[tuple[str, int, int]]:
+        """Return the leases that no crawler of ``owner`` holds, as (job id, row id, token).
 
-        Also if a claim of the job is running, whose rows are not known yet.
+        None of a job with a running claim, whose rows are not known yet.
         """
-        return any(
-            each.owner == owner
-            and each.job_id == job_id
-            and (each._claims.is_running or each._leases.get(lease[0]) == lease[1])
-            for each in cls._live
-        )
+        by_job: dict[str, list[LeasedScheduler]] = {}
+        for each in cls._live:
+            if each.owner == owner:
+                by_job.setdefault(each.job_id, []).append(each)
+        return {
+            (job_id, row_id, token)
+            for job_id, row_id, token in leases
+            if not any(
+                each._claims.is_running or each._leases.get(row_id) == token
+                for each in by_job.get(job_id, ())
+            )
+        }
 
     @property
     def team_id(self) -> str | None:
