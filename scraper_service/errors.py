@@ -195,15 +195,17 @@ class JobRunning(ServiceError, ValueError):
 class SourcesNotStored(ServiceError, ValueError):
     """Raised for what needs the responses of pages of a job that has not kept them.
 
-    ``what`` is the start of the sentence.
+    ``what`` is the start of the sentence. A job that ``is_empty`` has no page at all.
     """
 
-    def __init__(self, what: str):
-        super().__init__(
-            f"{what} needs the responses of the pages, and this job has not kept"
-            " them: keepSources (SCRAPER_KEEP_SOURCES) or zeroDataRetention of its start"
-            " decide."
+    def __init__(self, what: str, *, is_empty: bool = False):
+        why = (
+            "has no page."
+            if is_empty
+            else "has not kept them: keepSources (SCRAPER_KEEP_SOURCES) or"
+            " zeroDataRetention of its start decide."
         )
+        super().__init__(f"{what} needs the responses of the pages, and this job {why}")
 
 
 class SourceJobRunning(ServiceError, ValueError):

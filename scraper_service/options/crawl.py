@@ -155,7 +155,7 @@ MAX_REPROCESSED_URLS = 10_000
 #: Options of a page that only shape its output, beside the formats.
 SHAPING = (
     *("only_main_content", "only_clean_content", "include_tags", "exclude_tags"),
-    *("remove_base64_images", "parsers"),
+    *("remove_base64_images", "parsers", "max_tokens"),
 )
 
 

@@ -260,6 +260,8 @@ def _field(values: dict[str, Any], at: Position) -> Any:
     for step, key in (("attribute", "attribute"), ("regex", "pattern")):
         if step in steps and values.get(key) is None:
             return (at / key).missing("string")
+    if values.get("attribute") is not None and not ("attribute" in steps or grouped):
+        return (at / "attribute").report("custom", "attribute needs the type attribute")
     if pattern is not None and "regex" not in steps and not grouped:
         return (at / "pattern").report("custom", "pattern needs the type regex")
     if group is not None and (pattern is None or group > pattern.groups):

@@ -905,6 +905,25 @@ def test_added_addresses_may_not_ask_for_what_is_not_available(service, site, ba
     assert read(service, path)["total"] == 1
 
 
+@pytest.mark.parametrize("key", ["maxConcurrency", "dedupeBoilerplate", "keepSources"])
+def test_added_addresses_change_nothing_for_the_whole_batch(service, site, batch, key):
+    path = batch([site.url("/text")])
+    value = 1 if key == "maxConcurrency" else True
+    reply = append(service, "v2", id_of(path), [site.url("/rss")], **{key: value})
+    [detail] = details_of(reply)
+    assert (reply.status, detail["path"]) == (400, [key])
+    assert "appendToId" in detail["message"]
+
+
+def test_added_addresses_prolong_no_batch_without_retention(service, site, batch):
+    path = batch([site.url("/text")], zeroDataRetention=True)
+    before = completed(service, path)[0]["expiresAt"]
+    reply = append(service, "v2", id_of(path), [site.url("/rss")], retentionDays=9)
+    [detail] = details_of(reply)
+    assert (reply.status, detail["path"]) == (400, ["retentionDays"])
+    assert read(service, path)["expiresAt"] == before
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_batch_that_was_cancelled_or_is_unknown_takes_none(
     service, site, batch, crawl, version

@@ -360,6 +360,8 @@ def test_monitors_are_made_listed_run_changed_and_deleted(service, web):
     call(service, "monitor_delete", id=made["id"])
     assert "error" in call(service, "monitor_get", id=made["id"])
     assert "required" in call(service, "monitor_create", name="x")
+    unnamed = call(service, "monitor_create", pages=[web.url("/a"), web.url("/b")])
+    assert unnamed["data"]["name"] == f"{web.url('/a')}, {web.url('/b')}"
 
 
 def test_credits_and_feedback(service, web):
@@ -561,6 +563,9 @@ def test_data_of_any_form_come_whole(value, size):
         ("monitor_list", {"offset": "x"}, "offset must be of the type integer"),
         ("monitor_check", {"id": "x", "checkId": "y", "skip": "x"}, "skip must be of"),
         ("credit_usage", {"view": [[]]}, "view must be of the type string"),
+        ("crawl", {"url": "http://a.example", "webhookHeaders": {}}, "needs webhook"),
+        ("monitor_create", {"page": "x", "includeDiffs": True}, "needs email"),
+        ("monitor_create", {"page": "x", "maxResults": 3}, "need queries"),
     ],
 )
 def test_an_argument_of_another_type_is_named(service, tool, arguments, part):

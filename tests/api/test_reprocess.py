@@ -129,6 +129,15 @@ def test_other_formats_are_made_without_a_request(running, site, crawl):
     assert site.url("/a") in now["/"]["links"]
 
 
+def test_other_formats_come_in_parts_of_tokens(running, crawl):
+    body = {"formats": ["markdown"], "maxTokens": 100}
+    reply = running.post(f"/v2/crawl/{crawl}/reprocess", body)
+    new = finish(running, f"/v2/crawl/{reply.json['id']}")
+    assert new["completed"] > 5
+    chunks = [each["metadata"]["chunk"] for each in new["data"]]
+    assert all(each["page"] == 1 and each["tokenCount"] <= 100 for each in chunks)
+
+
 def test_a_batch_keeps_its_entries_and_statuses(running, site, batch):
     before = site.paths()
     body = {"formats": ["rawHtml"]}
@@ -238,6 +247,11 @@ def test_jobs_without_sources_or_of_others_are_refused(running, site, batch):
             f"/v2/batch/scrape/{job_id}/reprocess", {"formats": ["html"]}
         )
         assert (reply.status, reply.json["code"]) == (409, "SOURCES_NOT_STORED")
+    job_id = started(running, "/v2/batch/scrape", {"urls": ["http://nosuch.invalid/"]})
+    finish(running, f"/v2/batch/scrape/{job_id}")
+    reply = running.post(f"/v2/batch/scrape/{job_id}/reprocess", {"formats": ["html"]})
+    assert (reply.status, reply.json["code"]) == (409, "SOURCES_NOT_STORED")
+    assert reply.json["error"].endswith("this job has no page.")
     path = f"/v2/batch/scrape/{uuid.uuid4()}/reprocess"
     assert running.post(path, {"formats": ["html"]}).status == 404
     body = {"formats": ["html"]}

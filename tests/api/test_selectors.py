@@ -273,6 +273,7 @@ FIELD = ["formats", 0, "selectors", "fields", 0]
         ({"type": "regex", "pattern": "("}, "pattern"),
         ({"type": "regex", "pattern": "(a)", "group": 2}, "group"),
         ({"type": "attribute"}, "attribute"),
+        ({"attribute": "href"}, "attribute"),
         ({"type": "computed"}, "type"),
         ({"type": ["list", "regex"], "pattern": "a"}, "type"),
         ({"type": 5}, "type"),

@@ -273,7 +273,9 @@ async def run_search(call: ToolCall, given: ArgumentsT) -> ToolAnswer:
 
 async def run_crawl(call: ToolCall, given: ArgumentsT) -> ToolAnswer:
     headers = given.pop("webhookHeaders", None)
-    if isinstance(given.get("webhook"), str) and headers is not None:
+    if headers is not None:
+        if not isinstance(given.get("webhook"), str):
+            raise RpcError(INVALID_PARAMS, "webhookHeaders needs webhook as a URL")
         given["webhook"] = {"url": given["webhook"], "headers": headers}
     started = (await call.post("/crawl", given)).members
     while True:
@@ -385,19 +387,22 @@ def _monitor_body(given: ArgumentsT) -> ArgumentsT:
     targets: list[ArgumentsT] = []
     if pages:
         targets.append({"type": "scrape", "urls": pages})
+    names = ("searchWindow", "maxResults", "includeDomains", "excludeDomains")
+    own = {name: given.pop(name) for name in names if name in given}
+    if own and not queries:
+        raise RpcError(INVALID_PARAMS, f"{', '.join(own)} need queries beside them")
     if queries:
-        names = ("searchWindow", "maxResults", "includeDomains", "excludeDomains")
-        own = {name: given.pop(name) for name in names if name in given}
         targets.append({"type": "search", "queries": queries, **own})
     if not targets:
         raise RpcError(
             INVALID_PARAMS, "one of body, page, pages and queries is required"
         )
+    what = ", ".join(map(str, (*pages, *(queries or ()))))
     schedule = {"text": given.pop("scheduleText", "every 30 minutes")}
     if (zone := given.pop("timezone", None)) is not None:
         schedule["timezone"] = zone
     body: ArgumentsT = {
-        "name": given.pop("name", None) or str(given.get("goal") or targets[0])[:100],
+        "name": (given.pop("name", None) or given.get("goal") or what)[:100],
         "schedule": schedule,
         "targets": targets,
     }
@@ -411,6 +416,8 @@ def _monitor_body(given: ArgumentsT) -> ArgumentsT:
         if diffs is not None:
             mail["includeDiffs"] = diffs
         body["notification"] = {"email": mail}
+    elif diffs is not None:
+        raise RpcError(INVALID_PARAMS, "includeDiffs needs email beside it")
     return body
 
 

@@ -26,7 +26,8 @@ from scraper_service.errors import (
 )
 from scraper_service.options.crawl import BatchOptions, CrawlOptions, Webhook
 from scraper_service.options.extraction import AgentOptions, ExtractOptions
-from scraper_service.options.limits import DAY_S
+from scraper_service.options.limits import DAY_S, HIDDEN
+from scraper_service.options.parsing import short
 from scraper_service.options.serialization import operation_to_json, options_to_json
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts import disk_use
@@ -315,6 +316,10 @@ def add_entries(
         return JobEnded("batch", found.state)
     if found.source_job_id is not None:
         return InvalidOptions([Issue("custom", ("appendToId",), FETCHES_NOTHING)])
+    days = batch.retention_days
+    if days is not None and json.loads(found.options)["scrape"]["zero_data_retention"]:
+        issue = Issue("custom", ("retentionDays",), HIDDEN.format(short(days)))
+        return InvalidOptions([issue])
     if batch.webhook is None and subscriptions.lacks_headers(connection, job_id):
         return HeadersForgotten("send the webhook again, with these entries.")
     if full := disk_use.refusal(connection, team_id, terms.disk_bytes):

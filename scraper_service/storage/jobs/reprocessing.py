@@ -67,7 +67,7 @@ def source_problem(
     if found.is_active and found.paused_at is None:
         return SourceJobRunning()
     if not has_sources(connection, job_id):
-        return SourcesNotStored(WHAT)
+        return SourcesNotStored(WHAT, is_empty=not found.pages)
     return None
 
 

@@ -48,6 +48,7 @@ MAX_CALLS, USUAL_CALLS = 100, 50  # in one response
 ENDPOINTS = (
     *("scrape", "parse", "crawl", "batch_scrape", "map"),
     *("search", "extract", "llmstxt", "deep_research", "agent", "interact"),
+    *("browser", "monitor"),
 )
 EPOCH = date(1970, 1, 1)
 _ENDPOINT = ChoiceParameter("endpoint", "Only calls of this kind.", ENDPOINTS)
