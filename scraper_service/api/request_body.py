@@ -107,11 +107,16 @@ def ignored_of(value: object, names: frozenset[str]) -> list[str]:
     """Return the options of a body that have no effect, in the order of the body.
 
     ``names`` are the options without effect of the route, also within
-    ``scrapeOptions``. Options that are null, false or empty are left out.
+    ``scrapeOptions``; those of an object follow its name and a dot. Options that are null,
+    false or empty are left out.
     """
     if not isinstance(value, dict):
         return []
     found = [key for key, given in value.items() if key in names and given]
+    for key, given in value.items():
+        if isinstance(given, dict):
+            inner = (f"{key}.{name}" for name in given if given[name])
+            found += [path for path in inner if path in names]
     if isinstance(scrape := value.get("scrapeOptions"), dict):
         found += [f"scrapeOptions.{key}" for key in ignored_of(scrape, names)]
     return found

@@ -128,6 +128,12 @@ def test_options_without_effect_are_named_in_a_warning(service, site):
         assert reply.json["warning"].endswith(f"{IGNORED}scrapeOptions.useIndex.")
         reply = service.post(f"/{version}/batch/scrape", {"urls": [url], "useMock": 1})
         assert reply.json["warning"].endswith(f"{IGNORED}useMock.")
+    safety = {"threatProtection": {"riskScoreThreshold": 50, "blacklist": []}}
+    for given in (safety, {"scrapeOptions": safety}):
+        reply = service.post("/v2/crawl", {"url": url, "limit": 1, **given})
+        assert "threatProtection.riskScoreThreshold." in reply.json["warning"]
+    page = service.post("/v2/scrape", {"url": url, **safety}).json["data"]
+    assert page["warning"].endswith(f"{IGNORED}threatProtection.riskScoreThreshold.")
     reply = service.post("/v2/map", {"url": url, "delay": 2, "useMock": 1})
     assert f"{IGNORED}delay, useMock." in reply.json["warning"]
     reply = service.post("/v2/search", {"query": "x", "safe": True})

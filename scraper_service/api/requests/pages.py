@@ -22,7 +22,7 @@ from scraper_service.options.parsing import (
     Position,
     choice,
 )
-from scraper_service.options.request_values import NO_EFFECT
+from scraper_service.options.request_values import NO_EFFECT, THREAT_PROTECTION
 from scraper_service.options.scrape import CHANGE_WAIT_MS, ScrapeOptions, broken_rules
 
 if TYPE_CHECKING:
@@ -143,10 +143,18 @@ _SILENT = {"ignoreCache", "toolDetail", "urlTrace"}
 
 
 def ignored_names(keys: KeysT) -> frozenset[str]:
-    """Return the keys that are accepted without effect, with a warning."""
+    """Return the keys that are accepted without effect, with a warning.
+
+    Those of ``threatProtection`` begin with its name and a dot: none of it may be dropped in
+    silence.
+    """
+    protection = {
+        f"threatProtection.{key}": found
+        for key, found in THREAT_PROTECTION.fields.items()
+    }
     return frozenset(
         key
-        for key, found in {**FURTHER_KEYS, **keys}.items()
+        for key, found in {**FURTHER_KEYS, **keys, **protection}.items()
         if found.to is None and key not in _SILENT and not key.startswith("__")
     )
 
