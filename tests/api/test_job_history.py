@@ -327,6 +327,14 @@ def test_each_kind_of_job_is_read(shared, used):
     assert llms["maxUrls"] == 2
 
 
+def test_a_call_is_read_at_once(shared, pages):
+    for _ in range(5):
+        body = {"url": pages.url("/"), "maxAge": 0}
+        page = post(shared, "/v2/scrape", body)["data"]
+        found = read(shared, f"/v2/jobs/{page['metadata']['scrapeId']}")
+        assert found["data"]["state"] == "completed"
+
+
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
 def test_unknown_jobs_and_bad_ids(shared, used, method):
     for job_id in ("0b5f0a3e-41b1-4f0e-8a59-2f5f7e2b9d11", used["crawl"]):

@@ -179,7 +179,9 @@ class JobHistoryRoutes(Routes):
     async def job(self, request: JsonRequest, job_id: str) -> bytes:
         """Return a job of any kind with its options."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
-        found = await self.services.jobs.details(parse_job_id(job_id), team)
+        known = parse_job_id(job_id)
+        await self.services.scraping.recorded(known)
+        found = await self.services.jobs.details(known, team)
         members = job_members(found.summary, self.base_url(request))
         return encode(
             {"success": True, "data": {**members, "options": _options(found)}}
