@@ -276,7 +276,8 @@ class HostPace:
             host.has_start &= host.opens_at >= self.clock() + shared.pause_s
             host.adopt(shared, self.clock())
         for host in self._hosts.values():
-            self._dispatch(host)
+            if host.waiting:
+                self._dispatch(host)
 
     def is_look_due(self, looks: Looks) -> bool:
         """Return True if a :meth:`look` may find something new."""
