@@ -170,26 +170,36 @@ class _Receiver:
 
 
 class _Room:
-    """Limits the memory of large bodies while they are sent. Small bodies are free."""
+    """Limits the memory of large bodies while they are sent, in the order of their requests.
+
+    Small bodies are free.
+    """
 
     def __init__(self, size: int):
         self._size = self._left = size
         self._freed = asyncio.Event()
+        self._line = asyncio.Lock()  # else the largest body might wait for ever
 
     async def take(self, length: int) -> int:
         """Wait until a body of ``length`` bytes fits; return the bytes to give back.
 
         A body larger than the limit is sent alone.
         """
-        while (share := self.take_now(length)) is None:
-            self._freed.clear()
-            await self._freed.wait()
-        return share
+        if length <= SLICE_BYTES:
+            return 0
+        async with self._line:
+            while (share := self._take(length)) is None:
+                self._freed.clear()
+                await self._freed.wait()
+            return share
 
     def take_now(self, length: int) -> int | None:
         """Do as :meth:`take` if the body fits at once, else return None."""
         if length <= SLICE_BYTES:
             return 0
+        return None if self._line.locked() else self._take(length)
+
+    def _take(self, length: int) -> int | None:
         share = min(length, self._size)
         if self._left < share:
             return None
