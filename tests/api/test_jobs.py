@@ -905,14 +905,16 @@ def test_added_addresses_may_not_ask_for_what_is_not_available(service, site, ba
     assert read(service, path)["total"] == 1
 
 
-@pytest.mark.parametrize("key", ["maxConcurrency", "dedupeBoilerplate", "keepSources"])
-def test_added_addresses_change_nothing_for_the_whole_batch(service, site, batch, key):
-    path = batch([site.url("/text")])
-    value = 1 if key == "maxConcurrency" else True
-    reply = append(service, "v2", id_of(path), [site.url("/rss")], **{key: value})
+def test_added_addresses_change_nothing_for_the_whole_batch(service, site, batch):
+    path, urls = batch([site.url("/text")]), [site.url("/rss")]
+    reply = append(service, "v2", id_of(path), urls, keepSources=True)
     [detail] = details_of(reply)
-    assert (reply.status, detail["path"]) == (400, [key])
+    assert (reply.status, detail["path"]) == (400, ["keepSources"])
     assert "appendToId" in detail["message"]
+    for key, value in {"maxConcurrency": 1, "dedupeBoilerplate": True}.items():
+        reply = append(service, "v2", id_of(path), urls, **{key: value})
+        assert reply.json["warning"].endswith(f"no effect here: {key}.")
+        assert "warning" not in append(service, "v2", id_of(path), urls).json
 
 
 def test_added_addresses_prolong_no_batch_without_retention(service, site, batch):

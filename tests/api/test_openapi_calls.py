@@ -133,6 +133,8 @@ def call_all(service, operation, mode, count):
     )
     @hypothesis.given(operation.as_strategy(mode))
     def call(case):
+        # It is not escaped, and ends the path: that is another operation.
+        hypothesis.assume("?" not in case.formatted_path)
         key = {"Authorization": f"Bearer {service.key}"}
         response = case.call(base_url=service.url, headers=key, timeout=60)
         assert response.status_code < 502, response.text

@@ -127,15 +127,9 @@ def batch_request(
         first = next(iter(bad.values()))
         text = f"No valid URLs provided: {len(bad)} given, the first one: {first}"
         return urls_at.report("custom", text)
-    if values.get("append_to"):
-        for key, value in (
-            ("keepSources", values.get("keep_sources")),
-            ("maxConcurrency", values.get("max_concurrency")),
-            ("dedupeBoilerplate", values.get("dedupe_boilerplate") or None),
-        ):
-            if value is not None:
-                text = "must be left out with appendToId: the batch decides for all its pages"
-                return (at / key).report("custom", text)
+    if values.get("append_to") and values.get("keep_sources") is not None:
+        text = "must be left out with appendToId: the batch decides for all its pages"
+        return (at / "keepSources").report("custom", text)
     names = {a.name for a in attrs.fields(BatchOptions)} - {"scrape", "urls"}
     own = {name: values[name] for name in names & values.keys()}
     options = BatchOptions(urls=good, scrape=scrape, **{**BATCH_DEFAULTS, **own})

@@ -44,6 +44,10 @@ if TYPE_CHECKING:
     from scraper_service.api.version import RouteT
 
 
+# Options that hold for all pages of a batch, also for those that are added.
+_OF_WHOLE_BATCH = frozenset({"maxConcurrency", "dedupeBoilerplate"})
+
+
 class JobRoutes(Routes):
     """Crawls and batches of pages."""
 
@@ -103,7 +107,9 @@ class JobRoutes(Routes):
         await self.services.jobs.check_key(key, team)
         batch = await body.read(self.api.requests.batch_options)
         note_caller(request, batch.options)
+        ignored = ignored_names(self.api.requests.PAGE.fields)
         if batch.append_to:
+            ignored |= _OF_WHOLE_BATCH
             job = await self.services.jobs.add_to_batch(
                 batch.append_to, batch.options, team, key
             )
@@ -111,7 +117,6 @@ class JobRoutes(Routes):
             job = await self.services.jobs.start(
                 batch.options, team, self.api.version, key
             )
-        ignored = ignored_names(self.api.requests.PAGE.fields)
         return job_started(
             job,
             self.base_url(request),
