@@ -112,8 +112,10 @@ def ignored_of(value: object, names: frozenset[str]) -> list[str]:
     """
     if not isinstance(value, dict):
         return []
-    found = [key for key, given in value.items() if key in names and given]
+    found = []
     for key, given in value.items():
+        if key in names and given:
+            found.append(key)
         if isinstance(given, dict):
             inner = (f"{key}.{name}" for name in given if given[name])
             found += [path for path in inner if path in names]

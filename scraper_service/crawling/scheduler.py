@@ -162,7 +162,7 @@ class LeasedScheduler(BaseScheduler):
     ) -> set[tuple[str, int, int]]:
         """Return the leases that no crawler of ``owner`` holds, as (job id, row id, token).
 
-        None of a job with a running claim, whose rows are not known yet.
+        Jobs with a running claim are left out: its rows are not known yet.
         """
         by_job: dict[str, list[LeasedScheduler]] = {}
         for each in cls._live:

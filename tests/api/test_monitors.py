@@ -653,6 +653,8 @@ def test_a_check_is_in_the_list_of_jobs(service, web, spot):
     reply = service.get(found["url"].removeprefix(service.url))
     assert reply.json["data"]["id"] == check["id"]
     assert service.get(f"/v2/jobs/{check['id']}").status == 200
+    calls = service.get("/v2/team/activity?endpoint=monitor&limit=1").json["data"]
+    assert [(call["id"], call["target"]) for call in calls] == [(check["id"], "Prices")]
 
 
 def test_a_check_goes_on_after_a_crash_and_reports_each_page_once(

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 
-from scraper_service.crawling.politeness import host_turns
 from scraper_service.crawling.politeness.fair_queue import call_later
 from scraper_service.crawling.politeness.host_limits import Host
 from scraper_service.crawling.politeness.host_turns import Turns
 from scraper_service.errors import ServiceUnavailable
+from scraper_service.storage import connections
 from scraper_service.storage.database import Database
 from scraper_service.storage.frontier.frontier import Frontier
 from scraper_service.storage.politeness import hosts
@@ -17,7 +17,7 @@ from scraper_service.storage.politeness import hosts
 
 def test_a_turn_is_given_back_after_an_outage(tmp_path, monkeypatch):
     """Else other processes would wait as long as this one lives."""
-    monkeypatch.setattr(host_turns, "RETRY_S", 0.05)
+    monkeypatch.setattr(connections, "RETRY_S", (0.05,))
 
     def turns_of(database, owner):
         known = {}

@@ -257,7 +257,7 @@ def test_everything_at_once_adds_up_and_nobody_waits_in_a_circle(databases, capl
         )
         other = databases[(n + 1) % 2]
         with other.engine.execution_options(immediate=True).begin() as connection:
-            ledger.top_up(connection, name, found.id, n, f"page {n}", 3)
+            ledger.top_up(connection, name, found.id, -n, f"page {n}", 3)
         finish(database, found.id, page=None if n % 5 == 0 else b"{}")
         first(database, lambda c, _: ledger.settle(c, call, 1, b"{}"), name)
         state = JobState.CANCELLED

@@ -219,6 +219,8 @@ class HostPace:
 
     def _dispatch(self, host: Host) -> None:
         """Start requests that are next, and call this again when the host opens."""
+        if not host.waiting:  # so it is with most of ten thousand hosts
+            return
         now = self.clock()
         while host.waiting and self._may_start(host, now):
             slot: Slot = host.waiting.pop()
@@ -276,8 +278,7 @@ class HostPace:
             host.has_start &= host.opens_at >= self.clock() + shared.pause_s
             host.adopt(shared, self.clock())
         for host in self._hosts.values():
-            if host.waiting:
-                self._dispatch(host)
+            self._dispatch(host)
 
     def is_look_due(self, looks: Looks) -> bool:
         """Return True if a :meth:`look` may find something new."""

@@ -174,8 +174,7 @@ class HostPermits:
             for host in self._hosts():
                 self._compare(host, others.hosts.get(host.name))
         for host in self._hosts():
-            if host.waiting:
-                self._dispatch(host)
+            self._dispatch(host)
 
     def _compare(self, host: Host, shares: HostShares | None) -> None:
         """Ask again for the share of a host, if that would change it."""

@@ -64,7 +64,7 @@ class HostQueue:
     def hold(self, request: Request) -> bool:
         """Hold a request of a row if it has to wait. Return True if it is held.
 
-        It gives its turn back, and gets another one: the job may rest meanwhile.
+        A held request has no turn. It takes one when its wait is over.
         """
         host = pace_key(request.url)
         backoff_s = request.meta.pop("backoff_s", 0.0)
@@ -148,12 +148,15 @@ class HostQueue:
         self._end_turn(row_id)
 
     def give_up_turns(self, *, rests: bool = False) -> None:
-        """Return turns without a page, or stop waiting for them, of all hosts if the job ``rests``.
+        """Give back the turns that no page has yet, and wait for no more of them.
 
-        Otherwise of those without a row or a held request, for which others would wait in vain.
+        A job that ``rests`` gives up all; another one those at hosts without a row or a held
+        request. Other jobs would wait for them in vain.
         """
+        if not self._wanted:
+            return
         kept: set[str] = set()
-        if self._wanted and not rests:
+        if not rests:
             kept = {host for host, _ in self.rows}
             kept |= {pace_key(request.url) for request in self.held}
         for host in self._wanted.keys() - kept:

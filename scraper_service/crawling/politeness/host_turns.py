@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.shared_objects import BackgroundTasks
+from scraper_service.storage.connections import insist
 from scraper_service.storage.politeness import hosts
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
     from scraper_service.crawling.politeness.fair_queue import CallLaterT
     from scraper_service.crawling.politeness.host_limits import Host
@@ -112,18 +113,9 @@ class Turns:
             database.write_locking, hosts.end_turn, host.name, self._owner, delay_s
         )
         try:
-            while not await _is_done(give_back):
-                await self._sleep(RETRY_S)
+            await insist(give_back, lambda: True)
         finally:
             _release(host)
-
-
-async def _is_done(write: Callable[[], Awaitable[object]]) -> bool:
-    try:
-        await write()
-    except ServiceUnavailable:
-        return False
-    return True
 
 
 def _release(host: Host) -> None:

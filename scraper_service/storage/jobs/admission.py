@@ -26,7 +26,7 @@ from scraper_service.errors import (
 )
 from scraper_service.options.crawl import BatchOptions, CrawlOptions, Webhook
 from scraper_service.options.extraction import AgentOptions, ExtractOptions
-from scraper_service.options.limits import DAY_S, HIDDEN
+from scraper_service.options.limits import DAY_S
 from scraper_service.options.parsing import short
 from scraper_service.options.serialization import operation_to_json, options_to_json
 from scraper_service.storage.accounts import credits as ledger
@@ -63,6 +63,7 @@ FETCHES_NOTHING = (
     "appendToId must be a batch that fetches its pages, got one that reprocesses the"
     " pages of another job"
 )
+PROLONGS = "retentionDays must be left out: the batch of appendToId has zeroDataRetention, got {}"
 _FEWER_CREDITS = "The run may cost {most} credits: the team has no more of them."
 ENDPOINTS = {"crawl": "crawl", "batch": "batch_scrape"}
 
@@ -318,8 +319,8 @@ def add_entries(
         return InvalidOptions([Issue("custom", ("appendToId",), FETCHES_NOTHING)])
     days = batch.retention_days
     if days is not None and json.loads(found.options)["scrape"]["zero_data_retention"]:
-        issue = Issue("custom", ("retentionDays",), HIDDEN.format(short(days)))
-        return InvalidOptions([issue])
+        text = PROLONGS.format(short(days))
+        return InvalidOptions([Issue("custom", ("retentionDays",), text)])
     if batch.webhook is None and subscriptions.lacks_headers(connection, job_id):
         return HeadersForgotten("send the webhook again, with these entries.")
     if full := disk_use.refusal(connection, team_id, terms.disk_bytes):

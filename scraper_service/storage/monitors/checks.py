@@ -26,6 +26,7 @@ from scraper_service.errors import (
 from scraper_service.options.limits import DAY_S
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts import disk_use
+from scraper_service.storage.accounts.credits import Call
 from scraper_service.storage.jobs import job_store
 from scraper_service.storage.jobs.job_records import MONITOR_CHECK, JobState
 from scraper_service.storage.jobs.operations import step_id
@@ -155,6 +156,8 @@ def _insert_check(
     # Lists show the name, and link to the check of this monitor.
     connection.execute(update(job).where(job.c.id == check_id).values(url=found.id))
     if is_queued:
+        call = Call(check_id, found.team_id, found.key_id, "monitor", 2, found.name, at)
+        ledger.note_activity(connection, call, at)
         connection.execute(insert(operation).values(job_id=check_id, memory="{}"))
         definition: dict[str, Any] = sealed_definition(connection, found.definition)
         set_monitor(connection, found.id, check_id=check_id)

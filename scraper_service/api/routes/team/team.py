@@ -327,6 +327,8 @@ def _activity_asked(
     request: JsonRequest,
 ) -> tuple[str | None, CallPosition | None, int]:
     endpoint, place = _ENDPOINT.read(request), _CURSOR.read(request)
+    if endpoint == "browser":  # another path of the same sessions
+        endpoint = "interact"
     after = place and CallPosition(float(place[1]), place[2])
     return endpoint, after, _LIMIT.read(request)
 
