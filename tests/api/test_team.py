@@ -152,7 +152,6 @@ def test_activity_lists_the_calls_of_the_last_day(shared, used, pages, version):
     # Nothing is kept of a call with zero retention.
     assert calls["batch_scrape"]["target"] is None
     assert read(shared, f"{path}?endpoint=map")["data"] == [calls["map"]]
-    assert read(shared, f"{path}?endpoint=browser")["data"] == []
     assert read(shared, path, KEYS[1])["data"] == []
 
 

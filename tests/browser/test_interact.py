@@ -144,6 +144,19 @@ def test_an_ended_session_is_listed_and_keeps_its_figures(service, open_session)
     assert session_id not in {each["id"] for each in listed}
 
 
+def test_ended_sessions_are_in_the_activity_by_both_names(service, open_session):
+    session = open_session()
+    assert service.request("DELETE", f"/v2/interact/{session}").status == 200
+    path = "/v2/team/activity?endpoint="
+
+    def ids():
+        calls = service.get(f"{path}browser").json["data"]
+        return {call["id"] for call in calls}
+
+    wait_until(lambda: session in ids())
+    assert ids() == {each["id"] for each in service.get(f"{path}interact").json["data"]}
+
+
 @pytest.mark.parametrize("session_id", [UNKNOWN, "no-uuid"])
 def test_unknown_sessions_are_404s(service, session_id):
     replies = [
