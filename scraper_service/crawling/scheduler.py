@@ -193,7 +193,7 @@ class LeasedScheduler(BaseScheduler):
 
         Otherwise 0, also for the first :data:`QUIET_S` of the wait.
         """
-        if self._ended or self.is_paused or self._claims.is_running:
+        if self._ended or self.is_paused or self._claims.may_bring_rows:
             return 0.0
         if self._claims.is_looking_beyond or self._again:
             return 0.0

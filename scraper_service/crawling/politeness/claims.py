@@ -61,6 +61,7 @@ class Claims:
         #: True if the last claim found no row.
         self.is_dry = False
         self._has_news = False  # since the last claim began
+        self._polls = False  # since a claim without a row, until there is news
         self._batch = slots  # rows of a claim
         self._short_claims = 0  # in a row
         self._ran_out = False  # of rows, during the running claim
@@ -74,10 +75,15 @@ class Claims:
         """True if a look for other sites has not seen all URLs of the job."""
         return self._beyond > 0
 
+    @property
+    def may_bring_rows(self) -> bool:
+        """True if a claim is running, unless it only repeats one that found no row."""
+        return self.is_running and not self._polls
+
     def expect_rows(self) -> None:
         """Note that the next claim may find rows, also if one is running."""
-        self.is_dry = False
-        self._has_news = True
+        self._polls = False
+        self._end_rest()
 
     def refill(self) -> None:
         """Claim rows if few are left: a claim takes a transaction."""
@@ -134,7 +140,9 @@ class Claims:
         else:
             self._looked_beyond(claim)
         await self._take(claim)
-        if not (claim.rows or self._has_news or beyond):
+        if claim.rows:
+            self._polls = False
+        elif not (self._has_news or beyond):
             self._rest()
         self._wake()
 
@@ -145,12 +153,16 @@ class Claims:
 
     def _rest(self) -> None:
         """Claim nothing for a while, unless there is news."""
-        self.is_dry = True
+        self.is_dry = self._polls = True
         asyncio.get_running_loop().call_later(self.poll_s, self._look_again)
 
     def _look_again(self) -> None:
-        self.expect_rows()
+        self._end_rest()
         self._wake()
+
+    def _end_rest(self) -> None:
+        self.is_dry = False
+        self._has_news = True
 
     def _note_size(self, count: int) -> None:
         """Claim more rows from now on if a fast crawl has waited for its last claims."""
