@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from scraper_service.crawling.artefacts import shared_artefacts
 from scraper_service.crawling.logs import job_logger, log_end, with_facts
-from scraper_service.errors import StoreUnavailable
+from scraper_service.errors import ServiceUnavailable, StoreUnavailable
 from scraper_service.options.limits import DAY_S
 from scraper_service.shared_objects import Looks
 from scraper_service.storage.accounts import (
@@ -29,6 +29,8 @@ from scraper_service.storage.page_index import PageIndex
 from scraper_service.storage.politeness import host_permits, hosts
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
     from scrapy.settings import BaseSettings
 
     from scraper_service.crawling.job_process import Presence
@@ -90,28 +92,42 @@ async def pause_full_jobs(database: Database, settings: BaseSettings) -> None:
 
 
 async def expire(database: Database, settings: BaseSettings) -> None:
-    """Delete expired jobs, pages, files and counts, and old entries of the audit log."""
-    await database.write(hosts.forget_hosts)
-    await database.write(host_permits.forget)
-    await database.write(model_tokens.forget)
-    while await Jobs(database).expire():
-        pass
-    while await PageIndex(database).expire():
-        pass
-    while await database.write(artefacts.expire):
-        pass
-    while await database.write(feedback.expire):
-        pass
-    while await database.write(browser_sessions.expire):
-        pass
-    while await database.write(disk_use.fold):
-        pass
-    if days := settings.getint("AUDIT_DAYS"):
-        await database.write(record_expired_keys, days)
-    while await database.write(audit.expire, days):
-        pass
-    await Uploads(database).expire()
-    try:
-        await shared_artefacts(settings).sweep(database)
-    except StoreUnavailable as error:
-        logger.warning("files of expired pages are deleted later: %s", error)
+    """Delete expired jobs, pages, files and counts, and old entries of the audit log.
+
+    A step that fails is left for the next time. The others still do their work.
+    """
+    for step in _steps(database, settings):
+        try:
+            while await step():
+                pass
+        except StoreUnavailable as error:
+            logger.warning("files of expired pages are deleted later: %s", error)
+        except ServiceUnavailable:
+            continue  # logged where it was raised
+        except Exception:
+            logger.exception("expired rows could not be deleted")
+
+
+def _steps(
+    database: Database, settings: BaseSettings
+) -> Iterator[Callable[[], Awaitable[int | None]]]:
+    """Yield what deletes a slice each, and returns 0 or None at its end."""
+    yield partial(database.write, hosts.forget_hosts)
+    yield partial(database.write, host_permits.forget)
+    yield partial(database.write, model_tokens.forget)
+    yield Jobs(database).expire
+    yield PageIndex(database).expire
+    yield partial(database.write, artefacts.expire)
+    yield partial(database.write, feedback.expire)
+    yield partial(database.write, browser_sessions.expire)
+    yield partial(database.write, disk_use.fold)
+    days = settings.getint("AUDIT_DAYS")
+    if days:
+        yield partial(database.write, record_expired_keys, days)
+    yield partial(database.write, audit.expire, days)
+    yield Uploads(database).expire
+    yield partial(_sweep, database, settings)
+
+
+async def _sweep(database: Database, settings: BaseSettings) -> None:
+    await shared_artefacts(settings).sweep(database)  # a slice of the store each time
