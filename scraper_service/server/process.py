@@ -12,6 +12,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Protocol
 
+from scraper_service.discovery.canonical_urls import site_of
 from scraper_service.shared_objects import BackgroundTasks, begin_collections
 
 if TYPE_CHECKING:
@@ -137,6 +138,8 @@ class MainProcess:
         background.webhooks.open()
         front.announce()
         self._manager.ready()
+        # Its first use reads the list of public suffixes, 50 ms: not in the event loop.
+        self._tasks.spawn(asyncio.to_thread(site_of, "a.example"))
 
     def _signalled(self) -> None:
         now = time.monotonic()
