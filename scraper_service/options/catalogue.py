@@ -567,7 +567,8 @@ LLMS_TEXT: TableT = (
 
 #: The attributes of :class:`~scraper_service.options.extraction.ResearchOptions`.
 RESEARCH: TableT = (
-    Option("query", "query", Text(MAX_QUESTION), COMPUTED,
+    Option("query", "query",
+        Then(Text(MAX_QUESTION), values.query_text, {"pattern": r"\S"}), COMPUTED,
         "The question."),
     Option("max_depth", "maxDepth", integer(1, MAX_DEPTH), 7,
         "At most N rounds of searches."),

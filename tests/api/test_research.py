@@ -89,6 +89,26 @@ def test_without_a_language_model_it_is_refused(service):
     assert service.post("/v2/deep-research", {"query": "x"}).status == 404
 
 
+@pytest.mark.parametrize(
+    ("body", "path", "message"),
+    [
+        ({}, ["query"], "query is required"),
+        ({"query": " "}, ["query"], "query must not be empty"),
+        ({"topic": ""}, ["topic"], "query must not be empty"),
+        (
+            {"query": "a", "topic": "b"},
+            ["topic"],
+            "topic is the old name of query: only one of them is allowed",
+        ),
+    ],
+)
+def test_a_research_needs_one_question(running, body, path, message):
+    found = running.post("/v1/deep-research", body)
+    assert found.status == 400
+    [detail] = found.json["details"]
+    assert (detail["path"], detail["message"]) == (path, message)
+
+
 def test_a_language_model_plans_and_writes(running, chat, web):
     plans = [plan("founder of the shop", "Ida Example"), plan()]
     found = research(

@@ -24,10 +24,16 @@ from scraper_service.options.parsing import (
     Object,
     Position,
     Text,
+    Then,
     ValueKind,
     choice,
 )
-from scraper_service.options.request_values import NO_EFFECT, PROMPT, KeysT
+from scraper_service.options.request_values import (
+    NO_EFFECT,
+    PROMPT,
+    KeysT,
+    query_text,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -170,10 +176,13 @@ def research_kind(extraction: ValueKind, scrape_kind: ValueKind) -> Object:
     defaults = catalogue.defaults(catalogue.RESEARCH, "v1")
 
     def make(values: dict[str, Any], at: Position) -> Any:
-        query = values.pop("query", None) or values.pop("topic", None)
-        values.pop("topic", None)
-        if not (query and query.strip()):
+        topic = values.pop("topic", None)
+        query = values.pop("query", topic)
+        if query is None:
             return (at / "query").missing("string")
+        if topic not in {None, query}:
+            text = "topic is the old name of query: only one of them is allowed"
+            return (at / "topic").report("custom", text)
         given = values.pop("json", None)
         chosen = tuple(dict.fromkeys(values.pop("formats", ("markdown",))))
         if given is not None and "json" not in chosen:
@@ -186,7 +195,11 @@ def research_kind(extraction: ValueKind, scrape_kind: ValueKind) -> Object:
 
     keys = {
         **catalogue.keys(catalogue.RESEARCH, "v1"),
-        "topic": Key(Text(MAX_QUESTION), "topic", help="The old name of query."),
+        "topic": Key(
+            Then(Text(MAX_QUESTION), query_text, {"pattern": r"\S"}),
+            "topic",
+            help="The old name of query.",
+        ),
         "jsonOptions": Key(extraction, "json", help="The options of the format json."),
         **pages.CALLER_KEYS,
     }

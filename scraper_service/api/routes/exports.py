@@ -97,11 +97,15 @@ class _FieldsParameter:
         if text is None:
             return ()
         paths = tuple(each.strip() for each in text.split(","))
-        if len(paths) > MAX_FIELDS or len(set(paths)) < len(paths):
+        if len(paths) > MAX_FIELDS:
             raise InvalidParameter(
-                f"Invalid fields: must be at most {MAX_FIELDS} different paths,"
-                f" got {len(paths)}"
+                f"Invalid fields: must be at most {MAX_FIELDS} paths, got {len(paths)}"
             )
+        for number, path in enumerate(paths):
+            if path in paths[:number]:
+                raise InvalidParameter(
+                    f"Invalid fields: each path must be given once, got {path[:60]!r} twice"
+                )
         for path in paths:
             self._check(path, _KEYS[what])
         return paths
