@@ -37,7 +37,7 @@ def fragile_service(tmp_path_factory):
     """A service whose browsers can be ended by a page."""
     from tests.conftest import Service
 
-    settings = {**SETTINGS, "SCRAPER_PLAYWRIGHT_BROWSER_PROVIDER": fragile.NAME}
+    settings = {**SETTINGS, "SCRAPER_PLAYWRIGHT_BROWSER_PROVIDER": fragile.FRAGILE}
     running = Service(tmp_path_factory.mktemp("fragile"), **settings)
     yield running
     assert running.stop() == 0, running.stderr

@@ -31,10 +31,7 @@ from scraper_service.crawling.download.download_errors import (
     BrowserGone,
     BrowserMissing,
 )
-from tests.browser import fragile
-from tests.browser.fragile import FirstStartFails, driver_and_chromium
-
-FIRST_START_FAILS = f"{fragile.__name__}.FirstStartFails"
+from tests.browser.fragile import FIRST_START_FAILS, driver_and_chromium
 
 
 def shared(**changes):
@@ -195,6 +192,8 @@ def test_why_no_browser_starts_is_said_until_one_does(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["dies", "stops"])
 def test_a_driver_that_fails_while_it_starts_is_replaced(monkeypatch, how):
+    from tests.browser.fragile_providers import FirstStartFails  # slow
+
     monkeypatch.setattr(FirstStartFails, "started", 0)
     monkeypatch.setattr(FirstStartFails, "how", how)
     if how == signal.SIGSTOP:

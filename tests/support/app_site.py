@@ -148,7 +148,7 @@ setTimeout(() => {
   if (kind === 'console') console.log(text());
 });
 </script>"""
-# The query is an order for tests.browser.fragile.
+# The query is an order for tests.browser.fragile_providers.
 ENDER = f"""<!doctype html><title>Ender</title><h1>Ender</h1><p>{WORDS}</p>
 <script>console.log(`end ${{location.search.slice(1)}}`)</script>"""
 LOOP = "<!doctype html><title>Loop</title><p>before</p><script>for (;;);</script>"
