@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import parse_qs
 
-from sqlalchemy import and_, or_, select, update
+from sqlalchemy import and_, exists, or_, select, update
 
 from scraper_service.errors import StoreUnavailable
 from scraper_service.options.limits import DAY_S
@@ -220,7 +220,11 @@ def keep_until(connection: Connection, holder: str, expires_at: float) -> None:
 def expire(connection: Connection) -> int:
     """Delete a slice of expired rows. Return the number of rows."""
     columns, now = artefact.c, now_of(connection)
-    is_gone = and_(columns.job_id.is_not(None), columns.job_id.not_in(select(job.c.id)))
+    # Not NOT IN: PostgreSQL would read all jobs for each row once they exceed its work_mem.
+    is_gone = and_(
+        columns.job_id.is_not(None),
+        ~exists().where(job.c.id == columns.job_id),
+    )
     removed = 0
     for which in (columns.expires_at <= now, is_gone):
         rows = take_some(
