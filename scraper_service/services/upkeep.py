@@ -25,6 +25,7 @@ from scraper_service.storage.files import artefacts
 from scraper_service.storage.files.uploads import Uploads
 from scraper_service.storage.jobs.job_control import pause_full_job
 from scraper_service.storage.jobs.jobs import Jobs
+from scraper_service.storage.monitors import checks
 from scraper_service.storage.page_index import PageIndex
 from scraper_service.storage.politeness import host_permits, hosts
 
@@ -41,6 +42,7 @@ logger = logging.getLogger(__name__)
 EXPIRE_S = 30.0
 QUOTA_S = 1.0
 LEDGER_S = 3600.0
+CHECKS_AT_ONCE = 100
 PAUSED = (
     "The job was paused because the disk quota of the team, {} MiB, is used up. Delete other"
     " jobs or raise the quota, then let it go on with PATCH and paused: false."
@@ -120,6 +122,7 @@ def _steps(
     yield partial(database.write, artefacts.expire)
     yield partial(database.write, feedback.expire)
     yield partial(database.write, browser_sessions.expire)
+    yield partial(hide_left_behind, database)
     yield partial(database.write, disk_use.fold)
     days = settings.getint("AUDIT_DAYS")
     if days:
@@ -127,6 +130,16 @@ def _steps(
     yield partial(database.write, audit.expire, days)
     yield Uploads(database).expire
     yield partial(_sweep, database, settings)
+
+
+async def hide_left_behind(database: Database) -> int:
+    """Hide some checks of deleted monitors, and the jobs that they have started."""
+    found = await database.read(checks.left_behind, CHECKS_AT_ONCE)
+    for check_id in found:
+        await database.write_locking(checks.hide_check, check_id)
+        for step in await database.read(checks.step_ids, check_id):
+            await database.write_locking(checks.hide_check, step)
+    return len(found)
 
 
 async def _sweep(database: Database, settings: BaseSettings) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import socket
 import time
 import uuid
 from datetime import UTC, datetime
@@ -11,6 +12,7 @@ from datetime import UTC, datetime
 import pytest
 import sqlalchemy as sa
 
+from scraper_service.storage import schema
 from tests.support.crash import kill, sqlite_of
 from tests.support.mail_server import MailReceiver
 from tests.support.monitors import (
@@ -640,6 +642,50 @@ def test_a_deleted_monitor_stops_its_check(service, web, spot):
         assert service.get(path + gone).status == 404
     assert service.request("DELETE", path).status == 404
     assert check not in json.dumps(service.get("/v2/jobs").json)
+
+
+def test_a_monitor_is_deleted_though_its_caller_leaves(start_service, tmp_path):
+    service = start_service()
+    made = create(service, scrape("http://127.0.0.2:9/a"))
+    count = 300
+    with sa.create_engine(sqlite_of(tmp_path)).begin() as connection:
+        add_checks(connection, made["id"], count)
+    host, _, port = service.url.rpartition("/")[2].partition(":")
+    call = f"DELETE /v2/monitor/{made['id']} HTTP/1.1\r\nHost: {host}\r\n"
+    call += f"Authorization: Bearer {service.key}\r\n\r\n"
+    engine = sa.create_engine(sqlite_of(tmp_path), poolclass=sa.NullPool)
+
+    def ask(query):
+        with engine.connect() as connection:
+            return connection.scalar(sa.text(query))
+
+    shown = f"SELECT count(*) FROM job WHERE expires_at > {time.time() + 3600}"
+    assert ask(shown) == count
+    with socket.create_connection((host, int(port))) as caller:
+        caller.sendall(call.encode())
+        wait_until(lambda: ask("SELECT count(*) FROM monitor") == 0)
+    wait_until(lambda: ask(shown) == 0)
+
+
+def add_checks(connection, monitor_id, count):
+    """Store ended checks of a monitor."""
+    team = connection.scalar(sa.select(schema.monitor.c.team_id))
+    now, ids = time.time(), [str(uuid.uuid4()) for _ in range(count)]
+    ended = {"state": "completed", "completed_at": now, "expires_at": now + 86400}
+    for number, job_id in enumerate(ids, 1):
+        values = {"id": job_id, "number": number, "team_id": team, "version": 2}
+        values |= {"kind": "monitor_check", "url": "", "options": "{}"}
+        values |= {"created_at": now, "retention_s": 86400, **ended}
+        values |= dict.fromkeys(("open", "done", "failed", "pages", "held"), 0)
+        values |= {"credits": 0}
+        connection.execute(sa.insert(schema.job).values(**values))
+        connection.execute(
+            sa.insert(schema.operation).values(job_id=job_id, memory="{}")
+        )
+        values = {"job_id": job_id, "monitor_id": monitor_id, "status": "completed"}
+        values |= {"trigger": "scheduled", "counts": "{}", "results": "[]"}
+        values |= {"created_at": now, "updated_at": now}
+        connection.execute(sa.insert(schema.monitor_check).values(**values))
 
 
 def test_a_check_is_in_the_list_of_jobs(service, web, spot):

@@ -9,7 +9,7 @@ import uuid
 
 import pytest
 from attrs import evolve
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 
 from scraper_service.content.text.compression import decompress
 from scraper_service.errors import (
@@ -22,6 +22,7 @@ from scraper_service.errors import (
 from scraper_service.options.crawl import Webhook
 from scraper_service.options.monitors.targets import ScrapeTarget
 from scraper_service.options.spider_arguments import batch_options
+from scraper_service.services import upkeep
 from scraper_service.services.monitoring.scheduler import MonitorScheduler
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts import disk_use
@@ -46,7 +47,13 @@ from scraper_service.storage.monitors.monitors import (
 )
 from scraper_service.storage.monitors.page_rows import PageRow
 from scraper_service.storage.monitors.snapshots import PageSnapshot, url_key
-from scraper_service.storage.schema import job, monitor_page, monitor_snapshot
+from scraper_service.storage.schema import (
+    job,
+    monitor,
+    monitor_page,
+    monitor_snapshot,
+)
+from scraper_service.storage.transactions import now_of
 from scraper_service.storage.webhooks import deliveries
 from tests.support.waiting import WAIT_S
 
@@ -428,6 +435,80 @@ def test_the_clock_may_go_back(world):
     assert world.get(made).next_at == made.next_at + HOUR
     clock.now = made.next_at + HOUR
     assert look(scheduler) == [1]
+
+
+UNREADABLE = {
+    "zone": {"timezone": "Europe/Gone"},
+    "definition": {"definition": json.dumps({"targets": [{"type": "newer"}]})},
+}
+
+
+def spoil(world, made, how):
+    """Make a monitor that this version cannot read, as after a downgrade."""
+    change = update(monitor).where(monitor.c.id == made.id).values(**UNREADABLE[how])
+    world.do(lambda c: c.execute(change))
+
+
+@pytest.mark.parametrize("how", UNREADABLE)
+def test_a_monitor_that_cannot_be_read_stops_no_other(world, how):
+    bad, *good = [world.make() for _ in range(3)]
+    spoil(world, bad, how)
+    world.do(checks.set_monitor, bad.id, next_at=bad.next_at - 1)  # it comes first
+    clock = Clock(bad.next_at)
+    scheduler = MonitorScheduler(world.database, lambda: None, clock)
+    assert look(scheduler) == [2]
+    assert all(world.get(each).is_checked for each in good)
+    next_at = select(monitor.c.next_at).where(monitor.c.id == bad.id)
+    assert world.do(lambda c: c.scalar(next_at)) > clock.now  # others come first now
+    clock.now -= 1000 * HOUR  # back: all run times are computed again
+    assert look(scheduler) == [0]
+    assert world.get(good[0]).next_at < clock.now + 2 * HOUR
+
+
+@pytest.mark.parametrize("how", UNREADABLE)
+def test_a_lost_check_ends_though_its_monitor_cannot_be_read(world, how):
+    made = [world.make() for _ in range(2)]
+    found = [world.start(each, None, "manual") for each in made]
+    for check in found:
+        world.take(check)
+        world.do(job_store.end_job, check.id, JobState.FAILED, "broke")
+    spoil(world, made[0], how)
+    look(MonitorScheduler(world.database, lambda: None))
+    assert [world.check(each).status for each in found] == ["failed", "failed"]
+
+
+def test_a_deleted_monitor_leaves_no_snapshot_of_its_running_check(world):
+    made = world.make()
+    lease = world.take(check := world.start(made, None, "manual"))
+    found = CheckedPages(
+        target_id=made.definition.targets[0].id,
+        rows=[PageRow({"url": URLS[0], "status": "new", "previous": None})],
+        new=[PageSnapshot(url_key(URLS[0]), URLS[0], None, b"a text")],
+    )
+    assert world.do(monitors.remove, made.id, TEAM)
+    assert not world.do(check_steps.add_pages, check.id, lease, "{}", found)
+    assert world.count(monitor_snapshot) == 0
+
+
+def test_checks_that_an_unfinished_deletion_has_left_are_hidden(world):
+    made, other = world.make(), world.make()
+    kept = world.start(other, None, "manual")
+    ended = world.start(made, None, "manual")
+    world.end(ended)
+    running = world.start(made, None, "manual")
+    world.do(monitors.remove, made.id, TEAM)  # and the process ends here
+    asyncio.run(upkeep.hide_left_behind(world.database))
+    expires = {each.id: each.expires_at for each in rows(world, job)}
+    states = {each.id: each.state for each in rows(world, job)}
+    now = world.do(now_of)
+    assert max(expires[ended.id], expires[running.id]) <= now
+    assert states[running.id] == JobState.CANCELLED
+    assert states[kept.id] == JobState.QUEUED
+    assert world.do(checks.left_behind, 10) == []
+
+
+def rows(world, table):
+    return world.do(lambda c: c.execute(select(table)).all())
 
 
 def test_a_check_is_an_operation_of_its_own_kind(world):

@@ -28,6 +28,7 @@ from scraper_service.options.urls import DEFAULT_PORTS, origin
 from scraper_service.services.monitoring.channels import ChannelSender
 from scraper_service.services.monitoring.estimates import DAYS, estimate
 from scraper_service.services.monitoring.mail import Mailer
+from scraper_service.shared_objects import BackgroundTasks
 from scraper_service.storage.monitors import checks, monitors
 from scraper_service.storage.monitors.mails import Mail
 from scraper_service.storage.monitors.monitors import ACTIVE, Monitor, MonitorChange
@@ -130,6 +131,7 @@ class TeamMonitors:
         self._messengers = messengers
         self._usual_disk_mb = settings.getint("TEAM_DISK_MB")
         self._egress = EgressPolicy(settings.getlist("EGRESS_ALLOW"))
+        self._tasks = BackgroundTasks()
 
     @property
     def channels(self) -> tuple[str, ...]:
@@ -377,16 +379,24 @@ class TeamMonitors:
 
         Deliveries of webhooks that wait still go out.
         """
+        # A client that goes away must not end it halfway: a second call finds no monitor.
+        await asyncio.shield(self._tasks.spawn(self._delete(monitor_id, team)))
+
+    async def _delete(self, monitor_id: str, team: Team) -> None:
         if not await self._database.write_aside(
             monitors.remove, team.id, monitor_id, team.id, team.actor
         ):
             raise JobNotFound(monitors.NOT_FOUND)
         for check_id in await self._database.read(checks.check_ids, monitor_id):
-            steps = await self._database.read(checks.step_ids, check_id)
             # One at a time: each is locked by its own transaction.
-            for each in (check_id, *steps):
-                await self._database.write_locking(checks.hide_check, each)
-                await self._runner.cancel(each)
+            await self._hide(check_id)
+            # Read behind the end of the check: it starts no further job then.
+            for step in await self._database.read(checks.step_ids, check_id):
+                await self._hide(step)
+
+    async def _hide(self, job_id: str) -> None:
+        await self._database.write_locking(checks.hide_check, job_id)
+        await self._runner.cancel(job_id)
 
     async def run(self, monitor_id: str, team: Team) -> CheckRow:
         """Start a check now, also of a paused monitor.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from scraper_service.errors import ServiceUnavailable
 from scraper_service.shared_objects import Poller
 from scraper_service.storage.monitors import check_steps, checks, monitors
 
@@ -22,6 +23,7 @@ logger = logging.getLogger(__name__)
 
 DUE_AT_ONCE = 100  # monitors in one look
 LOST_AT_ONCE = 20  # checks
+PUT_OFF_S = 3600.0  # of a monitor that cannot be read
 CLOCK_STEP_S = 60.0  # back; then the next run times are computed again
 
 
@@ -61,22 +63,37 @@ class MonitorScheduler(Poller):
         await self._follow_clock(at)
         started = 0
         for monitor_id, team_id in due:
-            found = await self._database.write_aside(
-                checks.start_check,
-                team_id,
-                team_id,
-                monitor_id,
-                "scheduled",
-                at,
-                usual_disk_mb=self._usual_disk_mb,
-            )
+            try:
+                found = await self._database.write_aside(
+                    checks.start_check,
+                    team_id,
+                    team_id,
+                    monitor_id,
+                    "scheduled",
+                    at,
+                    usual_disk_mb=self._usual_disk_mb,
+                )
+            except ServiceUnavailable:
+                raise
+            except Exception:
+                # Unreadable secrets, a time zone that is gone: it must not stop the others.
+                logger.exception("monitor %s could not be checked", monitor_id)
+                await self._database.write_aside(
+                    checks.put_off, team_id, monitor_id, at + PUT_OFF_S
+                )
+                continue
             started += found is not None
         if started:
             self._wake()
         for check_id in await self._database.read(
             check_steps.lost_checks, LOST_AT_ONCE
         ):
-            await self._database.write_locking(check_steps.settle_lost, check_id)
+            try:
+                await self._database.write_locking(check_steps.settle_lost, check_id)
+            except ServiceUnavailable:
+                raise
+            except Exception:
+                logger.exception("check %s could not be ended", check_id)
         return started
 
     async def _follow_clock(self, at: float) -> None:

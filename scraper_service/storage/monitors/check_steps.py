@@ -235,6 +235,10 @@ def add_pages(
             }
         )
     place = (check.monitor_id, found.target_id, job_id, at)
+    # Locked: a deletion of the monitor deletes these snapshots too, or comes before them.
+    there = select(monitor.c.id).where(monitor.c.id == check.monitor_id)
+    if connection.scalar(there.with_for_update(read=True, key_share=True)) is None:
+        return False
     snapshots.store(connection, *place, found.new)
     snapshots.keep(connection, *place, found.kept)
     if found.dropped:
@@ -365,7 +369,10 @@ def _end(connection: Connection, job_id: str, end: CheckEnd, at: float) -> None:
         select(monitor_check).where(monitor_check.c.job_id == job_id)
     ).one()
     error, mail_at = end.error, None
-    found = lock_monitor(connection, check.monitor_id)
+    try:
+        found = lock_monitor(connection, check.monitor_id)
+    except (SecretsUnreadable, LookupError, ValueError):
+        found = None  # it cannot be read: its check ends all the same
     if found is not None:
         failures = found.failures + 1 if end.status == "failed" else 0
         values: dict[str, Any] = {

@@ -13,7 +13,7 @@ import json
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import exists, func, insert, or_, select, update
 
 from scraper_service.content.text.compression import decompress
 from scraper_service.errors import (
@@ -28,7 +28,7 @@ from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.accounts.credits import Call
 from scraper_service.storage.jobs import job_store
-from scraper_service.storage.jobs.job_records import MONITOR_CHECK, JobState
+from scraper_service.storage.jobs.job_records import ACTIVE, MONITOR_CHECK, JobState
 from scraper_service.storage.jobs.operations import step_id
 from scraper_service.storage.monitors.check_records import STATES, CheckPages, CheckRow
 from scraper_service.storage.monitors.messages import open_messages
@@ -206,6 +206,15 @@ def set_monitor(connection: Connection, monitor_id: str, **values: Any) -> None:
     )
 
 
+def put_off(connection: Connection, monitor_id: str, until: float) -> None:
+    """Let a due monitor that cannot be read wait until a time, without reading it."""
+    connection.execute(
+        update(monitor)
+        .where(monitor.c.id == monitor_id, monitor.c.next_at < until)
+        .values(next_at=until)
+    )
+
+
 def due_monitors(
     connection: Connection, at: float | None, limit: int
 ) -> tuple[float, list[tuple[str, str]]]:
@@ -340,6 +349,23 @@ def hide_check(connection: Connection, job_id: str) -> None:
         update(monitor_check)
         .where(monitor_check.c.job_id == job_id)
         .values(definition=None, sealed=None)
+    )
+
+
+def left_behind(connection: Connection, limit: int) -> list[str]:
+    """Return checks of deleted monitors that are not hidden.
+
+    The process that deleted their monitor has ended before it hid them.
+    """
+    is_there = exists().where(monitor.c.id == monitor_check.c.monitor_id)
+    lives = job.c.expires_at > now_of(connection) + DAY_S
+    return list(
+        connection.scalars(
+            select(monitor_check.c.job_id)
+            .join(job, job.c.id == monitor_check.c.job_id)
+            .where(~is_there, or_(job.c.state.in_(ACTIVE), lives))
+            .limit(limit)
+        )
     )
 
 

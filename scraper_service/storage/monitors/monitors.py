@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import asdict, evolve, field, frozen
 from sqlalchemy import delete, func, insert, select, update
 
-from scraper_service.errors import JobNotFound, MonitorLimit
+from scraper_service.errors import JobNotFound, MonitorLimit, SecretsUnreadable
 from scraper_service.options.crawl import Webhook
 from scraper_service.options.monitors.schedule import Schedule
 from scraper_service.options.monitors.targets import (
@@ -313,10 +313,13 @@ def remove(
 def set_next_runs(connection: Connection, at: float, ids: Iterable[str]) -> None:
     """Set the next run time of active monitors to that of their schedule after ``at``."""
     for monitor_id in sorted(ids):
-        found = lock_monitor(connection, monitor_id, waits=False)
-        if found is None or found.next_at is None:
-            continue
-        next_at = found.schedule.next_after(at)
+        try:
+            found = lock_monitor(connection, monitor_id, waits=False)
+            if found is None or found.next_at is None:
+                continue
+            next_at = found.schedule.next_after(at)
+        except (SecretsUnreadable, LookupError, ValueError):
+            continue  # it cannot be read: the scheduler puts it off when it is due
         if next_at < found.next_at:
             connection.execute(
                 update(monitor)
