@@ -142,8 +142,16 @@ job = Table(
     Column("expires_at", Double, nullable=False),
     Column("stored", BigInteger, nullable=False, server_default=text("0")),
     Index("ix_job_number", "number", unique=True),
-    Index("ix_job_state", "state"),
+    # A team may have a hundred thousand ended jobs beside a few active ones.
+    Index("ix_job_state", "state", "team_id", "created_at"),
     Index("ix_job_team_id", "team_id", "created_at"),
+    Index("ix_job_kind", "team_id", "kind", "created_at"),
+    Index(
+        "ix_job_parent_id",
+        "parent_id",
+        sqlite_where=text("parent_id IS NOT NULL"),
+        postgresql_where=text("parent_id IS NOT NULL"),
+    ),
     Index("ix_job_expires_at", "expires_at"),
     # For lists of a team's jobs. Steps of operations are not listed.
     Index(
@@ -595,6 +603,7 @@ monitor_check = Table(
     Column("created_at", Double, nullable=False),
     Column("updated_at", Double, nullable=False),
     Index("ix_monitor_check_mail_at", "mail_at"),
+    Index("ix_monitor_check_status", "status"),
     Index("ix_monitor_check_monitor_id", "monitor_id", "created_at", "job_id"),
 )
 

@@ -13,13 +13,21 @@ from contextlib import closing, contextmanager
 from sqlalchemy import select
 
 from scraper_service.options.crawl import Webhook
+from scraper_service.storage.accounts import usage
 from scraper_service.storage.database import Database
 from scraper_service.storage.frontier import leases as frontier
 from scraper_service.storage.frontier import links, outcomes, refused_links
 from scraper_service.storage.frontier.links import Seed
-from scraper_service.storage.jobs import job_listing, job_store
+from scraper_service.storage.jobs import (
+    admission,
+    deletion,
+    job_listing,
+    job_store,
+    operations,
+)
 from scraper_service.storage.jobs.job_listing import AddressQuery, Cursor
 from scraper_service.storage.jobs.job_records import ClaimedRow, Link, Outcome, RowState
+from scraper_service.storage.monitors import check_steps
 from scraper_service.storage.schema import frontier as rows_of
 from scraper_service.storage.transactions import number_of
 from scraper_service.storage.webhooks import outbox, subscriptions
@@ -31,6 +39,9 @@ USES = 8  # of each statement: the driver prepares it at the sixth
 _READERS = ("SELECT", "UPDATE", "DELETE", "WITH")
 _READS_LISTS = "FROM refused_list LEFT OUTER JOIN frontier"
 MOST_READ = 1000  # rows of one step of a plan, those that it drops included
+_READS_ALL_JOBS = re.compile(
+    r"SCAN (job|monitor_check)\b|SEARCH job USING (COVERING )?INDEX ix_job_team_id"
+)
 _READ = re.compile(r"(?:actual rows=|Rows Removed by (?:Join )?Filter: )(\d+)")
 
 _ROWS = """
@@ -278,3 +289,34 @@ def test_sqlite_reads_no_row_that_it_does_not_need(tmp_path):
         assert scans(database, filled.job) == {}, "before ANALYZE"
         filled.sql("ANALYZE")
         assert scans(database, filled.job) == {}, "after ANALYZE"
+
+
+def test_ended_jobs_of_a_team_are_not_read(tmp_path):
+    """Starts, ends and lists of active jobs take as long however many have ended."""
+    with closing(Database(tmp_path)) as database:
+        database.write_at_once(job_store.make_team, "team")
+        seed = Seed("crawl", "http://a.example/", None, ())
+        made = database.write_at_once(job_store.insert_job, "team", seed, "{}", 2)
+        for analyze in (False, True):
+            if analyze:
+                database.write_at_once(lambda c: c.exec_driver_sql("ANALYZE"))
+            with rolled_back(database) as connection:
+                driver, sent = connection.connection.driver_connection, []
+                driver.set_trace_callback(sent.append)
+                admission._active(connection, "team")
+                operations.next_start(connection, "team", "agent")
+                operations.read_operations(connection, "team", "agent", None, 20)
+                deletion.cancel(connection, made.id, "team")
+                job_store.active_jobs(connection, "team")
+                usage.read_queue(connection, "team")
+                check_steps.lost_checks(connection, 20)
+                driver.set_trace_callback(None)
+                plans = {
+                    statement: driver.execute(f"EXPLAIN QUERY PLAN {statement}")
+                    for statement in sent
+                    if statement.lstrip().startswith(_READERS)
+                }
+                steps = [row[-1] for plan in plans.values() for row in plan]
+            assert len(plans) > 7
+            bad = [step for step in steps if _READS_ALL_JOBS.match(step)]
+            assert bad == [], analyze

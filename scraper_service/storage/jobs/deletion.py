@@ -40,7 +40,7 @@ def cancel(connection: Connection, job_id: str, team_id: str) -> list[str] | Non
     Returns None if the team has no such job.
     """
     lock_job(connection, job_id)
-    columns = (job.c.state, job.c.created_at, job.c.expires_at)
+    columns = (job.c.state, job.c.expires_at)
     row = connection.execute(
         select(*columns).where(
             job.c.id == job_id, job.c.team_id == team_id, job.c.parent_id.is_(None)
@@ -52,11 +52,7 @@ def cancel(connection: Connection, job_id: str, team_id: str) -> list[str] | Non
         end_job(connection, job_id, JobState.CANCELLED)
     elif row.expires_at <= now_of(connection):
         return None
-    steps = select(job.c.id).where(
-        job.c.team_id == team_id,
-        job.c.created_at >= row.created_at,
-        job.c.parent_id == job_id,
-    )
+    steps = select(job.c.id).where(job.c.parent_id == job_id)
     return list(connection.scalars(steps))
 
 

@@ -218,7 +218,8 @@ def active_jobs(connection: Connection, team_id: str) -> list[Job]:
     query = select(*_COLUMNS).where(
         job.c.state.in_(ACTIVE), job.c.team_id == team_id, *_STARTED_BY_CALLERS
     )
-    rows = connection.execute(query.order_by(job.c.created_at)).all()
+    # Sorted here: the databases would find them in the order of all jobs of the team.
+    rows = sorted(connection.execute(query), key=lambda row: row.created_at)
     entrusted = job_secrets.active_options(connection, team_id)
     found = []
     for each in map(_job, rows):
