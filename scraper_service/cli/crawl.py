@@ -50,8 +50,9 @@ def crawl_command(
     """Crawl a site from URL, and write each page when it is ready.
 
     Pages go to standard output as JSON Lines. With -o they go to a file that ends in
-    .jsonl or .csv, or to a folder that ends in /, with files for each page. On a
-    terminal without -o the pages are listed, and kept for `jobs export`.
+    .jsonl, .csv, .zip, .sqlite or .parquet, or to a folder that ends in /, with files
+    for each page. On a terminal without -o the pages are listed, and kept for
+    `jobs export`.
 
     Ctrl-C stops the crawl cleanly. `jobs resume` continues it, also after a crash.
 
