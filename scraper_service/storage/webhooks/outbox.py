@@ -307,7 +307,7 @@ class WebhookOutbox:
 
         Raises :exc:`HeadersForgotten`.
         """
-        count = await self._database.write_locking(replay, job_id, seq)
+        count = await self._database.write_aside(replay, job_id, job_id, seq)
         if isinstance(count, HeadersForgotten):
             raise count
         return count
