@@ -227,13 +227,14 @@ class LiveLine:
 
 
 MAX_SHOWN = 3  # failures in the summary of a job without pages
+UNCHANGED = "unchanged"  # as in scraper_service.items, whose import takes 0.1 s
 # Text after a number of URLs, by the reason why they have no page. Reasons are those of
 # scraper_service.discovery.Reason.
 LEFT_OUT = {
     "blocked_site": "of a site that the operator has blocked",
     "discovery_depth": "more links away than --depth (maxDiscoveryDepth)",
     "duplicate": "with the page of another URL",
-    "unchanged": "that have not changed since the earlier crawl (since)",
+    UNCHANGED: "that have not changed since the earlier crawl (since)",
     "excluded": "that match --exclude (excludePaths)",
     "external": "of other sites",
     "external_home": "of other sites",
@@ -345,9 +346,13 @@ def stop_signals() -> list[signal.Signals]:
     return [s for s in wanted if signal.getsignal(s) is not signal.SIG_IGN]
 
 
-def exit_code(status: Status) -> int:
-    """Return 0 for a job that was completed and brought a page, else 1."""
-    return 0 if status.state == "completed" and status.pages else 1
+def exit_code(status: Status, ending: Ending) -> int:
+    """Return 0 for a job that was completed and brought a page, else 1.
+
+    A crawl with ``since`` succeeds, too, if all that it found is unchanged pages.
+    """
+    has_pages = status.pages or ending.left_out.get(UNCHANGED)
+    return 0 if status.state == "completed" and has_pages else 1
 
 
 def counted(pages: int) -> str:

@@ -383,7 +383,7 @@ class LocalRun:
         self._progress.say(summary(status, ending))
         if place.path is None and status.pages:
             self._progress.say(f"to keep them: {self._command('export', job)} -o FILE")
-        return exit_code(status)
+        return exit_code(status, ending)
 
     async def _deliver(
         self, job: Job, place: Destination, output: Output

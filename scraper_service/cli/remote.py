@@ -448,7 +448,7 @@ class RemoteRun:
             if place.path is None and status.pages:
                 words = f"{self._command('export', job_id)} -o FILE"
                 self._progress.say(f"to keep them: {words}")
-            return exit_code(status)
+            return exit_code(status, ending)
         if status.is_active:
             text = f"job {job_id} goes on at {remote.address}; to follow it: {again}"
         else:

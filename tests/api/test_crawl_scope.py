@@ -118,6 +118,15 @@ def test_what_robots_txt_refuses_is_no_failure_however_it_was_found(crawl, servi
         assert service.post(f"{done.path}/retry", {}).json["retried"] == 0
 
 
+def test_a_crawl_that_starts_at_a_sitemap_names_its_failure(crawl):
+    with ScriptedSite({"/sitemap.xml": answer(status=500)}) as site:
+        for name, status in (("maps/sitemap.xml", 404), ("sitemap.xml", 500)):
+            start = site.url(f"/{name}")
+            assert crawl(start).status["warning"] == (
+                f"The job ended without a page. {start}: HTTP status {status}."
+            )
+
+
 def test_robots_txt_may_be_ignored_or_read_for_another_agent(crawl):
     with ScriptedSite(SMALL) as site:
         done = crawl(site.url("/"), ignoreRobotsTxt=True)

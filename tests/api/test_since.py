@@ -112,6 +112,21 @@ def test_other_bytes_with_the_same_words_are_no_change(service, web, spot):
     assert removed(service, second)["unchanged"] == 4
 
 
+def test_a_crawl_that_finds_nothing_new_says_how_much_is_unchanged(service, web, spot):
+    first = crawl(service, web, spot)
+    second = crawl(service, web, spot, since=first["id"], sitemap="include")
+    assert (second["completed"], second["warning"]) == (
+        0,
+        f"No page has changed since job {first['id']}: 4 pages are as they were.",
+    )
+    web.put(f"{spot}/a", answer("down", status=500))
+    third = crawl(service, web, spot, since=second["id"])
+    assert third["warning"] == (
+        f"No page has changed since job {second['id']}: 3 pages are as they were."
+        " 1 more URL failed or is gone."
+    )
+
+
 def test_another_spelling_of_a_url_is_the_same_page(service, web, spot):
     first = crawl(service, web, spot)
     urls = [f"{spot}/{each}" for each in ("a/", "b", "c")]

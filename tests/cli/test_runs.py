@@ -363,6 +363,21 @@ def test_what_a_rule_leaves_out_has_not_failed(tmp_path):
     assert "that match no --include (includePaths)" in done.stderr
 
 
+def test_a_crawl_that_finds_nothing_new_succeeds(tmp_path):
+    pages = {"/": page("/a", title="Home"), "/a": page(title="A")}
+    with ScriptedSite(pages) as site:
+        assert run(tmp_path, "crawl", site.url("/"), "-o", "a.jsonl").returncode == 0
+        [first] = jobs(tmp_path)
+        since = json.dumps({"since": first["id"]})
+        done = run(tmp_path, "crawl", site.url("/"), "--options", since, "-o", "b/")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.splitlines() == [
+        "completed: 0 pages, 2 left out",
+        f"No page has changed since job {first['id']}: 2 pages are as they were.",
+        "left out: 2 that have not changed since the earlier crawl (since)",
+    ]
+
+
 def test_other_formats_are_made_of_stored_pages_without_their_site(tmp_path):
     pages = {"/": page("/a", title="One"), "/a": page(title="Two")}
     with ScriptedSite(pages) as found:

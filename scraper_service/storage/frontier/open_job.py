@@ -34,7 +34,7 @@ from scraper_service.storage.accounts.credits import (
 from scraper_service.storage.frontier import refused_links
 from scraper_service.storage.frontier.changed_rules import changed_rules
 from scraper_service.storage.frontier.duplicates import add_texts
-from scraper_service.storage.frontier.empty_result import explain_empty_result
+from scraper_service.storage.frontier.empty_result import NO_PAGE, explain_empty_result
 from scraper_service.storage.frontier.links import (
     INSERT_ROWS,
     TOO_DEEP,
@@ -529,7 +529,7 @@ class OpenJob:
             self._connection, self.job_id, self.pages, self.failed
         )
         if text is not None:
-            if not self.pages:  # the text has the reasons
+            if text.startswith(NO_PAGE):  # the text has the reasons
                 self.warning = (self.warning or "").replace(ROBOTS_WARNING, "").strip()
             self.warn(text)
 
