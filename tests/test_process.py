@@ -333,12 +333,14 @@ def test_a_host_that_is_not_this_machine_is_said(tmp_path):
         ("SCRAPER_DATABASE_URL", "nonsense", "DATABASE_URL"),
         ("SCRAPER_JOB_RUNNER", "nonsense", "JOB_RUNNER"),
         ("SCRAPER_LANGUAGE_MODEL", "nonsense", "LANGUAGE_MODEL"),
+        ("SCRAPER_MCP_TOOLS", "firecrawl_scrap", "MCP_TOOLS"),
     ],
 )
 def test_a_wrong_setting_is_named_and_ends_the_start(tmp_path, name, value, text):
     done = run_serve("--data-dir", str(tmp_path), **{name: value})
     assert done.returncode != 0
     assert text in done.stderr
+    assert "Traceback" not in done.stderr
     assert "listening" not in done.stdout
 
 

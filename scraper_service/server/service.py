@@ -41,6 +41,7 @@ class ApiFront:
     sessions: BrowserSessions | None = None
 
     def __init__(self, background: Background, announce: AnnounceT):
+        from scraper_service.api.mcp.server import check_tools
         from scraper_service.api.streams.streaming import Watchers
         from scraper_service.crawling.download.engines import Engines
         from scraper_service.services.capabilities import Availability
@@ -50,6 +51,7 @@ class ApiFront:
         self._background = background
         self._announce = announce
         self.settings = settings = background.settings
+        self._tools = check_tools(settings.getlist("MCP_TOOLS"))
         self.database = background.database
         self.resident = ResidentCrawler(background.process)
         self.kept = (self.resident.crawler,)
@@ -337,7 +339,7 @@ class ApiFront:
 
         from scraper_service.api.mcp.inner_calls import InnerCalls
         from scraper_service.api.mcp.routes import McpEndpoint, McpPage
-        from scraper_service.api.mcp.server import McpServer, check_tools, new_id
+        from scraper_service.api.mcp.server import McpServer, new_id
         from scraper_service.crawling.download.engines import Engines
         from scraper_service.services.capabilities import PACKAGE
         from scraper_service.storage.secrets import derived_key
@@ -364,7 +366,7 @@ class ApiFront:
                 keep=keep,
                 read=read,
                 usual_tokens=settings.getint("MCP_MAX_TOKENS"),
-                chosen=check_tools(settings.getlist("MCP_TOOLS")),
+                chosen=self._tools,
                 has_browser=lambda: engines.missing_for_sessions is None,
                 key=derived_key(self._key_secret(), "cursors of tools"),
                 has_model=bool(settings["LLM_BASE_URL"]),
