@@ -297,6 +297,48 @@ def run_serve(*arguments, **environment):
     return forked_start.run(forked_start.SERVICE, arguments, variables, Path.cwd())
 
 
+# The first key is stored only after a signal has closed the port.
+SLOW_FIRST_KEY = """
+import os, signal, socket, sys, time
+from scraper_service.cli.main import main
+from scraper_service.storage.accounts import keys
+
+create_key = keys.create_key
+
+def created_at_the_end(*arguments, **options):
+    os.kill(os.getpid(), signal.SIGTERM)
+    for _ in range(3000):
+        try:
+            socket.create_connection(("127.0.0.1", int(sys.argv[-1]))).close()
+        except ConnectionRefusedError:
+            break
+        time.sleep(0.01)
+    return create_key(*arguments, **options)
+
+keys.create_key = created_at_the_end
+main()
+"""
+
+
+def test_a_signal_between_the_port_and_the_first_key_ends_the_start(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    serve = ("serve", "--data-dir", str(tmp_path), "--port", port)
+    environment = {**os.environ, "SCRAPER_CONVERTER_PROCESSES": "1"}
+    done = subprocess.run(
+        (sys.executable, "-c", SLOW_FIRST_KEY, *serve),
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    assert re.search(
+        r"fc-[0-9a-f]{64}", done.stdout
+    )  # it is stored: nobody sees it again
+
+
 def test_a_port_in_use_is_said_and_the_first_key_waits_for_another(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])

@@ -33,6 +33,8 @@ class Listener:
         self._wanted = port
         self._site = site
         self._port: IListeningPort | None = None
+        # Kept: a closed port has no address.
+        self._at: Any = None
 
     def open(self) -> None:
         """Start to accept connections.
@@ -47,20 +49,17 @@ class Listener:
             BACKLOG,
             self._host,
         )
+        self._at = self._port.getHost()
 
     @property
     def address(self) -> str:
-        """The URL of the port, with the address that it listens on."""
-        assert self._port is not None
-        at: Any = self._port.getHost()
-        return f"http://{at.host}:{at.port}"
+        """The URL of the port, with the address that it listens on; also once it is closed."""
+        return f"http://{self._at.host}:{self._at.port}"
 
     @property
     def url(self) -> str:
-        """The URL of the port for callers on this machine."""
-        assert self._port is not None
-        at: Any = self._port.getHost()
-        return _url_of(at.host, at.port)
+        """The URL of the port for callers on this machine; also once it is closed."""
+        return _url_of(self._at.host, self._at.port)
 
     async def drain(self, drain_s: float) -> None:
         """Serve for ``drain_s`` more, so that load balancers turn away first.

@@ -120,7 +120,10 @@ class MainProcess:
             logger.error("%s", listen_error(error.interface, error.port, cause))
         except ConvertersFailed as error:
             logger.error("the service could not start: %s", error)
-        except Exception:
+        except Exception as error:
+            if self._background.is_leaving:  # the signal has closed what was to start
+                logger.info("the start ended with the signal: %s", error)
+                return
             logger.exception("the service could not start")
         else:
             return
@@ -131,12 +134,17 @@ class MainProcess:
         background, front = self._background, self._front
         await front.start()
         await asyncio.gather(background.start(), front.warm_up())
+        if background.is_leaving:
+            return
         begin_collections()
         background.open()
         await front.open()
+        # Also if a signal came meanwhile: a first key is shown only once.
+        front.announce()
+        if background.is_leaving:
+            return
         background.lag.start()
         background.webhooks.open()
-        front.announce()
         self._manager.ready()
         # Its first use reads the list of public suffixes, 50 ms: not in the event loop.
         self._tasks.spawn(asyncio.to_thread(site_of, "a.example"))
