@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
+import subprocess
+import sys
 
 import pytest
 from click.testing import CliRunner
@@ -12,6 +15,7 @@ from scraper_service.cli.main import main
 from scraper_service.storage.files.artefacts import Artefacts
 from scraper_service.storage.files.blob_stores import ObjectStore
 from scraper_service.storage.secrets import key_secret
+from tests.cli.command import environment
 from tests.support.object_storage import SECRET, ObjectStorage
 
 
@@ -87,3 +91,29 @@ def test_a_port_with_a_service_works_and_one_of_another_program_fails(
         found = line(other.getsockname()[1])
     assert found.startswith("fails ")
     assert "end what uses it, or use --port" in found
+
+
+# Without these capabilities root may read only what its permissions allow.
+_AS_A_USER = ("setpriv", "--bounding-set=-dac_override,-dac_read_search")
+
+
+@pytest.mark.parametrize("place", ["data", "home/data"])
+def test_a_home_that_cannot_be_read_has_no_browser(tmp_path, place):
+    home = tmp_path / "home"
+    home.mkdir(mode=0)
+    as_user = _AS_A_USER if os.geteuid() == 0 else ()
+    doctor = (sys.executable, "-m", "scraper_service", "doctor", "--port", "0")
+    done = subprocess.run(
+        (*as_user, *doctor, "--data-dir", tmp_path / place),
+        env=environment(HOME=str(home), PATH="/usr/bin"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    home.chmod(0o700)  # for those who remove it
+    assert "Traceback" not in done.stderr
+    lines = dict(line.split(": ", 1) for line in done.stdout.splitlines())
+    names = [name.split(None, 1)[1] for name in lines]
+    assert {"python", "data directory", "browser", "exports"} <= set(names)
+    [folder] = (text for name, text in lines.items() if "data directory" in name)
+    assert (f"{home} cannot be written" in folder) == place.startswith("home")

@@ -80,7 +80,7 @@ def _compiled() -> Check:
 
 def _data_directory(path: Path) -> Check:
     name = "data directory"
-    existing = next(p for p in (path, *path.absolute().parents) if p.exists())
+    existing = next(p for p in (path, *path.absolute().parents) if _exists(p))
     if not existing.is_dir() or not os.access(existing, os.W_OK):
         text = f"{existing} cannot be written; choose another with --data-dir"
         return Check(name, "fails", text)
@@ -91,12 +91,20 @@ def _data_directory(path: Path) -> Check:
     return Check(name, "works", text)
 
 
+def _exists(path: Path) -> bool:
+    """Return True if a path exists, as far as this user may look."""
+    try:
+        return path.exists()
+    except PermissionError:
+        return False
+
+
 def _database(settings: Settings) -> Check:
     from scraper_service.errors import DatabaseUnusable
     from scraper_service.storage.database import Database
 
     path, url = Path(settings["DATA_DIR"]), settings["DATABASE_URL"]
-    if not url and not (path / "jobs.sqlite").exists():
+    if not url and not _exists(path / "jobs.sqlite"):
         return Check(
             "job database", "works", "does not exist yet; the first start creates it"
         )
@@ -138,7 +146,7 @@ async def _try_store(store: ObjectStore, settings: Settings) -> str:
     owner = await store.owner()
     if owner is not None:
         path, secret = Path(settings["DATA_DIR"]), settings["KEY_SECRET"]
-        has_secret = bool(secret) or (path / KEY_FILE).exists()  # else it would be made
+        has_secret = bool(secret) or _exists(path / KEY_FILE)  # else it would be made
         if not has_secret or owner != owner_of(key_secret(path, secret)):
             raise StoreUnavailable(FOREIGN.format(store.url))
     await store.try_out(f"doctor-{uuid.uuid4()}")

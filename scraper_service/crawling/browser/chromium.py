@@ -5,6 +5,7 @@ All traffic of Chromium has to pass our proxy.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import logging
@@ -91,14 +92,18 @@ def find_chromium(settings: BaseSettings) -> str | None:
 
 
 def _of_playwright() -> str | None:
-    """Return the newest Chromium of ``playwright install``."""
+    """Return the newest Chromium of ``playwright install``.
+
+    None also if this user may not read the folder.
+    """
     folder = Path(os.environ.get("PLAYWRIGHT_BROWSERS_PATH", "")).expanduser()
     if folder == Path():
         folder = PLAYWRIGHT_FOLDER.expanduser()
     patterns = ("chromium_headless_shell-*/*/*shell", "chromium-*/chrome-linux*/chrome")
-    for pattern in patterns:
-        if found := list(folder.glob(pattern)):
-            return str(max(found, key=lambda path: path.stat().st_mtime))
+    with contextlib.suppress(PermissionError):
+        for pattern in patterns:
+            if found := list(folder.glob(pattern)):
+                return str(max(found, key=lambda path: path.stat().st_mtime))
     return None
 
 
