@@ -79,12 +79,23 @@ def test_a_new_key_says_whose_it_is_and_whether_that_is_new(tmp_path):
         assert re.fullmatch("fc-[0-9a-f]{64}\n", done.stdout)
         return done.stderr
 
-    first, second = said("--team", "shop", "--credits", "9"), said("--team", "shop")
+    made, first = said("--team", "shop", "--credits", "9").splitlines()
+    assert made.startswith(f"a new job database was made in {tmp_path}: ")
+    second = said("--team", "shop")
     assert first.startswith("a new team: ")
     assert second.startswith("a team: ")
     assert "  shop  credits 9 of 9  concurrency unlimited" in first
     assert ids_of(first) == ids_of(second)
     assert said("--name", "mine").startswith("a new team: ")
+
+
+def test_a_missing_name_is_a_dash_in_lists(run):
+    assert run("keys", "create")[0] == 0
+    [team_id] = ids_of(run("teams", "list")[1])
+    assert run("teams", "list")[1].startswith(f"{team_id}  -  credits ")
+    key, _, team = run("keys", "list")[1].partition("  team ")
+    assert key.endswith("  -")
+    assert team.startswith(f"{team_id}  -  credits ")
 
 
 def served(monkeypatch, *arguments):

@@ -122,7 +122,8 @@ def open_database(
 ) -> tuple[Database, Settings]:
     """Return the job database and the settings; raise :exc:`click.ClickException`.
 
-    Without ``creates`` the database must exist, so that a wrong folder is noticed.
+    Without ``creates`` the database must exist, so that a wrong folder is noticed. With it,
+    standard error names the folder of a new database.
     """
     from scraper_service.errors import DatabaseUnusable
     from scraper_service.storage.database import Database
@@ -143,6 +144,11 @@ def open_database(
         )
     except DatabaseUnusable as error:
         raise click.ClickException(str(error)) from error
+    if not is_here:
+        text = (
+            f"a new job database was made in {folder}: only its service knows the key"
+        )
+        click.echo(text, err=True)
     return database, settings
 
 
@@ -210,7 +216,8 @@ def create_key_command(
 ) -> None:
     """Create a key and print it; it is shown only now.
 
-    Standard error shows the team of the key, and whether the team is new. Credits, rates,
+    Standard error shows the team of the key, and whether the team is new, and names the
+    folder of a new job database. Credits, rates,
     concurrency and disk quota can be given only for a new team.
     """
     from scraper_service.options.limits import KeyScope
@@ -267,7 +274,7 @@ def list_keys_command(overrides: tuple[str, ...], data_dir: str | None) -> None:
             ends = f"  until {key.expires_at:%Y-%m-%d %H:%M}" if key.expires_at else ""
             team = described(of_team[key.team_id])
             click.echo(
-                f"{key.id}  ...{key.hint}  {key.state:7}  {key.scope:6}  {made}  {key.name}{ends}"
+                f"{key.id}  ...{key.hint}  {key.state:7}  {key.scope:6}  {made}  {key.name or '-'}{ends}"
                 f"  team {team}"
             )
 
@@ -379,7 +386,7 @@ def described(team: TeamRow) -> str:
     quota = {None: "default", 0: UNLIMITED}.get(team.disk_mb, f"{team.disk_mb} MiB")
     rates = ",".join(f"{mode}={count}" for mode, count in sorted(team.rates.items()))
     return (
-        f"{team.id}  {team.name}  credits {left}"
+        f"{team.id}  {team.name or '-'}  credits {left}"
         f"  concurrency {team.concurrency or UNLIMITED}  rates {rates or 'default'}"
         f"  disk {team.disk_used / MIB:.1f} MiB of {quota}"
     )
