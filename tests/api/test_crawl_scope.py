@@ -127,6 +127,35 @@ def test_a_crawl_that_starts_at_a_sitemap_names_its_failure(crawl):
             )
 
 
+def test_a_start_page_with_an_error_is_the_reason_of_a_crawl_with_one_page(crawl):
+    pages = {"/": page("/a"), "/a": answer(page("/b"), status=500)}
+    with ScriptedSite(pages) as site:
+        found = [
+            crawl(site.url(path), **options).status
+            for path, options in (
+                ("/none", {}),
+                ("/a", {"limit": 1}),
+                ("/", {"sitemap": "skip"}),
+            )
+        ]
+    assert [(each["completed"], each.get("warning")) for each in found] == [
+        (1, "The start page answered with HTTP status 404."),
+        (1, "The start page answered with HTTP status 500."),
+        (3, None),
+    ]
+
+
+def test_a_crawl_of_sitemaps_only_says_that_there_is_none(crawl):
+    with ScriptedSite({"/": page("/a"), "/a": page()}) as site:
+        only = {"url": site.url("/"), "sitemap": "only"}
+        assert crawl(**only).status["warning"] == "No sitemap was found."
+        site.put("/sitemap.xml", moved("/sitemap.xml"))
+        why = f"No sitemap could be read. {site.url('/sitemap.xml')}: "
+        assert crawl(**only).status["warning"].startswith(why)
+        site.put("/sitemap.xml", sitemap())
+        assert crawl(**only).status.get("warning") is None
+
+
 def test_robots_txt_may_be_ignored_or_read_for_another_agent(crawl):
     with ScriptedSite(SMALL) as site:
         done = crawl(site.url("/"), ignoreRobotsTxt=True)

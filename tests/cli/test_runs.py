@@ -363,6 +363,15 @@ def test_what_a_rule_leaves_out_has_not_failed(tmp_path):
     assert "that match no --include (includePaths)" in done.stderr
 
 
+def test_a_crawl_of_an_error_page_names_its_status(tmp_path):
+    with ScriptedSite({}) as site:
+        done = run(tmp_path, "crawl", site.url("/"), "-o", "pages.jsonl")
+    assert done.stderr.splitlines() == [
+        "completed: 1 page",
+        "The start page answered with HTTP status 404.",
+    ]
+
+
 def test_a_crawl_that_finds_nothing_new_succeeds(tmp_path):
     pages = {"/": page("/a", title="Home"), "/a": page(title="A")}
     with ScriptedSite(pages) as site:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import bindparam, func, select
 
+from scraper_service.content.text.stored_pages import FIRST_ERROR
 from scraper_service.discovery import Reason, sitemap_key
 from scraper_service.discovery.sitemap import ABSENT
 from scraper_service.items import UNCHANGED
 from scraper_service.storage.frontier import refused_links
+from scraper_service.storage.frontier.page_counts import parse_counts
 from scraper_service.storage.jobs.job_records import RowState, UrlKind
 from scraper_service.storage.schema import frontier, job
 from scraper_service.storage.transactions import number_of
@@ -33,12 +36,14 @@ _HINTS = {
 NO_PAGE = "The job ended without a page."
 _NO_CHANGE = "No page has changed since job "
 _ONE_PAGE = "The result is one page."
+_START = "The start page answered with HTTP status"
+_NO_SITEMAP = "No sitemap"
 _EXTERNAL = "on other sites (see allowExternalLinks)"
 
 _OLDEST = (
     select(
         *(frontier.c.id, frontier.c.state, frontier.c.url),
-        *(frontier.c.code, frontier.c.error),
+        *(frontier.c.code, frontier.c.error, frontier.c.found_on),
     )
     .where(
         frontier.c.job_number == number_of(bindparam("job_id")),
@@ -61,6 +66,17 @@ _FAILED_SITEMAP = (
     .order_by((frontier.c.key == bindparam("start")).desc(), frontier.c.id)
     .limit(1)
 )
+# Depth 0 is robots.txt, which names sitemaps.
+_READ_SITEMAPS = (
+    select(frontier.c.id)
+    .where(
+        frontier.c.job_number == number_of(bindparam("job_id")),
+        frontier.c.state == RowState.DONE,
+        frontier.c.kind == UrlKind.SITEMAP,
+        frontier.c.depth > 0,
+    )
+    .limit(1)
+)
 # Reads only the index of codes, however many pages there are.
 _UNCHANGED = select(func.count()).where(
     frontier.c.job_number == number_of(bindparam("job_id")),
@@ -80,46 +96,94 @@ _REASONS = select(_SKIPPED.c.code, func.count().label("urls")).group_by(_SKIPPED
 
 
 def explain_empty_result(
-    connection: Connection, job_id: str, pages: int, failed: int
+    connection: Connection,
+    job_id: str,
+    pages: int,
+    failed: int,
+    *,
+    limit: int | None = None,
+    page_counts: str | None = None,
 ) -> str | None:
     """Return a ``warning`` for a job that ended with 0 or 1 ``pages``, or None.
 
-    ``failed`` is the number of failed URLs. A job with one page gets a warning only if
-    rules that the caller may change skipped links. Reads a bounded number of rows, since
+    ``failed`` is the number of failed URLs, ``limit`` that of the pages of the job, and
+    ``page_counts`` the column of its row. A crawl with one page gets a warning if the start
+    page is an error page, if it should read sitemaps only and there are none, or if rules
+    that the caller may change skipped links. Reads a bounded number of rows, since
     the job row is locked meanwhile; unchanged pages are counted in an index.
     """
-    if not pages and (text := _unchanged_text(connection, job_id, failed)):
-        return text
-    rows = connection.execute(_REASONS, {"job_id": job_id})
-    reasons = Counter({row.code: row.urls for row in rows})
-    left = MAX_COUNTED - reasons.total()
-    reasons += refused_links.first_counts(connection, job_id, left)
-    oldest = None if pages else _oldest(connection, job_id)
-    others = failed
-    if oldest is not None and oldest.state == RowState.SKIPPED:
-        reasons = +(reasons - Counter({str(Reason.ROBOTS): 1}))
-    elif oldest is not None:
-        others -= 1
-    elif not pages:
-        oldest = _failed_sitemap(connection, job_id)
-    skipped = _skipped_text(reasons, with_external=not pages)
     if pages:
-        return f"{_ONE_PAGE} {skipped}" if skipped else None
+        texts = [_start_text(connection, job_id, page_counts)]
+        if limit != 1:
+            reasons = _reasons(connection, job_id)
+            skipped = _skipped_text(reasons, with_external=False)
+            texts.append(_no_sitemap_text(connection, job_id))
+            texts.append(f"{_ONE_PAGE} {skipped}" if skipped else "")
+        return " ".join(filter(None, texts)) or None
+    return _unchanged_text(connection, job_id, failed) or _no_page_text(
+        connection, job_id, failed
+    )
+
+
+def _no_page_text(connection: Connection, job_id: str, failed: int) -> str:
+    reasons = _reasons(connection, job_id)
+    oldest = _oldest(connection, job_id)
+    others = failed
+    if oldest is None:
+        oldest = _failed_sitemap(connection, job_id)
+    elif oldest.state == RowState.SKIPPED:
+        reasons = +(reasons - Counter({str(Reason.ROBOTS): 1}))
+    else:
+        others -= 1
     texts = [NO_PAGE]
     if oldest is not None:
         texts.append(_failure_text(oldest, others))
-    if skipped:
-        texts.append(skipped)
-    return " ".join(texts)
+    texts.append(_skipped_text(reasons, with_external=True))
+    return " ".join(filter(None, texts))
+
+
+def _reasons(connection: Connection, job_id: str) -> Counter[str]:
+    """Return the reasons of up to :data:`MAX_COUNTED` skipped URLs."""
+    rows = connection.execute(_REASONS, {"job_id": job_id})
+    reasons = Counter({row.code: row.urls for row in rows})
+    left = MAX_COUNTED - reasons.total()
+    return reasons + refused_links.first_counts(connection, job_id, left)
 
 
 def without_explanation(warning: str | None) -> str | None:
     """Return the warnings of a job without the last one of its end, if any."""
     if warning is None:
         return None
-    for first in (NO_PAGE, _NO_CHANGE, _ONE_PAGE):
+    for first in (NO_PAGE, _NO_CHANGE, _START, _NO_SITEMAP, _ONE_PAGE):
         warning = warning.partition(first)[0].rstrip()
     return warning or None
+
+
+def _start_text(connection: Connection, job_id: str, page_counts: str | None) -> str:
+    """Return the status of the start page if it is the only page, and an error page."""
+    # Other pages of a crawl are found on one, and batches have no start page.
+    kind = connection.scalar(select(job.c.kind).where(job.c.id == job_id))
+    values = {"job_id": job_id, "state": RowState.DONE}
+    first = connection.execute(_OLDEST, values).first()
+    if kind != "crawl" or first is None or first.code or first.found_on is not None:
+        return ""
+    statuses = [int(name) for name in parse_counts(page_counts).statuses]
+    if len(statuses) != 1 or statuses[0] < FIRST_ERROR:
+        return ""
+    return f"{_START} {statuses[0]}."
+
+
+def _no_sitemap_text(connection: Connection, job_id: str) -> str:
+    """Return that a crawl of sitemaps only has not read any, or why."""
+    options = connection.scalar(select(job.c.options).where(job.c.id == job_id))
+    if json.loads(options or "{}").get("sitemap") != "only":
+        return ""
+    if connection.execute(_READ_SITEMAPS, {"job_id": job_id}).first() is not None:
+        return ""
+    failed = _failed_sitemap(connection, job_id)
+    if failed is None:
+        return f"{_NO_SITEMAP} was found."
+    return f"{_NO_SITEMAP} could be read. {_failure_text(failed, 0)}"
 
 
 def _unchanged_text(connection: Connection, job_id: str, failed: int) -> str | None:

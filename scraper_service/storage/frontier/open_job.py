@@ -522,11 +522,16 @@ class OpenJob:
             self.warning = f"{known} {text}".lstrip()
 
     def _explain_empty_result(self) -> None:
-        """Warn of a job without a page, and of a crawl with one page and skipped links."""
-        if self.pages > 1 or self.is_step or (self.pages and self.limit == 1):
+        """Warn of a job without a page, and of a crawl with one page for a reason."""
+        if self.pages > 1 or self.is_step:
             return
         text = explain_empty_result(
-            self._connection, self.job_id, self.pages, self.failed
+            self._connection,
+            self.job_id,
+            self.pages,
+            self.failed,
+            limit=self.limit,
+            page_counts=self.page_counts,
         )
         if text is not None:
             if text.startswith(NO_PAGE):  # the text has the reasons
