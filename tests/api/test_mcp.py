@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from scraper_service.api.mcp.budget import AnswerPart, fit, tokens_of
 from scraper_service.content.text.parts import count_tokens
-from tests.support.scripted_site import ScriptedSite, page, slow
+from tests.support.scripted_site import ScriptedSite, moved, page, slow, text
 from tests.support.waiting import wait_until
 
 SIZE = 1000  # tokens
@@ -318,6 +318,35 @@ def test_a_crawl_is_followed_and_its_pages_are_read(service, web):
     assert titles == {"A page", "A page of words", "B"}
     started = call(service, "crawl", url=web.url("/slow"), limit=1, waitSeconds=0)
     assert started["status"] == "scraping"
+
+
+def test_a_crawl_that_has_ended_names_its_urls_without_a_page(service):
+    failing = [f"/down/{number}" for number in range(25)]
+    private = ["/private/a", "/private/b"]
+    pages = {
+        "/": page("/a", *failing, *private),
+        "/a": page(),
+        "/robots.txt": text("User-agent: *\nDisallow: /private\n"),
+        **dict.fromkeys(failing, moved("/down/0")),
+    }
+    with ScriptedSite(pages) as site:
+        started = call(service, "crawl", url=site.url("/"), waitSeconds=50)
+        job = {"id": started["id"]}
+        done = call(service, "check_crawl_status", **job)
+        assert (done["completed"], len(done["failed"])) == (2, 20)
+        assert done["failedTotal"] == 25
+        named = {each["url"] for each in done["failed"]}
+        assert named < set(map(site.url, failing))
+        assert all(each["error"] for each in done["failed"])
+        assert sorted(done["robotsBlocked"]) == list(map(site.url, private))
+        assert "robotsBlockedTotal" not in done
+        for size in (200, 300, 400, 600):  # call() compares the size of the answer
+            parts = whole(service, "check_crawl_status", **job, maxTokens=size)
+            assert len(parts[0].get("failed", ())) < 20
+        assert parts[-1]["failedTotal"] == 25
+        fine = call(service, "crawl", url=site.url("/a"), limit=1)
+        done = call(service, "check_crawl_status", id=fine["id"])
+    assert not {"failed", "failedTotal", "robotsBlocked"} & done.keys()
 
 
 def test_data_are_extracted_and_awaited(service, web):

@@ -27,6 +27,8 @@ RESERVED = 60  # tokens for what an answer says of itself: the cursor and the re
 LEAST_PART = 25  # tokens
 FACTS = ("title", "url", "sourceURL", "statusCode", "scrapeId", "tokenCount", "error")
 MAX_FACT = 200  # characters
+MAX_FAILURES = 20  # of each list of URLs without a page
+OTHER_SITES = "EXTERNAL_LINK"  # code of home pages that are only listed
 
 
 @frozen(kw_only=True)
@@ -47,6 +49,8 @@ class AnswerPart:
     max_tokens: int
     #: True leaves out metadata that a reader seldom needs.
     slim: bool
+    #: The errors of a job, as its route lists them; empty without.
+    errors: bytes = b""
 
 
 @frozen(kw_only=True)
@@ -83,6 +87,8 @@ def fit(wanted: AnswerPart) -> Fitted:
     end = wanted.first + len(items)
     room = wanted.max_tokens - RESERVED
     room -= 0 if key is None else tokens_of({**envelope, key: []})
+    failures = _failures(wanted.errors, room // 4) if wanted.errors else {}
+    room -= tokens_of(failures) if failures else 0
     index = max(wanted.first, wanted.index)
     path: PathT = [list(step) for step in wanted.path]
     given: list[Any] = []
@@ -107,6 +113,8 @@ def fit(wanted: AnswerPart) -> Fitted:
         break
     if following == end:
         following = None
+    if following is None or not (wanted.index or wanted.path):
+        envelope = {**envelope, **failures}  # in the first part and the last one
     answer = {**envelope, key: given} if key is not None else next(iter(given), {})
     left = 0
     if following is not None:
@@ -124,6 +132,36 @@ def fit(wanted: AnswerPart) -> Fitted:
         scrape_id=scrape_id,
         has_next=has_next,
     )
+
+
+def _failures(body: bytes, room: int) -> dict[str, Any]:
+    """Return the first URLs of a job that failed, and that robots.txt refuses.
+
+    Each list has at most ``room`` tokens. If it is cut, its number of URLs stands beside it.
+    """
+    found = json.loads(bytes(body))
+    failed = [
+        {"url": each["url"], "error": each["error"]}
+        for each in found["errors"]
+        if each.get("code") != OTHER_SITES
+    ]
+    lists: dict[str, list[Any]] = {
+        "failed": failed,
+        "robotsBlocked": found["robotsBlocked"],
+    }
+    cut: dict[str, Any] = {}
+    for name, urls in lists.items():
+        total = {f"{name}Total": len(urls)}
+        shown: list[Any] = []
+        for each in urls[:MAX_FAILURES]:
+            if tokens_of({name: [*shown, each], **total}) > room:
+                break
+            shown.append(each)
+        if shown:
+            cut[name] = shown
+        if len(shown) < len(urls) and tokens_of(total) <= room:
+            cut |= total
+    return cut
 
 
 def _page(found: dict[str, Any]) -> dict[str, Any]:

@@ -207,8 +207,9 @@ class McpServer:
             path=tuple((size, page) for size, page in path),
             max_tokens=most,
             slim=outcome.slim,
+            errors=outcome.errors,
         )
-        if len(outcome.body) <= SMALL_BYTES:
+        if len(outcome.body) + len(outcome.errors) <= SMALL_BYTES:
             fitted = budget.fit(wanted)
         else:
             try:

@@ -173,10 +173,11 @@ TOOLS: tuple[Tool, ...] = (
     Tool(
         name="firecrawl_check_crawl_status",
         title="Read a crawl",
-        description="Return the state of a crawl and its pages.",
+        description="Return the state of a crawl and its pages, and once it has ended the"
+        " URLs that failed or that robots.txt refuses.",
         arguments=_ID,
         required=("id",),
-        routes=(("GET", "/crawl/{}"),),
+        routes=(("GET", "/crawl/{}"), ("GET", "/crawl/{}/errors")),
         reads_only=True,
         is_open_world=False,
         run=run_crawl_status,

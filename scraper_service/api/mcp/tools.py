@@ -62,6 +62,8 @@ class ToolAnswer:
     may_keep: bool = True
     #: True if the work goes on after this answer.
     is_running: bool = False
+    #: See :class:`~scraper_service.api.mcp.budget.AnswerPart`.
+    errors: bytes = b""
 
 
 @define
@@ -300,7 +302,22 @@ async def run_crawl_status(call: ToolCall, given: ArgumentsT) -> ToolAnswer:
         first=call.index,
         source={"id": job_id},
         slim=True,
+        errors=await _errors(call, job_id, answer.body),
     )
+
+
+async def _errors(call: ToolCall, job_id: str, body: bytes) -> bytes:
+    """Return the errors of a crawl that has ended, empty if it has none."""
+    end = body.index(b',"data":[')  # the pages are many bytes, and not needed
+    status = json.loads(body[:end] + b"}")
+    # Failed pages are in the total. URLs that robots.txt refuses are not; a warning tells.
+    may_have = status["completed"] < status["total"] or "warning" in status
+    if status["status"] == "scraping" or not may_have:
+        return b""
+    try:
+        return (await call.get("/crawl/{}/errors", job_id)).body
+    except CallRefused:  # such as a rate limit; the pages are there
+        return b""
 
 
 async def run_agent(call: ToolCall, given: ArgumentsT) -> ToolAnswer:
