@@ -173,6 +173,8 @@ def test_logs_and_warnings_count_lists(harness, job_id):
     assert reasons == (("external", 3, "rule 2"), ("outside_path", 2, "rule 6"))
     text = harness.run(explain_empty_result, job_id, 1, 0)
     assert "2 outside the path of the start URL" in text
+    text = harness.run(explain_empty_result, job_id, 0, 0)  # without a failed URL
+    assert text.startswith("The job ended without a page. Skipped URLs: 2 outside")
 
 
 def test_lists_go_with_their_job(harness, job_id):
