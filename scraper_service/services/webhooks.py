@@ -117,6 +117,8 @@ TURN_S = 5.0  # of a job, before other jobs are sent
 FLUSH_S = 0.2  # between two writes of results
 #: Errors of an attempt without a response.
 FAILURES = (OSError, ValueError, aiohttp.ClientError, CannotResolveHostError)
+NOT_MADE = "not sent: an error of the service, which its log describes"
+NOT_STORED = "not sent: what the event reports is no longer stored"
 MISSES = 5  # attempts without a response in a row, before a receiver is paused
 PAUSE_S = 10.0  # length of this pause
 CLOSE_S = 2.0  # for running attempts at shutdown
@@ -365,9 +367,12 @@ class Webhooks:
             for due in turn.due:
                 if self._closing or time.monotonic() > started + TURN_S:
                     break
-                answer = await self._attempt(turn, due, receiver)
+                answer = await self._guarded_attempt(turn, due, receiver)
                 if answer is None:
-                    break
+                    done, answers = answers, []
+                    if not await self._record(turn, done, self._lease_s):
+                        return  # the job was deleted
+                    answer = _failure(due, NOT_STORED, is_final=True)
                 answers.append(answer)
                 DELIVERIES.labels("delivered" if answer.is_ok else "failed").inc()
                 if not answer.is_ok:
@@ -390,17 +395,34 @@ class Webhooks:
 
     # -- one attempt -----------------------------------------------------------------
 
+    async def _guarded_attempt(
+        self, turn: DeliveryLease, due: Due, receiver: _Receiver
+    ) -> DeliveryResult | None:
+        """Do as :meth:`_attempt`. An unexpected error is a failed attempt.
+
+        So such a delivery ends after its retries, and others of the job do not wait for it.
+        """
+        try:
+            return await self._attempt(turn, due, receiver)
+        except ServiceUnavailable:
+            raise
+        except Exception:
+            if self._closing:
+                raise
+            logger.exception("event %d of job %s was not sent", due.seq, turn.job_id)
+            return _failure(due, NOT_MADE)
+
     async def _attempt(
         self, turn: DeliveryLease, due: Due, receiver: _Receiver
     ) -> DeliveryResult | None:
-        """Send one event and return the result; None if the job was deleted."""
+        """Send one event and return the result; None if the event is no longer stored."""
         at = time.time()
-        if turn.trouble is not None:
-            return DeliveryResult(seq=due.seq, at=at, error=turn.trouble)
+        if turn.hook is None or turn.trouble is not None:
+            return _failure(due, turn.trouble or NOT_MADE)
         if receiver.is_shut:
             text = f"not sent: the receiver did not answer {MISSES} times in a row"
-            return DeliveryResult(seq=due.seq, at=at, error=text)
-        message, share = await self._take_message(turn, due)
+            return _failure(due, text)
+        message, share = await self._take_message(turn, turn.hook, due)
         try:
             if message is None:
                 return None
@@ -450,14 +472,14 @@ class Webhooks:
             return None, _cause(error, self._timeout_s), None
 
     async def _take_message(
-        self, turn: DeliveryLease, due: Due
+        self, turn: DeliveryLease, hook: Webhook, due: Due
     ) -> tuple[_Message | None, int]:
-        """Return a message, None if the job was deleted, and the bytes to give back.
+        """Return a message, None if its event is gone, and the bytes to give back.
 
         A body that does not fit is read again when it fits. Until then it takes neither
         memory nor a reader from other deliveries.
         """
-        message = await self._read_message(turn, due)
+        message = await self._read_message(turn, hook, due)
         if message is None:
             return None, 0
         length = len(message.body)
@@ -466,23 +488,27 @@ class Webhooks:
             del message
             share = await self._room.take(length)
             try:
-                message = await self._read_message(turn, due)
+                message = await self._read_message(turn, hook, due)
             except BaseException:
                 self._room.give_back(share)
                 raise
         return message, share
 
-    async def _read_message(self, turn: DeliveryLease, due: Due) -> _Message | None:
+    async def _read_message(
+        self, turn: DeliveryLease, hook: Webhook, due: Due
+    ) -> _Message | None:
         async with self._reading:
             return await self._outbox.read_event(
-                turn.job_id, due.seq, partial(self._message, turn, due)
+                turn.job_id, due.seq, partial(self._message, turn, hook, due)
             )
 
-    def _message(self, turn: DeliveryLease, due: Due, event: Event) -> _Message:
+    def _message(
+        self, turn: DeliveryLease, hook: Webhook, due: Due, event: Event
+    ) -> _Message:
         """Return body and headers of an event. Runs in a reader thread."""
-        body = self._shape(event, turn.hook)
+        body = self._shape(event, hook)
         headers = CIMultiDict({"User-Agent": self._user_agent})
-        for name, value in turn.hook.headers:
+        for name, value in hook.headers:
             headers[name] = value
         timestamp = int(time.time())
         headers.update(
@@ -497,6 +523,11 @@ class Webhooks:
             }
         )
         return _Message(body, headers)
+
+
+def _failure(due: Due, error: str, *, is_final: bool = False) -> DeliveryResult:
+    """Return the result of an attempt that sent nothing."""
+    return DeliveryResult(seq=due.seq, at=time.time(), error=error, is_final=is_final)
 
 
 async def _slices(body: bytes) -> AsyncIterator[bytes]:

@@ -360,7 +360,8 @@ class DeliveryLease:
     receiver: str
     #: Fencing token of the lease.
     token: int
-    hook: Webhook
+    #: The webhook with its headers, None if ``trouble`` says why it cannot be read.
+    hook: Webhook | None
     #: Deliveries in the order of sending.
     due: tuple[Due, ...]
     #: Error that keeps this process from sending, or None.

@@ -49,7 +49,7 @@ ShapeT: TypeAlias = "Callable[[Event, Webhook], bytes]"
 
 
 def read_event(connection: Connection, job_id: str, seq: int) -> Event | None:
-    """Return an event with its page, None if the job has expired or was deleted."""
+    """Return an event with its page, None if the job or the page has expired."""
     columns = delivery.c
     row = connection.execute(
         select(

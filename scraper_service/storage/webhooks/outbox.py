@@ -7,6 +7,7 @@ read, and lock the row of the job first. Callers use :class:`WebhookOutbox`.
 from __future__ import annotations
 
 import json
+import logging
 import math
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -38,15 +39,22 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Row
 
+    from scraper_service.options.crawl import Webhook
     from scraper_service.storage.database import Database
     from scraper_service.storage.jobs.job_records import DeliveryResult
     from scraper_service.storage.webhooks.deliveries import ShapeT
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 FIRST_ROWS = 50  # first attempts per lease
 RETRY_ROWS = 10  # retries per lease
 MAX_LOG = 50  # logged attempts of one delivery
+UNREADABLE = (
+    "The webhook of this job cannot be read: it is damaged, or another version of the"
+    " service stored it."
+)
 GONE = 410  # the status of a receiver that accepts no more deliveries
 
 _SETTLE = (
@@ -119,12 +127,7 @@ def take(connection: Connection, job_id: str, lease_s: float) -> DeliveryLease |
             again.order_by(delivery.c.due_at).limit(written(RETRY_ROWS))
         ),
     ]
-    hook, trouble = webhook_from_json(json.loads(row.config)), None
-    try:
-        headers = job_secrets.read(connection, job_id, job_secrets.WEBHOOK) or []
-        hook = evolve(hook, headers=tuple((name, value) for name, value in headers))
-    except SecretsUnreadable as error:
-        trouble = str(error)
+    hook, trouble = _hook(connection, job_id, row.config)
     return DeliveryLease(
         job_id=job_id,
         job_kind=row.kind,
@@ -135,6 +138,22 @@ def take(connection: Connection, job_id: str, lease_s: float) -> DeliveryLease |
         trouble=trouble,
         due=tuple(Due(each.seq, each.kind, each.attempts + 1) for each in found),
     )
+
+
+def _hook(
+    connection: Connection, job_id: str, config: str
+) -> tuple[Webhook | None, str | None]:
+    """Return the webhook of a job with its headers, or None and why it is unreadable."""
+    try:
+        hook = webhook_from_json(json.loads(config))
+        headers = job_secrets.read(connection, job_id, job_secrets.WEBHOOK) or []
+        hook = evolve(hook, headers=tuple((name, value) for name, value in headers))
+    except SecretsUnreadable as error:
+        return None, str(error)
+    except (ValueError, TypeError):  # InvalidOptions is a ValueError
+        logger.exception("the webhook of job %s cannot be read", job_id)
+        return None, UNREADABLE
+    return hook, None
 
 
 def record(
@@ -266,7 +285,7 @@ class WebhookOutbox:
     ) -> T | None:
         """Return ``shape`` of an event, called in a reader thread.
 
-        None if the job has expired.
+        None if the job has expired, or what the event reports is gone.
         """
 
         def read(connection: Connection) -> T | None:
