@@ -447,6 +447,13 @@ hold = Table(
     Column("credits", BigInteger, nullable=False),
     Column("owner", String(36)),
     Index("ix_hold_team_id", "team_id"),
+    # Debts, of which each request for credits reads the sum.
+    Index(
+        "ix_hold_debt",
+        "team_id",
+        sqlite_where=text("credits < 0"),
+        postgresql_where=text("credits < 0"),
+    ),
 )
 
 #: Rate limits by team and mode: ``used`` calls in the window that ends at ``until``.

@@ -204,6 +204,31 @@ def test_a_check_takes_its_credits_and_returns_the_rest(world):
     assert world.check(check).credits == 1
 
 
+def test_a_debt_of_a_check_is_paid_before_new_work(world):
+    """The rest of a check that cost more than its reserve is a hold below zero."""
+    world.do(change_team, TEAM, TeamChange(credits=10))
+    world.end(world.start(world.make(), None, "manual"), price=8, credits=8)
+    assert world.balance == 2
+    assert world.do(ledger.take, TEAM, 8) == 2
+    assert world.balance == 2
+    assert world.do(ledger.take, TEAM, 2) is None
+    assert world.do(ledger.take, TEAM, 1) == 0
+
+
+def test_a_debt_above_the_balance_stops_what_costs_credits(world):
+    world.do(change_team, TEAM, TeamChange(credits=3))
+    world.end(world.start(world.make(), None, "manual"), price=8, credits=8)
+    assert world.do(ledger.take, TEAM, 1) == world.balance == -5
+    assert world.do(ledger.take, TEAM, 0) is None
+
+
+def test_a_debt_of_a_check_is_paid_at_once_if_the_balance_suffices(world):
+    world.do(change_team, TEAM, TeamChange(credits=20))
+    world.end(world.start(world.make(), None, "manual"), price=8, credits=8)
+    assert world.do(ledger.take, TEAM, 5) is None
+    assert world.balance == 7
+
+
 def test_a_check_without_credits_is_skipped(world):
     world.do(change_team, TEAM, TeamChange(credits=1))
     made = world.make()

@@ -1,7 +1,8 @@
 """Credits of teams: balances, holds, charges and the ledger.
 
 A team without a balance is unlimited. For other teams, credits are taken before the
-work and charged at its end, so a balance never falls below zero. A call holds its
+work and charged at its end. Only a check of a monitor may cost more than was taken: its
+team has a debt then, a hold below zero, and gets no credits for new work. A call holds its
 credits meanwhile, and a job reserves them on its row. The rest of a job becomes a hold
 without an owner, which returns to the balance when the team needs it: the end of a job
 must not wait for the row of the team.
@@ -43,7 +44,7 @@ from scraper_service.storage.schema import (
     team,
     worker,
 )
-from scraper_service.storage.statements import Insertion, Statement
+from scraper_service.storage.statements import Insertion, Statement, constant
 from scraper_service.storage.transactions import (
     RETENTION_S,
     delete_some,
@@ -74,9 +75,17 @@ _ADD_PAGE = Insertion(scrape, "id", "team_id", "body", "expires_at", "replay")
 _READ_CHARGE = Statement(
     select(ledger.c.page_id).where(ledger.c.page_id == bindparam("call"))
 )
+#: Debts of a team as a number below zero. A check that costs more than its reserve leaves one.
+_DEBT = (
+    select(func.coalesce(func.sum(hold.c.credits), 0))
+    .where(hold.c.team_id == bindparam("team"), hold.c.credits < constant(0))
+    .scalar_subquery()
+)
 _TAKE = (
     update(team)
-    .where(team.c.id == bindparam("team"), team.c.credits >= bindparam("amount"))
+    .where(
+        team.c.id == bindparam("team"), team.c.credits + _DEBT >= bindparam("amount")
+    )
     .values(credits=team.c.credits - bindparam("amount"))
 )
 _GIVE = (
@@ -136,7 +145,12 @@ def lock_team(connection: Connection, team_id: str) -> None:
 
 
 def take(connection: Connection, team_id: str, amount: int) -> int | None:
-    """Take credits from a team. Return None, or the balance if it is too low."""
+    """Take credits from a team. Return None, or the balance if it is too low.
+
+    The balance counts debts, and may be below zero.
+    """
+    if not amount:
+        return None  # a debt does not stop free calls
     values = {"team": team_id, "amount": amount}
     if connection.execute(_TAKE, values).rowcount:
         return None
