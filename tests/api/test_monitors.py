@@ -188,6 +188,20 @@ def test_mail_that_is_not_sent_is_told(service):
     assert reply.json["data"]["notification"] == stored
 
 
+@pytest.mark.parametrize(
+    "address", ["a", "a@[.c", ":a@b.c", "a!;@b.c", "a,b@c.example"]
+)
+def test_an_address_that_no_mail_can_be_sent_to_is_refused(service, address):
+    email = {"enabled": True, "recipients": ["ä.b+c@d.example", address]}
+    body = {"name": "x", "schedule": RARELY, "targets": [scrape("https://a.example/")]}
+    reply = service.post("/v2/monitor", {**body, "notification": {"email": email}})
+    assert reply.status == 400
+    [issue] = reply.json["details"]
+    assert issue["path"] == ["notification", "email", "recipients", 1]
+    assert f"'{address}'" in issue["message"]
+    assert "name@example.com" in issue["message"]
+
+
 def test_a_change_replaces_what_it_names(service):
     made = create(service, scrape("https://a.example/"), webhook="https://h.example/x")
     path = f"/v2/monitor/{made['id']}"

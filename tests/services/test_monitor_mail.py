@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from email.message import EmailMessage
 from smtplib import SMTPException
 
 import pytest
 
 from scraper_service.services.monitoring import mail
-from scraper_service.services.monitoring.mail import MailServer
+from scraper_service.services.monitoring.mail import Mailer, MailServer
+from scraper_service.storage.database import Database
+from scraper_service.storage.monitors import mails
+from tests.storage.test_monitors import World, with_page
 from tests.support.mail_server import MailReceiver
 
 
@@ -58,3 +62,23 @@ def test_a_mail_is_taken_whatever_the_server_says_to_the_goodbye(hasty):
     with MailReceiver(mode="rude") as server:
         MailServer.parse(server.url).send(message())
     assert len(server.messages) == 1
+
+
+def test_mail_to_an_address_that_cannot_be_written_is_given_up(tmp_path, monkeypatch):
+    """Such addresses were stored before they were refused."""
+    monkeypatch.setattr(mail, "RETRIES_S", (0.0,))
+    database = Database(tmp_path)
+    world = World(database)
+    bad, good = (
+        {"email": {"enabled": True, "recipients": [address]}}
+        for address in ("a@[.c", "a@b.example")
+    )
+    with MailReceiver() as server:
+        for notification in (bad, good):
+            with_page(world, world.make(notification=notification))
+        mailer = Mailer(database, MailServer.parse(server.url))
+        for _ in range(2):
+            asyncio.run(mailer.do_due())
+    assert [each["To"] for each in server.messages] == ["a@b.example"]
+    assert world.do(mails.due_mails, 10) == []
+    database.close()

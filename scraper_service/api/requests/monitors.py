@@ -7,6 +7,8 @@ import re
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from email.message import EmailMessage
+from email.policy import SMTPUTF8
 from typing import Any
 
 from attrs import evolve, frozen
@@ -132,9 +134,23 @@ _NO_ZERO = "zeroDataRetention must be false: a monitor keeps snapshots of its pa
 
 
 def _address(text: str) -> str:
-    if not _ADDRESS.fullmatch(text):
-        raise ValueError(f"must be an e-mail address, got {short(text)}")
+    if not _ADDRESS.fullmatch(text) or not _is_sendable(text):
+        raise ValueError(
+            f"must be an e-mail address, such as name@example.com, got {short(text)}"
+        )
     return text
+
+
+def _is_sendable(address: str) -> bool:
+    """Return True if a mail to ``address`` can be written and goes to this address only."""
+    message = EmailMessage(policy=SMTPUTF8)
+    try:
+        message["To"] = address
+        message.as_bytes()
+        found = [each.addr_spec for each in message["To"].addresses]
+    except Exception:  # the email package raises errors of any kind
+        return False
+    return found == [address]
 
 
 _NOTIFICATION = Object(

@@ -177,12 +177,17 @@ class Mailer(Poller):
             await self._attempt(check_id)
 
     async def send(self, mail: Mail) -> str | None:
-        """Send mail now. Return None, or why the server did not take it."""
+        """Send mail now. Return None, or why it was not sent."""
         assert self._server is not None
-        message = message_of(mail, self._server.sender)
         try:
+            message = message_of(mail, self._server.sender)
             await asyncio.to_thread(self._server.send, message)
         except (OSError, smtplib.SMTPException) as error:
+            return repr(error)
+        except Exception as error:
+            # The email package raises errors of any kind for an address that it cannot
+            # read. Mail of other monitors must not wait for such mail.
+            logger.exception("the mail of check %s could not be made", mail.check_id)
             return repr(error)
         return None
 
