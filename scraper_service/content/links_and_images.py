@@ -13,6 +13,7 @@ from scraper_service.content.html.document import select
 from scraper_service.content.html.page_urls import (
     absolute,
     best_candidate,
+    encoded,
     is_web,
     origin_of,
     without_session,
@@ -43,9 +44,11 @@ _TIMES = ("updated", "pubdate", "date", "published")  # the first that an entry 
 def links(document: Document) -> list[str]:
     """Return the absolute URLs of the *cleaned* tree, each once, in document order.
 
-    The tree may have relative URLs; an empty ``href`` is the URL of the page.
+    The tree may have relative URLs; an empty ``href`` is the URL of the page. Relative URLs
+    are encoded as in browsers, complete ones stay as written.
     """
     found: dict[str, None] = {}
+    written: set[str] | None = None
     for value in values_in(document.body, "a", "href"):
         if url_kind(value) == COMPLETE_URL:
             address = value
@@ -56,6 +59,11 @@ def links(document: Document) -> list[str]:
         address = without_session(address)
         if address in found:
             continue
+        if (safe := encoded(address)) != address and is_web(address):
+            if written is None:  # the tree may have complete URLs only
+                written = {each.strip() for each in document.parts.followed}
+            if address not in written:
+                address = safe
         if is_web(address) or address[:7].lower() == "mailto:":
             found[address] = None
             if len(found) == MAX_FOUND:
@@ -139,7 +147,7 @@ def images(document: Document) -> list[str]:
         for value in _candidates(element):
             address = absolute(document.base, value) if value else None
             if is_web(address):
-                found[str(address)] = None
+                found[encoded(str(address))] = None
         if len(found) >= MAX_IMAGES:
             break
     return list(found)

@@ -273,6 +273,29 @@ def test_links_are_complete_with_and_without_other_formats(others):
     assert value(content, "links") == [*addresses, "mailto:me@site.example"]
 
 
+def test_links_and_images_are_encoded_as_in_browsers():
+    """A link that is complete stays as written (interface document, part 7.2)."""
+    page = """<body><a href="a (b).html">1</a> <a href="/ä?q=x y#z w">2</a> <a href='/"b"'>3</a>
+    <a href="/plain/%20~x!$'()*,;=:@|[]">4</a> <a href="http://h.example/x y">5</a>
+    <a href="mailto:me@site.example?subject=x y">6</a> <a href="a (b).html">7</a>
+    <img src="my pic.png" srcset="my%20pic.png 2x"> <img src="http://h.example/ü b.png">
+    <video poster="http://[b c/d"></video>"""
+    content = convert(page, "links", "images")
+    assert value(content, "links") == [
+        "https://site.example/dir/a%20(b).html",
+        "https://site.example/%C3%A4?q=x%20y#z%20w",
+        "https://site.example/%22b%22",
+        "https://site.example/plain/%20~x!$'()*,;=:@|[]",
+        "http://h.example/x y",
+        "mailto:me@site.example?subject=x y",
+    ]
+    assert value(content, "images") == [
+        "https://site.example/dir/my%20pic.png",
+        "http://h.example/%C3%BC%20b.png",
+        "http://[b c/d",
+    ]
+
+
 def test_selectors_see_complete_addresses_where_only_links_are_asked_for():
     page = "<body><a href=/b>1</a> <a href=c>2</a>"
     selector = f"a[href='{URL.removesuffix('page.html')}c']"

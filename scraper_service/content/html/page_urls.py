@@ -1,4 +1,4 @@
-"""URLs as pages write them: completed, but never normalised."""
+"""URLs as pages write them: completed, and encoded only where they cannot stay."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ import re
 from functools import lru_cache
 from urllib.parse import SplitResult, urljoin, urlsplit
 
+import ada_url
+
 MAX_CANDIDATES = 100  # images in one srcset
 MAX_CACHED = 1000  # characters of a URL
 MAX_SRCSET = 50_000  # characters
 
 _WEB = re.compile(r"https?://", re.IGNORECASE)
 _BREAKS = re.compile(r"[\t\r\n]")
+# Characters that the serializer of a URL replaces (WHATWG URL).
+_UNENCODED = re.compile(r"[^!-~]|[\"<>\\^`{}]")
 _DESCRIPTOR = re.compile(r"(\d+(?:\.\d+)?)[wx]")
 # URLs that begin at the root, without parts to resolve or to tidy.
 _ROOTED = re.compile(r"/(?:[\w-][^?#\s;\\]*(?:\?[^?#\s]+)?)?\Z", re.ASCII)
@@ -62,6 +66,19 @@ def _absolute(base: str, value: str) -> str | None:
         return urljoin(base, value) or None
     except ValueError:  # such as "http://[bad"
         return None
+
+
+def encoded(url: str) -> str:
+    """Return an absolute URL without characters that a URL cannot have, as browsers send it.
+
+    Other URLs are returned unchanged, also those that are not in normal form.
+    """
+    if not _UNENCODED.search(url):
+        return url
+    try:
+        return ada_url.normalize_url(url)
+    except ValueError:
+        return url
 
 
 def without_session(url: str) -> str:
