@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 import subprocess
 import sys
 
@@ -29,6 +31,23 @@ def two_services(tmp_path_factory, postgres):
     for each in running:
         assert each.stop() == 0, each.stderr
         assert chromium_processes(each.pid) == []
+
+
+@pytest.fixture(scope="module", autouse=True)
+def minute(tmp_path_factory):
+    """A service, and a key with the credits of one minute: that of its session.
+
+    It ends while other tests run.
+    """
+    folder = tmp_path_factory.mktemp("minute")
+    running = Service(folder, **{**SETTINGS, "SCRAPER_BROWSER_SESSIONS": "1"})
+    made = ("keys", "create", "--team", "exact", "--credits", "2")
+    done = CliRunner().invoke(main, [*made, "--data-dir", str(folder)])
+    key = done.stdout.strip()
+    opened = running.post("/v2/interact", {"ttl": 60, "activityTtl": 60}, key=key)
+    assert opened.status == 200, opened.json
+    yield running, key
+    assert running.stop() == 0, running.stderr
 
 
 def test_a_session_is_ended_by_another_process_and_used_by_its_own(two_services, app):
@@ -86,6 +105,27 @@ def test_a_session_needs_the_credits_of_its_whole_time(start_service, tmp_path):
     wait_until(lambda: left(service, key) == 7)
 
 
+def test_a_session_is_over_though_its_team_cannot_pay(start_service, tmp_path):
+    """Credits that a team has spent elsewhere, such as after an outage."""
+    service = start_service(**SETTINGS, SCRAPER_BROWSER_SESSIONS="1")
+    made = ("keys", "create", "--team", "poor", "--credits", "2")
+    done = CliRunner().invoke(main, [*made, "--data-dir", str(tmp_path)])
+    key = done.stdout.strip()
+    body = {"ttl": 60, "profile": {"name": "shop"}}
+    opened = service.post("/v2/interact", body, key=key)
+    with contextlib.closing(sqlite3.connect(tmp_path / "jobs.sqlite")) as database:
+        database.execute("DELETE FROM hold")
+        database.commit()
+    path = f"/v2/interact/{opened.json['id']}"
+    ended = service.request("DELETE", path, key=key).json
+    assert (ended["status"], ended["creditsBilled"]) == ("destroyed", 0)
+    [row] = service.get("/v2/interact", key=key).json["sessions"]
+    assert row["status"] == "destroyed"
+    add = ("teams", "set", "poor", "--add-credits", "2")
+    CliRunner().invoke(main, [*add, "--data-dir", str(tmp_path)])
+    assert service.post("/v2/interact", body, key=key).status == 200
+
+
 def left(service, key):
     found = service.get("/v2/team/credit-usage", key=key).json["data"]
     return found["remainingCredits"]
@@ -122,3 +162,15 @@ def test_files_of_sessions_count_and_go_with_their_session(
     used = service.get("/v2/team/disk-usage", key=key).json["data"]["usedBytes"]
     assert used == 0
     assert service.post("/v2/interact", {}, key=key).status == 200
+
+
+def test_a_session_to_the_end_of_its_minute_costs_that_minute(minute):
+    service, key = minute
+
+    def row():
+        return service.get("/v2/interact", key=key).json["sessions"][0]
+
+    wait_until(lambda: row()["status"] == "destroyed")
+    path = f"/v2/interact/{row()['id']}"
+    assert service.request("DELETE", path, key=key).json["creditsBilled"] == 2
+    assert left(service, key) == 0

@@ -283,34 +283,49 @@ class Lifecycle:
 
     async def _live(self, session: RunningSession, rest: AsyncExitStack) -> None:
         """Wait for the end of a session, and end it."""
-        record = session.record
+        record, price, ended = session.record, 0, None
         try:
-            await self._until_end(session)
-        finally:
-            session.ending.set()
-            await self._put_away(session)
-            seconds = time.monotonic() - session.began_at
-            price = self._price(seconds, has_prompts=session.has_prompts)
-            ended = None
             try:
-                async with rest:
-                    if not session.has_failed:
-                        await session.charge.settle(price)
-                if session.has_failed:
-                    await self._store.forget(record.id)
-                else:
-                    ended = await self._store.end(record.id, price)
-            except (OutOfCredits, ServiceUnavailable) as error:
-                logger.warning(
-                    "session %s ended without its figures: %s", record.id, error
-                )
+                await self._until_end(session)
             finally:
-                self.running.pop(record.id, None)
-                self.of_scrapes.pop((session.team.id, record.scrape_id or ""), None)
+                session.ending.set()
+                # Neither a late timer nor the work below starts a further minute.
+                seconds = min(time.monotonic(), session.ends_at) - session.began_at
+                await self._put_away(session)
+                price = await self._charged(session, rest, seconds)
+            if session.has_failed:
+                await self._store.forget(record.id)
+            else:
+                ended = await self._store.end(record.id, price)
+        except ServiceUnavailable as error:
+            logger.warning("the end of session %s was not stored: %s", record.id, error)
+        except Exception:
+            logger.exception("session %s could not be ended", record.id)
+        finally:  # its caller may wait
+            self.running.pop(record.id, None)
+            self.of_scrapes.pop((session.team.id, record.scrape_id or ""), None)
             now = time.time()
             session.ended.set_result(
                 ended or evolve(record, last_at=now, ended_at=now, credits=price)
             )
+
+    async def _charged(
+        self, session: RunningSession, rest: AsyncExitStack, seconds: float
+    ) -> int:
+        """Charge a session of some seconds. Return its price, 0 if nobody can be charged."""
+        price = self._price(seconds, has_prompts=session.has_prompts)
+        try:
+            async with rest:
+                if session.has_failed:
+                    return 0
+                await session.charge.settle(price)
+        except (OutOfCredits, ServiceUnavailable) as error:
+            logger.warning("session %s was not charged: %s", session.record.id, error)
+        except Exception:
+            logger.exception("session %s was not charged", session.record.id)
+        else:
+            return price
+        return 0
 
     async def _until_end(self, session: RunningSession) -> None:
         ending = asyncio.ensure_future(session.ending.wait())
