@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import sqlite3
 import subprocess
 import sys
+import time
+import urllib.parse
 
 import pytest
 from click.testing import CliRunner
 
 from scraper_service.cli.main import main
 from tests.browser.conftest import SETTINGS, chromium_processes
-from tests.conftest import Service
+from tests.conftest import KEY, Service
 from tests.support.waiting import wait_until
 
 
@@ -124,6 +127,35 @@ def test_a_session_is_over_though_its_team_cannot_pay(start_service, tmp_path):
     add = ("teams", "set", "poor", "--add-credits", "2")
     CliRunner().invoke(main, [*add, "--data-dir", str(tmp_path)])
     assert service.post("/v2/interact", body, key=key).status == 200
+
+
+def test_a_client_that_leaves_while_its_session_is_stored_keeps_no_slot(
+    start_service, tmp_path
+):
+    service = start_service(**SETTINGS, SCRAPER_BROWSER_SESSIONS="1")
+    place = urllib.parse.urlsplit(service.url).netloc
+    head = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
+    with contextlib.closing(locked(tmp_path)) as database:
+        # Several times: another write of the service may be before that of the session.
+        for _ in range(5):
+            database.execute("BEGIN IMMEDIATE")
+            client = http.client.HTTPConnection(place)
+            client.request("POST", "/v2/interact", "{}", head)
+            for _ in range(5):  # its turn has come
+                assert service.get("/v2/interact").status == 200
+            client.close()
+            for _ in range(5):
+                assert service.get("/v2/interact").status == 200
+            database.execute("ROLLBACK")
+            time.sleep(0.3)  # what has waited is stored
+    wait_until(lambda: service.get("/v2/interact").json["sessions"] == [])
+    wait_until(lambda: chromium_processes(service.pid) == [])
+    assert service.post("/v2/interact", {}).status == 200
+
+
+def locked(folder):
+    """Return a connection whose ``BEGIN IMMEDIATE`` keeps the service from writing."""
+    return sqlite3.connect(folder / "jobs.sqlite", isolation_level=None, timeout=30)
 
 
 def left(service, key):

@@ -172,8 +172,9 @@ class Lifecycle:
                 charge = await stack.enter_async_context(
                     self._charges.call(call, team, most)
                 )
+                # First, since a caller may leave while the session is being stored.
+                stack.push_async_callback(self._forget, session_id, team.id)
                 record = await self._stored(session_id, team, scrape, terms)
-                stack.push_async_callback(self._forget, session_id)
                 state = await self._state(scrape, team)
                 order = await session_order(
                     self._settings, session_id, team.id, scrape, url, state
@@ -225,9 +226,9 @@ class Lifecycle:
                 "The browser of the session could not be started."
             ) from error
 
-    async def _forget(self, session_id: str) -> None:
+    async def _forget(self, session_id: str, team_id: str) -> None:
         if session_id not in self.running:
-            await self._store.forget(session_id)
+            await self._store.forget(session_id, team_id)
 
     async def _stored(
         self, session_id: str, team: Team, scrape: ScrapeOptions, terms: SessionTerms
@@ -294,7 +295,7 @@ class Lifecycle:
                 await self._put_away(session)
                 price = await self._charged(session, rest, seconds)
             if session.has_failed:
-                await self._store.forget(record.id)
+                await self._store.forget(record.id, session.team.id)
             else:
                 ended = await self._store.end(record.id, price)
         except ServiceUnavailable as error:

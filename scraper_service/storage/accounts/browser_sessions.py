@@ -280,9 +280,12 @@ class SessionStore:
             open_session, wanted.team_id, wanted, ttl_s, most
         )
 
-    async def forget(self, session_id: str) -> None:
-        """Delete a session whose browser could not be opened."""
-        await self._database.write(forget, session_id)
+    async def forget(self, session_id: str, team_id: str) -> None:
+        """Delete a session whose browser could not be opened.
+
+        Runs after an :meth:`open` whose caller has left, which may still be stored.
+        """
+        await self._database.write_first(forget, team_id, session_id)
 
     async def find(
         self,
