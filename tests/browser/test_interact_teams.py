@@ -153,6 +153,29 @@ def test_a_client_that_leaves_while_its_session_is_stored_keeps_no_slot(
     assert service.post("/v2/interact", {}).status == 200
 
 
+def test_a_session_whose_end_falls_into_an_outage_of_the_database_is_over(
+    start_service, tmp_path
+):
+    service = start_service(
+        **SETTINGS, SCRAPER_BROWSER_SESSIONS="1", SCRAPER_LEASE_S="200"
+    )
+    opened = service.post("/v2/interact", {"profile": {"name": "shop"}}).json
+    path = f"/v2/interact/{opened['id']}"
+    with contextlib.closing(locked(tmp_path)) as database:
+        database.execute("BEGIN IMMEDIATE")
+        ended = service.request("DELETE", path).json  # although it is not stored yet
+        assert ended["status"] == "destroyed"
+        assert service.request("DELETE", path).json == ended
+        assert service.post(f"{path}/execute", {"actions": []}).status == 410
+        database.execute("ROLLBACK")
+
+    def status():
+        return service.get("/v2/interact").json["sessions"][0]["status"]
+
+    wait_until(lambda: status() == "destroyed")
+    assert service.post("/v2/interact", {"profile": {"name": "shop"}}).status == 200
+
+
 def locked(folder):
     """Return a connection whose ``BEGIN IMMEDIATE`` keeps the service from writing."""
     return sqlite3.connect(folder / "jobs.sqlite", isolation_level=None, timeout=30)

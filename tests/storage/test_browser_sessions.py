@@ -10,6 +10,7 @@ from scraper_service.storage.accounts import browser_sessions
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts.browser_sessions import SessionRecord
 from scraper_service.storage.accounts.credits import Call
+from scraper_service.storage.frontier import leases
 from scraper_service.storage.jobs import job_store
 from tests.support.waiting import WAIT_S
 
@@ -21,13 +22,11 @@ def write(database, function, *args, **kwargs):
     return work.result(timeout=WAIT_S)
 
 
-@pytest.mark.parametrize("price", [None, 4])
-def test_a_session_of_a_dead_process_costs_what_that_had_charged(database, price):
-    write(database, job_store.make_team, TEAM)
-    wanted = SessionRecord(
+def session_of(owner):
+    return SessionRecord(
         id="session",
         team_id=TEAM,
-        owner="dead",
+        owner=owner,
         scrape_id=None,
         profile=None,
         has_view=True,
@@ -35,6 +34,12 @@ def test_a_session_of_a_dead_process_costs_what_that_had_charged(database, price
         last_at=0.0,
         expires_at=0.0,
     )
+
+
+@pytest.mark.parametrize("price", [None, 4])
+def test_a_session_of_a_dead_process_costs_what_that_had_charged(database, price):
+    write(database, job_store.make_team, TEAM)
+    wanted = session_of("dead")
     write(database, browser_sessions.open_session, wanted, 60.0, 1)
     if price is not None:
         call = Call("session", TEAM, None, "interact", 2, None, time.time())
@@ -48,3 +53,13 @@ def test_a_session_of_a_dead_process_costs_what_that_had_charged(database, price
     assert write(database, browser_sessions.end_lost) == 1
     assert listed() == (False, price or 0)
     assert write(database, browser_sessions.end_lost) == 0
+
+
+@pytest.mark.parametrize(("ttl_s", "ended"), [(-3600, 1), (3600, 0)])
+def test_a_session_ends_after_its_time_though_its_process_lives(database, ttl_s, ended):
+    write(database, job_store.make_team, TEAM)
+    write(database, leases.beat, "live", WAIT_S)
+    write(database, browser_sessions.open_session, session_of("live"), ttl_s, 1)
+    assert write(database, browser_sessions.end_lost) == ended
+    [row] = write(database, browser_sessions.list_sessions, TEAM, is_active=None)
+    assert row.is_active != bool(ended)

@@ -12,7 +12,7 @@ import secrets
 import time
 import uuid
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import evolve, frozen
 from scrapy.exceptions import DownloadTimeoutError
@@ -49,9 +49,10 @@ from scraper_service.storage.accounts.sessions import (
     read_session,
     save_named_session,
 )
+from scraper_service.storage.connections import insist
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from scrapy.settings import BaseSettings
 
@@ -66,8 +67,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 ENDPOINT = "interact"  # of its call in the activity of the team
 CLOSE_S = 20.0  # for all sessions to end at shutdown
+STORE_S = 8.0  # that a caller waits until an end is stored
 SAVE_S = 10.0  # for the cookies and storage of a page
 MINUTE_S = 60
 TOKEN_BYTES = 24
@@ -98,7 +102,8 @@ class SessionTerms:
 class Lifecycle:
     """Opens sessions, and ends each of them once.
 
-    :attr:`running` has those of this process by id, :attr:`of_scrapes` by team and scrape.
+    :attr:`running` has those of this process by id, :attr:`of_scrapes` by team and scrape,
+    each until its end is stored.
     """
 
     def __init__(
@@ -227,8 +232,10 @@ class Lifecycle:
             ) from error
 
     async def _forget(self, session_id: str, team_id: str) -> None:
-        if session_id not in self.running:
-            await self._store.forget(session_id, team_id)
+        if session_id in self.running:
+            return
+        forgetting = self._insist(lambda: self._store.forget(session_id, team_id))
+        await asyncio.wait([self._ends.spawn(forgetting)], timeout=STORE_S)
 
     async def _stored(
         self, session_id: str, team: Team, scrape: ScrapeOptions, terms: SessionTerms
@@ -294,21 +301,36 @@ class Lifecycle:
                 seconds = min(time.monotonic(), session.ends_at) - session.began_at
                 await self._put_away(session)
                 price = await self._charged(session, rest, seconds)
-            if session.has_failed:
-                await self._store.forget(record.id, session.team.id)
-            else:
-                ended = await self._store.end(record.id, price)
-        except ServiceUnavailable as error:
-            logger.warning("the end of session %s was not stored: %s", record.id, error)
+            # Its caller does not wait for the end of an outage, its slot does.
+            loop = asyncio.get_running_loop()
+            loop.call_later(STORE_S, _tell_end, session, price)
+            ended = await self._insist(lambda: self._store_end(session, price))
         except Exception:
             logger.exception("session %s could not be ended", record.id)
-        finally:  # its caller may wait
+        finally:
             self.running.pop(record.id, None)
             self.of_scrapes.pop((session.team.id, record.scrape_id or ""), None)
-            now = time.time()
-            session.ended.set_result(
-                ended or evolve(record, last_at=now, ended_at=now, credits=price)
-            )
+            _tell_end(session, price, ended)
+
+    async def _store_end(
+        self, session: RunningSession, price: int
+    ) -> SessionRecord | None:
+        record = session.record
+        if not session.has_failed:
+            return await self._store.end(record.id, price)
+        await self._store.forget(record.id, session.team.id)
+        return None
+
+    async def _insist(self, store: Callable[[], Awaitable[T]]) -> T | None:
+        """Store an end, however long the database is unavailable.
+
+        At shutdown it is tried once: other processes end what a dead one has left.
+        """
+        try:
+            return await insist(store, lambda: not self._is_closing)
+        except ServiceUnavailable as error:
+            logger.warning("the end of a session was not stored: %s", error)
+            return None
 
     async def _charged(
         self, session: RunningSession, rest: AsyncExitStack, seconds: float
@@ -370,3 +392,15 @@ class Lifecycle:
         """Return the price of a session: of each started minute, at least one."""
         minutes = max(1, -(-int(seconds * 1000) // (MINUTE_S * 1000)))
         return minutes * (self._prompted_minute if has_prompts else self._minute)
+
+
+def _tell_end(
+    session: RunningSession, price: int, ended: SessionRecord | None = None
+) -> None:
+    """Tell the callers who wait for the end of a session its figures, once."""
+    if session.ended.done():
+        return
+    now = time.time()
+    session.ended.set_result(
+        ended or evolve(session.record, last_at=now, ended_at=now, credits=price)
+    )

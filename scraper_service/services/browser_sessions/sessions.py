@@ -121,13 +121,13 @@ class BrowserSessions:
         await self._life.close()
 
     async def _look(self) -> None:
-        """End sessions for other processes, and those of dead processes."""
+        """End sessions for other processes, and those that no process ends."""
         lost_at = 0.0
         while True:
             try:
                 if time.monotonic() >= lost_at:
                     if ended := await self._store.end_lost():
-                        logger.warning("%d sessions of dead processes ended", ended)
+                        logger.warning("%d sessions ended that no process has", ended)
                     lost_at = time.monotonic() + LOST_S
                 if self._life.running:
                     for session_id in await self._store.asked_ends():

@@ -10,7 +10,7 @@ import enum
 from typing import TYPE_CHECKING
 
 from attrs import evolve, fields, frozen
-from sqlalchemy import and_, func, insert, select, update
+from sqlalchemy import and_, func, insert, or_, select, update
 
 from scraper_service.options.limits import DAY_S
 from scraper_service.storage.accounts.credits import lock_team
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from scraper_service.storage.database import Database
 
 MOST_LISTED = 100  # sessions in a list
+# After its time to live, until a session is ended whose process lives. A browser that
+# starts slowly makes its time begin a minute late, and its end may take another half.
+OVER_S = 180
 EXPIRE_ROWS = 1000  # deleted in one transaction
 
 
@@ -234,15 +237,17 @@ def asked_ends(connection: Connection, owner: str) -> list[str]:
 
 
 def end_lost(connection: Connection) -> int:
-    """End the sessions of dead processes. Return their number.
+    """End the sessions of dead processes, and those that are over. Return their number.
 
     They are free, unless their process had charged them.
     """
     columns = browser_session.c
-    live = select(worker.c.id).where(worker.c.until >= now_of(connection))
+    now = now_of(connection)
+    live = select(worker.c.id).where(worker.c.until >= now)
+    is_lost = or_(columns.owner.not_in(live), columns.expires_at <= now - OVER_S)
     return connection.execute(
         update(browser_session)
-        .where(columns.ended_at.is_(None), columns.owner.not_in(live))
+        .where(columns.ended_at.is_(None), is_lost)
         .values(ended_at=columns.last_at, credits=_CHARGED)
     ).rowcount
 
@@ -264,8 +269,8 @@ class SessionStore:
     3. :meth:`end` stores its end with its price, once.
 
     Another process ends a session with :meth:`ask_end`; its own process looks for such
-    wishes with :meth:`asked_ends`. :meth:`end_lost` ends the sessions of dead processes. All
-    methods raise :exc:`ServiceUnavailable` if the database does not respond.
+    wishes with :meth:`asked_ends`. :meth:`end_lost` ends the sessions of dead processes, and
+    those that their process has not ended. All methods raise :exc:`ServiceUnavailable` if the database does not respond.
     """
 
     def __init__(self, database: Database, owner: str):
@@ -320,5 +325,5 @@ class SessionStore:
         return await self._database.read(asked_ends, self.owner)
 
     async def end_lost(self) -> int:
-        """End the sessions of dead processes. Return their number."""
+        """End the sessions that no process ends. Return their number."""
         return await self._database.write(end_lost)
