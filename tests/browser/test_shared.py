@@ -26,11 +26,13 @@ from scraper_service.crawling.browser.running_browser import (
     RunningBrowser,
     processes_of,
 )
+from scraper_service.crawling.browser.session_order import session_order
 from scraper_service.crawling.browser.shared_browser import SharedBrowser
 from scraper_service.crawling.download.download_errors import (
     BrowserGone,
     BrowserMissing,
 )
+from scraper_service.options.catalogue import USUAL_PAGE
 from tests.browser.fragile import FIRST_START_FAILS, driver_and_chromium
 
 
@@ -167,6 +169,32 @@ def test_a_page_in_a_browser_that_is_killed_is_told_so(kind):
             os.kill(driver_and_chromium(running.home)[kind], signal.SIGKILL)
             with pytest.raises(BrowserGone):
                 await work
+
+    run(test)
+
+
+def test_a_session_whose_browser_hangs_before_its_page_does_not_open(
+    monkeypatch, tmp_path
+):
+    from scraper_service.crawling.browser import held_page, open_page  # slow
+
+    async def stopped(*args, **options):
+        running = await start(*args, **options)
+        os.kill(driver_and_chromium(running.home)[1], signal.SIGSTOP)
+        return running
+
+    start = held_page.start
+    monkeypatch.setattr(held_page, "start", stopped)
+    monkeypatch.setattr(open_page, "OPEN_S", 1.0)
+
+    async def test(_):
+        settings = get_project_settings().copy()
+        facts = {"BROWSER_SANDBOX": bool(os.geteuid()), "DATA_DIR": str(tmp_path)}
+        for name, value in facts.items():
+            settings.set(name, value, priority=60)
+        order = await session_order(settings, "session", "team", USUAL_PAGE, None, None)
+        with pytest.raises(BrowserGone):
+            await held_page.HeldPage.open(settings, order)
 
     run(test)
 

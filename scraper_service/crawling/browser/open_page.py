@@ -136,7 +136,12 @@ class OpenPage:
         if remote is None or not remote.is_direct:
             # Without this rule Chromium connects to addresses of its machine directly.
             facts["proxy"] = {"server": self.passage.address, "bypass": "<-loopback>"}
-        self.context = await browser.new_context(**facts)
+        try:
+            async with asyncio.timeout(OPEN_S):  # a browser that hangs never replies
+                self.context = await browser.new_context(**facts)
+        except TimeoutError as error:
+            self.running.is_worn = True
+            raise BrowserGone("no page could be opened") from error
         try:
             # Playwright waits forever for a page whose process dies at its start.
             async with asyncio.timeout(OPEN_S):

@@ -11,7 +11,7 @@ import logging
 import secrets
 import time
 import uuid
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import evolve, frozen
@@ -52,7 +52,7 @@ from scraper_service.storage.accounts.sessions import (
 from scraper_service.storage.connections import insist
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine, Iterator
 
     from scrapy.settings import BaseSettings
 
@@ -73,6 +73,7 @@ ENDPOINT = "interact"  # of its call in the activity of the team
 CLOSE_S = 20.0  # for all sessions to end at shutdown
 STORE_S = 8.0  # that a caller waits until an end is stored
 SAVE_S = 10.0  # for the cookies and storage of a page
+TARGET_S = 10.0  # for the browser to name a page
 MINUTE_S = 60
 TOKEN_BYTES = 24
 EMPTY: dict[str, Any] = {"cookies": [], "origins": []}
@@ -204,7 +205,9 @@ class Lifecycle:
                     run_code=self._code.run,
                 )
                 if has_port:
-                    target = await page.target()
+                    with _starting():
+                        async with asyncio.timeout(TARGET_S):
+                            target = await page.target()
                     session.target_id = target["targetId"]
                     session.context_id = target["browserContextId"]
                 if self._has_cdp:
@@ -223,13 +226,8 @@ class Lifecycle:
     async def _opened_page(self, order: Any, *, has_port: bool) -> HeldPage:
         from scraper_service.crawling.browser.held_page import HeldPage  # noqa: PLC0415
 
-        try:
+        with _starting():
             return await HeldPage.open(self._settings, order, has_port=has_port)
-        except Exception as error:
-            logger.error("the browser of a session could not be started: %s", error)
-            raise ServiceUnavailable(
-                "The browser of the session could not be started."
-            ) from error
 
     async def _forget(self, session_id: str, team_id: str) -> None:
         if session_id in self.running:
@@ -392,6 +390,18 @@ class Lifecycle:
         """Return the price of a session: of each started minute, at least one."""
         minutes = max(1, -(-int(seconds * 1000) // (MINUTE_S * 1000)))
         return minutes * (self._prompted_minute if has_prompts else self._minute)
+
+
+@contextmanager
+def _starting() -> Iterator[None]:
+    """Raise :exc:`ServiceUnavailable` for any error of a browser that starts."""
+    try:
+        yield
+    except Exception as error:
+        logger.error("the browser of a session could not be started: %r", error)
+        raise ServiceUnavailable(
+            "The browser of the session could not be started."
+        ) from error
 
 
 def _tell_end(
