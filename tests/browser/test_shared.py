@@ -245,6 +245,28 @@ def test_a_browser_that_nobody_waits_for_any_more_ends():
     run(test, BROWSER_IDLE_S=0.1)
 
 
+@pytest.mark.parametrize("alone", [False, True], ids=["shared", "alone"])
+def test_a_browser_ends_though_the_page_that_would_use_it_next_was_cancelled(alone):
+    """A stopped browser keeps that page waiting until it is cancelled."""
+
+    async def test(browser):
+        async with browser.lend(alone=alone) as running:
+            chromium_pid = driver_and_chromium(running.home)[1]
+            # It waits for the browser of the page before it, if it shall be alone.
+            early = [asyncio.ensure_future(title(browser, alone=True))] * alone
+            await asyncio.sleep(0)
+            os.kill(chromium_pid, signal.SIGSTOP)
+        waiting = early or [asyncio.ensure_future(title(browser))]
+        _, still = await asyncio.wait(waiting, timeout=1)
+        for each in still:
+            each.cancel()
+        await asyncio.wait(waiting)
+        os.kill(chromium_pid, signal.SIGCONT)
+        await until(lambda: not homes())
+
+    run(test, BROWSER_IDLE_S=3.0, BROWSER_CONCURRENCY=1)
+
+
 def test_it_can_end_while_it_starts():
     async def test(browser):
         showing = asyncio.ensure_future(title(browser))

@@ -299,9 +299,13 @@ class SharedBrowser:
             if self._idle is not None:
                 self._idle.cancel()
             # With open pages, heartbeats are enough.
-            is_fit = not self._is_used_up(now) and (
-                now.is_alive if now.pages else await now.answers()
-            )
+            try:
+                is_fit = not self._is_used_up(now) and (
+                    now.is_alive if now.pages else await now.answers()
+                )
+            except BaseException:  # a cancelled page leaves it as idle as before
+                self._retire(now)
+                raise
             if now is self._now:  # not replaced meanwhile
                 if is_fit:
                     return now
@@ -378,7 +382,12 @@ class SharedBrowser:
     async def _alone(self, *, patient: bool) -> RunningBrowser:
         while self._lone_free:
             running = self._lone_free.pop()
-            if await running.answers():
+            try:
+                is_fit = await running.answers()
+            except BaseException:  # no other page has the browser of a cancelled one
+                self._end(running)
+                raise
+            if is_fit:
                 return running
         return await self._started(self._spawn_start, patient=patient)
 
