@@ -18,6 +18,7 @@ import pytest
 from scraper_service.crawling.browser.running_browser import processes_of
 from tests.browser.conftest import SETTINGS, chromium_processes, fetch
 from tests.conftest import Service
+from tests.support.raw_site import PLAIN, RawSite
 from tests.support.waiting import wait_until
 
 OTHER = "fc-other-team"
@@ -331,6 +332,20 @@ def test_a_session_ends_without_calls(service, idle):
     wait_until(lambda: state() == "destroyed")
     path = f"/v2/interact/{idle}/execute"
     assert service.post(path, {"actions": []}, key=OTHER).status == 410
+
+
+def test_a_first_page_slower_than_the_time_without_calls_opens_a_session(
+    service, open_session
+):
+    with RawSite({"/": (12.0, PLAIN)}) as site:
+        session_id = open_session(url=site.url("/"), activityTtl=10, ttl=600)
+
+    def state():
+        listed = service.get("/v2/interact").json["sessions"]
+        return next(each["status"] for each in listed if each["id"] == session_id)
+
+    assert state() == "active"
+    wait_until(lambda: state() == "destroyed")
 
 
 def test_sessions_need_a_browser(start_service):

@@ -275,7 +275,8 @@ class Lifecycle:
     ) -> None:
         """Load the first page of a session. Raises :exc:`PageFailed`; it is then over."""
         try:
-            await session.page.run(work, seconds)
+            async with session.call():
+                await session.page.run(work, seconds)
         except (*FAILURES, TimeoutError) as error:
             session.has_failed = True
             session.ending.set()
@@ -354,7 +355,10 @@ class Lifecycle:
         try:
             while (left_s := session.next_end - time.monotonic()) > 0:
                 done, _ = await asyncio.wait(
-                    (ending, *gone), timeout=left_s, return_when=asyncio.FIRST_COMPLETED
+                    (ending, *gone),
+                    # The end of a running call brings the end of the session nearer.
+                    timeout=min(left_s, session.idle_s),
+                    return_when=asyncio.FIRST_COMPLETED,
                 )
                 if done:
                     return

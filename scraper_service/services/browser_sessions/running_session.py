@@ -145,6 +145,16 @@ class RunningSession:
             return self.ends_at
         return min(self.ends_at, self.last_at + self.idle_s)
 
+    @asynccontextmanager
+    async def call(self) -> AsyncIterator[None]:
+        """Count work that is no step, such as the load of the first page, as a call."""
+        self._waiting += 1
+        try:
+            yield
+        finally:
+            self._waiting -= 1
+            self.last_at = time.monotonic()
+
     # -- connections of callers ----------------------------------------------------------
 
     @asynccontextmanager
