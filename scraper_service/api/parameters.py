@@ -250,13 +250,16 @@ def _first(request: JsonRequest, name: str) -> str:
     return request.headers_of(name).partition(",")[0].strip()
 
 
-def parse_job_id(text: str) -> str:
-    """Return the id in a path. Raises :exc:`InvalidParameter` unless it is a UUID."""
+def parse_job_id(text: str, name: str = "job", what: str = "") -> str:
+    """Return the id in a path. Raises :exc:`InvalidParameter` unless it is a UUID.
+
+    The message names ``name``, and ``what`` is the part of it whose id this is.
+    """
     try:
         return str(uuid.UUID(text))
     except ValueError:
         raise InvalidParameter(
-            f"Invalid job ID format: must be a UUID, got {text[:60]!r}"
+            f"Invalid {name} ID format: {what}must be a UUID, got {text[:60]!r}"
         ) from None
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, ClassVar, TypeAlias
 
 from attrs import NOTHING, fields_dict, frozen, has
@@ -185,6 +186,15 @@ PROFILE = Object(
 )
 
 
+class _Mode(Choice):
+    """A mode of ``threatProtection``. Messages list only the modes that are available."""
+
+    def read(self, value: Any, at: Position) -> Any:
+        if isinstance(value, str) and value not in self.values:
+            return at.outside(dict.fromkeys(LIST_MODES), value)
+        return super().read(value, at)
+
+
 def _site_rules(values: dict[str, Any], at: Position) -> Any:
     if (mode := values.pop("mode", "off")) not in LIST_MODES:
         text = (
@@ -196,11 +206,11 @@ def _site_rules(values: dict[str, Any], at: Position) -> Any:
 
 
 _SITES = Array(Then(Text(), urls.host_pattern), MAX_SITES)
-_TLDS = Array(Then(Text(), urls.caller_domain), MAX_SITES)
+_TLDS = Array(Then(Text(), partial(urls.caller_domain, example="zip")), MAX_SITES)
 THREAT_PROTECTION = Object(
     {
         "mode": Key(
-            choice("off", "manual-only", "normal", "zscaler"),
+            _Mode({name: name for name in (*LIST_MODES, "normal", "zscaler")}),
             "mode",
             help="Must be off or manual-only: others need a scanning provider.",
         ),

@@ -304,8 +304,10 @@ def caller_selector(selector: str) -> str:
     return selector
 
 
-def caller_domain(text: str) -> str:
+def caller_domain(text: str, example: str = "example.com") -> str:
     """Return a domain in lower-case ASCII, without ``*.`` or ``.`` at its start.
+
+    ``example`` is for the message.
 
     :raises ValueError: with a message for the caller.
     """
@@ -313,7 +315,9 @@ def caller_domain(text: str) -> str:
     try:
         return _ascii_host(domain)
     except ValueError:
-        raise ValueError(f"not a domain: {text[:60]!r}") from None
+        raise ValueError(
+            f"not a domain: {text[:60]!r}; must be a host name, such as {example}"
+        ) from None
 
 
 def host_pattern(text: str) -> str:
@@ -321,7 +325,7 @@ def host_pattern(text: str) -> str:
 
     :raises ValueError: with a message for the caller.
     """
-    domain = caller_domain(text)
+    domain = caller_domain(text, "example.com or *.example.com")
     return f"*.{domain}" if text.strip(" ").startswith("*.") else domain
 
 

@@ -227,7 +227,11 @@ def test_an_unknown_monitor_is_a_404(service, method):
     reply = service.request(method, f"/v2/monitor/{UNKNOWN}", body)
     assert (reply.status, reply.json["error"]) == (404, "Monitor not found")
     reply = service.request(method, "/v2/monitor/x", body)
-    assert (reply.status, reply.json["error"]) == (400, "Invalid monitor ID format")
+    message = "Invalid monitor ID format: must be a UUID, got 'x'"
+    assert (reply.status, reply.json["error"]) == (400, message)
+    reply = service.get(f"/v2/monitor/{UNKNOWN}/checks/y")
+    message = "Invalid monitor ID format: that of the check must be a UUID, got 'y'"
+    assert (reply.status, reply.json["error"]) == (400, message)
 
 
 def test_checks_are_found_by_their_monitor_only(service):

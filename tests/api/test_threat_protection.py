@@ -91,6 +91,27 @@ def test_modes_that_scan_are_refused(service, web, mode):
     assert "manual-only" in reply.json["details"][0]["message"]
 
 
+@pytest.mark.parametrize(
+    ("rules", "message"),
+    [
+        ({"mode": "x"}, "mode must be one of 'off', 'manual-only', got 'x'"),
+        (
+            {"blacklist": ["http://x"]},
+            "not a domain: 'http://x'; must be a host name, such as example.com or *.",
+        ),
+        (
+            {"blockedTlds": ["a b"]},
+            "not a domain: 'a b'; must be a host name, such as zip",
+        ),
+    ],
+)
+def test_messages_say_what_is_accepted(service, web, rules, message):
+    body = {"url": web.url("/a"), "threatProtection": rules}
+    reply = service.post("/v2/scrape", body)
+    assert reply.status == 400
+    assert message in reply.json["details"][0]["message"]
+
+
 @pytest.mark.parametrize("kind", ["crawl", "batch/scrape"])
 def test_refused_urls_of_a_job_are_errors(service, web, kind):
     rules = {"mode": "manual-only", "blacklist": ["*.bad.example"]}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -27,6 +26,7 @@ from scraper_service.api.parameters import (
     MAX_SKIP,
     ChoiceParameter,
     NumberParameter,
+    parse_job_id,
 )
 from scraper_service.api.requests.monitors import (
     CHANGED,
@@ -42,7 +42,6 @@ from scraper_service.api.version import Routes
 from scraper_service.crawling.download.download_errors import SITE_BLOCKED
 from scraper_service.errors import (
     CheckRunning,
-    InvalidParameter,
     JobNotFound,
     MonitorLimit,
     OptionUnavailable,
@@ -240,7 +239,7 @@ class MonitorRoutes(Routes):
 
         query = PageQuery(status, skip, limit)
         return await self.services.monitors.check(
-            _id(monitor_id), _id(check_id), team, query, shape
+            _id(monitor_id), _id(check_id, "that of the check "), team, query, shape
         )
 
     def _check_sites(self, found: MonitorRequest) -> None:
@@ -280,12 +279,8 @@ def _shown_notification(given: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _id(text: str) -> str:
-    """Return the id in a path. Raises :exc:`InvalidParameter` unless it is a UUID."""
-    try:
-        return str(uuid.UUID(text))
-    except ValueError:
-        raise InvalidParameter("Invalid monitor ID format") from None
+def _id(text: str, what: str = "") -> str:
+    return parse_job_id(text, "monitor", what)
 
 
 def _answer(data: Any, more: Mapping[str, Any] | None = None) -> bytes:
