@@ -34,7 +34,12 @@ from scraper_service.content.html.cleaning import (
     preformatted,
     without_frames,
 )
-from scraper_service.content.html.document import exclude, include, parse
+from scraper_service.content.html.document import (
+    exclude,
+    first_heading,
+    include,
+    parse,
+)
 from scraper_service.content.html.players import link_players
 from scraper_service.content.html.redundant_elements import (
     drop_duplicate_blocks,
@@ -410,7 +415,10 @@ class _Conversion:
             raw = draft.html if draft.raw is None else draft.raw
             self.add("raw_html", lambda: raw)
         document = parse(draft.html, self.source.url)
-        self.facts.update(known=dict(draft.known), other=dict(draft.other))
+        known = dict(draft.known)
+        if not known.get("title") and (heading := first_heading(document)):
+            known["title"] = heading
+        self.facts.update(known=known, other=dict(draft.other))
         if self.source.find_search:
             self._add_search_entry(main_words(document), kind)
         if self.source.find_links and "found" not in self.facts:

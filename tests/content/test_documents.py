@@ -539,3 +539,11 @@ def test_html_of_a_document_is_a_whole_page():
     html = value(read(WORD, "raw_html"), "raw_html")
     assert html.startswith("<!DOCTYPE html>")
     assert "<title>Tide tables</title>" in html
+
+
+def test_the_first_heading_of_a_document_stands_for_a_title(monkeypatch):
+    untitled = officemaker.CORE.replace("Tide tables", "")
+    monkeypatch.setattr(officemaker, "CORE", untitled)
+    headings = paragraph("", "heading 1") + paragraph("Harbour &amp;  sea", "heading 1")
+    content = read(docx(headings + paragraph("Tides", "heading 1")))
+    assert content.known["title"] == "Harbour & sea"

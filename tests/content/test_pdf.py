@@ -50,6 +50,10 @@ def test_facts_of_the_file():
     assert (content.num_pages, content.total_pages) == (2, 2)
 
 
+def test_the_first_heading_stands_for_a_title():
+    assert read(pdf([LETTER, LETTER])).known == {"title": "Tide tables"}
+
+
 def test_pages_are_capped_before_parsing():
     content = read(numbered(9), max_pages=2)
     assert (content.num_pages, content.total_pages) == (2, 9)
@@ -416,6 +420,7 @@ def test_dates_and_language():
     )
     body = body.replace(b"/Type /Catalog", b"/Lang (de-DE) /Type /Catalog")
     assert read(body).known == {
+        "title": "Tide tables",
         "language": "de-DE",
         "published_time": "2024-03-01T11:00:00+01:00",
     }

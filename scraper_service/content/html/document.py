@@ -26,6 +26,7 @@ MAX_TAGS = 300_000  # lxml needs about 0.6 kB per tag
 MIN_TAG = 3  # bytes
 MAX_ATTRIBUTES = 5_000  # of a tag longer than LONG_TAG
 LONG_TAG = 50_000  # bytes
+MAX_TITLE = 2000  # characters of a heading that stands for a title
 MAX_TYPES = 20  # of microdata; the first ones tell the kind of the page
 
 _TAG = re.compile(rb"<(/?)([a-zA-Z][^\s/>]*)[^>]*>")
@@ -110,6 +111,12 @@ class Document:
             for child in [c for c in self.root if c.tag not in {"head", "body"}]:
                 body.append(child)
         return body
+
+
+def first_heading(document: Document) -> str:
+    """Return the text of the first ``<h1>`` that has one, which stands for a title."""
+    texts = (" ".join("".join(x.itertext()).split()) for x in document.parts.headings)
+    return next(filter(None, texts), "")[:MAX_TITLE]
 
 
 def parse(source: str | bytes, url: str) -> Document:

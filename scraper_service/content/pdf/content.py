@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 MAX_PAGES = 10_000  # the largest ``maxPages`` of a request
 MAX_LINKS = 10_000
+MAX_TITLE = 2000  # characters of a title and other facts
 MAX_LISTED = 10  # page numbers in a warning
 
 _FACTS = {
@@ -228,6 +229,8 @@ class _Reading:
         parts = parts_of(pages)
         self._warn(len(pages))
         known, other = metadata(facts)
+        if "title" not in known and (heading := _first_heading(parts)):
+            known = {"title": heading, **known}
         return PdfContent(
             markdown=join_pages(parts, markers=self._parser.page_markers),
             parts=parts,
@@ -255,11 +258,22 @@ class _Reading:
             )
 
 
+def _first_heading(pages: Iterable[Iterable[Part]]) -> str:
+    """Return the first heading of level 1, which stands for a title; empty without one."""
+    found = (
+        " ".join(clean_text(part.text).split())
+        for parts in pages
+        for part in parts
+        if part.kind == "heading" and part.level == 1
+    )
+    return next(filter(None, found), "")[:MAX_TITLE]
+
+
 def metadata(facts: dict[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return title, language and dates, and the PDF's own fields."""
 
     def said(name: str) -> str:
-        return " ".join(clean_text(facts.get(name, "")).split())[:2000]
+        return " ".join(clean_text(facts.get(name, "")).split())[:MAX_TITLE]
 
     known = {"title": said("Title"), "language": said("Lang")[:100]}
     known |= {name: _date(said(key)) for key, name in _DATES.items()}
