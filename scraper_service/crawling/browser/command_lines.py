@@ -118,7 +118,8 @@ class _Words:
 
     text: str
     _at: int = 0
-    _word: str | None = None
+    #: The parts of the word so far, None between two words.
+    _word: list[str] | None = None
     _words: list[str] = field(factory=list)
     _comment: str = ""
     _commands: list[tuple[list[str], str]] = field(factory=list)
@@ -157,11 +158,13 @@ class _Words:
             raise LineRefused("a variable ($) is not possible here: no shell runs")
 
     def _add(self, letter: str) -> None:
-        self._word = (self._word or "") + letter
+        if self._word is None:
+            self._word = []
+        self._word.append(letter)
 
     def _end_word(self) -> None:
         if self._word is not None:
-            self._words.append(self._word)
+            self._words.append("".join(self._word))
             self._word = None
 
     def _end_command(self) -> None:

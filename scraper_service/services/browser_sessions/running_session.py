@@ -302,7 +302,8 @@ class RunningSession:
 
         run = CommandRun(self.page)
         try:
-            await run.run(parse_lines(code))
+            # In a thread: long lines would keep the event loop from others.
+            await run.run(await asyncio.to_thread(parse_lines, code))
             outcome.result = run.printed[-1]
         finally:
             outcome.stdout = "".join(f"{text}\n" for text in run.printed if text)
