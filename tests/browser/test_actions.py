@@ -46,6 +46,25 @@ def test_click_takes_the_first_of_many(act):
     assert found["markdown"].count("many") == 1
 
 
+def test_more_elements_than_one_action_clicks_fail_it(scrape):
+    many = [
+        script("document.body.innerHTML = '<button>x</button>'.repeat(1001)"),
+        {"type": "click", "selector": "button", "all": True},
+    ]
+    reply = scrape("/form", actions=many)
+    assert reply.status != 200
+    assert "matches 1,001 elements" in reply.json["error"]
+    assert "at most 1,000" in reply.json["error"]
+
+
+def test_results_of_all_actions_have_the_size_of_a_page_at_most(scrape):
+    fill = script("document.body.innerHTML = 'a'.repeat(9e6); 0")
+    reply = scrape("/form", actions=[fill, *[{"type": "scrape"}] * 3])
+    assert reply.status != 200
+    assert "Action 3 (scrape) failed" in reply.json["error"]
+    assert "more than 20,971,520 bytes" in reply.json["error"]
+
+
 def test_wait_for_an_element(act):
     assert "Late" in act({"type": "wait", "selector": "#late"})["markdown"]
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from scraper_service.crawling.browser.open_page import OpenPage
 
 MAX_VALUE = 2**20  # characters of JSON of a script's result
+MAX_CLICKS = 1000  # of one action, each a few messages to the browser
 MAX_HEIGHT = 16_384  # pixels of a screenshot, the limit of Chromium
 SCROLL_MS = 1500
 REST_MS = 150  # between two scrolls to the end
@@ -32,12 +33,26 @@ SAME = 3  # looks at the same height until a page has no more
 
 @define
 class Results:
-    """The results of a page's actions, in order. Files are URLs."""
+    """The results of a page's actions, in order. Files are URLs.
+
+    All together have at most ``max_bytes`` in UTF-8.
+    """
+
+    max_bytes: int
 
     screenshots: list[str] = field(factory=list)
     scrapes: list[dict[str, str]] = field(factory=list)
     returns: list[dict[str, Any]] = field(factory=list)
     pdfs: list[str] = field(factory=list)
+    _bytes: int = 0
+
+    def take(self, text: str) -> None:
+        """Count the text of a result. Raises :exc:`ValueError` if all are too large."""
+        self._bytes += len(text.encode(errors="replace"))
+        if self._bytes > self.max_bytes:
+            raise ValueError(
+                f"the results of all actions have more than {self.max_bytes:,} bytes"
+            )
 
     def as_json(self) -> bytes:
         """Return the JSON of all four lists."""
@@ -55,7 +70,7 @@ async def run_actions(opened: OpenPage, wanted: tuple[actions.Action, ...]) -> R
 
     Raises :exc:`ActionFailed` for the first action that fails.
     """
-    results = Results()
+    results = Results(opened.order.max_bytes)
     for index, action in enumerate(wanted):
         opened.moves.begin_action()
         try:
@@ -101,6 +116,12 @@ async def _click(opened: OpenPage, action: actions.Click, _: Results) -> None:
             raise
         raise ValueError(_absent(action.selector)) from error
     if action.all:
+        number = await found.count()
+        if number > MAX_CLICKS:
+            raise ValueError(
+                f"{action.selector!r} matches {number:,} elements; one action clicks at"
+                f" most {MAX_CLICKS:,}. Use a narrower selector"
+            )
         # The current elements: a click may add or remove others.
         for element in await found.element_handles():
             await element.click(timeout=opened.patience_ms)
@@ -179,6 +200,7 @@ async def _screenshot(
 
 async def _scrape(opened: OpenPage, _: actions.ScrapeAction, results: Results) -> None:
     found = await content(opened)
+    results.take(found["html"])
     results.scrapes.append({"url": found["url"], "html": found["html"]})
 
 
@@ -196,6 +218,7 @@ async def _javascript(
     opened: OpenPage, action: actions.ExecuteJavascript, results: Results
 ) -> None:
     value = await evaluate(opened, action.script)
+    results.take(json.dumps(value.get("value"), ensure_ascii=False))
     results.returns.append({"type": value["type"], "value": value.get("value")})
 
 
