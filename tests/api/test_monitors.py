@@ -662,6 +662,14 @@ def test_a_deleted_monitor_stops_its_check(service, web, spot):
     assert check not in json.dumps(service.get("/v2/jobs").json)
 
 
+def test_time_zones_need_none_of_the_system(start_service):
+    service = start_service(PYTHONTZPATH="")
+    schedule = {"cron": "0 4 * * *", "timezone": "Asia/Kolkata"}
+    made = create(service, scrape("http://127.0.0.2:9/a"), schedule=schedule)
+    assert made["schedule"] == schedule
+    assert made["nextRunAt"].endswith("T22:30:00.000Z")
+
+
 def test_a_monitor_is_deleted_though_its_caller_leaves(start_service, tmp_path):
     service = start_service()
     made = create(service, scrape("http://127.0.0.2:9/a"))

@@ -483,6 +483,8 @@ def test_a_monitor_that_cannot_be_read_stops_no_other(world, how):
     scheduler = MonitorScheduler(world.database, lambda: None, clock)
     assert look(scheduler) == [2]
     assert all(world.get(each).is_checked for each in good)
+    foreign = world.do(checks.start_check, "other", bad.id, "manual")
+    assert isinstance(foreign, JobNotFound)
     next_at = select(monitor.c.next_at).where(monitor.c.id == bad.id)
     assert world.do(lambda c: c.scalar(next_at)) > clock.now  # others come first now
     clock.now -= 1000 * HOUR  # back: all run times are computed again

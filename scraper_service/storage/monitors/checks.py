@@ -76,8 +76,8 @@ def start_check(
     """
     is_manual = trigger == "manual"
     ledger.lock_team(connection, team_id)
-    found = lock_monitor(connection, monitor_id, waits=is_manual)
-    if found is None or found.team_id != team_id:
+    found = lock_monitor(connection, monitor_id, team_id, waits=is_manual)
+    if found is None:
         return JobNotFound(NOT_FOUND) if is_manual else None
     if at is None:
         at = now_of(connection)

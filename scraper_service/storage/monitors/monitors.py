@@ -249,14 +249,20 @@ def list_monitors(
 
 
 def lock_monitor(
-    connection: Connection, monitor_id: str, *, waits: bool = True
+    connection: Connection,
+    monitor_id: str,
+    team_id: str | None = None,
+    *,
+    waits: bool = True,
 ) -> Monitor | None:
-    """Lock a monitor. Return None if it is gone, or locked and this call may not wait."""
-    row = connection.execute(
-        select(monitor)
-        .where(monitor.c.id == monitor_id)
-        .with_for_update(skip_locked=not waits)
-    ).one_or_none()
+    """Lock a monitor of a team, or of any team for None.
+
+    Returns None if it is gone, or locked and this call may not wait.
+    """
+    query = select(monitor).where(monitor.c.id == monitor_id)
+    if team_id is not None:
+        query = query.where(monitor.c.team_id == team_id)
+    row = connection.execute(query.with_for_update(skip_locked=not waits)).one_or_none()
     return None if row is None else _monitor(connection, row)
 
 
@@ -267,8 +273,8 @@ def change(
 
     Snapshots of targets and URLs that are gone are deleted.
     """
-    found = lock_monitor(connection, monitor_id)
-    if found is None or found.team_id != team_id:
+    found = lock_monitor(connection, monitor_id, team_id)
+    if found is None:
         return JobNotFound(NOT_FOUND)
     at = now_of(connection)
     changed = evolve(
