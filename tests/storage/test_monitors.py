@@ -50,6 +50,7 @@ from scraper_service.storage.monitors.snapshots import PageSnapshot, url_key
 from scraper_service.storage.schema import (
     job,
     monitor,
+    monitor_check,
     monitor_page,
     monitor_snapshot,
 )
@@ -500,6 +501,10 @@ def test_a_lost_check_ends_though_its_monitor_cannot_be_read(world, how):
         world.take(check)
         world.do(job_store.end_job, check.id, JobState.FAILED, "broke")
     spoil(world, made[0], how)
+    if "definition" in UNREADABLE[how]:  # a check has its own copy
+        spoilt = update(monitor_check).values(UNREADABLE[how])
+        bad = monitor_check.c.job_id == found[0].id
+        world.do(lambda c: c.execute(spoilt.where(bad)))
     look(MonitorScheduler(world.database, lambda: None))
     assert [world.check(each).status for each in found] == ["failed", "failed"]
 

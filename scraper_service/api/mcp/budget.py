@@ -113,8 +113,7 @@ def fit(wanted: AnswerPart) -> Fitted:
         break
     if following == end:
         following = None
-    if following is None or not (wanted.index or wanted.path):
-        envelope = {**envelope, **failures}  # in the first part and the last one
+    envelope = {**envelope, **failures}
     answer = {**envelope, key: given} if key is not None else next(iter(given), {})
     left = 0
     if following is not None:

@@ -302,7 +302,8 @@ async def run_crawl_status(call: ToolCall, given: ArgumentsT) -> ToolAnswer:
         first=call.index,
         source={"id": job_id},
         slim=True,
-        errors=await _errors(call, job_id, answer.body),
+        # Not with a cursor: each part would read all errors again.
+        errors=b"" if call.cursor else await _errors(call, job_id, answer.body),
     )
 
 

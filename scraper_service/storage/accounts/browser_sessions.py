@@ -270,7 +270,8 @@ class SessionStore:
 
     Another process ends a session with :meth:`ask_end`; its own process looks for such
     wishes with :meth:`asked_ends`. :meth:`end_lost` ends the sessions of dead processes, and
-    those that their process has not ended. All methods raise :exc:`ServiceUnavailable` if the database does not respond.
+    those that their process has not ended. All methods raise :exc:`ServiceUnavailable` if
+    the database does not respond.
     """
 
     def __init__(self, database: Database, owner: str):

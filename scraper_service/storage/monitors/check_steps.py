@@ -16,7 +16,6 @@ from attrs import evolve
 from sqlalchemy import insert, select, update
 
 from scraper_service.content.text.compression import compress
-from scraper_service.errors import SecretsUnreadable
 from scraper_service.options.limits import DAY_S
 from scraper_service.options.serialization import options_to_json
 from scraper_service.options.site_policy import policy_from_json
@@ -35,6 +34,7 @@ from scraper_service.storage.monitors.check_records import (
 from scraper_service.storage.monitors.checks import set_monitor
 from scraper_service.storage.monitors.monitors import (
     RUNNING,
+    UNREADABLE,
     lock_monitor,
     opened_definition,
 )
@@ -75,9 +75,9 @@ def begin(connection: Connection, job_id: str, lease: OperationLease) -> bool:
 
 
 def read_plan(connection: Connection, job_id: str) -> CheckPlan | None:
-    """Return what a check needs to run. Raises :exc:`SecretsUnreadable`.
+    """Return what a check needs to run, None if it has ended or its monitor is gone.
 
-    None if it has ended, or if its monitor is gone.
+    Raises :exc:`~scraper_service.errors.SecretsUnreadable`.
     """
     row = connection.execute(
         select(
@@ -343,7 +343,7 @@ def _keep_hook(connection: Connection, job_id: str, row: Row[Any]) -> None:
     """Set the webhook of a check again, since its job has ended and lost the headers."""
     if row.definition is None and row.sealed is None:
         return
-    with suppress(SecretsUnreadable):
+    with suppress(*UNREADABLE):
         if (hook := opened_definition(connection, row).hook) is not None:
             subscriptions.attach(connection, job_id, hook)
 
@@ -371,8 +371,8 @@ def _end(connection: Connection, job_id: str, end: CheckEnd, at: float) -> None:
     error, mail_at = end.error, None
     try:
         found = lock_monitor(connection, check.monitor_id)
-    except (SecretsUnreadable, LookupError, ValueError):
-        found = None  # it cannot be read: its check ends all the same
+    except UNREADABLE:
+        found = None  # its check ends all the same
     if found is not None:
         failures = found.failures + 1 if end.status == "failed" else 0
         values: dict[str, Any] = {

@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 ACTIVE, PAUSED = "active", "paused"
 NOT_FOUND = "Monitor not found"
 RUNNING = ("queued", "running")  # states of checks without an end
+#: What a monitor raises that this installation cannot read: its secrets, its time zone, or
+#: a definition of another version.
+UNREADABLE = (SecretsUnreadable, LookupError, TypeError, ValueError)
 
 
 @frozen(kw_only=True)
@@ -324,8 +327,8 @@ def set_next_runs(connection: Connection, at: float, ids: Iterable[str]) -> None
             if found is None or found.next_at is None:
                 continue
             next_at = found.schedule.next_after(at)
-        except (SecretsUnreadable, LookupError, ValueError):
-            continue  # it cannot be read: the scheduler puts it off when it is due
+        except UNREADABLE:
+            continue  # the scheduler puts it off when it is due
         if next_at < found.next_at:
             connection.execute(
                 update(monitor)
