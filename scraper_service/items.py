@@ -63,6 +63,26 @@ OTHER_CODES = (
     "SCRAPE_ZDR_VIOLATION_ERROR",
     "UNSUPPORTED_FILE_TYPE",
 )
+#: Kinds of ``metadata.losses`` with a name for people, in the singular.
+LOSS_KINDS = {
+    "annotation": "annotation",
+    "audio": "sound",
+    "chart": "chart",
+    "code": "code block",
+    "diagram": "diagram",
+    "embeddedDocument": "embedded document",
+    "formField": "form field",
+    "formula": "formula",
+    "frame": "frame",
+    "hiddenPart": "hidden part",
+    "image": "image",
+    "recycledRows": "recycled row",
+    "shadowRoot": "shadow root",
+    "table": "table",
+    "truncated": "cut part",
+    "unreadableText": "unreadable text",
+    "video": "video",
+}
 QUEUE_FULL = "QUEUE_FULL"  # error code of a page that was refused before conversion
 
 
@@ -363,6 +383,8 @@ class PageContent:
     chunk: Mapping[str, int] | None = None
     #: How often each kind of personal data was replaced; None if it may stay.
     redacted: Mapping[str, int] | None = None
+    #: What is in none of the formats, see :mod:`scraper_service.content.losses`.
+    losses: tuple[Mapping[str, Any], ...] = ()
     #: The Markdown for a language model.
     text: str = ""
     #: An excerpt that looks like a prompt injection, if this was checked.
@@ -522,6 +544,8 @@ class PageMetadata:
     token_count: int | None = None
     chunk: Mapping[str, int] | None = None
     redacted: Mapping[str, int] | None = None
+    #: See :attr:`PageContent.losses`.
+    losses: tuple[Mapping[str, Any], ...] = ()
     error: str | None = None
     duplicate_of: str | None = None
     #: Milliseconds that the team's limit delayed the page; None without delay.

@@ -150,10 +150,12 @@ def converted(found: PageContent) -> Converted:
     values = {name: json.loads(text) for name, text in found.values.items()}
     if "part" in values:
         values["markdown"] = values.pop("part")
-    metadata = {**found.other, **found.known}
+    metadata: dict[str, Any] = {**found.other, **found.known}
     for name in ("num_pages", "total_pages", "token_count", "chunk", "redacted"):
         if (fact := getattr(found, name)) is not None:
             metadata[name] = fact
+    if found.losses:
+        metadata["losses"] = list(found.losses)
     by_rule = (text for texts in found.rule_warnings.values() for text in texts)
     return Converted(
         markdown=values.get("markdown"),

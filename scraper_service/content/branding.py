@@ -1,11 +1,17 @@
-"""Makes the format ``branding``: name, logo, colours, fonts and shapes of a brand."""
+"""Makes the format ``branding``: name, logo, colours, fonts and shapes of a brand.
+
+:class:`Declared` makes it, ``product`` and ``menu`` from the same evidence.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
+
+from attrs import define, field
 
 from scraper_service.content.html.css import (
     MAX_INLINE,
@@ -17,14 +23,15 @@ from scraper_service.content.html.css import (
     styles_of,
 )
 from scraper_service.content.html.page_urls import absolute, best_candidate, url_parts
-from scraper_service.content.structured_data.nodes import plain, types_of
+from scraper_service.content.metadata import Evidence
+from scraper_service.content.structured_data.menus import menu
+from scraper_service.content.structured_data.nodes import Graph, plain, types_of
+from scraper_service.content.structured_data.products import product
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from scraper_service.content.metadata.evidence import Evidence
-    from scraper_service.content.structured_data.nodes import Graph
-
+NO_PRODUCT = "No product was found on the page."
 MAX_FONTS = 10
 MAX_UNREAD = 3  # style sheets that a warning names
 UNREAD_SHEETS = (
@@ -337,3 +344,33 @@ def _images(graph: Graph, evidence: Evidence, url: str) -> dict[str, str]:
         "ogImage": absolute(base, evidence.first("og:image", "twitter:image")),
     }
     return {name: value for name, value in found.items() if value and value != url}
+
+
+@define(slots=False)
+class Declared:
+    """Makes formats from a page's structured data and styles, before its cleaning."""
+
+    evidence: Evidence
+    #: URL of the page as the caller sees it.
+    url: str
+    #: CSS that a browser computed; empty without a browser.
+    looks: str = ""
+    warnings: list[str] = field(factory=list)
+
+    @cached_property
+    def graph(self) -> Graph:
+        return Graph(self.evidence)
+
+    def make(self, name: str) -> dict[str, Any] | None:
+        """Return the format ``name``; None if the page has no data for it."""
+        if name == "product":
+            found = product(self.graph, self.evidence, self.url)
+            if found is None:
+                self.warnings.append(NO_PRODUCT)
+            return found
+        if name == "menu":
+            return menu(self.graph, self.evidence, self.url)
+        brand, warning = branding(self.graph, self.evidence, self.url, self.looks)
+        if warning:
+            self.warnings.append(warning)
+        return brand

@@ -55,6 +55,7 @@ from scraper_service.content.links_and_images import (
     links,
     page_links,
 )
+from scraper_service.content.losses import Losses
 from scraper_service.content.markdown import NATIVE
 from scraper_service.content.markdown.converters import CONVERTERS
 from scraper_service.content.merging import join_names
@@ -100,6 +101,7 @@ NAMES_STAY = "Names of people and places were not redacted: rules do not find th
 LEAST_COMPARED = 30  # words; shorter pages are not compared as duplicates
 _JSON = json.JSONEncoder(ensure_ascii=False)
 _DECLARED_FORMATS = frozenset({"branding", "menu", "product"})
+_FORMATS_WITH_LOSSES = frozenset({"markdown", "html", "chunks", "summary", "json"})
 _TREE_FORMATS = frozenset({"markdown", "html", "links", "images"})
 
 
@@ -208,6 +210,8 @@ class _Conversion:
     is_page: bool = False
     #: Markdown without the content of frames; None for a page without frames.
     compared_text: str | None = None
+    #: The parts of the page that no format contains.
+    losses: Losses = field(factory=Losses)
     answers: Answers = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -246,11 +250,17 @@ class _Conversion:
             raise Unreadable(PageError("SCRAPE_SITE_ERROR", BROKEN_OFF))
         if self.cut:
             self.warnings.append(self.cut)
+            self.losses.add("truncated", self.cut)
         return body
 
     def content(self) -> PageContent:
         """Return the result of the conversion."""
         warnings = (*self.warnings, *self.answers.warnings)
+        if len(self.losses) and not _FORMATS_WITH_LOSSES.isdisjoint(self.names):
+            rows = self.losses.as_rows()
+            if (redaction := self.redaction) is not None:
+                rows = tuple(map(redaction.facts, rows))
+            self.facts["losses"] = rows
         return PageContent(values=self.values, warnings=warnings, **self.facts)
 
     def convert(self, body: bytes, kind: str, mime: str) -> None:
@@ -392,9 +402,9 @@ class _Conversion:
 
     def _declared(self, evidence: Evidence, looks: str) -> None:
         """Make the formats that rest on the page's structured data and styles."""
-        from scraper_service.content import declared_formats  # noqa: PLC0415  # rare
+        from scraper_service.content.branding import Declared  # noqa: PLC0415  # rare
 
-        formats = declared_formats.Declared(evidence, self.source.shown_url, looks)
+        formats = Declared(evidence, self.source.shown_url, looks)
         for name in self.names:
             if name in _DECLARED_FORMATS:
                 self.add(name, partial(formats.make, name))
@@ -431,6 +441,7 @@ class _Conversion:
         if draft.text is not None and is_whole and "markdown" in self.names:
             self.add("markdown", lambda: draft.text)
         self.warnings += [*draft.warnings, *document.warnings]
+        self.losses.extend(draft.losses)
         self._skip_page_formats()
         return True
 
@@ -459,6 +470,7 @@ class _Conversion:
             drop_repeated_pictures(document.body)
             drop_toolbars(document.body)
             drop_logos(document.body, document.base)
+        document.losses.settle(document.root)
         link_players(document)
         # Markdown comes last, because its conversion may change the tree.
         makers: dict[str, Callable[[], Any]] = {
@@ -471,6 +483,7 @@ class _Conversion:
             if name in self.names:
                 self.add(name, make)
         self.answers.read_markdown(self.values.get("markdown"), makers["markdown"])
+        self.losses.extend(document.losses)
 
     def redact(self) -> None:
         """Replace personal data in the texts of the page, if that was asked for."""
@@ -601,6 +614,7 @@ class _Conversion:
             if wanted:
                 self.add(name, partial(getattr, result, name))
         self.warnings += result.warnings
+        self.losses.extend(result.losses)
         self.facts.update(
             known=result.known,
             other=result.other,

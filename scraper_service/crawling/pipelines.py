@@ -158,6 +158,7 @@ class PagePipeline:
                 token_count=content.token_count,
                 chunk=content.chunk,
                 redacted=content.redacted,
+                losses=content.losses,
                 error=failure.message if failure else _reason(fetch.status),
                 queued_ms=queued_ms,
                 known=content.known,

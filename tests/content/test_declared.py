@@ -7,7 +7,7 @@ import json
 import pytest
 from firecrawl.v2.types import BrandingProfile, MenuProfile, ProductProfile
 
-from scraper_service.content.declared_formats import NO_PRODUCT, Declared
+from scraper_service.content.branding import NO_PRODUCT, Declared
 from scraper_service.content.html.browser_styles import (
     append_browser_styles,
     split_browser_styles,

@@ -14,6 +14,7 @@ from lxml import etree
 
 from scraper_service.content.decode import clean_text
 from scraper_service.content.documents.archive import local
+from scraper_service.content.losses import Losses
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -38,6 +39,8 @@ class ConvertedDocument:
     other: Mapping[str, str | list[str]] = field(factory=dict)
     #: Warnings for the client.
     warnings: list[str] = field(factory=list)
+    #: The parts of the file that the body does not contain.
+    losses: Losses = field(factory=Losses)
     #: The Markdown of a file that is Markdown or has no other form. None if the Markdown
     #: follows from the body.
     text: str | None = None

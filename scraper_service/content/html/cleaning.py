@@ -32,6 +32,7 @@ from scraper_service.content.html.page_urls import (
     without_session,
 )
 from scraper_service.content.html.spacing import separate_words
+from scraper_service.content.losses import Losses
 from scraper_service.content.passes import (
     complete_plain_urls,
     elements,
@@ -198,7 +199,7 @@ def without_frames(document: Document) -> Document | None:
     """Return a copy of a cleaned page without frames, None for a page without any."""
     if document.root.find(_FRAMES) is None:
         return None
-    bare = evolve(document, root=deepcopy(document.root), warnings=[])
+    bare = evolve(document, root=deepcopy(document.root), warnings=[], losses=Losses())
     for frame in bare.root.findall(_FRAMES):
         drop(frame)
     return bare

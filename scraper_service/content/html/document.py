@@ -15,6 +15,7 @@ from lxml import etree
 
 from scraper_service.content.html.elements import UNCOUNTED, VOID
 from scraper_service.content.html.page_urls import absolute
+from scraper_service.content.losses import Losses
 from scraper_service.content.passes import first_of_body, may_be_forbidden, page_parts
 
 if TYPE_CHECKING:
@@ -88,6 +89,8 @@ class Document:
     parts: Parts
     #: Warnings for the client.
     warnings: list[str] = field(factory=list)
+    #: The parts of the page that no format contains.
+    losses: Losses = field(factory=Losses)
     #: Whether this is the home page of a site.
     is_home: bool = False
     #: Whether this is main content, whose Markdown omits elements of no use to readers.
@@ -139,7 +142,7 @@ def parse(source: str | bytes, url: str) -> Document:
     base = absolute(url, href) if href else None
     if not (base or "").startswith(("http:", "https:")):
         base = url
-    return Document(root, base or url, parts, warnings, bool(_HOME.match(url)))
+    return Document(root, base or url, parts, warnings, is_home=bool(_HOME.match(url)))
 
 
 def exclude(document: Document, selectors: Iterable[str]) -> None:

@@ -17,6 +17,7 @@ import pypdfium2 as pdfium
 from attrs import field, frozen
 
 from scraper_service.content.decode import Unreadable, clean_text
+from scraper_service.content.losses import Losses
 from scraper_service.content.pdf import ocr
 from scraper_service.content.pdf.blocks import Part, parts_of
 from scraper_service.content.pdf.lines import Line, PageText, unread_share
@@ -79,6 +80,8 @@ class PdfContent:
     total_pages: int
     #: Messages about pages that were not read.
     warnings: list[str] = field(factory=list)
+    #: The parts of the file that the Markdown does not contain.
+    losses: Losses = field(factory=Losses)
 
     @property
     def html(self) -> str:

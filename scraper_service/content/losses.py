@@ -1,0 +1,127 @@
+"""Collects the parts of a page that none of its formats contains.
+
+A part that cannot be converted is recorded where it is dropped, with a reason. Parts of
+dropped boilerplate are no losses: each is recorded near an element, and
+:meth:`Losses.settle` forgets the parts whose element has left the tree.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from attrs import define, field, frozen
+
+from scraper_service.content.passes import visible_text
+from scraper_service.items import LOSS_KINDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+MAX_URLS = 20
+MAX_TEXTS = 5
+MAX_TEXT = 200  # characters
+MAX_REASONS = 3
+MAX_LOSSES = 10_000  # recorded parts of one page; later ones are only counted
+_NO_TEXT = frozenset({"script", "style", "noscript", "template", "head"})
+
+
+@frozen(slots=True)
+class _Loss:
+    kind: str
+    reason: str
+    count: int
+    urls: tuple[str, ...]
+    texts: tuple[str, ...]
+    #: The element that stays in the tree as long as the part is content; None for files.
+    anchor: Any
+
+
+@define
+class Losses:
+    """The lost parts of one page, in the order in which they were recorded."""
+
+    _found: list[_Loss] = field(factory=list)
+
+    def add(
+        self,
+        kind: str,
+        reason: str,
+        *,
+        count: int = 1,
+        url: str | None = None,
+        text: str | None = None,
+        near: Any = None,
+    ) -> None:
+        """Record ``count`` lost parts of a kind of :data:`scraper_service.items.LOSS_KINDS`.
+
+        ``reason`` is a sentence: why the part is lost, and the option that would bring it.
+        ``url`` is absolute. ``text`` is a label or caption of the part. ``near`` is the
+        part's element while it is still in the tree; None outside of HTML.
+        """
+        shown = " ".join((text or "").split())[:MAX_TEXT]
+        if len(self._found) < MAX_LOSSES:
+            urls, texts = (url,) if url else (), (shown,) if shown else ()
+            anchor = None if near is None else _anchor(near)
+            self._found.append(_Loss(kind, reason, count, urls, texts, anchor))
+
+    def extend(self, others: Losses) -> None:
+        """Add the losses of a part of the page that was converted separately."""
+        self._found += others._found
+
+    def settle(self, root: Any) -> None:
+        """Forget the parts that stood in elements which are no longer below ``root``."""
+        self._found = [
+            loss
+            for loss in self._found
+            if loss.anchor is None or _is_in(loss.anchor, root)
+        ]
+
+    def as_rows(self) -> tuple[dict[str, Any], ...]:
+        """Return ``metadata.losses``: an object for each kind, sorted by kind."""
+        by_kind: dict[str, list[_Loss]] = {}
+        for loss in self._found:
+            by_kind.setdefault(loss.kind, []).append(loss)
+        return tuple(_row(kind, by_kind[kind]) for kind in sorted(by_kind))
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+
+def _row(kind: str, losses: list[_Loss]) -> dict[str, Any]:
+    reasons = tuple(dict.fromkeys(loss.reason for loss in losses))
+    row: dict[str, Any] = {
+        "kind": kind,
+        "count": sum(loss.count for loss in losses),
+        "reason": " ".join(reasons[:MAX_REASONS]),
+    }
+    for name, found, most in (
+        ("urls", (url for loss in losses for url in loss.urls), MAX_URLS),
+        ("texts", (text for loss in losses for text in loss.texts), MAX_TEXTS),
+    ):
+        if values := list(dict.fromkeys(found))[:most]:
+            row[name] = values
+    return row
+
+
+def _anchor(element: Any) -> Any:
+    """Return the nearest element above ``element`` that contains text.
+
+    Main content drops wrappers without text, and keeps or drops the text around them.
+    """
+    above = element
+    for above in element.iterancestors():
+        if visible_text(above, _NO_TEXT, 1):
+            break
+    return above
+
+
+def _is_in(element: Any, root: Any) -> bool:
+    return element is root or any(above is root for above in element.iterancestors())
+
+
+def describe(rows: Iterable[dict[str, Any]]) -> str:
+    """Return ``2 formulas, 1 embedded document`` for ``metadata.losses``."""
+    return ", ".join(
+        f"{row['count']} {LOSS_KINDS[row['kind']]}{'s' * (row['count'] != 1)}"
+        for row in rows
+    )
