@@ -41,7 +41,7 @@ def test_a_page_of_the_web_is_explained_as_json(site):
     done = explain(site.url("/article"), "--json")
     assert done.returncode == 0, done.stderr
     facts = json.loads(done.stdout)
-    assert {"kind", "kinds", "evidence", "bar", "blocks"} == set(facts)
+    assert {"kind", "kinds", "evidence", "bar", "blocks", "losses"} == set(facts)
     assert any(block["keep"] for block in facts["blocks"])
 
 

@@ -116,12 +116,28 @@ class ChoiceParameter:
     def read(self, request: JsonRequest) -> str | None:
         """Return the word or the default. Raises :exc:`InvalidParameter`."""
         text = argument(request, self.name)
-        if text is not None and text not in self.allowed:
+        return self.default if text is None else self._checked(text)
+
+    def _checked(self, text: str) -> str:
+        if text not in self.allowed:
             raise InvalidParameter(
                 f"Invalid {self.name}: must be one of {', '.join(self.allowed)},"
                 f" got {text[:60]!r}"
             )
-        return self.default if text is None else text
+        return text
+
+
+@frozen
+class ChoicesParameter(ChoiceParameter):
+    """Some words in the query, each in a parameter of its own."""
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        return {"type": "array", "items": super().schema}
+
+    def read_all(self, request: JsonRequest) -> tuple[str, ...]:
+        """Return the distinct words. Raises :exc:`InvalidParameter`."""
+        return tuple(dict.fromkeys(map(self._checked, arguments(request, self.name))))
 
 
 @frozen
@@ -288,19 +304,27 @@ def paging(request: JsonRequest) -> tuple[int | None, int | None]:
 def argument(request: JsonRequest, name: str) -> str | None:
     """Return a parameter of the query, None if it is missing.
 
-    Raises :exc:`InvalidParameter` for a repeated parameter, and for NUL, which
-    PostgreSQL refuses.
+    Raises :exc:`InvalidParameter` for a repeated parameter, and for NUL.
     """
-    values = (request.args or {}).get(name.encode()) or []
+    values = arguments(request, name)
     if len(values) > 1:
         kind = "pagination" if name in _PAGING else name
         raise InvalidParameter(
             f"Invalid {kind}: {name} must be given once, got {len(values)} of it"
         )
-    text = values[0].decode("utf-8", "replace") if values else None
-    if text is not None and "\0" in text:
+    return values[0] if values else None
+
+
+def arguments(request: JsonRequest, name: str) -> list[str]:
+    """Return all values of a parameter of the query.
+
+    Raises :exc:`InvalidParameter` for NUL, which PostgreSQL refuses.
+    """
+    given = (request.args or {}).get(name.encode()) or []
+    texts = [value.decode("utf-8", "replace") for value in given]
+    if any("\0" in text for text in texts):
         raise InvalidParameter(f"Invalid {name}: must not contain NUL")
-    return text
+    return texts
 
 
 def check_names(request: JsonRequest) -> None:

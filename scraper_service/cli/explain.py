@@ -10,6 +10,7 @@ import click
 
 from scraper_service.cli.settings import fetch_settings
 from scraper_service.cli.terminal import end_when_interrupted
+from scraper_service.content.losses import describe
 from scraper_service.content.text.printable import printable
 
 
@@ -38,12 +39,14 @@ def explain_command(
     A line for each block: + kept or - dropped, how likely it is content, its place and
     text, the rule that decided or the features that counted most. With --selector the
     number of its matches and the first ones, as selectors of the format json see them.
+    At the end the parts of the page that its Markdown does not contain.
     """
     from scraper_service.content.decode import text_of
     from scraper_service.content.main_content.explain import explain
     from scraper_service.content.structured_data.selector_matches import (
         selector_matches,
     )
+    from scraper_service.library import convert
 
     if page.startswith(("http://", "https://")):
         html, address = _fetched(overrides, page)
@@ -59,8 +62,10 @@ def explain_command(
         facts = {"selectors": selector_matches(html, address, selectors)}
         lines = _lines_of_matches(facts["selectors"])
     else:
-        facts = explain(html, address)
-        lines = _lines(facts)
+        web_url = address if address.startswith("http") else ""
+        losses = convert(html, url=web_url).metadata.get("losses", [])
+        facts = {**explain(html, address), "losses": losses}
+        lines = [*_lines(facts), *_lines_of_losses(losses)]
     click.echo(json.dumps(facts, ensure_ascii=False) if as_json else "\n".join(lines))
 
 
@@ -116,6 +121,18 @@ def _fetched(overrides: tuple[str, ...], url: str) -> tuple[str, str]:
         failure = pages[0].failure
         raise click.ClickException(f"{url}: {failure.message} ({failure.code})")
     return json.loads(pages[0].values["raw_html"]), pages[0].metadata.url
+
+
+def _lines_of_losses(losses: list[dict[str, Any]]) -> list[str]:
+    return [
+        line
+        for loss in losses
+        for line in (
+            f"lost: {describe([loss])}. {loss['reason']}",
+            *(f"      {printable(each)}" for each in loss.get("urls", ())),
+            *(f"      {printable(each)}" for each in loss.get("texts", ())),
+        )
+    ]
 
 
 def _lines(facts: dict[str, Any]) -> list[str]:

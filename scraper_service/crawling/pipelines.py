@@ -367,6 +367,7 @@ def _facts(page: Page, lease: Lease) -> CountedPage:
         depth=lease.depth,
         verdict=verdict if isinstance(verdict, str) else None,
         data=values.get("json") or values.get("extract"),
+        losses={loss["kind"]: loss["count"] for loss in page.metadata.losses},
     )
 
 

@@ -20,12 +20,12 @@ LAST = ("warning", "error")
 COLUMNS = {
     "pages": (
         *("url", "title", "description", "language", "statusCode"),
-        *("markdown", "json", "scrapeId"),
+        *("markdown", "json", "scrapeId", "metadata.losses"),
     ),
     "errors": ("id", "timestamp", "url", "code", "error"),
     "urls": (
         *("url", "kind", "state", "reason", "detail"),
-        *("depth", "foundOn", "scrapeId", "lastModified"),
+        *("depth", "foundOn", "scrapeId", "lastModified", "losses"),
     ),
 }
 # Spreadsheets take a cell with this start for a formula. The last four are wide forms.

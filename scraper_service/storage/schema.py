@@ -218,6 +218,8 @@ frontier = Table(
     Column("code", String(60)),
     Column("error", Text),
     Column("options", Text),
+    # Kinds of ``metadata.losses`` of a delivered page, in the form " formula video ".
+    Column("losses", Text),
     UniqueConstraint("job_number", "key", name="uq_frontier_job_number"),
     Index("ix_frontier_state", "job_number", "state", "id"),
     Index(
@@ -236,6 +238,14 @@ frontier = Table(
         "id",
         sqlite_where=text("code IS NOT NULL"),
         postgresql_where=text("code IS NOT NULL"),
+    ),
+    Index(
+        "ix_frontier_losses",
+        "job_number",
+        "state",
+        "id",
+        sqlite_where=text("losses IS NOT NULL"),
+        postgresql_where=text("losses IS NOT NULL"),
     ),
     Index(
         "ix_frontier_sitemap",

@@ -189,7 +189,8 @@ def test_a_table_has_no_formulas_and_every_text_as_it_is(running, job):
     data = running.get(f"/v2/crawl/{job}").json["data"]
     assert found.headers["Content-Type"] == "text/csv; charset=utf-8"
     assert list(found.rows[0]) == (
-        "url title description language statusCode markdown json scrapeId".split()
+        "url title description language statusCode markdown json scrapeId"
+        " metadata.losses".split()
     )
     titles = {row["title"] for row in found.rows}
     assert {"'=1+1", "'@a", "'-b"} <= titles
@@ -256,7 +257,8 @@ def test_a_parquet_file_has_typed_columns(running, job, failing):
     assert (
         file.schema_arrow.names
         == (
-            "url title description language statusCode markdown json scrapeId metadata"
+            "url title description language statusCode markdown json scrapeId"
+            " metadata.losses metadata"
         ).split()
     )
     assert file.metadata.row_group(0).column(0).compression == "ZSTD"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import gzip
 import json
 import re
 import subprocess
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 
 from scraper_service.api.mcp.budget import AnswerPart, fit, tokens_of
 from scraper_service.content.text.parts import count_tokens
-from tests.support.scripted_site import ScriptedSite, moved, page, slow, text
+from tests.support.scripted_site import ScriptedSite, answer, moved, page, slow, text
 from tests.support.waiting import wait_until
 
 SIZE = 1000  # tokens
@@ -40,6 +41,14 @@ SITE = {
 def web():
     with ScriptedSite(SITE) as found:
         yield found
+
+
+def test_a_page_that_lost_a_part_has_a_line_about_it(service):
+    words = " ".join(map(str, range(3000)))
+    body = answer(gzip.compress(words.encode())[:-500], Content_Encoding="gzip")
+    with ScriptedSite({"/": body}) as site:
+        found = call(service, "scrape", url=site.url("/"))
+    assert found["lost"] == "Lost: 1 cut part"
 
 
 def send(service, message, path="/mcp", **options):

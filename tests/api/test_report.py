@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import collections
+import gzip
+import json
 import re
 
 import pytest
 
+from tests.api.test_exports import fetch
 from tests.conftest import KEY
 from tests.support.crash import kill, started
 from tests.support.documents import ROOT
 from tests.support.paced_site import PacedSite
-from tests.support.scripted_site import ScriptedSite, moved, page, sitemap, text
+from tests.support.scripted_site import ScriptedSite, answer, moved, page, sitemap, text
 from tests.support.waiting import wait_until
 
 FRESH = {"maxAge": 0}
@@ -113,6 +116,55 @@ def test_the_quality_of_pages_is_counted(service):
     fields = quality["data"]["fields"]
     assert list(fields) == ["title", "offer", "offer.price"]
     assert (fields["title"], fields["offer.price"]) == (titles, 0)
+
+
+def half(html):
+    """Return the first half of a compressed page."""
+    whole = gzip.compress(html.encode())
+    return answer(whole[: len(whole) // 2], Content_Encoding="gzip")
+
+
+BROKEN = {
+    "/": page("/a", "/b", "/c"),
+    "/a": half(page(text="A sentence of the page. " * 400)),
+    "/b": half(page(text="Other words on this page. " * 400)),
+    "/c": page(),
+}
+
+
+def test_pages_that_lost_a_part_are_counted_and_listed(service):
+    with ScriptedSite(BROKEN) as site:
+        path = crawl(service, site.url("/"))
+        found = wait(service, path)
+        lost = service.get(f"{path}/urls?loss=truncated&loss=formula&limit=1").json
+        rest = service.get(lost["next"].partition(service.url)[2]).json
+        both = [*lost["urls"], *rest["urls"]]
+        expected = {site.url("/a"), site.url("/b")}
+    assert found["losses"] == {"truncated": {"pages": 2, "count": 2}}
+    assert lost["total"] == rest["total"] == 2
+    assert "next" not in rest
+    assert {each["url"] for each in both} == expected
+    assert all(each["losses"] == ["truncated"] for each in both)
+    whole = service.get(f"{path}/urls").json["urls"]
+    assert sum("losses" in each for each in whole) == 2
+    assert service.get(f"{path}/urls?loss=formula").json["total"] == 0
+    assert service.get(f"{path}/urls?state=failed&loss=truncated").json["total"] == 0
+    refused = service.get(f"{path}/urls?loss=charts")
+    assert refused.status == 400
+    assert "loss: must be one of" in refused.json["error"]
+    [cells] = [
+        row["metadata.losses"]
+        for row in fetch(service, path.rpartition("/")[2], "?format=csv").rows
+        if row["url"].endswith("/a")
+    ]
+    [loss] = json.loads(cells)
+    assert (loss["kind"], loss["count"]) == ("truncated", 1)
+
+
+def test_a_job_that_lost_nothing_has_no_losses(service):
+    with ScriptedSite({"/": page()}) as site:
+        path = crawl(service, site.url("/"))
+        assert "losses" not in wait(service, path)
 
 
 def test_pages_without_data_have_no_fields(service):

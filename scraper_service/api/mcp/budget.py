@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from attrs import frozen
 
+from scraper_service.content.losses import describe
 from scraper_service.content.text.parts import count_tokens, parts
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ def fit(wanted: AnswerPart) -> Fitted:
     else:
         found.pop("next", None)
         items, envelope = found.pop(key, []), found
+    items = [_with_lost_parts(item) for item in items]
     if wanted.slim:
         items = [_slim(item) for item in items]
     end = wanted.first + len(items)
@@ -207,6 +209,13 @@ def _scrape_id(found: Any) -> str | None:
 def tokens_of(value: Any) -> int:
     """Return the tokens of a value as JSON text."""
     return count_tokens(json.dumps(value, ensure_ascii=False))
+
+
+def _with_lost_parts(item: Any) -> Any:
+    """Return a page with a line for its ``metadata.losses``, if it has any."""
+    facts = item.get("metadata") if isinstance(item, dict) else None
+    losses = facts.get("losses") if isinstance(facts, dict) else None
+    return {**item, "lost": f"Lost: {describe(losses)}"} if losses else item
 
 
 def _slim(item: Any) -> Any:

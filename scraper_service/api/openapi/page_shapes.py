@@ -10,6 +10,7 @@ from scraper_service.api.openapi.shapes import (
     INTEGER,
     TEXT,
     TIME,
+    URL,
     ShapeT,
     array,
     either,
@@ -21,9 +22,21 @@ from scraper_service.api.openapi.shapes import (
     said,
     shape,
 )
+from scraper_service.items import LOSS_KINDS
 
 _TEXTS = either(TEXT, array(TEXT))
 
+LOSSES = array(
+    shape(
+        {
+            "kind": one_of(*LOSS_KINDS),
+            "count": COUNT,
+            "reason": said(TEXT, "Why, and the option that would bring it."),
+            "urls?": array(URL),
+            "texts?": said(array(TEXT), "Labels and captions of what was lost."),
+        }
+    )
+)
 METADATA = shape(
     {
         "sourceURL": said(TEXT, "The URL as the caller wrote it; of a file its name."),
@@ -55,6 +68,7 @@ METADATA = shape(
         "numPages?": said(COUNT, "The parsed pages of a file."),
         "totalPages?": said(COUNT, "All pages of a file."),
         "tokenCount?": own(said(COUNT, "Tokens of the whole Markdown, estimated.")),
+        "losses?": own(said(LOSSES, "Parts of the page that no format contains.")),
         "redacted?": own(said(mapping(COUNT), "Replaced personal data by kind.")),
         "chunk?": own(
             shape(

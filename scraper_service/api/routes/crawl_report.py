@@ -31,6 +31,7 @@ from scraper_service.api.openapi.shapes import (
 )
 from scraper_service.api.parameters import (
     ChoiceParameter,
+    ChoicesParameter,
     CursorParameter,
     NumberParameter,
     parse_job_id,
@@ -47,7 +48,7 @@ from scraper_service.discovery.retry_after import MAX_PAUSE_S
 from scraper_service.discovery.scope_rules import Reason
 from scraper_service.discovery.sitemap import ABSENT, UNREADABLE
 from scraper_service.errors import JobNotFound, QueueFull, SchemaRefused
-from scraper_service.items import FAILURE_CODES, REMOVED, UNCHANGED
+from scraper_service.items import FAILURE_CODES, LOSS_KINDS, REMOVED, UNCHANGED
 from scraper_service.options.formats import Json
 from scraper_service.options.json_schema import field_of
 from scraper_service.options.limits import KeyScope, Mode
@@ -79,6 +80,9 @@ _REASON = ChoiceParameter(
     "reason",
     "Only URLs that were refused or failed for this.",
     (*Reason, UNCHANGED, REMOVED, *FAILURE_CODES, ABSENT, UNREADABLE),
+)
+_LOSS = ChoicesParameter(
+    "loss", "Only pages that lost a part of this kind; may be repeated.", (*LOSS_KINDS,)
 )
 _SKIP = NumberParameter("skip", "Leave out the first N URLs.", 0, MAX_SKIPPED, 0)
 _LIMIT = NumberParameter(
@@ -115,6 +119,7 @@ _LISTED = success(
                     "foundOn?": TEXT,
                     "scrapeId?": ID,
                     "lastModified?": TEXT,
+                    "losses?": said(array(one_of(*LOSS_KINDS)), "Kinds of its losses."),
                 }
             )
         ),
@@ -181,6 +186,10 @@ _REPORTED = success(
                 ),
             }
         ),
+        "losses?": said(
+            mapping(shape({"pages": COUNT, "count": COUNT})),
+            "By kind: pages with such a loss, and the sum of their counts.",
+        ),
         "totals": shape(
             {"hosts": COUNT, "requests": COUNT, "bytes": COUNT, "waitSeconds": NUMBER}
         ),
@@ -227,7 +236,7 @@ class CrawlReportRoutes(Routes):
 
     @Described(
         returns=_LISTED,
-        parameters=(_STATE, _REASON, _SKIP, _LIMIT, _AFTER),
+        parameters=(_STATE, _REASON, _LOSS, _SKIP, _LIMIT, _AFTER),
         errors=(JobNotFound,),
         is_own=True,
     )
@@ -286,6 +295,7 @@ def _url_query(request: JsonRequest) -> AddressQuery:
     return AddressQuery(
         state=_STATE.read(request),
         reason=_REASON.read(request),
+        losses=_LOSS.read_all(request),
         after=place and Cursor(RowState(int(place[1])), int(place[2])),
         skip=_SKIP.read(request),
         limit=_LIMIT.read(request),
@@ -300,13 +310,14 @@ def _listed(found: Listing, query: AddressQuery, path: str) -> bytes:
         "urls": [url_members(address) for address in found.addresses],
     }
     if (behind := found.behind) is not None:
-        facts = {
-            "state": query.state,
-            "reason": query.reason,
-            "limit": query.limit,
-            "after": f"{behind.state:d}.{behind.row_id}",
-        }
-        terms = (f"{k}={quote(str(v))}" for k, v in facts.items() if v is not None)
+        facts = (
+            ("state", query.state),
+            ("reason", query.reason),
+            *(("loss", kind) for kind in query.losses),
+            ("limit", query.limit),
+            ("after", f"{behind.state:d}.{behind.row_id}"),
+        )
+        terms = (f"{k}={quote(str(v))}" for k, v in facts if v is not None)
         members["next"] = f"{path}?{'&'.join(terms)}"
     return encode(members)
 
@@ -323,6 +334,7 @@ def url_members(address: JobUrl) -> dict[str, Any]:
         "foundOn": address.found_on,
         "scrapeId": address.page_id,
         "lastModified": address.lastmod,
+        "losses": list(address.losses) or None,
     }
     return {name: value for name, value in facts.items() if value is not None}
 
@@ -335,7 +347,8 @@ def reported(report: CrawlReport) -> bytes:
     ``reasons`` of failures. ``totals`` are sums over all hosts. ``robots`` and ``hosts``
     are lists, see :func:`_robots` and :func:`_host`, each with at most 1000 elements:
     those with most refused URLs or requests. ``quality`` is of the delivered pages, see
-    :func:`_quality`. ``options`` are the job's, ``limits`` the
+    :func:`_quality`. ``losses`` counts, by kind, pages with a loss and the parts lost.
+    ``options`` are the job's, ``limits`` the
     service's.
     """
     facts = report.facts
@@ -356,6 +369,7 @@ def reported(report: CrawlReport) -> bytes:
                 for name, counts in facts.hosts.items()
             ],
             "quality": _quality(facts, options),
+            **({"losses": facts.counts.losses} if facts.counts.losses else {}),
             "totals": totals,
             "options": {_OPTIONS[k]: v for k, v in options.items() if k in _OPTIONS},
             "limits": {

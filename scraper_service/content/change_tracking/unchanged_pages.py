@@ -26,6 +26,7 @@ _OF_CONTENT = {
     "numPages": "num_pages",
     "totalPages": "total_pages",
     "tokenCount": "token_count",
+    "losses": "losses",
 }
 ERROR_STATUS = 400
 COMPARED = frozenset({"markdown", "json"})

@@ -120,7 +120,7 @@ _ADD_PAGES = Insertion(
     page, "id", "job_number", "seq", "size", "frontier_id", "body", "whole"
 )
 _ADD_EVENTS = Insertion(event, "job_number", "kind", "page_id", "row_id", "at")
-_ENDED = ("state", "page_id", "code", "error", "status", "ended_at")
+_ENDED = ("state", "page_id", "code", "error", "status", "losses", "ended_at")
 _ACKNOWLEDGE = Statement(
     update(frontier)
     .where(frontier.c.id == bindparam("row_id"))
@@ -286,6 +286,7 @@ class OpenJob:
                     "code": "duplicate" if other else outcome.code,
                     "error": f"duplicate of {other}" if other else outcome.error,
                     "status": outcome.status,
+                    "losses": None if other else _lost_kinds(outcome),
                     "ended_at": self.at,
                 }
             )
@@ -653,6 +654,12 @@ class OpenJob:
         expires_at = self.at + self.retention_s
         is_near = 0 <= expires_at - self._known_expiry < EXPIRY_EVERY_S
         return self._known_expiry if is_near and not ended else expires_at
+
+
+def _lost_kinds(outcome: Outcome) -> str | None:
+    """Return the kinds of a page's losses with a space around each; None without any."""
+    kinds = outcome.facts.losses if outcome.facts is not None else ()
+    return f" {' '.join(kinds)} " if kinds else None
 
 
 def _state_after(outcome: Outcome) -> RowState:

@@ -1,4 +1,4 @@
-"""Counts of the delivered pages of a job: statuses, depths, verdicts and filled fields.
+"""Counts of the delivered pages of a job: statuses, verdicts, losses and filled fields.
 
 They stand as JSON in the row of the job and change in the transaction of each page. So a
 report reads one row, however many pages the job has.
@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from attrs import asdict, frozen
+from attrs import asdict, field, frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -40,6 +40,9 @@ class PageCounts:
     with_data: int = 0
     #: Pages whose data has a value there, by name; ``a.b`` is a property of an object.
     fields: Mapping[str, int]
+    #: By kind of ``metadata.losses``, how many ``pages`` have one, and their sum as
+    #: ``count``.
+    losses: Mapping[str, Mapping[str, int]] = field(factory=dict)
 
 
 _NOTHING = json.dumps(
@@ -60,6 +63,12 @@ def add_pages(stored: str | None, pages: Iterable[CountedPage]) -> str:
         _count(known["statuses"], str(page.status or 0))
         _count(known["depths"], str(page.depth))
         _count(known["verdicts"], page.verdict or "unknown")
+        for kind, count in page.losses.items():
+            lost = known.setdefault("losses", {}).setdefault(
+                kind, {"pages": 0, "count": 0}
+            )
+            lost["pages"] += 1
+            lost["count"] += count
         if page.data is None:
             continue
         known["with_data"] += 1

@@ -56,6 +56,8 @@ class JobUrl:
     found_on: str | None
     page_id: str | None
     lastmod: str | None
+    #: Kinds of ``metadata.losses``.
+    losses: tuple[str, ...] = ()
 
 
 @frozen
@@ -77,6 +79,8 @@ class AddressQuery:
     state: str | None = None
     #: Reason of the state, None for all.
     reason: str | None = None
+    #: Only delivered pages with a loss of one of these kinds; empty for all URLs.
+    losses: tuple[str, ...] = ()
     after: Cursor | None = None
     #: Number of rows to skip after ``after``.
     skip: int = 0
@@ -193,12 +197,12 @@ def read_addresses(connection: Connection, job_id: str, query: AddressQuery) -> 
 
 def count_listed(connection: Connection, job_id: str, query: AddressQuery) -> int:
     """Return the number of all matching URLs, wherever the query begins."""
-    if query.reason is None:
+    if query.reason is None and not query.losses:
         return _count_all(connection, job_id, query.state)
     return sum(
         refused_links.count(connection, job_id, query.reason)
         if state is RowState.LISTED
-        else _count(connection, _conditions(job_id, state, query.reason))
+        else _count(connection, _conditions(job_id, state, query))
         for state in _states(query)
     )
 
@@ -223,7 +227,7 @@ def read_some_addresses(
             if len(found) > limit:
                 break
             continue
-        where = _conditions(job_id, current, query.reason, behind)
+        where = _conditions(job_id, current, query, behind)
         if skip and (count := _count(connection, where)) <= skip:
             skip -= count
             continue
@@ -240,7 +244,9 @@ def _states(query: AddressQuery) -> list[RowState]:
     return [
         state
         for state, name in STATES.items()
-        if query.state in {None, name} and _may_have(state, query.reason)
+        if query.state in {None, name}
+        and _may_have(state, query.reason)
+        and (state is RowState.DONE or not query.losses)
     ]
 
 
@@ -250,13 +256,16 @@ def _may_have(state: RowState, reason: str | None) -> bool:
 
 
 def _conditions(
-    job_id: str, state: RowState, reason: str | None, after: int = 0
+    job_id: str, state: RowState, query: AddressQuery | None = None, after: int = 0
 ) -> list[ColumnElement[bool]]:
     columns = frontier.c
-    if reason is None or state in _OWN_REASONS:
-        return rows_in(job_id, state, after)
-    where = [columns.job_number == number_of(job_id), columns.state == written(state)]
-    return [*where, columns.code == reason, columns.id > after]
+    where = rows_in(job_id, state, after)
+    if query is not None and query.reason is not None and state not in _OWN_REASONS:
+        where.append(columns.code == query.reason)
+    if query is not None and query.losses:
+        kinds = (columns.losses.contains(f" {kind} ") for kind in query.losses)
+        where += [columns.losses.is_not(None), or_(*kinds)]
+    return where
 
 
 def _count(connection: Connection, where: list[ColumnElement[bool]]) -> int:
@@ -275,7 +284,7 @@ def _count_all(connection: Connection, job_id: str, state: str | None) -> int:
             states[STATES[RowState(row_state)]] += count
     skipped = STATES[RowState.SKIPPED]
     if state in {None, skipped}:
-        where = _conditions(job_id, RowState.SKIPPED, None)
+        where = _conditions(job_id, RowState.SKIPPED)
         states[skipped] += _count(connection, where)
         states[skipped] += refused_links.count(connection, job_id)
     return sum(states.values()) if state is None else states[state]
@@ -315,6 +324,7 @@ def _address(row: Row[Any]) -> JobUrl:
         # The id of a sitemap that was read is empty.
         page_id=row.page_id or None if is_delivered else None,
         lastmod=row.lastmod,
+        losses=tuple((row.losses or "").split()),
     )
 
 

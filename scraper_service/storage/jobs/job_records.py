@@ -218,6 +218,8 @@ class CountedPage:
     verdict: str | None
     #: JSON of the data by a schema or prompt, None for a page without data.
     data: bytes | None
+    #: How many parts of each kind the page lost.
+    losses: Mapping[str, int]
 
 
 @frozen(kw_only=True)

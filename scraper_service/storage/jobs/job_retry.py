@@ -274,7 +274,7 @@ def _reopen(
     connection: Connection, chosen: FailedT, parts: Mapping[str | None, str]
 ) -> None:
     values: dict[str, Any] = dict.fromkeys(
-        ("page_id", "code", "error", "status", "ended_at", "owner")
+        ("page_id", "code", "error", "status", "losses", "ended_at", "owner")
     )
     for options in {each.options for each in chosen}:
         text = parts.get(options, options)

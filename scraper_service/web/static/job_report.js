@@ -1,6 +1,6 @@
 // The report of a job: quality of its pages, politeness, and why URLs were left out.
 import { call } from "./http.js";
-import { Failure, bytes, html, number, seconds, useLoaded } from "./ui.js";
+import { Failure, bytes, html, number, seconds, useLoaded, words } from "./ui.js";
 
 export const REASONS = {
   discovery_depth: "It is more links away from the start than maxDiscoveryDepth allows.",
@@ -40,11 +40,13 @@ export function Quality({ path, stamp }) {
   if (error) return html`<${Failure} error=${error} retry=${again} />`;
   if (!found) return html`<p class="quiet">Reading…</p>`;
   const { pages, statuses, depths, verdicts, duplicates, data } = found.quality;
+  const lost = found.losses && Object.fromEntries(Object.entries(found.losses).map(([kind, each]) => [words(kind), each.pages]));
   return html`<dl class="figures">${[["Delivered", pages], ["Failed", found.addresses.failed], ["Duplicates left out", duplicates], ["With data", data?.pages]].filter(([, count]) => count !== undefined).map(([name, count]) => html`<div key=${name}><dt>${name}</dt><dd>${number(count)}</dd></div>`)}</dl>
     ${pages === 0 ? html`<p class="empty">No page was delivered yet.</p>` : html`
     <${Bars} title="Verdicts" counts=${verdicts} of=${pages} words=${VERDICTS} isGood=${(name) => name === "ok"} />
     <${Bars} title="Statuses of the site" counts=${statuses} of=${pages} isGood=${(name) => name < 400} />
     <${Bars} title="Links from the start" counts=${depths} of=${pages} isOrdered />
+    ${lost && html`<${Bars} title="Pages that lost a part" counts=${lost} of=${pages} isGood=${() => false} note="Parts of pages that no format contains, by their kind. The metadata of each page names them." />`}
     ${data && html`<${Bars} title="Fields of the data" counts=${data.fields} of=${data.pages} isOrdered note="How many of the pages with data have a value." />`}`}`;
 }
 

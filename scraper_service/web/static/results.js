@@ -2,7 +2,7 @@
 import { useRef, useState } from "./libraries/hooks.js";
 import { signal } from "./libraries/signals.js";
 import { call } from "./http.js";
-import { Copy, Failure, Frame, Notice, Tabs, Time, html, number, useLoaded } from "./ui.js";
+import { Copy, Failure, Frame, Notice, Tabs, Time, html, number, useLoaded, words } from "./ui.js";
 
 const safe = (url) => (/^https?:\/\//i.test(url || "") ? url : undefined);
 
@@ -32,8 +32,18 @@ export function PageResult({ page, told }) {
       ${meta.wordCount !== undefined && `${number(meta.wordCount)} words · `}${safe(meta.url) ? html`<a href=${meta.url} target="_blank" rel="noopener noreferrer">${meta.url}</a>` : meta.sourceURL}</p>
     ${told}
     ${page.warning && html`<${Notice} kind="warning">${page.warning}<//>`}
+    ${meta.losses && html`<${Losses} losses=${meta.losses} />`}
     <${Tabs} label="Formats" chosen=${shown} choose=${choose} tabs=${tabs} />
     <div role="tabpanel"><${Panel} name=${shown} page=${page} /></div></section>`;
+}
+
+// The parts of a page that no format contains.
+function Losses({ losses }) {
+  const count = losses.reduce((sum, each) => sum + each.count, 0);
+  return html`<details class="losses"><summary>Not in the formats: ${number(count)} ${count === 1 ? "part" : "parts"} of the page</summary><ul>${losses.map((each) => html`<li key=${each.kind}>
+    <strong>${words(each.kind)}</strong>${each.count > 1 && ` (${number(each.count)})`}: ${each.reason}
+    ${each.texts?.map((text, at) => html`<div class="quiet" key=${at}>${text}</div>`)}
+    ${each.urls?.map((url) => html`<div key=${url}><a href=${safe(url)} target="_blank" rel="noopener noreferrer">${url}</a></div>`)}</li>`)}</ul></details>`;
 }
 
 function Panel({ name, page }) {

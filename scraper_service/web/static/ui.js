@@ -20,6 +20,9 @@ export function go(path, query) {
   location.hash = `/${path}${terms ? `?${terms}` : ""}`;
 }
 
+// "embedded document" for embeddedDocument.
+export const words = (name) => name.replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
+
 export function Notice({ kind = "error", children }) {
   return html`<p class="notice ${kind}" role=${kind === "error" ? "alert" : "status"}>${children}</p>`;
 }
