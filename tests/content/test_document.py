@@ -163,6 +163,14 @@ def test_pages_without_a_body(page):
         ("\x01javascript:x", None),
         ("//[bad", None),
         ("", URL),
+        ("\\docs\\a.html", "https://site.example/docs/a.html"),
+        ("sub\\a.html?b=\\c#d\\e", "https://site.example/dir/sub/a.html?b=\\c#d\\e"),
+        ("..\\a.html", "https://site.example/a.html"),
+        ("\\\\h.example\\y", "https://h.example/y"),
+        ("HTTP:\\\\h.example\\y", "HTTP://h.example/y"),
+        ("https://h.example\\y?z=\\", "https://h.example/y?z=\\"),
+        ("mailto:a\\b@c.example", "mailto:a\\b@c.example"),
+        ("data:text/plain,a\\b", "data:text/plain,a\\b"),
     ],
 )
 def test_absolute_addresses(written, expected):

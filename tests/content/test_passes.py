@@ -285,6 +285,18 @@ def test_words_are_found_the_same_either_way(text: str) -> None:
 @needs_compiled
 @settings(max_examples=300, deadline=None)
 @given(
+    st.sampled_from(["http://h", "https://h", "HTTP://h", "//h", "/", "/a", "#", "a"]),
+    st.text(alphabet="aB1./\\?#;é~ \n", max_size=8),
+)
+def test_kinds_of_urls_are_the_same_either_way(start: str, rest: str) -> None:
+    quick = passes.url_kind(start + rest)
+    with in_python():
+        assert quick == passes.url_kind(start + rest)
+
+
+@needs_compiled
+@settings(max_examples=300, deadline=None)
+@given(
     st.sampled_from(["http://", "https://", "HTTP://", "ftp://", "//", ""]),
     st.text(alphabet="aB1.:_-/é[@", max_size=6),
     st.text(alphabet="aB1.:_-/é!$&*+,=@~%;?#() \n'", max_size=6),

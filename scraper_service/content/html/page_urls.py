@@ -34,12 +34,16 @@ PLACEHOLDERS = (
     "transparent.png /loading.gif /loading.svg"
 ).split()
 _SCRIPTS = ("javascript:", "vbscript:")
+# Schemes whose URLs have slashes for backslashes, as those without a scheme have here.
+_SLASHED = frozenset({"http", "https", "ftp", "ws", "wss", "file"})
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 
 
 def absolute(base: str, value: str) -> str | None:
     """Return ``value`` as an absolute URL, None for an unusable value or a script.
 
-    A value that starts with ``http://`` or ``https://`` stays as written.
+    A value that starts with ``http://`` or ``https://`` stays as written, except for
+    backslashes.
     """
     if len(value) > MAX_CACHED:
         return _absolute.__wrapped__(base, value)
@@ -52,6 +56,8 @@ def _absolute(base: str, value: str) -> str | None:
     value = value.strip()
     if "\n" in value or "\t" in value or "\r" in value:
         value = _BREAKS.sub("", value)
+    if "\\" in value:
+        value = _with_slashes(value)
     if _WEB.match(value):
         return value
     if value[:20].lower().lstrip("\0\x01 ").startswith(_SCRIPTS):
@@ -66,6 +72,18 @@ def _absolute(base: str, value: str) -> str | None:
         return urljoin(base, value) or None
     except ValueError:  # such as "http://[bad"
         return None
+
+
+def _with_slashes(value: str) -> str:
+    """Return a URL with slashes for the backslashes of its path, as browsers parse it.
+
+    Query, fragment and URLs of other schemes, such as ``mailto:``, stay unchanged.
+    """
+    scheme = _SCHEME.match(value)
+    if scheme is not None and scheme[1].lower() not in _SLASHED:
+        return value
+    end = min((n for mark in "?#" if (n := value.find(mark)) >= 0), default=len(value))
+    return value[:end].replace("\\", "/") + value[end:]
 
 
 def encoded(url: str) -> str:

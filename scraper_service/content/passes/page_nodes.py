@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 OTHER_URL, COMPLETE_URL, ROOTED_URL = 0, 1, 2
 
-_COMPLETE = re.compile(r"https?://[!-~]*\Z")
+_COMPLETE = re.compile(r"https?://[!-\[\]-~]*\Z")  # without backslashes
 # The pattern begins with the colon, as a search for one character is far faster than one
 # for many names.
 _HIDING_SIGNS = re.compile(

@@ -303,13 +303,14 @@ cpdef int url_kind(str value) noexcept:
         return OTHER_URL
     start = at = <const char*>PyUnicode_DATA(value)
     cdef const char* end = at + PyUnicode_GET_LENGTH(value)
-    cdef bint is_query = False
+    cdef bint is_query = False, has_backslash = False
     while at < end:
         if not 32 < at[0] < 127:
             return OTHER_URL
+        has_backslash |= at[0] == 92
         at += 1
     if strncmp(start, "http://", 7) == 0 or strncmp(start, "https://", 8) == 0:
-        return COMPLETE_URL
+        return OTHER_URL if has_backslash else COMPLETE_URL
     if start[0] != 47:  # /
         return OTHER_URL
     at = start + 1
