@@ -13,6 +13,7 @@ from attrs import evolve
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from scraper_service.content.html.page_urls import is_route
 from scraper_service.discovery import (
     CrawlScope,
     LinkCheck,
@@ -77,6 +78,20 @@ CASES = [
     ("websocket", ROOT, "wss://example.com/", 1, "scheme"),
     ("fragment", ROOT, "https://example.com/a#b", 1, None),
     ("route", ROOT, "https://example.com/a#/b", 1, None),
+    (
+        "route-excluded",
+        {**ROOT, "exclude_paths": ("^/a#/b$",)},
+        "https://example.com/a#/b",
+        1,
+        "excluded",
+    ),
+    (
+        "route-included",
+        {**ROOT, "include_paths": ("/b",)},
+        "https://example.com/a#/b",
+        1,
+        None,
+    ),
     ("spaces-around", ROOT, "  https://example.com/a\n", 1, None),
     ("no-slashes", ROOT, "https:example.com/a", 1, None),
     ("backslashes", ROOT, "https:\\\\example.com\\a", 1, None),
@@ -795,6 +810,8 @@ OTHERS = [
 
 @pytest.mark.parametrize("url", SIMILAR)
 def test_similar_addresses_are_one_page(url):
+    "https://example.com/a#/b?c=d",
+    "https://example.com/a#!b",
     assert page_key(url) == page_key(SIMILAR[0])
     if url != SIMILAR[0]:
         assert page_key(url, similar=False) != page_key(SIMILAR[0], similar=False)
@@ -832,6 +849,9 @@ def test_what_says_nothing_about_the_page_is_left_out_of_its_key(one, other):
 
 def test_the_order_of_parameters_tells_pages_apart():
     assert page_key("https://a.com/?a=1&b=2") != page_key("https://a.com/?b=2&a=1")
+        ("https://a.com/#/b/", "https://a.com/#/b"),
+        ("https://a.com/#/", "https://a.com/"),
+        ("https://a.com/#!/", "https://a.com/"),
 
 
 def test_queries_can_be_ignored():
@@ -848,6 +868,11 @@ def test_keys_are_signed_numbers_of_8_bytes_that_never_change():
     assert all(-(2**63) <= key < 2**63 for key in keys)
     assert min(keys) < 0 < max(keys)
     assert page_key("https://www.example.com/a/?b=c#d") == 7623852022419672824
+    keys = {
+        page_key(f"https://a.com/#/b{query}", ignore_query=True)
+        for query in ("", "?c", "?c=d&e=f")
+    }
+    assert keys == {page_key("https://a.com/#/b")}
 
 
 def test_addresses_without_a_page_have_keys_too():
@@ -903,7 +928,8 @@ def test_addresses_that_look_tidy_are_in_their_normal_form(scheme, host, rest):
         return
     address = parse_uncached(url)
     without, _, fragment = href.partition("#")
-    assert address.href == (href if "/" in fragment else without)
+    expected = href if is_route(fragment) else without
+    assert address.href == expected.replace("a.example./", "a.example/")
     assert parse_uncached(address.href) == address
 
 

@@ -52,7 +52,7 @@ def links(document: Document) -> list[str]:
     for value in values_in(document.body, "a", "href"):
         if url_kind(value) == COMPLETE_URL:
             address = value
-        elif value.lstrip().startswith("#"):
+        elif value.lstrip().startswith("#") and value not in document.routes:
             continue
         else:
             address = absolute(document.base, value) or ""
@@ -84,7 +84,7 @@ def page_links(document: Document) -> tuple[str, ...]:
         elif kind == ROOTED_URL:
             if has_web_origin:
                 found[origin + value] = None
-        elif not value.lstrip().startswith("#"):
+        elif not value.lstrip().startswith("#") or value in document.routes:
             address = absolute(base, value)
             if is_web(address):
                 found[str(address)] = None

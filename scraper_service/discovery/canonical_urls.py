@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import ada_url
 from tldextract import TLDExtract
 
+from scraper_service.content.html.page_urls import is_route
 from scraper_service.content.text.fingerprint import distance
 
 if TYPE_CHECKING:
@@ -94,8 +95,9 @@ class ParsedUrl(NamedTuple):
 def parse_url(url: str) -> ParsedUrl | None:
     """Return the parts of an absolute URL, or None for text that is not a URL.
 
-    A fragment is dropped unless it has a slash. A fragment with a slash is a route of a
-    script, and so a page of its own. Results are cached, also under the normal form.
+    The host has no dot at its end.
+    A fragment is dropped unless it is a route of a script (:func:`is_route`), and so a
+    page of its own. Results are cached, also under the normal form.
     """
     try:
         return _read[url]
@@ -131,7 +133,7 @@ def parse_uncached(url: str) -> ParsedUrl | None:
     if scheme not in {"http", "https"}:
         return ParsedUrl(href, scheme)
     rest, mark, fragment = rest.partition("#")
-    if mark and "/" not in fragment:
+    if mark and not is_route(fragment):
         href, fragment = f"{scheme}:{rest}", ""
     rest, _, query = rest.partition("?")
     authority, _, path = rest[2:].partition("/")
@@ -158,8 +160,8 @@ def is_tidy_host(scheme: str, host: str) -> bool:
 def normalized_url(url: str) -> str:
     """Return the absolute ``url`` in the normal form in which it is fetched.
 
-    A fragment is dropped unless it has a slash. Text that is not a URL is returned
-    unchanged.
+    A fragment is dropped unless it is a route of a script. Text that is not a URL is
+    returned unchanged.
     """
     address = parse_url(url)
     return url if address is None else address.href
@@ -173,7 +175,8 @@ def page_key(
     Escapes of letters, digits and ``-._~`` make no difference (RFC 3986, 6.2.2.2).
     ``similar`` also ignores http or https, ``www.``, a trailing slash, ``/index.html``,
     ``/index.php``, and the parameters of tracking and sessions. ``ignore_query``
-    ignores the whole query.
+    ignores the whole query. Both apply to routes of scripts, too: with ``similar``, the
+    route ``#/`` is the page without a route.
     """
     if isinstance(url, str):
         if (address := parse_url(url)) is None:
@@ -203,19 +206,28 @@ def plain_page_key(host: str, path: str) -> int:
     """
     path = _similar_path(path) if path.endswith(INDEX_PAGES) else path.rstrip("/")
     return _digest(f"//{host}{path}?")
+    if fragment:
+        if ignore_query:
+            fragment = fragment.partition("?")[0]
+        if similar:
+            fragment = _similar_route(fragment)
 
 
 def map_url(address: ParsedUrl, *, ignore_query: bool) -> tuple[str, int]:
     """Return a URL as maps list it, and its key; duplicates have the same key.
 
-    The URL has no trailing slash, not even for the root. The key ignores http or https,
-    and ``www.`` (docs/api.md, Maps).
+    The URL has no trailing slash, not even for the root, unless a route follows. The key
+    ignores http or https, and ``www.`` (docs/api.md, Maps).
     """
-    path = address.path.rstrip("/")
+    path, route = address.path.rstrip("/"), address.fragment
     query = f"?{address.query}" if address.query and not ignore_query else ""
-    rest = f"{query}#{address.fragment}" if address.fragment else query
-    key = _digest(f"{plain_host(address.host)}{unescape(path)}{unescape(rest)}")
-    return f"{address.scheme}://{address.host}{path}{rest}", key
+    if route and ignore_query:
+        route = route.partition("?")[0]
+    if route := _similar_route(route):
+        query = f"{query}#{route}"
+    key = _digest(f"{plain_host(address.host)}{unescape(path)}{unescape(query)}")
+    path = address.path if route else path
+    return f"{address.scheme}://{address.host}{path}{query}", key
 
 
 @lru_cache(maxsize=4096)
@@ -302,6 +314,12 @@ SAME_BITS = 3  # bits in which the fingerprints of duplicates may differ
 
 
 class SeenLinks:
+def _similar_route(route: str) -> str:
+    """Return a route without a trailing slash; empty for the home page of a script."""
+    route = route.rstrip("/")
+    return "" if route == "!" else route
+
+
     """The keys of the links that a crawl skips, in two bounded sets."""
 
     def __init__(self) -> None:

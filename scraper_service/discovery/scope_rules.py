@@ -299,7 +299,11 @@ class CrawlScope:
         return Refusal(Reason.NOT_INCLUDED, rule)
 
     def _subject(self, address: ParsedUrl) -> str:
-        return address.href if self.options.regex_on_full_url else address.path
+        if self.options.regex_on_full_url:
+            return address.href
+        # The route of a script stands for a path.
+        route = f"#{address.fragment}" if address.fragment else ""
+        return address.path + route
 
     def _outside_path(self, address: ParsedUrl, found_on: str | None) -> Refusal | None:
         if unescape(address.path).startswith(self._path):

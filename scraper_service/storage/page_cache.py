@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from attrs import asdict, frozen
 from sqlalchemy import select
 
+from scraper_service.content.html.page_urls import is_route
 from scraper_service.content.text.compression import compress, decompress
 from scraper_service.options.catalogue import cache_facts
 from scraper_service.storage.schema import source
@@ -56,11 +57,8 @@ def page_address(url: str) -> str:
 
 
 def script_route(fragment: str) -> str:
-    """Return the fragment if it is a route of a script, which has a slash, else "".
-
-    Crawls treat such a route as a page of its own.
-    """
-    return f"#{fragment}" if "/" in fragment else ""
+    """Return the fragment with its ``#`` if it is a route of a script, else ""."""
+    return f"#{fragment}" if is_route(fragment) else ""
 
 
 def source_key(url: str, options: ScrapeOptions) -> str:

@@ -92,7 +92,7 @@ class PageIndex:
 def page_key(url: str) -> str:
     """Return the number of a URL. Scheme, ``www.`` and a final slash make no difference.
 
-    Routes of scripts (fragments with a slash) are different pages, as in the page cache.
+    Routes of scripts are different pages, as in the page cache.
     """
     parts = urlsplit(url)
     host = parts.netloc.lower().removeprefix("www.")

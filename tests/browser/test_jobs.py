@@ -33,6 +33,42 @@ def test_a_crawl_renders_the_pages_that_need_it(service, app):
     assert all(page["metadata"]["engine"] == "browser" for page in made)
 
 
+def test_routes_of_a_script_are_pages_of_a_crawl(service, app):
+    body = {
+        "url": app.url("/routed/"),
+        "sitemap": "skip",
+        "scrapeOptions": {"maxAge": 0, "formats": ["markdown", "links"]},
+    }
+    body["scrapeOptions"]["onlyMainContent"] = False
+    pages = finished(service, service.post("/v2/crawl", body))
+    found = {page["metadata"]["url"].partition("/routed/")[2]: page for page in pages}
+    assert set(found) == {"", "#/guide", "#!setup"}
+    for route, page in found.items():
+        assert f"Of the route {route[1:] or '/'}." in page["markdown"]
+    guide = app.url("/routed/#/guide")
+    assert f"[Guide]({guide})" in found[""]["markdown"]
+    assert found[""]["links"] == [guide, f"{guide}/", app.url("/routed/#/")]
+    assert found["#/guide"]["links"] == [app.url("/routed/#!setup")]
+
+
+def test_routes_of_a_script_are_urls_of_a_map(service, app):
+    reply = service.post("/v2/map", {"url": app.url("/routed/"), "sitemap": "skip"})
+    urls = {link["url"] for link in reply.json["links"]}
+    assert {app.url("/routed"), app.url("/routed/#/guide")} <= urls
+    assert app.url("/routed/#below") not in urls
+
+
+def test_patterns_match_routes_of_a_script(service, app):
+    body = {
+        "url": app.url("/routed/"),
+        "sitemap": "skip",
+        "excludePaths": ["#/guide"],
+        "scrapeOptions": {"maxAge": 0},
+    }
+    pages = finished(service, service.post("/v2/crawl", body))
+    assert len(pages) == 1
+
+
 def test_an_archive_has_the_dom_of_rendered_pages(service, app):
     body = {
         "url": app.url("/links"),

@@ -48,6 +48,19 @@ def test_a_page_that_can_be_read_comes_over_http(service, site):
     assert found["metadata"]["engine"] == "http"
 
 
+def test_a_route_is_rendered_even_if_its_shell_has_words(page):
+    found = page("/routed/#/guide")
+    assert found["metadata"]["engine"] == "browser"
+    assert found["markdown"].startswith("# Guide")
+    found = page("/ads#/nowhere")
+    assert found["metadata"]["engine"] == "browser"
+
+
+def test_a_route_that_is_fetched_without_browser_says_so(page):
+    assert "only a browser shows" in page("/routed/#/guide", fastMode=True)["warning"]
+    assert "browser" not in page("/ads#below", fastMode=True).get("warning", "")
+
+
 def test_fast_mode_takes_the_page_as_it_is(page):
     found = page("/client", fastMode=True)
     assert found["metadata"]["engine"] == "http"

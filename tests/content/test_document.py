@@ -281,6 +281,71 @@ def test_links_are_complete_with_and_without_other_formats(others):
     assert value(content, "links") == [*addresses, "mailto:me@site.example"]
 
 
+def test_backslashes_of_links_and_images_are_slashes_in_all_formats():
+    page = r"""<base href="\start\"><body>Words. <a href="\docs\a.html">1</a>
+    <a href="b\c.html">2</a> <a href="https://h.example\d">3</a> <img src="\i\p.png">
+    <a href="https:\\h.example\e?f=\g">4</a>"""
+    content = convert(page, "markdown", "links", "images", "html")
+    expected = [
+        "https://site.example/docs/a.html",
+        "https://site.example/start/b/c.html",
+        "https://h.example/d",
+        "https://h.example/e?f=\\g",
+    ]
+    assert value(content, "links") == expected
+    assert value(convert(page, "links"), "links") == expected
+    assert list(content.found) == expected
+    assert value(content, "images") == ["https://site.example/i/p.png"]
+    for format_name in ("markdown", "html"):
+        for url in expected[:3]:
+            assert url in value(content, format_name)
+
+
+ROUTES = """<body><p>Words of the page. <a href="#/guide">1</a> <a href=" #/a/b?c=d ">2</a>
+<a href="#!contact">3</a> <a href="#users/5">4</a> <a href="#cite/1">5</a>
+<a href="#section">6</a> <a href="#">7</a> <a href="#!">8</a> <a href="#:~:text=a/b">9</a>
+<a href="#/?id=part">10</a> <a href="#/other?id=part">11</a></p>
+<h2 id="part">A part</h2><p id="cite/1">A source.</p>"""
+
+
+@pytest.mark.parametrize("only_main_content", [True, False])
+def test_links_to_routes_of_a_script_are_kept(only_main_content):
+    found = [
+        f"{URL}{route}"
+        for route in (
+            "#/guide",
+            "#/a/b?c=d",
+            "#!contact",
+            "#users/5",
+            "#/other?id=part",
+        )
+    ]
+    content = convert(ROUTES, "markdown", "links", only_main_content=only_main_content)
+    assert value(content, "links") == found
+    assert value(convert(ROUTES, "links"), "links") == found
+    assert list(content.found) == found
+    assert f"[1]({URL}#/guide)" in value(content, "markdown")
+
+
+def test_routes_are_relative_to_the_base_of_the_page():
+    page = '<base href="/app/"><a href="#/guide">1</a> <area href="#/map"><a href="#a">2</a>'
+    content = convert(page, "links")
+    assert list(content.found) == [
+        "https://site.example/app/#/guide",
+        "https://site.example/app/#/map",
+    ]
+
+
+def test_a_heading_that_links_to_another_route_stays_a_link():
+    page = (
+        f"<main>{MAIN}<h2><a href='#/guide'>Guide</a></h2><p>It begins here.</p></main>"
+    )
+    shown = markdown(page, only_main_content=True)
+    assert f"## [Guide]({URL}#/guide)" in shown
+    page = page.replace("#/guide", "#/?id=x").replace("<h2", "<h2 id=x")
+    assert "## Guide" in markdown(page, only_main_content=True)
+
+
 def test_links_and_images_are_encoded_as_in_browsers():
     """A link that is complete stays as written (interface document, part 7.2)."""
     page = """<body><a href="a (b).html">1</a> <a href="/ä?q=x y#z w">2</a> <a href='/"b"'>3</a>

@@ -55,6 +55,8 @@ def answered(rows, options):
         (["/a.zip", "/A", "/a"], ["/a.zip", "/A", "/a"]),
         (["/%61", "/a"], ["/%61"]),
         (["/a#top", "/a#/route"], ["/a", "/a#/route"]),
+        (["/#/b", "/#/b/", "/#/b?x=1", "/#/", "/"], ["/#/b", ""]),
+        (["/b/#!c", "/b#!c"], ["/b/#!c"]),
     ],
 )
 def test_addresses_of_a_page_are_listed_once(urls, expected):

@@ -151,6 +151,19 @@ setTimeout(() => {
 # The query is an order for tests.browser.fragile_providers.
 ENDER = f"""<!doctype html><title>Ender</title><h1>Ender</h1><p>{WORDS}</p>
 <script>console.log(`end ${{location.search.slice(1)}}`)</script>"""
+# As in docsify: the site sends the same shell for all routes, which a script fills.
+ROUTED = f"""<!doctype html><title>Routed</title><div id="app"></div><script>
+const pages = {{
+  '/': '<h1>Home</h1><a href="#/guide">Guide</a> <a href="#/guide/">Guide again</a>'
+    + ' <a href="#below">Below</a> <a href="#/">Home</a><h2 id="below">Below</h2>',
+  '/guide': '<h1 id="first"><a href="#/guide?id=first">Guide</a></h1>'
+    + '<a href="#!setup">Set-up</a> <a href="#">Top</a> <a href="#!">Menu</a>',
+  '!setup': '<h1>Set-up</h1><a href="#/guide">Back</a>',
+}};
+const route = (location.hash.slice(1) || '/').split('?')[0].replace(/(.)\\/$/, '$1');
+document.querySelector('#app').innerHTML =
+  `${{pages[route]}}<p>Of the route ${{route}}. {WORDS}</p>`;
+</script>"""
 LOOP = "<!doctype html><title>Loop</title><p>before</p><script>for (;;);</script>"
 
 PAGES: dict[str, str] = {
@@ -184,6 +197,7 @@ PAGES: dict[str, str] = {
     "/storage": STORAGE,
     "/ads": ADS,
     "/moving": MOVING.replace("{to}", "/client"),
+    "/routed/": ROUTED,
     "/slow": SLOW,
     "/loop": LOOP,
     "/huge": HUGE,

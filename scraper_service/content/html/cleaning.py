@@ -108,11 +108,11 @@ def clean(document: Document, *, complete: bool = True) -> None:
         _drop_hidden(document, body, hidden)
     separate_words(body)
     if complete:
-        base = document.base
+        origin = origin_of(document.base)
         for element in complete_plain_urls(
-            body, _URL_ATTRIBUTES, origin_of(base), _CHANGED_URLS
+            body, _URL_ATTRIBUTES, origin, _CHANGED_URLS
         ):
-            _complete_urls(element, element.tag, base)
+            _complete_urls(element, element.tag, document)
 
 
 def _keep_formula(script: Any) -> None:
@@ -269,7 +269,7 @@ def _has_words(body: Any, count: int) -> bool:
     return False
 
 
-def _complete_urls(element: Any, tag: str, base: str) -> None:
+def _complete_urls(element: Any, tag: str, document: Document) -> None:
     """Make the URLs of ``element`` absolute, and load lazy images."""
     if tag == "img":
         _load_lazy_image(element.attrib)
@@ -280,13 +280,13 @@ def _complete_urls(element: Any, tag: str, base: str) -> None:
         if value is None:
             continue
         if tag == "a" and (
-            value.lstrip().startswith("#")
+            (value.lstrip().startswith("#") and value not in document.routes)
             or (_MASKED_EMAIL in value and _unmask_email(element))
         ):
             continue
         # An empty URL means the page itself in links and forms, no file in media.
         is_nothing = name in {"src", "poster"} and not value.strip()
-        url = None if is_nothing else absolute(base, value)
+        url = None if is_nothing else absolute(document.base, value)
         if url is not None and tag == "a":
             url = without_session(url)
         if url is None:

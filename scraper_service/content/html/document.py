@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from attrs import define, field, frozen
 from cssselect import HTMLTranslator, SelectorError
 from lxml import etree
 
 from scraper_service.content.html.elements import UNCOUNTED, VOID
-from scraper_service.content.html.page_urls import absolute
+from scraper_service.content.html.page_urls import absolute, is_route
 from scraper_service.content.losses import Losses
 from scraper_service.content.passes import first_of_body, may_be_forbidden, page_parts
 
@@ -27,6 +28,7 @@ MAX_TAGS = 300_000  # lxml needs about 0.6 kB per tag
 MIN_TAG = 3  # bytes
 MAX_ATTRIBUTES = 5_000  # of a tag longer than LONG_TAG
 LONG_TAG = 50_000  # bytes
+MAX_SPACE = 100  # characters before the "#" of a link
 MAX_TITLE = 2000  # characters of a heading that stands for a title
 MAX_TYPES = 20  # of microdata; the first ones tell the kind of the page
 
@@ -87,6 +89,9 @@ class Document:
     base: str
     #: What :func:`parse` found on the way.
     parts: Parts
+    #: The links to fragments, as written, that lead to routes of a script. They are pages
+    #: of their own; the other fragments are places in this page.
+    routes: frozenset[str] = frozenset()
     #: Warnings for the client.
     warnings: list[str] = field(factory=list)
     #: The parts of the page that no format contains.
@@ -142,7 +147,39 @@ def parse(source: str | bytes, url: str) -> Document:
     base = absolute(url, href) if href else None
     if not (base or "").startswith(("http:", "https:")):
         base = url
-    return Document(root, base or url, parts, warnings, is_home=bool(_HOME.match(url)))
+    routes = _routes(root, parts.followed, url)
+    is_home = bool(_HOME.match(url))
+    return Document(root, base or url, parts, routes, warnings, is_home=is_home)
+
+
+def _routes(root: Any, followed: list[str], url: str) -> frozenset[str]:
+    """Return those of the URLs ``followed`` that lead from a page to a script's route.
+
+    A fragment with the id of an element leads to the element. So does ``?id=`` behind the
+    route of this page, as docsify writes it.
+    """
+    found = {
+        value: fragment
+        for value in followed
+        if "#" in value[:MAX_SPACE]
+        and (text := value.strip())[:1] == "#"
+        and is_route(fragment := text[1:])
+    }
+    if not found:
+        return frozenset()
+    places = {*root.xpath("//@id | //a/@name")}
+    own = url.partition("#")[2].partition("?")[0].strip("/")
+    routes = set()
+    for value, fragment in found.items():
+        route, _, query = fragment.partition("?")
+        is_here = route.strip("/") == own and query[:3] == "id="
+        if not places & {
+            fragment,
+            unquote(fragment),
+            unquote(query[3:]) if is_here else None,
+        }:
+            routes.add(value)
+    return frozenset(routes)
 
 
 def exclude(document: Document, selectors: Iterable[str]) -> None:

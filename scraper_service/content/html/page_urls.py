@@ -129,6 +129,16 @@ def has_host(url: str) -> bool:
         return False
 
 
+def is_route(fragment: str) -> bool:
+    """Return True if a fragment is a route of a script, and so a page of its own.
+
+    A route has a slash (``/guide``) or starts with ``!`` (``!guide``). Directives of the
+    browser (``:~:text=a/b``) are no part of it.
+    """
+    name = fragment.partition(":~:")[0]
+    return "/" in name or (name[:1] == "!" and len(name) > 1)
+
+
 def is_web(url: str | None) -> bool:
     """Return True if ``url`` is an http(s) URL."""
     return bool(url and _WEB.match(url))

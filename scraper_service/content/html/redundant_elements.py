@@ -10,7 +10,7 @@ from lxml import etree
 
 from scraper_service.content.html.document import drop
 from scraper_service.content.html.elements import SKIPPED
-from scraper_service.content.html.page_urls import url_parts
+from scraper_service.content.html.page_urls import is_route, url_parts
 from scraper_service.content.markdown.code_blocks import language_of
 from scraper_service.content.passes import classed, elements, texts_in
 
@@ -150,7 +150,8 @@ def _leads_elsewhere(link: Any, base: str) -> bool:
     target, page = url_parts(link.get("href", "")), url_parts(base)
     if target.scheme not in {"http", "https"} or _IMAGE_FILE.search(target.path):
         return False
-    return target.netloc != page.netloc or target.path in {"", "/"}
+    is_home = target.path in {"", "/"} and not is_route(target.fragment)
+    return is_home or target.netloc != page.netloc
 
 
 MAX_WORDS = 12  # beside the code, in the element around both

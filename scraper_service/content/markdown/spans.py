@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urljoin
 
 from scraper_service.content.html.elements import MATHS_RENDERED, SKIPPED, role_of
+from scraper_service.content.html.page_urls import is_route
 from scraper_service.content.markdown import inline, maths
 from scraper_service.content.markdown.code_blocks import (
     code_span,
@@ -210,7 +211,12 @@ class Spans(InlineRun):
 
     def _is_here(self, href: str) -> bool:
         """Return True if a link leads to the page itself or to a fragment of it."""
-        page, base = href.partition("#")[0], self.base.partition("#")[0]
+        page, _, fragment = href.partition("#")
+        base, _, own = self.base.partition("#")
+        if is_route(fragment):
+            route, own = fragment.partition("?")[0], own.partition("?")[0]
+            if route.strip("/") != own.strip("/"):
+                return False
         return page == base or _without_host(page) == _without_host(base)
 
     def _inner(self, element: Any, code: str | None) -> None:

@@ -197,7 +197,8 @@ def _is_odd(tag: str, value: str | None) -> object:
     """Return False for elements that have no URL to complete."""
     if value is None:
         return tag == "img"
-    return tag != "a" or not value.startswith("#")
+    # A fragment with a slash, or that starts with "!", may be a route of a script.
+    return tag != "a" or not value.startswith("#") or "/" in value or "#!" in value
 
 
 def outermost(elements: Collection[Any]) -> list[Any]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from attrs import define
 
+from scraper_service.content.html.page_urls import is_route
 from scraper_service.crawling.browser import chromium
 from scraper_service.options.availability import (
     BROWSER,
@@ -75,7 +76,8 @@ class Engines:
             or self._mode == "always"
             or is_elsewhere(options)
             or prefers_browser(options)
-            or (not options.fast_mode and self._has_shells(url))
+            # The site sends its shell only: the browser keeps the route to itself.
+            or (not options.fast_mode and (has_route(url) or self._has_shells(url)))
         )
         return BROWSER if wanted and self.missing is None else HTTP
 
@@ -103,6 +105,11 @@ class Engines:
         self._sites.move_to_end(key)
         while len(self._sites) > MAX_SITES:
             self._sites.popitem(last=False)
+
+
+def has_route(url: str) -> bool:
+    """Return True if the page of a URL exists in a browser only, behind a ``#``."""
+    return is_route(url.partition("#")[2])
 
 
 @define

@@ -37,6 +37,7 @@ from scraper_service.crawling.download.egress import (
     EgressPolicy,
     Refusals,
 )
+from scraper_service.crawling.download.engines import has_route
 from scraper_service.crawling.download.http_session import (
     PageResponse,
     download_error,
@@ -68,6 +69,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+WITHOUT_ROUTE = (
+    "The page is a route behind the # of its URL, which only a browser shows; it was"
+    " fetched without a browser."
+)
 REFUSALS = frozenset({401, 403, 429, 503})  # statuses that another proxy may change
 _CLASSES = {number: f"{number}xx" for number in range(1, 6)}
 PATIENCE_S = 1.0  # of a page of a job, while its host pauses
@@ -225,6 +230,8 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
                     raise
                 _add_warning(request, f"The page was fetched without browser: {error}.")
             meta["engine"] = HTTP
+        if options is not None and has_route(request.url):
+            _add_warning(request, WITHOUT_ROUTE)
         meta["upstream"] = upstream
         try:
             return await super().download_request(request)
@@ -348,7 +355,7 @@ def _sent(headers: Headers) -> list[tuple[str, str]]:
 
 def _add_warning(request: Request, text: str) -> None:
     known = request.meta.get("transport_warnings", ())
-    request.meta["transport_warnings"] = (*known, text)
+    request.meta["transport_warnings"] = tuple(dict.fromkeys((*known, text)))
 
 
 def _note(slot: Slot, request: Request, response: Response) -> None:
