@@ -137,8 +137,17 @@ def parse_uncached(url: str) -> ParsedUrl | None:
         href, fragment = f"{scheme}:{rest}", ""
     rest, _, query = rest.partition("?")
     authority, _, path = rest[2:].partition("/")
-    user, _, host = authority.rpartition("@")
-    return ParsedUrl(href, scheme, user, host, "/" + path, query, fragment)
+    user, at, host = authority.rpartition("@")
+    if (name := _without_dot(host)) != host:
+        href = href.replace(f"//{authority}", f"//{user}{at}{name}", 1)
+    return ParsedUrl(href, scheme, user, name, "/" + path, query, fragment)
+
+
+def _without_dot(host: str) -> str:
+    """Return a host without the dot at its end, which makes no other host of it."""
+    name, colon, port = host.partition(":")
+    is_dotted = name[-1:] == "." and name[-2:-1] not in {"", "."}
+    return f"{name[:-1]}{colon}{port}" if is_dotted else host
 
 
 def _is_tidy_path(path: str) -> bool:
@@ -150,6 +159,8 @@ def is_tidy_host(scheme: str, host: str) -> bool:
     """Return True if the root URL of a host is in normal form."""
     if _PLAIN_HOST.fullmatch(host):
         return True
+    if _without_dot(host) != host:
+        return False
     root = f"{scheme}://{host}/"
     try:
         return ada_url.normalize_url(root) == root
@@ -195,6 +206,11 @@ def page_key(
         scheme, host, path = "", plain_host(host), _similar_path(path)
         if query:
             query = _NOISE.sub("", query).lstrip("&")
+    if fragment:
+        if ignore_query:
+            fragment = fragment.partition("?")[0]
+        if similar:
+            fragment = _similar_route(fragment)
     mark = f"#{fragment}" if fragment else ""
     return _digest(f"{scheme}//{host}{path}?{query}{mark}")
 
@@ -206,11 +222,6 @@ def plain_page_key(host: str, path: str) -> int:
     """
     path = _similar_path(path) if path.endswith(INDEX_PAGES) else path.rstrip("/")
     return _digest(f"//{host}{path}?")
-    if fragment:
-        if ignore_query:
-            fragment = fragment.partition("?")[0]
-        if similar:
-            fragment = _similar_route(fragment)
 
 
 def map_url(address: ParsedUrl, *, ignore_query: bool) -> tuple[str, int]:
@@ -303,6 +314,12 @@ def _similar_path(path: str) -> str:
     return path.rstrip("/")
 
 
+def _similar_route(route: str) -> str:
+    """Return a route without a trailing slash; empty for the home page of a script."""
+    route = route.rstrip("/")
+    return "" if route == "!" else route
+
+
 def _digest(text: str) -> int:
     digest = hashlib.blake2b(text.encode(errors="replace"), digest_size=8).digest()
     return int.from_bytes(digest, "big", signed=True)
@@ -314,12 +331,6 @@ SAME_BITS = 3  # bits in which the fingerprints of duplicates may differ
 
 
 class SeenLinks:
-def _similar_route(route: str) -> str:
-    """Return a route without a trailing slash; empty for the home page of a script."""
-    route = route.rstrip("/")
-    return "" if route == "!" else route
-
-
     """The keys of the links that a crawl skips, in two bounded sets."""
 
     def __init__(self) -> None:

@@ -52,6 +52,7 @@ def page_address(url: str) -> str:
     """Return the part of ``url`` that identifies a page, for keys."""
     parts = urlsplit(url)
     host = parts.netloc.lower().removesuffix(DEFAULT_PORTS.get(parts.scheme, ":"))
+    host = host.removesuffix(".")
     route = script_route(parts.fragment)
     return f"{parts.scheme}://{host}{parts.path or '/'}?{parts.query}{route}"
 

@@ -95,7 +95,7 @@ def page_key(url: str) -> str:
     Routes of scripts are different pages, as in the page cache.
     """
     parts = urlsplit(url)
-    host = parts.netloc.lower().removeprefix("www.")
+    host = parts.netloc.lower().removeprefix("www.").removesuffix(".")
     route = script_route(parts.fragment)
     text = f"{host}{parts.path.rstrip('/')}?{parts.query}{route}"
     return hashlib.blake2b(text.encode(errors="replace"), digest_size=16).hexdigest()
