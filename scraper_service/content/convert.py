@@ -372,7 +372,7 @@ class _Conversion:
             self.warnings.append(warning)
         self.facts.update(known={**known, **verdict}, other=other)
         self._add_search_entry(evidence.words, "html")
-        if redirect := refresh(evidence):
+        if redirect := refresh(evidence, self.source.url):
             self.facts["refresh"] = redirect
         if self.source.find_links:
             self.facts["found"] = page_links(document)

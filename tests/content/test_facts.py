@@ -150,6 +150,19 @@ def test_meta_refresh(content, expected):
     )
 
 
+def test_a_meta_refresh_before_the_base_is_relative_to_the_page():
+    refresh, base = '<meta http-equiv=refresh content="0;url=n">', "<base href=/other/>"
+    found = [
+        convert(page, "markdown").refresh for page in (refresh + base, base + refresh)
+    ]
+    assert found == [
+        MetaRefresh(0, NEXT),
+        MetaRefresh(0, "https://site.example/other/n"),
+    ]
+    target = "<base target=_top>"
+    assert convert(target + refresh + base, "markdown").refresh == found[0]
+
+
 def test_meta_refresh_in_noscript_is_ignored():
     page = "<body><noscript><meta http-equiv=refresh content='0;url=n'></noscript>"
     assert convert(page, "markdown").refresh is None

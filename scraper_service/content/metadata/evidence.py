@@ -143,8 +143,11 @@ _REFRESH = re.compile(
 _URL_PREFIX = re.compile(r"url\s*=\s*", re.IGNORECASE)
 
 
-def refresh(evidence: Evidence) -> MetaRefresh | None:
-    """Return the page's meta refresh to an http(s) URL, or None."""
+def refresh(evidence: Evidence, url: str) -> MetaRefresh | None:
+    """Return the meta refresh of the page ``url`` to an http(s) URL, or None.
+
+    A relative URL is resolved as in browsers, which ignore a ``<base>`` behind it.
+    """
     for number, meta in enumerate(evidence.meta_attributes):
         if meta.get("http-equiv", "").strip().lower() != "refresh":
             continue
@@ -153,7 +156,8 @@ def refresh(evidence: Evidence) -> MetaRefresh | None:
             continue
         element = next(islice(elements(evidence.root, "meta"), number, None))
         if next(element.iterancestors("noscript"), None) is None:
-            return parse_refresh(content, evidence.document.base)
+            has_base = element.xpath("boolean(preceding::base[@href])")
+            return parse_refresh(content, evidence.document.base if has_base else url)
     return None
 
 
