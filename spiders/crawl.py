@@ -24,6 +24,7 @@ from scraper_service.discovery import (
     sitemap_key,
 )
 from scraper_service.discovery.crawl_prompt import options_from_prompt
+from scraper_service.discovery.robots import nofollow_source
 from scraper_service.discovery.sitemap import (
     FETCH_TIMEOUT_S,
     MAX_KEPT_BYTES,
@@ -162,6 +163,7 @@ class CrawlSpider(JobSpider):
                 text = f"duplicate of {original}"
                 facts["error"] = PageError(DUPLICATE, text)
         links: list[LinkRowT] = []
+        nofollow = self._nofollow(content, response)
         for number, part in enumerate(content.links):
             if number:
                 await asyncio.sleep(0)
@@ -171,8 +173,21 @@ class CrawlSpider(JobSpider):
                 check = self._check_of(self.scope)
                 urls = [row[0] for row in rows]
                 rows = list(check.rows(urls, lease.depth + 1, response.url))
+            if nofollow is not None:
+                rows = [_not_followed(row, nofollow) for row in rows]
             links += self._new(rows, lease.depth + 1)
         return evolve(content, links=(), follow=tuple(links), **facts)
+
+    def _nofollow(self, content: PageContent, response: Response) -> str | None:
+        """Return what marks a page as nofollow; None if its links are followed."""
+        if not self.options.obey_nofollow:
+            return None
+        headers = response.headers.getlist("X-Robots-Tag")
+        lines = [
+            line for each in headers for line in each.decode("latin-1").split("\n")
+        ]
+        agents = self.robots.agents(self.options.robots_user_agent)
+        return nofollow_source(lines, {**content.other, **content.known}, agents)
 
     def _original(self, content: PageContent, url: str) -> str | None:
         """Return the canonical URL of a page if an earlier page had it and the same text.
@@ -323,6 +338,11 @@ def _options_of(arguments: dict[str, Any]) -> CrawlOptions:
         if name not in arguments
     }
     return evolve(options, **filled)
+
+
+def _not_followed(row: LinkRowT, why: str) -> LinkRowT:
+    """Return the row of a link that would be followed, refused for ``nofollow``."""
+    return row if row[2] else (*row[:2], Reason.NOFOLLOW.value, why, row[4])
 
 
 def _section(url: str) -> str:

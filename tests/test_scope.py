@@ -592,7 +592,13 @@ def test_the_names_of_the_cases_are_unique_and_the_table_is_large():
 
 
 def test_every_reason_of_a_link_is_in_the_table():
-    others = {Reason.BLOCKED_SITE, Reason.ROBOTS, Reason.DUPLICATE, Reason.LIMIT}
+    others = {
+        Reason.BLOCKED_SITE,
+        Reason.NOFOLLOW,
+        Reason.ROBOTS,
+        Reason.DUPLICATE,
+        Reason.LIMIT,
+    }
     assert {case[4] for case in CASES} == {None, *Reason} - others
 
 
@@ -635,6 +641,7 @@ def test_a_refusal_tells_its_rule(options, url, rule):
 def test_reasons_that_hold_on_this_page_only_are_not_lasting():
     assert {reason for reason in Reason if not reason.is_lasting} == {
         "discovery_depth",
+        "nofollow",
         "external_hop",
         "limit",
     }

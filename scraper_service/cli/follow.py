@@ -242,6 +242,7 @@ LEFT_OUT = {
     "file_type": "of files that are no pages",
     "limit": "over --limit (limit)",
     "malformed": "that are no valid URLs",
+    "nofollow": "of pages marked nofollow (--obey-nofollow)",
     "not_included": "that match no --include (includePaths)",
     "outside_path": "outside the path of the start URL (--entire-domain leaves it)",
     "path_depth": "with a path that is too deep (maxDepth)",

@@ -1,5 +1,7 @@
 """Parses robots.txt and decides which URLs its groups allow (RFC 9309).
 
+Also reads the robots tags of pages: the header ``X-Robots-Tag`` and meta robots.
+
 Parsing runs in the converter pool. Protego, Scrapy's own parser, returns neither the
 deciding rule nor its line.
 
@@ -23,7 +25,7 @@ from scraper_service.content.decode import clean_text, decode_start
 from scraper_service.content.html.page_urls import absolute, is_web
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Container, Iterable, Iterator
 
 ANY_AGENT = "*"
 ROBOTS_PATH = "/robots.txt"  # always allowed (RFC 9309, 2.2.2)
@@ -189,6 +191,52 @@ def _normal_part(match: re.Match[str]) -> str:
         return quote(part, safe="", errors="replace")
     char = chr(int(part[1:], 16))
     return char if _UNRESERVED.match(char) else part.upper()
+
+
+# Tags with a value behind a colon, where others have an agent before it.
+_VALUED_TAGS = frozenset(
+    "unavailable_after max-snippet max-image-preview max-video-preview".split()
+)
+_AGENT = re.compile(r"[^\s:]+\Z")
+_BETWEEN_TAGS = re.compile(r"[\s,;]+")
+
+
+def nofollow_source(
+    headers: Iterable[str], metas: Mapping[str, object], agents: Sequence[str]
+) -> str | None:
+    """Return what asks not to follow the links of a page; None if nothing does.
+
+    ``headers`` are the values of ``X-Robots-Tag``, ``metas`` those of ``<meta>`` by name.
+    A header may name its agent, as in ``otherbot: nofollow``. Only tags for all agents
+    and for one of ``agents`` count.
+    """
+    names = {agent.partition("/")[0].strip().lower() for agent in agents}
+    if not _FOLLOWS_NOT.isdisjoint(_header_tags(headers, names)):
+        return "nofollow in the header X-Robots-Tag"
+    for name, content in metas.items():
+        if name.strip().lower() in {"robots", *names}:
+            texts = content if isinstance(content, list) else [content]
+            tags = _BETWEEN_TAGS.split(",".join(map(str, texts)).lower())
+            if not _FOLLOWS_NOT.isdisjoint(tags):
+                return f"nofollow in <meta name={name.strip()[:100]}>"
+    return None
+
+
+_FOLLOWS_NOT = frozenset({"nofollow", "none"})
+
+
+def _header_tags(headers: Iterable[str], agents: Container[str]) -> Iterator[str]:
+    """Yield the tags in lower case that apply to ``agents``, also those for all."""
+    for header in headers:
+        applies = True
+        for part in header.lower().split(","):
+            name, colon, rest = part.partition(":")
+            tags, name = part, name.strip()
+            if colon and name not in _VALUED_TAGS and _AGENT.match(name):
+                # The agent holds for the tags behind it, up to the next agent.
+                applies, tags = name == ANY_AGENT or name in agents, rest
+            if applies:
+                yield from _BETWEEN_TAGS.split(tags)
 
 
 MAX_BYTES = 500 * 2**10  # RFC 9309, section 2.5

@@ -45,8 +45,8 @@ SOCIAL_HOSTS = frozenset({"calendar.google.com", "mail.google.com"})
 class Reason(StrEnum):
     """Why a URL is not fetched, or its page not delivered. The values are public.
 
-    The members are in the order of the rules. Other modules apply ``ROBOTS``,
-    ``BLOCKED_SITE``, ``DUPLICATE`` and ``LIMIT``.
+    The members are in the order of the rules. Other modules apply ``NOFOLLOW``,
+    ``ROBOTS``, ``BLOCKED_SITE``, ``DUPLICATE`` and ``LIMIT``.
     """
 
     DISCOVERY_DEPTH = auto()
@@ -59,6 +59,7 @@ class Reason(StrEnum):
     EXCLUDED = auto()
     NOT_INCLUDED = auto()
     OUTSIDE_PATH = auto()
+    NOFOLLOW = auto()
     ROBOTS = auto()
     FILE_TYPE = auto()
     EXTERNAL_HOP = auto()
@@ -71,7 +72,10 @@ class Reason(StrEnum):
     @property
     def is_lasting(self) -> bool:
         """True if the URL stays refused when other pages link to it."""
-        return self not in {Reason.DISCOVERY_DEPTH, Reason.EXTERNAL_HOP, Reason.LIMIT}
+        return self not in {
+            *(Reason.DISCOVERY_DEPTH, Reason.NOFOLLOW, Reason.EXTERNAL_HOP),
+            Reason.LIMIT,
+        }
 
 
 class Refusal(NamedTuple):

@@ -107,6 +107,8 @@ class CrawlOptions(Caller):
     regex_on_full_url: bool = field(validator=_flag)
     ignore_robots_txt: bool = field(validator=_flag)
     robots_user_agent: str | None = field(validator=optional(instance_of(str)))
+    #: True follows no links of pages marked ``nofollow``.
+    obey_nofollow: bool = field(default=False, validator=_flag)
     sitemap: str = field(validator=in_(SITEMAP_MODES))
     deduplicate_similar_urls: bool = field(validator=_flag)
     ignore_query_parameters: bool = field(validator=_flag)

@@ -165,6 +165,51 @@ def test_robots_txt_may_be_ignored_or_read_for_another_agent(crawl):
         assert done.robots_blocked == [site.url("/open")]
 
 
+MARKED = {
+    "/": page("/by-meta", "/by-agent", "/by-header", "/by-other", "/plain"),
+    "/by-meta": page(
+        "/a", "/both", head='<meta name="Robots" content="all, NoFollow">'
+    ),
+    "/by-agent": page("/b", head='<meta name="scraper-service" content="none">'),
+    "/by-header": answer(page("/c"), X_Robots_Tag="otherbot: noindex, *: nofollow"),
+    "/by-other": answer(
+        page("/d", head="<meta name=otherbot content=nofollow>"),
+        X_Robots_Tag="otherbot: nofollow",
+    ),
+    "/plain": page("/both", "/other", text="<a rel=nofollow href=/single>single</a>"),
+    **{path: page(title=path) for path in ("/a", "/b", "/c", "/d", "/both", "/single")},
+    "/other": page(title="Other"),
+}
+
+
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_links_of_pages_marked_nofollow_are_listed_and_not_followed(service, version):
+    with ScriptedSite(MARKED) as site:
+        body = {"url": site.url("/"), "obeyNofollow": True}
+        reply = service.post(f"/{version}/crawl", body)
+        done = Crawl(service, f"/v2/crawl/{reply.json['id']}")
+        refused = done.addresses("&state=skipped&reason=nofollow")
+        assert set(refused) == {"/a", "/b", "/c"}
+        assert refused["/a"]["detail"] == "nofollow in <meta name=robots>"
+        assert refused["/c"]["detail"] == "nofollow in the header X-Robots-Tag"
+        followed = {"/", *MARKED} - set(refused)
+        assert set(paths_of(done, site)) == followed
+        assert done.status["total"] == len(followed)
+        assert done.errors == {}
+
+
+def test_pages_marked_nofollow_are_followed_unless_asked_otherwise(crawl):
+    with ScriptedSite(MARKED) as site:
+        done = crawl(site.url("/"))
+        assert set(paths_of(done, site)) == set(MARKED)
+
+
+def test_a_crawl_whose_start_page_is_marked_nofollow_says_why_it_has_one_page(crawl):
+    with ScriptedSite({"/": answer(page("/a"), X_Robots_Tag="none")}) as site:
+        done = crawl(site.url("/"), obeyNofollow=True)
+        assert "obeyNofollow" in done.status["warning"]
+
+
 def test_a_start_page_that_robots_txt_refuses_is_not_fetched(crawl):
     with ScriptedSite(SMALL) as site:
         done = crawl(site.url("/private/a"))

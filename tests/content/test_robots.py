@@ -19,6 +19,7 @@ from scraper_service.discovery import robots
 from scraper_service.discovery.robots import (
     MAX_BYTES,
     NO_RULE,
+    nofollow_source,
     normal,
     path_and_query,
     read_robots,
@@ -424,3 +425,34 @@ def test_protego_agrees_on_agents(agent):
     text = f"User-agent: {agent}\nDisallow: /\nUser-agent: *\nAllow: /"
     expected = Protego.parse(text).can_fetch("https://a.example/x", agent)
     assert allows(text, "/x", [agent]) == expected
+
+
+@pytest.mark.parametrize(
+    ("headers", "metas", "is_nofollow"),
+    [
+        ([], {}, False),
+        (["nofollow"], {}, True),
+        (["noindex", "NoFollow , noarchive"], {}, True),
+        (["none"], {}, True),
+        (["all"], {}, False),
+        (["nofollowing"], {}, False),
+        (["example-bot: nofollow"], {}, True),
+        (["Example-Bot: noindex, nofollow"], {}, True),
+        (["otherbot: nofollow"], {}, False),
+        (["otherbot: noindex, nofollow"], {}, False),
+        (["otherbot: noindex, example-bot: nofollow"], {}, True),
+        (["otherbot: noindex", "nofollow"], {}, True),
+        (["*: nofollow"], {}, True),
+        (["unavailable_after: 25 Jun 2030 15:00:00 PST, nofollow"], {}, True),
+        (["max-snippet:20, nofollow"], {}, True),
+        ([], {"robots": "nofollow"}, True),
+        ([], {"ROBOTS": ["index", "index,nofollow"]}, True),
+        ([], {"robots": "noindex nofollow"}, True),
+        ([], {"example-bot": "none"}, True),
+        ([], {"googlebot": "nofollow"}, False),
+        ([], {"description": "nofollow"}, False),
+    ],
+)
+def test_tags_for_robots_count_if_they_are_for_us(headers, metas, is_nofollow):
+    found = nofollow_source(headers, metas, ("Example-Bot/2.0", "Second"))
+    assert (found is not None) == is_nofollow

@@ -95,7 +95,7 @@ _AFTER = CursorParameter(
 # Options of politeness and scope. A batch has few of them.
 OPTIONS = (
     *("delay_s", "max_concurrency", "limit", "sitemap"),
-    *("ignore_robots_txt", "robots_user_agent"),
+    *("ignore_robots_txt", "robots_user_agent", "obey_nofollow"),
     *("max_discovery_depth", "crawl_entire_domain"),
     *("allow_subdomains", "allow_external_links", "include_paths", "exclude_paths"),
     *("regex_on_full_url", "deduplicate_similar_urls", "ignore_query_parameters"),

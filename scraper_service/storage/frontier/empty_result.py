@@ -31,6 +31,7 @@ _HINTS = {
     "excluded": "matched by excludePaths",
     "discovery_depth": "below maxDiscoveryDepth",
     "path_depth": "below maxDepth",
+    "nofollow": "on pages marked nofollow (see obeyNofollow)",
     "robots": "refused by robots.txt",
 }
 NO_PAGE = "The job ended without a page."

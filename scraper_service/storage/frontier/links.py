@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
 
 INSERT_ROWS = 1000  # per statement
-TOO_DEEP = "discovery_depth"  # code of URLs that are too deep on the pages so far
-
-# A URL may be too deep on one page, and near enough on another page.
+# Codes of URLs that another page may let in: where they are less deep, or on a page that
+# is not marked nofollow.
+PASSING = ("discovery_depth", "nofollow")
 _CONFLICT = f"""
 ON CONFLICT (job_number, key) DO UPDATE SET state = excluded.state, code = NULL,
   error = NULL, depth = excluded.depth, found_on = excluded.found_on
-WHERE frontier.state = {RowState.SKIPPED:d} AND frontier.code = '{TOO_DEEP}'
+WHERE frontier.state = {RowState.SKIPPED:d} AND frontier.code IN {PASSING}
   AND excluded.state IN ({RowState.HELD:d}, {RowState.PENDING:d})
 """
 _COLUMNS = (
@@ -58,7 +58,7 @@ INSERT INTO frontier ({_COLUMNS}) SELECT %s, %s, given.* FROM unnest(
   %s::smallint[], %s::bigint[], %s::text[], %s::integer[], %s::text[], %s::bigint[],
   %s::text[], %s::text[], %s::text[]) AS given (kind, key)
 WHERE NOT EXISTS (SELECT FROM frontier WHERE job_number = %s AND key = given.key
-  AND (state <> {RowState.SKIPPED:d} OR code IS DISTINCT FROM '{TOO_DEEP}') OFFSET 0)
+  AND (state <> {RowState.SKIPPED:d} OR code IS NULL OR code NOT IN {PASSING}) OFFSET 0)
 {_CONFLICT}
 """  # noqa: S608
 
@@ -68,7 +68,7 @@ def insert_links(
 ) -> int:
     """Insert URLs with keys that are new to the job. Return the number of new URLs.
 
-    A URL that was skipped for its depth counts as new.
+    A URL that was skipped for a :data:`PASSING` reason counts as new.
     """
     added = 0
     for first in range(0, len(links), INSERT_ROWS):

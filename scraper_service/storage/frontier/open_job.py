@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from attrs import asdict
-from sqlalchemy import bindparam, select, update
+from sqlalchemy import bindparam, or_, select, update
 
 from scraper_service.discovery import crawl_key
 from scraper_service.discovery.sitemap import MAX_FILES
@@ -37,7 +37,7 @@ from scraper_service.storage.frontier.duplicates import add_texts
 from scraper_service.storage.frontier.empty_result import NO_PAGE, explain_empty_result
 from scraper_service.storage.frontier.links import (
     INSERT_ROWS,
-    TOO_DEEP,
+    PASSING,
     insert_links,
 )
 from scraper_service.storage.frontier.page_counts import add_pages
@@ -107,12 +107,12 @@ _READ_KNOWN = select(frontier.c.state, frontier.c.code).where(
     frontier.c.job_number == bindparam("job_number"),
     frontier.c.key.in_(bindparam("keys", expanding=True)),
 )
-_READ_TOO_DEEP = Statement(
+_READ_PASSING = Statement(
     select(frontier.c.id)
     .where(
         frontier.c.job_number == bindparam("job_number"),
         frontier.c.state == constant(RowState.SKIPPED),
-        frontier.c.code == TOO_DEEP,
+        or_(*(frontier.c.code == code for code in PASSING)),
     )
     .limit(constant(1))
 )
@@ -476,7 +476,7 @@ class OpenJob:
                 connection, number, pages, refused, lists=self.skipped < MAX_SKIPPED
             )
             self.skipped += listed
-        self.skipped -= self._count_skipped_for_depth(pages)
+        self.skipped -= self._count_let_in(pages)
         fits = self.room is None or len(pages) <= self.room
         state = RowState.PENDING if fits else RowState.HELD
         added = insert_links(connection, number, pages, state)
@@ -488,19 +488,19 @@ class OpenJob:
             self._add_refused(refused)
         return added + files
 
-    def _count_skipped_for_depth(self, links: Sequence[Link]) -> int:
-        """Return how many of these URLs were skipped for their depth before."""
+    def _count_let_in(self, links: Sequence[Link]) -> int:
+        """Return how many of these URLs were skipped for a passing reason before."""
         if not (links and self.skipped):
             return 0
         of_job = {"job_number": self.number}
-        if _READ_TOO_DEEP.one(self._connection, of_job) is None:
+        if _READ_PASSING.one(self._connection, of_job) is None:
             return 0
         keys = list({link.key for link in links})
         count = 0
         for start in range(0, len(keys), INSERT_ROWS):
             some = {**of_job, "keys": keys[start : start + INSERT_ROWS]}
             for row in self._connection.execute(_READ_KNOWN, some):
-                count += row.state == RowState.SKIPPED and row.code == TOO_DEEP
+                count += row.state == RowState.SKIPPED and row.code in PASSING
         return count
 
     def _add_refused(self, links: list[Link]) -> None:

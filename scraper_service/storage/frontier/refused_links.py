@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     from scraper_service.storage.jobs.job_records import Link
 
 #: Reasons of refused links that are rows of the frontier.
-AS_ROWS: Final = frozenset({*REASONS, Reason.ROBOTS, Reason.EXTERNAL_HOME})
+AS_ROWS: Final = frozenset(
+    {*REASONS, Reason.NOFOLLOW, Reason.ROBOTS, Reason.EXTERNAL_HOME}
+)
 MAX_URLS: Final = 1000  # of a list
 READ_LISTS = 200  # in one statement
 

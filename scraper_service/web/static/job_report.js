@@ -17,6 +17,7 @@ export const REASONS = {
   external_hop: "It is a link of a page that is on another site already.",
   external_home: "It is the home page of another site.",
   social_host: "It is on a social network.",
+  nofollow: "Its page is marked nofollow, and the crawl obeys that.",
   robots: "robots.txt refuses it.",
   blocked_site: "The operator of this service refuses the site.",
   duplicate: "Another URL of the job is the same page.",
