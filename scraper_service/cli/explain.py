@@ -56,7 +56,7 @@ def explain_command(
         except OSError as error:
             message = f"{page} is neither an http(s) URL nor a file: {error}"
             raise click.UsageError(message) from error
-        html = text_of(body, "text/html", xml=False)
+        html = text_of(body, "text/html")
         address = url or Path(page).resolve().as_uri()
     if selectors:
         facts = {"selectors": selector_matches(html, address, selectors)}

@@ -94,6 +94,7 @@ from scraper_service.options.scrape import ScrapeOptions
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from scraper_service.content.decode import Kind
     from scraper_service.content.html.document import Document
 
 BROKEN_OFF = "The site broke off in the middle of its response."
@@ -263,7 +264,7 @@ class _Conversion:
             self.facts["losses"] = rows
         return PageContent(values=self.values, warnings=warnings, **self.facts)
 
-    def convert(self, body: bytes, kind: str, mime: str) -> None:
+    def convert(self, body: bytes, kind: Kind, mime: str) -> None:
         """Make all formats from a body of a known kind."""
         if self.cut and kind in {"binary", "pdf"}:
             raise Unreadable(PageError("SCRAPE_SITE_ERROR", self.cut))
@@ -287,7 +288,7 @@ class _Conversion:
             gc.disable()
             self._html(utf8_of(body, self.source.content_type))
             return
-        text = text_of(body, self.source.content_type, xml=kind == "xml")
+        text = text_of(body, self.source.content_type, kind)
         if kind == "xml" and self.source.find_links:
             self.facts["found"], self.facts["found_times"] = feed_links(
                 text, self.source.url, self.source.last_modified

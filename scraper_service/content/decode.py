@@ -32,6 +32,7 @@ else:
 MAX_ENCODINGS = 3
 CHUNK_BYTES = 64 * 2**10
 PRESCAN_BYTES = 4096  # 1024 in the standard; large sites need more
+HEAD_BYTES = 128 * 2**10  # of a longer ``head``, which browsers read to its end
 ZSTD_WINDOW_LOG = 23  # 8 MiB, RFC 9659
 
 # Servers name these, or a character set, for a body without content encoding.
@@ -49,12 +50,23 @@ _CODECS = {
 }
 # XML declarations in UTF-16 without byte order mark (XML 1.0, appendix F).
 _XML_UTF_16 = ((b"<\0?\0", "utf-16-le"), (b"\0<\0?", "utf-16-be"))
-_COMMENT = re.compile(rb"<!--.*?(?:-->|\Z)", re.DOTALL)
-_META = re.compile(
-    rb"<meta[\s/][^>]*?charset\s*=\s*[\"']?\s*([^\s\"'/>;]+)", re.IGNORECASE
-)
 _XML = re.compile(rb"\A\s*<\?xml[^>]*?encoding\s*=\s*[\"']([^\"'>]+)", re.IGNORECASE)
 _HEADER = re.compile(r"charset\s*=\s*[\"']?\s*([^\s\"';,]+)", re.IGNORECASE)
+# Markup as the prescan of the HTML standard reads it. Possessive, so that it is linear.
+_TAG = re.compile(rb"<(?:(!--)|[!?]|(/?)([a-z][^\s/>]*+)|/)", re.IGNORECASE)
+_ATTRIBUTE = re.compile(
+    rb"[\s/]*+([^\s/>][^\s/>=]*+)"
+    rb"(?:\s*+=\s*+(?:\"([^\"]*+)(?:\"|\Z)|'([^']*+)(?:'|\Z)|([^\s>\"'][^\s>]*+|)))?+"
+)
+_CONTENT_CHARSET = re.compile(
+    r"charset\s*+=\s*+(?:\"([^\"]*+)\"|'([^']*+)'|([^\s;\"'][^\s;]*+))", re.IGNORECASE
+)
+_RAW_TEXTS = frozenset(
+    {b"script", b"style", b"title", b"textarea", b"xmp", b"iframe", b"noembed"}
+)
+_IN_HEAD = frozenset(
+    b"html head script noscript style link meta object title base template".split()
+)
 
 
 class Unreadable(ServiceError, ValueError):
@@ -121,9 +133,9 @@ def _is_no_coding(name: str) -> bool:
     return name in _NO_CODINGS or webencodings.lookup(name) is not None
 
 
-def text_of(body: bytes, content_type: str, *, xml: bool = False) -> str:
+def text_of(body: bytes, content_type: str, kind: Kind = "html") -> str:
     """Return ``body`` as text without byte order mark, NUL and lone surrogates."""
-    codec, start = codec_of(body, content_type, xml=xml)
+    codec, start = codec_of(body, content_type, kind)
     return clean_text(body[start:].decode(codec, "replace"))
 
 
@@ -136,15 +148,18 @@ def utf8_of(body: bytes, content_type: str) -> bytes:
     return clean_text(body.decode(codec, "replace")).encode()
 
 
-def codec_of(body: bytes, content_type: str, *, xml: bool = False) -> tuple[str, int]:
-    """Return Python's codec for ``body`` and the length of its byte order mark."""
+def codec_of(body: bytes, content_type: str, kind: Kind = "html") -> tuple[str, int]:
+    """Return Python's codec for ``body`` and the length of its byte order mark.
+
+    Only HTML and XML declare a character set in their text.
+    """
     for bom, codec in _BOMS:
         if body.startswith(bom):
             return codec, len(bom)
-    for start, codec in _XML_UTF_16 if xml else ():
+    for start, codec in _XML_UTF_16 if kind in {"html", "xml"} else ():
         if body.startswith(start):
             return codec, 0
-    return _declared_codec(body, content_type, xml=xml) or _detect_codec(body), 0
+    return _declared_codec(body, content_type, kind) or _detect_codec(body), 0
 
 
 def clean_text(text: str) -> str:
@@ -156,19 +171,73 @@ def clean_text(text: str) -> str:
     return text.replace("\0", "")
 
 
-def _declared_codec(body: bytes, content_type: str, *, xml: bool) -> str | None:
+def _declared_codec(body: bytes, content_type: str, kind: Kind) -> str | None:
     header = _HEADER.search(content_type)
     codec = _codec(header[1]) if header else None
     if codec:
         return codec
-    head = body[:PRESCAN_BYTES]
-    if match := _XML.search(head):
-        codec = _codec(match[1].decode("latin-1"))
-    if not codec and not xml:
-        match = _META.search(_COMMENT.sub(b"", head))
+    if kind == "html":
+        codec = _meta_codec(body[:HEAD_BYTES])
+    if not codec and kind in {"html", "xml"}:
+        match = _XML.search(body[:PRESCAN_BYTES])
         codec = _codec(match[1].decode("latin-1")) if match else None
     # A declaration readable as ASCII cannot stand in UTF-16 text.
     return "utf-8" if codec and codec.startswith("utf-16") else codec
+
+
+def _meta_codec(head: bytes) -> str | None:
+    """Return the codec that a ``meta`` element declares, or None.
+
+    This is the prescan of the HTML standard, 13.2.3.2. As in browsers, texts of scripts
+    and titles do not count, and a longer ``head`` is read to its end.
+    """
+    if b"charset" not in head.lower():
+        return None
+    at, lower, is_in_head = 0, b"", True
+    while match := _TAG.search(head, at):
+        if match.start() >= PRESCAN_BYTES and not is_in_head:
+            return None
+        comment, slash, name = match[1], match[2], (match[3] or b"").lower()
+        if comment:  # the dashes of "<!-->" start and end the comment
+            at = head.find(b"-->", match.end() - 2) + 3
+            if at < 3:
+                return None
+            continue
+        if not name:
+            at = head.find(b">", match.end()) + 1
+            if not at:
+                return None
+            continue
+        is_in_head &= name in _IN_HEAD and match[0].lower() != b"</head"
+        attributes, at = _attributes(head, match.end())
+        if name == b"meta" and not slash and (codec := _codec_of_meta(attributes)):
+            return codec
+        if name in _RAW_TEXTS and not slash:
+            lower = lower or head.lower()
+            at = lower.find(b"</" + name, at)
+            if at < 0:
+                return None
+    return None
+
+
+def _attributes(head: bytes, at: int) -> tuple[dict[str, str], int]:
+    """Return the attributes of a tag, in lower case, and where its tag ends."""
+    found: dict[str, str] = {}
+    while match := _ATTRIBUTE.match(head, at):
+        at = match.end()
+        name = match[1].decode("latin-1").lower()
+        value = match[2] or match[3] or match[4] or b""
+        found.setdefault(name, value.decode("latin-1").lower())
+    return found, at
+
+
+def _codec_of_meta(attributes: dict[str, str]) -> str | None:
+    if label := attributes.get("charset"):
+        return _codec(label)
+    if attributes.get("http-equiv", "").strip() != "content-type":
+        return None
+    match = _CONTENT_CHARSET.search(attributes.get("content", ""))
+    return _codec(match[1] or match[2] or match[3] or "") if match else None
 
 
 def _codec(label: str) -> str | None:

@@ -195,7 +195,7 @@ class _Reading:
             if body.startswith(_GZIP):
                 body, fault = decode_start(body, ("gzip",), limit)
                 self.fault = self.fault or fault
-        codec, start = codec_of(body, source.content_type, xml=True)
+        codec, start = codec_of(body, source.content_type, "xml")
         stream = io.BytesIO(body)
         stream.seek(start)
         text = io.TextIOWrapper(stream, codec, "replace", newline="")

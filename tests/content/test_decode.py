@@ -148,6 +148,49 @@ CHARSETS = {
         "я",
     ),
     "commented meta is none": (b"<!-- <meta charset=koi8-r> -->\xc3\xa4", "", "ä"),
+    "description names a charset": (
+        b'<meta name="description" content="Why charset=koi8-r breaks pages">\xc3\xa4', "", "ä",
+    ),
+    "attribute with a sign": (b'<meta content="a > b" charset=koi8-r>\xd1', "", "я"),
+    "after a description": (
+        b"<meta property=og:title content='charset=utf-8'><meta charset = 'koi8-r'/>\xd1", "", "я",
+    ),
+    "first declaration wins": (b"<meta charset=koi8-r><meta charset=utf-8>\xd1", "", "я"),
+    "first attribute wins": (b"<meta charset=koi8-r charset=utf-8>\xd1", "", "я"),
+    "unknown label and another": (b"<meta charset=no><meta charset=koi8-r>\xd1", "", "я"),
+    "refresh is none": (
+        b"<meta http-equiv=refresh content='0; url=/?charset=koi8-r'>\xc3\xa4", "", "ä",
+    ),
+    "content alone is none": (b"<meta content='text/html; charset=koi8-r'>\xc3\xa4", "", "ä"),
+    "quoted in content": (
+        b"<META CONTENT='text/html; charset=\"koi8-r\"' HTTP-EQUIV=Content-Type>\xd1", "", "я",
+    ),
+    "in a script": (
+        b"<script>w('<meta charset=koi8-r>')</script>\xc3\xa4", "", "ä",
+    ),
+    "in a title": (b"<title>The tag <meta charset=koi8-r></title>\xc3\xa4", "", "ä"),
+    "in a style": (b"<style>/*<meta charset=koi8-r>*/</style>\xc3\xa4", "", "ä"),
+    "in an attribute": (
+        b"<p title='<meta charset=koi8-r>' data-x=\"<meta charset=koi8-r>\">\xc3\xa4", "", "ä",
+    ),
+    "of a script": (b"<script charset=koi8-r src=a.js></script>\xc3\xa4", "", "ä"),
+    "of a form": (b"<form accept-charset=koi8-r>\xc3\xa4", "", "ä"),
+    "in an end tag": (b"</meta charset=koi8-r>\xc3\xa4", "", "ä"),
+    "in a declaration": (b"<!x '<meta charset=koi8-r'>\xc3\xa4", "", "ä"),
+    "after an empty comment": (b"<!--><meta charset=koi8-r>\xd1", "", "я"),
+    "after an open quote": (b"<p title='><meta charset=koi8-r>\xc3\xa4", "", "ä"),
+    "meta x-user-defined": (b"<meta charset=x-user-defined>\x80", "", "€"),
+    "late in a long head": (
+        b"<head><style>" + b"a{}" * 9000 + b"</style><meta charset=koi8-r>\xd1", "", "я",
+    ),
+    "late in a text": (b"<p>" + b"word " * 2000 + b"<meta charset=koi8-r>\xc3\xa4", "", "ä"),
+    "meta over XML declaration": (
+        b"<?xml version='1.0' encoding='utf-8'?><meta charset=koi8-r>\xd1", "text/html", "я",
+    ),
+    "XML declaration of a page": (
+        b"<?xml version='1.0' encoding='koi8-r'?><html>\xd1", "text/html", "я",
+    ),
+    "mark over meta": ("\ufeff<meta charset=koi8-r>ä".encode(), "", "ä"),
     "meta utf-16 means utf-8": ("<meta charset=utf-16>ä".encode(), "", "ä"),
     "unknown label is ignored": ("ä".encode(), "text/html; charset=utf-7", "ä"),
     "x-user-defined is windows-1252": (b"\x80", "text/html; charset=x-user-defined", "€"),
@@ -161,6 +204,21 @@ def test_character_sets_are_those_of_browsers(body, header, end):
     assert text_of(body, header).endswith(end)
 
 
+def test_only_markup_declares_its_character_set():
+    text = "A page starts with <meta charset=koi8-r>. Größe zählt."
+    assert text_of(text.encode(), "text/plain", "text") == text
+    assert text_of(f'["{text}"]'.encode(), "application/json", "json")[2:-2] == text
+
+
+@pytest.mark.parametrize(
+    "piece",
+    ["<meta charset=no ", "<meta a='", "<!--", "<", "</", "<title>", "a=", "charset ="],
+)
+def test_strange_markup_declares_nothing(piece):
+    body = f"<meta {piece * 50_000}".encode()
+    assert text_of(body, "text/html") == body.decode()
+
+
 def test_shift_jis_is_detected():
     text = "これは日本語の文章です。文字コードは宣言されていません。" * 5
     assert text_of(text.encode("cp932"), "text/html") == text
@@ -168,7 +226,7 @@ def test_shift_jis_is_detected():
 
 def test_xml_declaration_counts():
     body = "<?xml version='1.0' encoding='windows-1251'?><a>я</a>".encode("cp1251")
-    assert text_of(body, "application/xml", xml=True).endswith("<a>я</a>")
+    assert text_of(body, "application/xml", "xml").endswith("<a>я</a>")
 
 
 def test_clean_text_has_no_nul_or_lone_surrogate():
