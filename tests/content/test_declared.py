@@ -44,6 +44,17 @@ OFFER = {
 }
 
 
+def test_a_product_of_linked_data_with_trailing_commas_and_a_comment():
+    text = (
+        '// the kettle\n{"@type":"Product","name":"Kettle",/* our best */'
+        '"offers":{"@type":"Offer","price":"39.90","priceCurrency":"EUR",},}'
+    )
+    page = f'<script type="application/ld+json">{text}</script><h1>Kettle</h1>'
+    found, _ = made("product", page)
+    assert found["title"] == "Kettle"
+    assert found["variants"][0]["price"]["amount"] == 39.9
+
+
 def test_a_product_of_linked_data():
     found, warnings = made(
         "product",

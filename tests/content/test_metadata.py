@@ -479,3 +479,65 @@ def test_how_much_there_is_to_read():
 def test_json_ld_that_is_none_costs_nothing(text):
     page = f"<script type=application/ld+json>{text}</script><title>t</title>"
     assert known(page)["title"] == "t"
+
+
+NEARLY_JSON = {
+    "trailing commas": '{"@type":"Article","author":{"name":"Ann Lee",},"tags":["a","b",],%s,}',
+    "comment of a line": '// of the shop\n{"@type":"Article", // its kind\n"author":"Ann Lee",%s}',
+    "comment of JavaScript": '{"@type":"Article",/* by "us" */"author":"Ann Lee",%s}',
+    "comment of HTML": '{"@type":"Article",<!-- the author -->"author":"Ann Lee",%s}',
+    "comment before": '<!-- Article -->\n{"@type":"Article","author":"Ann Lee",%s,}',
+    "comment around": '<!-- {"@type":"Article","author":"Ann Lee",%s,} -->',
+    "CDATA": '<![CDATA[{"@type":"Article","author":"Ann Lee",%s,}]]>',
+    "CDATA in comments": '//<![CDATA[\n{"@type":"Article","author":"Ann Lee",%s,}\n//]]>',
+    "CDATA in other comments": '/*<![CDATA[*/{"@type":"Article","author":"Ann Lee",%s,}/*]]>*/',
+    "single quotes": "{'@type':'Article','about':'It\\'s a \"tide\"','author':'Ann Lee',%s}",
+    "keys without quotes": '{"@type":"Article",author:"Ann Lee",price:undefined,%s}',
+    "quotes in a text": '{"@type":"Article","name":"The 15" tide, a "big" one","author":"Ann Lee",%s}',
+    "line breaks": '{"@type":"Article","name":"Two\nlines\tand more","author":"Ann Lee",%s,}',
+    "wrong escapes": r'{"@type":"Article","name":"It\'s C:\tides","author":"Ann Lee",%s}',
+    "a missing comma": '{"@type":"Article"\n"author":"Ann Lee"\n%s}',
+    "missing brackets": '{"@graph":[{"@type":"Article","author":["Ann Lee"],%s',
+    "a wrong bracket": '{"@graph":[{"@type":"Article","author":"Ann Lee",%s}}',
+    "a semicolon": '{"@type":"Article","author":"Ann Lee",%s,};',
+    "two objects": '{"@type":"WebSite"}{"@type":"Article","author":"Ann Lee",%s}',
+    "an address in a text": '{"@type":"Article","url":"https://a.example//b","author":"Ann Lee",%s,}',
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", NEARLY_JSON.values(), ids=NEARLY_JSON)
+def test_json_ld_with_mistakes_is_read(text):
+    text = text % '"datePublished":"2024-05-06"'
+    facts = known(f"<script type=application/ld+json>{text}</script><title>t</title>")
+    assert facts["author"] == "Ann Lee"
+    assert facts["published_time"].startswith("2024-05-06")
+
+
+def test_json_ld_in_character_references_is_read():
+    text = "{&quot;@type&quot;:&quot;Article&quot;,&quot;author&quot;:&quot;A &amp; B Lee&quot;,}"
+    facts = known(f"<script type=application/ld+json>{text}</script><title>t</title>")
+    assert facts["author"] == "A & B Lee"
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        '{"a":',
+        '["',
+        '"',
+        '" ',
+        "'\"",
+        '"\\',
+        "/*",
+        "<!--",
+        "{]",
+        '{"a":"b" c ',
+        ",",
+        "[}",
+    ],
+)
+def test_json_ld_with_endless_mistakes_gives_nothing(piece):
+    text = '{"author": ' + (piece * 100_000)[:90_000]
+    facts = known(f"<script type=application/ld+json>{text}</script><title>t</title>")
+    assert facts["title"] == "t"
+    assert "author" not in facts

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import html
-import json
 import re
 from typing import TYPE_CHECKING, Any
 
 from lxml import etree
+
+from scraper_service.content.metadata.linked_data import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,11 +29,7 @@ def product_description(scripts: Sequence[str]) -> str | None:
     for script in scripts[:MAX_SCRIPTS]:
         if "Product" not in script or len(script) > MAX_SCRIPT:
             continue
-        try:
-            data = json.loads(script, strict=False)
-        except (ValueError, RecursionError):
-            continue
-        for found in _products(data):
+        for found in _products(parse_json(script)):
             text = found.get("description")
             if isinstance(text, str) and len(text.split()) >= LEAST_WORDS:
                 return text[:MAX_TEXT]

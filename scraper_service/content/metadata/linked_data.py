@@ -41,9 +41,30 @@ _SUBJECTS = (
 )
 _NESTED = ("@graph", "mainEntity", "mainEntityOfPage", "hasPart", "itemReviewed")
 _WORDS = re.compile(r"[^\W_]+")
-_WRAPPING = re.compile(
-    r"^\s*(?:<!--|<!\[CDATA\[|//<!\[CDATA\[)|(?:-->|//\]\]>|\]\]>)\s*$"
+# Marks around a whole script, each also in a comment of JavaScript.
+_CDATA = re.compile(
+    r"(?:(?://|/\*)[ \t]*)?(?:<!\[CDATA\[|\]\]>)(?:[ \t]*\*/)?|(?://[ \t]*)-->\s*$"
 )
+# A quote inside a text does not end it, unless what follows continues the data.
+_ENDS = (
+    r"(?=\s*+(?:[:}\]]|,\s*+(?:[\"'{}\[\]\d/-]|\w+[\"']?\s*+:|true|false|null|<!|$)"
+    r"|//|/\*|<!--|;?$)|[ \t]*+[\r\n]\s*+[\"'])"
+)
+_TOKEN = re.compile(
+    rf"\"((?:[^\"\\]++|\\.|\"(?!{_ENDS}))*+)(?:\"|\Z)"
+    rf"|'((?:[^'\\]++|\\.|'(?!{_ENDS}))*+)(?:'|\Z)"
+    r"|//[^\r\n]*+|/\*.*?(?:\*/|\Z)|<!--.*?(?:-->|\Z)"
+    r"|([{}\[\]:,])|([^\s\"'{}\[\]:,/<;]++)",
+    re.DOTALL,
+)
+# The parts of a text that JSON allows, then those it refuses.
+_ESCAPE = re.compile(r"(\\(?:[\"\\/bfnrt]|u[0-9a-fA-F]{4}))|\\(')|(\\|\")")
+_NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,17})(?:\.\d{1,18})?(?:[eE][-+]?\d{1,3})?")
+_LITERALS = {"true": True, "false": False, "null": None, "undefined": None}
+_LITERALS |= {"True": True, "False": False, "None": None, "NaN": None}
+_CLOSING = {"}": dict, "]": list}
+MAX_DEPTH = 64  # levels of data that are no strict JSON
+MAX_LENIENT = 100_000  # characters of a script that is no strict JSON
 
 
 @frozen
@@ -107,18 +128,87 @@ def script_texts(scripts: list[Any], most: int, longest: int) -> Iterator[str]:
 
 
 def parse_json(text: str) -> Any:
-    """Parse a script as JSON; None if it is invalid.
+    """Parse a script as JSON; None if it has no data.
 
-    Surrounding comment marks, a trailing semicolon and character references are
-    repaired.
+    Invalid JSON of at most :data:`MAX_LENIENT` characters is read leniently: with
+    comments, superfluous or missing commas and brackets, other quotes, keys without
+    quotes, and character references.
     """
-    unwrapped = _WRAPPING.sub("", text).rstrip(" \n;")
-    for tried in (text, unwrapped, html.unescape(unwrapped)):
-        try:
-            return json.loads(tried, strict=False)
-        except (ValueError, RecursionError):
+    try:
+        return json.loads(text, strict=False)
+    except (ValueError, RecursionError):
+        pass
+    if len(text) > MAX_LENIENT:
+        return None
+    if '"' not in text and "&" in text:
+        text = html.unescape(text)
+    text = _CDATA.sub("", text).strip()
+    if text.startswith("<!--") and text.find("-->") in {-1, len(text) - 3}:
+        text = text[4:].removesuffix("-->")  # around all, no comment
+    try:
+        return json.loads(text.rstrip("; \t\r\n"), strict=False)
+    except (ValueError, RecursionError):
+        return _lenient(text)
+
+
+def _lenient(text: str) -> Any:
+    """Return the objects and lists of a text that is nearly JSON, or None."""
+    top: list[Any] = []
+    # The open objects and lists, each with the key whose value comes next.
+    opened: list[tuple[Any, list[str]]] = [(top, [])]
+    has_colon = False
+    for match in _TOKEN.finditer(text):
+        sign, (holder, key) = match[3], opened[-1]
+        if sign == ":":
+            has_colon = bool(key)
             continue
-    return None
+        if sign == ",":
+            key.clear()
+        elif sign in _CLOSING:
+            _close(opened, _CLOSING[sign])
+        elif match.lastindex:  # no comment
+            value = _value(match)
+            if isinstance(holder, list):
+                holder += [value] if sign or holder is not top else []
+            elif has_colon:
+                holder[key.pop()] = value
+            elif not sign:
+                key[:] = [match[4] or value]
+            if sign:
+                opened.append((value, []))
+            if len(opened) > MAX_DEPTH:
+                return None
+        has_colon = False
+    return (top[0] if len(top) == 1 else top) or None
+
+
+def _close(opened: list[tuple[Any, list[str]]], kind: type) -> None:
+    """Close the innermost object or list of a kind, and what is open inside it."""
+    for at in range(len(opened) - 1, 0, -1):
+        if isinstance(opened[at][0], kind):
+            del opened[at:]
+            return
+
+
+def _value(match: re.Match[str]) -> Any:
+    """Return the text, number or literal of a token; empty for an opening bracket."""
+    if sign := match[3]:
+        return {} if sign == "{" else []
+    if word := match[4]:
+        is_number = _NUMBER.fullmatch(word)
+        return json.loads(word) if is_number else _LITERALS.get(word, word)
+    return _unescaped(match[2] if match[1] is None else match[1])
+
+
+def _unescaped(text: str) -> str:
+    """Return a text without its quotes; wrong escapes and quotes stand for themselves."""
+    if "\\" not in text:
+        return text
+    try:
+        return str(json.loads(f'"{text}"', strict=False))
+    except ValueError:
+        fixed = _ESCAPE.sub(lambda m: m[1] or m[2] or f"\\{m[3]}", text)
+        return str(json.loads(f'"{fixed}"', strict=False))
 
 
 def text_of(value: Any) -> str:
