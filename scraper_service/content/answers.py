@@ -54,6 +54,8 @@ class Answers:
         self.warnings: list[str] = []
         self._has_summary = options.format(Summary) is not None
         self._page: ExtractionPage | None = None
+        #: The data of a JSON document, None for other documents.
+        self.document_data: Any = None
 
     @property
     def needs_tree(self) -> bool:
@@ -120,7 +122,14 @@ class Answers:
     def _data(self, page: ExtractionPage, item: Json | ChangeTracking) -> Any:
         from scraper_service.content.structured_data import extract  # noqa: PLC0415  # as above
 
-        found = extract(page, item.schema, item.prompt)
+        found = None
+        if self.document_data is not None:
+            from scraper_service.content.documents.json_data import extract_json  # noqa: PLC0415  # rare
+
+            found = extract_json(
+                self.document_data, page.base_url, item.schema, item.prompt
+            )
+        found = found or extract(page, item.schema, item.prompt)
         warnings = list(found.warnings)
         if found.missing:
             warnings.append(not_found(found.missing))

@@ -293,6 +293,10 @@ class _Conversion:
             self.facts["found"], self.facts["found_times"] = feed_links(
                 text, self.source.url, self.source.last_modified
             )
+        if kind == "json" and self.options.extracts:
+            from scraper_service.content.documents.json_data import parse_document  # noqa: PLC0415  # rare
+
+            self.answers.document_data = parse_document(text)
         found = text_kind(text, kind, mime, self.source.url)
         if found and self._file(found, body, text):
             return

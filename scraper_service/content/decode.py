@@ -364,6 +364,7 @@ _MAGIC = (
 )
 # Plain text may start with these too.
 _TEXT_LIKE = frozenset({b"BM", b"MZ", b"ID3", b"BZh", b"RIFF"})
+_JSON_ENDINGS = ("+json", "/json", "ndjson", "/jsonl", "jsonlines", "json-lines")
 _END_OF_TYPE = re.compile("[;,]")  # a comma: two headers joined
 _BINARY_BYTE = re.compile(rb"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]")
 _HTML_START = re.compile(
@@ -396,7 +397,7 @@ def sniff(body: bytes, content_type: str) -> tuple[Kind, str]:
 def _text_kind(body: bytes, head: bytes, mime: str) -> Kind:
     if mime in {"text/html", "application/xhtml+xml"}:
         return "html"
-    if mime == "application/json" or mime.endswith(("+json", "/json")):
+    if mime.endswith(_JSON_ENDINGS):
         return "json"
     if mime.endswith(("/xml", "+xml")):
         return "html" if _HTML_ROOT.search(head) else "xml"

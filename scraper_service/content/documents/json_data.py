@@ -1,0 +1,369 @@
+"""Answers a schema from a JSON document, by the names of its keys.
+
+A key matches a field in any spelling: ``unitPrice``, ``unit_price`` and ``Unit Price``
+are one name. All values are the document's own.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections import Counter, deque
+from typing import TYPE_CHECKING, Any
+
+from scraper_service.content.merging import fields_without_value
+from scraper_service.content.metadata.linked_data import folded, parse_json
+from scraper_service.content.structured_data.nodes import plain
+from scraper_service.content.structured_data.page import Extraction, Value
+from scraper_service.content.structured_data.prompts import fields_of
+from scraper_service.content.structured_data.requested_fields import interpret_field
+from scraper_service.content.structured_data.typed import Typing
+from scraper_service.content.structured_data.vocabulary import phrase_of, singular
+from scraper_service.options.json_schema import Field, field_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+TIME_S = 3.0  # CPU seconds for a document; values not found by then are left out
+MAX_ITEMS = 5000  # of a list
+MAX_VISITED = 1000  # values below an object that are searched for keys
+MAX_DEPTH = 6  # levels of objects that are searched for keys
+MAX_LISTS = 50  # that are compared for a list without its name
+SAMPLE = 5  # items of such a list
+LEAST_SHARE = 0.5  # of the fields that items of such a list have
+
+# Names without a meaning outside of their object, and names of objects around records.
+_VAGUE = frozenset(
+    "id name title headline url link description text type value key label status date "
+    "image count code".split()
+)
+_WRAPPERS = frozenset(
+    "data result results response payload attributes node item entry record object body "
+    "content fields properties props pageprops product article post job event book".split()
+)
+
+ObjectT = dict[str, Any]
+
+
+def parse_document(text: str) -> Any:
+    """Return the data of a JSON or JSON Lines document, None for other text.
+
+    Numbers that JSON does not have are None.
+    """
+    try:
+        return _loads(text)
+    except (ValueError, RecursionError):
+        pass
+    lines = [line for line in text.splitlines() if line.strip()]
+    try:
+        return [_loads(line) for line in lines]
+    except (ValueError, RecursionError):
+        return parse_json(text)
+
+
+def _loads(text: str) -> Any:
+    return json.loads(
+        text,
+        strict=False,
+        parse_constant=lambda _: None,
+        parse_float=lambda digits: x if math.isfinite(x := float(digits)) else None,
+    )
+
+
+def extract_json(
+    document: Any,
+    url: str,
+    schema: Mapping[str, Any] | None = None,
+    prompt: str | None = None,
+) -> Extraction | None:
+    """Return the values of a document for a schema, or for the fields of a prompt.
+
+    Returns None if neither names a field. A key without a match gives no value, or null
+    where the schema requires one.
+
+    :raises SchemaRefused: if :func:`field_of` does not support the schema.
+    """
+    named = () if schema else fields_of(prompt or "")
+    if not schema and not named:
+        return None
+    field = field_of(schema) if schema else Field(kind="object", properties=named)
+    reading = _Reading(url)
+    found = reading.value(field, [document], is_root=True)
+    if found is None:
+        empty: dict[str, Any] = {"array": [], "object": {}}
+        data = empty.get(field.kind)
+        found = Value(data, {}, ("",) if data is None else ())
+    if reading.is_late:
+        reading.warnings.append(
+            "The document took too long to search: values may be missing."
+        )
+    names = fields_without_value(field, found.data, has_required=False)
+    warnings = tuple(dict.fromkeys(reading.warnings))
+    return Extraction(found.data, {}, found.missing, warnings, tuple(names))
+
+
+class _Reading:
+    """A single search of a document."""
+
+    def __init__(self, url: str):
+        self.typing = Typing(url, "", "")
+        self.ends = time.thread_time() + TIME_S
+        self.warnings: list[str] = []
+
+    @property
+    def is_late(self) -> bool:
+        return time.thread_time() > self.ends
+
+    def value(
+        self, field: Field, found: list[Any], *, is_root: bool = False
+    ) -> Value | None:
+        """Return the first of the values ``found`` that is a value of the field."""
+        for choice in (field, *field.others):
+            for data in found:
+                if data is None or self.is_late:
+                    continue
+                made = self._one(choice, data, is_root=is_root)
+                if made is not None:
+                    return made
+        return None
+
+    def _one(self, field: Field, data: Any, *, is_root: bool) -> Value | None:
+        if field.kind == "array":
+            return self._list(field, data, is_root=is_root)
+        if field.kind == "object" and field.properties:
+            holder = data[0] if isinstance(data, list) and len(data) == 1 else data
+            if not isinstance(holder, (dict, list)):
+                return None
+            made = self._object(field, holder, is_root=is_root)
+            return made if is_root or made.data else None
+        made = self._scalar(field, data)
+        return None if made is None else Value(made)
+
+    # -- objects ---------------------------------------------------------------------
+
+    def _object(self, field: Field, holder: Any, *, is_root: bool) -> Value:
+        searched = [Keys(holder)]
+        if is_root:  # a record with most of the keys comes before what is around it
+            searched = [*self._best_record(field, searched[0]), *searched]
+        data: ObjectT = {}
+        missing: list[str] = []
+        for below in field.properties:
+            found = self._property(below, searched)
+            if found is None and is_root and _is_only_holder(below, field):
+                found = self.value(below, [holder], is_root=True)
+            pointer = f"/{below.name.replace('~', '~0').replace('/', '~1')}"
+            if found is not None:
+                data[below.name] = found.data
+                missing += [pointer + p for p in found.missing]
+            elif below.required:
+                data[below.name] = None
+                missing.append(pointer)
+        if not is_root and all(value is None for value in data.values()):
+            return Value({})
+        return Value(data, {}, tuple(missing))
+
+    def _property(self, field: Field, searched: list[Keys]) -> Value | None:
+        for keys in searched:
+            for name in _names(field):
+                if (found := self.value(field, keys.values(name))) is not None:
+                    return found
+        return None
+
+    @staticmethod
+    def _best_record(field: Field, keys: Keys) -> Iterator[Keys]:
+        scores = [(_match_count(field, record), record) for record in keys.records]
+        best = max(scores, key=lambda score: score[0], default=(0, None))
+        if best[0] > 1:
+            yield Keys(best[1])
+
+    # -- lists -----------------------------------------------------------------------
+
+    def _list(self, field: Field, data: Any, *, is_root: bool) -> Value | None:
+        item = field.items
+        rows = data
+        if item is not None and item.kind == "object" and item.properties:
+            rows = _rows(item, data, is_root=is_root)
+        elif isinstance(data, dict):
+            rows = next((v for v in data.values() if isinstance(v, list)), None)
+        elif not isinstance(data, list):
+            rows = [data]
+        if not rows:
+            return None
+        limit = min(field.max_items or MAX_ITEMS, MAX_ITEMS)
+        if len(rows) > limit == MAX_ITEMS:
+            self.warnings.append(
+                f"A list was truncated: {limit} of its {len(rows)} items were read."
+            )
+        made: list[Any] = []
+        missing: list[str] = []
+        for row in rows[:limit]:
+            found = Value(row) if item is None else self.value(item, [row])
+            if found is not None and found.data != {}:
+                missing += [f"/{len(made)}{pointer}" for pointer in found.missing]
+                made.append(found.data)
+        return Value(made, {}, tuple(missing)) if made else None
+
+    # -- single values ---------------------------------------------------------------
+
+    def _scalar(self, field: Field, data: Any) -> Any:
+        """Return data as a value of the field's type; None if it is none."""
+        if field.kind == "object" or (not field.kind and not field.enum):
+            return data if not field.kind or isinstance(data, dict) else None
+        if isinstance(data, bool) and field.kind == "boolean":
+            return data
+        is_number = isinstance(data, (int, float)) and not isinstance(data, bool)
+        if is_number and field.kind in {"integer", "number"} and not field.enum:
+            low, high = field.minimum, field.maximum
+            is_whole = isinstance(data, int) or data.is_integer()
+            if (
+                (field.kind == "integer" and not is_whole)
+                or (low is not None and data < low)
+                or (high is not None and data > high)
+            ):
+                return None
+            return int(data) if field.kind == "integer" else data
+        if data in field.enum:
+            return data
+        text = _text_of(data)
+        if not text:
+            return None
+        requested = interpret_field(field)
+        is_free = not (field.enum or field.format or field.pattern)
+        is_link = requested.shape in {"url", "image"}
+        if field.kind != "string" or not is_free or is_link:
+            typed = self.typing.value(requested, text)
+            return typed if typed is not None or not is_link or not is_free else text
+        most = math.inf if field.max_length is None else field.max_length
+        return text if field.min_length <= len(text) <= most else None
+
+
+class Keys:
+    """The values of an object and of the objects inside it, by the names of their keys.
+
+    Lists are not entered, unless they have a single object. A name such as ``title``
+    counts only in the object itself, and in wrappers such as ``data``.
+    """
+
+    def __init__(self, holder: Any):
+        #: The object and those inside it, outermost first.
+        self.records: list[ObjectT] = []
+        self._found: dict[str, list[tuple[int, Any]]] = {}
+        waiting: deque[tuple[Any, tuple[str, ...]]] = deque([(holder, ())])
+        visited = 0
+        while waiting and visited < MAX_VISITED:
+            data, path = waiting.popleft()
+            if isinstance(data, list) and len(data) == 1:
+                data = data[0]
+            if not isinstance(data, dict) or len(path) >= MAX_DEPTH:
+                continue
+            self.records.append(data)
+            for key, value in data.items():
+                visited += 1
+                inner = (*path, folded(key))
+                if value is not None and visited < MAX_VISITED:
+                    self._add(inner, value)
+                    waiting.append((value, inner))
+
+    def _add(self, path: tuple[str, ...], value: Any) -> None:
+        for at in range(len(path)):
+            name = "".join(path[at:])
+            if name in _VAGUE and not _WRAPPERS.issuperset(path[:at]):
+                continue
+            self._found.setdefault(name, []).append((len(path), value))
+
+    def values(self, name: str) -> list[Any]:
+        """Return the outermost value of a name; none if several values differ."""
+        found = self._found.get(name, [])
+        if not found:
+            return []
+        level = found[0][0]
+        values = [value for depth, value in found if depth == level]
+        return values[:1] if all(value == values[0] for value in values) else []
+
+
+def _names(field: Field) -> Iterator[str]:
+    """Yield the names that a key of the field may have, without case and separators."""
+    requested = interpret_field(field)
+    phrases = [field.name, *requested.own_phrases]
+    if field.kind == "array":
+        phrases += [singular(phrase_of(field.name))]
+    phrases += requested.concept.paths if requested.concept else ()
+    yield from dict.fromkeys(filter(None, map(folded, phrases)))
+
+
+def _match_count(field: Field, record: ObjectT) -> int:
+    keys = set(map(folded, record))
+    return sum(not keys.isdisjoint(_names(below)) for below in field.properties)
+
+
+def _is_only_holder(below: Field, field: Field) -> bool:
+    """Return True for the only object or list of objects among a schema's fields."""
+    kinds = Counter(_holds_objects(each) for each in field.properties)
+    is_list = below.kind == "array"
+    return _holds_objects(below) and kinds[True] == 1 and (is_list or not kinds[False])
+
+
+def _holds_objects(field: Field) -> bool:
+    item = field.items if field.kind == "array" else field
+    return item is not None and item.kind == "object" and bool(item.properties)
+
+
+def _rows(item: Field, data: Any, *, is_root: bool) -> list[Any] | None:
+    """Return the objects of a list, or of the list inside an object that fits best.
+
+    An object with the keys of an item is a list of one.
+    """
+    if isinstance(data, list) and not is_root:
+        return [row for row in data if isinstance(row, dict)]
+    best: list[Any] | None = None
+    most = 0.0
+    for rows in _lists(data):
+        share = _share(item, rows)
+        if share > most and (share >= LEAST_SHARE or not is_root):
+            best, most = rows, share
+    if isinstance(data, dict) and _share(item, [data]) > most and not is_root:
+        return [data]
+    return best
+
+
+def _lists(data: Any) -> Iterator[list[Any]]:
+    """Yield the lists of objects of a document, outermost first."""
+    waiting: deque[tuple[Any, int]] = deque([(data, 0)])
+    visited = count = 0
+    while waiting and visited < MAX_VISITED and count < MAX_LISTS:
+        value, depth = waiting.popleft()
+        visited += 1
+        if isinstance(value, list):
+            rows = [row for row in value if isinstance(row, dict)]
+            if rows:
+                count += 1
+                yield rows
+            inner = value[:1] if len(value) == 1 else []
+        else:
+            inner = list(value.values()) if isinstance(value, dict) else []
+        if depth < MAX_DEPTH:
+            waiting += [(each, depth + 1) for each in inner[:MAX_VISITED]]
+
+
+def _share(item: Field, rows: list[Any]) -> float:
+    """Return the share of an item's fields that the first rows have."""
+    sample = [Keys(row) for row in rows[:SAMPLE]]
+    fields = item.properties
+    counts = (
+        sum(any(keys.values(name) for name in _names(field)) for field in fields)
+        for keys in sample
+    )
+    return sum(counts) / (len(sample) * len(fields))
+
+
+def _text_of(data: Any) -> str:
+    """Return a value as text; an object has the text of its name."""
+    if isinstance(data, str):
+        return data.strip()
+    if isinstance(data, list):
+        texts = [_text_of(each) for each in data[:MAX_VISITED]]
+        return ", ".join(filter(None, texts))
+    if isinstance(data, dict):
+        return plain(data) if "name" in data or "@value" in data else ""
+    return json.dumps(data)
