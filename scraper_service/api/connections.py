@@ -196,9 +196,12 @@ def _name(host: str) -> str:
 
 
 class DeadlineChannel(http.HTTPChannel):
-    """An HTTP connection with deadlines for headers and body.
+    """An HTTP connection with deadlines for headers and body, and one request at a time.
 
     Twisted's idle timeout restarts with every byte, so slow requests could last forever.
+    Twisted also handles all requests that have arrived in one turn of the event loop, whether
+    or not the client reads the responses. Here a pipelined request waits for the next turn,
+    and until the client has read all but 64 KiB of the response before it.
     """
 
     #: Receives the data of a connection that was upgraded or refused.
@@ -206,6 +209,8 @@ class DeadlineChannel(http.HTTPChannel):
     _connections: Connections
     _deadline: asyncio.TimerHandle | None = None
     _is_silent = True
+    #: The request that has ended, while the next one must not begin.
+    _ended: Any = None
     _unsent = 0  # bytes, at the last end of the idle time
 
     @property
@@ -264,12 +269,37 @@ class DeadlineChannel(http.HTTPChannel):
             self.persistent = False
         super().writeHeaders(version, code, reason, headers)
 
+    def rawDataReceived(self, data: bytes) -> None:
+        super().rawDataReceived(data)
+        # The base class does not pause a client that does not read its response.
+        if sum(map(len, self._dataBuffer)) > self._optimisticEagerReadSize:
+            self._networkProducer.pauseProducing()
+
     def requestDone(self, request: Any) -> None:
-        if self.persistent:
-            self._connections.enter(self, Phase.HEAD)
-            if any(self._dataBuffer):  # the start of the next request has arrived
-                self._arm(HEADERS_S)
+        if not self.persistent:
+            super().requestDone(request)
+            return
+        self._connections.enter(self, Phase.HEAD)
+        if self.is_sending or self._buffer or any(self._dataBuffer):
+            self._ended = request  # until then all data is kept for later
+            self.setTimeout(IDLE_S)
+            asyncio.get_running_loop().call_soon(self._begin_next)
+        else:
+            super().requestDone(request)
+
+    def _begin_next(self) -> None:
+        """Read the next request of the connection, if it may begin."""
+        request, transport = self._ended, self.transport
+        if request is None or self.is_sending or transport.disconnecting:
+            return
+        self._ended = None
+        if any(self._dataBuffer):
+            self._arm(HEADERS_S)
         super().requestDone(request)
+
+    def resumeProducing(self) -> None:
+        super().resumeProducing()
+        self._begin_next()
 
     def timeoutConnection(self) -> None:
         """End an idle connection. One whose client still reads its response is not idle."""
@@ -288,6 +318,8 @@ class DeadlineChannel(http.HTTPChannel):
     def connectionLost(self, reason: Any = None) -> None:
         self._disarm()
         self._connections.closed(self)
+        self._ended = None
+        self._dataBuffer.clear()
         super().connectionLost(reason)
 
     def close_early(self) -> None:

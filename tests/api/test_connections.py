@@ -13,6 +13,7 @@ import socket
 import struct
 import time
 import urllib.parse
+import urllib.request
 
 import pytest
 
@@ -118,6 +119,92 @@ def until(condition, seconds=30):
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.05)
+
+
+GREETING = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+FLOOD = 6000  # requests
+
+
+def requests_of(running, route):
+    """Return the number of requests of a route that have ended."""
+    reply = urllib.request.urlopen(f"{running.url}/metrics").read().decode()
+    name = f'scraper_http_requests_total{{method="GET",route="{route}"'
+    counts = (x.split()[-1] for x in reply.splitlines() if x.startswith(name))
+    return sum(map(float, counts))
+
+
+def settled(read):
+    """Return a number once it has stayed the same for a while."""
+    last = None
+    while last != (found := read()):
+        last = found
+        time.sleep(0.5)
+    return found
+
+
+def test_pipelined_requests_are_answered_in_order(plain, connect):
+    connection = connect(plain, ATTACKER)
+    body = b'{"url": "ftp://a"}'
+    post = b"POST /v2/scrape HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer %s\r\n" % (
+        KEY.encode()
+    )
+    post += b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
+    missing = b"GET /none HTTP/1.1\r\nHost: a\r\n\r\n"
+    last = b"GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+    connection.sendall((WHOLE + post + GREETING + missing) * 20 + last)
+    received = b""
+    while part := connection.recv(65536):
+        received += part
+    statuses = [int(x[:3]) for x in received.split(b"HTTP/1.1 ")[1:]]
+    assert statuses == [200, 400, 200, 404] * 20 + [200]
+
+
+def test_a_flood_of_pipelined_requests_lets_others_in(plain, connect):
+    flood, left = connect(plain, ATTACKER), FLOOD
+    flood.setblocking(True)
+
+    def read():
+        nonlocal left
+        while left > 0:
+            left -= flood.recv(65536).count(b"HTTP/1.1 200")
+
+    with concurrent.futures.ThreadPoolExecutor() as threads:
+        reading = threads.submit(read)
+        sending = threads.submit(flood.sendall, GREETING * FLOOD)
+        answered = 0
+        while not reading.done():
+            assert plain.get("/health").status == 200
+            answered += left > 0
+        sending.result()
+        reading.result()
+    assert answered > 20  # not only between two parts of the flood
+
+
+def test_requests_of_a_client_that_has_left_are_not_handled(plain, connect):
+    before = requests_of(plain, "/")
+    flood = connect(plain, ATTACKER)
+    flood.sendall(GREETING * FLOOD)
+    flood.recv(100)
+    flood.close()
+    assert settled(lambda: requests_of(plain, "/")) - before < FLOOD / 2
+
+
+def test_a_client_that_does_not_read_gets_no_further_responses_made(plain, connect):
+    before = requests_of(plain, "/openapi.json")
+    connection = connect(plain, ATTACKER)
+    connection.settimeout(2)
+    sent = 0
+    part = b"GET /openapi.json HTTP/1.1\r\nHost: a\r\n\r\n" * 100
+    with contextlib.suppress(TimeoutError):
+        while sent < 5000:
+            connection.sendall(part)
+            sent += 100
+    made = settled(lambda: requests_of(plain, "/openapi.json")) - before
+    assert 1 <= made < 100
+    connection.settimeout(30)
+    received = 0
+    while received < made + 10:  # a reader gets on
+        received += connection.recv(2**20).count(b"HTTP/1.1 200")
 
 
 @pytest.mark.parametrize("sent", STATES.values(), ids=STATES)
