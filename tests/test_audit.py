@@ -308,6 +308,14 @@ def test_another_secret_is_noticed_by_service_backup_and_keys(
     if kind == "sqlite":
         done = command("the right one", "backup", str(tmp_path / "copy"))
         assert done.returncode == 0, done.stderr
-    service = start_service(tmp_path, **{**settings, "SCRAPER_KEY_SECRET": "another"})
-    service.stop()
-    assert "the secret is not the one" in service.stderr
+    refused = command("another", "serve", "--port", "0")
+    assert refused.returncode == 1
+    assert "the secret is not the one" in refused.stderr
+    key = made.stdout.strip()
+    again = start_service(tmp_path, **settings)  # nothing was remembered
+    again.key = key
+    assert again.get("/v2/team/queue-status").status == 200
+    again.stop()
+    assert command("another", "keys", "forget-secret").returncode == 0
+    start_service(tmp_path, **{**settings, "SCRAPER_KEY_SECRET": "another"}).stop()
+    assert command("the right one", "serve", "--port", "0").returncode == 1

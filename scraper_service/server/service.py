@@ -47,10 +47,12 @@ class ApiFront:
         from scraper_service.services.capabilities import Availability
         from scraper_service.services.job_following import JobTails
         from scraper_service.services.resident_crawler import ResidentCrawler
+        from scraper_service.storage.accounts.known_secret import ANOTHER
 
         self._background = background
         self._announce = announce
         self.settings = settings = background.settings
+        background.check_secret(ANOTHER)
         self._tools = check_tools(settings.getlist("MCP_TOOLS"))
         self.database = background.database
         self.resident = ResidentCrawler(background.process)
@@ -142,8 +144,7 @@ class ApiFront:
         fixed = [k.strip() for k in self.settings.getlist("API_KEYS") if k.strip()]
         enabled = self.settings.getbool("AUTH_ENABLED")
         actor = self._actor(audit.SETTINGS)
-        if not await self.database.write(known_secret.note_secret, secret):
-            logger.warning("%s", known_secret.ANOTHER)
+        await self.database.write(known_secret.note_secret, secret)
         for end in await self.database.write(keys.use_fixed_keys, secret, fixed, actor):
             logger.warning(
                 "the key ...%s of SCRAPER_API_KEYS was revoked by `keys revoke` and stays"

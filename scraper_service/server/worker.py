@@ -132,7 +132,7 @@ def work(settings: Settings, port: int | None, announce: AnnounceT) -> int:
     gc.disable()  # until it has started: few of the first objects are garbage
     manager = ServiceManager()
     background = Background(settings)
-    _check_secret(background)
+    background.check_secret(ANOTHER_KEY.format(background.data_dir))
     front = ProbeFront(background, port, announce)
     return MainProcess(manager, background, front).run()
 
@@ -147,15 +147,3 @@ def _check_files(settings: Settings) -> None:
         raise ValueError(NO_DATABASE.format(folder))
     if not settings["KEY_SECRET"] and not (folder / KEY_FILE).exists():
         raise ValueError(NO_KEY_FILE.format(folder))
-
-
-def _check_secret(background: Background) -> None:
-    """Raise :exc:`ValueError` if a service of the database has another secret."""
-    from scraper_service.storage.accounts.known_secret import is_known
-    from scraper_service.storage.secrets import key_secret
-
-    folder = background.data_dir
-    secret = key_secret(folder, background.settings["KEY_SECRET"])
-    with background.database.engine.begin() as connection:
-        if not is_known(connection, secret):
-            raise ValueError(ANOTHER_KEY.format(folder))

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+from tests.cli.command import run as run_command
 from tests.support import waiting
 from tests.support.crash import sqlite_of
 from tests.support.servers import InThread
@@ -230,6 +231,10 @@ def test_another_secret_is_an_error_of_the_job(start_service, tmp_path, web):
         check=False,
     )
     assert "KEY_SECRET" in by_hand.stderr
+    forgotten = run_command(
+        tmp_path, "keys", "forget-secret", "--data-dir", str(tmp_path)
+    )
+    assert forgotten.returncode == 0, forgotten.stderr
     other = start_service(**{**OPEN, "SCRAPER_KEY_SECRET": "two"})
     web.gate.set()
     for job in (crawl, batch, extract):

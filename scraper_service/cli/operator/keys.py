@@ -296,6 +296,25 @@ def revoke_key_command(
     click.echo(f"revoked {key_id}")
 
 
+@keys_group.command("forget-secret")
+@data_dir_option
+@click.pass_obj
+def forget_secret_command(overrides: tuple[str, ...], data_dir: str | None) -> None:
+    """Let services start with a new secret, because the old one is lost.
+
+    All API keys, stored sessions and secrets of running jobs are unreadable then: create
+    new keys. Services that run keep their secret until they end.
+    """
+    from scraper_service.storage.accounts import known_secret
+
+    database, _ = open_database(overrides, data_dir)
+    with transaction(database) as connection:
+        known_secret.forget_secret(connection)
+    click.echo(
+        "the next service may have any secret; keys of the old one are not valid"
+    )
+
+
 @click.group("teams")
 def teams_group() -> None:
     """List teams, and change their limits."""

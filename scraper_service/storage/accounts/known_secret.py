@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy import select
+from sqlalchemy import delete, select
 
 from scraper_service.storage.schema import installation
 from scraper_service.storage.secrets import mark_of
@@ -19,23 +19,27 @@ if TYPE_CHECKING:
 
 NAME = "secret"
 ANOTHER = (
-    "the secret is not the one that this job database was last used with, so its API keys are"
-    " not valid here: set the same SCRAPER_KEY_SECRET, or the same key.secret in the data"
-    " folder, for all services, nodes and commands"
+    "the secret is not the one that this job database is used with, so its API keys are not"
+    " valid here: set the same SCRAPER_KEY_SECRET, or the same key.secret in the data folder,"
+    " for all services, nodes and commands. If that secret is lost, `scraper-service keys"
+    " forget-secret` lets a service start with a new one"
 )
 
 
 def is_known(connection: Connection, secret: bytes) -> bool:
-    """Return False if the last service of this database had another secret."""
+    """Return False if the services of this database have another secret."""
     found = connection.scalar(
         select(installation.c.value).where(installation.c.name == NAME)
     )
     return found is None or found == mark_of(secret)
 
 
-def note_secret(connection: Connection, secret: bytes) -> bool:
-    """Store what stands for a secret. Return False if another one was stored."""
-    was_known = is_known(connection, secret)
+def note_secret(connection: Connection, secret: bytes) -> None:
+    """Store what stands for a secret that :func:`is_known`."""
     # Another service may start at the same time.
     upsert(connection, installation, [{"name": NAME, "value": mark_of(secret)}])
-    return was_known
+
+
+def forget_secret(connection: Connection) -> None:
+    """Let the next service of this database have any secret."""
+    connection.execute(delete(installation).where(installation.c.name == NAME))
