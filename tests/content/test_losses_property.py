@@ -1,0 +1,113 @@
+"""Each part of a page stands in its Markdown or in its losses: never in neither or both."""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scraper_service.content.convert import make_content
+from tests.content.pages import options, source, value
+
+MAX_PARTS = 5  # a loss has at most 5 texts
+# Each part has its word once, as text, label, value or URL. All words differ.
+PARTS = {
+    "paragraph": "<p>The word {} is written here.",
+    "heading": "<h2>About {}</h2>",
+    "list": "<ul><li>one {}<li>two</ul>",
+    "table": "<table><tr><th>name<th>size<tr><td>{}<td>4</table>",
+    "spanning table": "<table><tbody><tr><td rowspan=0>north<td>{}<tr><td>nut</table>",
+    "quotation": "<blockquote><p>Said by {}.</p></blockquote>",
+    "code": "<pre><code class=language-python>{} = 1</code></pre>",
+    "code with numbers": "<table class=highlight><tr><td class=blob-num "
+    "data-line-number=1><td class=blob-code>{} = 1</table>",
+    "diagram source": "<pre class=mermaid>graph TD\n  {} --> end</pre>",
+    "rendered diagram": "<svg width=400 height=300><text>{} begins</text><text>then it "
+    "ends</text></svg>",
+    "canvas": "<canvas width=400 height=300 aria-label='Sales of {} by year'></canvas>",
+    "formula": "<p>So <math><mi>{}</mi><mo>+</mo><mn>1</mn></math> holds.",
+    "formula of TeX": "<script type='math/tex; mode=display'>\\alpha_{{{}}}</script>",
+    "formula as a picture": "<p>So <img class=tex alt='{}^2' src=/latex.png> holds.",
+    "formula without text": "<p>So <img class=tex alt='' "
+    "src='https://latex.codecogs.com/png.image?{}'> holds.",
+    "picture": "<p><img alt='A view' src=/pictures/{}.png>",
+    "picture in its source": "<picture><source srcset=/pictures/{}.webp><img alt=View>"
+    "</picture>",
+    "picture in the page": "<p><img alt='Photo of {}' src='data:image/png;base64,"
+    + "iVBORw0KGgo" * 60
+    + "'>",
+    "lazy picture": "<div><img class=lazy src='data:image/gif;base64,R0lGODlhAQABAAAAACw='>"
+    "<noscript><img src=/pictures/{}.jpg></noscript></div>",
+    "video": "<video controls src=/films/{}.mp4></video>",
+    "sound": "<audio controls src=/sounds/{}.mp3></audio>",
+    "player": "<iframe src='https://www.youtube.com/embed/abcdefghijk' title='Film {}'>"
+    "</iframe>",
+    "frame": "<iframe width=600 height=400 src='https://maps.example/{}' title=Map></iframe>",
+    "embedded document": "<embed src=/files/{}.pdf type=application/pdf>",
+    "object": "<object data=/files/{}.pdf type=application/pdf></object>",
+    "object with fallback": "<object data=/film.swf type=application/x-shockwave-flash>"
+    "<p>The film shows {}.</p></object>",
+    "panel of a tab": "<div role=tablist><button role=tab aria-controls=panel-{}>Tab"
+    "</button></div><div role=tabpanel id=panel-{} hidden><p>In the tab: {}.</div>",
+    "opened panel": "<button aria-expanded=false aria-controls=more-{}>More</button><p>So."
+    "<div id=more-{} hidden><p>The words that it opens name {} too.</div>",
+    "hidden part": "<div style='display:none'><p>These are some words that nobody can open, "
+    "and they name {}.</div>",
+    "details": "<details><summary>More</summary><p>Inside is {}.</details>",
+    "shadow root": "<x-card><template shadowrootmode=open><p>In the shadow: {}.</template>"
+    "</x-card>",
+    "text field": "<p><label>Name <input type=text value='{}'></label>",
+    "text area": "<p><label>Note <textarea>Text of {}</textarea></label>",
+    "choice": "<p><label>Size <select><option>small<option selected>{}</select></label>",
+    "output": "<p>The sum is <output>{}</output>.",
+}
+NAMES = st.sampled_from(sorted(PARTS))
+
+
+def word(number):
+    """Return a word of letters that is in no other word."""
+    return f"zq{'abcdefghij'[number // 10]}{'abcdefghij'[number % 10]}qz"
+
+
+def page_of(names):
+    """Return a page with the parts, and the word of each part."""
+    words = [word(number) for number in range(len(names))]
+    parts = [
+        f"<section>{PARTS[name].replace('{{', '{').replace('}}', '}').replace('{}', own)}"
+        "</section>"
+        for name, own in zip(names, words, strict=True)
+    ]
+    body = "\n".join(
+        f"<p>Some text stands before part {n}.{p}" for n, p in enumerate(parts)
+    )
+    return f"<!doctype html><title>Parts</title><body>{body}</body>", words
+
+
+def fates(names):
+    """Yield each part with whether its word is in the Markdown, and in the losses."""
+    html, words = page_of(names)
+    content = make_content(source(html), options())
+    markdown, lost = value(content, "markdown"), json.dumps(content.losses)
+    for name, own in zip(names, words, strict=True):
+        yield name, own in markdown, own in lost
+
+
+@given(st.lists(NAMES, min_size=1, max_size=MAX_PARTS))
+def test_each_part_is_in_the_markdown_or_in_the_losses(names):
+    wrong = [(n, kept, lost) for n, kept, lost in fates(names) if kept is lost]
+    assert wrong == []
+
+
+def test_each_part_alone_is_in_the_markdown_or_in_the_losses():
+    wrong = [fate for name in PARTS for fate in fates([name]) if fate[1] is fate[2]]
+    assert wrong == []
+
+
+def test_each_loss_is_counted():
+    names = [name for name in PARTS for _ in range(2)]
+    html, _ = page_of(names)
+    losses = make_content(source(html), options()).losses
+    lost = [name for name, _, is_lost in fates(names[::2]) if is_lost]
+    assert sum(loss["count"] for loss in losses) == 2 * len(lost)
+    assert [loss["kind"] for loss in losses] == sorted({x["kind"] for x in losses})
