@@ -218,6 +218,15 @@ def test_a_model_that_does_not_end_is_ended_by_the_bounds(running, web, chat):
     assert "partial" not in found
 
 
+def test_a_page_with_malformed_links_is_read(running, web, chat):
+    bad = ("http://[::1", "http://[domain]/", "http://user:pa[ss@h/", "//[x")
+    with ScriptedSite({"/": page(*bad, "/b", text="Some words here.")}) as site:
+        behave(chat, scrape(site.url("/")))
+        found = agent(running, urls=[site.url("/")], effort="low")
+        assert found["status"] == "completed"
+        assert [each["url"] for each in found["sources"]] == [site.url("/")]
+
+
 def test_urls_that_the_model_makes_up_are_refused(running, web, chat):
     lie, other = web.url("/shop/lamp"), "http://127.0.0.1/secret"
     before = web.paths().count("/shop/lamp")

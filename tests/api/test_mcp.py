@@ -51,6 +51,15 @@ def test_a_page_that_lost_a_part_has_a_line_about_it(service):
     assert found["lost"] == "Lost: 1 cut part"
 
 
+@pytest.mark.parametrize("origin", ["http://[::1", "http://a]b", "http://a\u2100b"])
+def test_a_malformed_origin_is_refused(service, origin):
+    message = {"jsonrpc": "2.0", "id": 7, "method": "ping"}
+    headers = {"Origin": origin.encode().decode("latin-1")}
+    reply = service.post("/mcp", message, headers=headers)
+    assert reply.status == 403
+    assert "may not call" in reply.json["error"]["message"]
+
+
 def send(service, message, path="/mcp", **options):
     return service.post(path, message, **options)
 

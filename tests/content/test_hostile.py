@@ -12,6 +12,36 @@ from tests.content.pages import convert, value
 
 LIMIT_S = 15  # on a slow and busy machine; they take up to 4
 
+# urllib raises errors for all of these.
+BAD_URLS = (
+    *("http://[::1", "http://[domain]/", "http://user:pa[ss@h/", "http://a]b/", "//[x"),
+    *("http://a\u2100b/", "http://ex\uff0fample/", "http://a:99999999/", "http://a:b/"),
+)
+LINKED = (
+    '<base href="{0}"><link rel=canonical href="{0}"><link rel=icon href="{0}">'
+    '<meta http-equiv=refresh content="0; url={0}"><meta property="og:url" content="{0}">'
+    '<link rel=alternate type="application/rss+xml" href="{0}"><a href="{0}">a link</a>'
+    '<script type="application/ld+json">{{"@type": "Product", "name": "Lamp", "url": "{0}",'
+    '"image": "{0}", "offers": {{"url": "{0}", "price": 3}}}}</script><a href=next>next</a>'
+    '<img src="{0}" alt=view><img srcset="{0} 2x"><video controls src="{0}" poster="{0}">'
+    '</video><iframe src="{0}"></iframe><embed src="{0}"><object data="{0}"></object>'
+    '<form action="{0}"><input name=q></form><blockquote cite="{0}">said</blockquote>'
+    '<div itemscope itemtype="http://schema.org/Person"><a itemprop=url href="{0}">Ann</a>'
+)
+
+
+@pytest.mark.parametrize("url", BAD_URLS)
+@pytest.mark.parametrize("only_main_content", [False, True])
+def test_a_malformed_url_is_left_out_wherever_it_stands(url, only_main_content):
+    facts = formats.Branding(), formats.Product(), formats.Menu(), formats.Summary()
+    names = "markdown", "html", "links", "images", *facts
+    page = LINKED.format(url)
+    found = convert(page, *names, only_main_content=only_main_content)
+    assert found.error is None
+    assert not any("could not be made" in text for text in found.warnings)
+    assert "https://site.example/dir/next" in value(found, "links")
+
+
 N = 100_000
 PAGES = {
     "deep div": "<div>" * N + "x" + "</div>" * N + "<p>tail",

@@ -6,7 +6,6 @@ import asyncio
 import json
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from attrs import frozen
 from klein import Klein
@@ -32,6 +31,7 @@ from scraper_service.api.mcp.server import McpServer
 from scraper_service.api.openapi.described import Described, RootResource
 from scraper_service.api.openapi.shapes import ANY, mapping
 from scraper_service.api.responses import encode
+from scraper_service.content.html.page_urls import url_parts
 from scraper_service.errors import InvalidBody, Unauthorized
 from scraper_service.options.limits import KeyScope
 
@@ -154,8 +154,9 @@ class McpEndpoint:
             return None
         host = request.header("Host")
         # Without keys, a web page could let its own name lead here (DNS rebinding).
-        is_named = self.has_keys or _is_local(urlsplit(origin).hostname or "")
-        if host and urlsplit(origin).netloc == host and is_named:
+        parts = url_parts(origin)
+        is_named = self.has_keys or _is_local(parts.hostname or "")
+        if host and parts.netloc == host and is_named:
             return None
         return f"the origin {origin[:100]!r} may not call (SCRAPER_MCP_ORIGINS)"
 

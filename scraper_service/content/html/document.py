@@ -15,7 +15,7 @@ from cssselect import HTMLTranslator, SelectorError
 from lxml import etree
 
 from scraper_service.content.html.elements import UNCOUNTED, VOID
-from scraper_service.content.html.page_urls import absolute, is_route
+from scraper_service.content.html.page_urls import absolute, has_host, is_route, is_web
 from scraper_service.content.losses import Losses
 from scraper_service.content.passes import first_of_body, may_be_forbidden, page_parts
 
@@ -145,11 +145,11 @@ def parse(source: str | bytes, url: str) -> Document:
         warnings.append(f"Elements nested deeper than {MAX_DEPTH} were flattened.")
     href = next((href for href in parts.bases if href is not None), "").strip()
     base = absolute(url, href) if href else None
-    if not (base or "").startswith(("http:", "https:")):
+    if base is None or not (is_web(base) and has_host(base)):
         base = url
     routes = _routes(root, parts.followed, url)
     is_home = bool(_HOME.match(url))
-    return Document(root, base or url, parts, routes, warnings, is_home=is_home)
+    return Document(root, base, parts, routes, warnings, is_home=is_home)
 
 
 def _routes(root: Any, followed: list[str], url: str) -> frozenset[str]:

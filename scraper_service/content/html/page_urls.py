@@ -108,8 +108,11 @@ def without_session(url: str) -> str:
 
 @lru_cache(maxsize=16)
 def origin_of(base: str) -> str:
-    """Return scheme, host and port of a URL."""
-    return urljoin(base, "/").removesuffix("/")
+    """Return scheme, host and port of a URL; empty for an invalid URL."""
+    try:
+        return urljoin(base, "/").removesuffix("/")
+    except ValueError:
+        return ""
 
 
 def url_parts(url: str) -> SplitResult:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from attrs import field, frozen
 
+from scraper_service.content.html.page_urls import url_parts
 from scraper_service.content.text.page_notes import notes
 from scraper_service.content.text.search_words import SearchWords
 from scraper_service.content.text.stored_pages import read_pages
@@ -85,7 +85,7 @@ def _links(given: Sequence[Any], search: SearchWords) -> tuple[str, ...]:
     links = dict.fromkeys(
         link.partition("#")[0]
         for link in given
-        if isinstance(link, str) and urlsplit(link).scheme in {"http", "https"}
+        if isinstance(link, str) and url_parts(link).scheme in {"http", "https"}
     )
     return tuple(sorted(links, key=lambda u: -search.score(u, None, None)))[:MAX_LINKS]
 

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import logging
 from typing import TYPE_CHECKING
 
 from scraper_service.content.text.agent_pages import agent_pages
 from scraper_service.discovery import relevance
-from scraper_service.errors import QueueFull, ServiceError, ServiceUnavailable
+from scraper_service.errors import (
+    NoConverter,
+    QueueFull,
+    ServiceError,
+    ServiceUnavailable,
+)
 from scraper_service.options.urls import host_of
 from scraper_service.services.operations.agent.bounds import MAPPED, RESULTS, batches
 from scraper_service.services.operations.agent.run_state import is_url, url_key
@@ -25,6 +32,9 @@ if TYPE_CHECKING:
 SHOWN_LINKS = 25  # of the pages of one round, for the model
 MAX_NAMED = 5  # pages that could not be read, in one warning
 MAX_REASON = 300  # characters
+UNREADABLE = "its content cannot be read"
+
+logger = logging.getLogger(__name__)
 
 
 class PageReader:
@@ -155,21 +165,37 @@ class PageReader:
         lost = {f.number: (f.url, f.error) for f in await operation.failures(step)}
         found: dict[int, AgentPage] = {}
         async for entries in operation.entries(step):
-            pages: list[AgentPage] = await self._pool.run(
-                agent_pages,
-                [entry.body for entry in entries],
-                self._options.prompt,
-                self._words,
-                team_id=operation.team_id,
-                job_id=operation.id,
-            )
+            pages = await self._pages([entry.body for entry in entries])
             for entry, page in zip(entries, pages, strict=True):
-                if (error := self._error(page)) is None:
+                if page is None:
+                    lost[entry.number] = _url_of(entry.body), UNREADABLE
+                elif (error := self._error(page)) is None:
                     found[entry.number] = page
                 else:
                     lost[entry.number] = page.url, error
         self.pages += [found[number] for number in sorted(found)]
         return [lost[number] for number in sorted(lost)]
+
+    async def _pages(self, bodies: list[bytes]) -> list[AgentPage | None]:
+        """Return what is kept of stored pages; None for a page that breaks its reader."""
+        operation = self._operation
+        try:
+            pages: list[AgentPage | None] = await self._pool.run(
+                agent_pages,
+                bodies,
+                self._options.prompt,
+                self._words,
+                team_id=operation.team_id,
+                job_id=operation.id,
+            )
+        except (NoConverter, QueueFull, ServiceUnavailable):
+            raise
+        except Exception:  # the other pages of the run are still good
+            if len(bodies) == 1:
+                logger.exception("a page of the agent run %s is left out", operation.id)
+                return [None]
+            return [page for body in bodies for page in await self._pages([body])]
+        return pages
 
     def _error(self, page: AgentPage) -> str | None:
         """Return why a page has no usable content, None if it has some."""
@@ -177,6 +203,10 @@ class PageReader:
         if self._options.only_urls and host_of(page.final_url) != host_of(page.url):
             return "it leads to another site"
         return page.error
+
+
+def _url_of(body: bytes) -> str:
+    return str(json.loads(body)["metadata"]["sourceURL"])
 
 
 def _in_turns(lists: Sequence[Sequence[str]]) -> Iterator[str]:
