@@ -182,6 +182,17 @@ def test_a_product_of_meta_tags_and_words():
     assert found["variants"][0]["price"] == price
 
 
+def test_related_products_say_nothing_about_the_stock_of_a_product():
+    found, _ = made(
+        "product",
+        """<meta property="og:type" content="product"><title>Clock</title>
+        <meta property="product:price:amount" content="24"><h1>Clock</h1><p>In stock</p>
+        <button>Add to cart</button><h2>Related</h2><p>Chair: sold out</p>""",
+    )
+    [variant] = found["variants"]
+    assert variant["availability"] == {"inStock": True, "text": "In stock"}
+
+
 @pytest.mark.parametrize(
     "html",
     [

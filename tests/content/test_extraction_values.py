@@ -30,6 +30,25 @@ def test_a_rating_is_what_visitors_gave_and_not_what_they_may_give(html, expecte
     assert answer(f"<h1>Sourdough</h1>{html}", schema).data == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "is_in_stock"),
+    [
+        ("<p>Sold out</p><button>Add to basket</button>", False),
+        ("<button>Add to basket</button><p>Temporarily out of stock</p>", False),
+        ("<p>Available in 3 weeks</p><button>Add to basket</button>", False),
+        ("<p>Available again from May</p>", False),
+        ("<p>Ausverkauft</p><button>In den Warenkorb</button>", False),
+        ("<p>Not available for delivery to islands.</p><p>In stock</p>", True),
+        ("<button>Notify me when available</button><button>Buy now</button>", True),
+        ("<p>Auf Lager</p>", True),
+    ],
+)
+def test_a_statement_about_stock_counts_more_than_a_button(text, is_in_stock):
+    html = f"<title>Lamp</title><main><h1>Lamp</h1><p>€12.50</p>{text}</main>"
+    found = answer(html, asked(in_stock={"type": "boolean"})).data
+    assert found == {"in_stock": is_in_stock}
+
+
 def test_sections_are_headings_below_the_title_and_no_links_of_menus():
     html = """<div><h2>Chapter 1</h2><h2>Chapter 2</h2></div><h1>Branches</h1>
     <h2>Creating a branch</h2><p>…</p><h2>Switching <button>Copy</button></h2><p>…</p>"""

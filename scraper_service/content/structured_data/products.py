@@ -26,13 +26,11 @@ MAX_TEXT = 20_000  # characters
 MAX_WORDS = 200_000  # characters of a page that are searched
 
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
-_SOLD_OUT = re.compile(
-    r"\b(?:out of stock|sold out|currently unavailable|no longer available)\b",
+_STATED = re.compile(
+    r"\b(?:(?:out of|not in|in) stock|sold out|currently unavailable|no longer available)\b",
     re.IGNORECASE,
 )
-_FOR_SALE = re.compile(
-    r"\b(?:in stock|add to (?:cart|basket|bag)|buy now)\b", re.IGNORECASE
-)
+_FOR_SALE = re.compile(r"\b(?:add to (?:cart|basket|bag)|buy now)\b", re.IGNORECASE)
 _TYPES = frozenset({"Product", "ProductGroup", "ProductModel", "IndividualProduct"})
 _NUMBERS = ("gtin", "gtin13", "gtin12", "gtin8", "gtin14", "mpn")
 # Properties that distinguish the variants of a product.
@@ -115,12 +113,14 @@ def product(graph: Graph, evidence: Evidence, url: str) -> dict[str, Any] | None
 
 
 def _stated_availability(evidence: Evidence) -> dict[str, Any] | None:
-    """Return the availability that a page's text states, None without such words."""
+    """Return the availability that a page's text states, None without such words.
+
+    The first statement counts: the page's own product stands before related ones. A
+    statement counts more than a button.
+    """
     words = evidence.words[:MAX_WORDS]
-    for pattern, is_in_stock in ((_SOLD_OUT, False), (_FOR_SALE, True)):
-        if match := pattern.search(words):
-            return {"inStock": is_in_stock, "text": match[0]}
-    return None
+    match = _STATED.search(words) or _FOR_SALE.search(words)
+    return match and {"inStock": bool(values.stock_of(match[0])), "text": match[0]}
 
 
 def _main_product(graph: Graph, evidence: Evidence) -> NodeT | None:

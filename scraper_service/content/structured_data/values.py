@@ -67,11 +67,21 @@ _FLAGS = {
 }
 _OUT = re.compile(
     r"out\s*-?_?of\s*-?_?stock|sold\s*-?_?out|unavailable|not available|discontinued|"
-    r"no longer available|not in stock|\boos\b",
+    r"no longer available|not in stock|\boos\b|"
+    r"available (?:again )?(?:in (?:about |approx\. )?\d|from|soon|later|on \d)|"
+    r"\bausverkauft|nicht (?:vorrätig|lieferbar|verfügbar|auf lager)|\bvergriffen\b|"
+    r"\b(?:épuisée?|rupture de stock|agotad[oa]|sin existencias|esaurit[oa]|esgotad[oa]|"
+    r"uitverkocht)\b",
+    re.IGNORECASE,
+)
+# Texts about other places, and offers to tell of a later stock.
+_NO_STOCK = re.compile(
+    r"(?:notify|e-?mail|tell|remind|alert) me|available (?:for|at|as|to|with|by)\b",
     re.IGNORECASE,
 )
 _IN = re.compile(
-    r"in\s*-?_?stock|available|add to (?:cart|bag|basket)|buy now|instoreonly|onlineonly|"
+    r"in\s*-?_?stock|available|auf lager|vorrätig|lieferbar|en stock|disponible|disponibile|"
+    r"add to (?:cart|bag|basket)|buy now|instoreonly|onlineonly|"
     r"limitedavailability|pre-?(?:order|sale)|back-?order|madetoorder|reserved",
     re.IGNORECASE,
 )
@@ -191,6 +201,8 @@ def stock_of(text: str) -> bool | None:
 
     The names of schema.org/ItemAvailability count as words.
     """
+    if _NO_STOCK.search(text[:MAX_TEXT]):
+        return None
     if _OUT.search(text[:MAX_TEXT]):
         return False
     return True if _IN.search(text[:MAX_TEXT]) else None
