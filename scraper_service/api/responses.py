@@ -65,6 +65,7 @@ RESERVED = frozenset(
         "error",
         "feeds",
         "headline",
+        "lastModified",
         "losses",
         "numPages",
         "ogLocaleAlternate",

@@ -293,7 +293,8 @@ DATES = {
     "not of a user, in a list": (f"{ARTICLE}<dl><dt>Joined</dt><dd>Dec 11, 2021</dd></dl>", None),
     "not of a building": (f"{ARTICLE}<p>The pier was built here on May 3, 1995.</p>", None),
     "not of a sentence": (f"{ARTICLE}<p>The pier opened on May 3, 1995.</p>", None),
-    "of a sentence about the page": (f"{ARTICLE}<p>Last updated on May 6, 2024.</p>", "2024-05-06"),
+    "of a sentence about the page": (f"{ARTICLE}<p>Posted on May 6, 2024.</p>", "2024-05-06"),
+    "not of a change": (f"{ARTICLE}<p>Last updated on May 6, 2024.</p>", None),
     "not of an offer": (f"{ARTICLE}<p>Sale ends 05/06/2024</p>", None),
     "not of a quote": (
         f"{ARTICLE}<blockquote>It rose. <a href=/1>March 3, 2021</a></blockquote>", None,
@@ -541,3 +542,43 @@ def test_json_ld_with_endless_mistakes_gives_nothing(piece):
     facts = known(f"<script type=application/ld+json>{text}</script><title>t</title>")
     assert facts["title"] == "t"
     assert "author" not in facts
+
+
+STAMP = '<time datetime="2024-05-06T10:00:00Z">5/6/24, 10:00</time>'
+CHANGES = {
+    "MkDocs": '<small>Last update: <span class="git-revision-date-localized-plugin">May 6, '
+    "2024</span></small>",
+    "Material": '<span class="md-source-file__fact"><span title="Last update"></span><span'
+    ' class="git-revision-date-localized-plugin" title="May 6, 2024 10:00:00 UTC">May 6, 2024'
+    '</span></span><span class="md-source-file__fact"><span title="Created"></span><span'
+    ' class="git-revision-date-localized-plugin">March 1, 2022</span></span>',
+    "VitePress": f"<footer><p class=VPLastUpdated>Last updated: {STAMP}</p></footer>",
+    "MDN": "<footer><p class=last-modified-date>This page was last modified on "
+    f"{STAMP} by <a href=/c>contributors</a>.</p></footer>",
+    "MediaWiki": "<ul><li id=footer-info-lastmod> This page was last edited on 6 May 2024, at "
+    "10:00<span>&#160;(UTC)</span>.</li></ul>",
+    "Docusaurus": f"<footer><span>Last updated<!-- --> on <b>{STAMP}</b> by <b>Ann</b></span>",
+    "Sphinx": "<footer><p>&#169; Copyright 2020-2024, Ann. <span class=lastupdated>Last updated "
+    "on May 06, 2024. </span></p></footer>",
+    "Hugo": "<p>Last modified May 6, 2024: <a href=/c>fix a word (1f0e4c)</a></p>",
+    "Confluence": "<ul><li>last modified by <a href=/a>Ann</a> on <a href=/d>May 6, 2024</a></ul>",
+    "GitBook": f"<p>Last updated {STAMP.replace('5/6/24, 10:00', '4 months ago')}</p>",
+    "microdata": "<time itemprop=dateModified datetime=2024-05-06>6 May</time>",
+    "a meta element": "<meta name=updated_at content=2024-05-06T10:00:00Z>",
+    "German": "<p>Zuletzt aktualisiert am 6. Mai 2024</p>",
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_the_date_of_a_change_is_not_that_of_the_publication(change):
+    facts = known(
+        f"<main><h1>How to install the tool</h1><p>You need this.</p>{change}</main>"
+    )
+    assert facts["modified_time"][:10] == "2024-05-06"
+    assert "published_time" not in facts or facts["published_time"] == "2022-03-01"
+
+
+def test_a_page_has_both_dates_of_a_line():
+    facts = known(f"{ARTICLE}<p>Published March 1, 2022 · Updated May 6, 2024</p>")
+    assert facts["published_time"] == "2022-03-01"
+    assert facts["modified_time"] == "2024-05-06"

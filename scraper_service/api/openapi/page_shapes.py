@@ -45,6 +45,7 @@ METADATA = shape(
         "error?": said(TEXT, "Why the page failed, or the phrase of its status."),
         "contentType?": TEXT,
         "xRobotsTag?": TEXT,
+        "lastModified?": own(said(TIME, "The header Last-Modified.")),
         "scrapeId": said(ID, "For GET /scrape/{id}."),
         "sourceScrapeId?": own(
             said(ID, "Of a reprocessed page: the page whose response was read.")

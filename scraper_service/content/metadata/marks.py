@@ -51,6 +51,20 @@ _PLAIN_TAGS = frozenset(
     "li ul ol p br img svg path td tr th b i h2 h3 h4 option".split()
 )
 _YEAR = re.compile(r"\b(?:19|20)\d\d\b")
+_DIGIT = re.compile(r"\d")
+MAX_ABOVE = 3  # elements around a date with a text before it
+_PARTS_OF_PAGE = frozenset({"body", "main", "article", "section", "footer", "header"})
+# The end of a text before the date of a change, with who changed the page.
+CHANGED = re.compile(
+    r"\b(?:(?:last\s*)?(?:up-?dated?|modified|edited|changed|revised|revision)|"
+    r"(?:zuletzt )?(?:aktualisiert|geändert|bearbeitet)|stand|mise? à jour|modifiée?|"
+    r"(?:última )?(?:actualización|modificación|atualização)|actualizad[oa]|atualizad[oa]|"
+    r"ultimo aggiornamento|aggiornat[oa]|ultima modifica|bijgewerkt|обновлено)\b"
+    r"(?:\s*(?:by|von|par|por|da)\s[^\d:]{1,60})?[\s:,|·(-]*"
+    r"(?:on|at|am|le|el|il|date|em|du|the)?[\s:(]*(?:[^\W\d]{3,12}[.,]?\s+)?\Z",
+    re.IGNORECASE,
+)
+MAX_BEFORE = 100  # characters before a date
 # Words at dates of rights, of users, of things and of offers.
 _NO_DATE = re.compile(
     r"©|copyright|\(c\)|all rights|\b(?:joined|founded|established|registered|built|born|"
@@ -172,6 +186,7 @@ class Marks:
             _YEAR.search(found.text) is not None
             and self._is_of_page(found.parent)
             and _is_date_of_page(found.text, _label_of(found))
+            and not CHANGED.search(f"{_before(found)} {before_date(found.text)}")
         )
 
     def _is_of_page(self, element: Any) -> bool:
@@ -205,6 +220,12 @@ def _kind_of(element: Any, kind: Kind) -> Kind:
     return (is_author, is_date) if is_author or is_date else _NEITHER
 
 
+def _before(found: _Text) -> str:
+    """Return the end of the text before a text."""
+    is_tail = found.parent is not found.element
+    return text_of(found.element) if is_tail else text_before(found.element)
+
+
 def _label_of(found: _Text) -> str:
     """Return the text of the element before a text."""
     is_tail = found.parent is not found.element
@@ -222,6 +243,29 @@ def _is_date_of_page(text: str, label: str) -> bool:
     if _NO_DATE.search(text):
         return False
     return not text.rstrip().endswith(".") or bool(_OF_PAGE.search(text))
+
+
+def before_date(text: str) -> str:
+    """Return what stands before the first number of a text; empty without a number."""
+    match = _DIGIT.search(text)
+    return text[max(0, match.start() - MAX_BEFORE) : match.start()] if match else ""
+
+
+def text_before(element: Any) -> str:
+    """Return the end of the text before an element, in the elements around it."""
+    text = ""
+    for above in islice((element, *element.iterancestors()), MAX_ABOVE):
+        before, parent = above.getprevious(), above.getparent()
+        if parent is None or above.tag in _PARTS_OF_PAGE:
+            break
+        while before is not None and len(text) < MAX_BEFORE:
+            shown = text_of(before) or before.get("title", "")
+            text = f"{shown} {before.tail or ''} {text}"
+            before = before.getprevious()
+        text = f"{parent.text or ''} {text}" if len(text) < MAX_BEFORE else text
+        if text.strip():
+            break
+    return " ".join(text.split())[-MAX_BEFORE:]
 
 
 def _pieces_of_byline(found: _Text) -> list[str]:

@@ -6,9 +6,19 @@ import re
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any
 
+from lxml import etree
+
 from scraper_service.content.metadata.dates import iso_date, url_date
 from scraper_service.content.metadata.linked_data import folded, text_of
-from scraper_service.content.metadata.marks import author_of, date_of, timed_text
+from scraper_service.content.metadata.marks import (
+    CHANGED,
+    author_of,
+    before_date,
+    date_of,
+    text_before,
+    timed_text,
+)
+from scraper_service.content.passes import visible_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -38,7 +48,8 @@ _PUBLISHED_METAS = (
 ).split()
 _MODIFIED_METAS = (
     "article:modified_time datemodified og:updated_time og:modified_time last-modified "
-    "article.updated dcterms.modified dc.date.modified lastmod"
+    "article.updated dcterms.modified dc.date.modified lastmod updated_at updated "
+    "last_modified last_updated revised"
 ).split()
 
 _BY = re.compile(
@@ -80,6 +91,31 @@ _NO_NAME = re.compile(
     r"account|home|log ?in|my account|register|search|sign(?: in| up)?|unlock|view|the|"
     r"(?:this|follow|(?:photo|picture|image|headshot)s? (?:of|by)) .+|insights from|"
     r"meet the author|about the authors?|default|root|wordpress|test)$",
+    re.IGNORECASE,
+)
+MAX_CHANGES = 50  # elements that may have the date of a change
+MAX_CHANGE_TEXT = 300_000  # characters that are searched for one
+MAX_DATE = 40  # characters
+_UNREAD = frozenset({"script", "style", "template", "noscript"})
+_CHANGES = etree.XPath(
+    ".//time | .//*[@itemprop='dateModified']"
+    " | .//*[contains(@class, 'git-revision-date') or contains(@class, 'lastmod')"
+    " or contains(@class, 'last-modified') or contains(@class, 'lastmodified')"
+    " or contains(@class, 'last-updated') or contains(@class, 'lastupdated')"
+    " or contains(@class, 'LastUpdated')]"
+)
+_CHANGE_NAMES = re.compile(
+    r"last-?(?:modified|updated|mod)|dateModified", re.IGNORECASE
+)
+# What stands between the words and the date: who made the change, and a preposition.
+_CHANGED_IN = re.compile(
+    r"\b(?:last (?:updated?|modified|edited|changed|revised)|page updated|"
+    r"(?<=[·•|(] )updated|"
+    r"zuletzt (?:aktualisiert|geändert|bearbeitet)|letzte (?:änderung|aktualisierung)|"
+    r"dernière (?:mise à jour|modification)|última (?:actualización|modificación|"
+    r"atualização)|ultim[oa] (?:aggiornamento|modifica)|laatst bijgewerkt)\b"
+    r"(?: (?:by|von|par|por|da) [^\d:.]{1,60}?)?[\s:,(]*"
+    r"(?:on|at|am|le|el|il|date|em|du)?[\s:(]*(?=[^\W\d]{0,12}[.,]?\s*\d)",
     re.IGNORECASE,
 )
 _UPDATED = re.compile(r"modif|updat|review|revis|edited", re.IGNORECASE)
@@ -279,7 +315,7 @@ def _marked_alike(evidence: Evidence) -> list[str]:
     rest: list[Any] = []
     for element in evidence.marks.dates:
         names = f"{element.get('class', '')} {element.get('itemprop', '')}"
-        if not _UPDATED.search(names):
+        if not (_UPDATED.search(names) or _is_change(element)):
             (sure if _PUBLISHED.search(names) else rest).append(element)
     marked = sure + rest
     for element in marked:
@@ -317,6 +353,40 @@ def _are_of_list(texts: Iterable[str]) -> bool:
     return sum(later > date for date, later in pairwise(dates)) <= 1
 
 
+def _is_change(element: Any) -> bool:
+    """Return True if an element with a date is labelled as the date of a change."""
+    title = element.get("title") or ""
+    label = f"{text_before(element)} {before_date(date_of(element))}"
+    return CHANGED.search(label) is not None or CHANGED.search(title) is not None
+
+
+def _marked_changes(evidence: Evidence) -> Iterator[str]:
+    """Yield the dates of elements that are named or labelled as dates of a change.
+
+    Tools for documentation write them into the footer, where no other date is read.
+    """
+    if evidence.document.is_home:
+        return
+    for element in islice(_CHANGES(evidence.document.body), MAX_CHANGES):
+        names = f"{element.get('class', '')} {element.get('itemprop', '')}"
+        if _CHANGE_NAMES.search(names) or _is_change(element):
+            inner = next(element.iter("time"), element)
+            yield date_of(inner)
+
+
+def _stated_changes(evidence: Evidence) -> Iterator[str]:
+    """Yield the date behind words such as ``Last updated``, if it is the only one."""
+    if evidence.document.is_home:
+        return
+    text = visible_text(evidence.document.body, _UNREAD, MAX_CHANGE_TEXT)
+    found = [
+        text[match.end() : match.end() + MAX_DATE]
+        for match in _CHANGED_IN.finditer(text)
+    ]
+    if len(found) == 1:
+        yield found[0]
+
+
 def _script_dates(evidence: Evidence) -> Iterator[str]:
     """Yield the date of publication from data in scripts, if all have the same one."""
     found: list[str] = []
@@ -350,4 +420,4 @@ PUBLISHED = (
     _script_dates,
     _url_dates,
 )
-MODIFIED = (_meta_modified, _linked_modified)
+MODIFIED = (_meta_modified, _linked_modified, _marked_changes, _stated_changes)
