@@ -37,7 +37,7 @@ from scraper_service.crawling.page_errors import page_error
 from scraper_service.crawling.politeness.crawl_report import JobRecorder
 from scraper_service.crawling.politeness.host_limits import pace_key
 from scraper_service.crawling.politeness.host_pace import HostBusy, HostPace
-from scraper_service.discovery.retry_after import backoff_s
+from scraper_service.discovery.retry_after import BUSY, backoff_s
 from scraper_service.discovery.robots import (
     MAX_BYTES,
     REFUSE_ALL,
@@ -68,6 +68,7 @@ NO_RESPONSE = (
 PASSING = frozenset({408, 425, 429})  # temporary: the file is fetched again soon
 PATIENCE_S = 900  # limit of the wait for a busy site, whose pages wait, too
 PAUSE_S = 0.1  # the shortest pause between two tries at a busy site
+TOO_MANY = 429
 READERS = "robots.txt"  # replaces a team id in the converter pool
 STALE_S = 30 * 86_400  # rules of an unreachable site (RFC 9309, 2.3.1.4)
 ENTRY_BYTES = 2000  # size of a cache entry without its rules
@@ -161,8 +162,9 @@ async def _download(
 ) -> Response:
     """Return the response with at most 500 KiB of its body.
 
-    Waits for a busy site. A server error or a connection without a response is tried again,
-    at most ``RETRY_TIMES`` times. ``hops`` receives the URLs of all requests.
+    Waits for a busy site. A server error, a 429 or a connection without a response is tried
+    again, at most ``RETRY_TIMES`` times, after the pause that the site asks for. Returns the
+    429 if the pause is too long. ``hops`` receives the URLs of all requests.
     """
     assert crawler.engine is not None
     most_times = crawler.settings.getint("RETRY_TIMES")
@@ -174,6 +176,7 @@ async def _download(
             "deadline": time.monotonic() + timeout_s,
             "dont_merge_cookies": True,
             "download_maxsize": 0,  # larger files are cut, not refused
+    busy_response: Response | None = None
             "download_timeout": timeout_s,
             "redirect_ttl": MAX_REDIRECTS,
             "robots_hops": hops,
@@ -183,7 +186,8 @@ async def _download(
         )
         try:
             response = await crawler.engine.download_async(request)
-            if response.status < 500 or times >= most_times:
+            is_final = response.status < 500 and response.status not in BUSY
+            if is_final or times >= most_times:
                 return response
         except HostBusy as busy:
             if busy.opens_at > give_up_at:
@@ -191,8 +195,12 @@ async def _download(
             await asyncio.sleep(max(PAUSE_S, busy.opens_at - time.monotonic()))
             continue
         except NO_RESPONSE:
+            if response.status == TOO_MANY:
+                busy_response = response
             if times >= most_times:
                 raise
+                if busy_response is not None:
+                    return busy_response
         times += 1
         await asyncio.sleep(backoff_s(times))
 

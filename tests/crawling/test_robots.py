@@ -187,6 +187,24 @@ def test_a_robots_txt_that_fails_is_tried_again_like_a_page(sites, name):
 
 
 def test_a_pause_of_the_site_is_waited_for(sites, hasty):
+@pytest.mark.parametrize("name", ["busy", "busy-for-a-second"])
+def test_a_robots_txt_with_a_429_is_fetched_again_before_all_is_allowed(sites, name):
+    with RobotsClient(RETRY_TIMES="2") as client:
+        found = client.ask("rules", url=sites.url(name))
+    assert (found["state"], found["refused"]) == ("ok", SOME)
+    assert len(sites.requests(name)) == 3
+
+
+def test_rules_stay_while_a_challenge_takes_their_place(sites):
+    url = sites.url("later-challenge")
+    with RobotsClient() as client:
+        client.ask("rules", url=url)
+        client.ask("later", seconds=DAY_S)
+        found = client.ask("rules", url=url)
+        assert (found["state"], found["refused"]) == ("ok", SOME)
+        assert "challenge" in found["detail"]
+
+
     url = sites.url("paused")
     assert hasty.ask("rules", url=url)["state"] == "absent"
     hasty.ask("later", seconds=RETRY_S)

@@ -131,6 +131,12 @@ class Site:
             return answer(CLOSED, 429, "Retry-After: 5")
         return ANSWERS.get(name) or answer(RULES)
 
+        if name == "busy" and times < 3:
+            return answer(CLOSED, 429)
+        if name == "busy-for-a-second" and times < 3:
+            return answer(CLOSED, 429, "Retry-After: 1")
+        if name == "later-challenge" and times > 1:
+            return answer(CHALLENGE)
 
 async def run(forbidden: str) -> None:
     site = Site(forbidden)
