@@ -7,7 +7,7 @@ import json
 from collections import Counter
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 from attrs import evolve
 
@@ -27,6 +27,7 @@ from scraper_service.discovery.crawl_prompt import options_from_prompt
 from scraper_service.discovery.robots import nofollow_source
 from scraper_service.discovery.sitemap import (
     FETCH_TIMEOUT_S,
+    GUESS,
     MAX_KEPT_BYTES,
     MAX_KEPT_TOTAL,
 )
@@ -45,7 +46,15 @@ from scraper_service.items import (
 )
 from scraper_service.options.spider_arguments import crawl_options
 from scraper_service.spiders.base import JobSpider, options_object
-from scraper_service.spiders.sitemaps import read_sitemap, sitemap_request
+from scraper_service.spiders.sitemaps import (
+    GUESSES,
+    USUAL_PATH,
+    is_guess,
+    is_missing,
+    is_usual,
+    read_sitemap,
+    sitemap_request,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
@@ -60,6 +69,8 @@ if TYPE_CHECKING:
     from scraper_service.options.scrape import ScrapeOptions
 
 _PASSING_REASONS = {reason.value for reason in Reason if not reason.is_lasting}
+GUESSED_DEPTH = 2  # of guessed sitemaps, one level below the usual one
+NOT_GUESSED = PageError(GUESS, "no sitemap")
 MAX_SECTIONS = 10_000
 WATCHED_PAGES = 10  # pages of a section before their texts are compared
 
@@ -274,30 +285,67 @@ class CrawlSpider(JobSpider):
                 "lease": lease,
                 "robots_agents": self._agents() if lease.depth == 0 else (),
                 "scrape_id": page_id,
+                "sitemap_url": url,
                 "converter_team": team_id,  # not team_id: sitemaps are not cached
             },
         )
 
     def parse_places(self, response: Response) -> Iterator[SitemapFile]:
         """Yield the URLs where sitemaps may be, including those of robots.txt."""
-        declared = json.loads(response.body)
+        robots = json.loads(response.body)
+        declared, warning = robots["sitemaps"], robots["warning"]
         from_sitemap = starts_with_sitemap(self.options)
         start = self.options.url if from_sitemap else self.scope.base.href
         places = sitemap_places(start, declared)
-        yield SitemapFile(lease=response.meta["lease"], nested=self._files(places))
+        yield SitemapFile(
+            lease=response.meta["lease"],
+            nested=self._files(places),
+            warnings=(warning,) if warning else (),
+        )
 
     async def parse_sitemap(self, response: Response) -> AsyncIterator[SitemapFile]:
         """Yield the rows of a sitemap file, checked by the rules of the crawl."""
         lease: Lease = response.meta["lease"]
         choice = SitemapChoice(self.options, self.scope.base.href)
         found = await read_sitemap(self, response, lease.depth, choice)
+        url: str = response.meta["sitemap_url"]
+        nested, warnings, error = found.nested, found.warnings, found.error
+        if is_missing(response, found):
+            if self._is_guess(url, lease):
+                GUESSES.note_missing(url)
+                yield SitemapFile(lease=lease, error=NOT_GUESSED)
+                return
+            if lease.depth == 1 and self._may_guess(url):
+                nested = GUESSES.of_host(url)
+        if found.page is not None:
+            assert error is not None
+            warnings = (*warnings, f"{url}: {error.message}")
         yield SitemapFile(
             lease=lease,
             slices=found.rows,
-            nested=self._files(found.nested),
-            warnings=found.warnings,
-            error=found.error,
+            nested=self._files(nested),
+            warnings=warnings,
+            error=error,
             kept=None if found.error else self._kept_sitemap(response),
+        )
+
+    def _is_guess(self, url: str, lease: Lease) -> bool:
+        """Return True for a sitemap that no file names, see :meth:`_may_guess`."""
+        usual = urljoin(url, USUAL_PATH)
+        is_own = lease.depth == GUESSED_DEPTH and is_guess(url)
+        return is_own and self._may_guess(usual)
+
+    def _may_guess(self, url: str) -> bool:
+        """Return True if other sitemaps may be guessed because that at ``url`` is missing.
+
+        ``url`` must be the usual one of the host of the crawl, whose robots.txt names none.
+        """
+        if not is_usual(url) or urlsplit(url).netloc != self.scope.base.host:
+            return False
+        # Unknown are the rules of a host whose robots.txt another process has read.
+        known = self.robots.known(url)
+        return known is None or (
+            known.state != "unreachable" and not known.rules.sitemaps
         )
 
     def _kept_sitemap(self, response: Response) -> KeptResponse | None:
@@ -318,10 +366,13 @@ class CrawlSpider(JobSpider):
     def sitemap_failed(self, failure: Failure) -> Iterator[SitemapFile]:
         """Yield a sitemap file with the cause of its failure; the crawl goes on."""
         request = failure.request  # type: ignore[attr-defined]
-        cause = failure.value
+        cause, lease = failure.value, request.meta["lease"]
         if isinstance(cause, ServiceUnavailable):
             raise cause
-        yield SitemapFile(lease=request.meta["lease"], cause=cause)
+        if self._is_guess(request.meta["sitemap_url"], lease):
+            yield SitemapFile(lease=lease, error=NOT_GUESSED)
+        else:
+            yield SitemapFile(lease=lease, cause=cause)
 
 
 def _options_of(arguments: dict[str, Any]) -> CrawlOptions:

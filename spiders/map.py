@@ -13,11 +13,12 @@ import time
 import uuid
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import urljoin
+from urllib.parse import urljoin, urlsplit
 
 from attrs import frozen
 from scrapy.exceptions import IgnoreRequest
 
+from scraper_service.content.page_status import WEB_PAGE
 from scraper_service.discovery import MapScope, sitemap_key
 from scraper_service.discovery.map_results import (
     KNOWN,
@@ -48,7 +49,13 @@ from scraper_service.items import KnownPage, MapFound, MapLink, PageContent
 from scraper_service.options.availability import require_available
 from scraper_service.options.spider_arguments import map_options
 from scraper_service.spiders.base import PageSpider, options_object
-from scraper_service.spiders.sitemaps import read_sitemap, sitemap_request
+from scraper_service.spiders.sitemaps import (
+    GUESSES,
+    is_missing,
+    is_usual,
+    read_sitemap,
+    sitemap_request,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -150,6 +157,7 @@ class Finding:
         )
         self._files: list[tuple[PlaceT, int, str]] = []  # a heap: place, level, URL
         self._known_files: set[int] = set()
+        self._guessed: set[str] = set()
         self._left = MAX_FILES
         self._warnings: list[str] = []
         self._failures: list[tuple[str, BaseException]] = []
@@ -281,7 +289,10 @@ class Finding:
         declared: list[str] = []
         try:
             robots = self._request(urljoin(start, "/robots.txt"), places=True)
-            declared = json.loads((await self._download(robots)).body)
+            found = json.loads((await self._download(robots)).body)
+            declared = found["sitemaps"]
+            if found["warning"]:
+                self._warnings.append(found["warning"])
         except Exception as error:
             self._failed("The robots.txt", error)
         self._declared = set(declared)
@@ -308,10 +319,20 @@ class Finding:
         try:
             response = await self._download(self._request(url))
         except Exception as error:
-            self._failed(f"The sitemap {url}", error)
+            if url not in self._guessed:
+                self._failed(f"The sitemap {url}", error)
             return
         found = await read_sitemap(self._spider, response, level, choice, self._fetch_s)
-        await self._queue(place, level + 1, found.nested)
+        nested = found.nested
+        if is_missing(response, found):
+            if url in self._guessed:
+                GUESSES.note_missing(url)
+                return
+            is_own = urlsplit(url).netloc == self._scope.base.host
+            if level == 1 and is_own and is_usual(url) and not self._declared:
+                nested = GUESSES.of_host(url)
+                self._guessed.update(nested)
+        await self._queue(place, level + 1, nested)
         if found.error is None:
             await self._rows.add(found.rows)
         else:
@@ -319,7 +340,8 @@ class Finding:
             self._log(f"The sitemap {url}", why, response.status not in NOT_THERE)
         # Most sites have nothing at the usual URLs, or an HTML page.
         is_named = level > 1 or url in self._declared or url == self._options.url
-        if found.error is not None and (is_named or 200 <= response.status < 300):
+        is_odd = 200 <= response.status < 300 and found.page != WEB_PAGE
+        if found.error is not None and (is_named or is_odd):
             text = f"The sitemap {url} could not be read: {why}."
             self._warnings.append(text)
         if is_named:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urljoin, urlsplit
 
 from attrs import evolve
 from scrapy import Request
@@ -18,11 +20,66 @@ from scraper_service.discovery.sitemap import (
 from scraper_service.options.urls import request_url
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from scrapy.http import Response
 
     from scraper_service.discovery.sitemap import ChoiceT
     from scraper_service.options.scrape import ScrapeOptions
     from scraper_service.spiders.base import PageSpider
+
+
+USUAL_PATH = "/sitemap.xml"
+#: Other names of the sitemap of a host, tried if it has none at the usual path.
+OTHER_PATHS = (
+    *("/sitemap_index.xml", "/sitemap-index.xml", "/wp-sitemap.xml"),
+    *("/sitemap.xml.gz", "/sitemap.txt"),
+)
+REMEMBER_S = 86_400.0  # that there is no sitemap at a URL
+MAX_REMEMBERED = 20_000  # URLs
+
+
+class SitemapGuesses:
+    """The guessed URLs of sitemaps where hosts have none, for all jobs of a process."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic):
+        self._clock = clock
+        self._missing: OrderedDict[str, float] = OrderedDict()  # until when
+
+    def of_host(self, url: str) -> tuple[str, ...]:
+        """Return the guesses for the host of ``url`` that are not known to be missing."""
+        now = self._clock()
+        guesses = (urljoin(url, path) for path in OTHER_PATHS)
+        return tuple(each for each in guesses if self._missing.get(each, 0) <= now)
+
+    def note_missing(self, url: str) -> None:
+        """Remember for :data:`REMEMBER_S` that there is no sitemap at ``url``."""
+        self._missing[url] = self._clock() + REMEMBER_S
+        self._missing.move_to_end(url)
+        if len(self._missing) > MAX_REMEMBERED:
+            self._missing.popitem(last=False)
+
+
+GUESSES = SitemapGuesses()
+
+
+def is_usual(url: str) -> bool:
+    """Return True for the usual URL of the sitemap of a host."""
+    return urlsplit(url)[2:4] == (USUAL_PATH, "")
+
+
+def is_guess(url: str) -> bool:
+    """Return True for the other URLs at which the sitemap of a host is guessed."""
+    path, query = urlsplit(url)[2:4]
+    return path in OTHER_PATHS and not query
+
+
+def is_missing(response: Response, found: SitemapContent) -> bool:
+    """Return True if a site has no sitemap where it sent ``response``.
+
+    Some sites send a page for each path instead of a 404.
+    """
+    return not found.is_sitemap or response.status in {400, 401, 403, 404, 406, 410}
 
 
 def sitemap_request(

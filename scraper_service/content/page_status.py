@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 from lxml import etree
 
+from scraper_service.content.decode import sniff, utf8_of
+from scraper_service.content.html.document import parse
+from scraper_service.content.metadata import Evidence
 from scraper_service.content.passes import visible_text
 
 if TYPE_CHECKING:
     from scraper_service.content.html.document import Document
-    from scraper_service.content.metadata import Evidence
 
 OK = "ok"
 LOGIN_WALL = "login_wall"
@@ -317,6 +319,36 @@ def page_verdict(
     if name == OK:
         return {} if status >= 400 else {"verdict": OK}
     return {"verdict": name, "verdict_evidence": f"{why[:1].upper()}{why[1:]}."}
+
+
+MAX_JUDGED = 500_000  # bytes of a web page in the place of a file
+WEB_PAGE = "a web page"
+_PAGES_IN_PLACE = {
+    BLOCK_PAGE: "a challenge or a refusal",
+    LOGIN_WALL: "a log-in page",
+    CONSENT_WALL: "a question for consent",
+}
+
+
+def page_in_place(body: bytes, url: str) -> str | None:
+    """Return what a web page in the place of a text file is; None for other files.
+
+    Sites send one for their robots.txt or a sitemap: a challenge, a log-in page, or the
+    shell of an application, which is just a web page.
+    """
+    body = body[:MAX_JUDGED].removeprefix(b"\xef\xbb\xbf").lstrip()
+    if body[:1] != b"<" or sniff(body, "")[0] != "html":
+        return None
+    html = utf8_of(body, "")
+    try:
+        evidence = Evidence(parse(html, url))
+        found = page_verdict(html, 200, evidence, evidence.words)
+    except (etree.LxmlError, ValueError):
+        found = {}
+    if (kind := _PAGES_IN_PLACE.get(found.get("verdict", ""))) is None:
+        return WEB_PAGE
+    why = found["verdict_evidence"].removesuffix(".")
+    return f"{kind} ({why[:1].lower()}{why[1:]})"
 
 
 def verdict_warning(facts: dict[str, str]) -> str | None:

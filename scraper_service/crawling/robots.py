@@ -27,6 +27,7 @@ from scrapy.http import Response
 from scrapy.http.request import NO_CALLBACK
 
 from scraper_service.content.decode import encoding_names
+from scraper_service.content.page_status import WEB_PAGE
 from scraper_service.crawling.converter_pool.pool import ConverterPool
 from scraper_service.crawling.download.download_errors import (
     RobotsRefused,
@@ -67,8 +68,8 @@ NO_RESPONSE = (
 )
 PASSING = frozenset({408, 425, 429})  # temporary: the file is fetched again soon
 PATIENCE_S = 900  # limit of the wait for a busy site, whose pages wait, too
-PAUSE_S = 0.1  # the shortest pause between two tries at a busy site
 TOO_MANY = 429
+PAUSE_S = 0.1  # the shortest pause between two tries at a busy site
 READERS = "robots.txt"  # replaces a team id in the converter pool
 STALE_S = 30 * 86_400  # rules of an unreachable site (RFC 9309, 2.3.1.4)
 ENTRY_BYTES = 2000  # size of a cache entry without its rules
@@ -82,7 +83,8 @@ _PRODUCT = re.compile(r"([A-Za-z_-]+)")
 class RobotsAnswer:
     """The robots.txt of a site, or the reason why it is missing."""
 
-    #: ``ok``, ``absent`` (everything is allowed) or ``unreachable`` (all is refused).
+    #: ``ok``, ``absent`` or ``unreadable`` (everything is allowed), or ``unreachable`` (all
+    #: is refused).
     state: str
     #: Reason as a sentence, empty for ``ok``.
     detail: str = ""
@@ -146,6 +148,10 @@ async def fetch_robots(crawler: Crawler, url: str, timeout_s: float) -> RobotsAn
     )
     if rules.fault:
         return unreachable(f"it {rules.fault}")
+    if rules.page:
+        # Applications send their shell for any path; a challenge or a log-in page may pass.
+        detail = f"{url} is {rules.page}, not a list of rules: everything is allowed."
+        return RobotsAnswer("unreadable", detail, passing=rules.page != WEB_PAGE)
     return RobotsAnswer("ok", rules=rules)
 
 
@@ -170,13 +176,13 @@ async def _download(
     most_times = crawler.settings.getint("RETRY_TIMES")
     times = 0
     give_up_at = time.monotonic() + PATIENCE_S
+    busy_response: Response | None = None
     while True:
         meta = {
             "cut_bytes": MAX_BYTES + 1,
             "deadline": time.monotonic() + timeout_s,
             "dont_merge_cookies": True,
             "download_maxsize": 0,  # larger files are cut, not refused
-    busy_response: Response | None = None
             "download_timeout": timeout_s,
             "redirect_ttl": MAX_REDIRECTS,
             "robots_hops": hops,
@@ -189,18 +195,18 @@ async def _download(
             is_final = response.status < 500 and response.status not in BUSY
             if is_final or times >= most_times:
                 return response
+            if response.status == TOO_MANY:
+                busy_response = response
         except HostBusy as busy:
             if busy.opens_at > give_up_at:
+                if busy_response is not None:
+                    return busy_response
                 raise
             await asyncio.sleep(max(PAUSE_S, busy.opens_at - time.monotonic()))
             continue
         except NO_RESPONSE:
-            if response.status == TOO_MANY:
-                busy_response = response
             if times >= most_times:
                 raise
-                if busy_response is not None:
-                    return busy_response
         times += 1
         await asyncio.sleep(backoff_s(times))
 
@@ -344,7 +350,8 @@ class RobotsMiddleware:
     """Refuses requests that the robots.txt disallows for ``meta["robots_agents"]``.
 
     Applies before each fetch, also after redirects. With ``meta["robots_only"]`` the response
-    is a JSON list of the sitemaps in the robots.txt, and nothing else is fetched.
+    is a JSON object: the ``sitemaps`` in the robots.txt, and a ``warning`` or null. Nothing
+    else is fetched.
     """
 
     def __init__(self, crawler: Crawler):
@@ -365,8 +372,10 @@ class RobotsMiddleware:
         agents: tuple[str, ...] = request.meta.get("robots_agents") or ()
         if request.meta.get("robots_only"):
             answer = await self._answer(request.url, agents)
-            declared = json.dumps(answer.rules.sitemaps).encode()
-            return Response(request.url, body=declared, request=request)
+            warning = answer.detail if answer.state == "unreadable" else None
+            found = {"sitemaps": answer.rules.sitemaps, "warning": warning}
+            body = json.dumps(found).encode()
+            return Response(request.url, body=body, request=request)
         if agents:
             await self.check(request.url, agents)
         return None

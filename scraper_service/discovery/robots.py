@@ -23,6 +23,7 @@ from w3lib.encoding import read_bom
 
 from scraper_service.content.decode import clean_text, decode_start
 from scraper_service.content.html.page_urls import absolute, is_web
+from scraper_service.content.page_status import page_in_place
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator
@@ -153,6 +154,8 @@ class RobotsRules:
     size: int = 500
     #: Why the file is unreadable, as the end of a sentence about the file; or None.
     fault: str | None = None
+    #: What the file is if it is a web page, such as a challenge; or None.
+    page: str | None = None
 
     def group(self, agents: Sequence[str]) -> RobotsGroup:
         """Return the group of the first agent with a group, else the group of ``*``.
@@ -286,6 +289,8 @@ def read_robots(
     found = (absolute(url, value) for value in reader.sitemaps)
     sitemaps = tuple(dict.fromkeys(s for s in found if s and is_web(s)))
     groups = reader.groups()
+    if not groups and not sitemaps and (page := page_in_place(body, url)):
+        return RobotsRules(page=page)
     return RobotsRules(sitemaps, groups, size=_size(groups, sitemaps))
 
 

@@ -22,6 +22,12 @@ from scraper_service.content.decode import (
     codec_of,
     decode_start,
     sniff,
+    utf8_of,
+)
+from scraper_service.content.page_status import (
+    MAX_JUDGED,
+    WEB_PAGE,
+    page_in_place,
 )
 from scraper_service.content.text.w3c_times import w3c_time
 from scraper_service.content.text.xml_repair import cut_of
@@ -52,6 +58,8 @@ MAX_LEVELS = 3  # levels of nesting: an index, its sitemaps, and one more
 MAX_KEPT_BYTES = 8 * 2**20  # of one file
 MAX_KEPT_TOTAL = 64 * 2**20  # of one process of a job
 
+# The code of a guessed sitemap that is missing. The job forgets its URL.
+GUESS = "SITEMAP_GUESS"
 # Codes of the errors of a file that was answered.
 ABSENT, UNREADABLE = "SITEMAP_ABSENT", "SITEMAP_UNREADABLE"
 SLICE_ROWS = 1000  # about 100 kB of JSON; decoded in 1 ms
@@ -80,6 +88,10 @@ class SitemapContent:
     warnings: tuple[str, ...] = ()
     #: Why the file is unreadable; None if it was read.
     error: PageError | None = None
+    #: What the file is if it is a web page, such as a challenge; or None.
+    page: str | None = None
+    #: False for a file of another kind, without entries of a sitemap.
+    is_sitemap: bool = True
 
 
 def read_sitemap(source: PageSource, choice: ChoiceT = list) -> SitemapContent:
@@ -120,6 +132,8 @@ class _Reading:
 
     source: PageSource
     is_html: bool = False
+    #: What the file is if it is a web page, such as a challenge.
+    page: str | None = None
     #: True for the root of a sitemap or feed, and for a file with entries.
     is_sitemap: bool = False
     #: The error of the file as the end of a sentence, or None.
@@ -163,8 +177,6 @@ class _Reading:
     def content(self, rows: Any) -> SitemapContent:
         """Return the content of the file with these ``rows``."""
         warnings = []
-        if self.is_html:
-            warnings.append("The file is an HTML page, not a sitemap.")
         if self.offered > MAX_URLS:
             text = f"The sitemap has over {MAX_URLS} URLs; later ones are ignored."
             warnings.append(text)
@@ -175,15 +187,22 @@ class _Reading:
             text = f"{self.refused} URLs were ignored: too long, or not http(s)."
             warnings.append(text)
         error = None
-        if self.fault and (self.seen or self.nested):
+        if self.page is not None:
+            error = PageError(UNREADABLE, f"The file is {self.page}, not a sitemap.")
+        elif self.fault and (self.seen or self.nested):
             warnings.append(f"The sitemap {self.fault}; it was read up to there.")
         elif self.fault:
             error = PageError(UNREADABLE, f"The sitemap {self.fault}.")
-        elif not (self.is_html or self.is_sitemap):
+        elif not self.is_sitemap:
             warnings.append("The file has no entries of a sitemap.")
         nested = tuple(self.nested)[:MAX_FILES]
         return SitemapContent(
-            rows=rows, nested=nested, warnings=tuple(warnings), error=error
+            rows=rows,
+            nested=nested,
+            warnings=tuple(warnings),
+            error=error,
+            page=self.page,
+            is_sitemap=self.is_sitemap,
         )
 
     def _records(self) -> Iterator[tuple[str, SitemapEntry]]:
@@ -195,6 +214,15 @@ class _Reading:
             if body.startswith(_GZIP):
                 body, fault = decode_start(body, ("gzip",), limit)
                 self.fault = self.fault or fault
+        yield from self._entries_of(body)
+        if self.is_html or not self.is_sitemap:
+            html = utf8_of(body[:MAX_JUDGED], source.content_type)
+            self.page = page_in_place(html, source.url)
+            if self.is_html:
+                self.page = self.page or WEB_PAGE
+
+    def _entries_of(self, body: bytes) -> Iterator[tuple[str, SitemapEntry]]:
+        source = self.source
         codec, start = codec_of(body, source.content_type, "xml")
         stream = io.BytesIO(body)
         stream.seek(start)

@@ -403,6 +403,97 @@ def test_bad_sitemaps_fail_no_crawl(crawl):
         assert site.paths().count("/loop.xml") == 1
 
 
+OTHER_NAMES = (
+    *("/sitemap_index.xml", "/sitemap-index.xml", "/wp-sitemap.xml"),
+    *("/sitemap.xml.gz", "/sitemap.txt"),
+)
+
+
+@pytest.mark.parametrize("path", OTHER_NAMES)
+def test_a_sitemap_is_found_by_its_other_usual_names(crawl, service, path):
+    listed = {
+        ".xml": sitemap("{site}/listed"),
+        ".gz": answer(gzip.compress(b"<urlset><url><loc>/listed</loc></url></urlset>")),
+        ".txt": text("{site}/listed\n"),
+    }
+    pages = {"/": page(), "/listed": page(title="Listed")}
+    found = listed["." + path.rpartition(".")[2]]
+    with ScriptedSite({**pages, path: found}) as site:
+        for times in (1, 2):
+            done = crawl(site.url("/"))
+            assert paths_of(done, site) == ["/", "/listed"]
+            assert done.errors == {}
+            assert (done.status["total"], done.status.get("warning")) == (2, None)
+            files = {"/sitemap.xml": "failed", path: "done"}
+            rows = done.addresses()
+            assert {
+                path: row["state"]
+                for path, row in rows.items()
+                if row["kind"] == "sitemap" and path != "/robots.txt"
+            } == files
+            counts = service.get(f"{done.path}/report").json["sitemaps"]
+            assert (counts["files"], counts["read"], counts["failed"]) == (2, 1, 1)
+            asked = site.paths()
+            assert [asked.count(name) for name in OTHER_NAMES] == [
+                times if name == path else 1 for name in OTHER_NAMES
+            ]
+        links = service.post("/v2/map", {"url": site.url("/")}).json["links"]
+        assert site.url("/listed") in {link["url"] for link in links}
+
+
+def test_other_names_are_not_guessed_where_robots_txt_or_the_site_has_a_sitemap(crawl):
+    named = {**LISTED, "/sitemap.xml": text("", 404)}
+    usual = {"/": page(), "/sitemap.xml": sitemap("{site}/")}
+    for pages in (named, usual):
+        with ScriptedSite(pages) as site:
+            crawl(site.url("/"))
+            assert not {*OTHER_NAMES} & {*site.paths()}
+
+
+def test_a_map_guesses_names_of_sitemaps_once_and_without_a_warning(service):
+    pages = {"/": page("/a", "/b"), "/wp-sitemap.xml": sitemap("{site}/listed")}
+    pages["/sitemap.txt"] = text("Nothing is here.")
+    with ScriptedSite(pages) as site:
+        for _ in range(2):
+            reply = service.post("/v2/map", {"url": site.url("/")}).json
+            urls = [link["url"].removeprefix(site.address) for link in reply["links"]]
+            assert urls == ["", "/listed", "/a", "/b"]
+            assert "warning" not in reply
+        asked = site.paths()
+        assert [asked.count(name) for name in OTHER_NAMES] == [1, 1, 2, 1, 1]
+
+
+CHALLENGE = answer("<!doctype html><title>Wait</title><script>_cf_chl_opt={}</script>")
+SHELL = answer("<!doctype html><title>App</title><p>The words of an application.</p>")
+
+
+@pytest.mark.parametrize(
+    ("sent", "kind"), [(SHELL, "a web page"), (CHALLENGE, "a Cloudflare challenge")]
+)
+def test_web_pages_in_the_place_of_robots_txt_and_sitemaps_are_told_of(
+    crawl, service, sent, kind
+):
+    paths = ("/robots.txt", "/sitemap.xml", *OTHER_NAMES)
+    pages = {"/": page("/a"), "/a": page(title="A"), **dict.fromkeys(paths, sent)}
+    with ScriptedSite(pages) as site:
+        done = crawl(site.url("/"))
+        assert paths_of(done, site) == ["/", "/a"]
+        assert done.errors == {}
+        for path in paths[:2]:
+            assert kind in warning_of(done).partition(site.url(path))[2]
+        assert "sitemap_index" not in warning_of(done)
+        row = done.addresses()["/sitemap.xml"]
+        assert (row["state"], row["reason"]) == ("failed", "SITEMAP_UNREADABLE")
+        assert kind in row["detail"]
+        report = service.get(f"{done.path}/report").json
+        (robots,) = report["robots"]
+        assert robots["state"] == "unreadable"
+        assert kind in robots["detail"]
+        assert report["sitemaps"]["read"] == 0
+        only = crawl(site.url("/"), sitemap="only")
+        assert kind in only.status["warning"].partition("No sitemap could be read.")[2]
+
+
 def test_patterns_choose_pages_and_a_start_page_they_refuse_is_left_out(crawl):
     pages = {
         "/": page("/docs/a", "/docs/b", "/blog/c"),

@@ -232,7 +232,7 @@ def test_a_broken_sitemap_costs_itself(service):
         assert paths == ["", "/a", "/linked"], reply.json
         assert "/b.xml" in reply.json["warning"]
         assert "500" in reply.json["warning"]
-        assert "HTML page" not in reply.json["warning"]
+        assert "web page" not in reply.json["warning"]
         old = service.post("/v1/map", {"url": site.url("/")}).json
         assert set(old) == {"success", "links"}
         # Each time, as the answers of v1 have no warnings.

@@ -428,6 +428,23 @@ def test_protego_agrees_on_agents(agent):
 
 
 @pytest.mark.parametrize(
+    ("body", "page"),
+    [
+        (b"<!doctype html><title>Shop</title><div id=app></div>", "a web page"),
+        (b"\xef\xbb\xbf \n<html><script>window._cf_chl_opt={}</script>", "a challenge"),
+        (b"<!-- our rules -->\nUser-agent: *\nDisallow: /a", None),
+        (b"Not found", None),
+        (b"# <html>", None),
+        (b"", None),
+    ],
+)
+def test_a_web_page_is_no_list_of_rules(body, page):
+    found = read_robots(body).page
+    assert (found or "").startswith(page or "")
+    assert (found is None) == (page is None)
+
+
+@pytest.mark.parametrize(
     ("headers", "metas", "is_nofollow"),
     [
         ([], {}, False),

@@ -18,6 +18,7 @@ from scraper_service.discovery.sitemap import (
     MAX_URLS,
     PIECE,
     SLICE_ROWS,
+    UNREADABLE,
     SitemapContent,
     is_sitemap_address,
     read_sitemap,
@@ -253,17 +254,39 @@ def test_sitemaps_without_entries_have_no_warning(body):
     assert read(body) == SitemapContent(rows=[])
 
 
-EMPTY = {
-    "html": ("<html><body><a href='/x'>x</a>", "an HTML page"),
+PAGES = {
+    "html": ("<html><body><a href='/x'>x</a>", "a web page"),
     "html with an address of a sitemap": (
         f"<!doctype html><p>see &lt;urlset> {A} <urlset>",
-        "an HTML page",
+        "a web page",
     ),
     "xhtml": (
         "<?xml version='1.0'?><!DOCTYPE html PUBLIC 'a' 'b'><html xmlns='x'><p>a",
-        "an HTML page",
+        "a web page",
     ),
-    "html without links": ("<!DOCTYPE html><title>not found</title>", "an HTML page"),
+    "html without links": ("<!DOCTYPE html><title>not found</title>", "a web page"),
+    "html without a root": ("<title>Shop</title><div id=app></div>", "a web page"),
+    "a challenge": (
+        "<!doctype html><title>Just a moment...</title><script>_cf_chl_opt = {}</script>",
+        "a challenge or a refusal (markup of a Cloudflare challenge)",
+    ),
+    "a log-in page": (
+        "<!doctype html><title>Log in</title><form><input type=password name=a></form>",
+        "a log-in page (",
+    ),
+}
+
+
+@pytest.mark.parametrize(("body", "kind"), PAGES.values(), ids=PAGES)
+def test_a_web_page_is_no_sitemap_that_was_read(body, kind):
+    content = read(body)
+    assert (content.rows, content.nested, content.warnings) == ([], (), ())
+    assert content.error.code == UNREADABLE
+    assert content.error.message.startswith(f"The file is {kind}")
+    assert content.page.startswith(kind)
+
+
+EMPTY = {
     "empty xml": ("<other/>", "no entries"),
     "other xml": ("<other><loc>https://a.example/</loc></other>", "no entries"),
     "prose": ("Not found", "no entries"),

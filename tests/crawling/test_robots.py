@@ -47,7 +47,8 @@ ALL, SOME, NONE = [], ["/private/x"], ["/", "/private/x"]  # what is refused
         ("good", "ok", SOME, ""),
         ("empty", "ok", ALL, ""),
         ("no-content", "ok", ALL, ""),
-        ("html", "ok", ALL, ""),
+        ("html", "unreadable", ALL, "is a web page, not a list of rules"),
+        ("challenge", "unreadable", ALL, "a Cloudflare challenge"),
         ("huge", "ok", SOME, ""),
         ("utf-16", "ok", SOME, ""),
         ("bom", "ok", SOME, ""),
@@ -186,7 +187,6 @@ def test_a_robots_txt_that_fails_is_tried_again_like_a_page(sites, name):
     assert len(sites.requests(name)) == 3
 
 
-def test_a_pause_of_the_site_is_waited_for(sites, hasty):
 @pytest.mark.parametrize("name", ["busy", "busy-for-a-second"])
 def test_a_robots_txt_with_a_429_is_fetched_again_before_all_is_allowed(sites, name):
     with RobotsClient(RETRY_TIMES="2") as client:
@@ -205,6 +205,7 @@ def test_rules_stay_while_a_challenge_takes_their_place(sites):
         assert "challenge" in found["detail"]
 
 
+def test_a_pause_of_the_site_is_waited_for(sites, hasty):
     url = sites.url("paused")
     assert hasty.ask("rules", url=url)["state"] == "absent"
     hasty.ask("later", seconds=RETRY_S)

@@ -21,6 +21,7 @@ from tests.support.mockserver import SITE_HOST
 from tools.bench.processes import ServerProcess
 
 RULES = b"User-agent: *\nDisallow: /private/\nSitemap: /map.xml\n"
+CHALLENGE = b"<!doctype html><title>Wait</title><script>_cf_chl_opt = {}</script>"
 CLOSED = b"User-agent: *\nDisallow: /\n"
 FOREVER_S = 3600
 
@@ -43,6 +44,7 @@ ANSWERS = {
     "html": answer(
         b"<!doctype html><title>Shop</title>", 200, "Content-Type: text/html"
     ),
+    "challenge": answer(CHALLENGE, 200, "Content-Type: text/html"),
     "huge": answer(RULES + b"# much\n" * 1_500_000 + CLOSED),
     "many": answer(RULES + b"".join(b"Disallow: /%d\n" % n for n in range(10_000))),
     "utf-16": answer(UTF_16),
@@ -70,7 +72,9 @@ class Site:
 
     async def open(self) -> None:
         special = "chain-5 chain-6 elsewhere forbidden silent drop trickle slow"
-        special += " failing paused soon dropping"
+        special += (
+            " failing paused soon dropping busy busy-for-a-second later-challenge"
+        )
         for name in (*ANSWERS, *special.split()):
             await self.listen(name)
         self.shut = socket.socket()  # bound, so that no other process can listen there
@@ -127,16 +131,16 @@ class Site:
             return answer(CLOSED, 503)
         if name == "soon" and times < 3:
             return answer(CLOSED, 503, "Retry-After: 1")
-        if name == "paused" and times == 1:  # longer than the time-out of the tests
-            return answer(CLOSED, 429, "Retry-After: 5")
-        return ANSWERS.get(name) or answer(RULES)
-
         if name == "busy" and times < 3:
             return answer(CLOSED, 429)
         if name == "busy-for-a-second" and times < 3:
             return answer(CLOSED, 429, "Retry-After: 1")
         if name == "later-challenge" and times > 1:
             return answer(CHALLENGE)
+        if name == "paused" and times == 1:  # longer than the time-out of the tests
+            return answer(CLOSED, 429, "Retry-After: 5")
+        return ANSWERS.get(name) or answer(RULES)
+
 
 async def run(forbidden: str) -> None:
     site = Site(forbidden)

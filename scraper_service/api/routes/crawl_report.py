@@ -141,7 +141,7 @@ _REPORTED = success(
                 {
                     "url": TEXT,
                     "host": TEXT,
-                    "state?": one_of("ok", "absent", "unreachable"),
+                    "state?": one_of("ok", "absent", "unreadable", "unreachable"),
                     "detail?": TEXT,
                     "agent?": TEXT,
                     "crawlDelay?": NUMBER,
@@ -419,8 +419,8 @@ def _schema(kind: str, options: dict[str, Any]) -> Field | None:
 def _robots(row: RobotsRow) -> dict[str, Any]:
     """Return the facts of a robots.txt.
 
-    ``state`` is ``ok``, ``absent`` (all URLs are allowed) or ``unreachable`` (all are
-    refused), and ``detail`` is the reason. ``agent`` is the matching group; it is
+    ``state`` is ``ok``, ``absent`` or ``unreadable`` (all URLs are allowed), or
+    ``unreachable`` (all are refused), and ``detail`` is the reason. ``agent`` is the matching group; it is
     missing without a match or if robots.txt is ignored. ``crawlDelay`` is the value in
     the file, ``crawlDelayApplied`` the delay in use. ``refused`` counts URLs of the job.
     """

@@ -14,10 +14,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from attrs import asdict
-from sqlalchemy import bindparam, or_, select, update
+from sqlalchemy import bindparam, delete, or_, select, update
 
 from scraper_service.discovery import crawl_key
-from scraper_service.discovery.sitemap import MAX_FILES
+from scraper_service.discovery.sitemap import GUESS, MAX_FILES
 from scraper_service.errors import OutOfCredits
 from scraper_service.options.crawl import CHANGEABLE, CrawlOptions
 from scraper_service.options.limits import DAY_S
@@ -302,6 +302,14 @@ class OpenJob:
             if outcome.code in ROBOTS_CODES and outcome.final is not None:
                 self.refused[robots_url(origin(outcome.final[1]))] += 1
         _acknowledge(self._connection, rows)
+        self._forget([each.row_id for each in accepted if each.code == GUESS])
+
+    def _forget(self, guesses: list[int]) -> None:
+        """Delete the URLs of guessed sitemaps that are missing: they are no failures."""
+        if guesses:
+            rows = frontier.c.id.in_(guesses)
+            self._connection.execute(delete(frontier).where(rows))
+            self.sitemap_files -= len(guesses)
 
     def _duplicate_of(self, outcome: Outcome) -> str | None:
         """Return the URL of the page of the job that this page was redirected to.
