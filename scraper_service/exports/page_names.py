@@ -8,7 +8,7 @@ import unicodedata
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from scraper_service.content.html.page_urls import url_parts
+from scraper_service.content.html.page_urls import is_route, url_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -113,11 +113,16 @@ def _no_file(folder: str) -> str:
 
 
 def _texts(url: str) -> tuple[str, str, str]:
-    """Return host, path and query of a URL as text, without the ending of a web page."""
+    """Return host, path and query of a URL as text, without the ending of a web page.
+
+    The route of a script is a part of the query.
+    """
     parts = url_parts(url)  # a redirect may lead to an invalid URL
     host = parts.netloc.rpartition("@")[2]
     path = _SUFFIX.sub("", unquote(parts.path, errors="replace"))
-    return host, path, unquote(parts.query, errors="replace")
+    route = parts.fragment if is_route(parts.fragment) else ""
+    query = "/".join(filter(None, (parts.query, route)))
+    return host, path, unquote(query, errors="replace")
 
 
 def _safe(text: str) -> str:

@@ -49,6 +49,8 @@ def test_names_are_safe_everywhere_and_differ(urls):
         ("https://user:secret@example.org:8080/", "example.org-8080.md"),
         ("https://example.org/größe", "example.org-größe.md"),
         ("https://example.org/gr%C3%B6%C3%9Fe", "example.org-größe.md"),
+        ("https://example.org/docs/#/guide/start", "example.org-docs-guide-start.md"),
+        ("https://example.org/docs#part", "example.org-docs.md"),
         ("http://con/", "_con.md"),
         ("http://aux.example/x", "_aux.example-x.md"),
     ],

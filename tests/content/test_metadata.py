@@ -388,6 +388,9 @@ def test_visible_marks_of_a_home_page_are_of_its_entries():
         "https://site.example/": True,
         "https://site.example": True,
         "https://site.example/?p=7": False,
+        "https://site.example/#part": True,
+        "https://site.example/#/": True,
+        "https://site.example/#/posts/7": False,
     }.items():
         facts = make_content(source(ARTICLE + marks, url=url), options()).known
         assert {"author", "published_time"}.isdisjoint(facts) == is_home

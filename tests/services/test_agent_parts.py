@@ -122,6 +122,7 @@ def test_urls_are_found_in_a_prompt(text, urls):
 
 def test_spellings_of_a_url_share_a_key():
     assert url_key("HTTP://A.Example/P/#x") == url_key("http://a.example/P")
+    assert url_key("http://a.example/#/p") != url_key("http://a.example/")
     assert url_key("http://a.example/p") != url_key("http://a.example/P")
 
 
@@ -149,6 +150,7 @@ def body(**members):
 def test_pages_are_kept_whole_or_as_sentences():
     sentence = "The granite bridge of Aldermoor was built by Corvin Hallaway. "
     links = ["https://a.example/z", "https://a.example/bridge#x", "mailto:a@b.c"]
+    links.append("https://a.example/#/route")
     found = agent_pages(
         [
             body(markdown="| Price | 20.50 |", links=links, json={"name": "x"}),
@@ -160,7 +162,11 @@ def test_pages_are_kept_whole_or_as_sentences():
         "granite bridge",
     )
     assert found[0].text == 'Data: {"name": "x"}\n| Price | 20.50 |'
-    assert found[0].links == ("https://a.example/bridge", "https://a.example/z")
+    assert found[0].links == (
+        "https://a.example/bridge",
+        "https://a.example/z",
+        "https://a.example/#/route",
+    )
     assert "Corvin Hallaway" in found[1].text
     assert len(found[1].text) <= WHOLE
     assert [page.error for page in found] == [

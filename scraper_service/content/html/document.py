@@ -148,7 +148,7 @@ def parse(source: str | bytes, url: str) -> Document:
     if base is None or not (is_web(base) and has_host(base)):
         base = url
     routes = _routes(root, parts.followed, url)
-    is_home = bool(_HOME.match(url))
+    is_home = bool(_HOME.match(url)) and not is_route(url.partition("#")[2].strip("/"))
     return Document(root, base, parts, routes, warnings, is_home=is_home)
 
 

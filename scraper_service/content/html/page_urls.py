@@ -142,6 +142,12 @@ def is_route(fragment: str) -> bool:
     return "/" in name or (name[:1] == "!" and len(name) > 1)
 
 
+def without_place(url: str) -> str:
+    """Return a URL without its fragment, unless that is a route of a script."""
+    page, _, fragment = url.partition("#")
+    return url if is_route(fragment) else page
+
+
 def is_web(url: str | None) -> bool:
     """Return True if ``url`` is an http(s) URL."""
     return bool(url and _WEB.match(url))

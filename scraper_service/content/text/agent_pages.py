@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import field, frozen
 
-from scraper_service.content.html.page_urls import url_parts
+from scraper_service.content.html.page_urls import url_parts, without_place
 from scraper_service.content.text.page_notes import notes
 from scraper_service.content.text.search_words import SearchWords
 from scraper_service.content.text.stored_pages import read_pages
@@ -83,7 +83,7 @@ def agent_pages(bodies: Sequence[bytes], prompt: str, words: str) -> list[AgentP
 
 def _links(given: Sequence[Any], search: SearchWords) -> tuple[str, ...]:
     links = dict.fromkeys(
-        link.partition("#")[0]
+        without_place(link)
         for link in given
         if isinstance(link, str) and url_parts(link).scheme in {"http", "https"}
     )

@@ -143,9 +143,9 @@ def _options(target: SearchTarget, query: str, timeout_s: float) -> SearchOption
 def result_key(url: str) -> str:
     """Return the key of a result; URLs that show the same page have the same key.
 
-    Scheme, ``www.``, fragment, tracking parameters and a final slash do not count.
+    Scheme, ``www.``, places in the page (``#part``), tracking parameters and a final slash do not count.
     """
-    return f"{page_key(url.partition('#')[0]) % 2**64:016x}"
+    return f"{page_key(url) % 2**64:016x}"
 
 
 def is_within(date: str | None, window_s: float, now: float) -> bool:

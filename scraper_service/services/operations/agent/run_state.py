@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import asdict, define, field
 
+from scraper_service.content.html.page_urls import without_place
 from scraper_service.content.text.agent_pages import cut
 from scraper_service.options.urls import caller_url
 
@@ -128,9 +129,10 @@ def source_of(page: AgentPage) -> dict[str, Any]:
 def url_key(url: str) -> str:
     """Return what spellings of a URL share, which lead to the same page.
 
-    The host is in lower case. There is no fragment, and no slash at the end.
+    The host is in lower case. There is no fragment but a route of a script, and no slash
+    at the end.
     """
-    scheme, mark, rest = url.partition("#")[0].partition("://")
+    scheme, mark, rest = without_place(url).partition("://")
     host, slash, path = rest.partition("/")
     return f"{scheme.lower()}{mark}{host.lower()}{slash}{path}".rstrip("/")
 
