@@ -52,6 +52,7 @@ from scraper_service.content.links_and_images import (
     attribute_values,
     feed_links,
     images,
+    json_feed_links,
     links,
     page_links,
 )
@@ -292,22 +293,25 @@ class _Conversion:
             gc.disable()
             self._html(utf8_of(body, self.source.content_type))
             return
+        self._plain_file(body, kind, mime)
+
+    def _plain_file(self, body: bytes, kind: Kind, mime: str) -> None:
+        """Make all formats of a text: XML, JSON, a table, Markdown and so on."""
         text = text_of(body, self.source.content_type, kind)
-        if kind == "xml" and self.source.find_links:
-            self.facts["found"], self.facts["found_times"] = feed_links(
+        found = text_kind(text, kind, mime, self.source.url)
+        if self.source.find_links and (kind == "xml" or found == "feed"):
+            read_links = json_feed_links if kind == "json" else feed_links
+            self.facts["found"], self.facts["found_times"] = read_links(
                 text, self.source.url, self.source.last_modified
             )
         if kind == "json" and self.options.extracts:
             from scraper_service.content.documents.json_data import parse_document  # noqa: PLC0415  # rare
 
             self.answers.document_data = parse_document(text)
-        found = text_kind(text, kind, mime, self.source.url)
         if found and self._file(found, body, text):
             return
-        if kind == "json":
-            self._text(text, _fenced(text, "json"))
-        elif kind == "xml":
-            self._text(text, _fenced(text, "xml"))
+        if kind in {"json", "xml"}:
+            self._text(text, _fenced(text, kind))
         else:
             self._text(text, text.strip("\n") if kind == "text" else "")
 

@@ -9,6 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from lxml import etree
 
+from scraper_service.content.documents.json_feed import (
+    objects,
+    read_json_feed,
+    strings,
+)
 from scraper_service.content.html.document import select
 from scraper_service.content.html.page_urls import (
     absolute,
@@ -17,6 +22,7 @@ from scraper_service.content.html.page_urls import (
     is_web,
     origin_of,
     without_session,
+    xml_base,
 )
 from scraper_service.content.passes import COMPLETE_URL, ROOTED_URL, url_kind, values_in
 from scraper_service.content.text.w3c_times import w3c_time
@@ -38,6 +44,7 @@ _ENTRY_LINKS = (
     "*[local-name()='link']/text()"
     " | *[local-name()='link'][not(@rel) or @rel='alternate']/@href"
 )
+_JSON_LINKS = ("home_page_url", "next_url")
 _TIMES = ("updated", "pubdate", "date", "published")  # the first that an entry has
 
 
@@ -111,8 +118,10 @@ def feed_links(
     if root is None:
         return (), {}
     found: dict[str, None] = {}
+    has_bases = "xml:base" in text
     for value in root.xpath(_FEED):
-        address = absolute(url, str(value))
+        base = xml_base(value.getparent(), url) if has_bases else url
+        address = absolute(base, str(value))
         if is_web(address):
             found[str(address)] = None
             if len(found) == MAX_FOUND:
@@ -125,7 +134,8 @@ def _times_of(root: etree._Element, url: str, modified: str | None) -> dict[str,
     found: dict[str, str] = {}
     for entry in root.xpath(_ENTRIES):
         links = [text for text in entry.xpath(_ENTRY_LINKS) if text.strip()]
-        address = absolute(url, str(links[0])) if links else None
+        base = xml_base(links[0].getparent(), url) if links else url
+        address = absolute(base, str(links[0])) if links else None
         times = {
             etree.QName(child).localname.lower(): (child.text or "").strip()
             for child in entry.iterchildren("{*}*")
@@ -135,6 +145,25 @@ def _times_of(root: etree._Element, url: str, modified: str | None) -> dict[str,
         if is_web(address) and time is not None:
             found.setdefault(str(address), time)
     return found
+
+
+def json_feed_links(
+    text: str, url: str, last_modified: str = ""
+) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Return :func:`feed_links` of a JSON Feed."""
+    feed = read_json_feed(text)
+    if feed is None:
+        return (), {}
+    modified = w3c_time(last_modified)
+    found = {absolute(url, link): "" for link in strings(feed, *_JSON_LINKS)}
+    for entry in objects(feed, "items")[:MAX_FOUND]:
+        links = [absolute(url, link) for link in strings(entry, "url", "external_url")]
+        given = next(strings(entry, "date_modified", "date_published"), "")
+        time = w3c_time(given) or modified
+        for number, address in enumerate(links):
+            found.setdefault(address, "" if number or not time else time)
+    web = {str(address): time for address, time in found.items() if is_web(address)}
+    return tuple(web), {address: time for address, time in web.items() if time}
 
 
 MAX_IMAGES = 20_000

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from datetime import date, datetime, time, timedelta
 
 import pytest
@@ -471,6 +472,112 @@ def test_feeds_atom():
         "modified_time": "2024-03-01T10:00:00Z",
     }
     assert content.other == {"author": "Ada"}
+
+
+BASED = """<feed xmlns="http://www.w3.org/2005/Atom" xml:base="https://blog.example/en/">
+<title>Harbour</title>
+<entry xml:base="2024/"><title>Storm</title><link href="storm.html"/>
+<content type="html" xml:base="img/">&lt;p&gt;See &lt;a href="map.html"&gt;the map&lt;/a&gt;
+&lt;img src="a.png" alt="waves" srcset="a.png 1x, b.png 2x"&gt; &lt;a href="https://x.example/"&gt;x&lt;/a&gt;
+</content></entry>
+<entry><title>Calm</title><link xml:base="/old/" href="calm.html"/><content type="xhtml">
+<div xmlns="http://www.w3.org/1999/xhtml" xml:base="docs/"><p xml:base="sub/"><a href="p">P</a></p>
+<p><a href="q">Q</a> <a href="/r">R</a></p></div></content></entry></feed>"""
+
+
+def test_links_and_images_of_a_feed_are_relative_to_its_xml_base():
+    content = read(BASED, "markdown", "links", "images", content_type="text/xml")
+    blog = "https://blog.example"
+    assert value(content, "markdown") == (
+        f"# Harbour\n\n## [Storm]({blog}/en/2024/storm.html)\n\n"
+        f"See [the map]({blog}/en/2024/img/map.html) ![waves]({blog}/en/2024/img/a.png) "
+        f"[x](https://x.example/)\n\n## [Calm]({blog}/old/calm.html)\n\n"
+        f"[P]({blog}/en/docs/sub/p)\n\n[Q]({blog}/en/docs/q) [R]({blog}/r)"
+    )
+    assert f"{blog}/en/2024/img/map.html" in value(content, "links")
+    assert f"{blog}/en/2024/storm.html" in content.found
+    assert f"{blog}/old/calm.html" in content.found
+    assert not any("site.example" in url for url in content.found)
+
+
+def test_rss_has_an_xml_base_too():
+    text = """<rss xml:base="https://blog.example/a/"><channel><item xml:base="b/"><title>T</title>
+        <link>c</link><description>&lt;img src="d.png" alt="d"&gt;</description></item>
+        <item xml:base="javascript:x"><title>U</title><guid>e</guid></item></channel></rss>"""
+    content = read(text, content_type="application/rss+xml")
+    assert value(content, "markdown") == (
+        "## [T](https://blog.example/a/b/c)\n\n![d](https://blog.example/a/b/d.png)\n\n"
+        "## [U](https://blog.example/a/e)"
+    )
+    assert content.found == ("https://blog.example/a/b/c", "https://blog.example/a/e")
+
+
+JSON_FEED = {
+    "version": "https://jsonfeed.org/version/1.1",
+    "title": "Harbour news",
+    "description": "Daily & short",
+    "home_page_url": "https://blog.example/",
+    "language": "en",
+    "authors": [{"name": "Ada"}],
+    "items": [
+        {
+            "id": "1",
+            "url": "/storm",
+            "title": "A <storm>",
+            "date_published": "2024-03-01T10:00:00Z",
+            "author": {"name": "Bo"},
+            "content_html": '<p>It was <b>loud</b>, see <a href="/map">the map</a>.</div>',
+            "attachments": [{"url": "https://blog.example/a.mp3", "mime_type": "audio/mpeg"}],
+        },
+        {"id": 2, "external_url": "https://x.example/2", "content_text": "One <p>\nTwo"},
+        {"id": "3", "title": "Only a title", "image": "https://blog.example/3.png"},
+        "no entry",
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "mime", ["application/feed+json", "application/json; charset=utf-8", ""]
+)
+def test_json_feeds_are_lists_of_entries(mime):
+    text = json.dumps(JSON_FEED).replace("/", "\\/")
+    content = read(text, "markdown", "links", "raw_html", content_type=mime)
+    assert value(content, "markdown") == (
+        "# Harbour news\n\nDaily & short\n\n## [A \\<storm>](https://site.example/storm)\n\n"
+        "2024-03-01T10:00:00Z \u2013 Bo\n\n"
+        "It was **loud**, see [the map](https://site.example/map).\n\n"
+        "[https://blog.example/a.mp3](https://blog.example/a.mp3)\n\n"
+        "## [Untitled](https://x.example/2)\n\nOne \\<p>\n\nTwo\n\n"
+        "## Only a title\n\n![](https://blog.example/3.png)"
+    )
+    assert "https://x.example/2" in value(content, "links")
+    assert value(content, "raw_html") == text
+    assert facts(content) == {
+        "title": "Harbour news", "description": "Daily & short", "language": "en",
+    }  # fmt: skip
+    assert content.other == {"author": "Ada"}
+    assert content.found == (
+        "https://blog.example/", "https://site.example/storm", "https://x.example/2",
+    )  # fmt: skip
+    assert content.found_times == {"https://site.example/storm": "2024-03-01T10:00:00Z"}
+
+
+@pytest.mark.parametrize(
+    "feed",
+    [
+        {"version": "https://jsonfeed.org/version/1"},
+        JSON_FEED | {"items": None, "title": 5, "authors": "Ada"},
+        JSON_FEED | {"items": [{"url": 5, "content_html": [], "attachments": [1, {}]}]},
+    ],
+)
+def test_strange_json_feeds_are_read(feed):
+    content = read(json.dumps(feed), content_type="application/feed+json")
+    assert "```" not in value(content, "markdown")
+
+
+def test_json_that_only_names_the_format_of_feeds_stays_json():
+    text = '{"a": "https://jsonfeed.org/version/1", "version": 2}'
+    assert markdown_of(text, "application/json").startswith("```json")
 
 
 MARKDOWN = (

@@ -1,4 +1,4 @@
-"""Converts news feeds, RSS and Atom: each entry becomes a section with link and date."""
+"""Converts news feeds (RSS, Atom, JSON Feed): an entry is a section with link and date."""
 
 from __future__ import annotations
 
@@ -8,6 +8,13 @@ from typing import Any
 from lxml import etree
 
 from scraper_service.content.documents.archive import local, parse_xml
+from scraper_service.content.documents.json_feed import (
+    ObjectT,
+    authors_of,
+    objects,
+    read_json_feed,
+    strings,
+)
 from scraper_service.content.documents.markup import (
     ConvertedDocument,
     anchor,
@@ -17,19 +24,30 @@ from scraper_service.content.documents.markup import (
     html_body,
     inner_html,
 )
-from scraper_service.content.html.page_urls import absolute
+from scraper_service.content.html.page_urls import (
+    absolute,
+    best_candidate,
+    changed_base,
+    xml_base,
+)
 
 MAX_ENTRIES = 1000
 ROOTS = frozenset({"rss", "RDF", "feed"})
 _BODIES = ("encoded", "content", "description", "summary")
+# Attributes with a URL, and with several.
+_URLS = ("href", "src", "poster", "data", "cite", "data-src")
+_SRCSETS = ("srcset", "data-srcset")
 _DATES = ("pubDate", "published", "updated", "date", "modified", "issued")
 
 
 def read_feed(text: str, url: str) -> ConvertedDocument | None:
-    """Return the entries of a feed, None for other XML.
+    """Return the entries of a feed, None for other XML and JSON.
 
-    Links are relative to ``url``.
+    Links are relative to ``url``, or to the ``xml:base`` around them.
     """
+    feed = read_json_feed(text)
+    if feed is not None:
+        return _json_feed(feed, text, url)
     root = parse_xml(text.encode(), recover=True)
     if root is None or local(root) not in ROOTS:
         return None
@@ -40,45 +58,92 @@ def read_feed(text: str, url: str) -> ConvertedDocument | None:
         entries = entries[: len(entries) // 2]
     if channel is None and local(root) != "feed":
         return None
-    title = _child_text(head, "title")
-    about = _child_text(head, "description", "subtitle", "tagline")
-    parts = [element("h1", escape(title))] if title else []
-    parts += [element("p", escape(about))] if about else []
-    parts += [_entry(entry, url) for entry in entries[:MAX_ENTRIES]]
     known = {
-        "title": title,
-        "description": about,
+        "title": _child_text(head, "title"),
+        "description": _child_text(head, "description", "subtitle", "tagline"),
         "language": _child_text(head, "language") or _language(root),
         "modified_time": _date(head, "lastBuildDate", "updated", "pubDate", "date"),
     }
     other = {"author": _author(head), "generator": _child_text(head, "generator")}
+    sections = [_entry(entry, url) for entry in entries[:MAX_ENTRIES]]
+    return _converted(sections, len(entries), known, other, text)
+
+
+def _converted(
+    sections: list[str],
+    count: int,
+    known: dict[str, str],
+    other: dict[str, str],
+    raw: str,
+) -> ConvertedDocument:
+    """Return a feed of ``count`` entries, the first of them converted."""
+    title, about = known["title"], known["description"]
+    parts = [element("h1", escape(title))] if title else []
+    parts += [element("p", escape(about))] if about else []
     warnings = []
-    if len(entries) > MAX_ENTRIES:
+    if count > MAX_ENTRIES:
         warnings.append(
-            f"The feed was truncated: {MAX_ENTRIES} of its {len(entries)} entries were "
+            f"The feed was truncated: {MAX_ENTRIES} of its {count} entries were "
             "converted."
         )
     return ConvertedDocument(
-        body="\n".join(parts),
+        body="\n".join(parts + sections),
         known=facts(known),
         other=facts(other),
         warnings=warnings,
-        raw=text,
+        raw=raw,
     )
 
 
-def _entry(entry: Any, url: str) -> str:
-    title = _child_text(entry, "title") or "Untitled"
-    parts = [element("h2", anchor(escape(title), _link(entry, url)))]
-    about = [fact for fact in (_date(entry, *_DATES), _author(entry)) if fact]
-    if about:
+def _section(title: str, link: str | None, about: list[str], content: str) -> str:
+    parts = [element("h2", anchor(escape(title or "Untitled"), link))]
+    if about := list(filter(None, about)):
         parts.append(element("p", escape(" \u2013 ".join(about))))
-    for name in _BODIES:
-        found = entry.find(f"{{*}}{name}")
-        if found is not None and (content := _content(found)):
-            parts.append(content)
-            break
-    return element("section", "\n".join(parts))
+    return element("section", "\n".join([*parts, content] if content else parts))
+
+
+def _entry(entry: Any, url: str) -> str:
+    found = (entry.find(f"{{*}}{name}") for name in _BODIES)
+    contents = (_content(each, url) for each in found if each is not None)
+    return _section(
+        _child_text(entry, "title"),
+        _link(entry, url),
+        [_date(entry, *_DATES), _author(entry)],
+        next(filter(None, contents), ""),
+    )
+
+
+def _json_feed(feed: ObjectT, text: str, url: str) -> ConvertedDocument:
+    entries = objects(feed, "items")
+    known = {
+        name: next(strings(feed, name), "")
+        for name in ("title", "description", "language")
+    }
+    sections = [_json_entry(entry, url) for entry in entries[:MAX_ENTRIES]]
+    return _converted(sections, len(entries), known, {"author": authors_of(feed)}, text)
+
+
+def _json_entry(entry: ObjectT, url: str) -> str:
+    link = next(strings(entry, "url", "external_url"), None)
+    markup = next(strings(entry, "content_html"), "")
+    if not markup:
+        lines = next(strings(entry, "content_text", "summary"), "").splitlines()
+        markup = "".join(element("p", escape(line)) for line in lines)
+    files = [*strings(entry, "banner_image", "image")]
+    markup = "".join(element("img", "", src=file) for file in files[:1]) + markup
+    for file in objects(entry, "attachments"):
+        address = next(strings(file, "url"), "")
+        label = next(strings(file, "title"), address)
+        markup += element("p", anchor(escape(label), absolute(url, address)))
+    return _section(
+        next(strings(entry, "title"), ""),
+        absolute(url, link) if link else None,
+        [
+            next(strings(entry, "date_published", "date_modified"), ""),
+            authors_of(entry),
+        ],
+        _balanced(markup, url, url),
+    )
 
 
 def _child_text(parent: Any, *names: str) -> str:
@@ -99,7 +164,7 @@ def _plain_text(markup: str) -> str:
     return "".join(body.itertext()) if body is not None else ""
 
 
-def _content(found: Any) -> str:
+def _content(found: Any, url: str) -> str:
     """Return an entry's HTML, balanced, so that it stays inside its section."""
     if found.get("type") == "xhtml":
         markup = "".join(etree.tostring(part, encoding="unicode") for part in found)
@@ -107,18 +172,42 @@ def _content(found: Any) -> str:
         markup = "".join(found.itertext())
         if found.get("type") == "text":
             markup = escape(markup)
+    return _balanced(markup, xml_base(found, url), url)
+
+
+def _balanced(markup: str, base: str, url: str) -> str:
     body = html_body(f"<body>{markup}") if markup.strip() else None
-    return element("div", inner_html(body)) if body is not None else ""
+    if body is None:
+        return ""
+    if base != url or "xml:base" in markup:
+        _resolve(body, base)
+    return element("div", inner_html(body))
+
+
+def _resolve(body: Any, base: str) -> None:
+    """Make the URLs of an entry absolute, also by ``xml:base`` inside its XHTML."""
+    bases = {body: base}
+    for found in body.iterdescendants(etree.Element):
+        own = bases[found.getparent()]
+        if value := found.attrib.pop("xml:base", None):
+            own = changed_base(own, value)
+        bases[found] = own
+        for name in _URLS:
+            if value := found.get(name):
+                found.set(name, absolute(own, value) or value)
+        for name in _SRCSETS:
+            if best := best_candidate(found.get(name, "")):
+                found.set(name, absolute(own, best) or best)
 
 
 def _link(entry: Any, url: str) -> str | None:
     for link in entry.iterfind("{*}link"):
         value = link.get("href") or (link.text or "").strip()
         if value and link.get("rel", "alternate") == "alternate":
-            return absolute(url, value)
+            return absolute(xml_base(link, url), value)
     guid = entry.find("{*}guid")
     if guid is not None and guid.get("isPermaLink") != "false" and guid.text:
-        return absolute(url, guid.text.strip())
+        return absolute(xml_base(guid, url), guid.text.strip())
     return None
 
 

@@ -16,6 +16,7 @@ from urllib.parse import unquote
 from attrs import frozen
 
 from scraper_service.content.documents.archive import OLE, unreadable
+from scraper_service.content.documents.json_feed import may_be_json_feed
 from scraper_service.content.html.page_urls import url_parts
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ KINDS = {
         FileKind(
             "feed",
             ("rss", "atom"),
-            ("application/rss+xml", "application/atom+xml"),
+            ("application/rss+xml", "application/atom+xml", "application/feed+json"),
             "feeds:read_feed",
             "text",
         ),
@@ -177,6 +178,8 @@ def text_kind(text: str, kind: str, mime: str, url: str) -> str | None:
         return "rtf"
     if kind == "xml":
         return "feed" if _FEED_ROOT.match(text[:20_000]) else None
+    if kind == "json":
+        return "feed" if may_be_json_feed(text) else None
     if kind != "text":
         return None
     found = _BY_MIME.get(mime)

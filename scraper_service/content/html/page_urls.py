@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from typing import Any
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 import ada_url
@@ -11,6 +12,7 @@ import ada_url
 MAX_CANDIDATES = 100  # images in one srcset
 MAX_CACHED = 1000  # characters of a URL
 MAX_SRCSET = 50_000  # characters
+XML_BASE = "{http://www.w3.org/XML/1998/namespace}base"
 
 _WEB = re.compile(r"https?://", re.IGNORECASE)
 _BREAKS = re.compile(r"[\t\r\n]")
@@ -84,6 +86,23 @@ def _with_slashes(value: str) -> str:
         return value
     end = min((n for mark in "?#" if (n := value.find(mark)) >= 0), default=len(value))
     return value[:end].replace("\\", "/") + value[end:]
+
+
+def xml_base(element: Any, url: str) -> str:
+    """Return the base URL of an XML element in the document ``url``.
+
+    Each ``xml:base`` of the element and those around it changes the base (W3C XML Base).
+    """
+    values = [each.get(XML_BASE) for each in (element, *element.iterancestors())]
+    for value in filter(None, reversed(values)):
+        url = changed_base(url, value)
+    return url
+
+
+def changed_base(url: str, value: str) -> str:
+    """Return ``url`` changed by an ``xml:base``; only web pages are a base."""
+    changed = absolute(url, value)
+    return changed if changed and is_web(changed) else url
 
 
 def encoded(url: str) -> str:
