@@ -1,6 +1,7 @@
 """Judges whether a page is the requested content.
 
-The verdict is ``ok`` or names a login wall, block page, soft 404 and so on. Verdicts
+The verdict is ``ok`` or names a login wall, block page, soft 404 and so on. A soft 404
+is any page that a site sends in place of content: errors, parked domains, maintenance. Verdicts
 neither change nor refuse a page. :func:`shell_reason` finds pages without text before
 their scripts have run.
 """
@@ -17,6 +18,7 @@ from scraper_service.content.decode import sniff, utf8_of
 from scraper_service.content.html.document import parse
 from scraper_service.content.metadata import Evidence
 from scraper_service.content.passes import visible_text
+from scraper_service.content.text.error_pages import error_page
 
 if TYPE_CHECKING:
     from scraper_service.content.html.document import Document
@@ -68,7 +70,7 @@ def _any_of(*phrases: str) -> re.Pattern[str]:
 
 
 _REFUSED = _any_of(
-    r"\baccess (?:to this page )?(?:has been |is |was )?denied",
+    r"\baccess (?:to this page )?(?:has been |is |was )?denied(?! for user)",
     r"attention required!? \| cloudflare", r"\bjust a moment\.\.\.", r"robot check",
     r"(?:verify|confirm|checking|sure) (?:that )?(?:if )?you(?:'re| are) (?:a |not a )?(?:human|bot|robot)",
     r"are you a (?:human|robot)\?", r"checking (?:if the site connection|your browser)",
@@ -79,15 +81,6 @@ _REFUSED = _any_of(
     r"zugriff (?:verweigert|gesperrt)", r"accès (?:refusé|interdit)", r"acceso denegado",
     r"accesso negato", r"acesso negado", r"доступ (?:запрещ|ограничен)", r"访问被拒绝",
     r"アクセスが拒否", r"kein roboter", r"pas un robot", r"no eres un robot",
-)  # fmt: skip
-_GONE = _any_of(
-    r"\b404\b(?!\s*(?:area|\d))", r"(?:page|file|content|article|product) (?:was |is |could )?(?:can(?:no|')t be |not be )?(?:not )?found",
-    r"page (?:is )?(?:no longer|doesn.t|does not) (?:available|exist)", r"nothing (?:was )?found",
-    r"\bnot found\b", r"seite (?:wurde )?nicht gefunden", r"seite existiert nicht",
-    r"page (?:introuvable|non trouvée)", r"página no (?:encontrada|existe)",
-    r"pagina non trovata", r"página não encontrada", r"pagina niet gevonden",
-    r"nie znaleziono", r"страница не найдена", r"页面不存在", r"找不到(?:网页|頁面|页面)",
-    r"ページが見つかりません", r"페이지를 찾을 수 없",
 )  # fmt: skip
 _LOGIN = _any_of(
     r"\b(?:log|sign)[ -]?in\b", r"\blogin\b", r"anmelden", r"einloggen", r"connexion",
@@ -121,8 +114,9 @@ class PageFacts:
     status: int
     #: The body in UTF-8.
     html: bytes
-    #: Title and first ``h1``.
-    headings: str
+    title: str
+    #: The first ``h1``.
+    heading: str
     #: Text outside menus and forms.
     text: str
     #: Number of words outside menus and forms.
@@ -138,6 +132,11 @@ class PageFacts:
     is_free: bool | None = None
     #: Text of ``noscript`` elements.
     unscripted: str = ""
+
+    @property
+    def headings(self) -> str:
+        """Title and first ``h1``."""
+        return f"{self.title} {self.heading}"[:500]
 
 
 def verdict(facts: PageFacts) -> tuple[str, str]:
@@ -214,9 +213,10 @@ def _asks_for_consent(facts: PageFacts) -> str:
 
 
 def _is_gone(facts: PageFacts) -> str:
-    if facts.status < 400 and (match := _GONE.search(facts.headings)):
-        return f'its title or heading says "{match[0]}"'
-    return ""
+    if facts.status >= 400:
+        return ""
+    text = facts.text.removeprefix(facts.title)
+    return error_page(facts.title, facts.heading, text, facts.words, facts.html)
 
 
 def _is_empty(facts: PageFacts) -> str:
@@ -377,12 +377,13 @@ def _facts(html: bytes, status: int, evidence: Evidence, text: str) -> PageFacts
     unscripted = _unscripted(root) if words < LITTLE else ""
     if len(unscripted) > MAX_NOTE:  # forums write whole pages there, for robots
         words += len(unscripted.split())
-    headings = " ".join((evidence.title, *evidence.headings[:1]))
+    headings = evidence.headings
     fields = root.iter("input") if words < LITTLE else ()
     return PageFacts(
         status=status,
         html=html,
-        headings=headings[:500],
+        title=evidence.title,
+        heading=headings[0] if headings else "",
         text=text,
         words=words,
         has_password=any(_is_password(element) for element in fields),
