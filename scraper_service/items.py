@@ -95,6 +95,16 @@ class PageError:
     message: str
 
 
+#: Headers that name the price of a page: of pay per crawl, x402 and L402.
+PRICE_HEADERS = (
+    "crawler-price",
+    "crawler-max-price",
+    "payment-required",
+    "x-payment-required",
+    "www-authenticate",
+)
+
+
 @frozen(kw_only=True)
 class PageSource:
     """A response as it was downloaded, and which parts of its content to compute."""
@@ -110,6 +120,8 @@ class PageSource:
     refresh: str = ""
     #: The header ``Last-Modified``; empty without one.
     last_modified: str = ""
+    #: The headers of a response with the status 402 that may name a price.
+    price_headers: tuple[tuple[str, str], ...] = ()
     #: Compute :attr:`PageContent.found`.
     find_links: bool = False
     #: Computes :attr:`PageContent.links` of ``found``, the depth of the links, the URL, and

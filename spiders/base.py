@@ -16,6 +16,7 @@ from scraper_service.content.decode import encoding_names
 from scraper_service.errors import InvalidOptions, Issue, ServiceUnavailable
 from scraper_service.items import (
     DATA_LOSS,
+    PRICE_HEADERS,
     Fetch,
     KeptResponse,
     Lease,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+MAX_HEADER = 4000  # characters of a header that names a price
 ADDON = "scraper_service.addon.ServiceAddon"
 _OF_AN_ANSWER = frozenset(
     {
@@ -350,6 +352,7 @@ class PageSpider(scrapy.Spider):
             "refresh": _text(headers.get("Refresh")),
             "last_modified": _text(headers.get("Last-Modified")),
             "content_encodings": encoding_names(headers.getlist("Content-Encoding")),
+            "price_headers": _price_headers(response),
             "is_cut": DATA_LOSS in response.flags,
             "max_bytes": self.max_bytes,
             "find_links": self.find_links,
@@ -424,6 +427,14 @@ def _head_of(response: Response) -> bytes:
 
 def _text(header: bytes | None) -> str:
     return (header or b"").decode("latin-1")
+
+
+def _price_headers(response: Response) -> tuple[tuple[str, str], ...]:
+    """Return the headers that name a price, of a response that asks for payment."""
+    if response.status != HTTPStatus.PAYMENT_REQUIRED:
+        return ()
+    named = ((name, _text(response.headers.get(name))) for name in PRICE_HEADERS)
+    return tuple((name, value[:MAX_HEADER]) for name, value in named if value)
 
 
 class JobSpider(PageSpider):

@@ -6,6 +6,7 @@ import base64
 import gc
 import json
 from functools import partial
+from http import HTTPStatus
 from subprocess import SubprocessError
 from typing import TYPE_CHECKING, Any
 
@@ -72,6 +73,7 @@ from scraper_service.content.page_status import (
     OK,
     TRUNCATED,
     page_verdict,
+    payment_verdict,
     shell_reason,
     verdict_warning,
 )
@@ -178,6 +180,7 @@ def _make_content(
             conversion.facts["refresh"] = parse_refresh(source.refresh, source.url)
         kind, mime = sniff(body, source.content_type)
         conversion.convert(body, kind, mime)
+        conversion.add_price()
         conversion.add_compared_text()
         conversion.redact()
         if not conversion.cut:
@@ -322,6 +325,13 @@ class _Conversion:
                 self.values[name] = b"null"
                 self.warnings.append(f"Only a web page has the format {name}.")
 
+    def add_price(self) -> None:
+        """Add the verdict of a response that asks for payment, of any kind."""
+        if self.source.status == HTTPStatus.PAYMENT_REQUIRED:
+            verdict = payment_verdict(self.source.price_headers)
+            self.facts["known"] = {**self.facts.get("known", {}), **verdict}
+            self.warnings.append(str(verdict_warning(verdict)))
+
     def track(self) -> None:
         """Add the draft of change tracking, which a later scrape is compared with."""
         options = self.options.format(ChangeTracking)
@@ -376,7 +386,11 @@ class _Conversion:
         self.answers.find_injection(document)
         evidence = Evidence(document)
         known, other = metadata(evidence)
-        verdict = page_verdict(text, self.source.status, evidence, evidence.words)
+        verdict = {}
+        if (
+            self.source.status != HTTPStatus.PAYMENT_REQUIRED
+        ):  # which has a verdict of its own
+            verdict = page_verdict(text, self.source.status, evidence, evidence.words)
         if self.source.find_shell:
             self.facts["shell"] = shell_reason(document, verdict.get("verdict", OK))
         if self.cut:

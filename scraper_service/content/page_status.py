@@ -8,6 +8,8 @@ their scripts have run.
 
 from __future__ import annotations
 
+import base64
+import json
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -301,6 +303,7 @@ def _visible_text(element: Any) -> str:
     return visible_text(element, _INVISIBLE, LITTLE_TEXT)
 
 
+MAX_PRICE = 200  # characters
 MAX_NOTE = 500  # characters of a ``noscript`` that only asks for JavaScript
 _NOT_COUNTED = frozenset({"script", "style", "template", "noscript", "title"})
 _RICH = ("img", "video", "audio", "iframe", "embed", "object", "canvas", "picture")
@@ -349,6 +352,29 @@ def page_in_place(body: bytes, url: str) -> str | None:
         return WEB_PAGE
     why = found["verdict_evidence"].removesuffix(".")
     return f"{kind} ({why[:1].lower()}{why[1:]})"
+
+
+def payment_verdict(headers: tuple[tuple[str, str], ...]) -> dict[str, str]:
+    """Return the verdict of a response with the status 402, as metadata.
+
+    The evidence quotes the first of ``headers``, which names the price.
+    """
+    why = "The site answered 402: it asks for payment."
+    for name, value in headers[:1]:
+        price = " ".join(_price(value).split())[:MAX_PRICE]
+        why = f'{why} Its header {name} says "{price}".'
+    return {"verdict": BLOCK_PAGE, "verdict_evidence": why}
+
+
+def _price(value: str) -> str:
+    """Return a price as its header says it; x402 encodes it in base64."""
+    try:
+        offer = json.loads(base64.b64decode(value, validate=True))["accepts"][0]
+        amount = offer.get("amount") or offer["maxAmountRequired"]
+        asset = (offer.get("extra") or {}).get("name") or offer.get("asset")
+        return f"{amount} of {asset} on {offer.get('network')}"
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return value
 
 
 def verdict_warning(facts: dict[str, str]) -> str | None:

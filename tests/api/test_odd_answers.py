@@ -356,3 +356,14 @@ def test_a_crawl_goes_on_from_a_page_that_broke_off(service, odd):
     pages = {page["metadata"]["url"]: page for page in wait_until(finished)["data"]}
     assert pages[odd.url("/")]["warning"].startswith(CUT)
     assert "warning" not in pages[odd.url("/a")]
+
+
+def test_a_site_that_asks_for_payment_is_quoted(scrape):
+    first = b"HTTP/1.1 402 Payment Required"
+    answer = [head(b"Crawler-Price: USD 0.05", LENGTH, first=first), BODY]
+    facts = page_of(scrape(*answer))["metadata"]
+    assert facts["statusCode"] == 402
+    assert facts["verdict"] == "block_page"
+    assert facts["verdictEvidence"].endswith(
+        'Its header crawler-price says "USD 0.05".'
+    )

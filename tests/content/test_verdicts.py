@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import base64
+
 import pytest
 
 from scraper_service.content.convert import make_content
@@ -91,3 +93,32 @@ def test_a_page_cannot_set_its_own_verdict():
     from scraper_service.api.responses import RESERVED
 
     assert {"verdict", "verdictEvidence", "duplicateOf", "engine"} <= RESERVED
+
+
+X402 = base64.b64encode(
+    b'{"x402Version": 2, "accepts": [{"amount": "10000", "network": "eip155:8453",'
+    b' "asset": "0x83", "extra": {"name": "USDC"}}]}'
+).decode()
+PRICES = {
+    "pay per crawl": ("crawler-price", "USD 0.05", 'crawler-price says "USD 0.05".'),
+    "x402": ("payment-required", X402, 'says "10000 of USDC on eip155:8453".'),
+    "x402, cut": ("payment-required", "eyJ4", 'says "eyJ4".'),
+    "L402": ("www-authenticate", 'L402 invoice="ln1"', 'says "L402 invoice="ln1"".'),
+}
+
+
+@pytest.mark.parametrize(("name", "price", "end"), PRICES.values(), ids=PRICES)
+@pytest.mark.parametrize("mime", ["text/html", "application/json", "text/plain"])
+def test_a_page_that_asks_for_payment_names_its_price(mime, name, price, end):
+    page = source("{}", mime, status=402, price_headers=((name, price),))
+    content = make_content(page, options())
+    assert content.known["verdict"] == "block_page"
+    assert content.known["verdict_evidence"].startswith("The site answered 402")
+    assert content.known["verdict_evidence"].endswith(end)
+    assert end in content.warnings[-1]
+
+
+def test_a_page_that_asks_for_payment_may_name_no_price():
+    content = make_content(source("<p>Pay", status=402), options())
+    evidence = "The site answered 402: it asks for payment."
+    assert content.known["verdict_evidence"] == evidence
