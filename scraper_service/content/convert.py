@@ -41,9 +41,11 @@ from scraper_service.content.html.document import (
     include,
     parse,
 )
+from scraper_service.content.html.form_values import show_form_values
 from scraper_service.content.html.players import link_players
 from scraper_service.content.html.redundant_elements import (
     drop_duplicate_blocks,
+    drop_edit_links,
     drop_logos,
     drop_repeated_pictures,
     drop_slide_copies,
@@ -496,6 +498,7 @@ class _Conversion:
             drop_duplicate_blocks(document.body)
             drop_repeated_pictures(document.body)
             drop_toolbars(document.body)
+            drop_edit_links(document.body)
             drop_logos(document.body, document.base)
         document.losses.settle(document.root)
         link_players(document)
@@ -562,6 +565,7 @@ class _Conversion:
 
     def _markdown(self, document: Document) -> str:
         convert = CONVERTERS[self.converter]
+        show_form_values(document)
         base64_too = self.options.remove_base64_images
         if self.options.format(ChangeTracking) and (bare := without_frames(document)):
             self.compared_text = convert(bare, remove_base64_images=base64_too)

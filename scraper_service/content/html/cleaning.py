@@ -31,6 +31,7 @@ from scraper_service.content.html.page_urls import (
     origin_of,
     without_session,
 )
+from scraper_service.content.html.redundant_elements import drop_spoken_copies
 from scraper_service.content.html.spacing import separate_words
 from scraper_service.content.losses import Losses
 from scraper_service.content.passes import (
@@ -104,6 +105,7 @@ def clean(document: Document, *, complete: bool = True) -> None:
         if script.get("type", "")[:8] == "math/tex":
             _keep_formula(script)
     etree.strip_elements(body, *_DROPPED, with_tail=False)
+    drop_spoken_copies(body)
     if hidden := rules.hidden(body):
         _drop_hidden(document, body, hidden)
     separate_words(body)

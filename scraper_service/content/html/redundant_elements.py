@@ -154,6 +154,60 @@ def _leads_elsewhere(link: Any, base: str) -> bool:
     return is_home or target.netloc != page.netloc
 
 
+_EDIT_TARGETS = ("edit", "github", "gitlab", "bitbucket", "codeberg", "suggest")
+_EDIT = re.compile(
+    r"\W*(?:(?:edit|improve|suggest (?:an )?edits?(?: to| on)?)(?: the| this)?"
+    r"(?: (?:page|doc|document|article|file|topic|section|docs?|documentation))?(?: source)?"
+    r"(?: (?:on|in|via) (?:github|gitlab|bitbucket|codeberg))?"
+    r"|(?:diese |die )?seite (?:auf \w+ )?bearbeiten|(?:modifier|éditer) cette page(?: sur \w+)?"
+    r"|editar (?:esta )?página(?: en \w+| no \w+)?|modifica (?:questa )?pagina(?: su \w+)?)\W*",
+    re.IGNORECASE,
+)
+
+
+def drop_edit_links(body: Any) -> None:
+    """Drop links to the source of a page of documentation, such as "Edit this page"."""
+    for link in list(elements(body, "a")):
+        target = (link.get("href") or "").lower()
+        if any(part in target for part in _EDIT_TARGETS):
+            said = " ".join("".join(texts_in(link)).split())[:MAX_NAMES]
+            if " " in said and _EDIT.fullmatch(said):
+                drop(link)
+
+
+_SPOKEN_PARTS = ("offscreen", "sr-only", "visually", "screen-reader", "a11y-hidden")
+MAX_SPOKEN = 200  # characters
+
+
+def drop_spoken_copies(body: Any) -> None:
+    """Drop the drawn form of a text whose spoken form stands beside it, as of a price.
+
+    The spoken form is hidden from the eye, the drawn one (``$19<sup>99</sup>``) from
+    screen readers.
+    """
+    for spoken in classed(body, _is_spoken, _SPOKEN_PARTS, "span", "div", "p"):
+        for drawn in (spoken.getnext(), spoken.getprevious()):
+            if drawn is None or drawn.get("aria-hidden") != "true":
+                continue
+            if drawn.find(".//img") is not None:
+                continue
+            text = _characters(spoken)
+            if text and len(text) <= MAX_SPOKEN and text == _characters(drawn):
+                drop(drawn)
+                for name in ("class", "style"):  # which would hide it
+                    spoken.attrib.pop(name, None)
+                break
+
+
+def _is_spoken(names: str) -> bool:
+    return any(part in names[:MAX_NAMES] for part in _SPOKEN_PARTS)
+
+
+def _characters(element: Any) -> str:
+    """Return the letters and digits of an element."""
+    return "".join(filter(str.isalnum, "".join(texts_in(element)))).lower()
+
+
 MAX_WORDS = 12  # beside the code, in the element around both
 MAX_LEVELS = 3  # ancestors of the code
 MAX_ELEMENTS = 60  # visited beside the code
