@@ -71,3 +71,49 @@ def pdf_file(objects: Iterable[bytes], trailer: bytes = b"") -> bytes:
     result += b"trailer << /Size %d /Root 1 0 R %s>>\n" % (size, trailer)
     result += b"startxref\n%d\n%%%%EOF\n" % start
     return bytes(result)
+
+
+def annotated(
+    texts: Sequence[Text],
+    *annotations: str | bytes,
+    catalogue: str = "",
+    objects: Sequence[bytes] = (),
+) -> bytes:
+    """Return a file of one page with annotations, given without their brackets.
+
+    Annotations with a field name (``/T``) are fields of a form. ``objects`` have the
+    numbers from 90.
+    """
+    rows = [a.encode("latin-1") if isinstance(a, str) else a for a in annotations]
+    numbers = range(6, 6 + len(rows))
+    fields = " ".join(
+        f"{n} 0 R" for n, row in zip(numbers, rows, strict=True) if b"/T (" in row
+    )
+    form = f"/AcroForm << /Fields [{fields}] /NeedAppearances true >>" if fields else ""
+    stream = b"\n".join(map(_shown, texts))
+    found = [
+        f"<< /Type /Catalog /Pages 2 0 R {form} {catalogue} >>".encode(),
+        b"<< /Type /Pages /Kids [4 0 R] /Count 1 >>",
+        (
+            b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica "
+            b"/Encoding /WinAnsiEncoding >>"
+        ),
+        (
+            b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Resources "
+            b"<< /Font << /F1 3 0 R >> /XObject << /I1 90 0 R >> >> /Contents 5 0 R "
+            b"/Annots [%s] >>" % b" ".join(b"%d 0 R" % n for n in numbers)
+        ),
+        b"<< /Length %d >>\nstream\n%s\nendstream" % (len(stream), stream),
+        *(b"<< /Type /Annot %s >>" % row for row in rows),
+    ]
+    found += [b"null"] * (89 - len(found))
+    return pdf_file([*found, *objects])
+
+
+def widget(kind: str, name: str, box: tuple[int, int, int, int], more: str = "") -> str:
+    """Return a field of a form, which is ``Tx``, ``Ch``, ``Btn`` or ``Sig``."""
+    left, bottom, right, top = box
+    return (
+        f"/Subtype /Widget /FT /{kind} /T ({name}) "
+        f"/Rect [{left} {bottom} {right} {top}] {more}"
+    )

@@ -28,7 +28,7 @@ _BULLET = re.compile(
     r"^(?:[\u2022\u25cf\u25cb\u25aa\u25e6\u2023\u2043\u25a0\uf0b7\uf0a7\u2219]"
     r"|[\u2013*-](?=\s))\s*"
 )
-_NUMBERED = re.compile(r"^(?:\d{1,3}[.)]|\([0-9a-z]{1,3}\)|[a-z]\))\s+\S")
+_NUMBERED = re.compile(r"^(?:\d{1,3}[.)]|\([0-9a-z]{1,3}\)|[a-z]\)|\[[ x]\])\s+\S")
 _ENDS = re.compile(r"[.!?:;\u2026][\"')\]\u201d\u2019]?\Z")
 
 

@@ -19,6 +19,7 @@ from attrs import field, frozen
 from scraper_service.content.decode import Unreadable, clean_text
 from scraper_service.content.losses import Losses
 from scraper_service.content.pdf import ocr
+from scraper_service.content.pdf.annotations import PICTURE
 from scraper_service.content.pdf.blocks import Part, parts_of
 from scraper_service.content.pdf.lines import Line, PageText, unread_share
 from scraper_service.content.pdf.pdfium import (
@@ -26,6 +27,8 @@ from scraper_service.content.pdf.pdfium import (
     SECURITY_ERROR,
     PdfiumFile,
 )
+from scraper_service.content.pdf.placing import place_marks
+from scraper_service.content.pdf.shifted import has_shifted_codes
 from scraper_service.content.pdf.writing import (
     by_page,
     html_of,
@@ -54,6 +57,8 @@ _FACTS = {
 }
 _DATES = {"CreationDate": "published_time", "ModDate": "modified_time"}
 _NO_TEXT = "The PDF has no text layer; it may be a scan."
+_XFA = "The PDF is an XFA form, whose fields only few programs can show."
+NO_TEXT_FOUND = "The program tesseract found no text in the picture of a PDF page."
 
 
 @frozen(kw_only=True)
@@ -118,6 +123,10 @@ class _Reading:
         self._warnings: list[str] = []
         self._unread: list[int] = []
         self._scanned: list[int] = []
+        self._shifted: list[int] = []
+        self._pictured: list[int] = []  # scanned pages that are not blank
+        self._losses = Losses()
+        self._may_recognise = parser.mode == "auto" and can_recognise_text()
         self._limit = parser.max_pages or MAX_PAGES
         self._miner: Any = None
 
@@ -138,27 +147,59 @@ class _Reading:
                 pages.append(self._page(file, index))
             if len(self._unread) == len(pages):
                 raise _unsupported("none of its pages can be read")
+            self._losses.extend(file.losses)
+            if file.is_xfa and not file.fields:
+                self._warnings.append(_XFA)
+                self._losses.add("formField", _XFA)
             return self._content(pages, total, file.facts())
 
     def _page(self, file: PdfiumFile, index: int) -> PageText:
-        if self._parser.mode == "ocr":
-            return self._recognise(file, index)
         is_broken = False
         try:
             page, is_doubtful = file.page(index)
         except pdfium.PdfiumError:
             page, is_doubtful, is_broken = PageText(), True, True
+        if self._parser.mode == "ocr":
+            return self._recognised(file, index, page) or self._unreadable(index, page)
         if is_doubtful:
             page = self._better(page, index)
-        if page.lines:
-            return page
-        if is_broken:
-            self._unread.append(index + 1)
-            return page
-        if self._parser.mode == "auto" and can_recognise_text():
-            page = self._recognise(file, index)
+        if page.lines and has_shifted_codes(page):
+            if self._may_recognise and (found := self._recognised(file, index, page)):
+                return found
+            self._shifted.append(index + 1)
         if not page.lines:
+            return self._scan(file, index, page, is_broken=is_broken)
+        if page.pictures:
+            self._losses.add("image", PICTURE, count=page.pictures)
+        place_marks(page)
+        return page
+
+    def _scan(
+        self, file: PdfiumFile, index: int, page: PageText, *, is_broken: bool
+    ) -> PageText:
+        """Return a page without a text layer."""
+        if is_broken:
+            return self._unreadable(index, page)
+        found = page
+        if self._may_recognise:
+            recognised = self._recognised(file, index, page)
+            if recognised is None:
+                return self._unreadable(index, page)
+            found = recognised
+        if not found.lines:
             self._scanned.append(index + 1)
+            if not page.is_blank and self._may_recognise:
+                self._losses.add("image", NO_TEXT_FOUND, count=max(page.pictures, 1))
+            elif not page.is_blank:
+                self._pictured.append(index + 1)
+        place_marks(found)
+        return found
+
+    def _unreadable(self, index: int, page: PageText) -> PageText:
+        """Return a page whose text could not be recognised: its fields and notes."""
+        self._unread.append(index + 1)
+        page.lines = []
+        place_marks(page)
         return page
 
     def _better(self, page: PageText, index: int) -> PageText:
@@ -172,6 +213,7 @@ class _Reading:
         if other is None or _score(other) <= _score(page):
             return page
         other.links = page.links or other.links
+        other.marks, other.pictures = page.marks, page.pictures
         return other
 
     def _mined(self, index: int) -> PageText | None:
@@ -197,17 +239,24 @@ class _Reading:
             raise _unsupported("it has no readable pages")
         return self._content(pages, total, self._miner.facts())
 
-    def _recognise(self, file: PdfiumFile, index: int) -> PageText:
-        """Return the lines that Tesseract recognises in the picture of a page."""
+    def _recognised(
+        self, file: PdfiumFile, index: int, page: PageText
+    ) -> PageText | None:
+        """Return ``page`` with the lines that Tesseract recognises in its picture.
+
+        None if the recognition fails.
+        """
         left = None
         if self._deadline_s is not None:
             left = self._deadline_s - (time.monotonic() - self._started)
         try:
             text = ocr.recognise_text(file.picture(index, ocr.DPI), left)
         except (OSError, subprocess.SubprocessError, pdfium.PdfiumError):
-            self._unread.append(index + 1)
-            return PageText()
-        return PageText(_typed(text))
+            return None
+        found = PageText(_typed(text), page.links, marks=page.marks)
+        if found.lines:
+            place_marks(found, is_drawn=True)
+        return found
 
     def _check_time(self, done: int, count: int) -> None:
         if self._deadline_s is None:
@@ -230,7 +279,7 @@ class _Reading:
     ) -> PdfContent:
         links = dict.fromkeys(url for page in pages for url in page.links)
         parts = parts_of(pages)
-        self._warn(len(pages))
+        self._warn(len(pages), total)
         known, other = metadata(facts)
         if "title" not in known and (heading := _first_heading(parts)):
             known = {"title": heading, **known}
@@ -245,12 +294,25 @@ class _Reading:
             num_pages=len(pages),
             total_pages=max(total, len(pages)),
             warnings=self._warnings,
+            losses=self._losses,
         )
 
-    def _warn(self, count: int) -> None:
+    def _warn(self, count: int, total: int) -> None:
+        if count < total:
+            self._losses.add(
+                "truncated",
+                f"The limit maxPages is {self._limit}: {count} of the {total} pages of "
+                "the PDF were converted.",
+            )
         if self._unread:
-            self._warnings.append(
-                f"{_numbered(self._unread)} of the PDF could not be read."
+            unread = f"{_numbered(self._unread)} of the PDF could not be read."
+            self._lose_text(unread, len(self._unread))
+        if self._shifted:
+            self._lose_text(
+                f"{_numbered(self._shifted)} of the PDF: the text layer has the codes of "
+                "glyphs in place of letters; the program tesseract reads such pages in "
+                "the mode auto of the parser pdf.",
+                len(self._shifted),
             )
         scanned = [n for n in self._scanned if n not in self._unread]
         if scanned and len(self._scanned) == count:
@@ -259,6 +321,17 @@ class _Reading:
             self._warnings.append(
                 f"{_numbered(scanned)} of the PDF: no text layer; it may be a scan."
             )
+        if self._pictured:
+            self._losses.add(
+                "unreadableText",
+                f"{_numbered(self._pictured)} of the PDF: no text layer; the program "
+                "tesseract reads scans in the mode auto of the parser pdf.",
+                count=len(self._pictured),
+            )
+
+    def _lose_text(self, reason: str, count: int) -> None:
+        self._warnings.append(reason)
+        self._losses.add("unreadableText", reason, count=count)
 
 
 def _first_heading(pages: Iterable[Iterable[Part]]) -> str:

@@ -103,6 +103,19 @@ class Block:
 
 
 @define
+class Mark:
+    """A text that stands on a page without being part of its text: a field or note."""
+
+    text: str
+    #: Left, bottom, right and top, in points.
+    box: Box
+    #: True for a box or button to tick.
+    is_tick: bool = False
+    #: The name of a box or button, which replaces a missing label.
+    label: str = ""
+
+
+@define
 class PageText:
     """The text of a page."""
 
@@ -112,6 +125,12 @@ class PageText:
     links: list[str] = field(factory=list)
     #: The rotation of the page in counterclockwise quarter turns.
     turn: int = 0
+    #: The fields and notes that are not among the lines yet.
+    marks: list[Mark] = field(factory=list)
+    #: True for a page without text, lines and pictures.
+    is_blank: bool = False
+    #: The number of large pictures.
+    pictures: int = 0
 
     @property
     def letters(self) -> int:

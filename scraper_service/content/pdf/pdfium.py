@@ -12,6 +12,12 @@ from typing import Any, Self
 import pypdfium2 as pdfium
 from pypdfium2 import raw
 
+from scraper_service.content.losses import Losses
+from scraper_service.content.pdf.annotations import (
+    count_pictures,
+    read_annotations,
+    record_attachments,
+)
 from scraper_service.content.pdf.characters import PageCharacters
 from scraper_service.content.pdf.lines import (
     Box,
@@ -30,6 +36,7 @@ MAX_UNREAD = 0.02  # share of unreadable characters above which pdfminer is trie
 MAX_GUESSED = 0.05  # share of lines that begin with an unmapped character
 PASSWORD_ERROR = raw.FPDF_ERR_PASSWORD
 SECURITY_ERROR = raw.FPDF_ERR_SECURITY
+_XFA = frozenset({raw.FORMTYPE_XFA_FULL, raw.FORMTYPE_XFA_FOREGROUND})
 
 
 class PdfiumFile:
@@ -40,11 +47,28 @@ class PdfiumFile:
 
     def __init__(self, body: bytes):
         self._document = pdfium.PdfDocument(body)
+        #: True for a form whose fields are in XFA, which PDFium does not read.
+        self.is_xfa = self._document.get_formtype() in _XFA
+        #: The parts of the pages read so far, and the attachments, that are lost.
+        self.losses = Losses()
+        #: The number of form fields on the pages read so far, also of empty ones.
+        self.fields = 0
+        # Streams are never compressed together with their dictionaries.
+        self._has_pictures = b"/Image" in body
+        self._form: Any = None
+        self._form_info = raw.FPDF_FORMFILLINFO(version=2)
+        if self._document.get_formtype() != raw.FORMTYPE_NONE:
+            self._form = raw.FPDFDOC_InitFormFillEnvironment(
+                self._document.raw, self._form_info
+            )
+        record_attachments(self._document.raw, self.losses)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
+        if self._form:
+            raw.FPDFDOC_ExitFormFillEnvironment(self._form)
         self._document.close()
 
     def __len__(self) -> int:
@@ -69,8 +93,21 @@ class PdfiumFile:
         try:
             if not text_page:
                 raise pdfium.PdfiumError(f"Page {index + 1} cannot be loaded.")
-            return _PageReader(document, page, text_page).text()
+            if self._form:
+                raw.FORM_OnAfterLoadPage(page, self._form)
+            text, is_doubtful = _PageReader(document, page, text_page).text()
+            marks, fields = read_annotations(page, self._form, self.losses)
+            self.fields += fields
+            for mark in marks if text.turn else ():
+                mark.box = rotate_box(mark.box, text.turn)
+            text.marks = marks
+            text.is_blank = not raw.FPDFPage_CountObjects(page)
+            if self._has_pictures:
+                text.pictures = count_pictures(page)
+            return text, is_doubtful
         finally:
+            if self._form and page:
+                raw.FORM_OnBeforeClosePage(page, self._form)
             raw.FPDFText_ClosePage(text_page)
             raw.FPDF_ClosePage(page)
 
