@@ -284,3 +284,11 @@ def ole(*streams: str) -> bytes:
     """Return what begins as a file of before 2007 with ``streams`` does."""
     names = b"".join(name.encode("utf-16-le").ljust(128, b"\0") for name in streams)
     return b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1".ljust(512, b"\0") + names
+
+
+def with_parts(body: bytes, parts: Mapping[str, str | bytes]) -> bytes:
+    """Return an office file with further members, which replace those of their name."""
+    buffer = io.BytesIO(body)
+    with zipfile.ZipFile(buffer) as source:
+        whole = {name: source.read(name) for name in source.namelist()}
+    return archive(whole | dict(parts), stored="mimetype")

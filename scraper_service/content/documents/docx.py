@@ -16,6 +16,8 @@ from scraper_service.content.documents.markup import (
     inner_html,
     properties,
 )
+from scraper_service.content.documents.word_xml import MARK_STYLES, WordXml
+from scraper_service.content.losses import Losses
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
 KIND = "Word"
 MAX_IMAGE_BYTES = 5 * 2**20
 # Styles of titles, quotations and code, in addition to mammoth's own.
-STYLES = """
+STYLES = f"""
+{MARK_STYLES}
 p[style-name='Title'] => h1:fresh
 p[style-name='Subtitle'] => h2:fresh
 p[style-name='Quote'] => blockquote:fresh > p:fresh
@@ -37,7 +40,7 @@ u => em
 strike => s
 comment-reference =>
 """
-_NOTE_BACK = re.compile(r'\s*<a href="#(?:footnote|endnote)-ref-\d+">↑</a>')
+_NOTE_BACK = re.compile(r'\s*<a href="#(?:footnote|endnote|comment)-ref-\d+">↑</a>')
 
 
 def read_docx(body: bytes, *, embed_images: bool) -> ConvertedDocument:
@@ -48,6 +51,8 @@ def read_docx(body: bytes, *, embed_images: bool) -> ConvertedDocument:
     archive = Archive(body, KIND)
     archive.check_parts()
     known, other = properties(archive)
+    losses = Losses()
+    xml = WordXml(archive, losses)
 
     @mammoth.images.img_element  # type: ignore[untyped-decorator]
     def image(found: Any) -> dict[str, str]:
@@ -61,7 +66,7 @@ def read_docx(body: bytes, *, embed_images: bool) -> ConvertedDocument:
 
     try:
         result = mammoth.convert_to_html(
-            io.BytesIO(body), style_map=STYLES, convert_image=image
+            io.BytesIO(xml.prepare(body)), style_map=STYLES, convert_image=image
         )
     except RecursionError as exc:
         raise archive.unreadable("its structure is nested too deeply") from exc
@@ -74,11 +79,17 @@ def read_docx(body: bytes, *, embed_images: bool) -> ConvertedDocument:
         IndexError,
     ) as exc:
         raise archive.unreadable("it is damaged") from exc
+    for message in result.messages:
+        if "w:sym" in message.message:
+            losses.add(
+                "unreadableText", "A sign of a symbol font has no known meaning."
+            )
     return ConvertedDocument(
-        body=_with_headers(_NOTE_BACK.sub("", result.value)),
+        body=_with_headers(xml.fill(_NOTE_BACK.sub("", result.value))),
         known=known,
         other=other,
         warnings=list(_warnings(archive)),
+        losses=losses,
     )
 
 

@@ -15,21 +15,21 @@ from scraper_service.content.documents.markup import (
     html_body,
     inner_html,
 )
+from scraper_service.content.losses import Losses
 
 KIND = "EPUB"
 MAX_CHAPTERS = 2000
 MAX_BYTES = 32 * 2**20  # of the HTML of all chapters
-_DROPPED = (
-    "script",
-    "style",
-    "svg",
-    "link",
-    "meta",
-    "iframe",
-    "object",
-    "audio",
-    "video",
-)
+_DROPPED = ("script", "style", "link", "meta")
+# Elements that are recorded, and the kinds of losses.
+_LOST = {
+    "svg": "diagram",
+    "iframe": "frame",
+    "object": "embeddedDocument",
+    "audio": "audio",
+    "video": "video",
+}
+INSIDE = "Files inside a book that are no chapters are not converted."
 
 
 def read_epub(body: bytes) -> ConvertedDocument:
@@ -49,16 +49,19 @@ def read_epub(body: bytes) -> ConvertedDocument:
         )
         for item in package.iterfind("{*}manifest/{*}item")
     }
-    spine = [
+    refs = package.iterfind("{*}spine/{*}itemref")
+    spine = [  # notes and the like stand after the chapters
         items[ref.get("idref", "")]
-        for ref in package.iterfind("{*}spine/{*}itemref")
-        if ref.get("idref", "") in items and ref.get("linear") != "no"
+        for ref in sorted(refs, key=lambda ref: ref.get("linear") == "no")
+        if ref.get("idref", "") in items
     ]
-    chapters = [
-        name
-        for name, mime, properties in spine
-        if "html" in mime and "nav" not in properties and name in archive
-    ]
+    losses = Losses()
+    chapters = []
+    for name, mime, kinds in spine:
+        if "html" in mime and name in archive:
+            chapters += [name] if "nav" not in kinds else []
+        else:
+            losses.add("embeddedDocument", INSIDE, text=posixpath.basename(name))
     if not chapters:
         raise archive.unreadable("it has no readable chapters")
     encrypted = _encrypted(archive)
@@ -71,15 +74,20 @@ def read_epub(body: bytes) -> ConvertedDocument:
                 f"The book was truncated: {number} of its {len(chapters)} chapters "
                 "were converted."
             )
+            losses.add("truncated", warnings[-1])
             break
         if name in encrypted:
             raise archive.unreadable("it is protected against copying")
         data = archive.read(name)
         size += len(data)
-        parts.append(_chapter(data))
+        parts.append(_chapter(data, losses))
     known, other = _metadata(package)
     return ConvertedDocument(
-        body="\n".join(parts), known=known, other=other, warnings=warnings
+        body="\n".join(parts),
+        known=known,
+        other=other,
+        warnings=warnings,
+        losses=losses,
     )
 
 
@@ -129,12 +137,15 @@ def _metadata(package: Any) -> tuple[dict[str, str], dict[str, str]]:
     return facts(known), facts(other)
 
 
-def _chapter(data: bytes) -> str:
+def _chapter(data: bytes, losses: Losses) -> str:
     """Return a chapter's inner HTML, without links to other files of the book."""
     body = html_body(_without_declaration(data))
     if body is None:
         return ""
-    etree.strip_elements(body, *_DROPPED, with_tail=False)
+    for item in body.iter(*_LOST):
+        text = item.findtext("title") or item.get("title") or ""
+        losses.add(_LOST[item.tag], INSIDE, text=text)
+    etree.strip_elements(body, *_DROPPED, *_LOST, with_tail=False)
     for item in body.iter("a", "img"):
         if item.tag == "img":
             item.set("src", "data:image/png;base64,")

@@ -30,6 +30,7 @@ from scraper_service.content.html.page_urls import (
     changed_base,
     xml_base,
 )
+from scraper_service.content.losses import Losses
 
 MAX_ENTRIES = 1000
 ROOTS = frozenset({"rss", "RDF", "feed"})
@@ -81,16 +82,19 @@ def _converted(
     parts = [element("h1", escape(title))] if title else []
     parts += [element("p", escape(about))] if about else []
     warnings = []
+    losses = Losses()
     if count > MAX_ENTRIES:
         warnings.append(
             f"The feed was truncated: {MAX_ENTRIES} of its {count} entries were "
             "converted."
         )
+        losses.add("truncated", warnings[-1])
     return ConvertedDocument(
         body="\n".join(parts + sections),
         known=facts(known),
         other=facts(other),
         warnings=warnings,
+        losses=losses,
         raw=raw,
     )
 

@@ -5,14 +5,19 @@ Names of elements follow OpenDocument 1.3, part 3.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from scraper_service.content.decode import Unreadable
 from scraper_service.content.documents.archive import (
     MAX_DEPTH,
     Archive,
     attribute,
     local,
+    resolve_member,
 )
+from scraper_service.content.documents.drawings import CHART, OBJECT
+from scraper_service.content.documents.formulas import mathml
 from scraper_service.content.documents.markup import (
     MAX_CELLS,
     ConvertedDocument,
@@ -27,9 +32,11 @@ from scraper_service.content.documents.sheets import (
     MAX_SHEETS,
     Grid,
     GridCell,
+    cut_reason,
     grid_html,
     sheets_html,
 )
+from scraper_service.content.losses import Losses
 from scraper_service.content.text.digits import parse_digits
 
 if TYPE_CHECKING:
@@ -46,11 +53,16 @@ class TableReader:
     """
 
     def __init__(
-        self, cell: Callable[[Any], str], hidden: set[str], warnings: list[str]
+        self,
+        cell: Callable[[Any], str],
+        hidden: set[str],
+        warnings: list[str],
+        losses: Losses,
     ):
         self._cell = cell
         self._hidden = hidden
         self._warnings = warnings
+        self._losses = losses
         self._left = MAX_CELLS
 
     def visible(self, main: Any) -> Iterator[Grid]:
@@ -62,30 +74,39 @@ class TableReader:
                 repr((attribute(t, "name") or "")[:50]) for t in hidden[:10]
             )
             self._warnings.append(f"Hidden sheets were left out: {names}.")
+            self._losses.add("hiddenPart", self._warnings[-1], count=len(hidden))
         visible = [table for table in tables if table not in hidden]
         if len(visible) > MAX_SHEETS:
             self._warnings.append(
                 f"The workbook was truncated: {MAX_SHEETS} of its {len(visible)} sheets "
                 "were converted."
             )
+            self._losses.add("truncated", self._warnings[-1])
         for table in visible[:MAX_SHEETS]:
             yield self.grid(table)
 
     def grid(self, table: Any) -> Grid:
         """Return a table, cut if it has too many cells."""
         grid = Grid(attribute(table, "name") or "")
-        row = 0
+        row = last = columns = 0
+        is_full = False
         for item in table.iter("{*}table-row"):
             if next(item.iterancestors("{*}table")) is not table:
                 continue  # a row of a table in a cell
             count = _repeated(item, "number-rows-repeated")
+            if is_full:
+                row += count
+                continue
             cells = self._cells(item)
+            columns = max(columns, *(column + 1 for column, _, _ in cells), 0)
             if cells and attribute(item, "visibility") not in {"collapse", "filter"}:
+                last = row + count
+                grid.is_cut |= count > MAX_REPEATED
                 for at in range(row, row + min(count, MAX_REPEATED)):
                     for column, cell, (height, width) in cells:
                         if not self._left:
-                            grid.is_cut = True
-                            return grid
+                            grid.is_cut = is_full = True
+                            break
                         self._left -= 1
                         grid.put(at, column, cell)
                         if height > 1 or width > 1:
@@ -93,6 +114,7 @@ class TableReader:
                                 (at, column, at + height - 1, column + width - 1)
                             )
             row += count
+        grid.size = (max(last, row if is_full else 0), columns)
         return grid
 
     def _cells(self, row: Any) -> list[tuple[int, GridCell, tuple[int, int]]]:
@@ -112,10 +134,14 @@ class TableReader:
                 )
                 found += [
                     (at, cell, span)
-                    for at in range(column, min(column + count, MAX_COLUMNS))
+                    for at in range(column, min(column + count, MAX_COLUMNS + 1))
                 ]
             column += count
         return found
+
+
+def _paragraph(content: str) -> str:
+    return f"{element('p', content)}\n" if content.strip() else ""
 
 
 def _repeated(item: Any, name: str) -> int:
@@ -124,6 +150,10 @@ def _repeated(item: Any, name: str) -> int:
 
 
 KIND = "OpenDocument"
+COMMENT = "Comments of a document are no part of its text."
+FORM = "Form fields of OpenDocument files are not converted."
+FILM = "Films and sounds inside a document are not converted."
+PICTURE = "A picture of a document has no description, which would stand for it."
 MAX_SPACES = 200  # per <text:s>
 
 # Elements that are no part of the text.
@@ -146,17 +176,21 @@ def read_odf(body: bytes) -> ConvertedDocument:
     content = root.find("{*}body")
     if content is None or not len(content):
         raise archive.unreadable("it has no content")
-    reader = _Reader(root)
+    reader = _Reader(root, archive)
     main = content[0]
     if local(main) == "spreadsheet":
-        html = sheets_html(reader.grids.visible(main), reader.warnings)
+        html = sheets_html(reader.grids.visible(main), reader.warnings, reader.losses)
     elif local(main) == "presentation":
         html = "\n".join(reader.slides(main))
     else:
         html = reader.blocks(main) + reader.notes()
     known, other = _metadata(archive)
     return ConvertedDocument(
-        body=html, known=known, other=other, warnings=reader.warnings
+        body=html,
+        known=known,
+        other=other,
+        warnings=reader.warnings,
+        losses=reader.losses,
     )
 
 
@@ -194,8 +228,10 @@ def _metadata(archive: Archive) -> tuple[dict[str, str], dict[str, str]]:
 class _Reader:
     """Writes elements as HTML, and collects footnotes for the end."""
 
-    def __init__(self, root: Any):
+    def __init__(self, root: Any, archive: Archive):
         self.warnings: list[str] = []
+        self.losses = Losses()
+        self._archive = archive
         self._notes: list[str] = []
         self._depth = 0
         self._hidden: set[str] = set()
@@ -203,7 +239,7 @@ class _Reader:
         self._numbered: set[str] = set()
         for style in root.iter("{*}style", "{*}list-style"):
             self._read_style(style)
-        self.grids = TableReader(self.cell, self._hidden, self.warnings)
+        self.grids = TableReader(self.cell, self._hidden, self.warnings, self.losses)
 
     def _read_style(self, style: Any) -> None:
         name = attribute(style, "name") or ""
@@ -239,8 +275,16 @@ class _Reader:
 
     def _block(self, item: Any) -> str:
         kind = local(item)
-        if kind in _LEFT_OUT or not kind or self._depth > MAX_DEPTH:
+        if self._depth > MAX_DEPTH:
+            self.losses.add(
+                "truncated", f"At most {MAX_DEPTH} nested elements are read."
+            )
             return ""
+        if kind in _LEFT_OUT or not kind:
+            self._record(item)
+            return ""
+        if kind == "frame":
+            return self._framed(item)
         if kind == "h":
             level = parse_digits(attribute(item, "outline-level") or "1")
             size = min(max(level, 1), 6)
@@ -278,6 +322,7 @@ class _Reader:
         grid = self.grids.grid(item)
         if grid.is_cut:
             self.warnings.append("A table was truncated: it has too many cells.")
+            self.losses.add("truncated", cut_reason(grid, "A table"))
         return grid_html(grid)
 
     def inline(self, parent: Any) -> str:
@@ -294,6 +339,7 @@ class _Reader:
     def _span(self, item: Any) -> str:
         kind = local(item)
         if kind in _LEFT_OUT or not kind:
+            self._record(item)
             return ""
         if kind == "s":
             count = parse_digits(attribute(item, "c") or "1", 1)
@@ -333,10 +379,66 @@ class _Reader:
         box = item.find("{*}text-box")
         if box is not None:
             return self.blocks(box).replace("<p>", "").replace("</p>\n", "<br>")
+        thing = item.find("{*}object")
+        if thing is None:
+            thing = item.find("{*}object-ole")
+        if thing is not None:
+            return self._object(thing)
+        if item.find("{*}plugin") is not None:
+            self.losses.add("video", FILM, text=attribute(item, "name"))
+            return ""
+        if item.find("{*}image") is None:
+            return ""
         alt = item.findtext("{*}desc") or item.findtext("{*}title") or ""
-        if item.find("{*}image") is None or not alt.strip():
+        if not alt.strip():
+            self.losses.add("image", PICTURE)
             return ""
         return picture(alt)
+
+    def _framed(self, item: Any) -> str:
+        """Return a frame that is a block of its own."""
+        table = item.find("{*}table")
+        if table is not None:
+            return self._table(table)
+        box = item.find("{*}text-box")
+        if box is not None:
+            return self.blocks(box)
+        content = self._frame(item)
+        return content if content.startswith("<table") else _paragraph(content)
+
+    def _object(self, thing: Any) -> str:
+        """Return a formula or the values of a chart; record another object."""
+        root = thing[0] if len(thing) and local(thing[0]) == "math" else None
+        href = attribute(thing, "href") or ""
+        name = f"{resolve_member('', href)}/content.xml"
+        if root is None and href and name in self._archive:
+            with suppress(Unreadable):
+                root = self._archive.xml(name)
+        if root is not None and local(root) == "math":
+            above = thing.getparent().getparent()
+            alone = (
+                above is None or not "".join(above.itertext("{*}span", "{*}p")).strip()
+            )
+            return mathml(root, display=alone and local(above) == "p")
+        chart = next(root.iter("{*}chart"), None) if root is not None else None
+        table = next(root.iter("{*}table"), None) if root is not None else None
+        if chart is not None:
+            if table is not None and (html := self._table(table)):
+                return html
+            self.losses.add("chart", CHART)
+        else:
+            self.losses.add("embeddedDocument", OBJECT, text=href.removeprefix("./"))
+        return ""
+
+    def _record(self, item: Any) -> None:
+        """Record a comment or the fields of a form, which are no part of the text."""
+        if local(item) == "annotation":
+            text = " ".join("".join(p.itertext()) for p in item.iter("{*}p"))
+            self.losses.add("annotation", COMMENT, text=text)
+        elif local(item) == "forms" and (
+            fields := sum(len(form) for form in item.iter("{*}form"))
+        ):
+            self.losses.add("formField", FORM, count=fields)
 
     # -- Presentations -------------------------------------------------------------------
 
@@ -353,12 +455,12 @@ class _Reader:
                 if kind == "title" and not heading and box is not None:
                     heading = " ".join(self.inline(p) for p in box.iter("{*}p")).strip()
                 elif kind not in {"header", "footer", "date-time", "page-number"}:
-                    table = shape.find("{*}table")
+                    is_frame = local(shape) == "frame"
                     parts.append(
-                        self._table(table)
-                        if table is not None
-                        else self.blocks(shape if box is None else box)
+                        self._framed(shape) if is_frame else self.blocks(shape)
                     )
+            for item in page.iterfind("{*}annotation"):
+                self._record(item)
             notes = [self.blocks(box) for box in page.iterfind("{*}notes//{*}text-box")]
             if any(notes):
                 parts.append(element("blockquote", f"<p>Notes:</p>{''.join(notes)}"))

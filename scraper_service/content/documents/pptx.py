@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from scraper_service.content.documents.archive import Archive, attribute, local
+from scraper_service.content.documents.drawings import graphic, record_object
+from scraper_service.content.documents.formulas import formula
 from scraper_service.content.documents.markup import (
     MAX_CELLS,
     ConvertedDocument,
@@ -16,6 +18,7 @@ from scraper_service.content.documents.markup import (
     properties,
     table,
 )
+from scraper_service.content.losses import Losses
 from scraper_service.content.text.digits import parse_digits
 
 if TYPE_CHECKING:
@@ -26,6 +29,12 @@ MAX_SLIDES = 2000
 TITLES = frozenset({"title", "ctrTitle"})
 # Placeholders in the frame of a slide: date, footer, slide number, header, slide image.
 FRAME = frozenset({"dt", "ftr", "sldNum", "hdr", "sldImg"})
+
+# Names of elements in pictures of films and sounds, and the kinds of losses.
+_FILMS = {"videoFile": "video", "audioFile": "audio", "wavAudioFile": "audio"}
+FILM = "Films and sounds inside a presentation are not converted."
+PICTURE = "A picture of a presentation has no description, which would stand for it."
+COMMENT = "Comments of a presentation are no part of its text."
 
 Relations = dict[str, tuple[str, str, bool]]
 
@@ -44,11 +53,13 @@ def read_pptx(body: bytes) -> ConvertedDocument:
         if (name := item.get(_RELATION) or "") in relations
     ]
     warnings = []
+    losses = Losses()
     if len(slides) > MAX_SLIDES:
         warnings.append(
             f"The presentation was truncated: {MAX_SLIDES} of its {len(slides)} slides "
             "were converted."
         )
+        losses.add("truncated", warnings[-1])
     parts = []
     hidden = 0
     for number, name in enumerate(slides[:MAX_SLIDES], 1):
@@ -56,38 +67,148 @@ def read_pptx(body: bytes) -> ConvertedDocument:
         if root.get("show") == "0":
             hidden += 1
             continue
-        parts.append(_slide(archive, name, root, number))
+        parts.append(_SlideReader(archive, name, losses).html(root, number))
     if hidden:
         warnings.append(f"Hidden slides were left out: {hidden}.")
+        losses.add("hiddenPart", warnings[-1], count=hidden)
     known, other = properties(archive)
     return ConvertedDocument(
-        body="\n".join(parts), known=known, other=other, warnings=warnings
+        body="\n".join(parts),
+        known=known,
+        other=other,
+        warnings=warnings,
+        losses=losses,
     )
 
 
 _RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
 
 
-def _slide(archive: Archive, name: str, root: Any, number: int) -> str:
-    relations = archive.relations(name)
-    shapes = list(_shapes(root))
-    title = next(
-        (shape for shape in shapes if _placeholder(shape) in TITLES and _words(shape)),
-        None,
-    )
-    heading = escape(_words(title)) if title is not None else f"Slide {number}"
-    parts = [element("h2", heading)]
-    parts += [_shape(s, relations) for s in shapes if s is not title]
-    notes = next((t for k, t, _ in relations.values() if k == "notesSlide"), None)
-    if notes is not None and notes in archive:
-        noted = [
-            _shape(shape, {}, is_list=False)
-            for shape in _shapes(archive.xml(notes))
-            if _placeholder(shape) == "body"
-        ]
-        if any(noted):
-            parts.append(element("blockquote", f"<p>Notes:</p>{''.join(noted)}"))
-    return element("section", "\n".join(part for part in parts if part))
+class _SlideReader:
+    """Writes the shapes of one slide, and records what it cannot write."""
+
+    def __init__(self, archive: Archive, name: str, losses: Losses):
+        self._archive = archive
+        self._relations: Relations = archive.relations(name)
+        self._losses = losses
+
+    def html(self, root: Any, number: int) -> str:
+        """Return the slide with its notes as a section."""
+        shapes = list(_shapes(root))
+        title = next(
+            (s for s in shapes if _placeholder(s) in TITLES and _words(s)), None
+        )
+        heading = escape(_words(title)) if title is not None else f"Slide {number}"
+        parts = [element("h2", heading)]
+        parts += [self._shape(s) for s in shapes if s is not title]
+        related = list(self._relations.values())
+        notes = next((t for k, t, _ in related if k == "notesSlide"), None)
+        if notes is not None and notes in self._archive:
+            reader = _SlideReader(self._archive, notes, self._losses)
+            noted = [
+                reader._shape(shape, is_list=False)
+                for shape in _shapes(self._archive.xml(notes))
+                if _placeholder(shape) == "body"
+            ]
+            if any(noted):
+                parts.append(element("blockquote", f"<p>Notes:</p>{''.join(noted)}"))
+        for kind, target, _ in related:
+            if kind == "comments" and target in self._archive:
+                for text in self._archive.xml(target).iter("{*}text", "{*}txBody"):
+                    words = "".join(text.itertext())
+                    self._losses.add("annotation", COMMENT, text=words)
+        return element("section", "\n".join(part for part in parts if part))
+
+    def _shape(self, shape: Any, *, is_list: bool = True) -> str:
+        kind = local(shape)
+        if kind == "graphicFrame":
+            return self._frame(shape)
+        if kind == "pic":
+            return self._picture(shape)
+        text = shape.find("{*}txBody")
+        if text is None:
+            return ""
+        is_list = is_list and _placeholder(shape) in {"body", "obj"}
+        items: list[tuple[int, str]] = []
+        parts: list[str] = []
+        for paragraph in text.iterfind("{*}p"):
+            content = self._paragraph(paragraph)
+            if not content.strip():
+                continue
+            facts = paragraph.find("{*}pPr")
+            level = _level(facts)
+            if _is_item(facts, is_list):
+                items.append((level, content))
+                continue
+            parts += [nested_list(items), element("p", content)]
+            items = []
+        parts.append(nested_list(items))
+        return "\n".join(part for part in parts if part)
+
+    def _frame(self, frame: Any) -> str:
+        """Return a table, chart or SmartArt; record another object."""
+        grid = frame.find(".//{*}tbl")
+        if grid is not None:
+            return self._table(grid)
+        data = next(frame.iter("{*}graphicData"), None)
+        if data is None:
+            return ""
+        html = graphic(data, self._archive, self._relations, self._losses)
+        if html is None and (thing := next(data.iter("{*}oleObj"), None)) is not None:
+            record_object(thing.get("progId") or thing.get("name", ""), self._losses)
+        return html or ""
+
+    def _picture(self, shape: Any) -> str:
+        facts = shape.find("{*}nvPicPr/{*}cNvPr")
+        alt = facts.get("descr", "") if facts is not None else ""
+        for name, kind in _FILMS.items():
+            if next(shape.iter(f"{{*}}{name}"), None) is not None:
+                label = alt or (facts.get("name", "") if facts is not None else "")
+                self._losses.add(kind, FILM, text=label)
+                return ""
+        if next(shape.iterancestors("{*}oleObj"), None) is not None:
+            return ""
+        if not alt.strip():
+            self._losses.add("image", PICTURE)
+            return ""
+        return element("p", picture(alt))
+
+    def _paragraph(self, paragraph: Any) -> str:
+        parts = []
+        for run in paragraph:
+            kind = local(run)
+            if kind == "AlternateContent":
+                choice = run.find("{*}Choice")
+                parts.append(self._paragraph(choice) if choice is not None else "")
+            elif kind == "m":
+                parts += [formula(item, self._losses) for item in run]
+            elif kind == "br":
+                parts.append("<br>")
+            elif kind in {"r", "fld"}:
+                parts.append(_run(run, self._relations))
+        return "".join(parts)
+
+    def _table(self, grid: Any) -> str:
+        rows = []
+        found = list(grid.iterfind("{*}tr"))
+        left = MAX_CELLS
+        for row in found:
+            cells = [
+                "<br>".join(filter(None, map(self._paragraph, cell.iter("{*}p"))))
+                for cell in row.iterfind("{*}tc")
+            ]
+            left -= len(cells)
+            if left < 0:
+                self._losses.add(
+                    "truncated",
+                    f"At most {MAX_CELLS} cells of a table are converted: {len(rows)} of "
+                    f"its {len(found)} rows.",
+                )
+                break
+            rows.append(cells)
+        facts = grid.find("{*}tblPr")
+        header = facts is not None and facts.get("firstRow") in {"1", "true"}
+        return table(rows, has_header=header)
 
 
 def _shapes(root: Any) -> Iterator[Any]:
@@ -112,36 +233,6 @@ def _words(shape: Any) -> str:
     return " ".join("".join(p.itertext()).strip() for p in shape.iter("{*}p")).strip()
 
 
-def _shape(shape: Any, relations: Relations, *, is_list: bool = True) -> str:
-    kind = local(shape)
-    if kind == "graphicFrame":
-        grid = shape.find(".//{*}tbl")
-        return _table(grid, relations) if grid is not None else ""
-    if kind == "pic":
-        facts = shape.find("{*}nvPicPr/{*}cNvPr")
-        alt = facts.get("descr", "") if facts is not None else ""
-        return element("p", picture(alt)) if alt.strip() else ""
-    text = shape.find("{*}txBody")
-    if text is None:
-        return ""
-    is_list = is_list and _placeholder(shape) in {"body", "obj"}
-    items: list[tuple[int, str]] = []
-    parts: list[str] = []
-    for paragraph in text.iterfind("{*}p"):
-        content = _paragraph(paragraph, relations)
-        if not content.strip():
-            continue
-        facts = paragraph.find("{*}pPr")
-        level = _level(facts)
-        if _is_item(facts, is_list):
-            items.append((level, content))
-            continue
-        parts += [nested_list(items), element("p", content)]
-        items = []
-    parts.append(nested_list(items))
-    return "\n".join(part for part in parts if part)
-
-
 def _is_item(facts: Any, default: bool) -> bool:
     if facts is None:
         return default
@@ -157,17 +248,6 @@ def _level(facts: Any) -> int:
     return min(parse_digits(facts.get("lvl", "0")), 8) if facts is not None else 0
 
 
-def _paragraph(paragraph: Any, relations: Relations) -> str:
-    parts = []
-    for run in paragraph:
-        kind = local(run)
-        if kind == "br":
-            parts.append("<br>")
-        elif kind in {"r", "fld"}:
-            parts.append(_run(run, relations))
-    return "".join(parts)
-
-
 def _run(run: Any, relations: Relations) -> str:
     content = escape(run.findtext("{*}t") or "")
     facts = run.find("{*}rPr")
@@ -180,22 +260,3 @@ def _run(run: Any, relations: Relations) -> str:
     link = facts.find("{*}hlinkClick")
     target = relations.get(attribute(link, "id") or "") if link is not None else None
     return anchor(content, target[1]) if target and target[2] else content
-
-
-def _table(grid: Any, relations: Relations) -> str:
-    rows = []
-    left = MAX_CELLS
-    for row in grid.iterfind("{*}tr"):
-        cells = [
-            "<br>".join(
-                filter(None, (_paragraph(p, relations) for p in cell.iter("{*}p")))
-            )
-            for cell in row.iterfind("{*}tc")
-        ]
-        left -= len(cells)
-        if left < 0:
-            break
-        rows.append(cells)
-    facts = grid.find("{*}tblPr")
-    header = facts is not None and facts.get("firstRow") in {"1", "true"}
-    return table(rows, has_header=header)

@@ -23,6 +23,7 @@ from scraper_service.content.documents.markup import (
     nested_list,
     table,
 )
+from scraper_service.content.losses import Losses
 
 TOKEN = re.compile(
     r"\\([a-zA-Z]{1,32})(-?\d{1,10})?\x20?|\\'([0-9a-fA-F]{2})|\\([^a-zA-Z'])|([{}])"
@@ -32,7 +33,7 @@ TOKEN = re.compile(
 SKIPPED = frozenset(
     "colortbl stylesheet listtable listoverridetable rsidtbl generator pict "
     "themedata colorschememapping datastore latentstyles xmlnstbl header headerl headerr "
-    "headerf footer footerl footerr footerf object objdata annotation atnid atnauthor "
+    "headerf footer footerl footerr footerf object objdata atnid atnauthor "
     "atrfstart atrfend revtbl filetbl bkmkstart bkmkend mmathPr pgdsctbl falt panose "
     "shppict nonshppict private1 fldtype userprops docvar xe tc listpicture".split()
 )
@@ -81,6 +82,7 @@ TOGGLES = {
 LEVELS = {"outlinelevel": "level", "ilvl": "list_level"}
 # Control words that begin a destination.
 TARGETS = {
+    "annotation": "comment",
     "fldinst": "instruction",
     "fldrslt": "text",
     "fonttbl": "fonts",
@@ -88,7 +90,17 @@ TARGETS = {
     "pntext": "listtext",
 }
 # Destinations that are read although they are marked as optional.
-KEPT = frozenset({"fldinst", "listtext", "pntext", "footnote", "shpinst", "shptxt"})
+KEPT = frozenset(
+    {"annotation", "fldinst", "listtext", "pntext", "footnote", "shpinst", "shptxt"}
+)
+# Groups that are recorded, with the kinds of losses and the reasons.
+LOST = {
+    "shppict": ("image", "Pictures in RTF files are not converted."),
+    "pict": ("image", "Pictures in RTF files are not converted."),
+    "object": ("embeddedDocument", "Files inside of RTF files are not converted."),
+    "mmath": ("formula", "Formulas in RTF files are not converted."),
+}
+COMMENT = "Comments of a document are no part of its text."
 LINK = re.compile(r'HYPERLINK\s+(?:\\[a-z]\s+)*"?([^"\s]+)"?', re.IGNORECASE)
 
 
@@ -105,7 +117,7 @@ class TextState:
     hidden: bool = False
     skipped: bool = False
     #: The destination of text: ``text``, ``fonts``, ``instruction``, ``listtext``,
-    #: ``note``, ``reference`` or a name of metadata.
+    #: ``note``, ``comment``, ``reference`` or a name of metadata.
     target: str = "text"
     #: The number of the font.
     font: int = 0
@@ -138,6 +150,8 @@ class RtfWriter:
         self._rows: list[list[str]] = []
         self._numbered = False
         self._left = MAX_CELLS
+        #: The numbers of written and of dropped table rows.
+        self.rows = self.dropped = 0
 
     def body(self, notes: list[list[tuple[str, TextState]]]) -> str:
         """Return the whole document, with the footnotes at its end."""
@@ -169,6 +183,9 @@ class RtfWriter:
         self._left -= len(cells)
         if cells and self._left >= 0:
             self._rows.append(cells)
+            self.rows += 1
+        elif cells:
+            self.dropped += 1
 
     def _end_list(self) -> None:
         if self._items:
@@ -245,6 +262,8 @@ class _Reader:
         self._fonts: dict[int, str] = {}
         self._bytes = bytearray()
         self._to_skip = 0
+        self._losses = Losses()
+        self._comment = ""
         self._codepage = "cp1252"
         self._starred = False
         self._depth = 0
@@ -271,6 +290,13 @@ class _Reader:
         self._flush()
         self._end_paragraph()
         body = self._writer.body(self._notes)
+        if dropped := self._writer.dropped:
+            rows = self._writer.rows
+            self._losses.add(
+                "truncated",
+                f"At most {MAX_CELLS} cells of a document are converted: "
+                f"{rows} of its {rows + dropped} table rows.",
+            )
         known = {
             "title": self._facts.get("title"),
             "keywords": self._facts.get("keywords"),
@@ -278,7 +304,10 @@ class _Reader:
         }
         other = {name: self._facts.get(name) for name in ("author", "subject")}
         return ConvertedDocument(
-            body=clean_text(body), known=facts(known), other=facts(other)
+            body=clean_text(body),
+            known=facts(known),
+            other=facts(other),
+            losses=self._losses,
         )
 
     # -- Tokens --------------------------------------------------------------------------
@@ -295,6 +324,9 @@ class _Reader:
         if not self._stack or self._depth >= MAX_GROUPS:
             return
         ended, self._state = self._state, self._stack.pop()
+        if ended.target == "comment" and self._state.target != "comment":
+            self._losses.add("annotation", COMMENT, text=self._comment)
+            self._comment = ""
         if ended.target == "instruction" and self._state.target != "instruction":
             match = LINK.search(self._instruction)
             # The field's result is in the next group.
@@ -335,6 +367,8 @@ class _Reader:
     def _word(self, word: str, number: int | None) -> None:
         state = self._state
         is_starred, self._starred = self._starred, False
+        if word in LOST and not state.skipped:
+            self._losses.add(*LOST[word])
         if word in SKIPPED or (is_starred and word not in KEPT):
             state.skipped = True
         elif word in FACTS:
@@ -360,6 +394,8 @@ class _Reader:
             self._facts[state.target] = self._facts.get(state.target, "") + text
         elif state.target == "instruction":
             self._instruction += text[: 4000 - len(self._instruction)]
+        elif state.target == "comment":
+            self._comment += text[: 4000 - len(self._comment)]
         elif state.target == "listtext":
             self._list_mark += text
         elif state.target == "note":
@@ -387,8 +423,8 @@ class _Reader:
                 self._paragraph = Paragraph(paragraph.runs)
             case "intbl":
                 paragraph.in_table = True
-            case "par" | "sect" | "page" if state.target == "note":
-                self._notes[-1].append((" ", evolve(state)))
+            case "par" | "sect" | "page" if state.target in {"note", "comment"}:
+                self._text(" ")
             case "par" | "sect" | "page":
                 self._end_paragraph()
             case "cell" | "nestcell":

@@ -19,6 +19,7 @@ from scraper_service.content.documents.markup import (
     element,
     escape,
 )
+from scraper_service.content.losses import Losses
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -52,6 +53,10 @@ class Grid:
     count: int = 0
     #: Whether cells were left out.
     is_cut: bool = False
+    #: How many rows and columns the sheet has; 0 if unknown.
+    size: tuple[int, int] = (0, 0)
+    #: HTML after the table, such as charts.
+    after: str = ""
 
     def put(self, row: int, column: int, cell: GridCell) -> None:
         """Set a cell; cells too far to the right are left out."""
@@ -62,20 +67,33 @@ class Grid:
         self.count += 1
 
 
-def sheets_html(grids: Iterable[Grid], warnings: list[str]) -> str:
-    """Return sheets as headings and tables, and add ``warnings`` for cut sheets."""
+def sheets_html(grids: Iterable[Grid], warnings: list[str], losses: Losses) -> str:
+    """Return sheets as headings and tables; warn of cut sheets, and record them."""
     parts = []
     for grid in grids:
         if grid.name:
             parts.append(element("h2", escape(grid.name)))
-        parts.append(grid_html(grid))
+        parts += [grid_html(grid), grid.after]
         if grid.is_cut:
             named = f"The sheet {grid.name[:100]!r}" if grid.name else "The table"
             warnings.append(
                 f"{named} was truncated: at most {MAX_COLUMNS} columns, and "
                 f"{MAX_CELLS} cells in all, are converted."
             )
+            losses.add("truncated", cut_reason(grid, named))
     return "\n".join(part for part in parts if part)
+
+
+def cut_reason(grid: Grid, named: str) -> str:
+    """Return why a sheet is cut, with the limit and both sizes."""
+    rows, columns = grid.size
+    kept = len(grid.cells)
+    limit = f"{MAX_COLUMNS} columns" if columns > MAX_COLUMNS else f"{MAX_CELLS} cells"
+    if columns > MAX_COLUMNS:
+        counts = f"{MAX_COLUMNS} of its {columns} columns"
+    else:
+        counts = f"{kept} of its {max(rows, kept)} rows"
+    return f"{named} was cut at the limit of {limit}: {counts} were converted."
 
 
 def grid_html(grid: Grid) -> str:
@@ -145,11 +163,15 @@ def read_delimited(text: str, *, tabs: bool = False) -> ConvertedDocument | None
     dialect = _dialect(text[:SAMPLE], tabs=tabs)
     grid = Grid()
     left = MAX_CELLS
+    rows, columns = 0, 0
     try:
         for number, row in enumerate(csv.reader(io.StringIO(text), dialect)):
+            rows, columns = number + 1, max(columns, len(row))
             if left < len(row):
                 grid.is_cut = True
-                break
+                left = 0
+            if not left:
+                continue  # counts the rows
             left -= len(row)
             for column, value in enumerate(row):
                 if shown := value.strip():
@@ -160,10 +182,11 @@ def read_delimited(text: str, *, tabs: bool = False) -> ConvertedDocument | None
         return None
     if len({column for row in grid.cells.values() for column in row}) < 2:
         return None
+    grid.size = (rows, columns)
     warnings: list[str] = []
-    return ConvertedDocument(
-        body=sheets_html([grid], warnings), warnings=warnings, raw=text
-    )
+    losses = Losses()
+    html = sheets_html([grid], warnings, losses)
+    return ConvertedDocument(body=html, warnings=warnings, losses=losses, raw=text)
 
 
 def _dialect(sample: str, *, tabs: bool) -> type[csv.Dialect]:

@@ -7,6 +7,7 @@ are read from its sheets here, so that cells look as in Excel.
 from __future__ import annotations
 
 import io
+import posixpath
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ from scraper_service.content.documents.archive import (
     local,
     unreadable,
 )
+from scraper_service.content.documents.drawings import graphic, record_object
 from scraper_service.content.documents.markup import (
     MAX_CELLS,
     ConvertedDocument,
@@ -42,6 +44,7 @@ from scraper_service.content.documents.sheets import (
     GridCell,
     sheets_html,
 )
+from scraper_service.content.losses import Losses
 from scraper_service.content.text.digits import parse_digits
 
 if TYPE_CHECKING:
@@ -51,6 +54,9 @@ KIND = "Excel"
 MAX_MERGED = 10_000
 MAX_TEXT = 32_767  # characters in a cell; Excel's limit
 MAX_AREA = 5_000_000  # cells of a sheet; the library also stores the empty ones
+
+COMMENT = "Comments and notes of a workbook are no part of its tables."
+OTHER_SHEET = "Only sheets with cells and charts become tables."
 
 _PLACE = re.compile(r"([A-Z]{1,7})(\d+)")
 Place = tuple[int, int]
@@ -62,6 +68,7 @@ def read_workbook(body: bytes) -> ConvertedDocument:
     :raises Unreadable: for a damaged, encrypted or hostile file.
     """
     warnings: list[str] = []
+    losses = Losses()
     known: dict[str, str] = {}
     other: dict[str, str] = {}
     styles = None
@@ -73,29 +80,42 @@ def read_workbook(body: bytes) -> ConvertedDocument:
         styles = _Styles(archive, main) if main.endswith(".xml") else None
     try:
         with CalamineWorkbook.from_filelike(io.BytesIO(body)) as book:
-            html = sheets_html(_grids(book, styles, warnings), warnings)
+            grids = _grids(book, styles, warnings, losses)
+            html = sheets_html(grids, warnings, losses)
     except (CalamineError, OSError, ValueError) as exc:
         reason = "it is encrypted" if "assword" in str(exc) else "it is damaged"
         raise unreadable(KIND, reason) from exc
-    return ConvertedDocument(body=html, known=known, other=other, warnings=warnings)
+    return ConvertedDocument(
+        body=html, known=known, other=other, warnings=warnings, losses=losses
+    )
 
 
 def _grids(
-    book: CalamineWorkbook, styles: _Styles | None, warnings: list[str]
+    book: CalamineWorkbook,
+    styles: _Styles | None,
+    warnings: list[str],
+    losses: Losses,
 ) -> Iterator[Grid]:
     sheets = list(enumerate(book.sheets_metadata))
     visible = [s for s in sheets if s[1].visible == SheetVisibleEnum.Visible]
     hidden = [repr(s[1].name[:50]) for s in sheets if s not in visible]
     if hidden:
         warnings.append(f"Hidden sheets were left out: {', '.join(hidden[:10])}.")
+        losses.add("hiddenPart", warnings[-1], count=len(hidden))
     if len(visible) > MAX_SHEETS:
         warnings.append(
             f"The workbook was truncated: {MAX_SHEETS} of its {len(visible)} sheets "
             "were converted."
         )
+        losses.add("truncated", warnings[-1])
     left = MAX_CELLS
     for index, facts in visible[:MAX_SHEETS]:
         if facts.typ != SheetTypeEnum.WorkSheet:
+            after = styles.extras(facts.name, losses) if styles else ""
+            if after:
+                yield Grid(facts.name, after=after)
+            elif facts.typ != SheetTypeEnum.ChartSheet or styles is None:
+                losses.add("chart", OTHER_SHEET, text=facts.name)
             continue
         looks = styles.looks(facts.name) if styles else _Looks()
         try:
@@ -104,9 +124,12 @@ def _grids(
             is_wide = isinstance(exc, OverflowError)
             reason = "its cells are too far apart" if is_wide else "it is damaged"
             warnings.append(f"The sheet {facts.name[:100]!r} was left out: {reason}.")
+            losses.add("table", warnings[-1], text=facts.name)
             continue
         grid = _grid(sheet, looks, left)
         left -= grid.count
+        grid.size = (sheet.total_height, sheet.total_width)
+        grid.after = styles.extras(facts.name, losses) if styles else ""
         yield grid
 
 
@@ -223,6 +246,35 @@ class _Styles:
                     self._add(looks, place, cell)
         looks.area = (last[0] + 1) * (last[1] + 1)
         return looks
+
+    def extras(self, name: str, losses: Losses) -> str:
+        """Return the charts of a sheet as HTML; record its comments and objects."""
+        archive = self._archive
+        part = self._parts.get(name, "")
+        found = []
+        for kind, target, is_external in archive.relations(part).values():
+            if is_external or target not in archive:
+                continue
+            if kind == "drawing":
+                relations = archive.relations(target)
+                found += [
+                    graphic(data, archive, relations, losses) or ""
+                    for data in archive.xml(target).iter("{*}graphicData")
+                ]
+            elif kind in {"comments", "threadedComment"}:
+                if kind == "comments" and self._is_threaded(part):
+                    continue  # repeats the threaded comments
+                for item in archive.xml(target).iter(
+                    "{*}comment", "{*}threadedComment"
+                ):
+                    losses.add("annotation", COMMENT, text="".join(item.itertext()))
+            elif kind in {"package", "oleObject"}:
+                record_object(posixpath.basename(target), losses)
+        return "\n".join(filter(None, found))
+
+    def _is_threaded(self, part: str) -> bool:
+        relations = self._archive.relations(part).values()
+        return any(kind == "threadedComment" for kind, _, _ in relations)
 
     def _add(self, looks: _Looks, place: Place, cell: Any) -> None:
         code = self._formats.get(parse_digits(cell.get("s", "")))

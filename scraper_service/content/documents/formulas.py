@@ -1,0 +1,343 @@
+"""Writes the formulas of office files as TeX: Office MathML, and MathML itself.
+
+Names of elements follow ECMA-376, part 1, 22.1 (Office MathML).
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import TYPE_CHECKING, Any
+
+from lxml import etree
+
+from scraper_service.content.documents.archive import attribute, local
+from scraper_service.content.documents.markup import element, escape
+
+if TYPE_CHECKING:
+    from scraper_service.content.losses import Losses
+
+MAX_DEPTH = 40  # nested elements of a formula
+MAX_TEX = 20_000  # characters of a formula
+UNKNOWN = "The formula has parts that TeX or this service does not know."
+
+_SIGNS = {
+    "\u2212": "-", "\u00d7": r"\times ", "\u22c5": r"\cdot ", "\u00b7": r"\cdot ",
+    "\u00f7": r"\div ", "\u00b1": r"\pm ", "\u2213": r"\mp ", "\u2217": "*",
+    "\u2264": r"\le ", "\u2265": r"\ge ", "\u2260": r"\ne ", "\u2248": r"\approx ",
+    "\u2261": r"\equiv ", "\u223c": r"\sim ", "\u2245": r"\cong ", "\u221d": r"\propto ",
+    "\u226a": r"\ll ", "\u226b": r"\gg ", "\u2208": r"\in ", "\u2209": r"\notin ",
+    "\u2282": r"\subset ", "\u2286": r"\subseteq ", "\u2283": r"\supset ",
+    "\u222a": r"\cup ", "\u2229": r"\cap ", "\u2205": r"\emptyset ", "\u2216": r"\setminus ",
+    "\u2227": r"\wedge ", "\u2228": r"\vee ", "\u00ac": r"\neg ", "\u2200": r"\forall ",
+    "\u2203": r"\exists ", "\u2192": r"\to ", "\u2190": r"\leftarrow ",
+    "\u21d2": r"\Rightarrow ", "\u21d4": r"\Leftrightarrow ", "\u2194": r"\leftrightarrow ",
+    "\u21a6": r"\mapsto ", "\u221e": r"\infty ", "\u2202": r"\partial ", "\u2207": r"\nabla ",
+    "\u2211": r"\sum ", "\u220f": r"\prod ", "\u2210": r"\coprod ", "\u222b": r"\int ",
+    "\u222c": r"\iint ", "\u222d": r"\iiint ", "\u222e": r"\oint ", "\u22c3": r"\bigcup ",
+    "\u22c2": r"\bigcap ", "\u22c1": r"\bigvee ", "\u22c0": r"\bigwedge ",
+    "\u2026": r"\dots ", "\u22ef": r"\cdots ", "\u22ee": r"\vdots ", "\u22f1": r"\ddots ",
+    "\u2218": r"\circ ", "\u2295": r"\oplus ", "\u2297": r"\otimes ", "\u22a5": r"\perp ",
+    "\u2225": r"\parallel ", "\u2220": r"\angle ", "\u2032": "'", "\u2033": "''",
+    "\u210f": r"\hbar ", "\u2113": r"\ell ", "\u27e8": r"\langle ", "\u27e9": r"\rangle ",
+    "\u230a": r"\lfloor ", "\u230b": r"\rfloor ", "\u2308": r"\lceil ", "\u2309": r"\rceil ",
+    "\u2016": r"\|", "{": r"\{", "}": r"\}", "%": r"\%", "#": r"\#", "&": r"\&", "$": r"\$",
+    "_": r"\_", "^": r"\hat{}", "~": r"\sim ", "\\": r"\backslash ",
+    "\u2061": "", "\u2062": "", "\u2063": "", "\u2064": "", "\u200b": "",
+}  # fmt: skip
+_ACCENTS = {
+    "\u0302": "hat", "^": "hat", "\u0303": "tilde", "~": "tilde", "\u0304": "bar",
+    "\u0305": "overline", "\u00af": "bar", "\u0307": "dot", "\u0308": "ddot",
+    "\u20d7": "vec", "\u2192": "vec", "\u030c": "check", "\u0306": "breve",
+    "\u0301": "acute", "\u0300": "grave",
+}  # fmt: skip
+_GROUPS = {
+    "\u23df": "underbrace",
+    "\u23de": "overbrace",
+    "\u2192": "overrightarrow",
+    "\u2190": "overleftarrow",
+}
+_MATRICES = {"()": "p", "[]": "b", "||": "v", "{}": "B", "\u2016\u2016": "V"}
+_FUNCTIONS = frozenset(
+    "sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh coth log ln lg exp lim "
+    "max min sup inf det dim ker gcd arg deg hom Pr limsup liminf".split()
+)
+_ALPHABETS = (
+    ("DOUBLE-STRUCK", "mathbb"),
+    ("FRAKTUR", "mathfrak"),
+    ("BLACK-LETTER", "mathfrak"),
+    ("SCRIPT", "mathcal"),
+)
+_STYLES = {"double-struck": "mathbb", "fraktur": "mathfrak", "script": "mathcal"}
+_TALL = re.compile(r"\\(?:frac|begin|sum|int|prod|sqrt|binom)\b")
+_SPACE = re.compile(r" +(?=[ }^_]|\Z)|(?<=[{ ]) +")
+_IGNORED = frozenset({"del", "moveFrom", "bookmarkStart", "bookmarkEnd", "proofErr"})
+_ROWS = frozenset(
+    "oMath oMathPara e num den sub sup deg lim fName box borderBox m ins moveTo sdt "
+    "sdtContent smartTag hyperlink".split()
+)
+
+
+class _UnknownPart(Exception):
+    """Raised for an element that is unknown, or nested too deeply."""
+
+
+def formula(part: Any, losses: Losses) -> str:
+    """Return Office MathML as HTML ``math`` elements with TeX, or record it."""
+    display = {"display": "block"} if local(part) == "oMathPara" else {}
+    found = []
+    formulas = list(part.iterfind("{*}oMath")) if display else [part]
+    for item in formulas:
+        try:
+            tex = _SPACE.sub("", _row(item, 0)).strip()
+        except _UnknownPart:
+            tex = ""
+            losses.add("formula", UNKNOWN, text="".join(item.itertext()))
+        if tex:
+            named = {"data-tex": tex[:MAX_TEX], **display}
+            found.append(element("math", escape(tex[:MAX_TEX]), **named))
+    return " ".join(found)
+
+
+def mathml(root: Any, *, display: bool = True) -> str:
+    """Return MathML as an HTML ``math`` element, without its namespace."""
+    for item in root.iter(etree.Element):
+        item.tag = local(item)
+        item.attrib.pop("display", None)
+    etree.cleanup_namespaces(root)
+    if display:
+        root.set("display", "block")
+    root.tail = None
+    return etree.tostring(root, encoding="unicode", method="html")
+
+
+def _row(parent: Any, depth: int) -> str:
+    if depth > MAX_DEPTH:
+        raise _UnknownPart
+    return "".join(_part(item, depth + 1) for item in parent)
+
+
+def _part(item: Any, depth: int) -> str:
+    kind = local(item)
+    if kind.endswith("Pr") or kind in _IGNORED or not kind:
+        return ""
+    if kind == "r":
+        return _run(item)
+    if kind == "m" and item.find("{*}mr") is not None:
+        return _matrix(item, depth, "")
+    if kind in _ROWS:
+        return _row(item, depth)
+    write = _WRITERS.get(kind)
+    if write is None:
+        raise _UnknownPart
+    return write(item, depth)
+
+
+def _child(item: Any, name: str, depth: int) -> str:
+    found = item.find(f"{{*}}{name}")
+    return "" if found is None else _SPACE.sub("", _row(found, depth))
+
+
+def _property(item: Any, name: str, default: str) -> str:
+    """Return the value of a property; ``default`` without the property."""
+    found = item.find(f"{{*}}{local(item)}Pr/{{*}}{name}")
+    if found is None:
+        return default
+    value = attribute(found, "val")
+    return "1" if value is None and name.endswith("Hide") else value or ""
+
+
+def _run(item: Any) -> str:
+    text = "".join(t.text or "" for t in item.iterfind("{*}t"))
+    facts = item.find("{*}rPr")
+    if facts is not None and facts.find("{*}nor") is not None:
+        plain = "".join(c if c not in "\\{}$%#&_^~" else _SIGNS[c] for c in text)
+        return f"\\text{{{plain}}}" if text.strip() else text
+    if text.strip() in _FUNCTIONS:
+        return f"\\{text.strip()} "
+    written = "".join(map(_sign, text))
+    style = facts.find("{*}scr") if facts is not None else None
+    command = _STYLES.get(attribute(style, "val") or "") if style is not None else None
+    return f"\\{command}{{{written}}}" if command and written.strip() else written
+
+
+def _sign(character: str) -> str:
+    if character < "\x7f":
+        return _SIGNS.get(character, character)
+    if character in _SIGNS:
+        return _SIGNS[character]
+    name = unicodedata.name(character, "")
+    is_letter = (
+        "\u2100" <= character < "\u2150" or "\U0001d400" <= character < "\U0001d800"
+    )
+    if is_letter:
+        plain = unicodedata.normalize("NFKC", character)
+        for word, command in _ALPHABETS:
+            if word in name and plain.isascii():
+                return f"\\{command}{{{plain}}}"
+        return plain if plain.isascii() else "".join(map(_greek, plain))
+    return _greek(character)
+
+
+def _greek(character: str) -> str:
+    """Return a Greek letter as a command, another character unchanged."""
+    words = unicodedata.name(character, "").replace("LAMDA", "LAMBDA").split()
+    if words[:1] != ["GREEK"] or "WITH" in words:
+        return character
+    if words[1:3] in (["SMALL", "LETTER"], ["CAPITAL", "LETTER"]):
+        letter = words[-1].lower()
+        if letter == "omicron":
+            return "o"
+        is_capital = words[1] == "CAPITAL"
+        prefix = "var" if words[3:] == ["FINAL", "SIGMA"] else ""
+        return f"\\{prefix}{letter.capitalize() if is_capital else letter} "
+    return f"\\var{words[1].lower()} " if words[-1] == "SYMBOL" else character
+
+
+def _base(item: Any, depth: int) -> str:
+    """Return the base of a script, in braces unless it is a single sign."""
+    base = _child(item, "e", depth)
+    is_single = len(base) <= 1 or re.fullmatch(r"\\[A-Za-z]+(\{[^{}]*\})?", base)
+    return (
+        base
+        if is_single or re.fullmatch(r"\([^()]*\)|[A-Za-z]|\d+", base)
+        else f"{{{base}}}"
+    )
+
+
+def _fraction(item: Any, depth: int) -> str:
+    above, below = _child(item, "num", depth), _child(item, "den", depth)
+    kind = _property(item, "type", "bar")
+    if kind == "lin":
+        return f"{above}/{below}"
+    if kind == "noBar":
+        return f"\\binom{{{above}}}{{{below}}}"
+    return f"\\frac{{{above}}}{{{below}}}"
+
+
+def _scripts(item: Any, depth: int) -> str:
+    sub, sup = _child(item, "sub", depth), _child(item, "sup", depth)
+    scripts = (f"_{{{sub}}}" if sub else "") + (f"^{{{sup}}}" if sup else "")
+    if local(item) == "sPre":
+        return f"{{}}{scripts}{_base(item, depth)}"
+    return _base(item, depth) + scripts
+
+
+def _radical(item: Any, depth: int) -> str:
+    degree = _child(item, "deg", depth)
+    shown = f"[{degree}]" if degree else ""
+    return f"\\sqrt{shown}{{{_child(item, 'e', depth)}}}"
+
+
+def _nary(item: Any, depth: int) -> str:
+    sign = _sign(_property(item, "chr", "\u222b")[:1] or "\u222b").strip()
+    sub, sup = _child(item, "sub", depth), _child(item, "sup", depth)
+    scripts = (f"_{{{sub}}}" if sub else "") + (f"^{{{sup}}}" if sup else "")
+    return f"{sign}{scripts} {_child(item, 'e', depth)}"
+
+
+def _delimited(item: Any, depth: int) -> str:
+    begin = _property(item, "begChr", "(")[:1]
+    end = _property(item, "endChr", ")")[:1]
+    between = _sign(_property(item, "sepChr", "|")[:1] or " ")
+    cells = list(item.iterfind("{*}e"))
+    if len(cells) == 1:
+        inner = [c for c in cells[0] if not local(c).endswith("Pr")]
+        if len(inner) == 1:
+            kind = local(inner[0])
+            if kind == "m" and begin + end in _MATRICES:
+                return _matrix(inner[0], depth, _MATRICES[begin + end])
+            if kind == "eqArr" and (begin, end) == ("{", ""):
+                return _lines(inner[0], depth, "cases")
+            if (
+                kind == "f"
+                and _property(inner[0], "type", "") == "noBar"
+                and begin == "("
+            ):
+                return _fraction(inner[0], depth)
+    content = between.join(_SPACE.sub("", _row(cell, depth)) for cell in cells)
+    first, last = (
+        _sign(begin).strip() if begin else "",
+        _sign(end).strip() if end else "",
+    )
+    if _TALL.search(content) or bool(first) != bool(last):
+        return f"\\left{first or '.'} {content} \\right{last or '.'}"
+    return f"{first}{' ' if first[-1:].isalpha() else ''}{content}{last}"
+
+
+def _matrix(item: Any, depth: int, kind: str) -> str:
+    rows = (
+        " & ".join(_row(cell, depth).strip() for cell in row.iterfind("{*}e"))
+        for row in item.iterfind("{*}mr")
+    )
+    return _environment(f"{kind}matrix", rows)
+
+
+def _lines(item: Any, depth: int, name: str = "aligned") -> str:
+    rows = (_row(cell, depth).replace(r"\&", "&") for cell in item.iterfind("{*}e"))
+    return _environment(name, rows)
+
+
+def _environment(name: str, rows: Any) -> str:
+    content = r" \\ ".join(row.strip() for row in rows)
+    return f"\\begin{{{name}}} {content} \\end{{{name}}}"
+
+
+def _function(item: Any, depth: int) -> str:
+    name = _child(item, "fName", depth)
+    if name.isalpha() and name.isascii() and len(name) > 1:
+        name = f"\\operatorname{{{name}}}"
+    argument = _child(item, "e", depth)
+    return f"{name} {argument}"
+
+
+def _accent(item: Any, depth: int) -> str:
+    command = _ACCENTS.get(_property(item, "chr", "\u0302")[:1])
+    if command is None:
+        raise _UnknownPart
+    return f"\\{command}{{{_child(item, 'e', depth)}}}"
+
+
+def _bar(item: Any, depth: int) -> str:
+    command = "overline" if _property(item, "pos", "bot") == "top" else "underline"
+    return f"\\{command}{{{_child(item, 'e', depth)}}}"
+
+
+def _limit(item: Any, depth: int) -> str:
+    base, limit = _child(item, "e", depth), _child(item, "lim", depth)
+    is_low = local(item) == "limLow"
+    if base.startswith(("\\", "{\\")) and not base.startswith("\\text"):
+        return f"{base}{'_' if is_low else '^'}{{{limit}}}"
+    return f"\\{'under' if is_low else 'over'}set{{{limit}}}{{{base}}}"
+
+
+def _group(item: Any, depth: int) -> str:
+    sign = _property(item, "chr", "\u23df")[:1]
+    base = _child(item, "e", depth)
+    if sign in _GROUPS:
+        return f"\\{_GROUPS[sign]}{{{base}}}"
+    return f"\\overset{{{_sign(sign).strip()}}}{{{base}}}"
+
+
+def _phantom(item: Any, depth: int) -> str:
+    return _child(item, "e", depth) if _property(item, "show", "1") != "0" else ""
+
+
+_WRITERS = {
+    "f": _fraction,
+    "sSup": _scripts,
+    "sSub": _scripts,
+    "sSubSup": _scripts,
+    "sPre": _scripts,
+    "rad": _radical,
+    "nary": _nary,
+    "d": _delimited,
+    "eqArr": _lines,
+    "func": _function,
+    "acc": _accent,
+    "bar": _bar,
+    "limLow": _limit,
+    "limUpp": _limit,
+    "groupChr": _group,
+    "phant": _phantom,
+}
