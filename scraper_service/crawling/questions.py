@@ -22,7 +22,12 @@ from scraper_service.crawling.middlewares import page_abandoned
 from scraper_service.crawling.scheduler import LeasedScheduler
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.items import PageContent, PageError
-from scraper_service.llm.model import ModelAnswer, ModelError, language_model
+from scraper_service.llm.model import (
+    ModelAnswer,
+    ModelError,
+    language_model,
+    member_of,
+)
 from scraper_service.options import formats
 from scraper_service.options.availability import BY_MODEL, asks_model, is_answered
 from scraper_service.storage.accounts import model_tokens
@@ -139,7 +144,7 @@ def _question(item: formats.Format, data: str, content: PageContent) -> ModelQue
     name = result_name(item)
 
     def quotes(answer: ModelAnswer) -> str:
-        return _verbatim(answer.value["quotes"], content.text)
+        return _verbatim(member_of(answer, "quotes"), content.text)
 
     def change(answer: ModelAnswer) -> Any:
         """Return the comparison of the page with the model's data."""
@@ -158,7 +163,7 @@ def _question(item: formats.Format, data: str, content: PageContent) -> ModelQue
             task = _extraction(prompt, schema)
             return ModelQuestion(TRACKING, name, task, data, schema or ANY, change)
         case formats.Summary():
-            return ModelQuestion(name, name, SUMMARISE, data, None, _text)
+            return ModelQuestion(name, name, SUMMARISE, data, None, _summary)
         case formats.Question(question=text):
             return ModelQuestion(name, "answer", ANSWER + text, data, None, _text)
         case formats.Highlights(query=text):
@@ -183,6 +188,14 @@ def _value(answer: ModelAnswer) -> Any:
 
 def _text(answer: ModelAnswer) -> str:
     return answer.text
+
+
+def _summary(answer: ModelAnswer) -> str:
+    """Return a text with words. A number or a truth value is no summary."""
+    text = answer.text
+    if text in {"true", "false"} or not any(map(str.isalpha, text)):
+        raise ModelError("what it wrote is no summary")
+    return text
 
 
 def _verbatim(found: list[str], text: str) -> str:
@@ -233,7 +246,7 @@ async def orders_in(content: PageContent, ask: Asker) -> str | None:
     if not content.text.strip():
         return None
     answer = await ask(CHECK, content.text, FOUND)
-    if not answer.value["found"]:
+    if not member_of(answer, "found"):
         return None
     excerpt = answer.value.get("excerpt") or "no excerpt"
     return " ".join(excerpt.split())[:200]
@@ -242,7 +255,7 @@ async def orders_in(content: PageContent, ask: Asker) -> str | None:
 async def blocks_to_drop(data: str, ask: Asker) -> frozenset[int]:
     """Return the numbers of the blocks without content, as found by the model."""
     answer = await ask(CLEAN, data, DROPPED)
-    return frozenset(answer.value["numbers"])
+    return frozenset(member_of(answer, "numbers"))
 
 
 RESERVE_S = 1.0  # of a page's time, for the steps after the model

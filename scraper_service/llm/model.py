@@ -45,6 +45,18 @@ class ModelAnswer:
     warnings: tuple[str, ...] = ()
 
 
+def member_of(answer: ModelAnswer, name: str) -> Any:
+    """Return a member of the answer to a question of the service itself.
+
+    Raises :exc:`ModelError` if the answer lacks it: unlike for a caller's schema, null is
+    no value there.
+    """
+    value = answer.value.get(name) if isinstance(answer.value, dict) else None
+    if value is None:
+        raise ModelError(f"its answer has no {name}")
+    return value
+
+
 class LanguageModel(Protocol):
     """The interface of the class in the setting ``LANGUAGE_MODEL``.
 

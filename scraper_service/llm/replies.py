@@ -22,8 +22,12 @@ if TYPE_CHECKING:
 WRAPPED = "value"  # key around a value that is not an object
 MAX_FAULTS = 5  # errors sent back to the model
 MAX_DEPTH = 100  # levels of a value
+MAX_MENDED = 20_000  # characters of faulty JSON; its repair takes quadratic time
+NO_JSON = "it answered with JSON instead of a text"
 
 _THOUGHTS = re.compile(r"\A\s*<(think|thinking|reasoning)>.*?</\1>", re.DOTALL)
+_BRACKET = re.compile(r"[][{}]")
+_DECODER = json.JSONDecoder()
 _FENCED = re.compile(r"```[\w-]*[ \t]*\n(.*?)(?:\n```|\Z)", re.DOTALL)
 
 
@@ -49,10 +53,13 @@ class Completion:
     error: str | None = None
 
 
-def read_completion(body: bytes, schema: Mapping[str, Any] | None) -> Completion:
+def read_completion(
+    body: bytes, schema: Mapping[str, Any] | None, *, is_prose: bool = False
+) -> Completion:
     """Parse the body of a chat server's response.
 
-    With a caller's ``schema`` the text must be JSON that is valid by this schema.
+    With a caller's ``schema`` the text must be JSON that is valid by this schema. With
+    ``is_prose`` a text that is a JSON object or list is no answer.
     """
     try:
         answer = json.loads(body)
@@ -70,7 +77,7 @@ def read_completion(body: bytes, schema: Mapping[str, Any] | None) -> Completion
     if not text:
         return Completion(**facts, error="it said nothing")
     if schema is None:
-        return Completion(**facts)
+        return Completion(**facts, error=_text_error(text, is_prose=is_prose))
     value, faults, missing = read_value(text, schema)
     return Completion(**facts, value=value, faults=faults, missing=missing)
 
@@ -80,8 +87,8 @@ def read_value(
 ) -> tuple[Any, tuple[str, ...], tuple[str, ...]]:
     """Return the JSON in ``text``, its validation errors and its missing values.
 
-    Keys outside the schema are dropped. Null is allowed everywhere and means that the
-    page lacks the value. Optional properties that are null are left out.
+    Keys outside the schema are dropped. Null is allowed everywhere below an object and
+    means that the page lacks the value. Optional properties that are null are left out.
     """
     wanted = field_of(schema)
     try:
@@ -92,6 +99,8 @@ def read_value(
         value = fitting.fitted(value, wanted)
     except (ValueError, RecursionError):
         return None, ("The answer is not JSON.",), ()
+    if value is None and wanted.kind == "object" and not wanted.nullable:
+        return None, ("The answer is null, not an object.",), ()
     faults = _faults(value, schema, wanted)
     return value, faults, tuple(fitting.missing)
 
@@ -164,6 +173,32 @@ def _content(message: Mapping[str, Any]) -> str:
     return content if isinstance(content, str) else ""
 
 
+def _text_error(text: str, *, is_prose: bool) -> str | None:
+    """Return why a text is no answer, None if it is."""
+    if text[0] not in '[{"n':
+        return None
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        is_broken = text.startswith('{"') or _depth(text) > MAX_DEPTH
+        return NO_JSON if is_prose and is_broken else None
+    if not _has_content(value):
+        return "it said nothing"
+    return NO_JSON if is_prose and isinstance(value, (dict, list)) else None
+
+
+def _has_content(value: Any) -> bool:
+    """Return True if a value has more than nulls and empty values."""
+    left = [value]
+    while left:
+        value = left.pop()
+        if isinstance(value, (dict, list)):
+            left += value.values() if isinstance(value, dict) else value
+        elif value is not None and value != "":
+            return True
+    return False
+
+
 def _tokens(usage: Any, name: str) -> int:
     count = usage.get(name) if isinstance(usage, dict) else 0
     return count if isinstance(count, int) and 0 < count < 2**31 else 0
@@ -180,9 +215,25 @@ def _loaded(text: str) -> Any:
     start = min((i for i in (text.find("{"), text.find("[")) if i >= 0), default=-1)
     if start < 0:
         raise ValueError("no JSON")
+    try:
+        return _DECODER.raw_decode(text, start)[0]  # a text may follow
+    except ValueError:
+        pass
+    text = text[start:]
+    if len(text) > MAX_MENDED or _depth(text) > MAX_DEPTH:
+        raise ValueError("too much to be mended")
     from json_repair import loads  # noqa: PLC0415  # most answers need no repair
 
-    return loads(text[start:])
+    return loads(text)
+
+
+def _depth(text: str) -> int:
+    """Return the most brackets that are open at once, those in strings included."""
+    most = depth = 0
+    for found in _BRACKET.finditer(text):
+        depth += 1 if found[0] in "[{" else -1
+        most = max(most, depth)
+    return most
 
 
 @define

@@ -13,6 +13,7 @@ import logging
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
 from attrs import define, field
@@ -429,10 +430,14 @@ class _Question:
         return found
 
     async def _read(self, body: bytes) -> Completion:
+        is_prose = "json" not in self.task.lower()
         left_s = max(0.1, min(READ_S, self.deadline - time.monotonic()))
         try:
             return await self.pool.run(
-                read_completion, body, self.schema, timeout_s=left_s
+                partial(read_completion, is_prose=is_prose),
+                body,
+                self.schema,
+                timeout_s=left_s,
             )
         except Exception as error:
             logger.warning("an answer of the model cannot be read: %r", error)

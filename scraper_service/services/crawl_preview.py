@@ -160,7 +160,7 @@ class Previews:
         )
         values = {
             name: value
-            for name, value in found.value.items()
+            for name, value in (found.value or {}).items()
             if value is not None and value != []
         }
         values, refused = _usable(values, check)

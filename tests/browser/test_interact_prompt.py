@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.api.test_odd_model_answers import odd_answers
 from tests.browser.conftest import SETTINGS
 from tests.conftest import Service
 
@@ -110,3 +111,11 @@ def test_a_model_that_fails_fails_the_step(ask):
     found = ask(answer(done=True), mode="refuses")
     assert (found["success"], found["exitCode"]) == (False, 1)
     assert "language model" in found["error"]
+
+
+@odd_answers
+def test_an_answer_that_was_not_asked_for_fails_the_step(ask, chat, said):
+    found = ask(said)
+    assert (found["success"], found["exitCode"]) == (False, 1), found
+    assert "language model" in found["error"]
+    assert len(chat.asked()) <= 3

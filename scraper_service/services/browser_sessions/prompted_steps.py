@@ -20,7 +20,7 @@ from scraper_service.crawling.browser.command_lines import (
 )
 from scraper_service.crawling.download.download_errors import ActionFailed, BrowserGone
 from scraper_service.errors import ServiceUnavailable
-from scraper_service.llm.model import LanguageModel
+from scraper_service.llm.model import LanguageModel, ModelError
 from scraper_service.options.urls import host_of
 from scraper_service.services.browser_sessions.failures import FAILURES, reason_of
 
@@ -95,8 +95,11 @@ class PromptRun:
             value = await self._ask()
             commands = [str(each) for each in value.get("commands") or []]
             await self._do(commands[:MOST_COMMANDS])
-            if value.get("done") or not commands:
-                return str(value.get("answer") or "")
+            answer = str(value.get("answer") or "")
+            if value.get("done") or (answer and not commands):
+                return answer
+            if not commands:
+                raise ModelError("it named no command and gave no answer")
         raise ActionFailed(UNFINISHED)
 
     async def _ask(self) -> dict[str, Any]:

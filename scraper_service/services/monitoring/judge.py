@@ -10,7 +10,7 @@ from typing import Any
 
 from attrs import define
 
-from scraper_service.llm.model import LanguageModel, ModelError
+from scraper_service.llm.model import LanguageModel, ModelError, member_of
 
 ANSWER_S = 60.0
 MAX_DATA = 20_000  # characters of a change
@@ -80,6 +80,7 @@ class ChangeJudge:
                 account=self.account,
                 job_id=self.job_id,
             )
+            member_of(answer, "meaningful")
         except ModelError as error:
             self.failure = f"The language model gave no judgment: {error.reason}."
             return None
@@ -101,7 +102,7 @@ def _judgment(value: dict[str, Any]) -> dict[str, Any]:
         if isinstance(each, dict)
     ]
     return {
-        "meaningful": value.get("meaningful") is not False,
+        "meaningful": value["meaningful"],
         "confidence": confidence if confidence in _CONFIDENCES else "low",
         "reason": value.get("reason") or "",
         "meaningfulChanges": changes,

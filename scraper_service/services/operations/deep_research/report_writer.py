@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from scraper_service.content.text import page_notes
-from scraper_service.llm.model import ModelError
+from scraper_service.llm.model import ModelError, member_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -56,7 +56,7 @@ class ResearchWriter:
             query=operation.options.query, most=QUERIES, known=KNOWN if pages else ""
         )
         answer = await self._ask(operation, task, pages, until, PLAN_SCHEMA)
-        queries = answer.value["queries"] or []
+        queries = member_of(answer, "queries")
         texts = [text.strip()[:MAX_QUERY] for text in queries if text and text.strip()]
         return list(dict.fromkeys(texts))[:QUERIES], answer.tokens
 
