@@ -474,3 +474,22 @@ class ServiceUnavailable(ServiceError, RuntimeError):
 
 class StoreUnavailable(ServiceUnavailable):
     """Raised while the store of files does not respond, or refuses a call."""
+
+
+class DiskFull(ServiceUnavailable):
+    """Raised while a disk of the service or of its database takes no more data."""
+
+    retry_after_s = 30
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The disk of the service is full. Nothing can be stored until its operator"
+            " makes room."
+        )
+
+
+def unwritable(error: OSError) -> ServiceUnavailable:
+    """Return the error for a file that could not be written."""
+    if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
+        return DiskFull()
+    return StoreUnavailable(f"The file cannot be stored ({error.strerror}).")

@@ -40,7 +40,7 @@ from scraper_service.api.request_body import (
 )
 from scraper_service.api.responses import encode
 from scraper_service.crawling.logs import with_facts
-from scraper_service.errors import ServiceUnavailable
+from scraper_service.errors import ServiceUnavailable, unwritable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -162,8 +162,13 @@ class JsonRequest(Request):
             return
         if self._received > self._most:
             self._refuse_body()
-        else:
+            return
+        try:
             super().handleContentChunk(data)
+            self.content.flush()  # type: ignore[union-attr]  # a large body is a file
+        except OSError as error:
+            self.is_refused = True
+            refuse(self.channel, 503, str(unwritable(error)))
 
     def _refuse_body(self) -> None:
         self.is_refused = True

@@ -100,6 +100,9 @@ def place_of(url: URL) -> str:
 
 APPLICATION = "scraper-service"  # application_name in pg_stat_activity
 LOCKED = "55P03"  # SQLSTATE of lock_timeout
+FULL = "53100"  # SQLSTATE of disk_full
+# SQLite has codes of its own for a quota, and for the index of its log.
+FULL_SQLITE = {"SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_SHMSIZE"}
 # SQLSTATEs of an ended connection: terminated, crashed, starting, idle for too long in
 # all or in a transaction.
 ENDED = {"57P01", "57P02", "57P03", "57P05", "25P03", "25P04"}
@@ -159,6 +162,12 @@ def is_ended(error: BaseException) -> bool:
     state = _state(error)
     ended = state in ENDED or state.startswith("08")
     return ended or bool(getattr(error, "connection_invalidated", False))
+
+
+def is_full(error: BaseException) -> bool:
+    """Return True if a disk of the database took no more data."""
+    code = getattr(getattr(error, "orig", None), "sqlite_errorname", None)
+    return code in FULL_SQLITE or _state(error) == FULL
 
 
 def _state(error: BaseException) -> str:

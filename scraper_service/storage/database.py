@@ -19,7 +19,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
-from scraper_service.errors import DatabaseUnusable, ServiceUnavailable
+from scraper_service.errors import DatabaseUnusable, DiskFull, ServiceUnavailable
 from scraper_service.shared_objects import Singletons
 from scraper_service.storage.connections import (
     DRIVERS,
@@ -27,6 +27,7 @@ from scraper_service.storage.connections import (
     READING,
     database_url,
     is_ended,
+    is_full,
     is_sqlite,
     make_engine,
     unusable,
@@ -433,6 +434,8 @@ async def _answered(work: Awaitable[ResultT]) -> ResultT:
         return await work
     except SQLAlchemyError as error:
         _failures.tell(error)
+        if is_full(error):
+            raise DiskFull from error
         raise ServiceUnavailable(NO_ANSWER) from error
 
 

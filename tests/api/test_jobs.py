@@ -5,9 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import itertools
 import json
-import os
 import sqlite3
-import subprocess
 import time
 import urllib.parse
 import uuid
@@ -19,6 +17,7 @@ import pytest
 
 from tests.conftest import Service
 from tests.support.crash import fetches, kill, page_of, read_all
+from tests.support.disk import fill, small_disk
 from tests.support.linked_site import named, page_number
 from tests.support.waiting import wait_until
 
@@ -1238,37 +1237,20 @@ def test_jobs_outlast_a_locked_database(start_service, tmp_path, crawl):
         assert len({page_of(document) for document in documents}) == pages
 
 
+FULL = "The disk of the service is full."
+
+
 @pytest.fixture
-def small_disk(tmp_path):
-    """A file system of 16 MiB."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ("mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(folder))
-    if (
-        os.geteuid()
-        or subprocess.run(mount, capture_output=True, check=False).returncode
-    ):
-        pytest.skip("a file system can be mounted by root only")
-    yield folder
-    subprocess.run(("umount", str(folder)), check=True)
+def disk(tmp_path):
+    with small_disk(tmp_path / "disk") as folder:
+        yield folder
 
 
-def fill(path):
-    """Write to a file until its disk is full."""
-    with path.open("ab", buffering=0) as file:
-        for size in (2**20, 4096, 1):
-            try:
-                while file.write(b"x" * size) == size:
-                    pass
-            except OSError:
-                continue
-
-
-def test_jobs_outlast_a_full_disk(small_disk, start_service, site, crawl):
-    service = start_service(data_dir=small_disk)
+def test_jobs_outlast_a_full_disk(disk, start_service, site, crawl):
+    service = start_service(data_dir=disk)
     path = crawl(new("60-slow500"), service=service, maxConcurrency=4)
     wait_until(lambda: read(service, path)["completed"] >= 3)
-    filler = small_disk / "filler"
+    filler = disk / "filler"
     fill(filler)
 
     def refused():
@@ -1281,7 +1263,7 @@ def test_jobs_outlast_a_full_disk(small_disk, start_service, site, crawl):
         return reply if reply.status == 503 else None
 
     reply = wait_until(refused)
-    assert error_of(reply, 503)
+    assert error_of(reply, 503).startswith(FULL)
     assert int(reply.headers["Retry-After"]) > 0
     before = read(service, path)
     assert before["status"] == "scraping"

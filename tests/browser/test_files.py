@@ -6,6 +6,7 @@ import pytest
 
 from tests.browser.conftest import SETTINGS, Png, fetch, finished_at
 from tests.conftest import Service
+from tests.support.disk import fill, small_disk
 from tests.support.receiver import Receiver
 from tests.support.waiting import wait_until
 from tests.support.watching import EventClient, open_socket, watched
@@ -108,3 +109,18 @@ def test_files_of_a_deleted_job_cannot_be_read(service, app):
     deleted = service.request("DELETE", f"/v2/jobs/{reply.json['id']}")
     assert deleted.status == 200
     assert fetch(page["screenshot"])[0] == 404
+
+
+def test_a_screenshot_on_a_full_disk_names_the_disk(tmp_path, app):
+    body = {"url": app.url("/colours"), "formats": ["screenshot"], "maxAge": 0}
+    with (
+        small_disk(tmp_path / "disk") as folder,
+        Service(folder, **SETTINGS) as service,
+    ):
+        assert service.post("/v2/scrape", body).status == 200
+        fill(folder / "filler")
+        reply = service.post("/v2/scrape", {**body, "url": app.url("/form")})
+        assert reply.status == 503, reply
+        assert "The disk of the service is full." in reply.json["error"]
+        (folder / "filler").unlink()
+        assert service.post("/v2/scrape", body).status == 200

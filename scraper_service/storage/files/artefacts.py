@@ -81,7 +81,8 @@ class Artefacts:
     async def put(self, data: bytes, kind: str) -> str:
         """Store a file and return its name.
 
-        Raises :exc:`~scraper_service.errors.StoreUnavailable` and :exc:`OSError`.
+        Raises :exc:`~scraper_service.errors.StoreUnavailable` and
+        :exc:`~scraper_service.errors.DiskFull`.
         """
         name = f"{hashlib.sha256(data).hexdigest()}.{kind}"
         await self._stores[0].claim(self._owner)

@@ -14,7 +14,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
-from scraper_service.errors import StoreUnavailable
+from scraper_service.errors import StoreUnavailable, unwritable
 from scraper_service.storage.files.private_files import (
     is_older,
     private_file,
@@ -108,8 +108,11 @@ class FileStore:
         """Do nothing: the folder is that of one data directory."""
 
     async def put(self, name: str, data: bytes) -> None:
-        """Store a file atomically. Raises :exc:`OSError`."""
-        await asyncio.to_thread(self.write, name, data)
+        """Store a file atomically."""
+        try:
+            await asyncio.to_thread(self.write, name, data)
+        except OSError as error:
+            raise unwritable(error) from error
 
     def write(self, name: str, data: bytes) -> None:
         """Store a file atomically. Blocks. Raises :exc:`OSError`."""
@@ -122,8 +125,12 @@ class FileStore:
         except FileNotFoundError:
             temporary = path.with_name(f"{name}.{os.getpid()}.{time.monotonic_ns()}")
             private_file(temporary)
-            temporary.write_bytes(data)
-            temporary.replace(path)
+            try:
+                temporary.write_bytes(data)
+                temporary.replace(path)
+            except OSError:
+                temporary.unlink(missing_ok=True)  # a part would keep the disk full
+                raise
 
     async def get(self, name: str) -> tuple[int, AsyncIterator[bytes]]:
         """Return the size and the bytes of a file. Raises :exc:`FileNotFoundError`."""

@@ -21,10 +21,10 @@ from sqlalchemy import delete, func, insert, select, update
 
 from scraper_service.errors import (
     QueueFull,
-    ServiceUnavailable,
     UploadMissing,
     UploadNotFound,
     UploadUsed,
+    unwritable,
 )
 from scraper_service.items import Upload
 from scraper_service.storage.accounts import disk_use
@@ -98,7 +98,7 @@ class Uploads:
         :exc:`UploadUsed` if there are bytes already, :exc:`QueueFull` if the team has
         :data:`MAX_STORED` files that were not parsed,
         :exc:`~scraper_service.errors.DiskQuotaExceeded`, and
-        :exc:`~scraper_service.errors.ServiceUnavailable` if the disk is full.
+        :exc:`~scraper_service.errors.DiskFull`.
         """
         if token in self._arriving:
             raise UploadUsed
@@ -117,8 +117,7 @@ class Uploads:
             await self._database.write(_store, token, file, size, self._usual_mb)
         except OSError as error:
             await asyncio.to_thread((self._folder / file).unlink, missing_ok=True)
-            text = f"The file cannot be stored ({error.strerror})."
-            raise ServiceUnavailable(text) from error
+            raise unwritable(error) from error
         except BaseException:
             await asyncio.to_thread((self._folder / file).unlink, missing_ok=True)
             raise
