@@ -606,6 +606,21 @@ def mute(service, monitor, until):
     return reply.json["data"]["mutedUntil"]
 
 
+def test_a_test_message_names_who_does_not_get_it(start_service):
+    with MailReceiver(refused={"bad@b.example": "550 no such user"}) as mail:
+        service = start_service(SCRAPER_SMTP_URL=mail.url)
+        recipients = ["bad@b.example", "jürgen@b.example", "x@b.example"]
+        email = {"enabled": True, "recipients": recipients}
+        made = create(
+            service, scrape("https://a.example/"), notification={"email": email}
+        )
+        path = f"/v2/monitor/{made['id']}/notification/test"
+        [sent] = service.post(path, {}).json["data"]
+    assert sent["delivered"] is False
+    assert sent["error"].endswith("mail for bad@b.example, jürgen@b.example.")
+    assert [each["To"] for each in mail.messages] == ["bad@b.example, x@b.example"]
+
+
 def test_a_muted_monitor_sends_no_mail_until_its_time_is_over(
     start_service, web, receiver, spot
 ):

@@ -7,6 +7,7 @@ from email.message import EmailMessage
 from smtplib import SMTPException
 
 import pytest
+from sqlalchemy import text
 
 from scraper_service.services.monitoring import mail
 from scraper_service.services.monitoring.mail import Mailer, MailServer
@@ -82,3 +83,70 @@ def test_mail_to_an_address_that_cannot_be_written_is_given_up(tmp_path, monkeyp
     assert [each["To"] for each in server.messages] == ["a@b.example"]
     assert world.do(mails.due_mails, 10) == []
     database.close()
+
+
+@pytest.fixture
+def mailed(tmp_path, monkeypatch):
+    """Return a function that sends a mail, tries it again, and returns those that are due."""
+    monkeypatch.setattr(mail, "RETRIES_S", (0.0, 0.0, 3600.0))
+    database = Database(tmp_path)
+    world = World(database)
+
+    def call(server, *recipients, rounds=3):
+        email = {"enabled": True, "recipients": list(recipients)}
+        with_page(world, world.make(notification={"email": email}))
+        mailer = Mailer(database, MailServer.parse(server.url))
+        for _ in range(rounds):
+            asyncio.run(mailer.do_due())
+        due = "SELECT COUNT(*) FROM monitor_check WHERE mail_at IS NOT NULL"
+        return world.do(lambda connection: connection.scalar(text(due)))
+
+    yield call
+    database.close()
+
+
+def recipients_of(server):
+    return [each["To"] for each in server.messages]
+
+
+def test_an_address_beyond_ascii_keeps_mail_from_nobody_else(mailed, caplog):
+    with MailReceiver() as server:
+        assert mailed(server, "a@b.example", "jürgen@b.example", "c@b.example") == 0
+    assert recipients_of(server) == ["a@b.example, c@b.example"]
+    assert "jürgen@b.example: the mail server takes no address beyond" in caplog.text
+
+
+def test_a_server_with_smtputf8_gets_an_address_beyond_ascii(mailed):
+    with MailReceiver(extension="SMTPUTF8") as server:
+        assert mailed(server, "a@b.example", "jürgen@b.example") == 0
+    assert recipients_of(server) == ["a@b.example", "jürgen@b.example"]
+
+
+def test_a_host_beyond_ascii_is_written_in_ascii(mailed):
+    with MailReceiver() as server:
+        assert mailed(server, "a@bücher.example") == 0
+    assert recipients_of(server) == ["a@xn--bcher-kva.example"]
+
+
+def test_a_refused_recipient_keeps_mail_from_nobody_else(mailed, caplog):
+    refused = {"bad@b.example": "550 no such user"}
+    with MailReceiver(refused=refused) as server:
+        assert mailed(server, "bad@b.example", "a@b.example", "a@[.c") == 0
+    assert len(server.messages) == 1
+    assert "bad@b.example: 550 no such user" in caplog.text
+    assert "a@[.c: the address cannot be written" in caplog.text
+
+
+@pytest.mark.parametrize("refused", ["b@b.example", "monitor@a.example"])
+def test_what_a_server_refuses_for_good_is_not_tried_again(mailed, refused):
+    with MailReceiver(refused={refused: "550 never"}) as server:
+        assert mailed(server, "b@b.example", rounds=1) == 0
+        server._server.refused.clear()
+    assert server.messages == []
+
+
+def test_only_recipients_that_were_put_off_get_mail_again(mailed):
+    with MailReceiver(refused={"late@b.example": "451 later"}) as server:
+        assert mailed(server, "late@b.example", "a@b.example") == 1
+        # All three attempts have been made; the first has reached the other one.
+    assert len(server.messages) == 1

@@ -52,11 +52,22 @@ class _Handler(socketserver.StreamRequestHandler):
                 return
             elif word == b"MAIL" and mode == "drops":
                 return
+            elif word == b"EHLO" and self.server.extension:
+                self._say(f"250-{HOST}\r\n250 {self.server.extension}")
+            elif reply := self._refusal(line):
+                self._say(reply)
             elif word == b"RCPT" and self.server.refusals:
                 self.server.refusals -= 1
                 self._say("451 later")
             else:
                 self._say("250 ok")
+
+    def _refusal(self, line: bytes) -> str | None:
+        """Return the reply to a command that names a refused address, else None."""
+        for address, reply in self.server.refused.items():
+            if f":<{address}>".encode() in line:
+                return reply
+        return None
 
     def _say(self, text: str) -> None:
         self.wfile.write(f"{text}\r\n".encode())
@@ -67,22 +78,33 @@ class _Server(socketserver.ThreadingTCPServer):
     daemon_threads = True
     messages: list[EmailMessage]
     refusals: int
+    refused: dict[str, str]
+    extension: str
     mode: str
 
 
 class MailReceiver:
     """The server in a thread, a context manager.
 
-    It refuses the first ``refusals`` recipients. Modes: ``endless`` (a greeting without an
+    It refuses the first ``refusals`` recipients, and the addresses ``refused`` with their
+    replies. ``extension`` is one that it offers. Modes: ``endless`` (a greeting without an
     end), ``long`` (a line of 1 MiB), ``drips`` (a byte at a time), ``silent``, ``drops``
     (closes in the middle), ``rude`` (an error for the goodbye).
     """
 
-    def __init__(self, refusals: int = 0, mode: str = ""):
+    def __init__(
+        self,
+        refusals: int = 0,
+        mode: str = "",
+        refused: dict[str, str] | None = None,
+        extension: str = "",
+    ):
         self._server = _Server((HOST, 0), _Handler)
         self._server.messages = []
         self._server.refusals = refusals
         self._server.mode = mode
+        self._server.refused = refused or {}
+        self._server.extension = extension
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
 
     @property

@@ -9,18 +9,22 @@ import smtplib
 import socket
 import ssl
 import threading
+from collections.abc import Mapping
 from contextlib import suppress
+from email.headerregistry import Address
 from email.message import EmailMessage
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from attrs import frozen
+from attrs import Factory, define, frozen
 
 from scraper_service.errors import variable
 from scraper_service.shared_objects import Poller
 from scraper_service.storage.monitors import mails
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from scraper_service.storage.database import Database
     from scraper_service.storage.monitors.mails import Mail
 
@@ -33,6 +37,15 @@ MAX_LINES = 1000  # of the server in a conversation
 RETRIES_S = (60.0, 300.0, 900.0)
 MAX_DIFF = 20_000  # characters of a diff in a mail
 PORTS = {"smtp": 587, "smtps": 465}
+MAX_REASON = 200  # characters of a server's reply
+MOST_LEFT = 1000  # mails with recipients left
+BAD_ADDRESS = "the address cannot be written"
+NOT_WIDE = "the mail server takes no address beyond ASCII (SMTPUTF8)"
+BROKEN_OFF = "the mail server ended the conversation"
+
+
+#: The server's reply for each refused recipient: a status and a text.
+RefusalsT: TypeAlias = Mapping[str, tuple[int, bytes]]
 
 
 @frozen
@@ -72,8 +85,15 @@ class MailServer:
             unquote(parts.password or ""),
         )
 
-    def send(self, message: EmailMessage) -> None:
-        """Send a message. Blocks; raises :exc:`OSError` and :exc:`smtplib.SMTPException`."""
+    def send(
+        self, message: EmailMessage, recipients: Sequence[str] | None = None
+    ) -> RefusalsT:
+        """Send a message. Return the refused recipients, if others were taken.
+
+        Without ``recipients`` it is sent to those of its headers.
+
+        Blocks; raises :exc:`OSError` and :exc:`smtplib.SMTPException`.
+        """
         context = ssl.create_default_context()
         with _Conversation.of(self, context) as server:
             server.ehlo()
@@ -87,7 +107,7 @@ class MailServer:
                 raise smtplib.SMTPException(text)
             if self.user is not None:
                 server.login(self.user, self.password)
-            server.send_message(message)
+            return server.send_message(message, to_addrs=recipients)
 
 
 class _Conversation(smtplib.SMTP):
@@ -159,6 +179,45 @@ class _Lines:
         self._lines.close()
 
 
+@define
+class Outcome:
+    """The recipients that a mail was not sent to, each with the reason."""
+
+    #: Those that the server refuses for good (5xx), or that cannot be written.
+    refused: dict[str, str] = Factory(dict)
+    #: Those that another attempt may reach.
+    put_off: dict[str, str] = Factory(dict)
+
+    def __str__(self) -> str:
+        reasons = {**self.refused, **self.put_off}
+        return "; ".join(f"{each}: {why}" for each, why in reasons.items())
+
+    def add(self, recipients: Mapping[str, str], error: Exception) -> None:
+        """Note the failure of one message."""
+        if isinstance(error, smtplib.SMTPRecipientsRefused):
+            self.add_refusals(recipients, error.recipients)
+            untried = recipients.keys() - error.recipients.keys()
+            self.put_off |= dict.fromkeys(
+                (recipients[each] for each in untried), BROKEN_OFF
+            )
+        elif isinstance(error, smtplib.SMTPSenderRefused | smtplib.SMTPDataError):
+            reply = error.smtp_code, _bytes(error.smtp_error)
+            self.add_refusals(recipients, dict.fromkeys(recipients, reply))
+        elif isinstance(error, OSError | smtplib.SMTPException):
+            self.put_off |= dict.fromkeys(recipients.values(), repr(error))
+        else:
+            # The email package raises errors of any kind for what it cannot write.
+            logger.error("a mail could not be made", exc_info=error)
+            self.refused |= dict.fromkeys(recipients.values(), repr(error))
+
+    def add_refusals(self, recipients: Mapping[str, str], refusals: RefusalsT) -> None:
+        """Note recipients that the server refused, by its replies."""
+        for address, (code, text) in refusals.items():
+            found = self.refused if 500 <= code < 600 else self.put_off
+            told = f"{code} {_bytes(text).decode(errors='replace')}"
+            found[recipients[address]] = told[:MAX_REASON]
+
+
 class Mailer(Poller):
     """Sends the mail of checks. Without a server it does nothing."""
 
@@ -167,6 +226,9 @@ class Mailer(Poller):
     def __init__(self, database: Database, server: MailServer | None):
         self._database = database
         self._server = server
+        # Recipients that a mail was not sent to yet, by check. A later process that does
+        # not know them sends to all.
+        self._left: dict[str, tuple[str, ...]] = {}
 
     @property
     def is_used(self) -> bool:
@@ -176,45 +238,96 @@ class Mailer(Poller):
         for check_id in await self._database.read(mails.due_mails, AT_ONCE):
             await self._attempt(check_id)
 
-    async def send(self, mail: Mail) -> str | None:
-        """Send mail now. Return None, or why it was not sent."""
+    async def send(
+        self, mail: Mail, recipients: Sequence[str] | None = None
+    ) -> Outcome:
+        """Send mail now, to all or some of its recipients."""
+        chosen = mail.recipients if recipients is None else recipients
+        return await asyncio.to_thread(self._send, mail, chosen)
+
+    def _send(self, mail: Mail, recipients: Sequence[str]) -> Outcome:
+        """Send mail. Blocks.
+
+        Recipients beyond ASCII get a message of their own, since some servers refuse a
+        message with any of them.
+        """
         assert self._server is not None
-        try:
-            message = message_of(mail, self._server.sender)
-            await asyncio.to_thread(self._server.send, message)
-        except (OSError, smtplib.SMTPException) as error:
-            return repr(error)
-        except Exception as error:
-            # The email package raises errors of any kind for an address that it cannot
-            # read. Mail of other monitors must not wait for such mail.
-            logger.exception("the mail of check %s could not be made", mail.check_id)
-            return repr(error)
-        return None
+        outcome = Outcome()
+        groups: tuple[dict[str, str], dict[str, str]] = ({}, {})
+        for recipient in recipients:
+            if (address := written_address(recipient)) is None:
+                outcome.refused[recipient] = BAD_ADDRESS
+            else:
+                groups[not address.isascii()][address] = recipient
+        for group in groups:
+            if not group:
+                continue
+            try:
+                message = message_of(mail, self._server.sender, tuple(group))
+                outcome.add_refusals(group, self._server.send(message, tuple(group)))
+            except smtplib.SMTPNotSupportedError as error:
+                if group is groups[1]:
+                    outcome.refused |= dict.fromkeys(group.values(), NOT_WIDE)
+                else:
+                    outcome.add(group, error)
+            except Exception as error:  # mail of others must not wait
+                outcome.add(group, error)
+        return outcome
 
     async def _attempt(self, check_id: str) -> None:
         mail = await self._database.write_locking(mails.take_mail, check_id)
         if mail is None:
             return
-        if error := await self.send(mail):
-            goes_on = await self._database.write_locking(
-                mails.put_off_mail, check_id, RETRIES_S
-            )
-            what = "is tried again" if goes_on else "is given up"
-            logger.warning("the mail of check %s %s: %s", check_id, what, error)
-        else:
+        left = self._left.pop(check_id, mail.recipients)
+        recipients = [each for each in mail.recipients if each in left]
+        outcome = await self.send(mail, recipients)
+        if outcome.refused:
+            refused = Outcome(outcome.refused)
+            logger.warning("mail of check %s is refused: %s", check_id, refused)
+        if not outcome.put_off:
             await self._database.write_locking(mails.forget_mail, check_id)
+            return
+        goes_on = await self._database.write_locking(
+            mails.put_off_mail, check_id, RETRIES_S
+        )
+        if goes_on:
+            if len(self._left) >= MOST_LEFT:
+                self._left.clear()
+            self._left[check_id] = tuple(outcome.put_off)
+        what = "is tried again" if goes_on else "is given up"
+        error = Outcome(put_off=outcome.put_off)
+        logger.warning("the mail of check %s %s: %s", check_id, what, error)
 
 
-def message_of(mail: Mail, sender: str) -> EmailMessage:
+def written_address(recipient: str) -> str | None:
+    """Return an address as mail servers take it, None if it cannot be written.
+
+    A host beyond ASCII is written in Punycode, which every server takes.
+    """
+    user, _, host = recipient.rpartition("@")
+    try:
+        address = f"{user}@{host.encode('idna').decode()}"
+        # It refuses letters beyond ASCII, which servers with SMTPUTF8 take.
+        Address(addr_spec="".join(c if c.isascii() else "x" for c in address))
+    except Exception:  # the email package raises errors of any kind
+        return None
+    return address
+
+
+def message_of(mail: Mail, sender: str, recipients: Sequence[str]) -> EmailMessage:
     """Return the message about a check, in plain text."""
     message = EmailMessage()
     message["Subject"] = title_of(mail)
     message["From"] = sender
-    message["To"] = ", ".join(mail.recipients)
+    message["To"] = ", ".join(recipients)
     message["Message-ID"] = f"<{mail.check_id}@{sender.rpartition('@')[2]}>"
     message["Auto-Submitted"] = "auto-generated"
     message.set_content("\n".join(told_of(mail, has_diffs=mail.has_diffs)) + "\n")
     return message
+
+
+def _bytes(text: bytes | str) -> bytes:
+    return text if isinstance(text, bytes) else text.encode()
 
 
 def title_of(mail: Mail) -> str:

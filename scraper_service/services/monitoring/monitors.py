@@ -65,7 +65,7 @@ NO_MESSAGES = (
     "The monitor has no channels, and no recipients that mail can be sent to: give it one, or"
     " set SCRAPER_SMTP_URL for its recipients"
 )
-NOT_MAILED = "The mail server of this service did not take the mail."
+NOT_MAILED = "The mail server of this service did not take the mail for {}."
 NO_MAIL = "No mail is sent: this service has no mail server. Use a webhook."
 
 
@@ -268,11 +268,11 @@ class TeamMonitors:
         return [SentMessage(*each) for each in zip(names, errors, strict=True)]
 
     async def _trial_mail(self, mail: Mail) -> str | None:
-        error = await self._messengers.mailer.send(mail)
-        if error is None:
+        outcome = await self._messengers.mailer.send(mail)
+        if not (missed := [*outcome.refused, *outcome.put_off]):
             return None
-        logger.warning("the test mail of monitor %s: %s", mail.monitor_id, error)
-        return NOT_MAILED
+        logger.warning("the test mail of monitor %s: %s", mail.monitor_id, outcome)
+        return NOT_MAILED.format(", ".join(missed))
 
     def _mail(self, notification: Mapping[str, Any] | None) -> str | None:
         """Return a warning if a notification asks for mail that is not sent."""
