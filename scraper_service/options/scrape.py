@@ -274,8 +274,12 @@ class ScrapeOptions:
     @property
     def deadline_ms(self) -> int:
         """Time from the request to the response: the time-out and all waits."""
-        waits = sum(_wait_ms(action) or 0 for action in self.actions)
-        return (self.timeout_ms or OVERALL_TIMEOUT_MS) + self.wait_for_ms + waits
+        return (self.timeout_ms or OVERALL_TIMEOUT_MS) + self.waits_ms
+
+    @property
+    def waits_ms(self) -> int:
+        """Time of all waits, which the page gets beside its time-out."""
+        return self.wait_for_ms + sum(_wait_ms(each) or 0 for each in self.actions)
 
     @property
     def load_timeout_ms(self) -> int:

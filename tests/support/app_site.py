@@ -164,8 +164,51 @@ const route = (location.hash.slice(1) || '/').split('?')[0].replace(/(.)\\/$/, '
 document.querySelector('#app').innerHTML =
   `${{pages[route]}}<p>Of the route ${{route}}. {WORDS}</p>`;
 </script>"""
+# A part of the page that never comes, and the words behind it.
+HELD = """<!doctype html><html><head><title>Held</title>%s</head>
+<body>%s<h1>Held up</h1><p id="end">The last words of a page that waits.</p>
+<script>document.querySelector('#end').append(' Its scripts ran.')</script>"""
+FONT = """<style>@font-face { font-family: Slow; src: url(/never.woff) }
+body { font-family: Slow }</style>"""
 LOOP = "<!doctype html><title>Loop</title><p>before</p><script>for (;;);</script>"
 
+# The query says how: rows that are absolute, of a table, used again, or of the window.
+ROWS = """<!doctype html><title>Rows</title><h1>Rows</h1><p>They are many.</p>
+<div id=box style="height:400px;width:600px;overflow:auto;position:relative"></div><script>
+const kind = location.search.slice(1), count = kind === 'huge' ? 100000 : 500;
+const box = document.querySelector('#box');
+const size = 30, shown = 40;
+const start = () => Math.max(0, Math.min(count - shown, Math.floor(
+  (kind === 'window' ? scrollY - box.offsetTop : box.scrollTop) / size)));
+const name = (n) => `Row number ${n + 1} of the list`;
+const table = kind === 'table' || kind === 'headed';
+if (kind === 'window') box.style.cssText = 'position:relative';
+box.innerHTML = table
+  ? `<table aria-rowcount="${count + 1}"><thead><tr style="position:sticky;top:0"><th>Name of`
+    + ` the row</th></tr></thead><tbody></tbody></table>`
+  : `<div style="position:relative;height:${count * size}px"></div>`;
+const list = box.querySelector('tbody') || box.firstChild;
+const show = () => {
+  const from = start();
+  if (table) {
+    list.innerHTML = `<tr style="height:${from * size}px"></tr>`;
+    for (let n = from; n < from + shown; n++)
+      list.innerHTML += `<tr aria-rowindex=${n + 2} style="height:${size}px"><td>${name(n)}</td></tr>`;
+    list.innerHTML += `<tr style="height:${(count - from - shown) * size}px"></tr>`;
+    return;
+  }
+  if (kind !== 'again') list.innerHTML = '';
+  for (let n = from; n < from + shown; n++) {
+    const row = (kind === 'again' && list.children[n % shown]) || document.createElement('div');
+    row.style.cssText = `position:absolute;height:${size}px;top:${n * size}px`;
+    row.textContent = name(n);
+    if (!row.isConnected) list.append(row);
+  }
+};
+(kind === 'window' ? window : box).addEventListener('scroll', () => requestAnimationFrame(show));
+show();
+</script><p>The words behind the list.</p>"""
+TRICKLES = {"/trickle.css": "text/css", "/held-document": "text/html"}
 PAGES: dict[str, str] = {
     "/client": CLIENT,
     "/scrolled": LIST % SCROLLED,
@@ -200,6 +243,20 @@ PAGES: dict[str, str] = {
     "/routed/": ROUTED,
     "/slow": SLOW,
     "/loop": LOOP,
+    "/rows": ROWS,
+    "/held-script": HELD % ("<script src=/never.js></script>", ""),
+    "/held-style": HELD % ("<link rel=stylesheet href=/never.css>", ""),
+    "/held-import": HELD % ("<style>@import '/never.css';</style>", ""),
+    "/held-trickle": HELD % ("<link rel=stylesheet href=/trickle.css>", ""),
+    "/held-other": HELD % ("<script src={other}/never.js></script>", ""),
+    "/held-two": HELD
+    % ("<script src=/never.js></script>", "<script src={other}/never-2.js></script>"),
+    "/held-body": HELD % ("", "<p>First words.</p><script src=/never.js></script>"),
+    "/held-image": HELD % ("", "<img src=/never.png alt=Never>"),
+    "/held-font": HELD % (FONT, ""),
+    "/held-client": CLIENT.replace(
+        "</title>", "</title><script src=/never.js></script>"
+    ),
     "/huge": HUGE,
     "/ender": ENDER,
     "/links": "".join(f"<a href='/client?n={n}'>page {n}</a> " for n in range(4)),
@@ -246,6 +303,8 @@ async def _page(request: web.Request) -> web.StreamResponse:
         await stream.write(f"data: From a stream. {WORDS}\n\n".encode())
         await asyncio.sleep(20)
         return stream
+    if path.startswith("/never") or path in TRICKLES:
+        return await _never(request)
     if path == "/data":
         await asyncio.sleep(0.2)
         return web.json_response({"title": "Made by a script", "text": WORDS})
@@ -271,6 +330,18 @@ async def _page(request: web.Request) -> web.StreamResponse:
     for name, value in texts.items():
         body = body.replace(name, value)
     return web.Response(text=body, content_type="text/html")
+
+
+async def _never(request: web.Request) -> web.StreamResponse:
+    """Return no response, or one that goes on and on."""
+    if (kind := TRICKLES.get(request.path)) is None:
+        await asyncio.sleep(WAIT_S)
+    stream = web.StreamResponse(headers={"Content-Type": kind or "text/plain"})
+    await stream.prepare(request)
+    for _ in range(int(5 * WAIT_S)):
+        await stream.write(b"p { color: red } ")
+        await asyncio.sleep(0.2)
+    return stream
 
 
 async def _run() -> None:

@@ -19,7 +19,7 @@ from scraper_service.options import actions
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from playwright.async_api import CDPSession, Page
+    from playwright.async_api import CDPSession
 
     from scraper_service.crawling.browser.open_page import OpenPage
 
@@ -27,6 +27,7 @@ MAX_VALUE = 2**20  # characters of JSON of a script's result
 MAX_CLICKS = 1000  # of one action, each a few messages to the browser
 MAX_HEIGHT = 16_384  # pixels of a screenshot, the limit of Chromium
 SCROLL_MS = 1500
+FONTS_MS = 2000  # for fonts of a screenshot, which would wait for them forever
 REST_MS = 150  # between two scrolls to the end
 SAME = 3  # looks at the same height until a page has no more
 
@@ -190,7 +191,7 @@ async def _screenshot(
         await page.set_viewport_size(
             {"width": action.viewport.width, "height": action.viewport.height}
         )
-    taken = await screenshot(page, full_page=action.full_page, quality=action.quality)
+    taken = await screenshot(opened, full_page=action.full_page, quality=action.quality)
     results.screenshots.append(
         await opened.keep(taken, "jpeg" if action.quality else "png")
     )
@@ -263,8 +264,14 @@ async def _evaluated(session: CDPSession, script: str) -> dict[str, Any]:
     return result
 
 
-async def screenshot(page: Page, *, full_page: bool, quality: int | None) -> bytes:
-    """Return a screenshot in CSS pixels: a JPEG with ``quality``, else a PNG."""
+async def screenshot(
+    opened: OpenPage, *, full_page: bool, quality: int | None
+) -> bytes:
+    """Return a screenshot in CSS pixels: a JPEG with ``quality``, else a PNG.
+
+    Fonts that do not load in time are replaced by others.
+    """
+    page = opened.page
     facts: dict[str, Any] = {"type": "png", "scale": "css", "animations": "disabled"}
     if quality is not None:
         facts |= {"type": "jpeg", "quality": quality}
@@ -275,6 +282,8 @@ async def screenshot(page: Page, *, full_page: bool, quality: int | None) -> byt
         if size and height > MAX_HEIGHT:
             facts["clip"] = {"x": 0, "y": 0, **size, "height": MAX_HEIGHT}
         facts["full_page"] = True
+    if not await page.evaluate(scripts.FONTS, FONTS_MS):
+        opened.passage.hang_up()
     return await page.screenshot(**facts)
 
 

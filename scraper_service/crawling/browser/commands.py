@@ -134,7 +134,7 @@ class CommandRun:
         await settle(self.page.opened)
 
     async def _screenshot(self) -> str:
-        taken = await screenshot(self.page.opened.page, full_page=False, quality=None)
+        taken = await screenshot(self.page.opened, full_page=False, quality=None)
         return await self.page.opened.keep(taken, "png")
 
     async def _eval(self, script: str) -> str:

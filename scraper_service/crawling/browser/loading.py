@@ -26,6 +26,7 @@ from scraper_service.crawling.download.download_errors import (
     PageTooLarge,
     TooManyRedirects,
 )
+from scraper_service.options.urls import host_of
 
 if TYPE_CHECKING:
     from playwright.async_api import Frame, Page
@@ -37,6 +38,7 @@ MAX_FRAMES = 50  # of one page, as in the conversion of its HTML
 MAX_CHARS = 500_000  # of one frame with its nested frames
 FRAME_S = 3.0  # for one frame with its nested frames
 
+WITHOUT = "The page was read without what"
 SLOW = "A frame of the page did not answer in time; its text is left out."
 LARGE = f"A frame of the page has more than {MAX_CHARS} characters; it is left out."
 MANY = f"The page has more than {MAX_FRAMES} frames; the others are left out."
@@ -92,6 +94,11 @@ class _Reading:
 
 
 LOAD_S = 15.0  # for files that a page loads after its text
+AGAIN_S = 1.0  # until connections are ended again, if the page still waits
+NAMED_CUTS = 3  # to the hosts of parts that elements name; later cuts are to all hosts
+MAX_CUTS = 5
+MAX_NAMED = 3  # URLs in a warning
+MAX_URL = 200  # characters
 QUIET_MS = 150  # without a change, until a page counts as stable
 MOMENT_MS = 30  # the same, for a page without a means to change later
 SETTLE_MS = 4000  # the longest wait for a stable page
@@ -116,10 +123,12 @@ async def goto(opened: OpenPage) -> Any:
     time_s = max(0.001, min(order.load_s, order.ends_at - time.monotonic()))
     order.has_begun = True
     try:
-        answer = await opened.page.goto(
-            order.url, wait_until="domcontentloaded", timeout=time_s * 1000
-        )
-    except PlaywrightTimeout as error:
+        async with asyncio.timeout(time_s):
+            answer = await opened.page.goto(
+                order.url, wait_until="commit", timeout=time_s * 1000
+            )
+            opened.has_text = await _wait_for_text(opened)
+    except (PlaywrightTimeout, TimeoutError) as error:
         raise DownloadTimeoutError("the page did not load in time") from error
     except PlaywrightError as error:
         await asyncio.sleep(CRASH_TOLD_S)  # the end of the process is reported later
@@ -128,8 +137,64 @@ async def goto(opened: OpenPage) -> Any:
         raise _failure(opened, str(error)) from error
     if answer is None:
         raise DownloadFailedError("the browser brought no page")
-    opened.has_text = True
     return answer
+
+
+async def _wait_for_text(opened: OpenPage) -> bool:
+    """Wait until the document is parsed. Return False if it has arrived but is not parsed.
+
+    Waits forever for a document that does not arrive. A script or style sheet that does not
+    arrive holds up the parser. Its connection is ended after a while: the parser goes on as
+    after a failed request.
+    """
+    wait_s = min(LOAD_S, _spare_s(opened) / 2)
+    cuts = 0
+    while cuts < MAX_CUTS:
+        with contextlib.suppress(PlaywrightTimeout):
+            await opened.page.wait_for_load_state(
+                "domcontentloaded", timeout=max(1.0, wait_s * 1000)
+            )
+            return True
+        wait_s = min(AGAIN_S, _spare_s(opened) / 4)
+        pending = await _pending(opened)
+        if pending is None or not pending["is_whole"]:
+            continue
+        _warn(opened, pending["blocking"])
+        hosts = frozenset(map(host_of, pending["blocking"]))
+        # One that no element names, such as an imported style sheet, may be at any host.
+        known = hosts & opened.passage.connected_hosts if cuts < NAMED_CUTS else None
+        opened.passage.hang_up(known or None)
+        cuts += 1
+    return False
+
+
+async def _pending(opened: OpenPage) -> dict[str, Any] | None:
+    """Return the parts that the page waits for; None if it has moved."""
+    try:
+        found: dict[str, Any] = await opened.page.evaluate(scripts.PENDING)
+    except PlaywrightError as error:
+        if not has_moved(error):
+            raise
+        return None
+    return found
+
+
+def _warn(opened: OpenPage, urls: list[str]) -> None:
+    """Add a warning that names the parts of the page that did not arrive."""
+    hosts = opened.passage.connected_hosts
+    # Those without a connection were not requested, such as advertising.
+    named = list(dict.fromkeys(u for u in urls if not hosts or host_of(u) in hosts))
+    names = ", ".join(url[:MAX_URL] for url in named[:MAX_NAMED]) or "one of its files"
+    if len(named) > MAX_NAMED:
+        names += f" and {len(named) - MAX_NAMED} others"
+    if not any(warning.startswith(WITHOUT) for warning in opened.warnings):
+        opened.warnings.append(f"{WITHOUT} did not load in time: {names}.")
+
+
+def _spare_s(opened: OpenPage) -> float:
+    """Return the seconds that are left for loading, without the waits of the caller."""
+    left_s = opened.order.ends_at - time.monotonic()
+    return max(left_s / 4, left_s - opened.order.options.waits_ms / 1000)
 
 
 def _failure(opened: OpenPage, text: str) -> Exception:
@@ -152,10 +217,16 @@ def _failure(opened: OpenPage, text: str) -> Exception:
 
 
 async def loaded(opened: OpenPage) -> None:
-    """Wait until the page has loaded its files, at most :data:`LOAD_S`."""
-    left_s = min(LOAD_S, (opened.order.ends_at - time.monotonic()) / 2)
-    with contextlib.suppress(PlaywrightTimeout):
+    """Wait until the page has loaded its files, at most :data:`LOAD_S`.
+
+    A warning names the files that did not arrive.
+    """
+    left_s = min(LOAD_S, _spare_s(opened) / 2) if opened.has_text else 0.0
+    try:
         await opened.page.wait_for_load_state("load", timeout=max(1, left_s * 1000))
+    except PlaywrightTimeout:
+        if pending := await _pending(opened):
+            _warn(opened, pending["blocking"] + pending["others"])
     await settle(opened, anew=False)
 
 
@@ -192,7 +263,8 @@ def has_moved(error: PlaywrightError) -> bool:
 async def content(opened: OpenPage) -> dict[str, Any]:
     """Return the content of the page: ``html``, ``type``, ``status``, ``size``, ``url``.
 
-    ``size`` is the size of its file in bytes. Raises :exc:`PageTooLarge`.
+    ``size`` is the size of its file in bytes, ``is_parsed`` is True unless a script holds
+    up the parser. Raises :exc:`PageTooLarge`.
     """
     most = opened.order.max_bytes  # characters; each has at least one byte
     for _ in range(MAX_MOVES):

@@ -120,7 +120,7 @@ class OpenPage:
     page: Any = None
     moves: Any = None
     warnings: list[str] = field(factory=list)
-    #: True once the text of the page has loaded.
+    #: True once the document is parsed. False while a script holds up the parser.
     has_text: bool = False
     #: Playwright's context of the page.
     context: Any = None

@@ -83,7 +83,8 @@ class Passage:
         self._max_bytes = max_bytes
         self._upstream = upstream
         self._server: asyncio.Server | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        #: The host that each connection leads to; empty before its first request.
+        self._tasks: dict[asyncio.Task[None], str] = {}
         self.carried = 0
         self.failures: dict[str, Exception] = {}
 
@@ -112,6 +113,17 @@ class Passage:
         """Return why the host of ``url`` was not reached, None if it was."""
         return self.failures.get(host_of(url))
 
+    @property
+    def connected_hosts(self) -> frozenset[str]:
+        """The hosts with an open connection."""
+        return frozenset(filter(None, self._tasks.values()))
+
+    def hang_up(self, hosts: frozenset[str] | None = None) -> None:
+        """End the connections to hosts, None for all. The page may connect again."""
+        for task, host in self._tasks.items():
+            if host and (hosts is None or host in hosts):
+                task.cancel()
+
     async def _accept(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
@@ -120,7 +132,7 @@ class Passage:
         if len(self._tasks) >= MAX_CONNECTIONS or not self._is_welcome(writer):
             writer.transport.abort()
             return
-        self._tasks.add(task)
+        self._tasks[task] = ""
         try:
             await self._serve(reader, writer)
         except asyncio.CancelledError:
@@ -128,7 +140,7 @@ class Passage:
         except (OSError, EOFError, ValueError, TimeoutError, asyncio.LimitOverrunError):
             logger.debug("a connection of the browser ended early", exc_info=True)
         finally:
-            self._tasks.discard(task)
+            del self._tasks[task]
             writer.transport.abort() if task.cancelling() else writer.close()
 
     def _is_welcome(self, writer: asyncio.StreamWriter) -> bool:
@@ -158,6 +170,9 @@ class Passage:
             parts.hostname.rstrip("."),
             parts.port or (443 if is_tunnel else 80),
         )
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks[task] = host
         try:
             far_reader, far_writer = await self._reach(host, port, tunnel=is_tunnel)
         except (

@@ -123,7 +123,8 @@ async def _take(opened: OpenPage) -> RenderedPage:
     if found["type"] == PDF:
         raise MovedOn(found["url"])
     status = answer.status
-    if is_page:
+    # Of a page that could not be parsed, the document as received has all text.
+    if is_page and (opened.has_text or found["is_parsed"]):
         body = await page_html(opened, found["html"])
         if _page_of(found["url"]) != _page_of(answer.url):
             status = found["status"] or 200
@@ -203,9 +204,7 @@ async def page_screenshot(opened: OpenPage) -> str | None:
     wanted = opened.order.options.format(Screenshot)
     if wanted is None:
         return None
-    taken = await screenshot(
-        opened.page, full_page=wanted.full_page, quality=wanted.quality
-    )
+    taken = await screenshot(opened, full_page=wanted.full_page, quality=wanted.quality)
     return await opened.order.keep(taken, "png" if wanted.quality is None else "jpeg")
 
 

@@ -106,6 +106,25 @@ async ([quiet, moment, most, anew]) => {
 }
 """
 
+# The parts that the parser or the load event still waits for. ``blocking`` may hold up the
+# parser. ``is_whole`` is true once the document itself has arrived.
+PENDING = """
+() => {
+  const plain = (url) => url.split('#')[0];
+  const done = new Set(performance.getEntriesByType('resource').map((e) => plain(e.name)));
+  const urls = (selector) => [...document.querySelectorAll(selector)]
+    .map((e) => plain(String(e.src || e.href || e.data || '')))
+    .filter((url) => url.startsWith('http') && !done.has(url)).slice(0, 1000);
+  const entry = performance.getEntriesByType('navigation')[0];
+  return {
+    is_whole: !!entry && entry.responseEnd > 0,
+    blocking: urls('script[src], link[rel~=stylesheet i]'),
+    others: urls('img[src]:not([loading=lazy]), iframe[src]:not([loading=lazy]), object[data],'
+      + ' embed[src], video[src], audio[src]'),
+  };
+}
+"""
+
 # The document as HTML, with shadow trees and known contents of frames.
 _SERIAL = """
   const FRAMES = Symbol.for('scraper-frames');
@@ -159,6 +178,7 @@ CONTENT = (
     status: (entry && entry.responseStatus) || 0,
     size: (entry && entry.decodedBodySize) || 0,
     url: location.href,
+    is_parsed: document.readyState !== 'loading',
   };
 }
 """
@@ -245,6 +265,13 @@ SCROLL_TO_END = """
   target.scrollTo({ top: target.scrollHeight, behavior: 'instant' });
   return target.scrollHeight;
 }
+"""
+# Waits for fonts, or a time-out. Returns True once all are there.
+FONTS = """
+(most) => Promise.race([
+  document.fonts.ready.then(() => true),
+  new Promise((next) => setTimeout(() => next(document.fonts.status === 'loaded'), most)),
+])
 """
 HEIGHT = "() => Math.max(document.documentElement.scrollHeight, innerHeight)"
 
