@@ -24,7 +24,7 @@ from scraper_service.content.losses import Losses
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-MAX_COLUMNS = 200  # as in the tables of a page
+MAX_COLUMNS = 200  # of a sheet
 MAX_SHEETS = 200
 MAX_COVERED = 1_000_000  # cells below merged cells, which should not overlap
 

@@ -83,6 +83,7 @@ class Spans(InlineRun):
 
     def __init__(self, document: Document, *, remove_base64: bool) -> None:
         self.base = document.base
+        self.losses = document.losses
         self.is_main = document.is_main
         self.remove_base64 = remove_base64
         self.layout = Layout()

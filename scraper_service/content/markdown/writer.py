@@ -20,7 +20,13 @@ from scraper_service.content.html.elements import (
 from scraper_service.content.markdown.inline import BREAK, STRONG, STRONG_END
 from scraper_service.content.markdown.layout import Level
 from scraper_service.content.markdown.pictures import Pictures
-from scraper_service.content.markdown.tables import alignments, data_rows
+from scraper_service.content.markdown.tables import (
+    MAX_CELLS,
+    MAX_COLUMNS,
+    alignments,
+    data_rows,
+    is_too_large,
+)
 from scraper_service.content.passes import (
     BLOCK,
     EM_TEXT,
@@ -53,6 +59,10 @@ _EMBOLDENED = re.compile(
     rf"{STRONG}[^{STRONG}{STRONG_END}]*{STRONG_END}|\]\((?:<[^>]*>|[^\s<][^\s{STRONG}]*)\)"
 )
 _STRONG_MARKS = re.compile(f"[{STRONG}{STRONG_END}]")
+TOO_LARGE = (
+    f"Its spans make more than {MAX_COLUMNS} columns or {MAX_CELLS} cells; the cells are "
+    "written as paragraphs, without their rows and columns."
+)
 _NAMED = frozenset({"id", "name", "class"})
 
 
@@ -271,13 +281,14 @@ class _Writer(Pictures):
         """Write a data table; write any other table, or a table in a cell, as its content."""
         rows = data_rows(element) if self.flat is None else None
         if rows is None:
+            if self.flat is None and is_too_large(element):
+                self.losses.add("table", TOO_LARGE, text=_caption(element))
             self.block(element)
             return
         if not any(cell is not None for cell in rows[0]):
             del rows[0]  # the first row becomes the header that GFM requires
         self.flush()
-        caption = element.find("caption")
-        if caption is not None:
+        for caption in element.iterchildren("caption"):
             self.block(caption)
         lines = [
             "|".join(["", *(self._cell(cell, header=not n) for cell in row), ""])
@@ -298,6 +309,11 @@ class _Writer(Pictures):
         if "|" in text:
             text = text.replace("|", "\\|")
         return f" {text} "
+
+
+def _caption(table: Any) -> str:
+    caption = table.find("caption")
+    return "" if caption is None else "".join(caption.itertext())
 
 
 def _is_task(attributes: Any) -> bool:

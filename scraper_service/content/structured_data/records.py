@@ -102,7 +102,7 @@ def tables(reading: VisibleText) -> Iterator[RecordSet]:
     """
     found: dict[tuple[str, ...], RecordSet] = {}
     for table in list(reading.body.iter("table"))[:MAX_TABLES]:
-        grid = data_rows(table) if table in reading.order else None
+        grid = data_rows(table, repeat=True) if table in reading.order else None
         if not grid or len(grid) < 2:
             continue
         texts = [[c is not None and reading.text(c) for c in row] for row in grid]
