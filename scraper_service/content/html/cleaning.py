@@ -90,7 +90,7 @@ def clean(document: Document, *, complete: bool = True) -> None:
     body = document.body
     found = elements_by_tag(body, *_HANDLED)
     frames = found[0]
-    if frames and _inline_frames(frames):
+    if frames and _inline_frames(document, frames):
         found = elements_by_tag(body, *_HANDLED)
     if found[1]:
         _resolve_noscript(body, found[1])
@@ -168,7 +168,7 @@ def _drop_hidden(document: Document, body: Any, hidden: dict[Any, Hiding]) -> No
         )
 
 
-def _inline_frames(frames: list[Any]) -> bool:
+def _inline_frames(document: Document, frames: list[Any]) -> bool:
     """Turn each ``iframe`` into a ``div`` that holds its ``srcdoc`` document.
 
     Nested frames follow their outer frames. Return True if the tree has new or fewer
@@ -189,7 +189,9 @@ def _inline_frames(frames: list[Any]) -> bool:
         if url and "data-src" not in frame.attrib:  # else that of a lazy frame
             frame.set("data-src", url)
         if source and number < MAX_FRAMES and depth <= MAX_FRAME_DEPTH:
-            inner = parse(source, "").body
+            page = parse(source, "")
+            inner = page.body
+            document.losses.extend(page.losses)
             found += [(nested, depth + 1) for nested in inner.iter("iframe")]
             frame.text = inner.text
             frame.extend(list(inner))

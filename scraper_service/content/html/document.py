@@ -16,6 +16,10 @@ from lxml import etree
 
 from scraper_service.content.html.elements import UNCOUNTED, VOID
 from scraper_service.content.html.page_urls import absolute, has_host, is_route, is_web
+from scraper_service.content.html.shadow_roots import (
+    may_have_shadow_roots,
+    place_shadow_roots,
+)
 from scraper_service.content.losses import Losses
 from scraper_service.content.passes import first_of_body, may_be_forbidden, page_parts
 
@@ -137,11 +141,11 @@ def parse(source: str | bytes, url: str) -> Document:
     if len(text) > MIN_TAG * MAX_TAGS and text.count(b"<") > MAX_TAGS:
         text = _without_late_tags(text)
         warnings.append(f"The page has over {MAX_TAGS} tags; later ones are ignored.")
-    root, parts = _tree(text)
+    root, parts, losses = _tree(text)
     if parts.levels >= TOO_DEEP:
-        root, parts = _tree(_flatten(text, UNCOUNTED))
+        root, parts, losses = _tree(_flatten(text, UNCOUNTED))
         if parts.levels >= TOO_DEEP:  # nested tables or lists
-            root, parts = _tree(_flatten(text, VOID))
+            root, parts, losses = _tree(_flatten(text, VOID))
         warnings.append(f"Elements nested deeper than {MAX_DEPTH} were flattened.")
     href = next((href for href in parts.bases if href is not None), "").strip()
     base = absolute(url, href) if href else None
@@ -149,7 +153,7 @@ def parse(source: str | bytes, url: str) -> Document:
         base = url
     routes = _routes(root, parts.followed, url)
     is_home = bool(_HOME.match(url)) and not is_route(url.partition("#")[2].strip("/"))
-    return Document(root, base, parts, routes, warnings, is_home=is_home)
+    return Document(root, base, parts, routes, warnings, losses, is_home=is_home)
 
 
 def _routes(root: Any, followed: list[str], url: str) -> frozenset[str]:
@@ -248,7 +252,7 @@ def _matches(document: Document, selectors: Iterable[str]) -> list[Any]:
     return found
 
 
-def _tree(data: bytes) -> tuple[Any, Parts]:
+def _tree(data: bytes) -> tuple[Any, Parts, Losses]:
     parser = etree.HTMLParser(
         encoding="utf-8",
         huge_tree=True,
@@ -266,7 +270,10 @@ def _tree(data: bytes) -> tuple[Any, Parts]:
     if root is None:
         root = etree.fromstring(b"<html><body></body></html>")
     _end_head(root)
-    return root, Parts(*page_parts(root, MAX_TYPES))
+    losses = Losses()
+    if may_have_shadow_roots(data):
+        place_shadow_roots(root, losses)
+    return root, Parts(*page_parts(root, MAX_TYPES)), losses
 
 
 def _end_head(root: Any) -> None:
