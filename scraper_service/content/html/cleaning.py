@@ -16,6 +16,13 @@ from lxml import etree
 from scraper_service.content.decode import clean_text
 from scraper_service.content.html.document import drop, parse
 from scraper_service.content.html.elements import DROPPED
+from scraper_service.content.html.formulas import (
+    FORMULA_ATTRIBUTES,
+    FORMULA_CLASSES,
+    PICTURE_PARTS,
+    mark_formulas,
+    mark_picture,
+)
 from scraper_service.content.html.hidden_text import (
     Hiding,
     HidingRules,
@@ -37,7 +44,7 @@ from scraper_service.content.losses import Losses
 from scraper_service.content.passes import (
     complete_plain_urls,
     elements,
-    elements_by_tag,
+    marked,
     outermost,
     texts_in,
     word_total,
@@ -70,14 +77,18 @@ _URL_ATTRIBUTES = {
     "blockquote": "cite",
     "q": "cite",
 }
-_HANDLED = ("iframe", "noscript", "template", "script", "style", "video", "audio")
+_HANDLED = (
+    *("iframe", "noscript", "template", "script", "style", "video", "audio"),
+    *("mjx-container", "math-renderer", "svg", "canvas", "picture"),
+)
+_SIGNED = ""  # the key of elements with signs of formulas or diagrams
 _LAZY = ("data-src", "data-original", "data-lazy-src", "data-lazy", "data-url")
 _MASKED_EMAIL = "/cdn-cgi/l/email-protection"
 _MASK = re.compile(r"\s*\[email\sprotected\]\s*")
 # Parts of URLs that do not stay as written; see without_session() and is_placeholder().
 _CHANGED_URLS = {
     "a": ("sid=", "sessionid", "zenid=", ".php?s=", _MASKED_EMAIL),
-    "img": tuple(PLACEHOLDERS),
+    "img": (*PLACEHOLDERS, *PICTURE_PARTS),
 }
 _PICTURE = re.compile(r"\s*(?:https?:/|\.{0,2})/[^\s{]{4,}\s*\Z")
 
@@ -88,22 +99,24 @@ def clean(document: Document, *, complete: bool = True) -> None:
     With ``complete``, also make the URLs absolute.
     """
     body = document.body
-    found = elements_by_tag(body, *_HANDLED)
-    frames = found[0]
+    found = _handled(body)
+    frames = found["iframe"]
     if frames and _inline_frames(document, frames):
-        found = elements_by_tag(body, *_HANDLED)
-    if found[1]:
-        _resolve_noscript(body, found[1])
-        found = elements_by_tag(body, *_HANDLED)
-    _, _, templates, scripts, styles, videos, sounds = found
-    document.players = frames + videos + sounds
-    if templates:
-        _place_streamed_parts(body, templates)
+        found = _handled(body)
+    if found["noscript"]:
+        _resolve_noscript(body, found["noscript"])
+        found = _handled(body)
+    document.players = frames + found["video"] + found["audio"]
+    if found["template"]:
+        _place_streamed_parts(body, found["template"])
     rest = [part for part in document.root if part is not body]
-    rules = HidingRules([x for part in rest for x in elements(part, "style")] + styles)
-    for script in scripts:
+    styles = [x for part in rest for x in elements(part, "style")] + found["style"]
+    rules = HidingRules(styles)
+    for script in found["script"]:
         if script.get("type", "")[:8] == "math/tex":
             _keep_formula(script)
+    signed = found[_SIGNED]
+    mark_formulas(document, found["mjx-container"] + found["math-renderer"], signed)
     etree.strip_elements(body, *_DROPPED, with_tail=False)
     drop_spoken_copies(body)
     if hidden := rules.hidden(body):
@@ -114,7 +127,19 @@ def clean(document: Document, *, complete: bool = True) -> None:
         for element in complete_plain_urls(
             body, _URL_ATTRIBUTES, origin, _CHANGED_URLS
         ):
-            _complete_urls(element, element.tag, document)
+            if element.tag != "img" or not mark_picture(document, element):
+                _complete_urls(element, element.tag, document)
+
+
+def _handled(body: Any) -> dict[str, list[Any]]:
+    """Return the elements that cleaning changes by tag, others with signs together."""
+    found: dict[str, list[Any]] = {tag: [] for tag in (*_HANDLED, _SIGNED)}
+    for element in marked(
+        body, _HANDLED, FORMULA_ATTRIBUTES, FORMULA_CLASSES, ("tex",), ("img",)
+    ):
+        tag = element.tag
+        found[tag if tag in found else _SIGNED].append(element)
+    return found
 
 
 def _keep_formula(script: Any) -> None:

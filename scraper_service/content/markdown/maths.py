@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from typing import Any
 
 from scraper_service.content.markdown.inline import escaped
@@ -14,9 +15,8 @@ _IN_TEXT = re.compile(
     r"|\$\$((?:(?!\$\$).){1,1000}?)\$\$"
 )
 _LIKE_TEX = re.compile(r"[\\^_={}]|^\s*\w\s*$")
+_BLANK_LINES = re.compile(r"\n\s*\n|\r\n?")  # would end the paragraph
 _STYLE = re.compile(r"^\{\\(?:display|text)style\s+(.*)\}$", re.DOTALL)
-_TEX_IMAGES = frozenset({"latex", "tex", "math", "mwe-math-fallback-image-inline"})
-_DISPLAYED_IMAGE = "mwe-math-fallback-image-display"
 _OPERATORS = {
     "\u2212": "-", "\u00d7": r"\times", "\u22c5": r"\cdot", "\u00b7": r"\cdot",
     "\u2264": r"\le", "\u2265": r"\ge", "\u2260": r"\ne", "\u2248": r"\approx",
@@ -25,6 +25,11 @@ _OPERATORS = {
     "\u2207": r"\nabla", "\u2200": r"\forall", "\u2203": r"\exists", "\u2026": r"\dots",
     "{": r"\{", "}": r"\}", "%": r"\%", "#": r"\#", "&": r"\&",
     "\u2061": "", "\u2062": "", "\u2063": ",", "\u2064": "",
+    "\u2032": r"\prime", "\u222a": r"\cup", "\u2229": r"\cap", "\u2282": r"\subset",
+    "\u2286": r"\subseteq", "\u2205": r"\emptyset", "\u2227": r"\wedge", "\u2228": r"\vee",
+    "\u21d2": r"\Rightarrow", "\u21d4": r"\Leftrightarrow", "\u21a6": r"\mapsto",
+    "\u2261": r"\equiv", "\u223c": r"\sim", "\u27e8": r"\langle", "\u27e9": r"\rangle",
+    "\u2209": r"\notin", "\u00ac": r"\neg", "\u2225": r"\parallel", "\u22ef": r"\cdots",
 }  # fmt: skip
 _GREEK = dict(
     zip(
@@ -34,6 +39,18 @@ _GREEK = dict(
         "Omega".split(),
         strict=True,
     )
+)
+_STYLED = re.compile("[\u2100-\u214f\U0001d400-\U0001d7ff]")
+# Parts of the names of characters, such as MATHEMATICAL BOLD CAPITAL A.
+_ALPHABETS = (
+    ("DOUBLE-STRUCK CAPITAL", "mathbb"),
+    ("FRAKTUR", "mathfrak"),
+    ("BLACK-LETTER", "mathfrak"),
+    ("SCRIPT CAPITAL", "mathcal"),
+    ("SCRIPT SMALL", "mathcal"),
+    ("MATHEMATICAL BOLD CAPITAL", "mathbf"),
+    ("MATHEMATICAL BOLD SMALL", "mathbf"),
+    ("MATHEMATICAL BOLD DIGIT", "mathbf"),
 )
 _FUNCTIONS = frozenset("sin cos tan log ln exp lim max min det gcd arg sup inf".split())
 _ACCENTS = {"\u00af": "bar", "^": "hat", "~": "tilde", "\u2192": "vec", "\u02d9": "dot"}
@@ -49,7 +66,7 @@ def tex_of(element: Any) -> tuple[str, bool] | None:
         maths.get("mode"),
         element.get("display"),
     }
-    source = maths.get("data-tex")
+    source = maths.get("data-tex") or maths.get("data-latex")
     if source is None:
         notes = (
             note.text
@@ -60,16 +77,6 @@ def tex_of(element: Any) -> tuple[str, bool] | None:
     if source is None:
         source = _row(maths, 0) or maths.get("alttext") or ""
     return _tidy(source), displayed
-
-
-def tex_of_image(image: Any) -> tuple[str, bool] | None:
-    """Return the TeX in the alternative text of a formula's image, or None."""
-    names = (image.get("class") or "").lower().split()
-    displayed = _DISPLAYED_IMAGE in names
-    if not displayed and _TEX_IMAGES.isdisjoint(names):
-        return None
-    source = _tidy(image.get("alt") or "")
-    return (source, displayed) if source else None
 
 
 def with_tex(text: str) -> str | None:
@@ -86,7 +93,7 @@ def with_tex(text: str) -> str | None:
 
 
 def _tidy(source: str) -> str:
-    source = " ".join(source.split())
+    source = _BLANK_LINES.sub("\n", source.strip())
     match = _STYLE.match(source)
     return match[1].strip() if match else source
 
@@ -136,6 +143,12 @@ _LAYOUTS = {  # number of arguments, and their places
 
 
 def _token(tag: str, text: str) -> str:
+    if not text.isascii() and (styled := _STYLED.search(text)) is not None:
+        name = unicodedata.name(styled[0], "")
+        command = next((c for part, c in _ALPHABETS if part in name), None)
+        text = _STYLED.sub(lambda m: unicodedata.normalize("NFKC", m[0]), text)
+        if command is not None:
+            return f"\\{command}{{{text}}}"
     if text in _OPERATORS:
         return _OPERATORS[text]
     if text in _GREEK:

@@ -8,7 +8,7 @@ from typing import Any
 from scraper_service.content.html.elements import KATEX, MATHJAX, MATHS_RENDERED, role
 from scraper_service.content.html.page_urls import is_placeholder
 from scraper_service.content.markdown import inline, maths
-from scraper_service.content.markdown.inline import APART
+from scraper_service.content.markdown.inline import APART, PAD
 from scraper_service.content.markdown.spans import Spans
 
 REMOVED_IMAGE = "<Base64-Image-Removed>"
@@ -23,13 +23,9 @@ class Pictures(Spans):
         """Write an image, without tracking pixels and repeated images."""
         attributes = element.attrib
         source = (attributes.get("src") or "").strip()
-        if "class" in attributes:
-            if found := maths.tex_of_image(element):
-                self._tex(*found)
-                return
-            if _is_emoji(attributes):
-                self.run.append(attributes["alt"])
-                return
+        if "class" in attributes and _is_emoji(attributes):
+            self.run.append(attributes["alt"])
+            return
         if not source or (
             attributes.get("width") == "1" and attributes.get("height") == "1"
         ):
@@ -83,6 +79,7 @@ class Pictures(Spans):
             self.flush()
             self.layout.add(f"$${source}$$")
         else:
+            source = source.replace("\n", " ").replace("  ", f"{PAD}{PAD}")
             self.run.append(f"${source}$")
 
 

@@ -42,7 +42,6 @@ __all__ = [
     "complete_plain_urls",
     "dropped_blocks",
     "elements",
-    "elements_by_tag",
     "end_link",
     "end_paragraph",
     "feature_rows",
@@ -51,6 +50,7 @@ __all__ = [
     "is_utf8",
     "keep_trees_together",
     "main_texts",
+    "marked",
     "may_be_forbidden",
     "name_parts",
     "outermost",
@@ -141,7 +141,6 @@ if TYPE_CHECKING or compiled is None:
     from scraper_service.content.passes.page_walk import (
         Surroundings,
         complete_plain_urls,
-        elements_by_tag,
         first_of_body,
         outermost,
         page_parts,
@@ -159,6 +158,7 @@ if TYPE_CHECKING or compiled is None:
     from scraper_service.content.passes.walks import (
         classed,
         main_texts,
+        marked,
         signs,
         suspects,
         values_in,

@@ -62,8 +62,8 @@ _ITEM_TAGS = frozenset({"li"})
 _ROLE_PARTS = NameParts(
     *("katex", "mathjax", "admonition", "markdown-alert", "callout", "notecard")
 )
-# The same for images of formulas and of emoji; see ``markdown/pictures.py``.
-_SIGN_PARTS = NameParts("tex", "math", "emoji", "smil")
+# The same for images of emoji; see ``markdown/pictures.py``.
+_SIGN_PARTS = NameParts("emoji", "smil")
 
 
 @cclass

@@ -48,7 +48,7 @@ ctypedef _Document Document
 ctypedef _Element Element
 
 cdef enum:
-    MAX_TAGS = 16
+    MAX_TAGS = 24
     TAG_SLOTS = 128
 
 cdef str BLANK = " "

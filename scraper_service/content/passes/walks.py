@@ -16,6 +16,7 @@ from scraper_service.content.passes.nodes import (
     document_of,
     element_of,
     first_child,
+    has_attributes,
     next_element,
     next_sibling,
     node_of,
@@ -57,6 +58,44 @@ def classed(
             names = attribute(node, "class")
             if names is not None and is_wanted(names):
                 found.append(element_of(document, node))
+        node = next_element(node, top)
+    return found
+
+
+def marked(
+    root: Element,
+    tags: Collection[str],
+    attributes: Collection[str],
+    classes: Collection[str],
+    image_classes: Collection[str],
+    roles: Collection[str],
+) -> list[Any]:
+    """Return the elements with some tags, attributes, or parts of a class or role.
+
+    ``image_classes`` are parts of the class of an ``img``. Other elements may be among the
+    result, too.
+    """
+    top: Node = node_of(root)
+    node: Node = top
+    document: Document = document_of(root)
+    wanted: Tags = Tags(tags)
+    images: Tags = Tags(("img",))
+    names: AttributeNames = AttributeNames(*attributes)
+    class_parts: NameParts = NameParts(*classes)
+    image_parts: NameParts = NameParts(*image_classes)
+    role_parts: NameParts = NameParts(*roles)
+    found: list = []
+    while node is not NULL:
+        if wanted.have(node) or (
+            has_attributes(node)
+            and (
+                names.on(node)
+                or class_parts.are_in(node, "class")
+                or role_parts.are_in(node, "role")
+                or (images.have(node) and image_parts.are_in(node, "class"))
+            )
+        ):
+            found.append(element_of(document, node))
         node = next_element(node, top)
     return found
 

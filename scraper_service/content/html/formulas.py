@@ -1,0 +1,341 @@
+r"""Finds the formulas of a page, and makes each a ``math`` element with its TeX.
+
+Sources are attributes of scripts' elements, pictures of TeX services, what MathJax drew,
+and delimiters such as ``\(`` in the text of pages with MathJax or KaTeX. A formula whose
+source cannot be found is a loss.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, unquote_plus
+
+from lxml import etree
+
+from scraper_service.content.html.document import drop
+from scraper_service.content.html.drawn_formulas import mathml_of
+from scraper_service.content.html.elements import BLOCKS
+from scraper_service.content.html.page_urls import absolute, url_parts
+from scraper_service.content.html.text_formulas import (
+    mark_formulas_in_text,
+    undelimited,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from scraper_service.content.html.document import Document
+
+#: Attributes in which scripts keep a formula's source.
+FORMULA_ATTRIBUTES = (
+    *("data-tex", "data-latex", "data-katex", "data-math", "data-formula"),
+    "data-mathml",
+)
+#: Parts of the classes of formulas, and of the URLs of their pictures.
+FORMULA_CLASSES = ("math", "latex", "katex", "formula")
+PICTURE_PARTS = (
+    *("latex", "mathurl.", "cht=tx", "render/math", "math/render", "equation?tex=", "mathtex", "mimetex"),
+    *("upmath.me/", "tex.s2cms.ru/", "math.now.sh"),
+)  # fmt: skip
+UNREADABLE = (
+    "The page has only a picture of the formula, without its source; "
+    "the format screenshot shows it."
+)
+_PLACES = frozenset({"data-math", "data-formula", "data-value"})  # also of other things
+_NO_FORMULAS = frozenset({"", "true", "false", "1", "0"})
+_LIKE_TEX = re.compile(r"[\\^_={}]|^\s*\w\s*$")
+_NAMES = frozenset(
+    "math math-container math-inline math-display math-block arithmatex latex katex "
+    "formula ql-formula equation language-math js-render-math".split()
+)
+_RAW_NAMES = frozenset(
+    {"inline", "display", "math-inline", "math-display", "ql-formula"}
+)
+_DISPLAYED = frozenset("display block math-display math-block displaymath".split())
+_IMAGE_NAMES = frozenset(
+    "latex tex math mwe-math-fallback-image-inline mwe-math-fallback-image-display "
+    "wirisformula latexcenter".split()
+)
+_DISPLAYED_IMAGES = frozenset(
+    "mwe-math-fallback-image-display latexcenter ql-img-displayed-equation".split()
+)
+# Alternative texts that are no TeX.
+_GENERIC = frozenset(
+    "equation formula latex tex math maths image img picture math-equation eqn".split()
+)
+# Services whose query is the formula, or a parameter of it.
+_QUERY = re.compile(
+    r"(?:codecogs\.com/[\w.]*(?:latex|image|download)|/(?:mathtex|mimetex)(?:\.cgi)?)\?"
+)
+_PARAMETER = re.compile(
+    r"latex\.php\?|/render/math\?|/equation\?tex=|[?&]cht=tx|math\.now\.sh\?|[?&]latex="
+)
+_PARAMETERS = frozenset({"latex", "tex", "chl", "math", "from"})
+_PATH = re.compile(r"//(?:i\.upmath\.me|tex\.s2cms\.ru)/(?:svg|png)/")
+_PICTURE = re.compile(
+    r"quicklatex|mathurl\.|latex\.codecogs|/media/math/render/|latex\.artofproblemsolving"
+)
+_SETTINGS = re.compile(
+    r"\s*\\(?:dpi\{\d+\}|inline(?![a-zA-Z])|(?:bg|fn)_[a-zA-Z]+|bg\{\w+\}"
+    r"|large(?=\s*\\(?:dpi|inline)))\s*"
+)
+_MAX_URL = 8000  # characters
+# Characters that lxml refuses; a URL may contain them.
+_FORBIDDEN = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff\ud800-\udfff]")
+_WIRIS = str.maketrans("«»¨§", '<>"&')
+
+_MAX_SCRIPT = 20_000  # characters of a script that configures formulas
+_SCRIPT = re.compile(r"[mM]athJax|renderMathInElement|\bkatex\b", re.ASCII)
+_SINGLE = re.compile(
+    r"\[\s*(['\"])\$\1\s*,\s*(['\"])\$\2\s*\]|left['\"]?\s*:\s*(['\"])\$\3"
+)
+_NO_PLACES = frozenset(
+    {"math", "td", "th", "html", "body", "script", "input", "option"}
+)
+_BESIDE = frozenset({"defs", "style", "title", "mjx-speech", "rect"})
+_FEW = 200  # child elements of a drawn formula
+
+
+def mark_formulas(
+    document: Document, drawn: Iterable[Any], signed: Iterable[Any]
+) -> None:
+    """Make the formulas of a page ``math`` elements.
+
+    ``drawn`` are the elements ``mjx-container`` and ``math-renderer``, ``signed`` those
+    with an attribute or class of a formula.
+    """
+    for element in drawn:
+        if element.tag == "mjx-container":
+            _mark_drawn(document, element)
+        else:
+            tex, displayed = undelimited("".join(element.itertext()))
+            shown = "display" in (element.get("class") or "")
+            _become(element, tex, displayed=displayed or shown)
+    body = document.body
+    for element in signed:
+        if element.tag == "img":
+            mark_picture(document, element)
+        elif any(above is body for above in element.iterancestors()):
+            _mark_signed(document, element)
+    if may_hold := declared_delimiters(document):
+        mark_formulas_in_text(body, may_hold)
+
+
+def declared_delimiters(document: Document) -> str:
+    """Return ``$`` if a page declares single dollars, ``?`` for a page with MathJax or KaTeX.
+
+    Empty for other pages.
+    """
+    found = ""
+    for script in document.parts.scripts:
+        source, kind = script.get("src"), script.get("type") or ""
+        if source is not None:
+            if "ath" in source or "atex" in source.lower():
+                name = source.lower()
+                if "mathjax" in name or "katex" in name:
+                    found = found or "?"
+            continue
+        if "json" in kind:
+            continue
+        text = script.text
+        if (
+            text
+            and len(text) < _MAX_SCRIPT
+            and ("athJax" in text or "athInElement" in text or "atex" in text)
+        ):
+            if _SINGLE.search(text):
+                return "$"
+            if _SCRIPT.search(text):
+                found = found or "?"
+    return found
+
+
+def _mark_drawn(document: Document, container: Any) -> None:
+    """Make what MathJax 3 or 4 drew a formula, unless MathML is beside it."""
+    if next(container.iter("math"), None) is not None:
+        return
+    displayed = container.get("display") in {"true", "block"}
+    whole = [container]  # what contains the whole formula, from the outside in
+    while len(whole) == 1:
+        if source := whole[0].get("data-latex"):
+            _become(container, source, displayed=displayed)
+            return
+        whole = [part for part in whole[0] if part.tag not in _BESIDE]
+    inner = next(container.iter("mjx-math", "svg"), None)
+    made = None if inner is None else mathml_of(inner)
+    if made is None:
+        text = container.get("aria-label") or container.get("title")
+        document.losses.add("formula", UNREADABLE, text=text, near=container)
+        drop(container)
+        return
+    _empty(container)
+    if displayed:
+        made.set("display", "block")
+    container.append(made)
+
+
+def _mark_signed(document: Document, element: Any) -> None:
+    """Make an element with the source of a formula in an attribute or its text one."""
+    tag = element.tag
+    if tag in _NO_PLACES or next(element.iter("math"), None) is not None:
+        return
+    names = frozenset((element.get("class") or "").lower().split())
+    is_named = not names.isdisjoint(_NAMES)
+    displayed = tag in BLOCKS or not names.isdisjoint(_DISPLAYED)
+    for name in (*FORMULA_ATTRIBUTES, "data-value"):
+        value = (element.get(name) or "").strip()
+        if value.lower() in _NO_FORMULAS:
+            continue
+        if name == "data-mathml":
+            if _become_mathml(element, value):
+                return
+        elif name not in _PLACES or is_named or _is_formula(element, name, value):
+            tex, is_displayed = undelimited(value)
+            displayed = displayed or is_displayed or _says_displayed(element)
+            _become(element, tex, displayed=displayed)
+            return
+    if "katex" in names:
+        _mark_bare_katex(document, element)
+    elif is_named and all(child.tag == "br" for child in element):
+        text = "".join(element.itertext())
+        tex, is_displayed = undelimited(text)
+        is_raw = not names.isdisjoint(_RAW_NAMES) or tag in {"code", "pre"}
+        if tex != text.strip() or (is_raw and text.strip()):
+            displayed = is_displayed or tag == "pre" or not names.isdisjoint(_DISPLAYED)
+            _become(element, tex, displayed=displayed or _says_displayed(element))
+    elif tag == "code" and "language-math" in names:
+        _become(element, "".join(element.itertext()), displayed=True)
+
+
+def _says_displayed(element: Any) -> bool:
+    return bool(
+        {element.get("data-display"), element.get("data-math-style")}
+        & {"true", "block", "display"}
+    )
+
+
+def _is_formula(element: Any, name: str, value: str) -> bool:
+    """Return True for a value of an attribute that is not only for formulas."""
+    if name == "data-value" or value[0] in "=[{" or len(element) > _FEW:
+        return False
+    return _LIKE_TEX.search(value) is not None
+
+
+def _mark_bare_katex(document: Document, element: Any) -> None:
+    """Make what KaTeX drew without MathML a formula, if it has no scripts or fractions."""
+    text = " ".join("".join(element.itertext()).split())
+    is_flat = not any(
+        "vlist" in (inner.get("class") or "") for inner in element.iter("span")
+    )
+    if is_flat:
+        if text:
+            _become(element, text, displayed=False)
+        return
+    document.losses.add("formula", UNREADABLE, text=text, near=element)
+    drop(element)
+
+
+def _become_mathml(element: Any, source: str) -> bool:
+    """Put MathML that stands in an attribute into an element; return True on success."""
+    if source[0] == "«":
+        source = source.translate(_WIRIS)
+    try:
+        made = etree.fromstring(source, etree.HTMLParser())
+    except (etree.LxmlError, ValueError):
+        return False
+    found = None if made is None else next(made.iter("math"), None)
+    if found is None or not "".join(found.itertext()).strip():
+        return False
+    found.tail = None
+    _empty(element)
+    if element.tag == "img":
+        _become(element, "", displayed=False)
+        element.attrib.pop("data-tex", None)
+        element.extend(list(found))
+    else:
+        element.append(found)
+    return True
+
+
+def _become(element: Any, tex: str, *, displayed: bool) -> None:
+    """Replace the content of an element by a formula; a void element becomes one."""
+    _empty(element)
+    tex = _FORBIDDEN.sub("", tex).strip()
+    if element.tag == "img":
+        made = element
+        made.tag = "math"
+        made.attrib.clear()
+    else:
+        if element.tag in {"code", "pre"}:
+            element.tag = "div" if displayed else "span"
+        made = etree.SubElement(element, "math")
+    made.set("data-tex", tex)
+    made.text = tex
+    if displayed:
+        made.set("display", "block")
+
+
+def _empty(element: Any) -> None:
+    for child in list(element):
+        element.remove(child)
+    element.text = None
+
+
+def mark_picture(document: Document, image: Any) -> bool:
+    """Make a picture of a formula one; return False for another picture.
+
+    The source is in the URL of a TeX service, or is the alternative text.
+    """
+    url = _url_of(image)
+    names = frozenset((image.get("class") or "").lower().split())
+    tex = _tex_in_url(url) if url else None
+    is_named = not names.isdisjoint(_IMAGE_NAMES)
+    if tex is None and not (is_named or _PICTURE.search(url)):
+        return False
+    alt = (image.get("alt") or "").strip()
+    mathml = (image.get("data-mathml") or "").strip()
+    if tex is None and mathml and _become_mathml(image, mathml):
+        return True
+    displayed = not names.isdisjoint(_DISPLAYED_IMAGES)
+    if not tex:
+        tex, is_displayed = undelimited(alt)
+        displayed = displayed or is_displayed
+    if not tex or tex.lower() in _GENERIC:
+        document.losses.add(
+            "formula",
+            UNREADABLE,
+            url=absolute(document.base, url) if url else None,
+            text=alt,
+            near=image,
+        )
+        drop(image)
+        return True
+    _become(image, tex, displayed=displayed)
+    return True
+
+
+def _url_of(image: Any) -> str:
+    for name in ("data-src", "data-lazy-src", "src"):
+        url = image.get(name) or ""
+        if url and url[:5].lower() != "data:":
+            return str(url[:_MAX_URL])
+    return ""
+
+
+def _tex_in_url(url: str) -> str | None:
+    """Return the TeX in the URL of a picture, None for a URL without any."""
+    if _QUERY.search(url):
+        text = unquote(url.partition("?")[2])
+        text = text.replace("&space;", " ").replace("&plus;", "+")
+        while (match := _SETTINGS.match(text)) is not None and match.end():
+            text = text[match.end() :]
+        return text.strip()
+    if _PATH.search(url):
+        return unquote(url_parts(url).path.split("/", 2)[-1]).strip()
+    if _PARAMETER.search(url):
+        for part in url_parts(url).query.split("&"):
+            name, _, value = part.partition("=")
+            if name in _PARAMETERS and value:
+                return unquote_plus(value).strip()
+    return None
