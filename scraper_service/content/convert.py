@@ -35,6 +35,7 @@ from scraper_service.content.html.cleaning import (
     preformatted,
     without_frames,
 )
+from scraper_service.content.html.diagrams import record_drawings
 from scraper_service.content.html.document import (
     exclude,
     first_heading,
@@ -490,6 +491,7 @@ class _Conversion:
         exclude(document, options.exclude_tags)
         if options.include_tags:
             include(document, options.include_tags)
+        record_drawings(document)
         self.answers.extract()
         if only_main:
             drop_slide_copies(document.body)

@@ -51,17 +51,21 @@ class Losses:
         url: str | None = None,
         text: str | None = None,
         near: Any = None,
+        beside: Any = None,
     ) -> None:
         """Record ``count`` lost parts of a kind of :data:`scraper_service.items.LOSS_KINDS`.
 
         ``reason`` is a sentence: why the part is lost, and the option that would bring it.
         ``url`` is absolute. ``text`` is a label or caption of the part. ``near`` is the
-        part's element while it is still in the tree; None outside of HTML.
+        part's element while it is still in the tree; None outside of HTML. ``beside`` is
+        instead the element that contained the part.
         """
         shown = " ".join((text or "").split())[:MAX_TEXT]
         if len(self._found) < MAX_LOSSES:
             urls, texts = (url,) if url else (), (shown,) if shown else ()
-            anchor = None if near is None else _anchor(near)
+            anchor = None if near is None else anchor_of(near)
+            if beside is not None:
+                anchor = beside if has_text(beside) else anchor_of(beside)
             self._found.append(_Loss(kind, reason, count, urls, texts, anchor))
 
     def extend(self, others: Losses) -> None:
@@ -73,7 +77,7 @@ class Losses:
         self._found = [
             loss
             for loss in self._found
-            if loss.anchor is None or _is_in(loss.anchor, root)
+            if loss.anchor is None or is_in(loss.anchor, root)
         ]
 
     def as_rows(self) -> tuple[dict[str, Any], ...]:
@@ -103,19 +107,25 @@ def _row(kind: str, losses: list[_Loss]) -> dict[str, Any]:
     return row
 
 
-def _anchor(element: Any) -> Any:
+def anchor_of(element: Any) -> Any:
     """Return the nearest element above ``element`` that contains text.
 
     Main content drops wrappers without text, and keeps or drops the text around them.
     """
     above = element
     for above in element.iterancestors():
-        if visible_text(above, _NO_TEXT, 1):
+        if has_text(above):
             break
     return above
 
 
-def _is_in(element: Any, root: Any) -> bool:
+def has_text(element: Any) -> bool:
+    """Return True if an element contains text that readers see."""
+    return bool(visible_text(element, _NO_TEXT, 1))
+
+
+def is_in(element: Any, root: Any) -> bool:
+    """Return True if ``element`` is ``root`` or inside it."""
     return element is root or any(above is root for above in element.iterancestors())
 
 

@@ -14,6 +14,12 @@ from attrs import evolve
 from lxml import etree
 
 from scraper_service.content.decode import clean_text
+from scraper_service.content.html.diagrams import (
+    DIAGRAM_ATTRIBUTES,
+    DIAGRAM_CLASSES,
+    find_drawings,
+    keep_sources,
+)
 from scraper_service.content.html.document import drop, parse
 from scraper_service.content.html.elements import DROPPED
 from scraper_service.content.html.formulas import (
@@ -30,11 +36,16 @@ from scraper_service.content.html.hidden_text import (
     may_be_shown,
     may_instruct,
 )
+from scraper_service.content.html.lazy_images import (
+    AMP_TAGS,
+    adopt_noscript_images,
+    load_lazy_image,
+    replace_amp,
+    show_pictures,
+)
 from scraper_service.content.html.page_urls import (
     PLACEHOLDERS,
     absolute,
-    best_candidate,
-    is_placeholder,
     origin_of,
     without_session,
 )
@@ -81,8 +92,10 @@ _HANDLED = (
     *("iframe", "noscript", "template", "script", "style", "video", "audio"),
     *("mjx-container", "math-renderer", "svg", "canvas", "picture"),
 )
-_SIGNED = ""  # the key of elements with signs of formulas or diagrams
-_LAZY = ("data-src", "data-original", "data-lazy-src", "data-lazy", "data-url")
+# The keys of AMP's elements, and of elements with other signs.
+_AMP, _SIGNED = "amp", ""
+_ATTRIBUTES = FORMULA_ATTRIBUTES + DIAGRAM_ATTRIBUTES
+_CLASSES = FORMULA_CLASSES + DIAGRAM_CLASSES
 _MASKED_EMAIL = "/cdn-cgi/l/email-protection"
 _MASK = re.compile(r"\s*\[email\sprotected\]\s*")
 # Parts of URLs that do not stay as written; see without_session() and is_placeholder().
@@ -90,7 +103,6 @@ _CHANGED_URLS = {
     "a": ("sid=", "sessionid", "zenid=", ".php?s=", _MASKED_EMAIL),
     "img": (*PLACEHOLDERS, *PICTURE_PARTS),
 }
-_PICTURE = re.compile(r"\s*(?:https?:/|\.{0,2})/[^\s{]{4,}\s*\Z")
 
 
 def clean(document: Document, *, complete: bool = True) -> None:
@@ -100,6 +112,9 @@ def clean(document: Document, *, complete: bool = True) -> None:
     """
     body = document.body
     found = _handled(body)
+    if found[_AMP]:
+        replace_amp(found[_AMP])
+        found = _handled(body)
     frames = found["iframe"]
     if frames and _inline_frames(document, frames):
         found = _handled(body)
@@ -116,7 +131,10 @@ def clean(document: Document, *, complete: bool = True) -> None:
         if script.get("type", "")[:8] == "math/tex":
             _keep_formula(script)
     signed = found[_SIGNED]
+    keep_sources(signed, found["script"])
     mark_formulas(document, found["mjx-container"] + found["math-renderer"], signed)
+    show_pictures(document, found["picture"], signed, styles)
+    document.drawings = find_drawings(document, found["svg"], found["canvas"])
     etree.strip_elements(body, *_DROPPED, with_tail=False)
     drop_spoken_copies(body)
     if hidden := rules.hidden(body):
@@ -133,12 +151,12 @@ def clean(document: Document, *, complete: bool = True) -> None:
 
 def _handled(body: Any) -> dict[str, list[Any]]:
     """Return the elements that cleaning changes by tag, others with signs together."""
-    found: dict[str, list[Any]] = {tag: [] for tag in (*_HANDLED, _SIGNED)}
-    for element in marked(
-        body, _HANDLED, FORMULA_ATTRIBUTES, FORMULA_CLASSES, ("tex",), ("img",)
-    ):
+    found: dict[str, list[Any]] = {tag: [] for tag in (*_HANDLED, _AMP, _SIGNED)}
+    tags = (*_HANDLED, *AMP_TAGS)
+    for element in marked(body, tags, _ATTRIBUTES, _CLASSES, ("tex",), ("img",)):
         tag = element.tag
-        found[tag if tag in found else _SIGNED].append(element)
+        kind = tag if tag in found else _AMP if tag in AMP_TAGS else _SIGNED
+        found[kind].append(element)
     return found
 
 
@@ -242,23 +260,8 @@ def _resolve_noscript(body: Any, blocks: list[Any]) -> None:
         if is_page:
             block.tag = "div"
         else:
-            _copy_noscript_image(block)
+            adopt_noscript_images(block)
             drop(block)
-
-
-def _copy_noscript_image(block: Any) -> None:
-    """Copy the image URL of a ``noscript`` to the lazy image before it."""
-    image, inner = block.getprevious(), block.find(".//img")
-    if (
-        inner is None
-        or image is None
-        or image.tag != "img"
-        or "data-src" in image.attrib
-    ):
-        return
-    source = image.get("src", "").strip()
-    if not source or is_placeholder(source):
-        image.set("data-src", inner.get("src", ""))
 
 
 def _place_streamed_parts(body: Any, templates: list[Any]) -> None:
@@ -301,7 +304,7 @@ def _has_words(body: Any, count: int) -> bool:
 def _complete_urls(element: Any, tag: str, document: Document) -> None:
     """Make the URLs of ``element`` absolute, and load lazy images."""
     if tag == "img":
-        _load_lazy_image(element.attrib)
+        load_lazy_image(element)
     for name in (
         (_URL_ATTRIBUTES[tag], "poster") if tag == "video" else (_URL_ATTRIBUTES[tag],)
     ):
@@ -351,28 +354,6 @@ def _unmask_email(link: Any) -> bool:
         if element.text and _MASK.fullmatch(element.text):
             element.text = name
     return True
-
-
-def _load_lazy_image(attributes: Any) -> None:
-    """Set the ``src`` of a lazily loaded image from its other attributes."""
-    source = attributes.get("src", "").strip()
-    if source and not is_placeholder(source):
-        return
-    for name in _LAZY:
-        value = attributes.get(name, "").strip()
-        if value and not value.startswith(("data:", "{", "[")):
-            attributes["src"] = value
-            return
-    for name in ("data-srcset", "srcset", "data-lazy-srcset"):
-        best = best_candidate(attributes.get(name, ""))
-        if best:
-            attributes["src"] = best
-            return
-    for name, value in attributes.items():  # lazy-loading scripts use many names
-        is_source = name[-4:] == "-src" or name[:9] == "data-src-"
-        if is_source and _PICTURE.match(value):
-            attributes["src"] = value.strip()
-            return
 
 
 _SCRIPTING = ("script", "style", "noscript", "template", "svg")  # in a head

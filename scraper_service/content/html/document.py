@@ -106,6 +106,8 @@ class Document:
     is_main: bool = False
     #: The frames, videos and sounds of a cleaned tree.
     players: list[Any] = field(factory=list)
+    #: The drawings of a cleaned tree, which are no longer in it; see ``diagrams.py``.
+    drawings: list[Any] = field(factory=list)
     #: The element of the last search for it.
     _body: Any = field(default=None, init=False, eq=False, repr=False)
 

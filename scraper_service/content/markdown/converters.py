@@ -8,6 +8,7 @@ from html2text import HTML2Text
 from lxml import etree
 
 from scraper_service.content.decode import clean_text
+from scraper_service.content.html.lazy_images import record_image
 from scraper_service.content.markdown import HTML2TEXT, NATIVE
 from scraper_service.content.markdown.pictures import REMOVED_IMAGE
 from scraper_service.content.markdown.writer import markdown
@@ -24,6 +25,7 @@ def html2text_markdown(document: Document, *, remove_base64_images: bool) -> str
     body = document.body
     for image in body.iter("img") if remove_base64_images else ():
         if image.get("src", "").lstrip()[:5].lower() == "data:":
+            record_image(document, image, is_removed=True)
             image.set("src", REMOVED_IMAGE)
     converter = HTML2Text(bodywidth=0)
     converter.unicode_snob = True

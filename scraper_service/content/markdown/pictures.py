@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from scraper_service.content.html.elements import KATEX, MATHJAX, MATHS_RENDERED, role
+from scraper_service.content.html.lazy_images import record_image
 from scraper_service.content.html.page_urls import is_placeholder
 from scraper_service.content.markdown import inline, maths
 from scraper_service.content.markdown.inline import APART, PAD
@@ -26,16 +27,19 @@ class Pictures(Spans):
         if "class" in attributes and _is_emoji(attributes):
             self.run.append(attributes["alt"])
             return
-        if not source or (
-            attributes.get("width") == "1" and attributes.get("height") == "1"
-        ):
+        if attributes.get("width") == "1" and attributes.get("height") == "1":
+            return
+        if not source:
+            record_image(self.document, element, is_removed=False)
             return
         alt = attributes.get("alt") or ""
         if alt:
             alt = inline.escaped(inline.plain(alt).strip(), label=True)
         if source[:5].lower() == "data:":
-            if self.remove_base64 and not alt:
-                return
+            if self.remove_base64:
+                record_image(self.document, element, is_removed=True)
+                if not alt:
+                    return
             source = REMOVED_IMAGE if self.remove_base64 else "".join(source.split())
         elif self.is_main and not alt and is_placeholder(source):
             return

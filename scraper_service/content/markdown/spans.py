@@ -82,6 +82,7 @@ class Spans(InlineRun):
     role_of = staticmethod(role_of)
 
     def __init__(self, document: Document, *, remove_base64: bool) -> None:
+        self.document = document
         self.base = document.base
         self.losses = document.losses
         self.is_main = document.is_main
