@@ -43,7 +43,7 @@ from scraper_service.content.html.document import (
     parse,
 )
 from scraper_service.content.html.form_values import show_form_values
-from scraper_service.content.html.players import link_players
+from scraper_service.content.html.players import find_players, link_players
 from scraper_service.content.html.redundant_elements import (
     drop_duplicate_blocks,
     drop_edit_links,
@@ -492,6 +492,7 @@ class _Conversion:
         if options.include_tags:
             include(document, options.include_tags)
         record_drawings(document)
+        players = find_players(document)
         self.answers.extract()
         if only_main:
             drop_slide_copies(document.body)
@@ -503,7 +504,7 @@ class _Conversion:
             drop_edit_links(document.body)
             drop_logos(document.body, document.base)
         document.losses.settle(document.root)
-        link_players(document)
+        link_players(document, players)
         # Markdown comes last, because its conversion may change the tree.
         makers: dict[str, Callable[[], Any]] = {
             "html": lambda: cleaned_html(document),
