@@ -49,6 +49,7 @@ from scraper_service.content.html.page_urls import (
     origin_of,
     without_session,
 )
+from scraper_service.content.html.panels import Panels, is_overlay, is_real_text
 from scraper_service.content.html.redundant_elements import drop_spoken_copies
 from scraper_service.content.html.spacing import separate_words
 from scraper_service.content.losses import Losses
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
 UNCOVERED_WORDS = 100  # hidden content with more words may be the page itself
 SPEECH_WORDS = 500  # hidden texts with fewer words are searched for instructions
 FEW_WORDS = 30
+HIDDEN = "It is hidden, and no control of the page opens it."
 FAINT = 0.1  # of the visible words; a larger transparent share awaits a script
 _NO_WORDS = frozenset({"script", "style", "template"})
 _PLACEHOLDERS = frozenset({"B:", "P:"})  # id prefixes of React's placeholders
@@ -174,7 +176,7 @@ def _drop_hidden(document: Document, body: Any, hidden: dict[Any, Hiding]) -> No
     """Drop hidden elements, and warn of texts addressed to a language model.
 
     Hidden content stays if a script or a click would show it. It also stays if it is
-    longer than the visible text.
+    longer than the visible text. Other parts with a text of their own are losses.
     """
     texts = {e: " ".join(texts_in(e)).split() for e in outermost(hidden)}
     faint = sum(len(t) for e, t in texts.items() if hidden[e] is Hiding.MAYBE)
@@ -187,9 +189,15 @@ def _drop_hidden(document: Document, body: Any, hidden: dict[Any, Hiding]) -> No
         speeches = {}
     excerpts = []
     uncovered: set[str] = set()  # class names
+    panels = Panels(body)
     for element, kind in hidden.items():
+        if element not in texts and panels.are_gone_around(element):
+            continue
         words = texts.get(element, [])
+        own = words if element in texts else " ".join(texts_in(element)).split()
         speech = speeches.get(element)
+        if element not in texts and 0 < len(own) < SPEECH_WORDS:
+            speech = " ".join(own)
         excerpt = None if speech is None else instruction_in(speech)
         names = set((element.get("class") or "").split())
         if excerpt is None and (
@@ -197,13 +205,19 @@ def _drop_hidden(document: Document, body: Any, hidden: dict[Any, Hiding]) -> No
             or may_be_shown(element, kind)
             or (kind is Hiding.MAYBE and faint > max(FAINT * visible, FEW_WORDS))
             or not (words or uncovered.isdisjoint(names))
+            or (kind is Hiding.CLOSED and is_real_text(own) and panels.open(element))
         ):
             if len(words) > least:
                 uncovered |= names
             continue
-        drop(element)
+        is_lost = kind is not Hiding.UNSEEN and is_real_text(own)
+        is_lost = is_lost and excerpt is None and not is_overlay(element)
+        above = element.getparent()
+        panels.drop(element)
         if excerpt is not None:
             excerpts.append(excerpt)
+        elif is_lost:
+            document.losses.add("hiddenPart", HIDDEN, text=" ".join(own), near=above)
     if excerpts:
         document.warnings.append(
             f"Hidden text that speaks to a language model was left out "

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from lxml import etree
 
-from scraper_service.content.passes import elements_by_tag, texts_in
+from scraper_service.content.passes import texts_in
 
 if TYPE_CHECKING:
     from scraper_service.content.html.document import Document
@@ -43,10 +43,14 @@ _PROMPT = re.compile(
 
 def show_form_values(document: Document) -> None:
     """Insert the values of the fields in a page's final tree as text; record the others."""
-    found = elements_by_tag(document.body, *_TAGS)
-    if not any(found):
+    found: dict[str, list[Any]] = {tag: [] for tag in _TAGS}
+    for element in document.body.iter(*_TAGS):
+        found[element.tag].append(element)
+    if not any(found.values()):
         return
-    selects, areas, inputs, meters, bars = (each[:MAX_FIELDS] for each in found)
+    selects, areas, inputs, meters, bars = (
+        each[:MAX_FIELDS] for each in found.values()
+    )
     fields = _Fields(document)
     for field in selects:
         fields.show_choice(field)
@@ -65,7 +69,7 @@ class _Fields:
 
     def __init__(self, document: Document):
         self._losses = document.losses
-        (labels,) = elements_by_tag(document.body, "label")
+        labels = list(document.body.iter("label"))
         self._labels = {each.get("for"): each for each in reversed(labels)}
 
     def show_choice(self, field: Any) -> None:

@@ -11,9 +11,10 @@ from __future__ import annotations
 import re
 from enum import IntEnum
 from functools import lru_cache
-from itertools import chain, islice
+from itertools import islice
 from typing import Any
 
+from scraper_service.content.html.panels import is_overlay
 from scraper_service.content.passes import Finder, hiding_signs, suspects
 
 MAX_STYLE = 4000  # characters
@@ -231,11 +232,6 @@ _STYLE_PARTS = (
 )
 _NUMBERED = frozenset({"td", "span", "div", "pre"})
 _HEADINGS = frozenset({"h1", "h2", "title"})
-# Elements opened there are menus and forms, not content.
-_MENU_TAGS = frozenset({"nav", "header", "dialog", "form", "aside"})
-_MENU_ROLES = frozenset(
-    "navigation menu menubar banner listbox dialog alertdialog tooltip search".split()
-)
 MAX_SWITCH = 20  # elements searched for the switch of the hidden element behind them
 _holds_title = Finder("h1")
 _NEVER = frozenset({"body", "main", "html", "head"})
@@ -337,7 +333,7 @@ def _is_opened(element: Any) -> bool:
         "aria-labelledby" in attributes
         or attributes.get("role") == "region"
         or _has_switch(element)
-    ) and not _in_menu(element)
+    ) and not is_overlay(element)
 
 
 def _has_switch(element: Any) -> bool:
@@ -348,13 +344,6 @@ def _has_switch(element: Any) -> bool:
     if before is None:
         return False
     return any("aria-expanded" in e.attrib for e in islice(before.iter(), MAX_SWITCH))
-
-
-def _in_menu(element: Any) -> bool:
-    return any(
-        e.tag in _MENU_TAGS or e.get("role") in _MENU_ROLES
-        for e in chain((element,), element.iterancestors())
-    )
 
 
 def _is_shown(style: str) -> bool:
