@@ -148,6 +148,8 @@ class PageSource:
     pack_body: bool = False
     #: Encodings of the body, in lower case, the outermost last.
     content_encodings: tuple[str, ...] = ()
+    #: The Markdown of the page that embeds the document; it comes first.
+    lead: str = ""
     #: True if the body is truncated.
     is_cut: bool = False
     #: The most bytes of the decoded body.
@@ -379,6 +381,11 @@ class PageContent:
     refresh: MetaRefresh | None = None
     #: Why the page needs its scripts to run first; None if it does not.
     shell: str | None = None
+    #: The URLs of documents that may be the text of a page without text, and whether each is
+    #: a file.
+    embedded: tuple[tuple[str, bool], ...] = ()
+    #: The URL of the embedded document in the formats, set by the spider.
+    embedded_url: str | None = None
     #: The packed entry for the search index of the team's pages; may be empty. With
     #: ``finds_search_later`` its future, with None if the process has died.
     search: bytes | Awaitable[bytes | None] = b""
@@ -558,6 +565,8 @@ class PageMetadata:
     redacted: Mapping[str, int] | None = None
     #: See :attr:`PageContent.losses`.
     losses: tuple[Mapping[str, Any], ...] = ()
+    #: See :attr:`PageContent.embedded_url`.
+    embedded_url: str | None = None
     error: str | None = None
     duplicate_of: str | None = None
     #: Milliseconds that the team's limit delayed the page; None without delay.

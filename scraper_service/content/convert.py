@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import gc
 import json
+from collections import Counter
 from functools import partial
 from http import HTTPStatus
+from itertools import islice
 from subprocess import SubprocessError
 from typing import TYPE_CHECKING, Any
 
@@ -42,8 +44,13 @@ from scraper_service.content.html.document import (
     include,
     parse,
 )
+from scraper_service.content.html.embedded import find_embedded
 from scraper_service.content.html.form_values import show_form_values
-from scraper_service.content.html.players import find_players, link_players
+from scraper_service.content.html.players import (
+    find_players,
+    is_player,
+    link_players,
+)
 from scraper_service.content.html.redundant_elements import (
     drop_duplicate_blocks,
     drop_edit_links,
@@ -60,7 +67,7 @@ from scraper_service.content.links_and_images import (
     links,
     page_links,
 )
-from scraper_service.content.losses import Losses
+from scraper_service.content.losses import Losses, is_in
 from scraper_service.content.markdown import NATIVE
 from scraper_service.content.markdown.converters import CONVERTERS
 from scraper_service.content.merging import join_names
@@ -73,8 +80,10 @@ from scraper_service.content.metadata import (
     refresh,
 )
 from scraper_service.content.page_status import (
+    EMPTY_SHELL,
     OK,
     TRUNCATED,
+    has_no_text,
     page_verdict,
     payment_verdict,
     shell_reason,
@@ -105,7 +114,19 @@ if TYPE_CHECKING:
     from scraper_service.content.html.document import Document
 
 BROKEN_OFF = "The site broke off in the middle of its response."
+NO_BYTES = "The response has no content."
+ERROR_STATUS = 400
 NAMES_STAY = "Names of people and places were not redacted: rules do not find them."
+NOT_READ = "The document is not part of the page: a scrape of its URL returns its text."
+MEDIA_NOT_READ = "The page has no text, and this is no text either."
+MAX_MEDIA = 1000  # elements of a kind that are counted
+_MEDIA_LOSSES = {
+    "audio": "audio",
+    "canvas": "chart",
+    "iframe": "video",
+    "img": "image",
+    "video": "video",
+}
 LEAST_COMPARED = 30  # words; shorter pages are not compared as duplicates
 _JSON = json.JSONEncoder(ensure_ascii=False)
 _DECLARED_FORMATS = frozenset({"branding", "menu", "product"})
@@ -184,6 +205,8 @@ def _make_content(
         kind, mime = sniff(body, source.content_type)
         conversion.convert(body, kind, mime)
         conversion.add_price()
+        if not body.strip():
+            conversion.note_empty()
         conversion.add_compared_text()
         conversion.redact()
         if not conversion.cut:
@@ -217,6 +240,10 @@ class _Conversion:
     facts: dict[str, Any] = field(factory=dict)
     #: True for HTML.
     is_page: bool = False
+    #: True for HTML without text outside of embedded documents.
+    is_without_text: bool = False
+    #: Media of such a page, by kind of loss.
+    media: Counter[str] = field(factory=Counter)
     #: Markdown without the content of frames; None for a page without frames.
     compared_text: str | None = None
     #: The parts of the page that no format contains.
@@ -234,6 +261,8 @@ class _Conversion:
         """
         try:
             made = make()
+            if name == "markdown" and self.source.lead and made.strip():
+                made = f"{self.source.lead}\n\n{made}"
             self.values[name] = _JSON.encode(made).encode()
             if name == "markdown":
                 self.markdown = made
@@ -261,6 +290,16 @@ class _Conversion:
             self.warnings.append(self.cut)
             self.losses.add("truncated", self.cut)
         return body
+
+    def note_empty(self) -> None:
+        """Give a response without bytes, but for white space, its verdict."""
+        if self.source.status >= ERROR_STATUS or self.cut:
+            return
+        known = dict(self.facts.get("known", {}))
+        if known.get("verdict", OK) == OK:
+            found = {"verdict": EMPTY_SHELL, "verdict_evidence": NO_BYTES}
+            self.facts["known"] = {**known, **found}
+            self.warnings.append(str(verdict_warning(found)))
 
     def content(self) -> PageContent:
         """Return the result of the conversion."""
@@ -386,24 +425,27 @@ class _Conversion:
         except (etree.LxmlError, ValueError) as exc:
             message = f"The page cannot be parsed ({type(exc).__name__})"
             raise Unreadable(PageError("SCRAPE_ALL_ENGINES_FAILED", message)) from exc
+        document.embedded = find_embedded(document)
         self.answers.find_injection(document)
         evidence = Evidence(document)
         known, other = metadata(evidence)
-        verdict = {}
-        if (
-            self.source.status != HTTPStatus.PAYMENT_REQUIRED
-        ):  # which has a verdict of its own
-            verdict = page_verdict(text, self.source.status, evidence, evidence.words)
+        verdict = self._verdict(text, evidence)
+        if redirect := refresh(evidence, self.source.url):
+            self.facts["refresh"] = redirect
         if self.source.find_shell:
-            self.facts["shell"] = shell_reason(document, verdict.get("verdict", OK))
+            name, redirect = verdict.get("verdict", OK), self.facts.get("refresh")
+            self.facts["shell"] = shell_reason(
+                document, name, self.source.url, redirect
+            )
         if self.cut:
             verdict = {"verdict": TRUNCATED, "verdict_evidence": self.cut}
         elif warning := verdict_warning(verdict):
             self.warnings.append(warning)
         self.facts.update(known={**known, **verdict}, other=other)
         self._add_search_entry(evidence.words, "html")
-        if redirect := refresh(evidence, self.source.url):
-            self.facts["refresh"] = redirect
+        self.is_without_text = has_no_text(evidence, self.source.status)
+        if self.is_without_text:
+            self._note_shown(document, verdict)
         if self.source.find_links:
             self.facts["found"] = page_links(document)
             canonical_url = self.facts["canonical"] = canonical(evidence)
@@ -416,7 +458,44 @@ class _Conversion:
         if self.answers.needs_tree or not _TREE_FORMATS.isdisjoint(self.names):
             self.answers.read_raw_tree(document, evidence)
             self._tree_formats(document, is_page=True)
+            self._add_media()
         self.warnings += document.warnings
+
+    def _verdict(self, text: bytes, evidence: Evidence) -> dict[str, str]:
+        if self.source.status == HTTPStatus.PAYMENT_REQUIRED:
+            return {}  # add_price() makes it
+        return page_verdict(text, self.source.status, evidence, evidence.words)
+
+    def _add_media(self) -> None:
+        """Record the media of a page without text that are no losses yet."""
+        for kind, count in self.media.items():
+            if not self.losses.has(kind):
+                self.losses.add(kind, MEDIA_NOT_READ, count=count)
+
+    def _note_shown(self, document: Document, verdict: dict[str, str]) -> None:
+        """Note what a page without text shows: documents that may be its text, and media."""
+        if self.answers.needs_tree or not _FORMATS_WITH_LOSSES.isdisjoint(self.names):
+            found = document.embedded
+            targets = tuple((x.target, x.is_file) for x in found if x.target)
+            self.facts["embedded"] = targets
+        if verdict.get("verdict") != EMPTY_SHELL:
+            return
+        shown = islice(document.body.iter(*_MEDIA_LOSSES), MAX_MEDIA)
+        self.media = Counter(
+            _MEDIA_LOSSES[each.tag]
+            for each in shown
+            if each.tag != "iframe" or is_player(each.get("src", "").strip())
+        )
+
+    def _add_embedded(self, document: Document) -> None:
+        """Record the embedded documents whose text stands nowhere.
+
+        On pages with text these are files without a link; frames have a URL in ``links``.
+        """
+        linked = set(links(evolve(document, embedded=[])))
+        for each in document.embedded:
+            if each.target not in linked and (each.is_file or self.is_without_text):
+                document.losses.add("embeddedDocument", NOT_READ, url=each.target)
 
     def _add_attributes(self, document: Document) -> None:
         if (format_ := self.options.format(Attributes)) is not None:
@@ -504,6 +583,10 @@ class _Conversion:
             drop_edit_links(document.body)
             drop_logos(document.body, document.base)
         document.losses.settle(document.root)
+        if document.embedded:
+            root = document.root
+            document.embedded = [x for x in document.embedded if is_in(x.anchor, root)]
+            self._add_embedded(document)
         link_players(document, players)
         # Markdown comes last, because its conversion may change the tree.
         makers: dict[str, Callable[[], Any]] = {

@@ -5,6 +5,7 @@ Also finds the links of a page or feed that a crawl may follow.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from lxml import etree
@@ -75,11 +76,40 @@ def links(document: Document) -> list[str]:
             found[address] = None
             if len(found) == MAX_FOUND:
                 break
+    if document.embedded:
+        return _with_embedded(document, found)
     return list(found)
 
 
+def _with_embedded(document: Document, found: dict[str, None]) -> list[str]:
+    """Return links with the URLs of embedded documents, in document order."""
+    places = {url: place for place, url in enumerate(_raw_links(document))}
+    waiting = deque(document.embedded)
+    merged: dict[str, None] = {}
+    for url in found:
+        place = places.get(url, -1)
+        while waiting and places.get(waiting[0].url, 0) < place:
+            merged.update(dict.fromkeys(waiting.popleft().urls))
+        merged[url] = None
+    for each in waiting:
+        merged.update(dict.fromkeys(each.urls))
+    return list(merged)[:MAX_FOUND]
+
+
 def page_links(document: Document) -> tuple[str, ...]:
-    """Return all http(s) URLs of the *raw* tree, absolute and unique."""
+    """Return all http(s) URLs of the *raw* tree, absolute and unique.
+
+    Documents of embedded viewers take the place of their viewers, which have no text.
+    """
+    found = _raw_links(document)
+    if not document.embedded:
+        return found
+    targets = {each.url: each.target for each in document.embedded if each.url}
+    urls = [targets.get(url) or url for url in found]
+    return tuple(dict.fromkeys((*urls, *filter(None, targets.values()))))
+
+
+def _raw_links(document: Document) -> tuple[str, ...]:
     found: dict[str, None] = {}
     base = document.base
     origin = origin_of(base)

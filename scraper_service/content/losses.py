@@ -15,7 +15,7 @@ from scraper_service.content.passes import visible_text
 from scraper_service.items import LOSS_KINDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 MAX_URLS = 20
 MAX_TEXTS = 5
@@ -87,6 +87,10 @@ class Losses:
             by_kind.setdefault(loss.kind, []).append(loss)
         return tuple(_row(kind, by_kind[kind]) for kind in sorted(by_kind))
 
+    def has(self, kind: str) -> bool:
+        """Return True if a part of the kind is lost."""
+        return any(loss.kind == kind for loss in self._found)
+
     def __len__(self) -> int:
         return len(self._found)
 
@@ -127,6 +131,38 @@ def has_text(element: Any) -> bool:
 def is_in(element: Any, root: Any) -> bool:
     """Return True if ``element`` is ``root`` or inside it."""
     return element is root or any(above is root for above in element.iterancestors())
+
+
+def joined_rows(
+    rows: Iterable[Mapping[str, Any]], others: Iterable[Mapping[str, Any]]
+) -> tuple[dict[str, Any], ...]:
+    """Return the losses of a page and of a document that it embeds, sorted by kind."""
+    found: dict[str, dict[str, Any]] = {row["kind"]: dict(row) for row in rows}
+    for row in others:
+        known = found.setdefault(row["kind"], {"kind": row["kind"], "count": 0})
+        reasons = dict.fromkeys(filter(None, (known.get("reason"), row["reason"])))
+        known |= {"count": known["count"] + row["count"], "reason": " ".join(reasons)}
+        for name, most in (("urls", MAX_URLS), ("texts", MAX_TEXTS)):
+            values = (*known.get(name, ()), *row.get(name, ()))
+            if values:
+                known[name] = list(dict.fromkeys(values))[:most]
+    return tuple(found[kind] for kind in sorted(found))
+
+
+def without_document(
+    rows: Iterable[Mapping[str, Any]], url: str
+) -> tuple[Mapping[str, Any], ...]:
+    """Return the losses of a page without the embedded document at ``url``."""
+    kept = []
+    for row in rows:
+        if row["kind"] == "embeddedDocument" and url in row.get("urls", ()):
+            if row["count"] == 1:
+                continue
+            urls = [each for each in row["urls"] if each != url]
+            kept.append({**row, "count": row["count"] - 1, "urls": urls})
+        else:
+            kept.append(row)
+    return tuple(kept)
 
 
 def describe(rows: Iterable[dict[str, Any]]) -> str:

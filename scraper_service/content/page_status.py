@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
@@ -18,12 +19,15 @@ from lxml import etree
 
 from scraper_service.content.decode import sniff, utf8_of
 from scraper_service.content.html.document import parse
+from scraper_service.content.html.embedded import STANDING_IN, standing_in_words
+from scraper_service.content.html.players import is_player
 from scraper_service.content.metadata import Evidence
 from scraper_service.content.passes import visible_text
 from scraper_service.content.text.error_pages import error_page
 
 if TYPE_CHECKING:
     from scraper_service.content.html.document import Document
+    from scraper_service.items import MetaRefresh
 
 OK = "ok"
 LOGIN_WALL = "login_wall"
@@ -128,8 +132,12 @@ class PageFacts:
     #: Whether the page has a visible password field.
     has_password: bool = False
     has_scripts: bool = False
-    #: Whether the page has images, media or frames.
-    is_rich: bool = False
+    #: Whether the page has an image whose URL stands in the Markdown.
+    has_picture: bool = False
+    #: What of the page is no text, such as ``a video``.
+    media: tuple[str, ...] = ()
+    #: Whether a file or a frame of a frameset is most of the page.
+    is_embedded: bool = False
     #: ``isAccessibleForFree`` of the JSON-LD; None without it.
     is_free: bool | None = None
     #: Text of ``noscript`` elements.
@@ -226,9 +234,15 @@ def _is_empty(facts: PageFacts) -> str:
         return ""
     if match := _NEEDS_SCRIPT.search(f"{facts.text} {facts.unscripted}"):
         return f'hardly any text, and it says "{match[0]}"'
-    if facts.words == 0 and not facts.is_rich:
-        return "no text at all"
-    if facts.has_scripts and facts.words_in_all < HARDLY_ANY and not facts.is_rich:
+    shown = " and ".join(facts.media)
+    if facts.is_embedded:
+        return f"hardly any text, only {shown}"
+    if facts.has_picture:
+        return ""
+    if facts.words == 0:
+        return f"no text, only {shown}" if shown else "no text at all"
+    is_shell = not shown or facts.media == (_MEDIA["canvas"],)
+    if facts.has_scripts and facts.words_in_all < HARDLY_ANY and is_shell:
         return "hardly any text, and scripts"
     return ""
 
@@ -244,6 +258,7 @@ _JUDGES = (
 
 
 LITTLE_TEXT = 200  # characters; pages that require JavaScript have less
+REFRESH_S = 5.0  # a page that leads elsewhere sooner is no shell
 NO_TEXT = 60  # characters: a title and a spinner
 STATE_BYTES = 500  # of inline scripts that hold the content of a page
 
@@ -266,7 +281,6 @@ _CONTENT = etree.XPath(
     "//body//img[not(ancestor::noscript)] | //body//a[@href][not(ancestor::noscript)]"
     " | //frame | //iframe | //form | //video | //object | //embed | //svg"
 )
-_REFRESH = etree.XPath("//meta[translate(@http-equiv, 'REFSH', 'refsh')='refresh']")
 _INVISIBLE = frozenset({"script", "style", "noscript", "template", "head"})
 _REQUIRES_SCRIPTS = re.compile(
     r"(enable|turn on|allow|activate|requires?|needs?|without|support)\W+"
@@ -276,20 +290,26 @@ _REQUIRES_SCRIPTS = re.compile(
 )
 
 
-def shell_reason(document: Document, verdict: str) -> str | None:
+def shell_reason(
+    document: Document, verdict: str, url: str = "", refresh: MetaRefresh | None = None
+) -> str | None:
     """Return why a page cannot be read before its scripts run; None if it can.
 
-    Takes the parsed page before cleaning, and its verdict.
+    Takes the parsed page before cleaning, its verdict, its URL, and its refresh
+    outside of ``noscript``.
     """
     root = document.root
+    if refresh and refresh.delay_s < REFRESH_S and refresh.url != url:
+        return None
     text = _visible_text(document.body)  # on most pages this reads a few elements only
-    if len(text) >= LITTLE_TEXT or not _SCRIPTS(root) or _REFRESH(root):
+    if len(text) >= LITTLE_TEXT or not _SCRIPTS(root):
         return None
     noscript = " ".join(" ".join(e.itertext()) for e in _NOSCRIPTS(root))
     if _REQUIRES_SCRIPTS.search(noscript) or _REQUIRES_SCRIPTS.search(text):
         return "the page asks for JavaScript"
     files = bool(_SCRIPT_FILES(root))
-    in_scripts = verdict == EMPTY_SHELL
+    # What a page embeds is no content of its scripts.
+    in_scripts = verdict == EMPTY_SHELL and not document.embedded
     if len(text) < NO_TEXT and len(_CONTENT(root)) <= 2:
         if files and any(not _visible_text(element) for element in _ROOTS(root)):
             return "the element of the application is empty"
@@ -304,9 +324,21 @@ def _visible_text(element: Any) -> str:
 
 
 MAX_PRICE = 200  # characters
+MAX_SHOWN = 1000  # elements that are looked at for what a page shows
+_STANDING_IN = (*STANDING_IN, "audio", "iframe", "video")
 MAX_NOTE = 500  # characters of a ``noscript`` that only asks for JavaScript
 _NOT_COUNTED = frozenset({"script", "style", "template", "noscript", "title"})
-_RICH = ("img", "video", "audio", "iframe", "embed", "object", "canvas", "picture")
+_MEDIA = {
+    "audio": "a sound",
+    "canvas": "a canvas",
+    "embed": "an embedded document",
+    "frame": "a frame",
+    "iframe": "a frame",
+    "img": "an image inside the page",
+    "object": "an embedded document",
+    "svg": "a drawing",
+    "video": "a video",
+}
 
 
 def page_verdict(
@@ -377,6 +409,20 @@ def _price(value: str) -> str:
         return value
 
 
+def has_no_text(evidence: Evidence, status: int) -> bool:
+    """Return True for a page that has hardly any text outside what it embeds.
+
+    Pages with an error status have what text they have. Call this before the page is
+    cleaned.
+    """
+    if status >= 400:
+        return False
+    words = _own_words(evidence.words, evidence.title)
+    if HARDLY_ANY <= words < MUCH and evidence.document.parts.embeds:
+        words -= standing_in_words(evidence.document.body.iter(*_STANDING_IN))
+    return words < HARDLY_ANY
+
+
 def verdict_warning(facts: dict[str, str]) -> str | None:
     """Return the warning for a verdict; None for ``ok``."""
     if "verdict_evidence" not in facts:
@@ -400,6 +446,9 @@ def word_count(text: str) -> int:
 def _facts(html: bytes, status: int, evidence: Evidence, text: str) -> PageFacts:
     root = evidence.root
     words = _own_words(text, evidence.title)
+    if 0 < words < LITTLE:
+        found = evidence.document.body.iter(*_STANDING_IN)
+        words = max(0, words - standing_in_words(found, boilerplate_only=True))
     unscripted = _unscripted(root) if words < LITTLE else ""
     if len(unscripted) > MAX_NOTE:  # forums write whole pages there, for robots
         words += len(unscripted.split())
@@ -414,11 +463,40 @@ def _facts(html: bytes, status: int, evidence: Evidence, text: str) -> PageFacts
         words=words,
         has_password=any(_is_password(element) for element in fields),
         has_scripts=bool(evidence.scripts) or any(map(_loads_script, evidence.links)),
-        is_rich=next(evidence.document.body.iter(*_RICH), None) is not None,
+        **(_shown(evidence.document) if words < HARDLY_ANY else {}),
         is_free=_is_free(evidence),
         unscripted=unscripted[:MAX_NOTE],
         words_in_all=_words_in_all(root) if words < LITTLE else words,
     )
+
+
+def _shown(document: Document) -> dict[str, Any]:
+    """Return the facts of a page of few words about what else it shows."""
+    body = document.body
+    media: dict[str, None] = {}
+    has_picture = False
+    for element in islice(body.iter(*_MEDIA), MAX_SHOWN):
+        if element.tag == "img" and _has_url(element):
+            has_picture = True
+        elif element.tag == "iframe" and is_player(element.get("src", "").strip()):
+            media[_MEDIA["video"]] = None
+        else:
+            media[_MEDIA[element.tag]] = None
+    is_embedded = any(each.is_file or each.is_frame for each in document.embedded)
+    return {
+        "has_picture": has_picture,
+        "media": tuple(media),
+        "is_embedded": is_embedded and bool(media),
+    }
+
+
+def _has_url(image: Any) -> bool:
+    """Return True if the Markdown names the URL of an image."""
+    return any(
+        value and not value.lower().startswith("data:")
+        for name, value in image.attrib.items()
+        if name in {"src", "srcset"} or name.startswith("data-")
+    ) and not {image.get("width"), image.get("height")} & {"0", "1"}
 
 
 def _loads_script(link: dict[str, str]) -> bool:

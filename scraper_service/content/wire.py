@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _BESIDE = {"values", "links", "text"}
-_OF_SPIDER = {"fetch", "follow", "base"}  # set after the transport
+_OF_SPIDER = {"embedded_url", "fetch", "follow", "base"}  # set after the transport
 _EMPTY = PageContent()
 _SENT = {
     each.name: getattr(_EMPTY, each.name)

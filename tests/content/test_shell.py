@@ -6,6 +6,7 @@ import pytest
 
 from scraper_service.content.convert import render
 from scraper_service.content.html.document import parse
+from scraper_service.content.metadata import Evidence, refresh
 from scraper_service.content.page_status import OK, shell_reason
 from scraper_service.content.wire import content_from_wire
 from scraper_service.items import PageSource
@@ -20,6 +21,14 @@ STATE = (
     + "0]}</script>"
 )
 WORDS = "<p>" + "These are words that a reader can read. " * 8 + "</p>"
+
+URL = "http://a.example/"
+
+
+def reason_of(html):
+    document = parse(html, URL)
+    return shell_reason(document, OK, URL, refresh(Evidence(document)))
+
 
 SHELLS = {
     "create-react-app": (
@@ -77,6 +86,34 @@ SHELLS = {
         ),
         ASKS,
     ),
+    "an application that loads itself again every half hour": (
+        (
+            '<meta http-equiv="refresh" content="1800"><div id="app"></div>'
+            '<script type="module" src="/assets/index-1.js"></script>'
+        ),
+        EMPTY,
+    ),
+    "an application that leads elsewhere a minute later": (
+        (
+            '<meta http-equiv="refresh" content="60; url=/timeout"><div id="app"></div>'
+            '<script type="module" src="/assets/index-1.js"></script>'
+        ),
+        EMPTY,
+    ),
+    "an application with a refresh for visitors without scripts": (
+        (
+            '<noscript><meta http-equiv="refresh" content="0; url=/plain"></noscript>'
+            '<div id="app"></div><script type="module" src="/assets/index-1.js"></script>'
+        ),
+        EMPTY,
+    ),
+    "an application that refreshes to itself": (
+        (
+            '<meta http-equiv="refresh" content="0; url=/"><div id="app"></div>'
+            '<script type="module" src="/assets/index-1.js"></script>'
+        ),
+        EMPTY,
+    ),
 }
 
 WHOLE = {
@@ -106,12 +143,12 @@ WHOLE = {
 @pytest.mark.parametrize("name", SHELLS)
 def test_a_shell_says_why_it_is_one(name):
     html, reason = SHELLS[name]
-    assert shell_reason(parse(html, "http://a.example/"), OK) == reason
+    assert reason_of(html) == reason
 
 
 @pytest.mark.parametrize("name", WHOLE)
 def test_a_page_that_can_be_read_is_none(name):
-    assert shell_reason(parse(WHOLE[name], "http://a.example/"), OK) is None
+    assert reason_of(WHOLE[name]) is None
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,11 @@ from scraper_service.content.html.diagrams import (
 )
 from scraper_service.content.html.document import drop, parse
 from scraper_service.content.html.elements import DROPPED
+from scraper_service.content.html.embedded import (
+    STANDING_IN,
+    has_content,
+    keep_standing_in,
+)
 from scraper_service.content.html.formulas import (
     FORMULA_ATTRIBUTES,
     FORMULA_CLASSES,
@@ -92,7 +97,7 @@ _URL_ATTRIBUTES = {
 }
 _HANDLED = (
     *("iframe", "noscript", "template", "script", "style", "video", "audio"),
-    *("mjx-container", "math-renderer", "svg", "canvas", "picture"),
+    *("mjx-container", "math-renderer", "svg", "picture", *STANDING_IN),
 )
 # The keys of AMP's elements, and of elements with other signs.
 _AMP, _SIGNED = "amp", ""
@@ -114,6 +119,8 @@ def clean(document: Document, *, complete: bool = True) -> None:
     """
     body = document.body
     found = _handled(body)
+    for tag in ("iframe", *STANDING_IN, "video", "audio"):
+        keep_standing_in(found[tag], document.base)
     if found[_AMP]:
         replace_amp(found[_AMP])
         found = _handled(body)
@@ -236,10 +243,12 @@ def _inline_frames(document: Document, frames: list[Any]) -> bool:
     for number, (frame, depth) in enumerate(found):  # the loop appends
         source, url = frame.get("srcdoc"), frame.get("src")
         frame.tag = "div"
-        frame.text = None
-        for child in list(frame):
-            frame.remove(child)
-            is_changed = True
+        # Otherwise the content stands in for a frame that some browsers do not show.
+        if source or not has_content(frame):
+            is_changed |= len(frame) > 0
+            frame.text = None
+            for child in list(frame):
+                frame.remove(child)
         frame.attrib.pop("srcdoc", None)
         frame.attrib.pop("src", None)
         frame.set("data-original-tag", "iframe")

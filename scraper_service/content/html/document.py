@@ -79,6 +79,8 @@ class Parts:
     titles: list[Any]
     #: ``<title>`` elements, and the attributes of ``<meta property="og:title">``.
     declared_titles: list[Any]
+    #: The elements ``embed``, ``frame``, ``iframe`` and ``object``.
+    embeds: list[Any]
     #: The URLs that a crawl may follow, as written, each once.
     followed: list[str]
 
@@ -108,6 +110,8 @@ class Document:
     players: list[Any] = field(factory=list)
     #: The drawings of a cleaned tree, which are no longer in it; see ``diagrams.py``.
     drawings: list[Any] = field(factory=list)
+    #: The documents that the page embeds, see :mod:`scraper_service.content.html.embedded`.
+    embedded: list[Any] = field(factory=list)
     #: The element of the last search for it.
     _body: Any = field(default=None, init=False, eq=False, repr=False)
 

@@ -170,6 +170,11 @@ def _is_machinery(url: str) -> bool:
     )
 
 
+def is_player(url: str) -> bool:
+    """Return True for the URL of a known player of videos."""
+    return _VIDEO.match(url) is not None
+
+
 def _url_of_frame(frame: Any) -> str | None:
     """Return the URL of a video of a known host; None for other frames."""
     if len(frame):

@@ -48,9 +48,12 @@ def page_parts(  # noqa: PLR0912, PLR0915  # a call for each element costs too m
 
     They are the number of its levels, the values of ``base``, the attributes of ``meta``
     and ``link``, the first ``most_types`` values of ``itemtype``, the elements ``script``,
-    ``h1`` and ``title``, the titles with those of ``meta``, and the URLs to follow.
+    ``h1`` and ``title``, the titles with those of ``meta``, the elements that embed
+    documents, and the URLs to follow.
     """
-    wanted: Tags = Tags("a area base frame h1 link meta script title".split())
+    wanted: Tags = Tags(
+        "a area base embed frame h1 iframe link meta object script title".split()
+    )
     document: Document = document_of(root)
     top: Node = node_of(root)
     node: Node = top
@@ -66,6 +69,7 @@ def page_parts(  # noqa: PLR0912, PLR0915  # a call for each element costs too m
     headings: list = []
     titles: list = []
     declared: list = []
+    embeds: list = []
     followed: dict = {}
     while node is not NULL:
         if has_attributes(node) and len(types) < most_types:
@@ -77,8 +81,12 @@ def page_parts(  # noqa: PLR0912, PLR0915  # a call for each element costs too m
             value = None
             if tag in {"a", "area"}:
                 value = attribute(node, "href")
-            elif tag == "frame":
+            elif tag in {"embed", "frame", "iframe"}:
                 value = attribute(node, "src")
+                embeds.append(element_of(document, node))
+            elif tag == "object":
+                value = attribute(node, "data")
+                embeds.append(element_of(document, node))
             elif tag == "base":
                 bases.append(attribute(node, "href"))
             elif tag == "meta":
@@ -116,7 +124,7 @@ def page_parts(  # noqa: PLR0912, PLR0915  # a call for each element costs too m
                 break
             node = parent_of(node)
             depth -= 1
-    found_elements = scripts, headings, titles, declared
+    found_elements = scripts, headings, titles, declared, embeds
     return deepest, bases, metas, links, types, *found_elements, list(followed)
 
 

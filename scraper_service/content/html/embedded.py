@@ -1,0 +1,264 @@
+"""Finds the documents that a page embeds, and the text that stands in for elements.
+
+An embedded document is a file or page in an ``embed``, ``object``, ``frame`` or ``iframe``.
+Its viewer may be a page that names the document in a parameter.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs
+
+from attrs import frozen
+from lxml import etree
+
+from scraper_service.content.documents.kinds import KINDS, extension_of
+from scraper_service.content.html.document import parse
+from scraper_service.content.html.page_urls import absolute, is_web, url_parts
+from scraper_service.content.html.players import is_player
+from scraper_service.content.losses import anchor_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from scraper_service.content.html.document import Document
+
+MAX_EMBEDDED = 200  # documents of one page
+MAX_TEXT = 20_000  # characters of a sentence that are searched for boilerplate
+_SOURCES = ("src", "data-src", "data-lazy-src")
+_TEXT_FILES = frozenset({"md", "feed"})
+_EXTENSIONS = frozenset(
+    extension
+    for kind in KINDS.values()
+    if kind.name not in _TEXT_FILES
+    for extension in kind.extensions
+) | {"pdf"}
+_TYPES = frozenset(
+    mime
+    for kind in KINDS.values()
+    if kind.name not in _TEXT_FILES
+    for mime in kind.mime_types
+) | {"application/pdf", "application/x-pdf"}
+_PICTURES = frozenset("svg svgz png jpg jpeg gif webp avif bmp".split())
+_MEDIA = frozenset("mp4 webm ogv mov m4v mp3 ogg oga wav m4a swf".split())
+_MEDIA_TYPES = ("video/", "audio/", "application/x-shockwave", "application/x-java")
+# Viewers of other sites by host, path and the parameter that names the document.
+_VIEWERS = (
+    ("docs.google.com", ("/viewer", "/gview", "/viewerng/viewer"), "url"),
+    ("drive.google.com", ("/viewerng/viewer", "/viewer"), "url"),
+    ("view.officeapps.live.com", ("/op/embed.aspx", "/op/view.aspx"), "src"),
+)
+#: Elements whose content a browser shows only in place of the element; besides these
+#: ``audio``, ``iframe`` and ``video``.
+STANDING_IN = ("applet", "canvas", "noembed", "noframes", "object")
+_RAW = ("iframe", "noembed", "noframes")
+_SENTENCE = re.compile(r"[^.!?\u3002\uff01\uff1f]*[.!?\u3002\uff01\uff1f]*")
+_OF_BROWSERS = re.compile(
+    r"browser|navigateur|navegador|braus|przegl|браузер|ブラウザ|浏览器|瀏覽器"
+    r"|plug-?in|flash player|\bframes?\b|\bframeset|\btag\b|html ?5|cadres",
+    re.IGNORECASE,
+)
+_OF_SUPPORT = re.compile(
+    r"support|unterst|en charge|soporta|compatib|enable|cannot|can.t|kann|unable|install"
+    r"|upgrade|does(?:n.t| not)|nicht|ondersteun|obsługuj|поддерж|サポート|対応|支持"
+    r"|display|require|needs?\b",
+    re.IGNORECASE,
+)
+
+
+@frozen(eq=False)
+class Embedded:
+    """A document that a page embeds and shows."""
+
+    #: The absolute URL of the element; None for a document inside the page.
+    url: str | None
+    #: The URL of the document, which differs from ``url`` in a viewer.
+    target: str | None
+    #: True for a PDF file or a file of an office program.
+    is_file: bool
+    #: True for a frame of a frameset.
+    is_frame: bool
+    #: The element that stays in the tree as long as the document is content.
+    anchor: Any
+
+    @property
+    def urls(self) -> Iterator[str]:
+        """The URLs of the element and of the document, each once."""
+        return (x for x in dict.fromkeys((self.url, self.target)) if x is not None)
+
+
+def find_embedded(document: Document) -> list[Embedded]:
+    """Return the documents that a page embeds and shows, each once, in document order.
+
+    Players of videos, pictures and plug-ins are no documents. Call this before the page
+    is cleaned.
+    """
+    found: dict[str, Embedded] = {}
+    embeds = document.parts.embeds[:MAX_EMBEDDED]
+    for element in reversed(embeds):  # libxml2 keeps them in the head without <body>
+        if element.tag == "object" and element.getparent().tag == "head":
+            document.body.insert(0, element)
+    for element in embeds:
+        each = _embedded(element, document.base)
+        if each is not None:
+            found.setdefault(each.target or "", each)
+    return list(found.values())
+
+
+def _embedded(element: Any, base: str) -> Embedded | None:
+    names = ("data",) if element.tag == "object" else _SOURCES
+    value = next((x for name in names if (x := element.get(name, "").strip())), "")
+    if not value or not _is_shown(element):
+        return None
+    kind = element.get("type", "").partition(";")[0].strip().lower()
+    url = absolute(base, value)
+    if value[:5].lower() == "data:":
+        is_pdf = value[5:20].lower().startswith("application/pdf")
+        if not is_pdf:
+            return None
+        return Embedded(None, None, True, False, anchor_of(element))
+    if url is None or not is_web(url) or is_player(url):
+        return None
+    is_plugin = element.tag in {"embed", "object"}
+    if is_plugin and (_is_picture(url, kind) or _is_media(url, kind)):
+        return None
+    target = document_url(url) or url
+    is_file = kind in _TYPES or extension_of(target) in _EXTENSIONS
+    return Embedded(url, target, is_file, element.tag == "frame", anchor_of(element))
+
+
+def document_url(url: str) -> str | None:
+    """Return the URL of the document that a viewer shows; None for other pages."""
+    parts = url_parts(url)
+    if not parts.query:
+        return None
+    name = "file"  # PDF.js
+    for host, paths, parameter in _VIEWERS:
+        if parts.hostname == host and parts.path in paths:
+            name = parameter
+    try:
+        values = parse_qs(parts.query, max_num_fields=50).get(name)
+    except ValueError:
+        return None
+    target = absolute(url, values[0]) if values else None
+    if target is None or not is_web(target):
+        return None
+    is_file = name != "file" or extension_of(target) in _EXTENSIONS
+    return target if is_file or "viewer" in parts.path.lower() else None
+
+
+def _is_picture(url: str, kind: str) -> bool:
+    return kind.startswith("image/") or (not kind and extension_of(url) in _PICTURES)
+
+
+def _is_media(url: str, kind: str) -> bool:
+    return kind.startswith(_MEDIA_TYPES) or extension_of(url) in _MEDIA
+
+
+def _is_shown(element: Any) -> bool:
+    """Return False for an element of no size, or in one that browsers do not show."""
+    if {element.get("width"), element.get("height")} & {"0", "1", "0px", "1px"}:
+        return False
+    around = [element, *element.iterancestors()]
+    return not any(
+        each.tag in {"noscript", "template"}
+        or "hidden" in each.attrib
+        or "display:none" in each.get("style", "").replace(" ", "").lower()
+        for each in around
+    )
+
+
+def standing_in_words(
+    elements: Iterable[Any], *, boilerplate_only: bool = False
+) -> int:
+    """Return the number of words that stand in for elements of a page of few words.
+
+    ``boilerplate_only`` counts sentences such as "Your browser does not support frames".
+    """
+    count = 0
+    seen: set[Any] = set()  # elements inside each other count once
+    for element in elements:
+        if element in seen:
+            continue
+        seen.update(element.iter(*STANDING_IN, "audio", "iframe", "video"))
+        for text in _texts(element):
+            count += len(text.split())
+            if boilerplate_only:
+                count -= len(without_boilerplate(text).split())
+    return count
+
+
+def _texts(element: Any) -> Iterator[str]:
+    for each in element.iter():
+        if each.text and isinstance(each.tag, str):  # else a comment
+            yield each.text
+        if each.tail and each is not element:
+            yield each.tail
+
+
+def keep_standing_in(elements: Iterable[Any], base: str) -> None:
+    """Turn the content of elements that browsers cannot show into content, in place.
+
+    An ``object`` with a picture becomes an ``img``. Sentences about what a browser does
+    not support go. Elements without content stay as they are, and are dropped later.
+    """
+    for number, element in enumerate(elements):
+        if (
+            element.tag in _RAW
+            and number < MAX_EMBEDDED
+            and "<" in (element.text or "")
+        ):
+            _parse_raw(element)
+        for each in element.iter():
+            if each.text and isinstance(each.tag, str):
+                each.text = without_boilerplate(each.text)
+            if each is not element and each.tail:
+                each.tail = without_boilerplate(each.tail)
+        if element.tag == "object" and _becomes_picture(element, base):
+            continue
+        if element.tag in STANDING_IN and has_content(element):
+            element.set("data-original-tag", element.tag)
+            element.tag = "div"
+
+
+def _parse_raw(element: Any) -> None:
+    """Parse the content of an element, which an HTML parser leaves as text."""
+    inner = parse(element.text, "").body
+    etree.strip_elements(inner, *_RAW, "script", "style", "template", with_tail=False)
+    element.text = inner.text
+    element.extend(list(inner))
+
+
+def _becomes_picture(element: Any, base: str) -> bool:
+    url = absolute(base, element.get("data", "").strip())
+    kind = element.get("type", "").strip().lower()
+    if not is_web(url) or not _is_picture(str(url), kind):
+        return False
+    text = " ".join("".join(element.itertext()).split())
+    name = element.get("aria-label") or element.get("title") or text
+    for child in list(element):
+        element.remove(child)
+    element.text = None
+    element.attrib.clear()
+    element.tag = "img"
+    element.set("src", str(url))
+    element.set("alt", name)
+    return True
+
+
+def has_content(element: Any) -> bool:
+    """Return True if an element has a text, picture or table in it."""
+    if next(element.iter("img", "table"), None) is not None:
+        return True
+    return any(not text.isspace() for text in _texts(element))
+
+
+def without_boilerplate(text: str) -> str:
+    """Return a text without sentences about what a browser does not support."""
+    if len(text) > MAX_TEXT or not _OF_BROWSERS.search(text):
+        return text
+    return "".join(
+        " " if _OF_BROWSERS.search(part) and _OF_SUPPORT.search(part) else part
+        for part in _SENTENCE.findall(text)
+    )
