@@ -27,6 +27,7 @@ from scraper_service.llm.model import language_model, text_limit
 from scraper_service.options.availability import BROWSER, HTTP, asks_model
 from scraper_service.options.crawl import CHANGEABLE
 from scraper_service.options.urls import request_url
+from scraper_service.spiders.embedded import with_document
 from scraper_service.spiders.unchanged import content_again
 
 if TYPE_CHECKING:
@@ -211,7 +212,8 @@ class PageSpider(scrapy.Spider):
     async def parse(self, response: Response) -> AsyncIterator[PageContent | Request]:
         """Yield the content of a page, or the next request for the page.
 
-        The next request follows a refresh, or fetches an empty shell with the browser.
+        The next request follows a refresh, or fetches an empty shell with the browser. The
+        content of a page without text is that of the document that it embeds.
         """
         content = await self.convert(response)
         refresh = content.refresh
@@ -228,7 +230,8 @@ class PageSpider(scrapy.Spider):
             or (refresh.url == response.url and not _is_new_visitor(response))
             or refresh.delay_s > self.max_refresh_s
         ):
-            yield content
+            is_read = not content.embedded or "upload" in response.meta
+            yield content if is_read else await with_document(self, content, response)
         elif (hops := response.meta.get("redirect_times", 0) + 1) > self.max_hops:
             warning = f"The page goes on refreshing after {self.max_hops} hops."
             yield evolve(content, warnings=(*content.warnings, warning))
@@ -243,13 +246,9 @@ class PageSpider(scrapy.Spider):
         request = response.request
         assert request is not None
         options = request.meta["options"]
-        text_limit = self.text_limit if asks_model(options) else 0
         facts = {
             "find_shell": self._may_be_shell(response),
-            "find_search": self._is_searched(response),
-            "finds_search_later": request.meta.get("lease") is None,
-            "find_text": text_limit,
-            "pack_body": self._is_kept(response),
+            **self.text_facts(response),
             **self.source_facts(response),
         }
         source = self.page_source(response, **facts)
@@ -266,7 +265,7 @@ class PageSpider(scrapy.Spider):
                 source,
                 options,
                 time_left,
-                is_asked=text_limit > 0,
+                is_asked=source.find_text > 0,
                 **owner,
             )
         is_unchanged = content is not None
@@ -277,16 +276,28 @@ class PageSpider(scrapy.Spider):
             packed=b"",
             fetch=_fetch(
                 request,
-                url=response.url,
+                # The source of a page without text is that of its embedded document.
+                url=request.url
+                if is_unchanged and content.known.get("embeddedUrl") == response.url
+                else response.url,
                 status=response.status,
                 content_type=source.content_type,
                 is_unchanged=is_unchanged,
                 robots_tag=", ".join(map(_text, headers.getlist("X-Robots-Tag"))),
-                kept=self._kept(response, source, content.packed)
+                kept=self.kept_response(response, source, content.packed)
                 if self._is_kept(response)
                 else None,
             ),
         )
+
+    def text_facts(self, response: Response) -> dict[str, Any]:
+        """Return what to compute of the text of a page besides its formats."""
+        return {
+            "find_search": self._is_searched(response),
+            "finds_search_later": response.meta.get("lease") is None,
+            "find_text": self.text_limit if asks_model(response.meta["options"]) else 0,
+            "pack_body": self._is_kept(response),
+        }
 
     def _may_be_shell(self, response: Response) -> bool:
         """Return True if the browser may fetch a page again."""
@@ -300,7 +311,7 @@ class PageSpider(scrapy.Spider):
         is_of_job = self.keeps_sources and meta.get("lease") is not None
         return is_of_job and not meta["options"].zero_data_retention
 
-    def _kept(
+    def kept_response(
         self, response: Response, source: PageSource, packed: bytes
     ) -> KeptResponse:
         """Return the response of a page for its job, which keeps it."""

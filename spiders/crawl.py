@@ -356,7 +356,7 @@ class CrawlSpider(JobSpider):
         if (self._kept_bytes + size) > MAX_KEPT_TOTAL:
             return None
         self._kept_bytes += size
-        return self._kept(response, self.page_source(response), b"")
+        return self.kept_response(response, self.page_source(response), b"")
 
     def _files(self, urls: Iterable[str]) -> tuple[FoundLink, ...]:
         """Return the sitemap files of the crawl's hosts as links."""

@@ -51,7 +51,7 @@ class ReprocessSpider(JobSpider):
         """Return facts of a page that is known: it is compressed, and indexed or not."""
         return {"find_shell": False, "find_search": False, "pack_body": False}
 
-    def _kept(
+    def kept_response(
         self, response: Response, source: PageSource, packed: bytes
     ) -> KeptResponse:
         kept: KeptResponse = response.meta["kept"]

@@ -153,7 +153,7 @@ def without_document(
     rows: Iterable[Mapping[str, Any]], url: str
 ) -> tuple[Mapping[str, Any], ...]:
     """Return the losses of a page without the embedded document at ``url``."""
-    kept = []
+    kept: list[Mapping[str, Any]] = []
     for row in rows:
         if row["kind"] == "embeddedDocument" and url in row.get("urls", ()):
             if row["count"] == 1:

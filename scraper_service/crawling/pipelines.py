@@ -159,6 +159,7 @@ class PagePipeline:
                 chunk=content.chunk,
                 redacted=content.redacted,
                 losses=content.losses,
+                embedded_url=content.embedded_url,
                 error=failure.message if failure else _reason(fetch.status),
                 queued_ms=queued_ms,
                 known=content.known,

@@ -64,6 +64,9 @@ METADATA = shape(
         "verdict?": own(_TEXTS),
         "verdictEvidence?": own(_TEXTS),
         "duplicateOf?": own(TEXT),
+        "embeddedUrl?": own(
+            said(TEXT, "The embedded document whose text is that of the page.")
+        ),
         "answeredBy?": own(one_of("rules", "model", "both", "selectors")),
         "tokensUsed?": own(COUNT),
         "numPages?": said(COUNT, "The parsed pages of a file."),

@@ -6,6 +6,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
+from scraper_service.content.page_status import EMPTY_SHELL
 from scraper_service.content.text.compression import decompress
 from scraper_service.items import PageContent
 
@@ -36,7 +37,7 @@ _CAPITAL = re.compile("[A-Z]")
 def repeated_content(packed: bytes, *, is_asked: bool) -> PageContent | None:
     """Return the content of a page from its compressed JSON.
 
-    None if the page had a warning about the moment of its fetch. With ``is_asked`` a language
+    None for a page without text, or one with a warning about the moment of its fetch. With ``is_asked`` a language
     model has read it, and any warning may be about a failure of the model. Runs in the
     converter pool.
     """
@@ -44,6 +45,8 @@ def repeated_content(packed: bytes, *, is_asked: bool) -> PageContent | None:
     metadata = page.pop("metadata")
     warning = page.pop("warning", None)
     if "concurrencyLimited" in metadata or (is_asked and warning):
+        return None
+    if metadata.get("verdict") == EMPTY_SHELL:  # what it embeds may be readable by now
         return None
     facts: dict[str, Any] = {"known": {}, "other": {}}
     if warning:
