@@ -59,7 +59,7 @@ MAX_KEPT_BYTES = 8 * 2**20  # of one file
 MAX_KEPT_TOTAL = 64 * 2**20  # of one process of a job
 
 # The code of a guessed sitemap that is missing. The job forgets its URL.
-GUESS = "SITEMAP_GUESS"
+GUESS = "guess"
 # Codes of the errors of a file that was answered.
 ABSENT, UNREADABLE = "SITEMAP_ABSENT", "SITEMAP_UNREADABLE"
 SLICE_ROWS = 1000  # about 100 kB of JSON; decoded in 1 ms

@@ -14,6 +14,7 @@ from attrs import evolve
 from sqlalchemy import select, text, update
 from sqlalchemy.exc import OperationalError
 
+from scraper_service.discovery.sitemap import GUESS
 from scraper_service.errors import JobNotFound
 from scraper_service.options.spider_arguments import batch_options, crawl_options
 from scraper_service.storage.accounts import credits as ledger_of
@@ -186,11 +187,12 @@ def test_a_page_that_robots_txt_refuses_is_skipped_once(harness):
     )
 
 
-def test_refused_addresses_are_listed_and_not_fetched(harness):
+@pytest.mark.parametrize("code", ["discovery_depth", "nofollow"])
+def test_refused_addresses_are_listed_and_not_fetched(harness, code):
     job_id = harness.start()
     [row] = harness.claim(job_id)
     refused = Link(9, "http://b.example/", 1, code="external", error="b.example")
-    deep = Link(8, "http://a.example/8", 3, code="discovery_depth", error="3 of 2")
+    deep = Link(8, "http://a.example/8", 3, code=code, error="3 of 2")
     near = Link(8, "http://a.example/8", 1, found_on=row.id)
     first = harness.outcome(row, page=b"{}", links=(refused, deep, *harness.links(1)))
     harness.append_all(job_id, [first])
@@ -202,6 +204,26 @@ def test_refused_addresses_are_listed_and_not_fetched(harness):
     assert (eight.key, eight.depth) == (8, 1)
     assert harness.deliver(job_id, eight).state is JobState.COMPLETED
     assert harness.check(job_id).total == 3
+
+
+def test_guessed_sitemaps_that_are_missing_leave_nothing(harness):
+    job_id = harness.start()
+    [row] = harness.claim(job_id)
+    guesses = [
+        Link(n, f"http://a.example/{n}.xml", 2, kind=UrlKind.SITEMAP) for n in (7, 8)
+    ]
+    harness.append_all(job_id, [harness.outcome(row, page=b"{}", links=guesses)])
+    files = harness.claim(job_id)
+    end = {"kind": UrlKind.SITEMAP, "code": GUESS}
+    ends = [evolve(harness.outcome(file, error="none"), **end) for file in files]
+    harness.append_all(job_id, ends)
+    found = harness.check(job_id)
+    assert (found.state, found.total, found.failed) == (JobState.COMPLETED, 1, 0)
+    with harness.database.engine.connect() as connection:
+        query = select(rows_of.c.id).where(rows_of.c.kind == UrlKind.SITEMAP)
+        assert connection.execute(query).all() == []
+        query = select(job.c.sitemap_files, job.c.sitemaps).where(job.c.id == job_id)
+        assert tuple(connection.execute(query).one()) == (0, 0)
 
 
 def test_links_to_known_pages_write_nothing(harness):
