@@ -32,7 +32,6 @@ MAX_TAGS = 300_000  # lxml needs about 0.6 kB per tag
 MIN_TAG = 3  # bytes
 MAX_ATTRIBUTES = 5_000  # of a tag longer than LONG_TAG
 LONG_TAG = 50_000  # bytes
-MAX_SPACE = 100  # characters before the "#" of a link
 MAX_TITLE = 2000  # characters of a heading that stands for a title
 MAX_TYPES = 20  # of microdata; the first ones tell the kind of the page
 
@@ -171,7 +170,7 @@ def _routes(root: Any, followed: list[str], url: str) -> frozenset[str]:
     found = {
         value: fragment
         for value in followed
-        if "#" in value[:MAX_SPACE]
+        if "#" in value
         and (text := value.strip())[:1] == "#"
         and is_route(fragment := text[1:])
     }
