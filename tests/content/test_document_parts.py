@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
+
 import pytest
 
 from tests.content import officemaker
-from tests.content.officemaker import docx, paragraph, run, with_parts
+from tests.content.officemaker import (
+    docx,
+    epub,
+    odf,
+    paragraph,
+    pptx,
+    row,
+    run,
+    with_parts,
+)
 from tests.content.pages import value
 from tests.content.test_documents import markdown_of, read
 
@@ -21,7 +33,7 @@ WP = (
 
 
 def losses_of(body: bytes) -> dict[str, dict]:
-    return {row["kind"]: row for row in read(body).losses}
+    return {found["kind"]: found for found in read(body).losses}
 
 
 def r(text: str) -> str:
@@ -305,3 +317,239 @@ def test_comments_of_word_are_text_and_objects_are_recorded():
 def test_marks_of_a_document_itself_are_no_parts():
     fake = run("99999", '<w:rStyle w:val="ScraperPart"/>')
     assert markdown_of(docx(paragraph(run("Text. ") + fake))) == "Text."
+
+
+SLIDE = (
+    '<p:graphicFrame><a:graphic><a:graphicData xmlns:c="{A}/chart" '
+    'xmlns:dgm="{A}/diagram">{inner}</a:graphicData></a:graphic></p:graphicFrame>'
+)
+
+
+def slide_frame(inner: str) -> str:
+    return SLIDE.format(A=A, inner=inner)
+
+
+def test_charts_and_smart_art_of_slides_are_tables_and_lists():
+    body = pptx(
+        officemaker.shape("title", "Tides")
+        + slide_frame('<c:chart r:id="c1"/>')
+        + slide_frame('<dgm:relIds r:dm="d1"/>'),
+        links=(
+            ("c1", "chart", "../charts/chart1.xml"),
+            ("d1", "diagramData", "../diagrams/data1.xml"),
+        ),
+    )
+    parts = {"ppt/charts/chart1.xml": BOTH, "ppt/diagrams/data1.xml": SMART}
+    body = with_parts(body, parts)
+    assert markdown_of(body) == (f"## Tides\n\n{TABLE}\n\n- Arrive\n- Moor\n  - Tie up")
+    assert losses_of(body) == {}
+
+
+def test_formulas_of_slides_are_tex():
+    inner = maths(FORMULAS["sum"][0], "oMathPara")
+    a14 = "http://schemas.microsoft.com/office/drawing/2010/main"
+    wrapped = f'<a:p><a14:m xmlns:a14="{a14}">{inner}</a14:m></a:p>'
+    shape = officemaker.shape("body", "Heights:", wrapped)
+    body = pptx(
+        f'<mc:AlternateContent {MC}><mc:Choice Requires="a14">{shape}</mc:Choice>'
+        f"<mc:Fallback>{officemaker.shape('body', 'a picture')}</mc:Fallback>"
+        "</mc:AlternateContent>"
+    )
+    text = markdown_of(body)
+    assert FORMULAS["sum"][1] in text
+    assert "a picture" not in text
+
+
+def test_parts_of_slides_without_text_are_recorded():
+    film = (
+        '<p:pic><p:nvPicPr><p:cNvPr id="1" name="tide.mp4"/><p:nvPr><a:videoFile/></p:nvPr>'
+        "</p:nvPicPr></p:pic>"
+    )
+    bare = '<p:pic><p:nvPicPr><p:cNvPr id="2" name="x"/></p:nvPicPr></p:pic>'
+    thing = slide_frame('<p:oleObj progId="Excel.Sheet.12"/>')
+    body = pptx(
+        officemaker.shape("title", "Tides") + film + bare + thing,
+        "hidden" + officemaker.shape("title", "No"),
+        links=(("k1", "comments", "../comments/comment1.xml"),),
+    )
+    said = "<p:cmLst {}><p:cm><p:text>Too late?</p:text></p:cm></p:cmLst>"
+    body = with_parts(body, {"ppt/comments/comment1.xml": said.format(officemaker.P)})
+    losses = losses_of(body)
+    assert markdown_of(body) == "## Tides"
+    assert losses["video"]["texts"] == ["tide.mp4"]
+    assert losses["image"]["count"] == 1
+    assert losses["embeddedDocument"]["texts"] == ["Excel.Sheet.12"]
+    assert losses["annotation"]["texts"] == ["Too late?"]
+    assert losses["hiddenPart"]["count"] == 1
+
+
+def test_charts_of_workbooks_are_tables_and_comments_are_recorded():
+    body = officemaker.xlsx(
+        ("Tides", "visible", row(1, "a", "b")),
+        ("Secret", "hidden", row(1, "no")),
+        links=(
+            ("d1", "drawing", "../drawings/drawing1.xml"),
+            ("k1", "comments", "../comments1.xml"),
+            ("o1", "package", "../embeddings/plan.docx"),
+        ),
+    )
+    drawing_part = (
+        f'<xdr:wsDr xmlns:xdr="{A}/spreadsheetDrawing" xmlns:a="{A}/main" '
+        f'xmlns:c="{A}/chart" {officemaker.R}><a:graphic><a:graphicData>'
+        '<c:chart r:id="c1"/></a:graphicData></a:graphic></xdr:wsDr>'
+    )
+    said = (
+        f"<comments {officemaker.S}><commentList><comment><text><t>Is it so?</t></text>"
+        "</comment></commentList></comments>"
+    )
+    body = with_parts(
+        body,
+        {
+            "xl/drawings/drawing1.xml": drawing_part,
+            "xl/drawings/_rels/drawing1.xml.rels": officemaker.relations(
+                ("c1", "chart", "../charts/chart1.xml")
+            ),
+            "xl/charts/chart1.xml": BOTH,
+            "xl/comments1.xml": said,
+            "xl/embeddings/plan.docx": b"x",
+        },
+    )
+    assert markdown_of(body) == (f"## Tides\n\n| a | b |\n| --- | --- |\n\n{TABLE}")
+    losses = losses_of(body)
+    assert losses["annotation"]["texts"] == ["Is it so?"]
+    assert losses["embeddedDocument"]["texts"] == ["plan.docx"]
+    assert losses["hiddenPart"]["count"] == 1
+
+
+def test_rows_and_columns_beyond_the_limits_are_recorded_with_both_numbers(monkeypatch):
+    for module in ("sheets", "workbooks", "odf"):
+        monkeypatch.setattr(f"scraper_service.content.documents.{module}.MAX_CELLS", 4)
+    wide = officemaker.xlsx(
+        ("S", "visible", "".join(row(n, "a", n) for n in range(1, 6)))
+    )
+    reason = losses_of(wide)["truncated"]["reason"]
+    assert "4 cells: 2 of its 5 rows" in reason
+    lines = "a,b\n" * 5
+    text = read(lines, content_type="text/csv").losses[0]["reason"]
+    assert (
+        text
+        == "The table was cut at the limit of 4 cells: 2 of its 5 rows were converted."
+    )
+    cell = "<table:table-cell office:value-type='string'><text:p>x</text:p></table:table-cell>"
+    rows = f"<table:table-row>{cell * 2}</table:table-row>" * 5
+    sheet = odf("spreadsheet", f'<table:table table:name="S">{rows}</table:table>')
+    assert "2 of its 5 rows" in losses_of(sheet)["truncated"]["reason"]
+    columns = ",".join(map(str, range(300))) + "\n"
+    monkeypatch.undo()
+    reason = read(columns * 3, content_type="text/csv").losses[0]["reason"]
+    assert "200 columns: 200 of its 300 columns" in reason
+
+
+MATHML = (
+    '<math xmlns="http://www.w3.org/1998/Math/MathML"><semantics><mfrac><mi>a</mi><mi>b</mi>'
+    '</mfrac><annotation encoding="StarMath 5.0">{a} over {b}</annotation></semantics></math>'
+)
+
+
+def framed(inner: str) -> str:
+    return f"<draw:frame>{inner}</draw:frame>"
+
+
+def test_objects_of_opendocument_texts():
+    def thing(name: str) -> str:
+        return framed(f'<draw:object xlink:href="./{name}"/><draw:image/>')
+
+    cell = "<table:table-cell office:value-type='string'><text:p>{}</text:p></table:table-cell>"
+    rows = "".join(
+        f"<table:table-row>{cell.format(a)}{cell.format(b)}</table:table-row>"
+        for a, b in (("Place", "High"), ("Pier", "2.4"))
+    )
+    chart = (
+        f"<office:document-content {officemaker.O} "
+        'xmlns:chart="urn:oasis:names:tc:opendocument:xmlns:chart:1.0"><office:body>'
+        f"<office:chart><chart:chart><table:table>{rows}</table:table></chart:chart>"
+        "</office:chart></office:body></office:document-content>"
+    )
+    body = odf(
+        "text",
+        f"<text:p>Where {thing('F')} holds<office:annotation><text:p>Really?</text:p>"
+        f"</office:annotation>.</text:p><text:p>{thing('F')}</text:p>{thing('C')}"
+        f"<text:p>{thing('Unknown')}{framed('<draw:image/>')}</text:p>",
+    )
+    body = with_parts(body, {"F/content.xml": MATHML, "C/content.xml": chart})
+    assert markdown_of(body).split("\n\n") == [
+        r"Where $\frac{a}{b}$ holds.",
+        r"$$\frac{a}{b}$$",
+        "| Place | High |\n| --- | --- |\n| Pier | 2.4 |",
+    ]
+    losses = losses_of(body)
+    assert losses["annotation"]["texts"] == ["Really?"]
+    assert losses["embeddedDocument"]["texts"] == ["Unknown"]
+    assert losses["image"]["count"] == 1
+
+
+def test_books_have_all_their_chapters_and_record_other_files():
+    body = epub("<p>One.</p><video/><svg><title>A map</title></svg>", "<p>Two.</p>")
+    package = "OEBPS/book.opf"
+    with zipfile.ZipFile(io.BytesIO(body)) as source:
+        text = source.read(package).decode()
+    text = text.replace(
+        '<itemref idref="c0"/>',
+        '<itemref idref="c1" linear="no"/><itemref idref="c0"/><itemref idref="x"/>',
+    ).replace('<itemref idref="c1"/>', "")
+    text = text.replace(
+        "</manifest>",
+        '<item id="x" href="x.pdf" media-type="application/pdf"/></manifest>',
+    )
+    body = with_parts(body, {package: text})
+    assert markdown_of(body) == "One.\n\nTwo."
+    losses = losses_of(body)
+    assert losses["embeddedDocument"]["texts"] == ["x.pdf"]
+    assert losses["diagram"]["texts"] == ["A map"]
+    assert losses["video"]["count"] == 1
+
+
+def test_parts_of_rich_text_without_text_are_recorded():
+    body = (
+        r"{\rtf1\ansi Text.{\*\annotation{\*\atnref 1}Is it\par so?}"
+        r"{\*\shppict{\pict 00}}{\nonshppict{\pict 00}}{\pict 00}"
+        r"{\object\objemb{\*\objdata 00}{\result {\pict 00}}}"
+        r"{\mmath{\*\moMath{\mr x}}} More.\par}"
+    )
+    content = read(body, content_type="text/rtf")
+    assert value(content, "markdown") == "Text. More."
+    losses = {found["kind"]: found for found in content.losses}
+    assert losses["annotation"]["texts"] == ["Is it so?"]
+    assert losses["image"]["count"] == 2
+    assert losses["embeddedDocument"]["count"] == 1
+    assert losses["formula"]["count"] == 1
+
+
+HOSTILE = {
+    "a chart of nothing": "<x/>",
+    "no XML": "<",
+    "a large number": CHART.format(
+        '<c:ser><c:val><c:pt idx="99999999999999999999"><c:v>1</c:v></c:pt></c:val></c:ser>'
+    ),
+}
+
+
+@pytest.mark.parametrize("part", HOSTILE.values(), ids=HOSTILE)
+def test_damaged_charts_are_recorded(part):
+    body = pptx(
+        officemaker.shape("title", "Tides") + slide_frame('<c:chart r:id="c1"/>'),
+        links=(("c1", "chart", "../charts/chart1.xml"),),
+    )
+    body = with_parts(body, {"ppt/charts/chart1.xml": part})
+    assert markdown_of(body) == "## Tides"
+    assert losses_of(body)["chart"]["count"] == 1
+
+
+def test_smart_art_of_a_circle_ends():
+    links = '<dgm:cxn srcId="0" destId="1"/><dgm:cxn srcId="1" destId="0"/>'
+    model = SMART.replace("</dgm:cxnLst>", f"{links}</dgm:cxnLst>")
+    body = pptx(
+        slide_frame('<dgm:relIds r:dm="d1"/>'),
+        links=(("d1", "diagramData", "../diagrams/data1.xml"),),
+    )
+    assert "Tie up" in markdown_of(with_parts(body, {"ppt/diagrams/data1.xml": model}))

@@ -108,7 +108,7 @@ def mathml(root: Any, *, display: bool = True) -> str:
     if display:
         root.set("display", "block")
     root.tail = None
-    return etree.tostring(root, encoding="unicode", method="html")
+    return str(etree.tostring(root, encoding="unicode", method="html"))
 
 
 def _row(parent: Any, depth: int) -> str:

@@ -96,6 +96,7 @@ class TableReader:
             count = _repeated(item, "number-rows-repeated")
             if is_full:
                 row += count
+                last = row if any(map(len, item)) else last
                 continue
             cells = self._cells(item)
             columns = max(columns, *(column + 1 for column, _, _ in cells), 0)
@@ -114,7 +115,7 @@ class TableReader:
                                 (at, column, at + height - 1, column + width - 1)
                             )
             row += count
-        grid.size = (max(last, row if is_full else 0), columns)
+        grid.size = (last, columns)
         return grid
 
     def _cells(self, row: Any) -> list[tuple[int, GridCell, tuple[int, int]]]:

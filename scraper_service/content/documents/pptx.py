@@ -189,7 +189,7 @@ class _SlideReader:
         return "".join(parts)
 
     def _table(self, grid: Any) -> str:
-        rows = []
+        rows: list[list[str]] = []
         found = list(grid.iterfind("{*}tr"))
         left = MAX_CELLS
         for row in found:

@@ -50,10 +50,10 @@ class WordXml:
         if main not in archive:
             return body
         parts = {kind: name for kind, name, _ in archive.relations(main).values()}
-        if (styles := parts.get("styles")) in archive:
+        if (styles := parts.get("styles", "")) in archive:
             self._hidden = _hidden_styles(archive.xml(styles))
         written = {}
-        for name in (main, parts.get("footnotes"), parts.get("endnotes")):
+        for name in (main, parts.get("footnotes", ""), parts.get("endnotes", "")):
             if name in archive:
                 root = archive.xml(name)
                 self._word = root.tag.rpartition("}")[0] + "}"

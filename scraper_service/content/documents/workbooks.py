@@ -128,7 +128,7 @@ def _grids(
             continue
         grid = _grid(sheet, looks, left)
         left -= grid.count
-        grid.size = (sheet.total_height, sheet.total_width)
+        grid.size = (sheet.total_height + 1, sheet.total_width + 1)  # the last indexes
         grid.after = styles.extras(facts.name, losses) if styles else ""
         yield grid
 

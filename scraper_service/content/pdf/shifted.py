@@ -82,7 +82,7 @@ def _is_shifted(text: str) -> bool:
         for n in range(1, 26)
     ]
     tables += [
-        (text, str.maketrans({c: chr(ord(c) + n) for c in _PRINTABLE}))
+        (text, {ord(c): ord(c) + n for c in _PRINTABLE})
         for n in range(-MAX_SHIFT, MAX_SHIFT + 1)
         if n
     ]
