@@ -169,6 +169,14 @@ def unread_share(text: str) -> float:
 
 _WORD = r"(?<![^\W\d_])[^\W\d_]++"  # whole: a line may be one long word
 _BROKEN = re.compile(rf"({_WORD})[-\u2010]\Z")
+_CHAIN = re.compile(rf"{_WORD}[-\u2010]{_WORD}[-\u2010]\Z")  # "state-of-"
+MIN_HALF = 4  # letters of each half of a compound that the file has as two words
+# English words that often begin a word without a hyphen, as in "sometimes".
+_PREFIXES = frozenset(
+    "after back data down ever every fore further hand head here home inter less life "
+    "like mean more never note other over some super text there thereby time under "
+    "water what when where which with work".split()
+)
 _FIRST = re.compile(r"[^\W\d_]+")
 _COMPOUND = re.compile(rf"{_WORD}(?:[-\u2010][^\W\d_]++)+")
 
@@ -178,7 +186,9 @@ class Hyphens:
 
     def __init__(self, lines: Iterable[str] = ()):
         found: set[str] = set()
-        for line in lines:
+        self._lines = list(lines)
+        self._words: set[str] | None = None  # collected for the first doubtful word
+        for line in self._lines:
             if "-" in line or "\u2010" in line:
                 found.update(_COMPOUND.findall(line))
         self._pairs = {
@@ -191,7 +201,8 @@ class Hyphens:
         """Return the length of ``before`` that stays, and the separator for ``after``.
 
         A hyphen inside a continued word is removed. It stays if the file writes the word
-        with a hyphen elsewhere, or if capitals precede it, as in "PDF-based".
+        with a hyphen elsewhere, or both halves as words of their own. It also stays
+        after capitals, "self" and another hyphen, as in "PDF-based" and "state-of-the".
         """
         broken = _BROKEN.search(before) if before[-1:] in {"-", "\u2010"} else None
         if broken is None or not after[:1].islower():
@@ -200,7 +211,18 @@ class Hyphens:
         pair = (broken[1].lower(), first[0].lower() if first else "")
         if pair in self._pairs or (len(broken[1]) > 1 and broken[1].isupper()):
             return len(before), ""
+        if pair[0] == "self" or _CHAIN.search(before[-80:]) or self._is_compound(*pair):
+            return len(before), ""
         return len(before) - 1, ""
+
+    def _is_compound(self, first: str, second: str) -> bool:
+        """Return True if the file has both halves as words, and never as one word."""
+        if min(len(first), len(second)) < MIN_HALF or first in _PREFIXES:
+            return False
+        if self._words is None:
+            self._words = {word for line in self._lines for word in line.split()}
+        words = self._words
+        return first + second not in words and first in words and second in words
 
 
 def _pairs(words: list[str]) -> Iterable[tuple[str, str]]:
