@@ -261,7 +261,10 @@ CHOICE = f'<mc:Choice Requires="wps">{drawing(f"<wps:wsp><wps:txbx>{BOX}</wps:tx
 FALLBACK = f"<mc:Fallback><w:pict><v:rect><v:textbox>{BOX}</v:textbox></v:rect></w:pict></mc:Fallback>"
 
 
-@pytest.mark.parametrize("inner", [CHOICE + FALLBACK, CHOICE, FALLBACK])
+@pytest.mark.parametrize(
+    "inner",
+    [CHOICE + FALLBACK, CHOICE, FALLBACK, FALLBACK.replace("v:rect", "v:oval")],
+)
 def test_text_boxes_of_word_stand_once_in_the_text(inner):
     body = docx(
         f"<w:p>{run('Beside it.')}<w:r><mc:AlternateContent {WP}>{inner}"
@@ -553,3 +556,26 @@ def test_smart_art_of_a_circle_ends():
         links=(("d1", "diagramData", "../diagrams/data1.xml"),),
     )
     assert "Tie up" in markdown_of(with_parts(body, {"ppt/diagrams/data1.xml": model}))
+
+
+def test_boxes_of_word_are_ticked():
+    box = (
+        '<w:sdt><w:sdtPr><w14:checkbox xmlns:w14="http://schemas.microsoft.com/office/word/'
+        '2010/wordml"><w14:checked w14:val="{}"/></w14:checkbox></w:sdtPr><w:sdtContent>'
+        f"{run('x')}</w:sdtContent></w:sdt>"
+    )
+    body = docx(
+        f"<w:p>{box.format(1)}{run(' Sails')}</w:p><w:p>{box.format(0)}{run(' Oars')}</w:p>"
+    )
+    assert markdown_of(body) == "[x] Sails\n\n[ ] Oars"
+
+
+def test_long_charts_are_cut_with_both_numbers():
+    values = points("val", *map(str, range(5100)))
+    body = pptx(
+        slide_frame('<c:chart r:id="c1"/>'),
+        links=(("c1", "chart", "../charts/chart1.xml"),),
+    )
+    chart = CHART.format(f"<c:ser>{values}</c:ser>")
+    row = losses_of(with_parts(body, {"ppt/charts/chart1.xml": chart}))["truncated"]
+    assert row["reason"] == "The limit is 5000 of the 5100 values of a series."

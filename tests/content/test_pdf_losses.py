@@ -335,3 +335,12 @@ def test_damaged_fields_are_no_error():
         )
         == ""
     )
+
+
+def test_values_stand_after_their_labels_on_turned_pages():
+    turned = b"0 1 -1 0 612 0 cm"
+    body = annotated(
+        [turned, (72, 500, 11, "Name of the boat:"), (72, 400, 11, "Second line.")],
+        widget("Tx", "name", (100, 170, 116, 300), "/V (Ada)"),
+    )
+    assert text_of(body) == "Name of the boat: Ada\n\nSecond line."

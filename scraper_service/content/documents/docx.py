@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 KIND = "Word"
 MAX_IMAGE_BYTES = 5 * 2**20
+LARGE = "Pictures of over 5 MiB are not embedded in the page."
 # Styles of titles, quotations and code, in addition to mammoth's own.
 STYLES = f"""
 {MARK_STYLES}
@@ -60,7 +61,9 @@ def read_docx(body: bytes, *, embed_images: bool) -> ConvertedDocument:
         if embed_images:
             with found.open() as stream:
                 data = stream.read(MAX_IMAGE_BYTES + 1)
-        data = data if len(data) <= MAX_IMAGE_BYTES else b""
+        if len(data) > MAX_IMAGE_BYTES:
+            data = b""
+            losses.add("image", LARGE, text=found.alt_text)
         encoded = base64.b64encode(data).decode()
         return {"src": f"data:{found.content_type or 'image/png'};base64,{encoded}"}
 

@@ -6,6 +6,7 @@ texts (21.4).
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,8 @@ MAX_POINTS = 5000  # of a series
 MAX_SERIES = 100
 MAX_ITEMS = 5000  # of a SmartArt
 MAX_LEVEL = 8
-CHART = "Only charts that contain their values become tables."
+MAX_ELEMENTS = 1_000_000  # of all charts and SmartArt of a file
+CHART = "Only charts that contain their values, and not too many, become tables."
 SMART_ART = "The SmartArt contains no texts."
 OBJECT = "Files embedded in a document are not converted."
 _EQUATIONS = ("Equation", "MathType", "opendocument.MathDocument")
@@ -34,28 +36,52 @@ _EQUATIONS = ("Equation", "MathType", "opendocument.MathDocument")
 Relations = dict[str, tuple[str, str, bool]]
 
 
-def graphic(
-    data: Any, archive: Archive, relations: Relations, losses: Losses
-) -> str | None:
-    """Return the chart or SmartArt in ``graphicData`` as HTML, or record it.
+class Graphics:
+    """Converts the charts and SmartArt of a file, which share one limit of elements."""
 
-    None for data of another kind.
-    """
-    for item in data:
-        kind = local(item)
-        if kind == "chart":
-            found = _part(archive, relations, attribute(item, "id"))
-            html = chart_html(found) if found is not None else ""
-            if not html:
-                losses.add("chart", CHART, text=chart_title(found))
-            return html
-        if kind == "relIds":
-            found = _part(archive, relations, attribute(item, "dm"))
-            html = _smart_art(found) if found is not None else ""
-            if not html:
-                losses.add("diagram", SMART_ART)
-            return html
-    return None
+    def __init__(self, archive: Archive, losses: Losses):
+        self._archive = archive
+        self._losses = losses
+        self._left = MAX_ELEMENTS
+
+    def html(self, data: Any, relations: Relations) -> str | None:
+        """Return the chart or SmartArt in ``graphicData`` as HTML, or record it.
+
+        None for data of another kind.
+        """
+        losses = self._losses
+        for item in data:
+            kind = local(item)
+            if kind == "chart":
+                found = self._part(relations, attribute(item, "id"))
+                html = chart_html(found) if found is not None else ""
+                if found is not None:
+                    _record_cut(found, "pt", "values of a series", MAX_POINTS, losses)
+                    _record_cut(found, "ser", "series of a chart", MAX_SERIES, losses)
+                if not html:
+                    losses.add("chart", CHART, text=chart_title(found))
+                return html
+            if kind == "relIds":
+                found = self._part(relations, attribute(item, "dm"))
+                html = _smart_art(found) if found is not None else ""
+                if found is not None:
+                    _record_cut(found, "pt", "items of a SmartArt", MAX_ITEMS, losses)
+                if not html:
+                    losses.add("diagram", SMART_ART)
+                return html
+        return None
+
+    def _part(self, relations: Relations, name: str | None) -> Any:
+        _, target, is_external = relations.get(name or "", ("", "", True))
+        if is_external or target not in self._archive or self._left <= 0:
+            return None
+        try:
+            root = self._archive.xml(target)
+        except Unreadable:
+            return None
+        # The same part may be named any number of times.
+        self._left -= sum(1 for _ in root.iter())
+        return root
 
 
 def record_object(name: str, losses: Losses) -> None:
@@ -67,14 +93,12 @@ def record_object(name: str, losses: Losses) -> None:
         losses.add("embeddedDocument", OBJECT, text=name)
 
 
-def _part(archive: Archive, relations: Relations, name: str | None) -> Any:
-    _, target, is_external = relations.get(name or "", ("", "", True))
-    if is_external or target not in archive:
-        return None
-    try:
-        return archive.xml(target)
-    except Unreadable:
-        return None
+def _record_cut(root: Any, name: str, what: str, limit: int, losses: Losses) -> None:
+    """Record a cut, if an element of ``root`` has too many children of a name."""
+    groups = Counter(item.getparent() for item in root.iter(f"{{*}}{name}"))
+    count = max(groups.values(), default=0)
+    if count > limit:
+        losses.add("truncated", f"The limit is {limit} of the {count} {what}.")
 
 
 def chart_title(chart: Any) -> str:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 MAX_DEPTH = 40  # nested elements of a formula
 MAX_TEX = 20_000  # characters of a formula
-UNKNOWN = "The formula has parts that TeX or this service does not know."
+UNKNOWN = "The formula has unknown parts, is nested too deeply or is too long."
 
 _SIGNS = {
     "\u2212": "-", "\u00d7": r"\times ", "\u22c5": r"\cdot ", "\u00b7": r"\cdot ",
@@ -90,12 +90,14 @@ def formula(part: Any, losses: Losses) -> str:
     for item in formulas:
         try:
             tex = _SPACE.sub("", _row(item, 0)).strip()
+            if len(tex) > MAX_TEX:
+                raise _UnknownPart
         except _UnknownPart:
             tex = ""
             losses.add("formula", UNKNOWN, text="".join(item.itertext()))
         if tex:
-            named = {"data-tex": tex[:MAX_TEX], **display}
-            found.append(element("math", escape(tex[:MAX_TEX]), **named))
+            named = {"data-tex": tex, **display}
+            found.append(element("math", escape(tex), **named))
     return " ".join(found)
 
 

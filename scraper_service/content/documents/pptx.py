@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from scraper_service.content.documents.archive import Archive, attribute, local
-from scraper_service.content.documents.drawings import graphic, record_object
+from scraper_service.content.documents.drawings import Graphics, record_object
 from scraper_service.content.documents.formulas import formula
 from scraper_service.content.documents.markup import (
     MAX_CELLS,
@@ -60,6 +60,7 @@ def read_pptx(body: bytes) -> ConvertedDocument:
             "were converted."
         )
         losses.add("truncated", warnings[-1])
+    graphics = Graphics(archive, losses)
     parts = []
     hidden = 0
     for number, name in enumerate(slides[:MAX_SLIDES], 1):
@@ -67,7 +68,7 @@ def read_pptx(body: bytes) -> ConvertedDocument:
         if root.get("show") == "0":
             hidden += 1
             continue
-        parts.append(_SlideReader(archive, name, losses).html(root, number))
+        parts.append(_SlideReader(archive, name, losses, graphics).html(root, number))
     if hidden:
         warnings.append(f"Hidden slides were left out: {hidden}.")
         losses.add("hiddenPart", warnings[-1], count=hidden)
@@ -87,8 +88,9 @@ _RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationship
 class _SlideReader:
     """Writes the shapes of one slide, and records what it cannot write."""
 
-    def __init__(self, archive: Archive, name: str, losses: Losses):
+    def __init__(self, archive: Archive, name: str, losses: Losses, graphics: Graphics):
         self._archive = archive
+        self._graphics = graphics
         self._relations: Relations = archive.relations(name)
         self._losses = losses
 
@@ -104,7 +106,7 @@ class _SlideReader:
         related = list(self._relations.values())
         notes = next((t for k, t, _ in related if k == "notesSlide"), None)
         if notes is not None and notes in self._archive:
-            reader = _SlideReader(self._archive, notes, self._losses)
+            reader = _SlideReader(self._archive, notes, self._losses, self._graphics)
             noted = [
                 reader._shape(shape, is_list=False)
                 for shape in _shapes(self._archive.xml(notes))
@@ -153,7 +155,7 @@ class _SlideReader:
         data = next(frame.iter("{*}graphicData"), None)
         if data is None:
             return ""
-        html = graphic(data, self._archive, self._relations, self._losses)
+        html = self._graphics.html(data, self._relations)
         if html is None and (thing := next(data.iter("{*}oleObj"), None)) is not None:
             record_object(thing.get("progId") or thing.get("name", ""), self._losses)
         return html or ""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from lxml import etree
 
 from scraper_service.content.documents.archive import Archive, attribute, local
-from scraper_service.content.documents.drawings import OBJECT, graphic, record_object
+from scraper_service.content.documents.drawings import OBJECT, Graphics, record_object
 from scraper_service.content.documents.formulas import formula
 from scraper_service.content.text.digits import parse_digits
 
@@ -27,6 +27,9 @@ MARK_STYLES = f"p.{MARK} => div.part:fresh\nr.{MARK} => span.part:fresh\n"
 _MARKED = re.compile(r'<(div|span) class="part">(\d{1,9})</\1>')
 # Elements whose children mammoth reads once the element itself is gone.
 _UNWRAPPED = ("{*}fldSimple", "{*}dir", "{*}bdo")
+_VML = "{urn:schemas-microsoft-com:vml}"
+_SHAPES = [f"{_VML}{n}" for n in ("oval", "polyline", "curve", "arc", "line", "image")]
+CONTROL = "ActiveX controls of a document are not converted."
 # Of a hidden run: fields remain whole, as their ends stand in other runs.
 _FIELD = frozenset({"rPr", "fldChar", "instrText"})
 _USED = ("{*}txbxContent", "{*}chart", "{*}relIds", "{*}oMath", "{*}pic")
@@ -38,6 +41,9 @@ class WordXml:
     def __init__(self, archive: Archive, losses: Losses):
         self._archive = archive
         self._losses = losses
+        self._graphics = Graphics(archive, losses)
+        #: The last added paragraph after a paragraph.
+        self._last: dict[Any, Any] = {}
         self._html: list[str] = []
         self._hidden: set[str] = set()
         self._word = ""
@@ -86,10 +92,9 @@ class WordXml:
             # The formulas of a displayed one leave the tree with it.
             if item.getparent() is not None and _is_below(item, root):
                 _replace(item, [self._run(formula(item, self._losses))])
-        for item in root.iter("{*}OLEObject"):
-            record_object(item.get("ProgID", ""), self._losses)
-        for _ in root.iter("{*}altChunk"):
-            self._losses.add("embeddedDocument", OBJECT)
+        self._record_objects(root)
+        for item in root.iter(*_SHAPES):
+            item.tag = f"{_VML}shape"  # the only one that mammoth reads
         for item in list(root.iter(*_UNWRAPPED)):
             _replace(item, [c for c in item if not local(c).endswith("Pr")])
         for item in list(root.iter("{*}ruby")):
@@ -100,6 +105,14 @@ class WordXml:
             self._drop_down(item)
         for item in list(root.iter("{*}p")):
             _keep_deleted_mark(item)
+
+    def _record_objects(self, root: Any) -> None:
+        for item in root.iter("{*}OLEObject"):
+            record_object(item.get("ProgID", ""), self._losses)
+        for item in root.iter("{*}control"):
+            self._losses.add("formField", CONTROL, text=attribute(item, "name"))
+        for _ in root.iter("{*}altChunk"):
+            self._losses.add("embeddedDocument", OBJECT)
 
     def _drop_hidden(self, root: Any) -> None:
         """Remove the text of hidden runs; the paragraphs around them stay."""
@@ -128,22 +141,16 @@ class WordXml:
         data = next(drawing.iter("{*}graphicData"), None)
         if data is None:
             return
-        html = graphic(data, self._archive, self._relations, self._losses)
+        html = self._graphics.html(data, self._relations)
         if html is not None:
             self._add_block(drawing, html)
             _replace(drawing, [])
             return
-        boxes = [
-            box
-            for box in data.iter("{*}txbxContent")
-            if next(box.iterancestors("{*}txbxContent"), None) is None
-            or not _is_below(next(box.iterancestors("{*}txbxContent")), data)
-        ]
+        boxes = [b for b in data.iter("{*}txbxContent") if not _is_boxed(b, data)]
         pictures = [
             item
             for item in data.iter("{*}pic")
-            if item.getparent() is not data
-            and not any(_is_below(item, box) for box in boxes)
+            if item.getparent() is not data and not _is_boxed(item, data)
         ]
         if boxes or pictures:
             frames = [self._frame(drawing, data, item) for item in pictures]
@@ -220,11 +227,9 @@ class WordXml:
         style = self._new("pStyle")
         style.set(f"{self._word}val", MARK)
         text = self._plain(str(len(self._html) - 1))
-        last = above
-        while (after := last.getnext()) is not None and after.get("marked") == "1":
-            last = after
-        last.addnext(self._new("p", self._new("pPr", style), text))
-        last.getnext().set("marked", "1")
+        added = self._new("p", self._new("pPr", style), text)
+        self._last.get(above, above).addnext(added)
+        self._last[above] = added
 
 
 def _hidden_styles(root: Any) -> set[str]:
@@ -257,6 +262,16 @@ def _is_on(item: Any) -> bool:
 
 def _is_below(item: Any, root: Any) -> bool:
     return item is root or any(above is root for above in item.iterancestors())
+
+
+def _is_boxed(item: Any, data: Any) -> bool:
+    """Return True if an element below ``data`` stands in a text box there."""
+    for above in item.iterancestors():
+        if above is data:
+            return False
+        if local(above) == "txbxContent":
+            return True
+    return False
 
 
 def _choose(item: Any) -> None:

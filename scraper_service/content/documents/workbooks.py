@@ -29,7 +29,7 @@ from scraper_service.content.documents.archive import (
     local,
     unreadable,
 )
-from scraper_service.content.documents.drawings import graphic, record_object
+from scraper_service.content.documents.drawings import Graphics, record_object
 from scraper_service.content.documents.markup import (
     MAX_CELLS,
     ConvertedDocument,
@@ -77,7 +77,8 @@ def read_workbook(body: bytes) -> ConvertedDocument:
         archive.check_parts()
         known, other = properties(archive)
         main = archive.main_part("xl/workbook.xml")
-        styles = _Styles(archive, main) if main.endswith(".xml") else None
+        is_xml = main.endswith(".xml")
+        styles = _Styles(archive, main, losses) if is_xml else None
     try:
         with CalamineWorkbook.from_filelike(io.BytesIO(body)) as book:
             grids = _grids(book, styles, warnings, losses)
@@ -111,7 +112,7 @@ def _grids(
     left = MAX_CELLS
     for index, facts in visible[:MAX_SHEETS]:
         if facts.typ != SheetTypeEnum.WorkSheet:
-            after = styles.extras(facts.name, losses) if styles else ""
+            after = styles.extras(facts.name) if styles else ""
             if after:
                 yield Grid(facts.name, after=after)
             elif facts.typ != SheetTypeEnum.ChartSheet or styles is None:
@@ -129,7 +130,7 @@ def _grids(
         grid = _grid(sheet, looks, left)
         left -= grid.count
         grid.size = (sheet.total_height + 1, sheet.total_width + 1)  # the last indexes
-        grid.after = styles.extras(facts.name, losses) if styles else ""
+        grid.after = styles.extras(facts.name) if styles else ""
         yield grid
 
 
@@ -196,8 +197,10 @@ class _Looks:
 class _Styles:
     """The looks of the sheets of an .xlsx file."""
 
-    def __init__(self, archive: Archive, main: str):
+    def __init__(self, archive: Archive, main: str, losses: Losses):
         self._archive = archive
+        self._graphics = Graphics(archive, losses)
+        self._losses = losses
         relations = archive.relations(main)
         styles = next((t for k, t, _ in relations.values() if k == "styles"), "")
         #: Formats by the number of a style.
@@ -247,7 +250,7 @@ class _Styles:
         looks.area = (last[0] + 1) * (last[1] + 1)
         return looks
 
-    def extras(self, name: str, losses: Losses) -> str:
+    def extras(self, name: str) -> str:
         """Return the charts of a sheet as HTML; record its comments and objects."""
         archive = self._archive
         part = self._parts.get(name, "")
@@ -258,7 +261,7 @@ class _Styles:
             if kind == "drawing":
                 relations = archive.relations(target)
                 found += [
-                    graphic(data, archive, relations, losses) or ""
+                    self._graphics.html(data, relations) or ""
                     for data in archive.xml(target).iter("{*}graphicData")
                 ]
             elif kind in {"comments", "threadedComment"}:
@@ -267,9 +270,11 @@ class _Styles:
                 for item in archive.xml(target).iter(
                     "{*}comment", "{*}threadedComment"
                 ):
-                    losses.add("annotation", COMMENT, text="".join(item.itertext()))
+                    self._losses.add(
+                        "annotation", COMMENT, text="".join(item.itertext())
+                    )
             elif kind in {"package", "oleObject"}:
-                record_object(posixpath.basename(target), losses)
+                record_object(posixpath.basename(target), self._losses)
         return "\n".join(filter(None, found))
 
     def _is_threaded(self, part: str) -> bool:

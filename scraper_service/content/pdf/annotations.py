@@ -88,6 +88,9 @@ def read_annotations(page: Any, form: Any, losses: Losses) -> tuple[list[Mark], 
 def record_attachments(document: Any, losses: Losses) -> None:
     """Record the files that are attached to a PDF, with their names."""
     count = raw.FPDFDoc_GetAttachmentCount(document)
+    if count > MAX_ATTACHMENTS:
+        reason = f"Names of {MAX_ATTACHMENTS} of the {count} attachments are read."
+        losses.add("truncated", reason)
     for index in range(min(count, MAX_ATTACHMENTS)):
         attachment = raw.FPDFDoc_GetAttachment(document, index)
         name = _text(raw.FPDFAttachment_GetName, attachment) if attachment else ""
