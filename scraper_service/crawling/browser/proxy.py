@@ -44,6 +44,11 @@ MAX_CONNECTIONS = 256  # of one page
 # Some show an empty page for a valid answer without content.
 REFUSED = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nContent-Length: 1\r\n\r\n"
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+# uvloop raises RuntimeError for a write to a closed transport.
+ENDS = (
+    *(OSError, EOFError, ValueError, TimeoutError),
+    *(RuntimeError, asyncio.LimitOverrunError),
+)
 _HOP = ("proxy-", "connection:", "keep-alive:", "te:", "trailer:")
 
 
@@ -137,7 +142,7 @@ class Passage:
             await self._serve(reader, writer)
         except asyncio.CancelledError:
             pass  # the page has ended
-        except (OSError, EOFError, ValueError, TimeoutError, asyncio.LimitOverrunError):
+        except ENDS:
             logger.debug("a connection of the browser ended early", exc_info=True)
         finally:
             del self._tasks[task]

@@ -129,7 +129,10 @@ class UpstreamProxy:
                 )
                 if tunnel:
                     await self._ask(reader, writer, host, port)
-        except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError) as error:
+        except (
+            *(OSError, EOFError, TimeoutError, asyncio.LimitOverrunError),
+            RuntimeError,  # of uvloop, for a write to a closed transport
+        ) as error:
             self.failed()
             raise ProxyFailed("a proxy failed") from error
         return reader, writer
