@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import random
+import re
 import time
+import zipfile
 import zlib
 
 import pytest
@@ -166,6 +169,81 @@ def test_hostile_files_end_in_text_or_in_a_clear_error(pool, make):
             "SCRAPE_UNSUPPORTED_FILE_ERROR",
             "SCRAPE_ALL_ENGINES_FAILED",
         }
+
+
+REPEATS = 50_000
+
+
+def repeated(body: bytes, name: str, pattern: str) -> bytes:
+    """Return an archive where what matches ``pattern`` in a member stands many times."""
+    with zipfile.ZipFile(io.BytesIO(body)) as given:
+        parts = {each: given.read(each) for each in given.namelist()}
+    text = parts[name].decode()
+    once = re.search(pattern, text)[0]
+    many = "".join(once.replace("#", str(n)) for n in range(REPEATS))
+    parts[name] = text.replace(once, many).encode()
+    return archive(parts, stored="mimetype")
+
+
+LONG = "A sentence of the part. " * 4000
+REPEATED = {
+    "a chapter of a book": lambda: repeated(
+        epub(f"<p>{LONG}</p>", "<p>The last one.</p>"),
+        "OEBPS/book.opf",
+        '<itemref idref="c0"/>',
+    ),
+    "a slide": lambda: repeated(
+        officemaker.pptx(
+            officemaker.shape("title", LONG), officemaker.shape("body", "The last one.")
+        ),
+        "ppt/presentation.xml",
+        '<p:sldId id="256" r:id="r1"/>',
+    ),
+    "a sheet": lambda: repeated(
+        xlsx(
+            ("a#", "visible", row(1, LONG)), ("z", "visible", row(1, "The last one."))
+        ),
+        "xl/workbook.xml",
+        '<sheet name="a#"[^>]*>',
+    ),
+}
+
+
+@pytest.mark.parametrize("make", REPEATED.values(), ids=REPEATED)
+def test_a_part_that_is_named_many_times_is_read_once(pool, make):
+    content = run(pool, make())
+    assert content.error is None
+    text = value(content, "markdown")
+    assert text.count("A sentence of the part.") in {4000, len(LONG[:32_767]) // 24}
+    assert "The last one." in text
+    assert content.warnings == ()
+
+
+def test_notes_of_many_slides_are_read_once(pool):
+    slides = [officemaker.shape("body", f"Slide {n}.") for n in range(20)]
+    notes = officemaker.shape("body", "The only notes.")
+    body = officemaker.pptx(*slides, notes=notes)
+    with zipfile.ZipFile(io.BytesIO(body)) as given:
+        parts = {each: given.read(each) for each in given.namelist()}
+    shared = parts["ppt/slides/_rels/slide1.xml.rels"]
+    parts |= {f"ppt/slides/_rels/slide{n}.xml.rels": shared for n in range(2, 21)}
+    text = value(run(pool, archive(parts)), "markdown")
+    assert text.count("The only notes.") == 1
+    assert "Slide 19." in text
+
+
+def test_hidden_sheets_of_a_large_file_take_no_quadratic_time(pool):
+    hidden = (
+        '<style:style style:name="h"><style:table-properties table:display="false"/>'
+    )
+    tables = '<table:table table:name="t" table:style-name="h"/>' * 20_000
+    shown = (
+        '<table:table table:name="z"><table:table-row><table:table-cell><text:p>The last'
+        " one.</text:p></table:table-cell></table:table-row></table:table>"
+    )
+    plain = '<table:table table:name="e"/>' * 20_000
+    body = odf("spreadsheet", shown + tables + plain, styles=f"{hidden}</style:style>")
+    assert "The last one." in value(run(pool, body), "markdown")
 
 
 def test_what_is_cut_is_said(pool):

@@ -27,7 +27,7 @@ URL = "http://a.example/"
 
 def reason_of(html):
     document = parse(html, URL)
-    return shell_reason(document, OK, URL, refresh(Evidence(document)))
+    return shell_reason(document, OK, URL, refresh(Evidence(document), URL))
 
 
 SHELLS = {

@@ -56,10 +56,10 @@ def read_epub(body: bytes) -> ConvertedDocument:
         if ref.get("idref", "") in items
     ]
     losses = Losses()
-    chapters = []
+    chapters: dict[str, None] = {}  # each once, however often the spine repeats it
     for name, mime, kinds in spine:
         if "html" in mime and name in archive:
-            chapters += [name] if "nav" not in kinds else []
+            chapters |= {} if "nav" in kinds else {name: None}
         else:
             losses.add("embeddedDocument", INSIDE, text=posixpath.basename(name))
     if not chapters:

@@ -68,14 +68,16 @@ class TableReader:
     def visible(self, main: Any) -> Iterator[Grid]:
         """Yield the visible sheets."""
         tables = main.findall("{*}table")
-        hidden = [t for t in tables if attribute(t, "style-name") in self._hidden]
+        visible, hidden = [], []
+        for table in tables:
+            is_hidden = attribute(table, "style-name") in self._hidden
+            (hidden if is_hidden else visible).append(table)
         if hidden:
             names = ", ".join(
                 repr((attribute(t, "name") or "")[:50]) for t in hidden[:10]
             )
             self._warnings.append(f"Hidden sheets were left out: {names}.")
             self._losses.add("hiddenPart", self._warnings[-1], count=len(hidden))
-        visible = [table for table in tables if table not in hidden]
         if len(visible) > MAX_SHEETS:
             self._warnings.append(
                 f"The workbook was truncated: {MAX_SHEETS} of its {len(visible)} sheets "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from scraper_service.content.documents.archive import Archive, attribute, local
@@ -47,11 +48,11 @@ def read_pptx(body: bytes) -> ConvertedDocument:
     archive = Archive(body, KIND)
     path = archive.main_part("ppt/presentation.xml")
     relations = archive.relations(path)
-    slides = [
+    slides = dict.fromkeys(  # each once, however often the list repeats it
         relations[name][1]
         for item in archive.xml(path).iterfind("{*}sldIdLst/{*}sldId")
         if (name := item.get(_RELATION) or "") in relations
-    ]
+    )
     warnings = []
     losses = Losses()
     if len(slides) > MAX_SLIDES:
@@ -62,13 +63,16 @@ def read_pptx(body: bytes) -> ConvertedDocument:
         losses.add("truncated", warnings[-1])
     graphics = Graphics(archive, losses)
     parts = []
+    noted: set[str] = set()
     hidden = 0
-    for number, name in enumerate(slides[:MAX_SLIDES], 1):
+    for number, name in enumerate(islice(slides, MAX_SLIDES), 1):
         root = archive.xml(name)
         if root.get("show") == "0":
             hidden += 1
             continue
-        parts.append(_SlideReader(archive, name, losses, graphics).html(root, number))
+        parts.append(
+            _SlideReader(archive, name, losses, graphics, noted).html(root, number)
+        )
     if hidden:
         warnings.append(f"Hidden slides were left out: {hidden}.")
         losses.add("hiddenPart", warnings[-1], count=hidden)
@@ -88,7 +92,16 @@ _RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationship
 class _SlideReader:
     """Writes the shapes of one slide, and records what it cannot write."""
 
-    def __init__(self, archive: Archive, name: str, losses: Losses, graphics: Graphics):
+    def __init__(
+        self,
+        archive: Archive,
+        name: str,
+        losses: Losses,
+        graphics: Graphics,
+        noted: set[str],
+    ):
+        #: The parts with notes that slides before have written.
+        self._noted = noted
         self._archive = archive
         self._graphics = graphics
         self._relations: Relations = archive.relations(name)
@@ -105,15 +118,18 @@ class _SlideReader:
         parts += [self._shape(s) for s in shapes if s is not title]
         related = list(self._relations.values())
         notes = next((t for k, t, _ in related if k == "notesSlide"), None)
-        if notes is not None and notes in self._archive:
-            reader = _SlideReader(self._archive, notes, self._losses, self._graphics)
-            noted = [
+        if notes in self._archive and notes not in self._noted:
+            self._noted.add(notes)
+            reader = _SlideReader(
+                self._archive, notes, self._losses, self._graphics, self._noted
+            )
+            told = [
                 reader._shape(shape, is_list=False)
                 for shape in _shapes(self._archive.xml(notes))
                 if _placeholder(shape) == "body"
             ]
-            if any(noted):
-                parts.append(element("blockquote", f"<p>Notes:</p>{''.join(noted)}"))
+            if any(told):
+                parts.append(element("blockquote", f"<p>Notes:</p>{''.join(told)}"))
         for kind, target, _ in related:
             if kind == "comments" and target in self._archive:
                 for text in self._archive.xml(target).iter("{*}text", "{*}txBody"):

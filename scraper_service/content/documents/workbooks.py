@@ -17,6 +17,7 @@ from python_calamine import (
     CalamineError,
     CalamineSheet,
     CalamineWorkbook,
+    SheetMetadata,
     SheetTypeEnum,
     SheetVisibleEnum,
 )
@@ -97,9 +98,18 @@ def _grids(
     warnings: list[str],
     losses: Losses,
 ) -> Iterator[Grid]:
-    sheets = list(enumerate(book.sheets_metadata))
-    visible = [s for s in sheets if s[1].visible == SheetVisibleEnum.Visible]
-    hidden = [repr(s[1].name[:50]) for s in sheets if s not in visible]
+    visible: list[tuple[int, SheetMetadata]] = []
+    hidden: list[str] = []
+    parts: set[str] = set()
+    for index, facts in enumerate(book.sheets_metadata):
+        part = styles.part(facts.name) if styles else ""
+        if part and part in parts:
+            continue  # the same sheet by another name
+        parts.add(part)
+        if facts.visible == SheetVisibleEnum.Visible:
+            visible.append((index, facts))
+        else:
+            hidden.append(repr(facts.name[:50]))
     if hidden:
         warnings.append(f"Hidden sheets were left out: {', '.join(hidden[:10])}.")
         losses.add("hiddenPart", warnings[-1], count=len(hidden))
@@ -221,10 +231,14 @@ class _Styles:
             if (relation := attribute(sheet, "id") or "") in relations
         }
 
+    def part(self, name: str) -> str:
+        """Return the part of the sheet with this name, empty if it is not known."""
+        return self._parts.get(name, "")
+
     def looks(self, name: str) -> _Looks:
         """Return the looks of the sheet with this name."""
         looks = _Looks()
-        part = self._parts.get(name, "")
+        part = self.part(name)
         if part not in self._archive:
             return looks
         relations = self._archive.relations(part)
