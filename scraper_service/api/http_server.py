@@ -130,6 +130,7 @@ class JsonRequest(Request):
     #: The span for OpenTelemetry, None without traces.
     span: Span | None = None
     _received = 0
+    _lacks_host = False  # RFC 9112, 3.2
     is_refused = False  # for a body that is too large
 
     def gotLength(self, length: int | None) -> None:
@@ -176,6 +177,9 @@ class JsonRequest(Request):
 
     def requestReceived(self, command: bytes, path: bytes, version: bytes) -> None:
         target, host = _origin_form(path)
+        self._lacks_host = version == b"HTTP/1.1" and not self.requestHeaders.hasHeader(
+            b"Host"
+        )
         if host is not None and self._doubled() is None:
             self.requestHeaders.setRawHeaders(b"Host", [host])
         super().requestReceived(command, target, version)
@@ -213,6 +217,10 @@ class JsonRequest(Request):
             return
         if (name := self._doubled()) is not None:
             error = f"The header {name} must be sent once, not more often."
+            self._answer(400, error_body(error, code="BAD_REQUEST"))
+            return
+        if self._lacks_host:
+            error = "The header Host is missing, which HTTP/1.1 requires."
             self._answer(400, error_body(error, code="BAD_REQUEST"))
             return
         if _HOST.fullmatch(self.getHeader(b"Host") or b"") is None:

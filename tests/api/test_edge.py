@@ -111,6 +111,27 @@ def test_a_valid_host_is_accepted(service, answer_of, host):
 
 
 @pytest.mark.parametrize(
+    "target", [b"/health", b"/v2/nope", b"http://a.example/health"]
+)
+def test_http_1_1_without_a_host_is_a_bad_request(service, connect, target):
+    connection = connect(service)
+    connection.sendall(b"GET %s HTTP/1.1\r\n\r\n" % target)
+    with contextlib.closing(http.client.HTTPResponse(connection)) as answer:
+        answer.begin()
+        body = json.loads(answer.read())
+    assert (answer.status, body["code"]) == (400, "BAD_REQUEST")
+    assert body["error"] == "The header Host is missing, which HTTP/1.1 requires."
+
+
+def test_http_1_0_needs_no_host(service, connect):
+    connection = connect(service)
+    connection.sendall(b"GET /health HTTP/1.0\r\n\r\n")
+    with contextlib.closing(http.client.HTTPResponse(connection)) as answer:
+        answer.begin()
+        assert answer.status == 200
+
+
+@pytest.mark.parametrize(
     "name",
     [
         *(
