@@ -8,6 +8,7 @@ from enum import Enum
 from http import HTTPStatus
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import urlsplit
 
 from attrs import define, field
 from twisted.web import http
@@ -65,6 +66,18 @@ def peer_address(host: str) -> IPv4Address | IPv6Address:
     if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
         return address.ipv4_mapped
     return address
+
+
+def is_local_host(host: str) -> bool:
+    """Return True for ``localhost`` and for IP addresses, without or with a port.
+
+    No web page can let such a name lead here (DNS rebinding).
+    """
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+        return name == "localhost" or ip_address(name) is not None
+    except ValueError:
+        return False
 
 
 class TrustedProxies:

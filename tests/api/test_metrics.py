@@ -255,8 +255,8 @@ def test_callers_behind_a_proxy_need_the_key(measured, header):
 class Caller:
     """A request from an address, with a header at most."""
 
-    def __init__(self, host, key=None):
-        self._host, self._key = host, key
+    def __init__(self, host, key=None, name=None):
+        self._host, self._key, self._name = host, key, name
 
     def getClientAddress(self):
         return IPv4Address("TCP", self._host, 1) if self._host else UNIXAddress(None)
@@ -265,6 +265,8 @@ class Caller:
         return None
 
     def header(self, name):
+        if name == "Host":
+            return self._name
         return self._key and f"Bearer {self._key}"
 
 
@@ -287,6 +289,27 @@ def test_other_machines_need_the_key(host, is_here):
     assert access.allows(Caller(host, "wrong")) is is_here
     assert access.allows(Caller(host, KEY))
     assert MetricsAccess("open", "").allows(Caller(host))
+
+
+@pytest.mark.parametrize(
+    ("name", "is_here"),
+    [
+        *((name, True) for name in (None, "", "localhost", "LocalHost:8000")),
+        *((name, True) for name in ("127.0.0.1:8000", "[::1]:8000", "10.0.0.9")),
+        *((name, False) for name in ("evil.example", "evil.example:8000")),
+        *((name, False) for name in ("localhost.evil.example", "a@evil", "[::1")),
+    ],
+)
+def test_a_name_that_a_web_page_may_lead_here_needs_the_key(name, is_here):
+    access = MetricsAccess("loopback", KEY)
+    assert access.allows(Caller("127.0.0.1", None, name)) is is_here
+    assert access.allows(Caller("127.0.0.1", KEY, name))
+    assert MetricsAccess("open", "").allows(Caller("127.0.0.1", None, name))
+
+
+def test_a_page_of_another_name_cannot_read_the_metrics(service):
+    assert read(service, Host="evil.example")[::2] == (404, NOT_FOUND)
+    assert read(service)[0] == 200
 
 
 def test_without_a_key_no_key_is_accepted(service):

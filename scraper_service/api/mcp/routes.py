@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 from klein import Klein
 
 from scraper_service.api.application import RequestChecks, note
+from scraper_service.api.connections import is_local_host
 from scraper_service.api.errors import NotFoundPage, answer_to, error_body
 from scraper_service.api.mcp.protocol import (
     INTERNAL_ERROR,
@@ -155,19 +155,10 @@ class McpEndpoint:
         host = request.header("Host")
         # Without keys, a web page could let its own name lead here (DNS rebinding).
         parts = url_parts(origin)
-        is_named = self.has_keys or _is_local(parts.hostname or "")
+        is_named = self.has_keys or is_local_host(parts.netloc)
         if host and parts.netloc == host and is_named:
             return None
         return f"the origin {origin[:100]!r} may not call (SCRAPER_MCP_ORIGINS)"
-
-
-def _is_local(host: str) -> bool:
-    """Return True for an address or ``localhost``, which no other can name."""
-    try:
-        ip_address(host)
-    except ValueError:
-        return host == "localhost"
-    return True
 
 
 def _refuse(request: JsonRequest, error: RpcError, request_id: Any = None) -> bytes:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 
 from scraper_service.api.application import TaskPage
-from scraper_service.api.connections import peer_address
+from scraper_service.api.connections import is_local_host, peer_address
 from scraper_service.api.errors import not_found
 from scraper_service.api.openapi.described import Described
 from scraper_service.api.openapi.shapes import TEXT
@@ -49,8 +49,14 @@ class MetricsAccess:
 
 
 def _is_here(request: JsonRequest) -> bool:
-    """Return True if the caller is on this machine, not behind a proxy of it."""
+    """Return True if the caller is on this machine, not behind a proxy of it.
+
+    A web page in a browser of this machine may let its own name lead here (DNS rebinding),
+    so a host must be named ``localhost`` or by its IP address.
+    """
     if any(request.getHeader(name) for name in FORWARDED):
+        return False
+    if (host := request.header("Host")) and not is_local_host(host):
         return False
     address: Any = request.getClientAddress()
     try:
