@@ -149,6 +149,15 @@ def test_methods_beyond_the_page_are_refused(session, method):
         ("Target.setAutoAttach", {"autoAttach": True, "flatten": False}),
         ("Input.dispatchDragEvent", {"data": {"files": ["/etc/passwd"]}}),
         ("Input.dispatchDragEvent", {"data": {"files": ["/etc/passwd"], "items": 1}}),
+        *(
+            ("Input.dispatchDragEvent", {"data": {"items": [item]}})
+            for item in (
+                {"mimeType": "text/uri-list", "data": "file:///etc/passwd"},
+                {"mimeType": "TEXT/URI-LIST", "data": "http://a/\r\nFILE:/etc/passwd"},
+                {"mimeType": "DownloadURL", "data": "text/plain:a:file:///etc/passwd"},
+                {"data": "file:///etc/passwd"},
+            )
+        ),
         ("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": "/tmp"}),
         ("Page.setDownloadBehavior", {"behavior": "allow"}),
         ("Nothing.known", {}),
@@ -181,6 +190,52 @@ def test_parameters_beyond_the_page_are_refused(method, params):
 def test_contexts_and_downloads_are_those_of_the_session(method, params, sent):
     text = json.dumps({"id": 1, "method": method, "params": params})
     assert json.loads(decide(text, "own").sent)["params"] == sent
+
+
+@pytest.mark.parametrize(
+    ("text", "checked"),
+    [
+        (
+            (
+                '{"id": 1, "method": "Page.navigate", "params": {"url": "file:///etc/passwd",'
+                ' "url": "http://a.example/"}}'
+            ),
+            {"url": "http://a.example/"},
+        ),
+        (
+            (
+                '{"id": 1, "method": "Input.dispatchDragEvent", "params": {"data": {"files":'
+                ' ["/etc/passwd"], "files": [], "items": []}}}'
+            ),
+            {"data": {"files": [], "items": []}},
+        ),
+        (
+            (
+                '{"method": "DOM.setFileInputFiles", "id": 1, "method": "Runtime.evaluate",'
+                ' "params": {"x": "\\ud83d"}}'
+            ),
+            {"x": "\ud83d"},
+        ),
+    ],
+)
+def test_the_browser_gets_what_was_checked(text, checked):
+    sent = decide(text, "own").sent
+    assert json.loads(sent)["params"] == checked
+    assert "passwd" not in sent
+    assert "setFileInputFiles" not in sent
+
+
+def test_text_that_names_a_file_may_be_dropped():
+    item = {"mimeType": "text/plain", "data": "see file:///etc/hosts"}
+    params = {"data": {"items": [item], "files": [], "dragOperationsMask": 1}}
+    message = {"id": 1, "method": "Input.dispatchDragEvent", "params": params}
+    assert json.loads(decide(json.dumps(message), "own").sent) == message
+
+
+@pytest.mark.parametrize("number", ["1e999", "NaN", "-Infinity"])
+def test_a_number_that_json_does_not_have_is_refused(number):
+    text = f'{{"id": 1, "method": "Runtime.evaluate", "params": {{"x": {number}}}}}'
+    assert json.loads(decide(text, "own").reply)["error"]["code"] == -32700
 
 
 @pytest.mark.parametrize(

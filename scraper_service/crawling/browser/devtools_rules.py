@@ -44,6 +44,7 @@ REFUSED: Final = frozenset(
         "Storage.overrideQuotaForOrigin",
     }
 )
+_TEXTS = ("text/plain", "text/html")  # of a drag: Chromium opens no URL in them
 _SCHEMES = ("http://", "https://", "data:")
 CLOSE = "Browser.close"
 OPEN_PAGE = "Target.createTarget"
@@ -87,9 +88,14 @@ def decide(text: str, context_id: str) -> Decision:
         return Decision(reply=json.dumps(reply), is_end=True)
     if (change := _CHANGES.get(method)) is not None:
         message["params"] = change(params, context_id)
-        text = json.dumps(message)
+    # Never as it was received: of a key that stands twice the browser may read another
+    # value than the one that was checked.
+    try:
+        sent = json.dumps(message, allow_nan=False)
+    except (ValueError, RecursionError):
+        return Decision(reply=error_reply(message, "the message is not JSON", NOT_JSON))
     opening = message["id"] if method == OPEN_PAGE else None
-    return Decision(sent=text, opening=opening)
+    return Decision(sent=sent, opening=opening)
 
 
 def _fault(message: object) -> str | None:
@@ -147,7 +153,16 @@ def _refusal(
 
 
 def _has_files(data: object) -> bool:
-    return isinstance(data, dict) and bool(data.get("files"))
+    """Return True if the data of a drag name files, or have URLs of files."""
+    if not isinstance(data, dict):
+        return False
+    items = data.get("items")
+    return bool(data.get("files")) or any(
+        str(item.get("mimeType")).lower() not in _TEXTS
+        and "file:" in str(item.get("data")).lower()
+        for item in (items if isinstance(items, list) else [])
+        if isinstance(item, dict)
+    )
 
 
 def _in_own_context(params: dict[str, Any], context_id: str) -> dict[str, Any]:
