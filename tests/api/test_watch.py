@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import http.client
 import itertools
 import json
@@ -472,6 +473,19 @@ def test_nonsense_ends_the_connection_alone(hasty, going):
         assert CLOSE in [opcode for _, opcode, _ in raw.rest()]
     until(lambda: hasty.get("/health").json["watchers"] == 0)
     assert hasty.get(job).status == 200
+
+
+def test_a_message_of_endless_parts_ends_the_connection(hasty, going):
+    job = going(hasty, "/0")
+    empty = b"\0\x80" + bytes(4)  # a part with neither data nor end
+    with RawSocket(hasty, job, key=KEY) as raw:
+        raw.shake_hands()
+        raw.socket.sendall(b"\1\x80" + bytes(4))
+        with contextlib.suppress(OSError):  # the service may have had enough
+            raw.socket.sendall(empty * 1_000_000)
+        [closing] = [data for _, opcode, data in raw.rest() if opcode == CLOSE]
+    assert int.from_bytes(closing[:2]) == 1009
+    until(lambda: hasty.get("/health").json["watchers"] == 0)
 
 
 def test_nonsense_behind_the_end_is_ignored(start_service):

@@ -263,6 +263,17 @@ def test_what_is_no_message_gets_an_error_and_the_connection_goes_on(
         assert json.loads(socket.recv(60))["result"]
 
 
+def test_a_message_of_endless_parts_ends_the_connection(session):
+    with connect(session["cdpUrl"], max_size=None) as socket:
+        with pytest.raises(ConnectionClosed):
+            socket.send("" for _ in range(1_000_000))
+        assert socket.close_code == 1009
+    with connect(session["cdpUrl"], max_size=None) as socket:
+        parts = ['{"id": 6, ', *[""] * 1000, '"method": "Browser.getVersion"}']
+        socket.send(parts)
+        assert json.loads(socket.recv(60))["result"]
+
+
 def test_many_messages_at_once_are_answered_in_their_order(session):
     count = 5000
     with connect(session["cdpUrl"], max_size=None, max_queue=None) as socket:

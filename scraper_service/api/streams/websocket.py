@@ -52,7 +52,11 @@ NONCE_BYTES = 16  # RFC 6455, 4.2.1
 BEAT_S = 20.0  # between two pings of the connection to a session
 MISSED_PINGS = 2  # pings without any data from the client; then the connection is cut
 CLOSING_S = 5.0  # for the client to confirm the end
-OK, GOING_AWAY, REFUSED, INTERNAL, NO_ACCESS = 1000, 1001, 1008, 1011, 3000
+# Parts of a message. An empty one has no bytes that a limit could count.
+MAX_PARTS = 20_000
+OK, GOING_AWAY, REFUSED, TOO_BIG, INTERNAL = 1000, 1001, 1008, 1009, 1011
+NO_ACCESS = 3000
+TOO_MANY_PARTS = "a message has too many parts"
 NOTHING = "{}"  # a public client parses the reason of a close frame as a message
 DONE = '{"type":"done"}'
 HEADERS = (b"connection", b"upgrade", b"sec-websocket-key", b"sec-websocket-version")
@@ -151,6 +155,8 @@ class SocketStream(Stream):
         self._unanswered = 0  # pings since the last data from the client
         self._closed = asyncio.Event()
         self._is_reading_later = False
+        self._parts_heard = 0  # of a message that has not ended
+        self._is_refused = False  # what the client sends is discarded
 
     def open(self) -> None:
         answer, self._wire = self._handshake.accept()
@@ -160,7 +166,10 @@ class SocketStream(Stream):
         """Take a part of a message of the client."""
 
     async def goodbye(self) -> None:
-        await self.close(GOING_AWAY, NOTHING)
+        if self._is_refused:
+            await self.close(TOO_BIG, TOO_MANY_PARTS)
+        else:
+            await self.close(GOING_AWAY, NOTHING)
 
     async def send_text(self, parts: list[bytes]) -> None:
         """Send one message; a large one in fragments, to bound the memory."""
@@ -215,7 +224,7 @@ class SocketStream(Stream):
     def _received(self, data: bytes) -> None:
         """Handle data of the client: pongs, pings and the end."""
         self._unanswered = 0
-        if self._wire.state is ConnectionState.CLOSED:
+        if self._is_refused or self._wire.state is ConnectionState.CLOSED:
             return
         self._wire.receive_data(data)
         if not self._is_reading_later:
@@ -230,6 +239,8 @@ class SocketStream(Stream):
         turn = FairTurns()
         for event in self._wire.events():
             self._take(event)
+            if self._is_refused:
+                break
             if turn.is_over:
                 if not is_late:
                     self.transport.pauseProducing()
@@ -245,7 +256,12 @@ class SocketStream(Stream):
             if self.valve.is_open:
                 self._write(event.response())
         elif isinstance(event, TextMessage | BytesMessage):
-            self.heard(event)
+            self._parts_heard = 0 if event.message_finished else self._parts_heard + 1
+            if self._parts_heard <= MAX_PARTS:
+                self.heard(event)
+            else:
+                self._is_refused = self.is_stopping = True
+                self.watchers.stop(self)
         elif isinstance(event, CloseConnection):
             self._ended_by(event)
 
