@@ -68,7 +68,8 @@ class TableReader:
     def visible(self, main: Any) -> Iterator[Grid]:
         """Yield the visible sheets."""
         tables = main.findall("{*}table")
-        visible, hidden = [], []
+        visible: list[Any] = []
+        hidden: list[Any] = []
         for table in tables:
             is_hidden = attribute(table, "style-name") in self._hidden
             (hidden if is_hidden else visible).append(table)
