@@ -85,8 +85,8 @@ def _border(text: str, start: int, end: int) -> int:
 def merge_answers(values: Iterable[Any]) -> Any:
     """Merge the answers to the pieces of one text.
 
-    Objects are merged key by key. Lists are concatenated without duplicates. Of other
-    values the first that is not empty stays.
+    Objects are merged key by key. Lists are concatenated without duplicates. A truth
+    value is true if any is. Of other values the first that is not empty stays.
     """
     result: Any = None
     for value in values:
@@ -104,6 +104,8 @@ def _joined(first: Any, second: Any) -> Any:
         for item in (*first, *second):
             seen.setdefault(json.dumps(item, sort_keys=True), item)
         return list(seen.values())
+    if isinstance(first, bool) and isinstance(second, bool):
+        return first or second
     return second if first in (None, "", [], {}) and second is not None else first
 
 

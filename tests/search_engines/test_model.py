@@ -276,6 +276,14 @@ def test_long_texts_are_read_in_pieces_and_the_answers_merged(chat, make_model):
     assert (answer.tokens, answer.missing) == (300, ())
 
 
+def test_what_is_true_of_one_piece_is_true_of_the_text(chat, make_model):
+    """The piece with orders to language models may be any of a page."""
+    chat.behave("obeys", {"answers": [{"x": False}, {"x": True}, {"x": False}]})
+    model = make_model(LLM_PIECE_TOKENS=1800, LLM_CONCURRENCY=1)
+    schema = {"type": "object", "properties": {"x": {"type": "boolean"}}}
+    assert ask(model, data=LONG, schema=schema).value == {"x": True}
+
+
 def test_texts_about_pieces_are_made_one_by_the_model(chat, make_model):
     chat.behave("obeys", {"answers": ["first", "second", "third", "whole"]})
     model = make_model(LLM_PIECE_TOKENS=1800, LLM_CONCURRENCY=1)
