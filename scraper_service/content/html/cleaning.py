@@ -14,6 +14,7 @@ from attrs import evolve
 from lxml import etree
 
 from scraper_service.content.decode import clean_text
+from scraper_service.content.html.code_lines import drop_line_numbers, join_code_lines
 from scraper_service.content.html.diagrams import (
     DIAGRAM_ATTRIBUTES,
     DIAGRAM_CLASSES,
@@ -97,7 +98,7 @@ _URL_ATTRIBUTES = {
 }
 _HANDLED = (
     *("iframe", "noscript", "template", "script", "style", "video", "audio"),
-    *("mjx-container", "math-renderer", "svg", "picture", *STANDING_IN),
+    *("mjx-container", "math-renderer", "svg", "picture", "table", "pre", *STANDING_IN),
 )
 # The keys of AMP's elements, and of elements with other signs.
 _AMP, _SIGNED = "amp", ""
@@ -146,6 +147,9 @@ def clean(document: Document, *, complete: bool = True) -> None:
     document.drawings = find_drawings(document, found["svg"], found["canvas"])
     etree.strip_elements(body, *_DROPPED, with_tail=False)
     drop_spoken_copies(body)
+    codes = found["pre"] + join_code_lines(found["table"], document.base)
+    if codes:
+        drop_line_numbers(codes)
     if hidden := rules.hidden(body):
         _drop_hidden(document, body, hidden)
     separate_words(body)

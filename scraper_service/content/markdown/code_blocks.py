@@ -31,7 +31,7 @@ _LANGUAGE_NAME = re.compile(_NAME_PATTERN)
 _NO_LANGUAGE = frozenset(
     "none plaintext text nohighlight default plain txt auto decode wrapper copy code "
     "container block notranslate linenums prettyprinted line-numbers en en-us "
-    "true false".split()
+    "true false highlight".split()
 )
 _BREAKS = BLOCKS | {"br"}
 # Highlighters' class names for lines, line numbers, and elements beside the code.
