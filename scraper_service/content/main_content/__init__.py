@@ -1,11 +1,12 @@
 """Main content extraction: a learned model scores text blocks, and rules correct it.
 
-1. ``blocks.py`` walks the tree and collects the text blocks.
-2. ``learned_scores.py`` looks up the learned scores of names and words.
-3. ``kinds.py`` classifies the page.
-4. ``features.py``, ``names.py`` and ``model.py`` score the blocks.
-5. ``verdicts.py``, ``rules.py`` and ``drops.py`` choose the blocks to keep.
-6. ``reduction.py`` removes all other blocks from the tree.
+1. ``next_articles.py`` drops the articles of other pages.
+2. ``blocks.py`` walks the tree and collects the text blocks.
+3. ``learned_scores.py`` looks up the learned scores of names and words.
+4. ``kinds.py`` classifies the page.
+5. ``features.py``, ``names.py`` and ``model.py`` score the blocks.
+6. ``verdicts.py``, ``rules.py`` and ``drops.py`` choose the blocks to keep.
+7. ``reduction.py`` removes all other blocks from the tree.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from scraper_service.content.main_content.kinds import (
     PageDeclarations,
     read_declarations,
 )
+from scraper_service.content.main_content.next_articles import drop_next_articles
 from scraper_service.content.main_content.posts import separate_posts
 from scraper_service.content.main_content.reduction import reduce
 from scraper_service.content.main_content.verdicts import judge
@@ -37,6 +39,7 @@ def keep_main_content(document: Document, page: PageDeclarations) -> None:
 
     ``page`` is the result of :func:`read_declarations`, called before the tree was cleaned.
     """
+    drop_next_articles(document, page)
     verdict = judge(document.body, page)
     if verdict is not None:
         reduce(verdict.walk, verdict.keep, page.picture, verdict.lead)
