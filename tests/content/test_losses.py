@@ -47,3 +47,17 @@ def test_a_page_that_breaks_off_has_lost_its_end():
 def test_links_alone_have_no_losses():
     content = make_content(source("<p>Half", is_cut=True), options("links"))
     assert content.losses == ()
+
+
+def test_rows_that_a_table_declares_and_does_not_have_are_counted():
+    rows = "".join(f"<tr><td>Name {n}<td>Place {n}" for n in range(30))
+    page = f"<h1>People</h1><table aria-rowcount=200>{rows}<tr></table>"
+    [loss] = make_content(source(page), options()).losses
+    assert (loss["kind"], loss["count"]) == ("recycledRows", 170)
+    assert "scrollToEnd" in loss["reason"]
+
+
+def test_a_table_with_all_of_its_rows_or_no_known_number_has_lost_none():
+    for count in ("2", "1", "-1", "", "x", "9" * 400):
+        page = f"<table aria-rowcount='{count}'><tr><td>One<tr><td>Two</table>"
+        assert make_content(source(page), options()).losses == ()

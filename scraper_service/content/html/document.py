@@ -33,8 +33,15 @@ MIN_TAG = 3  # bytes
 MAX_ATTRIBUTES = 5_000  # of a tag longer than LONG_TAG
 LONG_TAG = 50_000  # bytes
 MAX_TITLE = 2000  # characters of a heading that stands for a title
+MAX_LISTS = 20  # tables and lists whose rows are counted
+MAX_DIGITS = 10  # of a number of rows
 MAX_TYPES = 20  # of microdata; the first ones tell the kind of the page
 
+NOT_SHOWN = (
+    "A list of the page declares more rows than it shows. The action scrollToEnd collects"
+    " rows that appear while scrolling."
+)
+_ROWS = ".//tr[normalize-space()] | .//*[@role='row'][normalize-space()]"
 _TAG = re.compile(rb"<(/?)([a-zA-Z][^\s/>]*)[^>]*>")
 _HOME = re.compile(r"https?://[^/?#]+/?(?:#|\Z)", re.IGNORECASE)
 _TAG_TEXT = re.compile(rb"<[^<>]*")
@@ -158,7 +165,10 @@ def parse(source: str | bytes, url: str) -> Document:
         base = url
     routes = _routes(root, parts.followed, url)
     is_home = bool(_HOME.match(url)) and not is_route(url.partition("#")[2].strip("/"))
-    return Document(root, base, parts, routes, warnings, losses, is_home=is_home)
+    document = Document(root, base, parts, routes, warnings, losses, is_home=is_home)
+    if b"aria-rowcount" in text:
+        _record_missing_rows(document)
+    return document
 
 
 def _routes(root: Any, followed: list[str], url: str) -> frozenset[str]:
@@ -189,6 +199,19 @@ def _routes(root: Any, followed: list[str], url: str) -> frozenset[str]:
         }:
             routes.add(value)
     return frozenset(routes)
+
+
+def _record_missing_rows(document: Document) -> None:
+    """Record the rows that a table or list declares and does not have (WAI-ARIA 1.2)."""
+    for element in document.root.xpath("//*[@aria-rowcount]")[:MAX_LISTS]:
+        declared = element.get("aria-rowcount").strip()
+        if not (
+            declared.isascii() and declared.isdigit() and len(declared) < MAX_DIGITS
+        ):
+            continue  # -1 for an unknown number
+        rows = element.xpath(_ROWS) or element.getchildren()
+        if (missing := int(declared) - len(rows)) > 0:
+            document.losses.add("recycledRows", NOT_SHOWN, count=missing, near=element)
 
 
 def exclude(document: Document, selectors: Iterable[str]) -> None:

@@ -19,7 +19,7 @@ from scraper_service.options import actions
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from playwright.async_api import CDPSession
+    from playwright.async_api import CDPSession, Page
 
     from scraper_service.crawling.browser.open_page import OpenPage
 
@@ -108,7 +108,7 @@ async def _wait(opened: OpenPage, action: actions.Wait, _: Results) -> None:
 
 
 async def _click(opened: OpenPage, action: actions.Click, _: Results) -> None:
-    page = opened.page
+    page: Page = opened.page
     found = page.locator(_css(action.selector))
     try:
         await found.first.wait_for(state="attached", timeout=opened.patience_ms)
@@ -155,20 +155,40 @@ async def _scroll(opened: OpenPage, action: actions.Scroll, _: Results) -> None:
 async def _scroll_to_end(
     opened: OpenPage, action: actions.ScrollToEnd, _: Results
 ) -> None:
-    """Scroll until the height stays the same for :data:`SAME` looks, or to a limit."""
+    """Scroll until the height stays the same for :data:`SAME` looks, or to a limit.
+
+    Without a selector large elements that scroll follow the window. Lists that keep only
+    their visible rows are scrolled again, and their rows are collected.
+    """
     element = None
     if action.selector is not None:
         element = await opened.page.query_selector(_css(action.selector))
         if element is None:
             raise ValueError(_absent(action.selector))
     end = time.monotonic() + action.timeout_ms / 1000
+    is_whole = True
+    for number in range(await opened.page.evaluate(scripts.BEGIN_SCROLL, element)):
+        is_whole &= await _scroll_one_to_end(opened, number, action.max_scrolls, end)
+        left_ms = max(0.0, (end - time.monotonic()) * 1000)
+        is_whole &= await opened.page.evaluate(scripts.COLLECT_ROWS, [number, left_ms])
+    if not is_whole:
+        limit = f"{action.max_scrolls} scrolls or {action.timeout_ms} ms"
+        opened.warnings.append(
+            f"scrollToEnd ended at its limit ({limit}); the page may have more."
+        )
+
+
+async def _scroll_one_to_end(
+    opened: OpenPage, number: int, max_scrolls: int, end: float
+) -> bool:
+    """Scroll one of the elements chosen at the start. Return False at a limit."""
     height, same = -1.0, 0
-    for __ in range(action.max_scrolls):
-        found = float(await opened.page.evaluate(scripts.SCROLL_TO_END, element))
+    for _ in range(max_scrolls):
+        found = float(await opened.page.evaluate(scripts.SCROLL_TO_END, number))
         same = same + 1 if found == height else 0
         height = found
         if same == SAME:
-            return
+            return True
         left_s = end - time.monotonic()
         if left_s <= 0:
             break
@@ -177,10 +197,7 @@ async def _scroll_to_end(
                 # Lists often wait a moment before they load more.
                 await opened.page.wait_for_timeout(REST_MS)
                 await settle(opened)
-    limit = f"{action.max_scrolls} scrolls or {action.timeout_ms} ms"
-    opened.warnings.append(
-        f"scrollToEnd ended at its limit ({limit}); the page may have more."
-    )
+    return False
 
 
 async def _screenshot(
@@ -271,7 +288,7 @@ async def screenshot(
 
     Fonts that do not load in time are replaced by others.
     """
-    page = opened.page
+    page: Page = opened.page
     facts: dict[str, Any] = {"type": "png", "scale": "css", "animations": "disabled"}
     if quality is not None:
         facts |= {"type": "jpeg", "quality": quality}

@@ -130,6 +130,19 @@ _SERIAL = """
   const FRAMES = Symbol.for('scraper-frames');
   const frames = window[FRAMES];
   delete window[FRAMES];
+  const lists = window[Symbol.for('scraper-lists')] || new Map();
+  const words = (node) =>
+    (node.textContent + (node.shadowRoot ? node.shadowRoot.textContent : '')).trim();
+  // A list that shows other rows by now has changed since its rows were collected.
+  for (const [list, { rows }] of lists) {
+    const known = new Set([...rows.values()].map((row) => row.text));
+    const live = [...list.children].filter(words);
+    const others = live.filter((row) => !known.has(words(row)));
+    if (!list.isConnected || others.length > live.length / 2) lists.delete(list);
+    else for (const row of others) rows.set({}, { text: words(row), node: row, at: Infinity });
+  }
+  const inOrder = (list) => [...lists.get(list).rows.values()].sort((a, b) => a.at - b.at)
+    .map((row) => row.node.cloneNode(true));
   const flat = (node, whole) => {
     if (node.nodeType !== Node.ELEMENT_NODE) return [node.cloneNode(false)];
     if (node.localName === 'slot' && node.assignedNodes) {
@@ -144,6 +157,13 @@ _SERIAL = """
           copy.setAttribute(name, node[name]);
     const inside = frames && frames.get(node);
     if (inside !== undefined) copy.setAttribute('srcdoc', inside);
+    if (lists.has(node)) {
+      const { rows, lost } = lists.get(node);
+      if (lost && !node.closest('[aria-rowcount]'))
+        copy.setAttribute('aria-rowcount', rows.size + lost);
+      copy.append(...inOrder(node));
+      return [copy];
+    }
     const children = node.shadowRoot
       ? [...node.shadowRoot.childNodes].filter((n) => n.localName !== 'style')
       : [...node.childNodes];
@@ -159,7 +179,7 @@ CONTENT = (
     + _SERIAL
     + """
   const root = document.documentElement;
-  let plain = !frames;
+  let plain = !frames && !lists.size;
   for (const element of plain ? document.querySelectorAll('*') : [])
     if (element.shadowRoot) { plain = false; break; }
   let html;
@@ -258,14 +278,137 @@ SCROLL = "(sign) => window.scrollBy({ top: sign * innerHeight, behavior: 'instan
 SCROLL_ELEMENT = (
     "(e, sign) => e.scrollBy({ top: sign * e.clientHeight, behavior: 'instant' })"
 )
-# Scrolls the window or an element to its end, and returns its height.
-SCROLL_TO_END = """
+# Chooses what is scrolled to its end: an element, or else the window and large elements that
+# scroll. Returns their number. Notes the rows that lists remove or change from then on.
+BEGIN_SCROLL = """
 (element) => {
-  const target = element || document.scrollingElement || document.documentElement;
+  const page = document.scrollingElement || document.documentElement;
+  const inner = element ? [] : [...document.querySelectorAll('body *')].slice(0, 50000)
+    .filter((e) => e.scrollHeight > 2 * e.clientHeight && e !== page
+      && e.clientWidth * e.clientHeight > innerWidth * innerHeight / 10
+      && /auto|scroll/.test(getComputedStyle(e).overflowY))
+    .sort((a, b) => b.clientWidth * b.clientHeight - a.clientWidth * a.clientHeight);
+  const changed = new Map();
+  let left = 50000;
+  const note = (list, row) => {
+    if (left-- <= 0 || !list) return;
+    if (!changed.has(list)) changed.set(list, new Set());
+    changed.get(list).add(row);
+  };
+  const observer = new MutationObserver((records) => {
+    for (const { target, type, removedNodes } of records) {
+      let hasText = type === 'characterData';
+      for (const node of removedNodes)
+        if (node.nodeType !== Node.ELEMENT_NODE) hasText = true;
+        else if (node.textContent.trim() || node.shadowRoot) note(target, node);
+      // A row that is used again gets other text.
+      for (let e = target, n = 0; hasText && e && n < 8; e = e.parentElement, n++)
+        if (e.nodeType === Node.ELEMENT_NODE) note(e.parentElement, e);
+    }
+  });
+  observer.observe(document, { subtree: true, childList: true, characterData: true });
+  const scrolls = element ? [element] : [page, ...inner.slice(0, 2)];
+  window[Symbol.for('scraper-scrolls')] = { scrolls, changed, observer };
+  return scrolls.length;
+}
+"""
+# Scrolls one of these to its end, and returns its height.
+SCROLL_TO_END = """
+(number) => {
+  const state = window[Symbol.for('scraper-scrolls')];
+  const page = document.scrollingElement || document.documentElement;
+  const target = (state && state.scrolls[number]) || page;
   target.scrollTo({ top: target.scrollHeight, behavior: 'instant' });
   return target.scrollHeight;
 }
 """
+# Collects the rows of lists that keep only the visible ones: scrolls one of these from its
+# start, by less than what is visible. Returns false if time was up. The rows stay beside the
+# document, which stays as its scripts left it.
+COLLECT_ROWS = (
+    """
+async ([number, most]) => {"""
+    + _SERIAL
+    + """
+  const state = window[Symbol.for('scraper-scrolls')];
+  const watch = window[Symbol.for('scraper-watch')];
+  const target = state && state.scrolls[number];
+  if (!target || !watch) return true;
+  const isPage = target === (document.scrollingElement || document.documentElement);
+  const found = [...state.changed].map(([list, rows]) => [list, rows.size])
+    .filter(([list, size]) => size > 2 && list.isConnected && target.contains(list)
+      && list !== document.documentElement)
+    .sort((a, b) => b[1] - a[1]);
+  state.changed.clear();
+  if (number === state.scrolls.length - 1) state.observer.disconnect();
+  const chosen = [];
+  for (const [list, size] of found)
+    if (chosen.length < 4 && 2 * size >= found[0][1]
+        && !chosen.some((other) => other.contains(list) || list.contains(other)))
+      chosen.push(list);
+  if (!chosen.length) return true;
+  const INDEXES = ['aria-rowindex', 'aria-posinset', 'data-index', 'data-row-index', 'row-index',
+    'data-item-index', 'data-rowindex'];
+  const all = new Map(chosen.map((list) => [list, { rows: new Map(), lost: 0, name: '' }]));
+  const seen = new WeakMap();
+  let top = 0;
+  const read = () => {
+    top = isPage ? -scrollY : target.getBoundingClientRect().top - target.scrollTop;
+    for (const [list, kept] of all)
+      for (const row of list.children) {
+        const text = words(row);
+        if (!text || kept.rows.size >= 100000) continue;
+        kept.name ||= INDEXES.find((name) => row.hasAttribute(name)) || 'top';
+        const box = row.getBoundingClientRect();
+        const index = kept.name === 'top' ? NaN : parseInt(row.getAttribute(kept.name), 10);
+        const at = index >= 0 ? index : Math.round(box.top - top) + box.left / 1e6;
+        // The same row, or one that stays in view, such as a header.
+        if (!(index >= 0) && seen.get(row) === text) continue;
+        seen.set(row, text);
+        kept.rows.set(at, { text, at, node: flat(row, false)[0] });
+      }
+  };
+  const end = performance.now() + most;
+  // Scripts hear of a scroll with the next frame, and often draw with the one after it.
+  const frame = () =>
+    Promise.race([new Promise((next) => requestAnimationFrame(next)), watch.rest(500)]);
+  const quiet = async () => {
+    for (let n = 0; n < 3; n++) await frame();
+    const latest = Math.min(end, performance.now() + 1000);
+    while (performance.now() < latest && (watch.open > 0 || performance.now() - watch.last < 40))
+      await watch.rest(15);
+  };
+  target.scrollTo({ top: 0, behavior: 'instant' });
+  await quiet();
+  read();
+  let isWhole = false;
+  while (performance.now() < end) {
+    const before = target.scrollTop;
+    const height = isPage ? innerHeight : target.clientHeight;
+    target.scrollBy({ top: Math.max(1, 0.9 * height), behavior: 'instant' });
+    isWhole = target.scrollTop <= before;
+    if (isWhole) break;
+    await quiet();
+    read();
+  }
+  for (const [list, kept] of all) {
+    const live = [...list.children].filter(words);
+    if (live.length >= kept.rows.size) { all.delete(list); continue; }
+    const heights = live.reduce((sum, row) => sum + row.getBoundingClientRect().height, 0);
+    const below = target.scrollHeight - target.scrollTop
+      - (isPage ? innerHeight : target.clientHeight);
+    if (!isWhole && heights) kept.lost = Math.round(below * live.length / heights);
+    const places = [...kept.rows.keys()];
+    if (kept.name !== 'top' && places.length)
+      kept.lost += Math.max(0, places.reduce((a, b) => Math.max(a, b))
+        - places.reduce((a, b) => Math.min(a, b)) + 1 - places.length);
+  }
+  const known = (window[Symbol.for('scraper-lists')] ??= new Map());
+  for (const [list, kept] of all) known.set(list, kept);
+  return isWhole || !all.size;
+}
+"""
+)
 # Waits for fonts, or a time-out. Returns True once all are there.
 FONTS = """
 (most) => Promise.race([
