@@ -161,6 +161,24 @@ WRITTEN = {
         MATHJAX + "<p>a $x_1*b*$ for $5 or *six* $7 *",
         "a $x_1*b*$ for $5 or \\*six\\* $7 \\*",
     ),
+    "script of KaTeX with its call": (
+        ('<script src=/js/auto-render.min.js onload="renderMathInElement(document.body, '
+        "{delimiters: [{left: '$', right: '$'}]})\"></script><p>$a, b*c*$"),
+        "$a, b*c*$",
+    ),
+    "style sheet of KaTeX": ("<link href=/katex.css><p>\\(a*b*\\)", "$a*b*$"),
+    "MathML with a prefix": (
+        "<p>a <mml:math><mml:msup><mml:mi>x</mml:mi><mml:mn>2</mml:mn></mml:msup></mml:math>",
+        "a $x^{2}$",
+    ),
+    "MathML in a script": (
+        "<p>a <script type=math/mml><math><msup><mi>x</mi><mn>2</mn></msup></math></script>",
+        "a $x^{2}$",
+    ),
+    "preview that MathJax has not replaced": (
+        "<p>a <span class=MathJax_Preview>x + 1</span> b",
+        "a x + 1 b",
+    ),
     "code": (MATHJAX + "<p><code>\\(a_1\\)</code>", "`\\(a_1\\)`"),
     "classes of formulas": (
         ("<p><span class='math inline'>x_1*2*</span> <span class=math-container>$a_1*$</span> "
@@ -199,6 +217,7 @@ LOST = {
         None,
         "x over y",
     ),
+    "AsciiMath": ("<script type=math/asciimath>x/y</script>", None, "x/y"),
     "no characters": (_chtml("<mjx-mi></mjx-mi>"), None, None),
     "KaTeX without MathML": (
         "<span class=katex><span class=katex-html>x<span class=vlist>2</span></span></span>",

@@ -39,6 +39,8 @@ FOUND = {
         f"<style>.b, .c {{color: red; background: url({BASE}a.png) no-repeat}}</style>"
         "<div role=img aria-label=A class='x c'></div>"
     ),
+    "photo in an SVG": "<svg aria-label=A><image xlink:href=a.png /></svg>",
+    "file in the memory of a browser": "<img alt=A src=blob:https://site.example/1 data-x=a.png>",
     "lazy background": "<div role=img aria-label=A data-bg=a.png></div>",
 }  # fmt: skip
 

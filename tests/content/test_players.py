@@ -17,6 +17,10 @@ LOST = {
         "<iframe data-src=//maps.example/embed></iframe>",
         ("frame", ["https://maps.example/embed"], None),
     ),
+    "frame that waits for consent": (
+        "<iframe data-consent-src=https://maps.example/embed></iframe>",
+        ("frame", ["https://maps.example/embed"], None),
+    ),
     "frame of the site": (
         "<iframe src=/form.html></iframe>",
         ("frame", ["https://site.example/form.html"], None),
@@ -85,11 +89,13 @@ def test_players_of_dropped_and_excluded_parts_are_no_losses():
 def test_players_of_amp_are_links():
     page = (
         "<p>a</p><amp-youtube data-videoid=dQw4w9WgXcQ></amp-youtube>"
+        "<lite-youtube videoid=aaaaaaaaaaa playlabel=Talk><a href=/>Play</a></lite-youtube>"
         "<amp-video src=v.mp4><div fallback>Too old.</div></amp-video>"
     )
     content = convert(page, "markdown", "links")
     assert value(content, "links") == [
         "https://www.youtube.com/watch?v=dQw4w9WgXcQ",
+        "https://www.youtube.com/watch?v=aaaaaaaaaaa",
         "https://site.example/dir/v.mp4",
     ]
     assert "Too old" not in value(content, "markdown")

@@ -31,9 +31,11 @@ from scraper_service.content.html.embedded import (
 from scraper_service.content.html.formulas import (
     FORMULA_ATTRIBUTES,
     FORMULA_CLASSES,
+    FORMULA_TAGS,
     PICTURE_PARTS,
     mark_formulas,
     mark_picture,
+    mark_script,
 )
 from scraper_service.content.html.hidden_text import (
     Hiding,
@@ -98,7 +100,7 @@ _URL_ATTRIBUTES = {
 }
 _HANDLED = (
     *("iframe", "noscript", "template", "script", "style", "video", "audio"),
-    *("mjx-container", "math-renderer", "svg", "picture", "table", "pre", *STANDING_IN),
+    *("svg", "picture", "table", "pre", *STANDING_IN, *FORMULA_TAGS),
 )
 # The keys of AMP's elements, and of elements with other signs.
 _AMP, _SIGNED = "amp", ""
@@ -138,12 +140,13 @@ def clean(document: Document, *, complete: bool = True) -> None:
     styles = [x for part in rest for x in elements(part, "style")] + found["style"]
     rules = HidingRules(styles)
     for script in found["script"]:
-        if script.get("type", "")[:8] == "math/tex":
-            _keep_formula(script)
+        if script.get("type", "")[:5] == "math/":
+            mark_script(document, script)
     signed = found[_SIGNED]
     keep_sources(signed, found["script"])
-    mark_formulas(document, found["mjx-container"] + found["math-renderer"], signed)
-    show_pictures(document, found["picture"], signed, styles)
+    drawn = [element for tag in FORMULA_TAGS for element in found[tag]]
+    mark_formulas(document, drawn, signed)
+    show_pictures(document, found["picture"] + found["svg"], signed, styles)
     document.drawings = find_drawings(document, found["svg"], found["canvas"])
     etree.strip_elements(body, *_DROPPED, with_tail=False)
     drop_spoken_copies(body)
@@ -171,16 +174,6 @@ def _handled(body: Any) -> dict[str, list[Any]]:
         kind = tag if tag in found else _AMP if tag in AMP_TAGS else _SIGNED
         found[kind].append(element)
     return found
-
-
-def _keep_formula(script: Any) -> None:
-    """Turn a MathJax 2 ``script`` with TeX into a ``math`` element."""
-    source = script.text or ""
-    if "mode=display" in script.get("type"):
-        script.set("display", "block")
-    del script.attrib["type"]
-    script.tag = "math"
-    script.set("data-tex", source)
 
 
 def _drop_hidden(document: Document, body: Any, hidden: dict[Any, Hiding]) -> None:

@@ -119,7 +119,7 @@ def _keep_source(element: Any, language: str) -> None:
         if "".join(inner.itertext()).strip() == text.strip():
             inner.set("lang", language)
         return
-    if next(element.iter("svg"), None) is not None:
+    if next(element.iter("svg"), None) is not None or not text.strip():
         values = (element.get(name) or "" for name in _SOURCES)
         source = next((value for value in values if " " in value), "")
     elif all(part.tag in _IN_SOURCES for part in element.iterdescendants()):

@@ -15,7 +15,7 @@ from lxml import etree
 
 from scraper_service.content.html.document import drop
 from scraper_service.content.html.drawn_formulas import mathml_of
-from scraper_service.content.html.elements import BLOCKS
+from scraper_service.content.html.elements import BLOCKS, MATHJAX, role
 from scraper_service.content.html.page_urls import absolute, url_parts
 from scraper_service.content.html.text_formulas import (
     mark_formulas_in_text,
@@ -27,10 +27,12 @@ if TYPE_CHECKING:
 
     from scraper_service.content.html.document import Document
 
+#: MathML with a prefix, and elements of MathJax and GitHub.
+FORMULA_TAGS = ("mml:math", "m:math", "mjx-container", "math-renderer")
 #: Attributes in which scripts keep a formula's source.
 FORMULA_ATTRIBUTES = (
     *("data-tex", "data-latex", "data-katex", "data-math", "data-formula"),
-    "data-mathml",
+    *("data-mathml", "data-equation"),
 )
 #: Parts of the classes of formulas, and of the URLs of their pictures.
 FORMULA_CLASSES = ("math", "latex", "katex", "formula")
@@ -42,7 +44,10 @@ UNREADABLE = (
     "The page has only a picture of the formula, without its source; "
     "the format screenshot shows it."
 )
-_PLACES = frozenset({"data-math", "data-formula", "data-value"})  # also of other things
+ASCII_MATH = "The formula is AsciiMath, which is not translated into TeX."
+_PLACES = frozenset(
+    {"data-math", "data-formula", "data-equation", "data-value"}
+)  # also of other things
 _NO_FORMULAS = frozenset({"", "true", "false", "1", "0"})
 _LIKE_TEX = re.compile(r"[\\^_={}]|^\s*\w\s*$")
 _NAMES = frozenset(
@@ -86,6 +91,7 @@ _FORBIDDEN = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff\ud800-\udfff]
 _WIRIS = str.maketrans("«»¨§", '<>"&')
 
 _MAX_SCRIPT = 20_000  # characters of a script that configures formulas
+_SCRIPT_FILE = re.compile(r"mathjax|katex|auto-render")
 _SCRIPT = re.compile(r"[mM]athJax|renderMathInElement|\bkatex\b", re.ASCII)
 _SINGLE = re.compile(
     r"\[\s*(['\"])\$\1\s*,\s*(['\"])\$\2\s*\]|left['\"]?\s*:\s*(['\"])\$\3"
@@ -102,11 +108,14 @@ def mark_formulas(
 ) -> None:
     """Make the formulas of a page ``math`` elements.
 
-    ``drawn`` are the elements ``mjx-container`` and ``math-renderer``, ``signed`` those
-    with an attribute or class of a formula.
+    ``drawn`` are the elements of :data:`FORMULA_TAGS`, ``signed`` those with an attribute
+    or class of a formula.
     """
     for element in drawn:
-        if element.tag == "mjx-container":
+        if ":" in element.tag:
+            for part in element.iter():
+                part.tag = part.tag.rpartition(":")[2]
+        elif element.tag == "mjx-container":
             _mark_drawn(document, element)
         else:
             tex, displayed = undelimited("".join(element.itertext()))
@@ -122,23 +131,47 @@ def mark_formulas(
         mark_formulas_in_text(body, may_hold)
 
 
+def mark_script(document: Document, script: Any) -> None:
+    """Turn a MathJax 2 ``script`` with TeX or MathML into a ``math`` element.
+
+    AsciiMath that nothing has drawn is a loss.
+    """
+    kind, source = script.get("type"), script.text or ""
+    before = script.getprevious()
+    is_drawn = before is not None and role(before) == MATHJAX
+    if kind[:8] == "math/tex":
+        if "mode=display" in kind:
+            script.set("display", "block")
+        del script.attrib["type"]
+        script.tag = "math"
+        script.set("data-tex", source)
+    elif kind[:8] == "math/mml" and source.strip() and not is_drawn:
+        script.tag = "span"
+        _become_mathml(script, source.strip())
+    elif not is_drawn:
+        document.losses.add("formula", ASCII_MATH, text=source, near=script)
+
+
 def declared_delimiters(document: Document) -> str:
     """Return ``$`` if a page declares single dollars, ``?`` for a page with MathJax or KaTeX.
 
     Empty for other pages.
     """
     found = ""
+    if any("katex" in (link.get("href") or "") for link in document.parts.links):
+        found = "?"
     for script in document.parts.scripts:
-        source, kind = script.get("src"), script.get("type") or ""
+        source = script.get("src")
         if source is not None:
-            if "ath" in source or "atex" in source.lower():
+            if "ath" in source or "atex" in source or "auto-render" in source:
                 name = source.lower()
-                if "mathjax" in name or "katex" in name:
-                    found = found or "?"
+                if _SCRIPT_FILE.search(name):
+                    found = "?"
+            text = script.get("onload")
+        elif "json" in (script.get("type") or ""):
             continue
-        if "json" in kind:
-            continue
-        text = script.text
+        else:
+            text = script.text
         if (
             text
             and len(text) < _MAX_SCRIPT
@@ -147,7 +180,7 @@ def declared_delimiters(document: Document) -> str:
             if _SINGLE.search(text):
                 return "$"
             if _SCRIPT.search(text):
-                found = found or "?"
+                found = "?"
     return found
 
 

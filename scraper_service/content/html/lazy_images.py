@@ -59,6 +59,8 @@ _AMP_PLAYERS = {
     "amp-youtube": "https://www.youtube.com/embed/",
     "amp-vimeo": "https://player.vimeo.com/video/",
     "amp-dailymotion": "https://www.dailymotion.com/embed/video/",
+    "lite-youtube": "https://www.youtube.com/embed/",
+    "lite-vimeo": "https://player.vimeo.com/video/",
 }
 _AMP_NAMES = {
     "amp-img": "img",
@@ -67,7 +69,7 @@ _AMP_NAMES = {
     "amp-audio": "audio",
     "amp-iframe": "iframe",
 }
-#: The elements of AMP that show pictures, videos, sounds and frames.
+#: The elements of AMP, and others like them, for pictures, videos, sounds and frames.
 AMP_TAGS = (*_AMP_NAMES, *_AMP_PLAYERS)
 
 
@@ -80,7 +82,9 @@ def replace_amp(found: Iterable[Any]) -> None:
                 drop(child)
         element.text = None
         if prefix := _AMP_PLAYERS.get(tag):
-            number = element.get("data-videoid") or ""
+            number = element.get("data-videoid") or element.get("videoid") or ""
+            if label := element.get("playlabel"):
+                element.set("title", label)
             if re.fullmatch(r"[\w-]{1,40}", number, re.ASCII):
                 element.set("src", prefix + number)
         elif tag in {"amp-video", "amp-audio"}:
@@ -96,7 +100,9 @@ def load_lazy_image(image: Any) -> None:
     attributes = image.attrib
     source = attributes.get("src", "").strip()
     if source and not is_placeholder(source):
-        return
+        if source[:5] != "blob:":
+            return
+        del attributes["src"]  # a file in the memory of a browser
     found = _file_of(attributes)
     if found is None:
         above = image.getparent()
@@ -234,11 +240,13 @@ def show_pictures(
 ) -> None:
     """Add an ``img`` to each picture that has none.
 
-    Such are a ``picture`` with sources only, and an element with ``role=img``, a label and
-    a background. ``styles`` are the style sheets in the page.
+    Such are a ``picture`` with sources only, an SVG that shows a file, and an element with
+    ``role=img``, a label and a background. ``styles`` are the style sheets in the page.
     """
     for picture in pictures:
-        if picture.find(".//img") is None and (found := _file_of_sources(picture)):
+        if picture.tag == "svg":
+            _show_photo(picture)
+        elif picture.find(".//img") is None and (found := _file_of_sources(picture)):
             etree.SubElement(picture, "img", src=found)
     css: str | None = None
     for element in signed:
@@ -262,6 +270,17 @@ def show_pictures(
             and not any(x.tag in {"a", "button"} for x in element.iterancestors())
         ):
             document.losses.add("image", NO_FILE, text=label, near=element)
+
+
+def _show_photo(svg: Any) -> None:
+    """Add an ``img`` for the first file that an SVG shows."""
+    image = next(svg.iter("image"), None)
+    if image is None or svg.getparent() is None:
+        return
+    url = (image.get("href") or image.get("xlink:href") or "").strip()
+    if url and url[:5].lower() != "data:" and url[0] != "#":
+        label = svg.get("aria-label") or image.get("aria-label") or ""
+        svg.addprevious(etree.Element("img", src=url, alt=label))
 
 
 def _background(element: Any) -> str | None:

@@ -116,9 +116,15 @@ def link_players(document: Document, players: Iterable[Player]) -> None:
 def _record(document: Document, element: Any, title: str) -> None:
     """Record a player that no format contains, unless it has no content of its own."""
     if element.tag == "div":
-        url = next(filter(None, (element.get(n, "").strip() for n in _SOURCES)), "")
+        names = (*_SOURCES, *(name for name in element.attrib if name[-4:] == "-src"))
+        url = next(filter(None, (element.get(n, "").strip() for n in names)), "")
         target = absolute(document.base, url) if url else None
-        if len(element) or not is_web(target) or _is_machinery(str(target)):
+        if (
+            len(element)
+            or element.text
+            or not is_web(target)
+            or _is_machinery(str(target))
+        ):
             return
         kind = next((k for k, hosts in _KINDS if hosts.search(str(target))), "frame")
     else:

@@ -63,10 +63,11 @@ class Pictures(Spans):
         """Write MathML, or a formula that KaTeX or MathJax rendered, as TeX."""
         kind = role(element)
         following = element.getnext()
+        role_of_next = None if following is None else role(following)
         if kind in MATHS_RENDERED and kind != KATEX:
             if following is not None and following.get("data-tex") is not None:
                 return  # the formula's source follows
-            if kind != MATHJAX:
+            if kind != MATHJAX and role_of_next == MATHJAX:
                 return
         found = maths.tex_of(element)
         if found is None:
