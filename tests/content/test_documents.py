@@ -354,6 +354,17 @@ RTF = (
 )
 
 
+def test_a_wide_cell_of_rich_text_spans_the_columns_below_it():
+    found = markdown_of(
+        r"{\rtf1 \trowd\cellx1000\cellx2000\cellx3000 \intbl Boat\cell Seats\cell Price\cell\row"
+        r"\trowd\cellx2010\cellx3000 \intbl All boats\cell 9\cell\row"
+        r"\trowd\cellx1000\cellx2000\cellx3000 \intbl Seal\cell 12\cell 30\cell\row}",
+        "text/rtf",
+    )
+    rows = [[c.strip() for c in line.split("|")[1:-1]] for line in found.splitlines()]
+    assert rows[2:] == [["All boats", "", "9"], ["Seal", "12", "30"]]
+
+
 def test_rich_text():
     content = read(RTF, content_type="text/plain")
     assert value(content, "markdown") == (

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import codecs
 import re
+from bisect import bisect_right
 from contextlib import suppress
 
 from attrs import define, evolve, field
@@ -21,10 +22,11 @@ from scraper_service.content.documents.markup import (
     escape,
     facts,
     nested_list,
-    table,
 )
 from scraper_service.content.losses import Losses
 
+MAX_COLUMNS = 200  # of a table
+NEAR = 30  # twips between edges of one column
 TOKEN = re.compile(
     r"\\([a-zA-Z]{1,32})(-?\d{1,10})?\x20?|\\'([0-9a-fA-F]{2})|\\([^a-zA-Z'])|([{}])"
     r"|([^\\{}\r\n]+)|[\r\n]+|\\"
@@ -38,6 +40,7 @@ SKIPPED = frozenset(
     "shppict nonshppict private1 fldtype userprops docvar xe tc listpicture".split()
 )
 FACTS = frozenset("title author subject keywords doccomm".split())
+TABLE_WORDS = frozenset("cell nestcell cellx row nestrow trowd".split())
 SIGNS = {
     "emdash": "\u2014",
     "endash": "\u2013",
@@ -147,7 +150,8 @@ class RtfWriter:
     def __init__(self) -> None:
         self._parts: list[str] = []
         self._items: list[tuple[int, str]] = []
-        self._rows: list[list[str]] = []
+        #: Cells, and the right edge of each in twips if known.
+        self._rows: list[tuple[list[str], list[int]]] = []
         self._numbered = False
         self._left = MAX_CELLS
         #: The numbers of written and of dropped table rows.
@@ -178,11 +182,14 @@ class RtfWriter:
         tag = f"h{min(level, 5) + 1}" if level >= 0 else "p"
         self._parts.append(f"{element(tag, content)}\n")
 
-    def add_row(self, cells: list[str]) -> None:
-        """Add a table row, unless the document has too many cells."""
+    def add_row(self, cells: list[str], edges: list[int]) -> None:
+        """Add a table row, unless the document has too many cells.
+
+        ``edges`` are the right edges of the cells in twips, of the last known row.
+        """
         self._left -= len(cells)
         if cells and self._left >= 0:
-            self._rows.append(cells)
+            self._rows.append((cells, edges if len(edges) == len(cells) else []))
             self.rows += 1
         elif cells:
             self.dropped += 1
@@ -196,8 +203,34 @@ class RtfWriter:
     def _end_table(self) -> None:
         if self._rows:
             self._end_list()
-            self._parts.append(table(self._rows, has_header=len(self._rows) > 1))
+            self._parts.append(_table(self._rows))
             self._rows = []
+
+
+def _table(rows: list[tuple[list[str], list[int]]]) -> str:
+    """Return a table; a cell spans the columns whose edges other rows have inside it."""
+    columns: list[int] = []
+    for edge in sorted({edge for _, edges in rows for edge in edges}):
+        if not columns or edge > columns[-1] + NEAR:
+            columns.append(edge)
+    if len(columns) > MAX_COLUMNS:
+        columns = []
+    lines = []
+    for number, (cells, edges) in enumerate(rows):
+        tag = "th" if len(rows) > 1 and not number else "td"
+        written = []
+        done = 0
+        for place, cell in enumerate(cells):
+            end = (
+                bisect_right(columns, edges[place] + 1)
+                if edges and columns
+                else done + 1
+            )
+            span = {"colspan": str(end - done)} if end > done + 1 else {}
+            written.append(element(tag, cell, **span))
+            done = max(end, done)
+        lines.append(f"{element('tr', ''.join(written))}\n")
+    return f"<table>\n{''.join(lines)}</table>\n"
 
 
 def runs_html(runs: list[tuple[str, TextState]]) -> str:
@@ -255,6 +288,7 @@ class _Reader:
         self._paragraph = Paragraph()
         self._writer = RtfWriter()
         self._cells: list[str] = []
+        self._edges: list[int] = []
         self._facts: dict[str, str] = {}
         self._notes: list[list[tuple[str, TextState]]] = []
         self._instruction = ""
@@ -383,6 +417,8 @@ class _Reader:
             setattr(self._paragraph, LEVELS[word], number or 0)
         elif word == "uc":
             state.unicode_skip = 1 if number is None else max(number, 0)
+        elif word in TABLE_WORDS:
+            self._table_word(word, number or 0)
         else:
             self._control(word, number or 0)
 
@@ -427,17 +463,24 @@ class _Reader:
                 self._text(" ")
             case "par" | "sect" | "page":
                 self._end_paragraph()
-            case "cell" | "nestcell":
-                self._cells.append(runs_html(paragraph.runs))
-                self._paragraph = Paragraph(in_table=True)
-            case "row" | "nestrow":
-                self._writer.add_row(self._cells)
-                self._cells = []
             case "footnote":
                 self._notes.append([])
                 mark = (f"\0{len(self._notes)}", TextState(target="reference"))
                 paragraph.runs.append(mark)
                 self._state = TextState(target="note", font=state.font)
+
+    def _table_word(self, word: str, number: int) -> None:
+        match word:
+            case "cell" | "nestcell":
+                self._cells.append(runs_html(self._paragraph.runs))
+                self._paragraph = Paragraph(in_table=True)
+            case "trowd":
+                self._edges = []
+            case "cellx" if len(self._edges) <= MAX_COLUMNS:
+                self._edges.append(number)
+            case "row" | "nestrow":
+                self._writer.add_row(self._cells, self._edges)
+                self._cells = []
 
     def _end_paragraph(self) -> None:
         paragraph = self._paragraph
