@@ -64,6 +64,7 @@ from scraper_service.content.losses import Losses
 from scraper_service.content.passes import (
     complete_plain_urls,
     elements,
+    elements_by_tag,
     marked,
     outermost,
     texts_in,
@@ -99,11 +100,11 @@ _URL_ATTRIBUTES = {
     "q": "cite",
 }
 _HANDLED = (
-    *("iframe", "noscript", "template", "script", "style", "video", "audio"),
-    *("svg", "picture", "table", "pre", *STANDING_IN, *FORMULA_TAGS),
+    *("template", "script", "style", "video", "audio"),
+    *("svg", "canvas", "picture", "table", "pre", *FORMULA_TAGS),
 )
-# The keys of AMP's elements, and of elements with other signs.
-_AMP, _SIGNED = "amp", ""
+_STANDING_IN = ("iframe", *STANDING_IN, "video", "audio")
+_SIGNED = ""  # the key of elements with signs of formulas or diagrams
 _ATTRIBUTES = FORMULA_ATTRIBUTES + DIAGRAM_ATTRIBUTES
 _CLASSES = FORMULA_CLASSES + DIAGRAM_CLASSES
 _MASKED_EMAIL = "/cdn-cgi/l/email-protection"
@@ -121,18 +122,19 @@ def clean(document: Document, *, complete: bool = True) -> None:
     With ``complete``, also make the URLs absolute.
     """
     body = document.body
-    found = _handled(body)
-    for tag in ("iframe", *STANDING_IN, "video", "audio"):
-        keep_standing_in(found[tag], document.base)
-    if found[_AMP]:
-        replace_amp(found[_AMP])
-        found = _handled(body)
-    frames = found["iframe"]
+    early = elements_by_tag(body, *_STANDING_IN, "noscript", *AMP_TAGS)
+    for alike in early[: len(_STANDING_IN)]:
+        keep_standing_in(alike, document.base)
+    frames, blocks, *others = (early[0], *early[len(_STANDING_IN) :])
+    if any(others):
+        for replaced in others:
+            replace_amp(replaced)
+        frames, blocks = elements_by_tag(body, "iframe", "noscript")
     if frames and _inline_frames(document, frames):
-        found = _handled(body)
-    if found["noscript"]:
-        _resolve_noscript(body, found["noscript"])
-        found = _handled(body)
+        (blocks,) = elements_by_tag(body, "noscript")
+    if blocks:
+        _resolve_noscript(body, blocks)
+    found = _handled(body)
     document.players = frames + found["video"] + found["audio"]
     if found["template"]:
         _place_streamed_parts(body, found["template"])
@@ -167,12 +169,10 @@ def clean(document: Document, *, complete: bool = True) -> None:
 
 def _handled(body: Any) -> dict[str, list[Any]]:
     """Return the elements that cleaning changes by tag, others with signs together."""
-    found: dict[str, list[Any]] = {tag: [] for tag in (*_HANDLED, _AMP, _SIGNED)}
-    tags = (*_HANDLED, *AMP_TAGS)
-    for element in marked(body, tags, _ATTRIBUTES, _CLASSES, ("tex",), ("img",)):
+    found: dict[str, list[Any]] = {tag: [] for tag in (*_HANDLED, _SIGNED)}
+    for element in marked(body, _HANDLED, _ATTRIBUTES, _CLASSES, ("tex",), ("img",)):
         tag = element.tag
-        kind = tag if tag in found else _AMP if tag in AMP_TAGS else _SIGNED
-        found[kind].append(element)
+        found[tag if tag in found else _SIGNED].append(element)
     return found
 
 

@@ -47,7 +47,7 @@ _SOURCES = (
     *("data-code", "data-original", "data-content", "data-definition"),
 )
 _TYPE = re.compile(r"(?!math)[a-z]\w{1,15}", re.ASCII)
-_NO_TEXT = frozenset({"script", "style", "defs", "metadata"})
+_LABELS = ("text", "foreignobject", "foreignObject")
 _NO_FALLBACK = frozenset({"script", "style", "noscript", "template"})
 # Names of charts and of the libraries that draw them; a flow chart is a diagram.
 _CHART = re.compile(
@@ -210,7 +210,7 @@ def record_drawings(document: Document) -> None:
 def _texts(svg: Any) -> list[str]:
     """Return the title and the labels of a drawing, nothing for an icon."""
     label = svg.get("aria-label") or ""
-    if not (label or visible_text(svg, _NO_TEXT, LEAST_WORDS)):
+    if not label and next(svg.iter(*_LABELS, "title", "desc"), None) is None:
         return []
     above = [part.tag for part in svg.iterancestors()]
     if (
@@ -242,7 +242,7 @@ def _texts(svg: Any) -> list[str]:
 def _labels(svg: Any) -> list[str]:
     labels: dict[str, None] = {}
     left = MAX_TEXT
-    for element in svg.iter("text", "foreignobject", "foreignObject"):
+    for element in svg.iter(*_LABELS):
         text = " ".join(" ".join(element.itertext()).split())
         if text and not _BOILERPLATE.match(text):
             labels[text] = None

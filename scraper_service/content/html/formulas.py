@@ -322,9 +322,12 @@ def mark_picture(document: Document, image: Any) -> bool:
     """
     url = _url_of(image)
     names = frozenset((image.get("class") or "").lower().split())
-    tex = _tex_in_url(url) if url else None
+    known = any(part in url.lower() for part in PICTURE_PARTS)
+    if not (known or names):
+        return False
+    tex = _tex_in_url(url) if known else None
     is_named = not names.isdisjoint(_IMAGE_NAMES)
-    if tex is None and not (is_named or _PICTURE.search(url)):
+    if tex is None and not (is_named or (known and _PICTURE.search(url))):
         return False
     alt = (image.get("alt") or "").strip()
     mathml = (image.get("data-mathml") or "").strip()

@@ -48,7 +48,7 @@ ctypedef _Document Document
 ctypedef _Element Element
 
 cdef enum:
-    MAX_TAGS = 24
+    MAX_TAGS = 40
     TAG_SLOTS = 128
 
 cdef str BLANK = " "
