@@ -122,18 +122,7 @@ def clean(document: Document, *, complete: bool = True) -> None:
     With ``complete``, also make the URLs absolute.
     """
     body = document.body
-    early = elements_by_tag(body, *_STANDING_IN, "noscript", *AMP_TAGS)
-    for alike in early[: len(_STANDING_IN)]:
-        keep_standing_in(alike, document.base)
-    frames, blocks, *others = (early[0], *early[len(_STANDING_IN) :])
-    if any(others):
-        for replaced in others:
-            replace_amp(replaced)
-        frames, blocks = elements_by_tag(body, "iframe", "noscript")
-    if frames and _inline_frames(document, frames):
-        (blocks,) = elements_by_tag(body, "noscript")
-    if blocks:
-        _resolve_noscript(body, blocks)
+    frames = _replace_elements(document)
     found = _handled(body)
     document.players = frames + found["video"] + found["audio"]
     if found["template"]:
@@ -145,7 +134,7 @@ def clean(document: Document, *, complete: bool = True) -> None:
         if script.get("type", "")[:5] == "math/":
             mark_script(document, script)
     signed = found[_SIGNED]
-    keep_sources(signed, found["script"])
+    keep_sources(signed + found["pre"], found["script"])
     drawn = [element for tag in FORMULA_TAGS for element in found[tag]]
     mark_formulas(document, drawn, signed)
     show_pictures(document, found["picture"] + found["svg"], signed, styles)
@@ -165,6 +154,24 @@ def clean(document: Document, *, complete: bool = True) -> None:
         ):
             if element.tag != "img" or not mark_picture(document, element):
                 _complete_urls(element, element.tag, document)
+
+
+def _replace_elements(document: Document) -> list[Any]:
+    """Replace elements that stand for others by their content; return the frames."""
+    body = document.body
+    early = elements_by_tag(body, *_STANDING_IN, "noscript", *AMP_TAGS)
+    for alike in early[: len(_STANDING_IN)]:
+        keep_standing_in(alike, document.base)
+    frames, blocks, *others = (early[0], *early[len(_STANDING_IN) :])
+    if any(others):
+        for replaced in others:
+            replace_amp(replaced)
+        frames, blocks = elements_by_tag(body, "iframe", "noscript")
+    if frames and _inline_frames(document, frames):
+        (blocks,) = elements_by_tag(body, "noscript")
+    if blocks:
+        _resolve_noscript(body, blocks)
+    return frames
 
 
 def _handled(body: Any) -> dict[str, list[Any]]:
