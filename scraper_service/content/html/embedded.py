@@ -109,7 +109,8 @@ def find_embedded(document: Document) -> list[Embedded]:
 def _embedded(element: Any, base: str) -> Embedded | None:
     names = ("data",) if element.tag == "object" else _SOURCES
     value = next((x for name in names if (x := element.get(name, "").strip())), "")
-    if not value or not _is_shown(element):
+    # The document of a ``srcdoc`` stands in the page.
+    if not value or element.get("srcdoc") or not _is_shown(element):
         return None
     kind = element.get("type", "").partition(";")[0].strip().lower()
     url = absolute(base, value)
