@@ -28,7 +28,7 @@ const VERDICTS = {
   ok: "Content as expected.",
   login_wall: "The page asks to sign in.",
   block_page: "The site refuses robots, or asks for proof of a person.",
-  soft_404: "The page says that there is none, with a good status.",
+  soft_404: "An error, a parked domain or a notice stands in place of the page, with a good status.",
   consent_wall: "Only a question for consent.",
   empty_shell: "A page without text, which scripts would fill.",
   truncated: "The end of the page is missing.",
