@@ -193,9 +193,10 @@ def test_a_scan_that_is_recognised_is_no_loss(tesseract):
     body = annotated(
         [drawn],
         widget("Tx", "name", (110, 698, 230, 712), "/V (Ada)"),
+        widget("Btn", "a", (72, 500, 84, 512), TICKS.format("Insured", "Insured")),
         objects=[stream],
     )
-    assert text_of(body) == f"{PICTURE}\n\nAda"
+    assert text_of(body) == f"{PICTURE}\n\nAda\n\n[x] Insured"
     assert losses_of(body) == {}
 
 

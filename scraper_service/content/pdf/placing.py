@@ -26,8 +26,9 @@ def place_marks(page: PageText, *, is_drawn: bool = False) -> None:
     if is_drawn or len(marks) * len(page.lines) > MAX_WORK:
         known = _letters("".join(line.text for line in page.lines))
         for mark in marks:
-            if not mark.is_tick and _letters(mark.text) not in known:
-                page.lines.append(_line(mark, mark.text, SIZE))
+            if mark.is_tick or _letters(mark.text) not in known:
+                text = f"{mark.text} {mark.label}".strip()
+                page.lines.append(_line(mark, text, SIZE))
         return
     for mark in sorted(marks, key=lambda mark: (-mark.box[3], mark.box[0])):
         _place(mark, page.lines)
@@ -64,7 +65,7 @@ def _place(mark: Mark, lines: list[Line]) -> None:
     if mark.is_tick and after is not None:
         _insert(after, mark)
         return
-    text = f"{mark.text} {mark.label}".strip() if mark.is_tick else mark.text
+    text = f"{mark.text} {mark.label}".strip()
     size = above.size if above is not None else SIZE
     found = _line(mark, text, size)
     anchor = before or above
