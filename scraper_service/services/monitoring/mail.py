@@ -180,7 +180,7 @@ class _Lines:
 
 
 @define
-class Outcome:
+class MailOutcome:
     """The recipients that a mail was not sent to, each with the reason."""
 
     #: Those that the server refuses for good (5xx), or that cannot be written.
@@ -240,19 +240,19 @@ class Mailer(Poller):
 
     async def send(
         self, mail: Mail, recipients: Sequence[str] | None = None
-    ) -> Outcome:
+    ) -> MailOutcome:
         """Send mail now, to all or some of its recipients."""
         chosen = mail.recipients if recipients is None else recipients
         return await asyncio.to_thread(self._send, mail, chosen)
 
-    def _send(self, mail: Mail, recipients: Sequence[str]) -> Outcome:
+    def _send(self, mail: Mail, recipients: Sequence[str]) -> MailOutcome:
         """Send mail. Blocks.
 
         Recipients beyond ASCII get a message of their own, since some servers refuse a
         message with any of them.
         """
         assert self._server is not None
-        outcome = Outcome()
+        outcome = MailOutcome()
         groups: tuple[dict[str, str], dict[str, str]] = ({}, {})
         for recipient in recipients:
             if (address := written_address(recipient)) is None:
@@ -282,7 +282,7 @@ class Mailer(Poller):
         recipients = [each for each in mail.recipients if each in left]
         outcome = await self.send(mail, recipients)
         if outcome.refused:
-            refused = Outcome(outcome.refused)
+            refused = MailOutcome(outcome.refused)
             logger.warning("mail of check %s is refused: %s", check_id, refused)
         if not outcome.put_off:
             await self._database.write_locking(mails.forget_mail, check_id)
@@ -295,7 +295,7 @@ class Mailer(Poller):
                 self._left.clear()
             self._left[check_id] = tuple(outcome.put_off)
         what = "is tried again" if goes_on else "is given up"
-        error = Outcome(put_off=outcome.put_off)
+        error = MailOutcome(put_off=outcome.put_off)
         logger.warning("the mail of check %s %s: %s", check_id, what, error)
 
 
