@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from scraper_service.crawling.browser.ads import HOSTS, load_hosts
+from scraper_service.content.html.players import AD_HOSTS
+from scraper_service.crawling.browser.ads import load_hosts
 from tests.support.scripted_site import ScriptedSite, text
 from tests.test_local import COMMAND, run
 
@@ -17,11 +18,11 @@ def test_a_list_is_downloaded_and_used(tmp_path):
         done = run(*update, site.url("/hosts"))
         assert done.returncode == 0, done.stderr
         assert done.stdout.startswith("2 hosts in ")
-        assert load_hosts(tmp_path) - HOSTS == {"ads.example", "b.example"}
+        assert load_hosts(tmp_path) - AD_HOSTS == {"ads.example", "b.example"}
         for path in ("/none", "/missing"):
             failed = run(*update, site.url(path))
             assert failed.returncode == 1
             assert "Traceback" not in failed.stderr
-        assert load_hosts(tmp_path) - HOSTS == {"ads.example", "b.example"}
+        assert load_hosts(tmp_path) - AD_HOSTS == {"ads.example", "b.example"}
     assert run(*update).returncode == 2
     assert run(*update, "file:///etc/hosts").returncode == 2

@@ -7,7 +7,7 @@ import socket
 from enum import Enum
 from http import HTTPStatus
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 from urllib.parse import urlsplit
 
 from attrs import define, field
@@ -302,7 +302,7 @@ class DeadlineChannel(http.HTTPChannel):
 
     def _begin_next(self) -> None:
         """Read the next request of the connection, if it may begin."""
-        request, transport = self._ended, self.transport
+        request, transport = self._ended, cast("Any", self.transport)
         if request is None or self.is_sending or transport.disconnecting:
             return
         self._ended = None

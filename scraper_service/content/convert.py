@@ -468,8 +468,9 @@ class _Conversion:
 
     def _add_media(self) -> None:
         """Record the media of a page without text that are no losses yet."""
+        stays = () if self.options.remove_base64_images else ("image",)
         for kind, count in self.media.items():
-            if not self.losses.has(kind):
+            if kind not in stays and not self.losses.has(kind):
                 self.losses.add(kind, MEDIA_NOT_READ, count=count)
 
     def _note_shown(self, document: Document, verdict: dict[str, str]) -> None:

@@ -6,7 +6,8 @@ import pytest
 from attrs import evolve
 from scrapy.settings import Settings
 
-from scraper_service.crawling.browser.ads import HOSTS, is_blocked, read_hosts
+from scraper_service.content.html.players import AD_HOSTS
+from scraper_service.crawling.browser.ads import is_blocked, read_hosts
 from scraper_service.crawling.browser.emulation import languages, time_zone
 from scraper_service.crawling.download.engines import Engines
 from scraper_service.options.formats import Screenshot
@@ -76,9 +77,9 @@ def test_every_country_has_a_zone_and_a_language():
 
 def test_hosts_are_blocked_with_all_below_them():
     for host in ("doubleclick.net", "ad.doubleclick.net", "AD.G.DoubleClick.NET"):
-        assert is_blocked(host, HOSTS)
+        assert is_blocked(host, AD_HOSTS)
     for host in ("example.com", "notdoubleclick.net", "net", "doubleclick.net.example"):
-        assert not is_blocked(host, HOSTS)
+        assert not is_blocked(host, AD_HOSTS)
 
 
 def test_lists_are_read_in_every_usual_form():

@@ -118,7 +118,7 @@ class _SlideReader:
         parts += [self._shape(s) for s in shapes if s is not title]
         related = list(self._relations.values())
         notes = next((t for k, t, _ in related if k == "notesSlide"), None)
-        if notes in self._archive and notes not in self._noted:
+        if notes and notes in self._archive and notes not in self._noted:
             self._noted.add(notes)
             reader = _SlideReader(
                 self._archive, notes, self._losses, self._graphics, self._noted

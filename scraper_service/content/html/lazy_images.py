@@ -227,7 +227,7 @@ def record_image(document: Document, image: Any, *, is_removed: bool) -> None:
     source = image.get("src") or ""
     if is_removed:
         if image.get("aria-hidden") != "true" and not is_blank(source):
-            document.losses.add("image", REMOVED, text=alt)
+            document.losses.add("image", REMOVED)  # its alt stands in the Markdown
     elif alt:
         document.losses.add("image", NO_FILE, text=alt)
 

@@ -180,7 +180,7 @@ class PageReader:
         """Return what is kept of stored pages; None for a page that breaks its reader."""
         operation = self._operation
         try:
-            pages: list[AgentPage | None] = await self._pool.run(
+            pages: list[AgentPage] = await self._pool.run(
                 agent_pages,
                 bodies,
                 self._options.prompt,
@@ -195,7 +195,7 @@ class PageReader:
                 logger.exception("a page of the agent run %s is left out", operation.id)
                 return [None]
             return [page for body in bodies for page in await self._pages([body])]
-        return pages
+        return [*pages]
 
     def _error(self, page: AgentPage) -> str | None:
         """Return why a page has no usable content, None if it has some."""
