@@ -315,6 +315,14 @@ def _empty(element: Any) -> None:
     element.text = None
 
 
+def may_be_tex(url: str) -> bool:
+    """Return True for a URL with one of :data:`PICTURE_PARTS`."""
+    lower = url.lower()
+    if "tex" in lower or "math" in lower or "cht=tx" in lower:
+        return any(part in lower for part in PICTURE_PARTS)
+    return False
+
+
 def mark_picture(document: Document, image: Any) -> bool:
     """Make a picture of a formula one; return False for another picture.
 
@@ -322,7 +330,7 @@ def mark_picture(document: Document, image: Any) -> bool:
     """
     url = _url_of(image)
     names = frozenset((image.get("class") or "").lower().split())
-    known = any(part in url.lower() for part in PICTURE_PARTS)
+    known = may_be_tex(url)
     if not (known or names):
         return False
     tex = _tex_in_url(url) if known else None

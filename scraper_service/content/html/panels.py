@@ -6,14 +6,14 @@ A panel is content if a control of the page names it, or if it is one of a set o
 from __future__ import annotations
 
 import re
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from lxml import etree
 
 from scraper_service.content.html.document import drop
 from scraper_service.content.html.elements import MAX_NAMES
-from scraper_service.content.passes import Finder, texts_in
+from scraper_service.content.passes import Finder, marked, texts_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,11 +46,8 @@ _OVERLAY_ROLES = frozenset(
     "combobox".split()
 )
 _POPUPS = frozenset({"modal", "offcanvas", "dropdown", "popover", "tooltip"})
-_CONTROLS = etree.XPath(
-    ".//*[@aria-controls or @data-target or @data-bs-target or @data-tab"
-    " or (self::a and starts-with(@href, '#'))][not(@aria-haspopup)]"
-)
-_NAMING = ("aria-controls", "data-target", "data-bs-target", "data-tab", "href")
+_CONTROLLING = ("aria-controls", "data-target", "data-bs-target", "data-tab")
+_NAMING = (*_CONTROLLING, "href")
 _SEARCHES = etree.XPath("boolean(.//input[@type='search'] | .//*[@role='search'])")
 
 
@@ -88,8 +85,12 @@ def _opened_ids(body: Any) -> frozenset[str]:
     Controls of menus, dialogs and lists of options do not count.
     """
     found: set[str] = set()
-    for control in islice(_CONTROLS(body), MAX_CONTROLS):
+    links = (a for a in body.iter("a") if (a.get("href") or "")[:1] == "#")
+    controls = chain(marked(body, (), _CONTROLLING, (), (), ()), links)
+    for control in islice(controls, MAX_CONTROLS):
         attributes = control.attrib
+        if "aria-haspopup" in attributes:
+            continue
         kind = attributes.get("data-toggle") or attributes.get("data-bs-toggle")
         is_tab = attributes.get("role") == "tab" or kind in {"tab", "pill"}
         if (

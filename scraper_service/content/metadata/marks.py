@@ -64,6 +64,11 @@ CHANGED = re.compile(
     r"(?:on|at|am|le|el|il|date|em|du|the)?[\s:(]*(?:[^\W\d]{3,12}[.,]?\s+)?\Z",
     re.IGNORECASE,
 )
+# Parts of the words of CHANGED.
+_OF_CHANGE = re.compile(
+    r"updat|modif|edit|chang|revis|aktual|geänd|bearb|jour|actual|atual|aggior|bijge|обнов",
+    re.IGNORECASE,
+)
 MAX_BEFORE = 100  # characters before a date
 # Words at dates of rights, of users, of things and of offers.
 _NO_DATE = re.compile(
@@ -180,6 +185,16 @@ class Marks:
             for texts in (self._texts, self._early)
             for found in islice(filter(self._is_dated, texts), MAX_TEXTS)
         ]
+
+    @property
+    def changes(self) -> list[str]:
+        """Short texts with a year and a word such as ``updated``, in any part."""
+        texts = (
+            " ".join(f"{_before(found)} {found.text}".split())
+            for found in (*self._texts, *self._early)
+            if _YEAR.search(found.text)
+        )
+        return list(islice(filter(_OF_CHANGE.search, texts), MAX_TEXTS))
 
     def _is_dated(self, found: _Text) -> bool:
         return (

@@ -6,8 +6,6 @@ import re
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any
 
-from lxml import etree
-
 from scraper_service.content.metadata.dates import iso_date, url_date
 from scraper_service.content.metadata.linked_data import folded, text_of
 from scraper_service.content.metadata.marks import (
@@ -18,7 +16,7 @@ from scraper_service.content.metadata.marks import (
     text_before,
     timed_text,
 )
-from scraper_service.content.passes import visible_text
+from scraper_service.content.passes import marked, texts_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -93,16 +91,13 @@ _NO_NAME = re.compile(
     r"meet the author|about the authors?|default|root|wordpress|test)$",
     re.IGNORECASE,
 )
-MAX_CHANGES = 50  # elements that may have the date of a change
-MAX_CHANGE_TEXT = 300_000  # characters that are searched for one
+MAX_CHANGES = 20  # elements that may have the date of a change
+MAX_CHANGE_TEXT = 2000  # characters of a footer that are searched for one
 MAX_DATE = 40  # characters
-_UNREAD = frozenset({"script", "style", "template", "noscript"})
-_CHANGES = etree.XPath(
-    ".//time | .//*[@itemprop='dateModified']"
-    " | .//*[contains(@class, 'git-revision-date') or contains(@class, 'lastmod')"
-    " or contains(@class, 'last-modified') or contains(@class, 'lastmodified')"
-    " or contains(@class, 'last-updated') or contains(@class, 'lastupdated')"
-    " or contains(@class, 'LastUpdated')]"
+# Parts of the classes of elements with the date of a change, and of footers.
+_CHANGE_CLASSES = (
+    *("git-revision-date", "lastmod", "last-modified", "lastmodified"),
+    *("last-updated", "lastupdated", "LastUpdated", "footer"),
 )
 _CHANGE_NAMES = re.compile(
     r"last-?(?:modified|updated|mod)|dateModified", re.IGNORECASE
@@ -365,26 +360,42 @@ def _marked_changes(evidence: Evidence) -> Iterator[str]:
 
     Tools for documentation write them into the footer, where no other date is read.
     """
-    if evidence.document.is_home:
-        return
-    for element in islice(_CHANGES(evidence.document.body), MAX_CHANGES):
+    for element in _changes(evidence):
         names = f"{element.get('class', '')} {element.get('itemprop', '')}"
-        if _CHANGE_NAMES.search(names) or _is_change(element):
+        is_named = _CHANGE_NAMES.search(names) is not None
+        is_time = element.tag == "time" or "git-revision-date" in names
+        if is_named or (is_time and _is_change(element)):
             inner = next(element.iter("time"), element)
             yield date_of(inner)
 
 
 def _stated_changes(evidence: Evidence) -> Iterator[str]:
     """Yield the date behind words such as ``Last updated``, if it is the only one."""
-    if evidence.document.is_home:
-        return
-    text = visible_text(evidence.document.body, _UNREAD, MAX_CHANGE_TEXT)
+    texts = evidence.marks.changes
+    for element in _changes(evidence):
+        if element.tag == "footer" or "footer" in element.get("class", ""):
+            text = " ".join(texts_in(element))[-MAX_CHANGE_TEXT:]
+            texts.append(" ".join(text.split()))
     found = [
         text[match.end() : match.end() + MAX_DATE]
+        for text in texts
         for match in _CHANGED_IN.finditer(text)
     ]
-    if len(found) == 1:
+    if len({text.strip()[:10] for text in found}) == 1:
         yield found[0]
+
+
+def _changes(evidence: Evidence) -> list[Any]:
+    """Return the elements that may have the date of a change."""
+    if evidence.document.is_home:
+        return []
+    tags, attributes = ("time", "footer"), ("itemprop",)
+    found = marked(evidence.document.body, tags, attributes, _CHANGE_CLASSES, (), ())
+    return [
+        element
+        for element in found
+        if element.get("itemprop") in {None, "dateModified"} or element.tag in tags
+    ][:MAX_CHANGES]
 
 
 def _script_dates(evidence: Evidence) -> Iterator[str]:
