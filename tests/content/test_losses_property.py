@@ -70,33 +70,35 @@ def word(number):
     return f"zq{'abcdefghij'[number // 10]}{'abcdefghij'[number % 10]}qz"
 
 
-def page_of(names):
+def page_of(names, *, are_apart=True):
     """Return a page with the parts, and the word of each part."""
     words = [word(number) for number in range(len(names))]
     parts = [
-        f"<section>{PARTS[name].replace('{{', '{').replace('}}', '}').replace('{}', own)}"
-        "</section>"
+        PARTS[name].replace("{{", "{").replace("}}", "}").replace("{}", own)
         for name, own in zip(names, words, strict=True)
     ]
-    body = "\n".join(
-        f"<p>Some text stands before part {n}.{p}" for n, p in enumerate(parts)
-    )
+    if are_apart:
+        parts = [
+            f"<p>Some text stands before part {number}.<section>{part}</section>"
+            for number, part in enumerate(parts)
+        ]
+    body = "\n".join(["<p>Some text stands at the beginning.</p>", *parts])
     return f"<!doctype html><title>Parts</title><body>{body}</body>", words
 
 
-def fates(names):
+def fates(names, **how):
     """Yield each part with whether its word is in the Markdown, and in the losses."""
-    html, words = page_of(names)
+    html, words = page_of(names, **how)
     content = make_content(source(html), options())
     markdown, lost = value(content, "markdown"), json.dumps(content.losses)
     for name, own in zip(names, words, strict=True):
         yield name, own in markdown, own in lost
 
 
-@given(st.lists(NAMES, min_size=1, max_size=MAX_PARTS))
-def test_each_part_is_in_the_markdown_or_in_the_losses(names):
-    wrong = [(n, kept, lost) for n, kept, lost in fates(names) if kept is lost]
-    assert wrong == []
+@given(st.lists(NAMES, min_size=1, max_size=MAX_PARTS), st.booleans())
+def test_each_part_is_in_the_markdown_or_in_the_losses(names, are_apart):
+    found = fates(names, are_apart=are_apart)
+    assert [fate for fate in found if fate[1] is fate[2]] == []
 
 
 def test_each_part_alone_is_in_the_markdown_or_in_the_losses():

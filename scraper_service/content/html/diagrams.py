@@ -271,12 +271,15 @@ def _box(svg: Any) -> float | None:
 
 
 def _has_source(svg: Any) -> bool:
-    """Return True if the source of a drawing is in the page as a code block."""
+    """Return True if the source of a drawing is in the page as a code block beside it."""
     above = svg.getparent()
-    beside = (*above, above.getprevious(), above.getnext())
-    return any(
-        part is not None and part.tag == "pre" and _language(part) for part in beside
+    sources = (
+        "".join(part.itertext())
+        for part in (*above, above.getprevious(), above.getnext())
+        if part is not None and part.tag == "pre" and _language(part)
     )
+    labels = _labels(svg)
+    return any(all(label in source for label in labels) for source in sources)
 
 
 def _names(element: Any) -> tuple[str, Any]:

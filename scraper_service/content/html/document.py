@@ -298,10 +298,28 @@ def _tree(data: bytes) -> tuple[Any, Parts, Losses]:
     if root is None:
         root = etree.fromstring(b"<html><body></body></html>")
     _end_head(root)
+    found = Parts(*page_parts(root, MAX_TYPES))
+    for element in found.embeds:
+        if element.tag == "embed":
+            _empty_embed(element)
     losses = Losses()
     if may_have_shadow_roots(data):
         place_shadow_roots(root, losses)
-    return root, Parts(*page_parts(root, MAX_TYPES)), losses
+        found = Parts(*page_parts(root, MAX_TYPES))
+    return root, found, losses
+
+
+def _empty_embed(element: Any) -> None:
+    """Move the content of an ``embed`` behind it: libxml2 does not know it as void."""
+    children, text, tail = list(element), element.text, element.tail
+    element.text, element.tail = None, None
+    last = element
+    for child in children:
+        after, child.tail = child.tail, None
+        last.addnext(child)
+        last.tail, text = text, after
+        last = child
+    last.tail = (text or "") + (tail or "") or None
 
 
 def _end_head(root: Any) -> None:

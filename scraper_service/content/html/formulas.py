@@ -315,6 +315,9 @@ def _empty(element: Any) -> None:
     element.text = None
 
 
+_SIGNS = re.compile(r"[\\^_={}]")  # of TeX in an alternative text
+
+
 def may_be_tex(url: str) -> bool:
     """Return True for a URL with one of :data:`PICTURE_PARTS`."""
     lower = url.lower()
@@ -342,7 +345,7 @@ def mark_picture(document: Document, image: Any) -> bool:
     if tex is None and mathml and _become_mathml(image, mathml):
         return True
     displayed = not names.isdisjoint(_DISPLAYED_IMAGES)
-    if not tex:
+    if not tex or _SIGNS.search(alt):
         tex, is_displayed = undelimited(alt)
         displayed = displayed or is_displayed
     if not tex or tex.lower() in _GENERIC:
