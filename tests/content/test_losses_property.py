@@ -8,7 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scraper_service.content.convert import make_content
+from tests.content.officemaker import docx, paragraph, run
 from tests.content.pages import options, source, value
+from tests.content.pdfmaker import annotated, widget
+from tests.content.test_document_parts import WP, maths, r
+from tests.content.test_documents import read as read_document
+from tests.content.test_pdf import read as read_pdf
 
 MAX_PARTS = 5  # a loss has at most 5 texts
 # Each part has its word once, as text, label, value or URL. All words differ.
@@ -116,3 +121,78 @@ def test_each_loss_is_counted():
     lost = [name for name, _, is_lost in fate_of if is_lost or name == removed]
     assert sum(loss["count"] for loss in losses) == 2 * len(lost)
     assert [loss["kind"] for loss in losses] == sorted({x["kind"] for x in losses})
+
+
+BOX = (
+    f"<mc:AlternateContent {WP}><mc:Fallback><w:pict><v:rect><v:textbox><w:txbxContent>"
+    "{}</w:txbxContent></v:textbox></v:rect></w:pict></mc:Fallback></mc:AlternateContent>"
+)
+WORD_PARTS = {
+    "paragraph": lambda own: paragraph(f"The word {own} is written here."),
+    "table": lambda own: (
+        "<w:tbl><w:tr><w:tc>"
+        + paragraph("name")
+        + "</w:tc><w:tc>"
+        + paragraph(own)
+        + "</w:tc>"
+        "</w:tr></w:tbl>"
+    ),
+    "formula": lambda own: f"<w:p>{run('So ')}{maths(r(own))}{run(' holds.')}</w:p>",
+    "unknown formula": lambda own: (
+        f"<w:p>{run('So ')}{maths('<m:knot>' + r(own) + '</m:knot>')}</w:p>"
+    ),
+    "object": lambda own: paragraph(
+        run("See ")
+        + f'<w:r><w:object {WP}><o:OLEObject ProgID="{own}"/></w:object></w:r>'
+    ),
+    "text box": lambda own: (
+        f"<w:p>{run('By ')}<w:r>{BOX.format(paragraph(own))}</w:r></w:p>"
+    ),
+    "simple field": lambda own: (
+        f'<w:p>{run("Table ")}<w:fldSimple w:instr=" SEQ T ">{run(own)}</w:fldSimple></w:p>'
+    ),
+    "control": lambda own: (
+        f"<w:p>{run('It is ')}<w:sdt><w:sdtPr/><w:sdtContent>{run(own)}</w:sdtContent>"
+        "</w:sdt></w:p>"
+    ),
+}
+
+
+@given(st.lists(st.sampled_from(sorted(WORD_PARTS)), min_size=1, max_size=MAX_PARTS))
+def test_each_part_of_a_word_document_is_in_the_markdown_or_in_the_losses(names):
+    words = [word(number) for number in range(len(names))]
+    parts = [WORD_PARTS[name](own) for name, own in zip(names, words, strict=True)]
+    found = read_document(docx("".join(parts)))
+    markdown, lost = value(found, "markdown"), json.dumps(found.losses)
+    fates = [(own in markdown, own in lost) for own in words]
+    assert [(n, f) for n, f in zip(names, fates, strict=True) if f[0] is f[1]] == []
+
+
+PDF_PARTS = {
+    "text": ((72, 11, "The word {} is written here."), None),
+    "field": ((72, 11, "Name:"), ("Tx", "/V ({})")),
+    "free note": (
+        (72, 11, "Beside it:"),
+        "/Subtype /FreeText /Contents (The note {} is here.)",
+    ),
+    "note": ((72, 11, "Beside it."), "/Subtype /Text /Contents (The note {} is here.)"),
+}
+
+
+@given(st.lists(st.sampled_from(sorted(PDF_PARTS)), min_size=1, max_size=MAX_PARTS))
+def test_each_part_of_a_pdf_is_in_the_markdown_or_in_the_losses(names):
+    words = [word(number) for number in range(len(names))]
+    texts, notes = [], []
+    for number, (name, own) in enumerate(zip(names, words, strict=True)):
+        (left, size, text), note = PDF_PARTS[name]
+        top = 740 - 60 * number
+        texts.append((left, top, size, text.format(own)))
+        box = (left + 100, top - 4, left + 300, top + 12)
+        if isinstance(note, str):
+            notes.append(f"{note.format(own)} /Rect [{' '.join(map(str, box))}]")
+        elif note is not None:
+            notes.append(widget(note[0], f"field{number}", box, note[1].format(own)))
+    found = read_pdf(annotated(texts, *notes))
+    markdown, lost = value(found, "markdown"), json.dumps(found.losses)
+    fates = [(own in markdown, own in lost) for own in words]
+    assert [(n, f) for n, f in zip(names, fates, strict=True) if f[0] is f[1]] == []
