@@ -24,6 +24,7 @@ from scraper_service.content.page_status import (
 )
 from scraper_service.discovery.canonical_urls import site_of
 from scraper_service.errors import ServiceUnavailable
+from scraper_service.options.availability import BROWSER
 from scraper_service.options.urls import origin, request_url
 
 if TYPE_CHECKING:
@@ -44,13 +45,19 @@ _SHARED = (
 _PAGE_ERROR = "scraper_service.crawling.page_errors.page_error"
 
 
-def choose_document(content: PageContent, url: str) -> str | None:
+def choose_document(
+    content: PageContent, url: str, *, only_files: bool = False
+) -> str | None:
     """Return the URL of the only document of the site of ``url`` that a page embeds.
 
     Files go before pages. None without a document, and for several of a kind.
     """
     site = _site(url)
-    own = [each for each in content.embedded if _site(each[0]) == site]
+    own = [
+        each
+        for each in content.embedded
+        if _site(each[0]) == site and (each[1] or not only_files)
+    ]
     for group in ([x for x, is_file in own if is_file], [x for x, _ in own]):
         if group:
             return group[0] if len(group) == 1 and group[0] != url else None
@@ -72,7 +79,9 @@ async def with_document(
     The page itself is returned if there is no such document. If the document cannot be
     read, it is a loss with the reason, and the verdict of the page is not ``ok``.
     """
-    url = choose_document(content, response.url)
+    # The browser has put the frames into the page.
+    is_rendered = response.meta.get("engine") == BROWSER
+    url = choose_document(content, response.url, only_files=is_rendered)
     if url is None:
         return content
     try:

@@ -122,7 +122,8 @@ def test_screenshots_and_actions(run, start_service):
 @pytest.mark.parametrize("has_model", [True, False], ids=["model", "rules"])
 def test_data_and_summaries(run, service, start_service, site, has_model):
     with ChatServer() as chat:
-        chat.behave("obeys", {"title": "By the model"})
+        data = {"Extract data": {"title": "By the model"}, "": "A text of the model."}
+        chat.behave("obeys", {"by_text": data})
         asked = start_service(**chat.environment) if has_model else service
         steps = run("answers", asked, site.url(""))
     title = "By the model" if has_model else "How the harbour reads its tides"

@@ -202,7 +202,8 @@ def test_there_is_something_to_read_from_the_start(running, chat):
 
 def test_research_goes_on_after_a_kill(start_service, chat):
     pages = {path: slow(found, 0.3) for path, found in topic_pages().items()}
-    chat.behave(answer=plan(f"Who designed {TOPIC}?", "Corvin Hallaway"))
+    queries = plan(f"Who designed {TOPIC}?", "Corvin Hallaway")
+    chat.behave(answer={"by_text": {"web searches": queries, "": "Corvin Hallaway."}})
     with ScriptedSite(pages) as web:
         first = start_service(**SETTINGS, **chat.environment)
         know(first, web, pages)

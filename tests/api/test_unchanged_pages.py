@@ -303,7 +303,7 @@ def test_an_unchanged_page_costs_no_call_of_the_model(
     if is_crawl:
         target = {**crawl(web, f"{spot}/a", sitemap="skip"), "scrapeOptions": options}
     verdict = {"meaningful": True, "confidence": "high", "reason": "It is another."}
-    replies = {"matters": verdict, "": {"title": "Lamp"}}
+    replies = {"matters": verdict, "Summarise": "A lamp.", "": {"title": "Lamp"}}
     chat.behave(answer={"by_text": replies})
     made = create(clever, target, goal="Other titles")
     assert states(run(clever, made)) == {"a": "new"}

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from playwright.async_api import Error as PlaywrightError
+from scrapy.settings import Settings
 from scrapy.utils.project import get_project_settings
 
 from scraper_service.crawling.browser import (
@@ -22,6 +23,7 @@ from scraper_service.crawling.browser import (
     running_browser,
     shared_browser,
 )
+from scraper_service.crawling.browser.chromium import find_chromium
 from scraper_service.crawling.browser.running_browser import (
     RunningBrowser,
     processes_of,
@@ -211,7 +213,8 @@ def test_why_no_browser_starts_is_said_until_one_does(tmp_path, monkeypatch):
         assert browser.state == shared_browser.NOT_STARTED
         # A page of a job waits meanwhile.
         showing = asyncio.ensure_future(title(browser, patient=True))
-        program.write_text('#!/bin/sh\nexec chromium "$@"\n')
+        chromium = find_chromium(Settings({"CHROMIUM_PATH": ""}))
+        program.write_text(f'#!/bin/sh\nexec {chromium} "$@"\n')
         assert await showing == "Shown"
         assert browser.state == shared_browser.OK
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from enum import IntEnum, StrEnum
 from typing import Any, NamedTuple
 
-from attrs import frozen
+from attrs import field, frozen
 
 from scraper_service.content.text.kept_responses import StoredResponse
 from scraper_service.items import KeptResponse, Snapshot
@@ -219,7 +219,7 @@ class CountedPage:
     #: JSON of the data by a schema or prompt, None for a page without data.
     data: bytes | None
     #: How many parts of each kind the page lost.
-    losses: Mapping[str, int]
+    losses: Mapping[str, int] = field(factory=dict)
 
 
 @frozen(kw_only=True)
