@@ -278,6 +278,8 @@ def _has_source(svg: Any) -> bool:
         for part in (*above, above.getprevious(), above.getnext())
         if part is not None and part.tag == "pre" and _language(part)
     )
+    if svg.get("aria-roledescription") or "mermaid" in (svg.get("id") or ""):
+        return next(sources, None) is not None
     labels = _labels(svg)
     return any(all(label in source for label in labels) for source in sources)
 

@@ -191,10 +191,12 @@ class Marks:
         """Short texts with a year and a word such as ``updated``, in any part."""
         texts = (
             " ".join(f"{_before(found)} {found.text}".split())
-            for found in (*self._texts, *self._early)
-            if _YEAR.search(found.text)
+            for found in islice(
+                (t for t in (*self._texts, *self._early) if _YEAR.search(t.text)),
+                MAX_TEXTS,
+            )
         )
-        return list(islice(filter(_OF_CHANGE.search, texts), MAX_TEXTS))
+        return list(filter(_OF_CHANGE.search, texts))
 
     def _is_dated(self, found: _Text) -> bool:
         return (

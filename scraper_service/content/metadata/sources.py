@@ -310,12 +310,16 @@ def _marked_alike(evidence: Evidence) -> list[str]:
     rest: list[Any] = []
     for element in evidence.marks.dates:
         names = f"{element.get('class', '')} {element.get('itemprop', '')}"
-        if not (_UPDATED.search(names) or _is_change(element)):
+        if not _UPDATED.search(names):
             (sure if _PUBLISHED.search(names) else rest).append(element)
     marked = sure + rest
     for element in marked:
         text = date_of(element)
-        if len(text) <= MAX_BYLINE and (day := iso_date(text)):
+        if (
+            len(text) <= MAX_BYLINE
+            and (day := iso_date(text))
+            and not _is_change(element)
+        ):
             text = timed_text(element, day) or text
             kind = element.tag, element.get("class")
             alike = (
