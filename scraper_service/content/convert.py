@@ -30,7 +30,6 @@ from scraper_service.content.documents.kinds import (
     read_document,
     text_kind,
 )
-from scraper_service.content.html.browser_styles import split_browser_styles
 from scraper_service.content.html.cleaning import (
     clean,
     cleaned_html,
@@ -43,6 +42,7 @@ from scraper_service.content.html.document import (
     first_heading,
     include,
     parse,
+    split_browser_styles,
 )
 from scraper_service.content.html.embedded import find_embedded
 from scraper_service.content.html.form_values import show_form_values

@@ -8,11 +8,11 @@ import pytest
 from firecrawl.v2.types import BrandingProfile, MenuProfile, ProductProfile
 
 from scraper_service.content.branding import NO_PRODUCT, Declared
-from scraper_service.content.html.browser_styles import (
+from scraper_service.content.html.document import (
     append_browser_styles,
+    parse,
     split_browser_styles,
 )
-from scraper_service.content.html.document import parse
 from scraper_service.content.metadata import Evidence
 
 URL = "https://shop.example/kettle"

@@ -15,22 +15,16 @@ from lxml import etree
 
 from scraper_service.content.decode import clean_text
 from scraper_service.content.html.code_lines import drop_line_numbers, join_code_lines
-from scraper_service.content.html.diagrams import (
-    DIAGRAM_ATTRIBUTES,
-    DIAGRAM_CLASSES,
-    find_drawings,
-    keep_sources,
-)
+from scraper_service.content.html.diagrams import find_drawings, keep_sources
 from scraper_service.content.html.document import drop, parse
 from scraper_service.content.html.elements import DROPPED
 from scraper_service.content.html.embedded import (
+    MEDIA,
     STANDING_IN,
     has_content,
     keep_standing_in,
 )
 from scraper_service.content.html.formulas import (
-    FORMULA_ATTRIBUTES,
-    FORMULA_CLASSES,
     FORMULA_TAGS,
     PICTURE_PARTS,
     mark_formulas,
@@ -60,12 +54,15 @@ from scraper_service.content.html.page_urls import (
 from scraper_service.content.html.panels import Panels, is_overlay, is_real_text
 from scraper_service.content.html.redundant_elements import drop_spoken_copies
 from scraper_service.content.html.spacing import separate_words
+from scraper_service.content.html.special_elements import (
+    SIGNED,
+    SPOKEN,
+    special_elements,
+)
 from scraper_service.content.losses import Losses
 from scraper_service.content.passes import (
     complete_plain_urls,
     elements,
-    elements_by_tag,
-    marked,
     outermost,
     texts_in,
     word_total,
@@ -99,14 +96,7 @@ _URL_ATTRIBUTES = {
     "blockquote": "cite",
     "q": "cite",
 }
-_HANDLED = (
-    *("template", "script", "style", "video", "audio"),
-    *("svg", "canvas", "picture", "table", "pre", *FORMULA_TAGS),
-)
-_STANDING_IN = ("iframe", *STANDING_IN, "video", "audio")
-_SIGNED = ""  # the key of elements with signs of formulas or diagrams
-_ATTRIBUTES = FORMULA_ATTRIBUTES + DIAGRAM_ATTRIBUTES
-_CLASSES = FORMULA_CLASSES + DIAGRAM_CLASSES
+MAX_ROUNDS = 3  # of replacements of elements by their content
 _MASKED_EMAIL = "/cdn-cgi/l/email-protection"
 _MASK = re.compile(r"\s*\[email\sprotected\]\s*")
 # Parts of URLs that do not stay as written; see without_session() and is_placeholder().
@@ -122,8 +112,7 @@ def clean(document: Document, *, complete: bool = True) -> None:
     With ``complete``, also make the URLs absolute.
     """
     body = document.body
-    frames = _replace_elements(document)
-    found = _handled(body)
+    found, frames = _replace_elements(document)
     document.players = frames + found["video"] + found["audio"]
     if found["template"]:
         _place_streamed_parts(body, found["template"])
@@ -133,14 +122,14 @@ def clean(document: Document, *, complete: bool = True) -> None:
     for script in found["script"]:
         if script.get("type", "")[:5] == "math/":
             mark_script(document, script)
-    signed = found[_SIGNED]
+    signed = found[SIGNED]
     keep_sources(signed + found["pre"], found["script"])
     drawn = [element for tag in FORMULA_TAGS for element in found[tag]]
     mark_formulas(document, drawn, signed)
     show_pictures(document, found["picture"] + found["svg"], signed, styles)
     document.drawings = find_drawings(document, found["svg"], found["canvas"])
     etree.strip_elements(body, *_DROPPED, with_tail=False)
-    drop_spoken_copies(body)
+    drop_spoken_copies(found[SPOKEN])
     codes = found["pre"] + join_code_lines(found["table"], document.base)
     if codes:
         drop_line_numbers(codes)
@@ -156,31 +145,34 @@ def clean(document: Document, *, complete: bool = True) -> None:
                 _complete_urls(element, element.tag, document)
 
 
-def _replace_elements(document: Document) -> list[Any]:
-    """Replace elements that stand for others by their content; return the frames."""
-    body = document.body
-    early = elements_by_tag(body, *_STANDING_IN, "noscript", *AMP_TAGS)
-    for alike in early[: len(_STANDING_IN)]:
-        keep_standing_in(alike, document.base)
-    frames, blocks, *others = (early[0], *early[len(_STANDING_IN) :])
-    if any(others):
-        for replaced in others:
-            replace_amp(replaced)
-        frames, blocks = elements_by_tag(body, "iframe", "noscript")
-    if frames and _inline_frames(document, frames):
-        (blocks,) = elements_by_tag(body, "noscript")
-    if blocks:
-        _resolve_noscript(body, blocks)
-    return frames
+def _replace_elements(document: Document) -> tuple[dict[str, list[Any]], list[Any]]:
+    """Replace elements that stand for others by their content.
+
+    Return the special elements of the tree after it, and the frames.
+    """
+    frames: list[Any] = []
+    for _ in range(MAX_ROUNDS):
+        found = special_elements(document)
+        frames += found["iframe"]
+        if not _replace(document, found):
+            break
+        document.special = None
+    return special_elements(document), frames
 
 
-def _handled(body: Any) -> dict[str, list[Any]]:
-    """Return the elements that cleaning changes by tag, others with signs together."""
-    found: dict[str, list[Any]] = {tag: [] for tag in (*_HANDLED, _SIGNED)}
-    for element in marked(body, _HANDLED, _ATTRIBUTES, _CLASSES, ("tex",), ("img",)):
-        tag = element.tag
-        found[tag if tag in found else _SIGNED].append(element)
-    return found
+def _replace(document: Document, found: dict[str, list[Any]]) -> bool:
+    """Replace the elements of one round; return True if the tree has others after it."""
+    is_changed = False
+    for tag in ("iframe", *STANDING_IN, *MEDIA):
+        is_changed |= keep_standing_in(found[tag], document.base)
+    for tag in AMP_TAGS:
+        is_changed |= bool(found[tag])
+        replace_amp(found[tag])
+    if found["iframe"]:
+        is_changed |= _inline_frames(document, found["iframe"])
+    if found["noscript"] and not is_changed:
+        is_changed = _resolve_noscript(document.body, found["noscript"])
+    return is_changed
 
 
 def _drop_hidden(document: Document, body: Any, hidden: dict[Any, Hiding]) -> None:
@@ -279,16 +271,21 @@ def without_frames(document: Document) -> Document | None:
     return bare
 
 
-def _resolve_noscript(body: Any, blocks: list[Any]) -> None:
-    """Keep ``noscript`` only where it holds more words than the rest of the page."""
+def _resolve_noscript(body: Any, blocks: list[Any]) -> bool:
+    """Keep ``noscript`` only where it holds more words than the rest of the page.
+
+    Return True if something of it is in the tree now.
+    """
     inside = sum(len("".join(block.itertext()).split()) for block in blocks)
     is_page = inside > 0 and not _has_words(body, 2 * inside)
+    is_changed = is_page
     for block in blocks:
         if is_page:
             block.tag = "div"
         else:
-            adopt_noscript_images(block)
+            is_changed |= adopt_noscript_images(block)
             drop(block)
+    return is_changed
 
 
 def _place_streamed_parts(body: Any, templates: list[Any]) -> None:

@@ -209,14 +209,14 @@ def record_drawings(document: Document) -> None:
 
 def _texts(svg: Any) -> list[str]:
     """Return the title and the labels of a drawing, nothing for an icon."""
+    if svg.get("aria-hidden") == "true" or svg.get("hidden") is not None:
+        return []
     label = svg.get("aria-label") or ""
     if not label and next(svg.iter(*_LABELS, "title", "desc"), None) is None:
         return []
     above = [part.tag for part in svg.iterancestors()]
     if (
-        svg.get("aria-hidden") == "true"
-        or svg.get("hidden") is not None
-        or not {"a", "button", "svg", "canvas", "label"}.isdisjoint(above)
+        not {"a", "button", "svg", "canvas", "label"}.isdisjoint(above)
         or hiding(svg.get("style") or "") >= Hiding.CLOSED
         or _has_source(svg)
     ):

@@ -63,6 +63,13 @@ _HEAD_ELEMENTS = frozenset(
 _IFRAME = re.compile(r"(?<![\w\-.#:\[=\"'])iframe(?![\w-])")
 
 
+# Around the styles that a browser computed for a page. They are appended to its HTML, so that
+# they travel, and are stored, together with the page.
+_LOOKS_START = b'\n<style id="scraper-looks">'
+_LOOKS_END = b"</style>\n"
+MAX_CSS_BYTES = 64 * 1024
+
+
 @frozen
 class Parts:
     """The parts of a page as it was parsed, each in document order."""
@@ -116,6 +123,8 @@ class Document:
     players: list[Any] = field(factory=list)
     #: The drawings of a cleaned tree, which are no longer in it; see ``diagrams.py``.
     drawings: list[Any] = field(factory=list)
+    #: See :mod:`scraper_service.content.html.special_elements`; None if not yet found.
+    special: dict[str, list[Any]] | None = None
     #: The documents that the page embeds, see :mod:`scraper_service.content.html.embedded`.
     embedded: list[Any] = field(factory=list)
     #: The element of the last search for it.
@@ -135,6 +144,25 @@ class Document:
             for child in [c for c in self.root if c.tag not in {"head", "body"}]:
                 body.append(child)
         return body
+
+
+def append_browser_styles(html: bytes, css: str) -> bytes:
+    """Return ``html`` with the computed styles ``css`` appended."""
+    safe = css.replace("<", "").encode("utf-8", "replace")[:MAX_CSS_BYTES]
+    return html + _LOOKS_START + safe + _LOOKS_END
+
+
+def split_browser_styles(html: bytes) -> tuple[bytes, str]:
+    """Return the HTML without the appended styles, and these styles or an empty text."""
+    if not html.endswith(_LOOKS_END):
+        return html, ""
+    start = html.rfind(
+        _LOOKS_START, max(0, len(html) - MAX_CSS_BYTES - len(_LOOKS_START + _LOOKS_END))
+    )
+    if start < 0:
+        return html, ""
+    css = html[start + len(_LOOKS_START) : -len(_LOOKS_END)]
+    return html[:start], css.decode("utf-8", "replace")
 
 
 def first_heading(document: Document) -> str:

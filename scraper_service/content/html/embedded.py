@@ -50,8 +50,9 @@ _VIEWERS = (
     ("view.officeapps.live.com", ("/op/embed.aspx", "/op/view.aspx"), "src"),
 )
 #: Elements whose content a browser shows only in place of the element; besides these
-#: ``audio``, ``iframe`` and ``video``.
+#: ``iframe`` and :data:`MEDIA`.
 STANDING_IN = ("applet", "canvas", "noembed", "noframes", "object")
+MEDIA = ("video", "audio")
 _RAW = ("iframe", "noembed", "noframes")
 _SENTENCE = re.compile(r"[^.!?\u3002\uff01\uff1f]*[.!?\u3002\uff01\uff1f]*")
 _OF_BROWSERS = re.compile(
@@ -182,7 +183,7 @@ def standing_in_words(
     for element in elements:
         if element in seen:
             continue
-        seen.update(element.iter(*STANDING_IN, "audio", "iframe", "video"))
+        seen.update(element.iter(*STANDING_IN, *MEDIA, "iframe"))
         for text in _texts(element):
             count += len(text.split())
             if boilerplate_only:
@@ -198,12 +199,14 @@ def _texts(element: Any) -> Iterator[str]:
             yield each.tail
 
 
-def keep_standing_in(elements: Iterable[Any], base: str) -> None:
+def keep_standing_in(elements: Iterable[Any], base: str) -> bool:
     """Turn the content of elements that browsers cannot show into content, in place.
 
     An ``object`` with a picture becomes an ``img``. Sentences about what a browser does
     not support go. Elements without content stay as they are, and are dropped later.
+    Return True if the tree has new or fewer elements.
     """
+    is_changed = False
     for number, element in enumerate(elements):
         if (
             element.tag in _RAW
@@ -211,16 +214,19 @@ def keep_standing_in(elements: Iterable[Any], base: str) -> None:
             and "<" in (element.text or "")
         ):
             _parse_raw(element)
+            is_changed = True
         for each in element.iter():
             if each.text and isinstance(each.tag, str):
                 each.text = without_boilerplate(each.text)
             if each is not element and each.tail:
                 each.tail = without_boilerplate(each.tail)
         if element.tag == "object" and _becomes_picture(element, base):
+            is_changed = True
             continue
         if element.tag in STANDING_IN and has_content(element):
             element.set("data-original-tag", element.tag)
             element.tag = "div"
+    return is_changed
 
 
 def _parse_raw(element: Any) -> None:

@@ -151,14 +151,15 @@ def _file_of_sources(picture: Any) -> str | None:
     return None
 
 
-def adopt_noscript_images(block: Any) -> None:
+def adopt_noscript_images(block: Any) -> bool:
     """Give the images of a ``noscript`` to the lazy images beside it.
 
-    An image with a text stays in place of the ``noscript`` if no image is beside it.
+    An image with a text stays in place of the ``noscript`` if no image is beside it; then
+    return True.
     """
     inner = list(islice(block.iter("img"), MAX_IMAGES))
     if not inner:
-        return
+        return False
     beside = [
         list(islice(part.iter("img"), MAX_IMAGES))
         for part in (block.getprevious(), block.getnext())
@@ -173,11 +174,13 @@ def adopt_noscript_images(block: Any) -> None:
             image.set("data-src", source)
             if not image.get("alt") and found.get("alt"):
                 image.set("alt", found.get("alt"))
-    if not any(beside):
-        for image in inner:
-            if image.get("alt") and not _is_unseen(image):
-                image.tail = None
-                block.addprevious(image)
+    if any(beside):
+        return False
+    shown = [image for image in inner if image.get("alt") and not _is_unseen(image)]
+    for image in shown:
+        image.tail = None
+        block.addprevious(image)
+    return bool(shown)
 
 
 def is_blank(source: str) -> bool:

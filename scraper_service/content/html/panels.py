@@ -65,9 +65,12 @@ class Panels:
         self._left -= 1
         if self._left < 0 or is_overlay(element):
             return False
-        if self._ids is None:
-            self._ids = _opened_ids(self._body)
-        return element.get("id") in self._ids or _is_tab(element)
+        if own := element.get("id"):
+            if self._ids is None:
+                self._ids = _opened_ids(self._body)
+            if own in self._ids:
+                return True
+        return _is_tab(element)
 
     def drop(self, element: Any) -> None:
         """Remove an element from the page."""
@@ -86,7 +89,7 @@ def _opened_ids(body: Any) -> frozenset[str]:
     """
     found: set[str] = set()
     links = (a for a in body.iter("a") if (a.get("href") or "")[:1] == "#")
-    controls = chain(marked(body, (), _CONTROLLING, (), (), ()), links)
+    controls = chain(marked(body, (), _CONTROLLING), links)
     for control in islice(controls, MAX_CONTROLS):
         attributes = control.attrib
         if "aria-haspopup" in attributes:

@@ -15,7 +15,7 @@ from scraper_service.content.markdown.code_blocks import language_of
 from scraper_service.content.passes import classed, elements, texts_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 MAX_DUPLICATES = 100  # pairs whose texts are compared
 MAX_NAMES = 300  # characters read of a class attribute
@@ -175,17 +175,19 @@ def drop_edit_links(body: Any) -> None:
                 drop(link)
 
 
-_SPOKEN_PARTS = ("offscreen", "sr-only", "visually", "screen-reader", "a11y-hidden")
+#: The tags of texts for screen readers, and parts of their classes.
+SPOKEN_TAGS = frozenset({"span", "div", "p"})
+SPOKEN_PARTS = ("offscreen", "sr-only", "visually", "screen-reader", "a11y-hidden")
 MAX_SPOKEN = 200  # characters
 
 
-def drop_spoken_copies(body: Any) -> None:
+def drop_spoken_copies(texts: Iterable[Any]) -> None:
     """Drop the drawn form of a text whose spoken form stands beside it, as of a price.
 
     The spoken form is hidden from the eye, the drawn one (``$19<sup>99</sup>``) from
     screen readers.
     """
-    for spoken in classed(body, _is_spoken, _SPOKEN_PARTS, "span", "div", "p"):
+    for spoken in texts:
         for drawn in (spoken.getnext(), spoken.getprevious()):
             if drawn is None or drawn.get("aria-hidden") != "true":
                 continue
@@ -197,10 +199,6 @@ def drop_spoken_copies(body: Any) -> None:
                 for name in ("class", "style"):  # which would hide it
                     spoken.attrib.pop(name, None)
                 break
-
-
-def _is_spoken(names: str) -> bool:
-    return any(part in names[:MAX_NAMES] for part in _SPOKEN_PARTS)
 
 
 def _characters(element: Any) -> str:

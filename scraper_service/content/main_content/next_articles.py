@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from scraper_service.content.html.document import drop
 from scraper_service.content.html.page_urls import absolute, url_parts
+from scraper_service.content.passes import marked
 
 if TYPE_CHECKING:
     from scraper_service.content.html.document import Document
@@ -53,7 +54,7 @@ def drop_next_articles(document: Document, page: PageDeclarations) -> None:
     heading = next((each for each in titles if each.tag == "h1"), None)
     if len(titles) < 2 or (heading is None and not is_declared):
         return
-    articles = _articles(titles)
+    articles = _articles(document.body, titles)
     if len(articles) < 2:
         return
     first, *others = articles
@@ -76,13 +77,20 @@ def drop_next_articles(document: Document, page: PageDeclarations) -> None:
         drop(article)
 
 
-def _articles(headings: list[Any]) -> list[Any]:
+def _articles(body: Any, headings: list[Any]) -> list[Any]:
     """Return the outermost article around each heading, in document order.
 
     Other elements with a URL count as articles if they have an ``h1`` or the class of one,
     and are not around several articles.
     """
-    known: dict[Any, tuple[Any, ...]] = {}
+    possible = marked(body, ("article",), _URL_NAMES, role_parts=("article",))
+    if len(possible) < 2:
+        return []
+    known = {
+        element
+        for element in possible
+        if _is_article(element) or not _URL_NAMES.isdisjoint(element.keys())
+    }
     chains = [_chain(heading, known) for heading in headings]
     inside: dict[Any, set[Any]] = {}
     titled: set[Any] = set()
@@ -101,21 +109,10 @@ def _articles(headings: list[Any]) -> list[Any]:
     return list(dict.fromkeys(found))
 
 
-def _chain(element: Any, known: dict[Any, tuple[Any, ...]]) -> tuple[Any, ...]:
-    """Return the elements around ``element`` that may be articles, the outermost first.
-
-    ``known`` has the result for elements that were on the way before.
-    """
-    path = []
-    while element is not None and element not in known:
-        path.append(element)
-        element = element.getparent()
-    chain = known.get(element, ())
-    for each in reversed(path):
-        if _is_article(each) or not _URL_NAMES.isdisjoint(each.keys()):
-            chain = (*chain, each)
-        known[each] = chain
-    return chain
+def _chain(heading: Any, known: set[Any]) -> list[Any]:
+    """Return the elements around a heading that are in ``known``, the outermost first."""
+    around = (heading, *heading.iterancestors())
+    return [each for each in around if each in known][::-1]
 
 
 def _is_article(element: Any) -> bool:

@@ -6,6 +6,7 @@ import re
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any
 
+from scraper_service.content.html.special_elements import CHANGES, special_elements
 from scraper_service.content.metadata.dates import iso_date, url_date
 from scraper_service.content.metadata.linked_data import folded, text_of
 from scraper_service.content.metadata.marks import (
@@ -16,7 +17,7 @@ from scraper_service.content.metadata.marks import (
     text_before,
     timed_text,
 )
-from scraper_service.content.passes import marked, texts_in
+from scraper_service.content.passes import texts_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -94,11 +95,6 @@ _NO_NAME = re.compile(
 MAX_CHANGES = 20  # elements that may have the date of a change
 MAX_CHANGE_TEXT = 2000  # characters of a footer that are searched for one
 MAX_DATE = 40  # characters
-# Parts of the classes of elements with the date of a change, and of footers.
-_CHANGE_CLASSES = (
-    *("git-revision-date", "lastmod", "last-modified", "lastmodified"),
-    *("last-updated", "lastupdated", "LastUpdated", "footer"),
-)
 _CHANGE_NAMES = re.compile(
     r"last-?(?:modified|updated|mod)|dateModified", re.IGNORECASE
 )
@@ -391,15 +387,8 @@ def _stated_changes(evidence: Evidence) -> Iterator[str]:
 
 def _changes(evidence: Evidence) -> list[Any]:
     """Return the elements that may have the date of a change."""
-    if evidence.document.is_home:
-        return []
-    tags, attributes = ("time", "footer"), ("itemprop",)
-    found = marked(evidence.document.body, tags, attributes, _CHANGE_CLASSES, (), ())
-    return [
-        element
-        for element in found
-        if element.get("itemprop") in {None, "dateModified"} or element.tag in tags
-    ][:MAX_CHANGES]
+    document = evidence.document
+    return [] if document.is_home else special_elements(document)[CHANGES][:MAX_CHANGES]
 
 
 def _script_dates(evidence: Evidence) -> Iterator[str]:

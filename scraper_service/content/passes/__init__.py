@@ -42,7 +42,6 @@ __all__ = [
     "complete_plain_urls",
     "dropped_blocks",
     "elements",
-    "elements_by_tag",
     "end_link",
     "end_paragraph",
     "feature_rows",
@@ -142,7 +141,6 @@ if TYPE_CHECKING or compiled is None:
     from scraper_service.content.passes.page_walk import (
         Surroundings,
         complete_plain_urls,
-        elements_by_tag,
         first_of_body,
         outermost,
         page_parts,

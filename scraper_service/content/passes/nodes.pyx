@@ -11,7 +11,8 @@ from cpython.unicode cimport (
     PyUnicode_KIND,
     PyUnicode_READ,
 )
-from libc.string cimport strcmp, strlen
+from libc.stdint cimport uint32_t
+from libc.string cimport memset, strcmp, strlen
 from lxml.includes cimport etreepublic as api
 from lxml.includes.etreepublic cimport _Document, _Element
 from lxml.includes.tree cimport (
@@ -89,6 +90,7 @@ cdef class Tags:
 
     cdef const char* names[MAX_TAGS]
     cdef Py_ssize_t count
+    cdef uint32_t[32] seconds  # by the first letter, a bit for each second letter
     cdef list kept
 
     def __init__(self, tags):
@@ -96,12 +98,18 @@ cdef class Tags:
         self.count = len(self.kept)
         if self.count > MAX_TAGS:
             raise ValueError("too many tags")
+        memset(self.seconds, 0, sizeof(self.seconds))
         for n in range(self.count):
             self.names[n] = <bytes>self.kept[n]
+            self.seconds[self.names[n][0] & 31] |= (
+                <uint32_t>1 << (self.names[n][1] & 31)
+            )
 
     cdef inline bint have(self, xmlNode* node) noexcept:
         cdef const char* name = <const char*>node.name
         cdef Py_ssize_t n
+        if not self.seconds[name[0] & 31] >> (name[1] & 31) & 1:
+            return False
         for n in range(self.count):
             if name[0] == self.names[n][0] and strcmp(name, self.names[n]) == 0:
                 return node.ns is NULL or node.ns.href is NULL

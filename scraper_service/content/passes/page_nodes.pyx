@@ -1,7 +1,6 @@
 """Further access to the nodes of libxml2; ``page_nodes.py`` has the same names."""
 
-from libc.stdint cimport uint32_t
-from libc.string cimport memset, strncmp
+from libc.string cimport strncmp
 
 cdef extern from "Python.h":
     bint PyUnicode_IS_COMPACT_ASCII(object text)
@@ -10,6 +9,7 @@ cdef extern from "Python.h":
 cdef enum:
     MAX_UTF8 = 4  # bytes of a character
     MAX_PARTS = 24
+    NAME_SLOTS = 64
 
 
 cdef inline xmlNode* parent_of(xmlNode* node) noexcept:
@@ -68,25 +68,35 @@ cdef inline bint is_single(xmlNode* text) noexcept:
 
 
 cdef class AttributeNames:
-    """A few names of attributes."""
+    """A few names of attributes, for the nodes of one document."""
 
     cdef Tags names
+    cdef const void* latest[NAME_SLOTS]  # equal names are one string of the document
+    cdef bint known[NAME_SLOTS]
 
     def __init__(self, *names):
         self.names = Tags(names)
+        memset(self.latest, 0, sizeof(self.latest))
 
     cdef inline bint on(self, xmlNode* node) noexcept:
         """Return True if a node has an attribute with one of the names."""
         cdef xmlAttr* own = node.properties
-        cdef Tags names = self.names
-        cdef const char* name
-        cdef Py_ssize_t n
+        cdef Py_ssize_t slot
         while own is not NULL:
-            name = <const char*>own.name
-            for n in range(names.count):
-                if name[0] == names.names[n][0] and strcmp(name, names.names[n]) == 0:
-                    return True
+            slot = (<size_t>own.name >> 3) % NAME_SLOTS
+            if self.latest[slot] is not own.name:
+                self.latest[slot] = own.name
+                self.known[slot] = self.have(<const char*>own.name)
+            if self.known[slot]:
+                return True
             own = own.next
+        return False
+
+    cdef bint have(self, const char* name) noexcept:
+        cdef Py_ssize_t n
+        for n in range(self.names.count):
+            if strcmp(name, self.names.names[n]) == 0:
+                return True
         return False
 
 

@@ -128,21 +128,6 @@ def page_parts(  # noqa: PLR0912, PLR0915  # a call for each element costs too m
     return deepest, bases, metas, links, types, *found_elements, list(followed)
 
 
-def elements_by_tag(root: Element, *tags: str) -> list[list[Any]]:
-    """Return a list of elements for each of some tags, in document order."""
-    wanted: Tags = Tags(tags)
-    document: Document = document_of(root)
-    top: Node = node_of(root)
-    node: Node = top
-    names: TagNames = TagNames()
-    found: dict = {tag: [] for tag in tags}
-    while node is not NULL:
-        if wanted.have(node):
-            found[names.of(node)].append(element_of(document, node))
-        node = next_element(node, top)
-    return list(found.values())
-
-
 def unseparated(root: Element, *tags: str) -> list[tuple[Any, Any]]:
     """Return pairs of elements with some tags that follow each other without a text.
 

@@ -29,6 +29,7 @@ from scraper_service.content.passes.page_nodes import (
     NameParts,
     Tags,
     TextSigns,
+    parent_of,
 )
 
 if TYPE_CHECKING:
@@ -66,38 +67,56 @@ def marked(
     root: Element,
     tags: Collection[str],
     attributes: Collection[str],
-    classes: Collection[str],
-    image_classes: Collection[str],
-    roles: Collection[str],
+    *,
+    class_parts: Collection[str] = (),
+    image_parts: Collection[str] = (),
+    role_parts: Collection[str] = (),
+    itemprop_parts: Collection[str] = (),
+    closed: Collection[str] = (),
 ) -> list[Any]:
-    """Return the elements with some tags, attributes, or parts of a class or role.
+    """Return the elements with some tags or attributes, or parts of an attribute's value.
 
-    ``image_classes`` are parts of the class of an ``img``. Other elements may be among the
-    result, too.
+    ``image_parts`` are parts of the class of an ``img``. Other elements may be among the
+    result, too. Elements inside of those with a tag in ``closed`` are not.
     """
     top: Node = node_of(root)
     node: Node = top
     document: Document = document_of(root)
     wanted: Tags = Tags(tags)
     images: Tags = Tags(("img",))
+    ends: Tags = Tags(closed)
     names: AttributeNames = AttributeNames(*attributes)
-    class_parts: NameParts = NameParts(*classes)
-    image_parts: NameParts = NameParts(*image_classes)
-    role_parts: NameParts = NameParts(*roles)
+    classes: NameParts = NameParts(*class_parts)
+    image_classes: NameParts = NameParts(*image_parts)
+    roles: NameParts = NameParts(*role_parts)
+    properties: NameParts = NameParts(*itemprop_parts)
     found: list = []
     while node is not NULL:
         if wanted.have(node) or (
             has_attributes(node)
             and (
-                names.on(node)
-                or class_parts.are_in(node, "class")
-                or role_parts.are_in(node, "role")
-                or (images.have(node) and image_parts.are_in(node, "class"))
+                classes.are_in(node, "class")
+                or names.on(node)
+                or roles.are_in(node, "role")
+                or properties.are_in(node, "itemprop")
+                or (images.have(node) and image_classes.are_in(node, "class"))
             )
         ):
             found.append(element_of(document, node))
-        node = next_element(node, top)
+        node = element_behind(node, top) if ends.have(node) else next_element(node, top)
     return found
+
+
+@cfunc
+def element_behind(node: Node, top: Node) -> Node:
+    """Return the element behind ``node`` and all inside it; NULL at the end of ``top``."""
+    sibling: Node = NULL
+    while node is not top:
+        sibling = next_sibling(node)
+        if sibling is not NULL:
+            return sibling
+        node = parent_of(node)
+    return NULL
 
 
 def values_in(root: Element, tag: str, name: str) -> list[str]:
