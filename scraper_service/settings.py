@@ -10,11 +10,11 @@ import os
 import re
 from ipaddress import ip_network
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from scrapy.settings import default_settings as _defaults
 
 from scraper_service.errors import variable
+from scraper_service.options.urls import caller_url, url_parts
 
 if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
@@ -609,13 +609,8 @@ def _check_model(settings: BaseSettings) -> None:
 
 def _check_base_url(name: str, url: str) -> None:
     """Raise :exc:`ValueError` unless paths can be added to ``url``."""
-    try:
-        parts = urlsplit(url)
-        usable = (
-            parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
-        )
-    except ValueError:  # of the port, too
-        usable = False
+    parts = url_parts(url)
+    usable = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
     if not usable or "@" in parts.netloc or re.search(r"[\s?#\\]", url):
         raise ValueError(
             f"{variable(name)} must be an http(s) URL with a host, without user, query"
@@ -624,8 +619,6 @@ def _check_base_url(name: str, url: str) -> None:
 
 
 def _check_webhook(url: str) -> None:
-    from scraper_service.options.urls import caller_url  # noqa: PLC0415
-
     example = url.replace("{job_id}", "00000000-0000-0000-0000-000000000000")
     try:
         whole = caller_url(example) == example

@@ -7,7 +7,6 @@ import json
 from collections import Counter
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urljoin, urlsplit
 
 from attrs import evolve
 
@@ -45,6 +44,7 @@ from scraper_service.items import (
     SitemapFile,
 )
 from scraper_service.options.spider_arguments import crawl_options
+from scraper_service.options.urls import join_url, url_parts
 from scraper_service.spiders.base import JobSpider, options_object
 from scraper_service.spiders.sitemaps import (
     GUESSES,
@@ -331,7 +331,7 @@ class CrawlSpider(JobSpider):
 
     def _is_guess(self, url: str, lease: Lease) -> bool:
         """Return True for a sitemap that no file names, see :meth:`_may_guess`."""
-        usual = urljoin(url, USUAL_PATH)
+        usual = join_url(url, USUAL_PATH)
         is_own = lease.depth == GUESSED_DEPTH and is_guess(url)
         return is_own and self._may_guess(usual)
 
@@ -340,7 +340,7 @@ class CrawlSpider(JobSpider):
 
         ``url`` must be the usual one of the host of the crawl, whose robots.txt names none.
         """
-        if not is_usual(url) or urlsplit(url).netloc != self.scope.base.host:
+        if not is_usual(url) or url_parts(url).netloc != self.scope.base.host:
             return False
         # Unknown are the rules of a host whose robots.txt another process has read.
         known = self.robots.known(url)
@@ -397,5 +397,5 @@ def _not_followed(row: LinkRowT, why: str) -> LinkRowT:
 
 
 def _section(url: str) -> str:
-    parts = urlsplit(url)
+    parts = url_parts(url)
     return f"{parts.netloc}/{parts.path[1:].partition('/')[0]}"

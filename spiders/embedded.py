@@ -10,7 +10,6 @@ import json
 import time
 from itertools import chain
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from attrs import evolve
 from scrapy.utils.misc import load_object
@@ -25,7 +24,7 @@ from scraper_service.content.page_status import (
 from scraper_service.discovery.canonical_urls import site_of
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.options.availability import BROWSER
-from scraper_service.options.urls import origin, request_url
+from scraper_service.options.urls import origin, request_url, url_parts
 
 if TYPE_CHECKING:
     from scrapy.http import Response
@@ -64,11 +63,8 @@ def choose_document(
     return None
 
 
-def _site(url: str) -> str | None:
-    try:
-        return site_of(urlsplit(url).netloc.rpartition("@")[2].lower())
-    except ValueError:
-        return None
+def _site(url: str) -> str:
+    return site_of(url_parts(url).netloc.rpartition("@")[2].lower())
 
 
 async def with_document(

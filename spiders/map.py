@@ -13,7 +13,6 @@ import time
 import uuid
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import urljoin, urlsplit
 
 from attrs import frozen
 from scrapy.exceptions import IgnoreRequest
@@ -48,6 +47,7 @@ from scraper_service.errors import MapTimedOut
 from scraper_service.items import KnownPage, MapFound, MapLink, PageContent
 from scraper_service.options.availability import require_available
 from scraper_service.options.spider_arguments import map_options
+from scraper_service.options.urls import join_url, url_parts
 from scraper_service.spiders.base import PageSpider, options_object
 from scraper_service.spiders.sitemaps import (
     GUESSES,
@@ -288,7 +288,7 @@ class Finding:
         start = self._options.url if from_sitemap else self._scope.base.href
         declared: list[str] = []
         try:
-            robots = self._request(urljoin(start, "/robots.txt"), places=True)
+            robots = self._request(join_url(start, "/robots.txt"), places=True)
             found = json.loads((await self._download(robots)).body)
             declared = found["sitemaps"]
             if found["warning"]:
@@ -328,7 +328,7 @@ class Finding:
             if url in self._guessed:
                 GUESSES.note_missing(url)
                 return
-            is_own = urlsplit(url).netloc == self._scope.base.host
+            is_own = url_parts(url).netloc == self._scope.base.host
             if level == 1 and is_own and is_usual(url) and not self._declared:
                 nested = GUESSES.of_host(url)
                 self._guessed.update(nested)

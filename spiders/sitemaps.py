@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urljoin, urlsplit
 
 from attrs import evolve
 from scrapy import Request
@@ -17,7 +16,7 @@ from scraper_service.discovery.sitemap import (
     SitemapContent,
     absent,
 )
-from scraper_service.options.urls import request_url
+from scraper_service.options.urls import join_url, request_url, url_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,7 +48,7 @@ class SitemapGuesses:
     def of_host(self, url: str) -> tuple[str, ...]:
         """Return the guesses for the host of ``url`` that are not known to be missing."""
         now = self._clock()
-        guesses = (urljoin(url, path) for path in OTHER_PATHS)
+        guesses = (join_url(url, path) for path in OTHER_PATHS)
         return tuple(each for each in guesses if self._missing.get(each, 0) <= now)
 
     def note_missing(self, url: str) -> None:
@@ -65,12 +64,12 @@ GUESSES = SitemapGuesses()
 
 def is_usual(url: str) -> bool:
     """Return True for the usual URL of the sitemap of a host."""
-    return urlsplit(url)[2:4] == (USUAL_PATH, "")
+    return url_parts(url)[2:4] == (USUAL_PATH, "")
 
 
 def is_guess(url: str) -> bool:
     """Return True for the other URLs at which the sitemap of a host is guessed."""
-    path, query = urlsplit(url)[2:4]
+    path, query = url_parts(url)[2:4]
     return path in OTHER_PATHS and not query
 
 

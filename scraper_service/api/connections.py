@@ -8,13 +8,13 @@ from enum import Enum
 from http import HTTPStatus
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import TYPE_CHECKING, Any, Protocol, cast
-from urllib.parse import urlsplit
 
 from attrs import define, field
 from twisted.web import http
 
 from scraper_service.api.errors import error_body
 from scraper_service.api.responses import encode
+from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -74,7 +74,7 @@ def is_local_host(host: str) -> bool:
     No web page can let such a name lead here (DNS rebinding).
     """
     try:
-        name = urlsplit(f"//{host}").hostname or ""
+        name = url_parts(f"//{host}").hostname or ""
         return name == "localhost" or ip_address(name) is not None
     except ValueError:
         return False

@@ -17,7 +17,6 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
-from urllib.parse import urlsplit
 
 import click
 from attrs import field, frozen
@@ -25,6 +24,7 @@ from attrs import field, frozen
 from scraper_service.cli.job_state import CRAWL_DENIAL, FailedUrl, Status
 from scraper_service.cli.terminal import fitted
 from scraper_service.content.text.printable import printable
+from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:
     from scraper_service.cli.outputs.output import Output
@@ -119,10 +119,7 @@ def counts(status: Status, speed: float, width: int = 80) -> str:
 
 def host_of(url: str | None) -> str:
     """Return the host of a URL as printable text."""
-    try:
-        return printable(urlsplit(url or "").netloc.rpartition("@")[2])
-    except ValueError:
-        return ""
+    return printable(url_parts(url or "").netloc.rpartition("@")[2])
 
 
 class PlainLines:

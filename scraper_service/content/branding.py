@@ -22,11 +22,12 @@ from scraper_service.content.html.css import (
     is_grey,
     styles_of,
 )
-from scraper_service.content.html.page_urls import absolute, best_candidate, url_parts
+from scraper_service.content.html.page_urls import absolute, best_candidate
 from scraper_service.content.metadata import Evidence
 from scraper_service.content.structured_data.menus import menu
 from scraper_service.content.structured_data.nodes import Graph, plain, types_of
 from scraper_service.content.structured_data.products import product
+from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

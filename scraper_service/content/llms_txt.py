@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 import re
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from attrs import evolve, frozen
 
 from scraper_service.content.text.stored_pages import StoredPage, read_pages
+from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -132,7 +133,7 @@ def _label(title: str) -> str:
 
 def _name(url: str) -> str:
     """Return a name of the page from its URL."""
-    parts = urlsplit(url)
+    parts = url_parts(url)
     last = unquote(parts.path.rstrip("/").rpartition("/")[2])
     return last or parts.hostname or url
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from asyncio import to_thread
 from typing import TYPE_CHECKING, Any, Self
-from urllib.parse import urlsplit
 
 from attrs import evolve
 
@@ -13,6 +12,7 @@ from scraper_service.content.text.fingerprint import without_blocks
 from scraper_service.content.text.parts import counted
 from scraper_service.crawling.scheduler import LeasedScheduler
 from scraper_service.items import Page
+from scraper_service.options.urls import url_parts
 from scraper_service.storage.frontier.duplicates import (
     READ_ROWS,
     DeliveredText,
@@ -76,7 +76,7 @@ class RepeatsPipeline:
 
     def _changed(self, page: Page) -> Page:
         repeats, url = self._repeats, page.metadata.url
-        host = (urlsplit(url).hostname or "")[:MAX_HOST]
+        host = (url_parts(url).hostname or "")[:MAX_HOST]
         original = repeats.original(page.text_print)
         hashes = tuple(block[0] for block in page.blocks)
         text = DeliveredText(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from typing import TYPE_CHECKING, Self
-from urllib.parse import urldefrag
 
 from attrs import evolve
 from scrapy.exceptions import IgnoreRequest
@@ -213,7 +212,7 @@ def _header(response: Response, name: str) -> str:
 
 def _response(found: StoredSource, url: str) -> Response:
     """Return a stored response for ``url``, with its fragment unless redirected."""
-    if urldefrag(found.url).url == urldefrag(url).url:
+    if found.url.partition("#")[0] == url.partition("#")[0]:
         found = evolve(found, url=url)
     headers = {
         "Content-Type": found.content_type,

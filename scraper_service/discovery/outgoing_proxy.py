@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Any, Protocol, Self
-from urllib.parse import urlsplit
 
 from attrs import field, frozen
+
+from scraper_service.options.urls import url_parts
 
 
 class Settings(Protocol):
@@ -54,7 +55,7 @@ class OutgoingProxy:
 
     def to(self, url: str) -> str | None:
         """Return the URL of the proxy for ``url``; None if it is reached directly."""
-        host = (urlsplit(url).hostname or "").rstrip(".")
+        host = (url_parts(url).hostname or "").rstrip(".")
         return None if not self.url or self._is_excepted(host) else self.url
 
     def _is_excepted(self, host: str) -> bool:
@@ -67,8 +68,5 @@ class OutgoingProxy:
 
 
 def _is_usable(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-        return bool(parts.scheme == "http" and parts.hostname and parts.port)
-    except ValueError:
-        return False
+    parts = url_parts(url)
+    return bool(parts.scheme == "http" and parts.hostname and parts.port)

@@ -10,11 +10,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, TypeAlias
-from urllib.parse import urlsplit
 
 from scraper_service.content.text.search_words import SearchWords
 from scraper_service.discovery.map_results import BETWEEN
-from scraper_service.options.urls import host_of
+from scraper_service.options.urls import host_of, url_parts
 
 RowT: TypeAlias = tuple[str, str | None, str | None]  # URL, title, description
 
@@ -82,11 +81,11 @@ def pages_of_site(
     Only URLs with the path of ``start`` or a path below it count. If few URLs fit, others
     follow, up to :data:`UNFITTING_PAGES` in all. Without a text all URLs fit.
     """
-    path = urlsplit(start).path.rstrip("/")
+    path = url_parts(start).path.rstrip("/")
     rows = [
         row
         for row in rows_of(slices)
-        if f"{urlsplit(row[0]).path}/".startswith(f"{path}/")
+        if f"{url_parts(row[0]).path}/".startswith(f"{path}/")
     ]
     if not text:
         return [row[0] for row in rows[:limit]]
@@ -106,7 +105,7 @@ def pages_elsewhere(
     ``pages`` are the JSON of pages with their links. Links to the hosts of ``urls`` are
     left out.
     """
-    own = {None, *(_host(url) for url in urls)}
+    own = {"", *(_host(url) for url in urls)}
     words = SearchWords(text)
     scores: dict[str, int] = {}
     for body in pages:
@@ -117,8 +116,5 @@ def pages_elsewhere(
     return fitting[:limit]
 
 
-def _host(url: str) -> str | None:
-    try:
-        return host_of(url).removeprefix("www.")
-    except ValueError:
-        return None  # not a URL that can be fetched
+def _host(url: str) -> str:
+    return host_of(url).removeprefix("www.")

@@ -16,7 +16,7 @@ import re
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from attrs import define, evolve, field, frozen
 from w3lib.encoding import read_bom
@@ -24,6 +24,7 @@ from w3lib.encoding import read_bom
 from scraper_service.content.decode import clean_text, decode_start
 from scraper_service.content.html.page_urls import absolute, is_web
 from scraper_service.content.page_status import page_in_place
+from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator
@@ -176,7 +177,7 @@ class RobotsRules:
 
 def path_and_query(url: str) -> str:
     """Return the path and query of a URL, which rules are matched against."""
-    parts = urlsplit(url)
+    parts = url_parts(url)
     return (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
 
 

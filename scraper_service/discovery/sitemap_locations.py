@@ -6,7 +6,6 @@ See docs/crawling.md, Sitemaps. The choice of URLs runs in the converter pool.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from urllib.parse import urljoin
 
 from attrs import frozen
 
@@ -23,6 +22,7 @@ from scraper_service.discovery.sitemap import (
     json_slices,
 )
 from scraper_service.options.crawl import CrawlOptions
+from scraper_service.options.urls import join_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -56,7 +56,7 @@ def first_base(options: ScopeOptions) -> str:
     If the start URL is a sitemap, the base is the root of the host.
     """
     url = options.url
-    return urljoin(url, "/") if starts_with_sitemap(options) else url
+    return join_url(url, "/") if starts_with_sitemap(options) else url
 
 
 def sitemap_places(start_url: str, declared: Sequence[str]) -> tuple[str, ...]:

@@ -12,7 +12,6 @@ from collections import OrderedDict
 from contextlib import aclosing
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from attrs import asdict, evolve, frozen
 
@@ -26,6 +25,7 @@ from scraper_service.errors import (
 )
 from scraper_service.exports.export_process import ExportProcess
 from scraper_service.exports.formats import ERRORS, FORMATS, PAGES, FileSpec
+from scraper_service.options.urls import url_parts
 from scraper_service.storage.jobs import job_listing, job_store, page_sources
 from scraper_service.storage.jobs.job_listing import AddressQuery, Cursor
 from scraper_service.storage.jobs.job_records import Job
@@ -103,10 +103,7 @@ class Export:
     @property
     def file_name(self) -> str:
         """``HOST-ID.ENDING`` with the first eight characters of the id."""
-        try:
-            host = urlsplit(self.job.url).hostname or ""
-        except ValueError:
-            host = ""
+        host = url_parts(self.job.url).hostname or ""
         host = re.sub(r"[^a-z0-9.]+", "-", host).strip("-.")[:MAX_HOST] or self.job.kind
         return f"{host}-{self.job.id[:8]}.{self.format.ending}"
 

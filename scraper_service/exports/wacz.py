@@ -12,11 +12,11 @@ import sqlite3
 import zipfile
 from datetime import UTC, datetime
 from typing import IO, TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from scraper_service.exports.markdown_zip import zip_time
 from scraper_service.exports.output_buffer import OutputBuffer
 from scraper_service.exports.warc import SOFTWARE, WarcFile
+from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -172,10 +172,9 @@ def _index_line(record: WarcRecord) -> str:
 
 def sort_key(url: str) -> str:
     """Return a URL as indexes sort it: the host backwards, such as ``org,example)/a``."""
-    try:
-        parts = urlsplit(url)
-        host, port = parts.hostname or "", parts.port
-    except ValueError:
+    parts = url_parts(url)
+    host, port = parts.hostname or "", parts.port
+    if not parts.scheme:
         return url.replace(" ", "%20").lower()
     is_address = ":" in host or host.replace(".", "").isdigit()
     names = host if is_address else ",".join(reversed(_plain(host).split(".")))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Literal, TypeAlias
-from urllib.parse import urlsplit
 
 from attrs import asdict, fields, frozen
 
@@ -70,6 +69,7 @@ from scraper_service.options.scrape import (
     ScrapeOptions,
     session_name,
 )
+from scraper_service.options.urls import url_parts
 
 Entrance: TypeAlias = Literal["v1", "v2", "shell"]
 
@@ -203,7 +203,7 @@ def cache_facts(url: str, options: object) -> Iterator[Any]:
 
 
 def _if_unverified(skips: bool, url: str) -> bool:
-    return skips and urlsplit(url).scheme == "https"
+    return skips and url_parts(url).scheme == "https"
 
 
 def _visitor(location: Any, url: str) -> list[str] | None:

@@ -6,7 +6,6 @@ import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import urlsplit
 
 from attrs import evolve, field, frozen
 from attrs.validators import (
@@ -24,6 +23,7 @@ from attrs.validators import (
 from scraper_service.errors import InvalidOptions, Issue
 from scraper_service.options.limits import MIN_DAYS
 from scraper_service.options.scrape import ScrapeOptions
+from scraper_service.options.urls import url_parts
 
 MAX_BATCH_URLS = 100_000
 MAX_DELAY_S = 60
@@ -248,7 +248,7 @@ CHANGEABLE_AFTERWARDS = frozenset({"retention_days"})
 
 def path_depth(url: str) -> int:
     """Return the number of path segments of ``url``, without a final index file."""
-    return depth_of_path(urlsplit(url).path)
+    return depth_of_path(url_parts(url).path)
 
 
 def depth_of_path(path: str) -> int:

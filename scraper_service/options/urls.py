@@ -1,6 +1,6 @@
-"""URLs, hosts, headers and CSS selectors of callers: checks of their syntax.
+"""The parts of any URL; the syntax of URLs, hosts, headers and CSS selectors of callers.
 
-Which addresses may be fetched is decided where the connection is made.
+urllib raises errors for malformed URLs, so only this module calls its parser. Which addresses may be fetched is decided where the connection is made.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import lru_cache
 from ipaddress import AddressValueError, IPv6Address
 from typing import TYPE_CHECKING, TypeAlias
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urljoin, urlsplit
 
 import ada_url
 from attrs import evolve
@@ -25,6 +25,26 @@ if TYPE_CHECKING:
 OriginT: TypeAlias = "tuple[str, str, int | None]"
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
+NO_PARTS = SplitResult("", "", "", "", "")
+
+
+def url_parts(url: str) -> SplitResult:
+    """Return the parts of a URL, for example of a link; all are empty if it is malformed."""
+    try:
+        parts = urlsplit(url)
+        if ":" in parts.netloc:
+            _ = parts.port  # raises
+    except ValueError:  # such as "http://[bad"
+        return NO_PARTS
+    return parts
+
+
+def join_url(base: str, url: str) -> str:
+    """Return ``url`` completed by ``base``; empty if one of them is malformed."""
+    try:
+        return urljoin(base, url)
+    except ValueError:
+        return ""
 
 
 @lru_cache(maxsize=256)  # several components call it for each fetched URL
@@ -33,12 +53,8 @@ def origin(url: str) -> OriginT:
 
     Headers and cookies of one origin are never sent to another.
     """
-    parts = urlsplit(url)
-    try:
-        port = parts.port
-    except ValueError:
-        port = -1
-    return parts.scheme, host_of(url), port or DEFAULT_PORTS.get(parts.scheme)
+    parts = url_parts(url)
+    return parts.scheme, host_of(url), parts.port or DEFAULT_PORTS.get(parts.scheme)
 
 
 def root_url(key: OriginT) -> str:
@@ -60,13 +76,13 @@ def host_of(url: str) -> str:
 
     A numeric host is returned in the usual spelling of its IPv4 address.
     """
-    host = (urlsplit(url).hostname or "").rstrip(".")
+    host = (url_parts(url).hostname or "").rstrip(".")
     return (is_numeric(host) and ipv4_address(host)) or host
 
 
 def plain_address(url: str) -> str:
     """Return ``url`` with an IPv4 host in its usual spelling, other URLs unchanged."""
-    parts, host = urlsplit(url), host_of(url)
+    parts, host = url_parts(url), host_of(url)
     if host == parts.hostname or ":" in host or not is_numeric(host):
         return url
     _, colon, port = parts.netloc.partition(":")

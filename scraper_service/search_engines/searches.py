@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from attrs import field, frozen
 from prometheus_client import Counter
@@ -19,7 +18,7 @@ from scraper_service.content.text.search_query import (
 from scraper_service.errors import QueueFull, SearchDown, SearchTimedOut
 from scraper_service.items import Hit
 from scraper_service.options.map_search import MAX_RESULTS, ResultList, SearchOptions
-from scraper_service.options.urls import caller_url, host_of
+from scraper_service.options.urls import caller_url, host_of, url_parts
 from scraper_service.search_engines.search_engine import (
     OWN,
     EngineQuery,
@@ -236,6 +235,6 @@ def _key(hit: Hit) -> str:
     """
     if hit.image_url:
         return hit.image_url
-    parts = urlsplit(hit.url)
+    parts = url_parts(hit.url)
     host = parts.netloc.lower().removeprefix("www.")
     return f"{host}{parts.path.rstrip('/')}?{parts.query}"

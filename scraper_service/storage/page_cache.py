@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from attrs import asdict, frozen
 from sqlalchemy import select
@@ -17,6 +16,7 @@ from sqlalchemy import select
 from scraper_service.content.html.page_urls import is_route
 from scraper_service.content.text.compression import compress, decompress
 from scraper_service.options.catalogue import cache_facts
+from scraper_service.options.urls import url_parts
 from scraper_service.storage.schema import source
 from scraper_service.storage.transactions import now_of, upsert
 
@@ -50,7 +50,7 @@ class StoredSource:
 
 def page_address(url: str) -> str:
     """Return the part of ``url`` that identifies a page, for keys."""
-    parts = urlsplit(url)
+    parts = url_parts(url)
     host = parts.netloc.lower().removesuffix(DEFAULT_PORTS.get(parts.scheme, ":"))
     host = host.removesuffix(".")
     route = script_route(parts.fragment)

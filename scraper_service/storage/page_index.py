@@ -8,11 +8,11 @@ from collections import Counter
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from sqlalchemy import bindparam, delete, text
 
 from scraper_service.content.text.search_entry import SearchEntry, unpack_entry
+from scraper_service.options.urls import url_parts
 from scraper_service.storage.page_cache import script_route
 from scraper_service.storage.page_search import search, team_prefix
 from scraper_service.storage.schema import search_page
@@ -94,7 +94,7 @@ def page_key(url: str) -> str:
 
     Routes of scripts are different pages, as in the page cache.
     """
-    parts = urlsplit(url)
+    parts = url_parts(url)
     host = parts.netloc.lower().removeprefix("www.").removesuffix(".")
     route = script_route(parts.fragment)
     text = f"{host}{parts.path.rstrip('/')}?{parts.query}{route}"

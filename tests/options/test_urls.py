@@ -18,7 +18,12 @@ from scraper_service.options.urls import (
     caller_headers,
     caller_selectors,
     caller_url,
+    host_of,
+    join_url,
+    origin,
+    plain_address,
     request_url,
+    url_parts,
 )
 from scraper_service.spiders.scrape import ScrapeSpider
 from scraper_service.spiders.sitemaps import sitemap_request
@@ -372,3 +377,29 @@ def test_any_text_is_a_selector_or_an_issue(text):
         caller_selectors((text,))
     except InvalidOptions as error:
         assert error.issues[0].path == (0,)  # noqa: PT017  # it may also pass
+
+
+# urllib raises an error for each, some only when the port is read.
+MALFORMED = [
+    *("http://[::1", "http://[domain]/", "http://user:pa[ss@h/", "http://a]b/", "//["),
+    *("http://a\u2100b/", "http://h:99999999/", "http://h:port/", "http://h:-1/"),
+]
+
+
+@pytest.mark.parametrize("url", MALFORMED)
+def test_a_malformed_url_has_no_parts_and_no_origin(url):
+    assert set(url_parts(url)) == {""}
+    assert url_parts(url).port is None
+    assert (host_of(url), origin(url)) == ("", ("", "", None))
+    assert plain_address(url) == url
+
+
+@given(
+    st.text(alphabet="htp:/@[]%.?#\\0129ax\u2100 ") | st.text(),
+    st.sampled_from(("", "//", "http://")),
+    st.sampled_from(MALFORMED),
+)
+def test_any_text_can_be_parsed_and_joined(text, start, base):
+    url = start + text
+    assert url_parts(url).port is None or url_parts(url).netloc
+    assert isinstance(join_url(base, url) + join_url(url, base), str)

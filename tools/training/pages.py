@@ -13,7 +13,6 @@ import re
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import numpy as np
 from attrs import define
@@ -29,6 +28,7 @@ from scraper_service.content.main_content.kinds import (
 )
 from scraper_service.content.main_content.learned_scores import Tables
 from scraper_service.content.main_content.verdicts import drop_marks
+from scraper_service.options.urls import host_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -105,7 +105,7 @@ def _fold(url: str) -> int:
 
 def site(url: str) -> str:
     """Return the last two labels of the host name."""
-    return ".".join((urlsplit(url).hostname or "").split(".")[-2:])
+    return ".".join(host_of(url).split(".")[-2:])
 
 
 def parse_page(case: Case) -> Document:

@@ -31,9 +31,9 @@ from scraper_service.api.mcp.server import McpServer
 from scraper_service.api.openapi.described import Described, RootResource
 from scraper_service.api.openapi.shapes import ANY, mapping
 from scraper_service.api.responses import encode
-from scraper_service.content.html.page_urls import url_parts
 from scraper_service.errors import InvalidBody, Unauthorized
 from scraper_service.options.limits import KeyScope
+from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:
     from twisted.web.resource import Resource

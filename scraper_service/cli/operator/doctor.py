@@ -13,9 +13,10 @@ import sys
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from attrs import frozen
+
+from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -277,7 +278,7 @@ def _model(settings: Settings) -> Check:
             "none (SCRAPER_LLM_BASE_URL); rules make json and summary, with a warning"
         )
         return Check(name, "missing", text)
-    where = urlsplit(settings["LLM_BASE_URL"]).netloc
+    where = url_parts(settings["LLM_BASE_URL"]).netloc
     try:
         return Check(name, "works", f"{asyncio.run(model.check())} at {where}")
     except ModelError as error:

@@ -22,10 +22,10 @@ from attrs import frozen
 
 from scraper_service.cli.job_state import FailedUrl, OutputFailed
 from scraper_service.cli.outputs.page_formats import FILE, KINDS, PICTURE
-from scraper_service.content.html.page_urls import url_parts
 from scraper_service.content.text.printable import printable
 from scraper_service.exports.front_matter import front_matter
 from scraper_service.exports.page_names import PageNames
+from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -144,10 +144,7 @@ def ending_of(content_type: str, page: Mapping[str, Any]) -> str:
         return ".jpg"
     found = mimetypes.guess_extension(kind)
     if found is None:
-        try:
-            path = url_parts(str(page.get("metadata", {}).get("url", ""))).path
-        except ValueError:
-            path = ""
+        path = url_parts(str(page.get("metadata", {}).get("url", ""))).path
         found = PurePosixPath(path).suffix.lower()
     return found if _ENDING.fullmatch(found) else ".bin"
 

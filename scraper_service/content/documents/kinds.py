@@ -17,7 +17,7 @@ from attrs import frozen
 
 from scraper_service.content.documents.archive import OLE, unreadable
 from scraper_service.content.documents.json_feed import may_be_json_feed
-from scraper_service.content.html.page_urls import url_parts
+from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:
     from scraper_service.content.documents.markup import ConvertedDocument

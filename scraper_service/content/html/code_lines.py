@@ -12,9 +12,9 @@ from typing import Any
 from lxml import etree
 
 from scraper_service.content.html.document import drop
-from scraper_service.content.html.page_urls import url_parts
 from scraper_service.content.markdown.code_blocks import language_of, text_with_breaks
 from scraper_service.content.passes import visible_text
+from scraper_service.options.urls import url_parts
 
 MAX_ROWS = 5  # searched for the first line
 MAX_NUMBERED = 2_000  # ``pre`` elements whose line numbers are searched

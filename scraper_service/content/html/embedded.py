@@ -15,9 +15,10 @@ from lxml import etree
 
 from scraper_service.content.documents.kinds import KINDS, extension_of
 from scraper_service.content.html.document import parse
-from scraper_service.content.html.page_urls import absolute, is_web, url_parts
+from scraper_service.content.html.page_urls import absolute, is_web
 from scraper_service.content.html.players import is_player
 from scraper_service.content.losses import anchor_of
+from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -16,11 +16,12 @@ from lxml import etree
 from scraper_service.content.html.document import drop
 from scraper_service.content.html.drawn_formulas import mathml_of
 from scraper_service.content.html.elements import BLOCKS, MATHJAX, role
-from scraper_service.content.html.page_urls import absolute, url_parts
+from scraper_service.content.html.page_urls import absolute
 from scraper_service.content.html.text_formulas import (
     mark_formulas_in_text,
     undelimited,
 )
+from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 from typing import Any
-from urllib.parse import SplitResult, urljoin, urlsplit
 
 import ada_url
+
+from scraper_service.options.urls import join_url, url_parts
 
 MAX_CANDIDATES = 100  # images in one srcset
 MAX_CACHED = 1000  # characters of a URL
@@ -70,10 +71,7 @@ def _absolute(base: str, value: str) -> str | None:
         return origin_of(base) + value
     if _HOSTED.match(value) and base.startswith(("http:", "https:")):
         return base[: base.index(":") + 1] + value
-    try:
-        return urljoin(base, value) or None
-    except ValueError:  # such as "http://[bad"
-        return None
+    return join_url(base, value) or None
 
 
 def _with_slashes(value: str) -> str:
@@ -128,27 +126,13 @@ def without_session(url: str) -> str:
 @lru_cache(maxsize=16)
 def origin_of(base: str) -> str:
     """Return scheme, host and port of a URL; empty for an invalid URL."""
-    try:
-        return urljoin(base, "/").removesuffix("/")
-    except ValueError:
-        return ""
-
-
-def url_parts(url: str) -> SplitResult:
-    """Return the parts of a URL, for example of a link; all empty if it is invalid."""
-    try:
-        return urlsplit(url)
-    except ValueError:  # such as "http://[bad"
-        return SplitResult("", "", "", "", "")
+    return join_url(base, "/").removesuffix("/")
 
 
 def has_host(url: str) -> bool:
     """Return True if an absolute URL has a host, and no impossible port."""
     parts = url_parts(url)
-    try:
-        return bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        return False
+    return bool(parts.hostname) and parts.port != 0
 
 
 def is_route(fragment: str) -> bool:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 from lxml import etree
 
-from scraper_service.content.html.page_urls import absolute, is_web, url_parts
+from scraper_service.content.html.page_urls import absolute, is_web
 from scraper_service.content.losses import anchor_of, is_in
+from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field, frozen
 
-from scraper_service.content.html.page_urls import url_parts
 from scraper_service.content.main_content.data import product_description
 from scraper_service.content.passes import (
     WordTable,
@@ -17,6 +16,7 @@ from scraper_service.content.passes import (
     name_parts,
     shape_counts,
 )
+from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -10,8 +10,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from scraper_service.content.html.document import drop
-from scraper_service.content.html.page_urls import absolute, url_parts
+from scraper_service.content.html.page_urls import absolute
 from scraper_service.content.passes import marked
+from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:
     from scraper_service.content.html.document import Document

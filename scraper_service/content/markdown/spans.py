@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Any, ClassVar
-from urllib.parse import urljoin
 
 from scraper_service.content.html.elements import MATHS_RENDERED, SKIPPED, role_of
 from scraper_service.content.html.page_urls import is_route
@@ -30,6 +29,7 @@ from scraper_service.content.passes import (
     wrap_run,
     write_content,
 )
+from scraper_service.options.urls import join_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -197,7 +197,7 @@ class Spans(InlineRun):
             if label := self.notes.label(element):
                 self.run.append(f"[^{label}]")
                 return
-            href = urljoin(self.base, href)
+            href = join_url(self.base, href)
         if self.is_main and "#" in href and _is_sign_of_place(element):
             return
         if self.is_main and self.flat == " " and self._is_here(href):

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from attrs import evolve
 
-from scraper_service.content.html.page_urls import url_parts
 from scraper_service.content.metadata.linked_data import folded
 from scraper_service.content.structured_data.declared_values import (
     OF_MAKERS,
@@ -38,6 +37,7 @@ from scraper_service.content.structured_data.places.around import (
 from scraper_service.content.structured_data.requested_fields import content_words_of
 from scraper_service.content.structured_data.scope import Candidate, Scope
 from scraper_service.content.structured_data.vocabulary import phrase_of
+from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import field, frozen
 
-from scraper_service.content.html.page_urls import url_parts
 from scraper_service.content.metadata.evidence import Evidence
 from scraper_service.content.metadata.facts import metadata
 from scraper_service.content.structured_data.nodes import Graph, plain
 from scraper_service.content.structured_data.reading import VisibleText
 from scraper_service.content.structured_data.scope import Scope
 from scraper_service.content.structured_data.typed import Typing
+from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:
     from typing import Self

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import field, frozen
 
-from scraper_service.content.html.page_urls import url_parts, without_place
+from scraper_service.content.html.page_urls import without_place
 from scraper_service.content.text.page_notes import notes
 from scraper_service.content.text.search_words import SearchWords
 from scraper_service.content.text.stored_pages import read_pages
+from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

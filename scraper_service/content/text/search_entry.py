@@ -9,7 +9,7 @@ import json
 import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from attrs import frozen
 
@@ -21,6 +21,7 @@ from scraper_service.content.text.search_terms import (
     tokens_of,
     words_of,
 )
+from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -174,21 +175,21 @@ _stems = _Languages()
 
 
 def _url_tokens(url: str) -> list[str]:
-    parts = urlsplit(url)
+    parts = url_parts(url)
     host = (parts.hostname or "").removeprefix("www.")
     return tokens_of(unquote(f"{host} {parts.path} {parts.query}"))[:50]
 
 
 def _sites(url: str) -> Iterable[str]:
     """Yield the host of a URL and its parent domains."""
-    host = (urlsplit(url).hostname or "").rstrip(".")
+    host = (url_parts(url).hostname or "").rstrip(".")
     while host:
         yield host
         _, _, host = host.partition(".")
 
 
 def _files(url: str, kind: str) -> set[str]:
-    _, dot, extension = urlsplit(url).path.rpartition("/")[2].rpartition(".")
+    _, dot, extension = url_parts(url).path.rpartition("/")[2].rpartition(".")
     found = {kind} if kind else set()
     if dot and extension.isalnum() and len(extension) <= 5:
         found.add(extension.lower())

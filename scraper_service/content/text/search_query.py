@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from attrs import evolve, frozen
 
 from scraper_service.content.text.search_terms import folded, is_unspaced, words_of
+from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -51,7 +52,7 @@ class PlaceCondition:
 
     def has(self, url: str) -> bool:
         """Return True if a URL is in this place, judged by the URL alone."""
-        parts = urlsplit(url)
+        parts = url_parts(url)
         if self.kind == "file":
             return unquote(parts.path).lower().endswith(f".{self.value}")
         domain, slash, path = self.value.partition("/")

@@ -9,13 +9,12 @@ import asyncio
 import contextlib
 from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING, Any, Protocol
-from urllib.parse import urlsplit
 
 from playwright.async_api import Error as PlaywrightError
 
 from scraper_service.crawling.download.download_errors import MovedOn, TooManyRedirects
 from scraper_service.crawling.download.proxies import vetted
-from scraper_service.options.urls import origin, root_url
+from scraper_service.options.urls import origin, root_url, url_parts
 from scraper_service.shared_objects import BackgroundTasks
 
 if TYPE_CHECKING:
@@ -201,8 +200,8 @@ class DirectRules:
 
     async def check(self, url: str) -> None:
         """Raise the refusal of a URL."""
-        parts = urlsplit(url)
-        if parts.scheme not in {"http", "https", "ws", "wss"}:
+        parts = url_parts(url)
+        if parts.scheme not in {"", "http", "https", "ws", "wss"}:
             return
         key = (parts.hostname or "", parts.port)
         if key not in self._known:

@@ -12,7 +12,6 @@ import contextlib
 import logging
 import socket
 from typing import TYPE_CHECKING, Self
-from urllib.parse import urlsplit
 
 from scrapy.exceptions import (
     CannotResolveHostError,
@@ -25,7 +24,7 @@ from scrapy.exceptions import (
 from scraper_service.crawling.download.download_errors import BrowserMissing
 from scraper_service.crawling.download.egress import EgressPolicy
 from scraper_service.crawling.download.proxies import vetted
-from scraper_service.options.urls import host_of
+from scraper_service.options.urls import host_of, url_parts
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -166,7 +165,7 @@ class Passage:
         line, *fields = head[:-4].split("\r\n")
         method, target, _ = line.split(" ", 2)
         is_tunnel = method == "CONNECT"
-        parts = urlsplit(f"//{target}" if is_tunnel else target)
+        parts = url_parts(f"//{target}" if is_tunnel else target)
         if not parts.hostname or (not is_tunnel and parts.scheme != "http"):
             raise ValueError(target)
         if not is_tunnel and method not in METHODS:
@@ -202,7 +201,7 @@ class Passage:
 
     def _plain(self, method: str, target: str, fields: list[str]) -> bytes:
         """Return the head of a request without TLS, as sent to the site."""
-        parts = urlsplit(target)
+        parts = url_parts(target)
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         kept = [f for f in fields if not f.lower().startswith(_HOP)]
         if self._upstream is not None:

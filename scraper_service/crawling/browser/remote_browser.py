@@ -11,9 +11,10 @@ import asyncio
 import ipaddress
 import re
 from typing import TYPE_CHECKING, Any, Self
-from urllib.parse import urlsplit
 
 from attrs import frozen
+
+from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
@@ -28,13 +29,8 @@ for (const name of ['RTCPeerConnection', 'webkitRTCPeerConnection', 'WebTranspor
 
 def why_invalid(url: str) -> str | None:
     """Return why a URL is none of a browser, None if it may be one."""
-    try:
-        parts = urlsplit(url)
-        is_valid = parts.scheme in SCHEMES and bool(parts.hostname)
-        _ = parts.port  # raises
-    except ValueError:
-        is_valid = False
-    if is_valid:
+    parts = url_parts(url)
+    if parts.scheme in SCHEMES and parts.hostname:
         return None
     shown = re.sub("//[^/@]*@", "//", url.partition("?")[0])[:80]
     return (
@@ -65,7 +61,7 @@ class RemoteBrowser:
     @property
     def host(self) -> str:
         """Its host and port, for messages."""
-        return urlsplit(self.url).netloc.rpartition("@")[2]
+        return url_parts(self.url).netloc.rpartition("@")[2]
 
     async def connect(self, chromium: Any, timeout_s: float) -> Any:
         """Return Playwright's connection to it. Raises :exc:`ConnectionError`."""
@@ -83,7 +79,7 @@ class RemoteBrowser:
 
         Raises :exc:`ConnectionError`.
         """
-        name = urlsplit(self.url).hostname or ""
+        name = url_parts(self.url).hostname or ""
         loop = asyncio.get_running_loop()
         try:
             found = await loop.getaddrinfo(name, None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from playwright.async_api import Error as PlaywrightError
 from scrapy.exceptions import DownloadFailedError, DownloadTimeoutError
@@ -33,6 +32,7 @@ from scraper_service.crawling.download.download_errors import (
 from scraper_service.crawling.download.egress import ForbiddenDestination
 from scraper_service.items import Rendered
 from scraper_service.options.formats import Branding, Screenshot
+from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -210,7 +210,7 @@ async def page_screenshot(opened: OpenPage) -> str | None:
 
 def check_place(opened: OpenPage, url: str) -> None:
     """Raise the failure of a page that a script navigated to."""
-    if urlsplit(url).scheme not in {"http", "https"}:
+    if url_parts(url).scheme not in {"http", "https"}:
         raise failure_of(opened, opened.page.url)
 
 

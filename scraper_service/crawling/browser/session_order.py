@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from scrapy import Request
 
@@ -15,7 +14,7 @@ from scraper_service.crawling.download.egress import EgressPolicy, ForbiddenDest
 from scraper_service.crawling.download.proxies import Proxies, vetted
 from scraper_service.crawling.download.rendering import MAX_BYTES, product_tokens
 from scraper_service.options.limits import parse_sites
-from scraper_service.options.urls import host_of, origin
+from scraper_service.options.urls import host_of, origin, url_parts
 
 if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
@@ -49,7 +48,7 @@ async def session_order(
     policy = EgressPolicy(settings.getlist("EGRESS_ALLOW"))
 
     async def judge(url: str, *, can_leave: bool) -> None:
-        if urlsplit(url).scheme not in {"http", "https"}:
+        if url_parts(url).scheme not in {"http", "https"}:
             raise ForbiddenDestination("no http(s) URL")
         if (refusal := order.refusal(host_of(url))) is not None:
             raise refusal

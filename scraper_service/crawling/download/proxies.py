@@ -15,7 +15,7 @@ import re
 import socket
 import time
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 import aiohttp
 from attrs import define, field
@@ -23,6 +23,7 @@ from scrapy.exceptions import CannotResolveHostError
 
 from scraper_service.crawling.download.download_errors import ProxyFailed
 from scraper_service.discovery.outgoing_proxy import OutgoingProxy
+from scraper_service.options.urls import url_parts
 from scraper_service.shared_objects import Singletons
 
 if TYPE_CHECKING:
@@ -63,16 +64,12 @@ class UpstreamProxy:
         kind, equals, url = text.strip().partition("=")
         if not equals or "://" in kind:
             kind, url = "basic", text.strip()
-        parts = urlsplit(url)
-        try:
-            port = parts.port
-        except ValueError:
-            port = None
+        parts = url_parts(url)
         if (
             kind not in KINDS
             or parts.scheme != "http"
             or not parts.hostname
-            or not port
+            or not parts.port
         ):
             raise ValueError(
                 "SCRAPER_PROXIES entries must be http://HOST:PORT or KIND=http://HOST:PORT, with"
@@ -80,7 +77,7 @@ class UpstreamProxy:
                 f" {', '.join(KINDS)}; got {parts.scheme or '?'}://...{parts.hostname}"
             )
         user, password = unquote(parts.username or ""), unquote(parts.password or "")
-        return cls(kind, parts.hostname, port, user, password)
+        return cls(kind, parts.hostname, parts.port, user, password)
 
     @property
     def url(self) -> str:
@@ -233,7 +230,7 @@ async def vetted(
     left to an ``upstream`` that resolves names, and the list is empty. Raises
     :exc:`CannotResolveHostError` and :exc:`ForbiddenDestination`.
     """
-    parts = urlsplit(url)
+    parts = url_parts(url)
     host = (parts.hostname or "").rstrip(".")
     port = parts.port or (443 if parts.scheme == "https" else 80)
     try:

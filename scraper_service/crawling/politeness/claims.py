@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from scraper_service.errors import ServiceUnavailable
+from scraper_service.options.urls import url_parts
 from scraper_service.storage.frontier.leases import Beyond
 
 if TYPE_CHECKING:
@@ -186,5 +186,5 @@ class Claims:
 
 def _site(url: str) -> str:
     """Return what all URLs of the same site begin with."""
-    parts = urlsplit(url)
+    parts = url_parts(url)
     return f"{parts.scheme}://{parts.netloc}/"

@@ -11,13 +11,12 @@ from collections import Counter, deque
 from functools import lru_cache
 from statistics import median
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from attrs import define, field
 
 from scraper_service.crawling.politeness.fair_queue import FairQueue, Timer
 from scraper_service.discovery.retry_after import MAX_PAUSE_S, backoff_s
-from scraper_service.options.urls import origin
+from scraper_service.options.urls import origin, url_parts
 
 if TYPE_CHECKING:
     from scraper_service.storage.politeness.hosts import SharedHost
@@ -52,14 +51,14 @@ def pace_key(url: str) -> str:
     The key ignores the scheme, ``www.`` and the ports 80 and 443, since the same server
     has them all. Other ports belong to other servers.
     """
-    return _pace_key(urlsplit(url).netloc)
+    return _pace_key(url_parts(url).netloc)
 
 
 @lru_cache(4096)
 def _pace_key(netloc: str) -> str:
     _, host, port = origin(f"http://{netloc}/")
     name = host.removeprefix("www.")
-    return (name if port in {-1, 80, 443} else f"{name}:{port}")[:MAX_NAME]
+    return (name if port in {80, 443} else f"{name}:{port}")[:MAX_NAME]
 
 
 @define(eq=False)

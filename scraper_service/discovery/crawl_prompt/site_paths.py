@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import re
 from typing import TYPE_CHECKING, Any, TypeAlias
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from scraper_service.discovery.crawl_prompt.topics import parse_prompt
+from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,10 +66,10 @@ def derive(
     prompt: str, url: str, known: Sequence[bytes]
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return options and warnings; see :func:`scraper_service.discovery.crawl_prompt.options_from_prompt`."""
-    start = urlsplit(url)
+    start = url_parts(url)
     folder = start.path.rstrip("/")
     values, topics, years = parse_prompt(prompt, start.hostname or "")
-    paths = [urlsplit(u).path for rows in known for u in json.loads(b"[%s]" % rows)]
+    paths = [url_parts(u).path for rows in known for u in json.loads(b"[%s]" % rows)]
     places = _places(paths)
     unclear: list[str] = []
     lacks_years = False

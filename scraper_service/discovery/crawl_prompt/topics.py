@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from scraper_service.content.html.page_urls import url_parts
 from scraper_service.discovery.crawl_prompt.phrases import normalize, read_phrases
+from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

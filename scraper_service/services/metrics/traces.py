@@ -16,7 +16,6 @@ from collections import deque
 from contextlib import contextmanager
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from opentelemetry import context as contexts
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -34,6 +33,7 @@ from opentelemetry.trace import (
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from scraper_service.crawling.metrics import SPANS
+from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -172,12 +172,12 @@ def known(attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 def url_attributes(url: str) -> dict[str, Any]:
     """Return host and path of a URL, without user, query and fragment."""
-    try:
-        parts = urlsplit(url)
-        host = parts.hostname
-    except ValueError:
-        return {}
-    return {"server.address": host, "url.scheme": parts.scheme, "url.path": parts.path}
+    parts = url_parts(url)
+    return {
+        "server.address": parts.hostname,
+        "url.scheme": parts.scheme,
+        "url.path": parts.path,
+    }
 
 
 def fail(span: Span, code: str | None) -> None:

@@ -14,11 +14,12 @@ from contextlib import suppress
 from email.headerregistry import Address
 from email.message import EmailMessage
 from typing import TYPE_CHECKING, Any, TypeAlias
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, unquote
 
 from attrs import Factory, define, frozen
 
 from scraper_service.errors import variable
+from scraper_service.options.urls import url_parts
 from scraper_service.shared_objects import Poller
 from scraper_service.storage.monitors import mails
 
@@ -69,7 +70,7 @@ class MailServer:
     @classmethod
     def parse(cls, url: str) -> MailServer:
         """Return the server of a setting. Raises :exc:`ValueError`."""
-        parts = urlsplit(url)
+        parts = url_parts(url)
         sender = parse_qs(parts.query).get("from", [""])[0]
         if parts.scheme not in PORTS or not parts.hostname or "@" not in sender:
             raise ValueError(

@@ -11,9 +11,11 @@ import math
 import time
 from base64 import b64encode
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 import aiohttp
+
+from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -48,11 +50,8 @@ def read_address(text: str) -> tuple[str, dict[str, str]]:
         "SCRAPER_SCRAPYD_NODES must have URLs such as"
         " http://user:password@10.0.0.5:6800"
     )
-    try:
-        parts = urlsplit(text.strip())
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        raise ValueError(f"{rule}, with a port that is a number") from None
+    parts = url_parts(text.strip())
+    host, port = parts.hostname, parts.port
     if parts.scheme not in {"http", "https"} or not host or parts.query:
         raise ValueError(rule)
     if (parts.username is None) != (parts.password is None):

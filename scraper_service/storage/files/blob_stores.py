@@ -12,9 +12,9 @@ import time
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol
-from urllib.parse import urlsplit
 
 from scraper_service.errors import StoreUnavailable, unwritable
+from scraper_service.options.urls import url_parts
 from scraper_service.storage.files.private_files import (
     is_older,
     private_file,
@@ -354,7 +354,7 @@ def check_store_url(url: str, named: str = NAMED) -> None:
 
     ``named`` is the setting or option that has the URL.
     """
-    parts = urlsplit(url)
+    parts = url_parts(url)
     if parts.scheme not in SCHEMES or not parts.netloc or "@" in parts.netloc:
         allowed = ", ".join(f"{scheme}://BUCKET/PREFIX" for scheme in SCHEMES)
         raise ValueError(f"{named} must be one of {allowed}, got {shown_url(url)!r}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urljoin
 
 from attrs import frozen
 from sqlalchemy import case, select
@@ -17,6 +16,7 @@ from scraper_service.discovery.sitemap_locations import (
 )
 from scraper_service.items import KnownPage
 from scraper_service.options.crawl import BatchOptions, CrawlOptions
+from scraper_service.options.urls import join_url
 from scraper_service.storage.jobs.job_records import (
     MAX_LIMIT,
     JobState,
@@ -120,7 +120,7 @@ def _first(options: CrawlOptions) -> Iterator[Link]:
     if not starts_with_sitemap(options):
         yield Link(crawl_key(options, options.url), options.url, 0)
     if reads_sitemaps(options):
-        robots = urljoin(options.url, "/robots.txt")
+        robots = join_url(options.url, "/robots.txt")
         yield Link(sitemap_key(robots), robots, 0, kind=UrlKind.SITEMAP)
 
 
