@@ -236,5 +236,7 @@ def _key(hit: Hit) -> str:
     if hit.image_url:
         return hit.image_url
     parts = url_parts(hit.url)
+    if not parts.netloc:
+        return hit.url
     host = parts.netloc.lower().removeprefix("www.")
     return f"{host}{parts.path.rstrip('/')}?{parts.query}"
