@@ -13,6 +13,7 @@ from scrapy.settings import get_settings_priority
 from scrapy.utils.misc import load_object
 
 from scraper_service.content.decode import encoding_names
+from scraper_service.content.page_status import EMPTY_SHELL
 from scraper_service.errors import InvalidOptions, Issue, ServiceUnavailable
 from scraper_service.items import (
     DATA_LOSS,
@@ -44,6 +45,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+STILL_EMPTY = (
+    "The browser waited for the page's scripts, which showed hardly any text: waitFor"
+    " waits longer."
+)
 MAX_HEADER = 4000  # characters of a header that names a price
 ADDON = "scraper_service.addon.ServiceAddon"
 _OF_AN_ANSWER = frozenset(
@@ -230,8 +235,12 @@ class PageSpider(scrapy.Spider):
             or (refresh.url == response.url and not _is_new_visitor(response))
             or refresh.delay_s > self.max_refresh_s
         ):
-            is_read = not content.embedded or "upload" in response.meta
-            yield content if is_read else await with_document(self, content, response)
+            if content.embedded and "upload" not in response.meta:
+                content = await with_document(self, content, response)
+            is_rendered = response.meta.get("engine") == BROWSER
+            if is_rendered and content.known.get("verdict") == EMPTY_SHELL:
+                content = evolve(content, warnings=(*content.warnings, STILL_EMPTY))
+            yield content
         elif (hops := response.meta.get("redirect_times", 0) + 1) > self.max_hops:
             warning = f"The page goes on refreshing after {self.max_hops} hops."
             yield evolve(content, warnings=(*content.warnings, warning))

@@ -267,8 +267,10 @@ def test_a_scrape_is_short_and_has_what_was_asked_for(service, web):
     found = call(service, "scrape", url=web.url("/a"))
     assert found.keys() == {"markdown", "metadata"}
     assert found["metadata"].keys() <= {
-        *("title", "url", "sourceURL", "statusCode", "scrapeId", "tokenCount")
+        *("title", "url", "sourceURL", "statusCode", "engine", "scrapeId"),
+        "tokenCount",
     }
+    assert found["metadata"]["engine"] == "http"
     selectors = {"fields": [{"name": "title", "selector": "h1"}]}
     found = call(
         service,

@@ -85,6 +85,31 @@ def test_content_of_streams_is_waited_for(page, path):
     assert "From a s" in page(path, waitFor=1)["markdown"]
 
 
+@pytest.mark.parametrize("path", ["/late", "/late-spinner"])
+def test_an_application_that_waits_before_it_loads_is_waited_for(page, path):
+    found = page(path)
+    assert found["markdown"].startswith("# Made by a script")
+    assert found["metadata"]["verdict"] == "ok"
+    assert "waitFor" not in found.get("warning", "")
+
+
+@pytest.mark.parametrize("path", ["/unrendered", "/late-for-good"])
+def test_a_rendered_page_that_stays_an_empty_shell_names_waitFor(page, path):
+    found = page(path, timeout=20_000)
+    assert found["metadata"]["verdict"] == "empty_shell"
+    assert "waitFor" in found["warning"]
+
+
+def test_a_short_page_is_not_waited_for(page):
+    found = page("/short")
+    assert found["metadata"]["engine"] == "browser"
+    assert found["markdown"] == "All is well."
+
+
+def test_an_empty_shell_is_waited_for_within_half_of_the_timeout(page):
+    assert page("/unrendered", timeout=3000)["metadata"]["engine"] == "browser"
+
+
 def test_a_page_of_a_script_that_moves_on_is_the_last_one(page, app):
     found = page("/moving", waitFor=1)
     assert found["metadata"]["url"] == app.url("/client")

@@ -28,6 +28,18 @@ CLIENT = """<!doctype html><title>Client</title><div id="root"></div>
 CLIENT_JS = """fetch('/data').then((r) => r.json()).then((d) => {
   document.querySelector('#root').innerHTML = `<h1>${d.title}</h1><p>${d.text}</p>`;
 });"""
+# An application that shows something first, and its content some milliseconds later.
+LATE = """<!doctype html><title>Late</title><div id="root">%s</div>
+<noscript>You need JavaScript</noscript><script>
+setTimeout(() => fetch('/data').then((r) => r.json()).then((d) => {
+  document.querySelector('#root').innerHTML = `<h1>${d.title}</h1><p>${d.text}</p>`;
+}), %d);
+</script>"""
+NEVER = """<!doctype html><title>Never</title><div id="root"></div>
+<noscript>You need JavaScript</noscript><script>setInterval(() => {}, 100);</script>"""
+SHORT = """<!doctype html><title>Short</title><p id="text">All is well.</p><script>
+setInterval(() => { document.querySelector('#text').textContent = 'Waited.'; }, 2500);
+</script>"""
 LIST = """<!doctype html><title>List</title><h1>Items</h1><ul id="list"></ul>
 <div style="height: 10px" id="end"></div><script>
 let shown = 0;
@@ -211,6 +223,11 @@ show();
 TRICKLES = {"/trickle.css": "text/css", "/held-document": "text/html"}
 PAGES: dict[str, str] = {
     "/client": CLIENT,
+    "/late": LATE % ("", 300),
+    "/late-spinner": LATE % ("Loading…", 1000),
+    "/late-for-good": LATE % ("Loading…", 60_000),
+    "/unrendered": NEVER,
+    "/short": SHORT,
     "/scrolled": LIST % SCROLLED,
     "/endless": LIST
     % SCROLLED.replace("&& shown < 50) add()", ") setTimeout(add, 60)"),

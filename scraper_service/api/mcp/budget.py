@@ -26,7 +26,10 @@ PathT: TypeAlias = list[list[int]]
 BULKY = ("rawHtml", "html", "links", "images", "attributes", "actions")
 RESERVED = 60  # tokens for what an answer says of itself: the cursor and the rest
 LEAST_PART = 25  # tokens
-FACTS = ("title", "url", "sourceURL", "statusCode", "scrapeId", "tokenCount", "error")
+FACTS = (
+    *("title", "url", "sourceURL", "statusCode", "engine", "scrapeId"),
+    *("tokenCount", "error"),
+)
 MAX_FACT = 200  # characters
 MAX_FAILURES = 20  # of each list of URLs without a page
 OTHER_SITES = "EXTERNAL_LINK"  # code of home pages that are only listed

@@ -16,6 +16,7 @@ from scrapy.exceptions import (
     DownloadTimeoutError,
 )
 
+from scraper_service.content.page_status import NO_TEXT
 from scraper_service.crawling.browser import scripts
 from scraper_service.crawling.browser.proxy import UNREACHED, Passage
 from scraper_service.crawling.download.download_errors import (
@@ -227,20 +228,25 @@ async def loaded(opened: OpenPage) -> None:
     except PlaywrightTimeout:
         if pending := await _pending(opened):
             _warn(opened, pending["blocking"] + pending["others"])
-    await settle(opened, anew=False)
+    # A caller that waits knows how long.
+    await settle(opened, anew=False, for_text=not opened.order.options.waits_ms)
 
 
-async def settle(opened: OpenPage, *, anew: bool = True) -> None:
+async def settle(
+    opened: OpenPage, *, anew: bool = True, for_text: bool = False
+) -> None:
     """Wait until the page is stable, also after navigations.
 
-    With ``anew`` the wait starts now, for example after an action.
+    With ``anew`` the wait starts now, for example after an action. With ``for_text`` an
+    empty shell is not stable while its scripts may fill it.
     """
     left_ms = (opened.order.ends_at - time.monotonic()) * 1000 / 2
     most = max(0.0, min(SETTLE_MS, left_ms))
+    few = NO_TEXT if for_text else 0
     for _ in range(MAX_MOVES):
         try:
             await opened.page.evaluate(
-                scripts.SETTLE, [QUIET_MS, MOMENT_MS, most, anew]
+                scripts.SETTLE, [QUIET_MS, MOMENT_MS, most, anew, few]
             )
             return
         except PlaywrightError as error:

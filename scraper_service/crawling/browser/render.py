@@ -116,7 +116,7 @@ async def _take(opened: OpenPage) -> RenderedPage:
     is_page = await arrived(opened, headers)
     if options.wait_for_ms:
         await opened.page.wait_for_timeout(options.wait_for_ms)
-        await settle(opened, anew=False)
+        await settle(opened, anew=False, for_text=not options.actions)
     results = await run_actions(opened, options.actions)
     found = await content(opened)
     check_place(opened, found["url"])

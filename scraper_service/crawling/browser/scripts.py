@@ -8,7 +8,7 @@ WATCH = """
 (() => {
   const setTimeout = window.setTimeout.bind(window);
   const state = {
-    open: 0, last: performance.now(), restless: false,
+    open: 0, last: performance.now(), restless: false, due: 0,
     rest: (ms) => new Promise((next) => setTimeout(next, ms)),
   };
   Object.defineProperty(window, Symbol.for('scraper-watch'), { value: state });
@@ -73,6 +73,9 @@ WATCH = """
     window[name] = new Proxy(window[name], {
       apply(target, self, args) {
         state.restless = true;
+        const ms = +args[1] || 0;
+        if (name === 'setTimeout' && ms <= 4000)  // SETTLE waits no longer
+          state.due = Math.max(state.due, performance.now() + ms);
         return Reflect.apply(target, self, args);
       },
       construct(target, args, type) {
@@ -89,18 +92,42 @@ WATCH = """
 """
 
 # Waits until the page is quiet for a while, or a time-out. A page without a means to change
-# only gets a moment.
+# only gets a moment. An empty shell, which shows less than ``few`` characters, is not quiet
+# before its timers have run; one without any text never is. 0 takes no page for a shell.
 SETTLE = """
-async ([quiet, moment, most, anew]) => {
+async ([quiet, moment, most, anew, few]) => {
   const state = window[Symbol.for('scraper-watch')];
   if (!state || !document.scripts.length) return;
   if (anew) state.last = performance.now();
   // Modules may import others at any time, which nothing tells of.
   if (document.querySelector('[type=module], [rel=modulepreload]')) state.restless = true;
+  const UNSEEN = ['script', 'style', 'noscript', 'template'];
+  const MEDIA = 'audio, canvas, embed, form, frame, iframe, object, video';
+  const textLength = () => {
+    const nodes = [document.body];
+    let length = 0;
+    while (nodes.length && length < few) {
+      const node = nodes.pop();
+      if (!node || UNSEEN.includes(node.localName)) continue;
+      if (node.nodeType === Node.TEXT_NODE) length += node.data.trim().length;
+      for (const child of node.childNodes) nodes.push(child);
+      if (node.shadowRoot) nodes.push(node.shadowRoot);
+    }
+    return length;
+  };
+  const isShell = () => {
+    const length = state.restless && few ? textLength() : few;
+    if (length >= few || document.querySelectorAll('body img, body a[href]').length > 2)
+      return false;
+    const seen = (e) => e.offsetWidth * e.offsetHeight > 4;
+    if ([...document.querySelectorAll(MEDIA)].some(seen)) return false;
+    const isBare = !length && !document.querySelector('body img');
+    return isBare || performance.now() - state.due < 50;
+  };
   const end = performance.now() + most;
   while (performance.now() < end) {
     const enough = state.restless ? quiet : moment;
-    if (state.open <= 0 && performance.now() - state.last >= enough) return;
+    if (state.open <= 0 && performance.now() - state.last >= enough && !isShell()) return;
     await state.rest(Math.min(20, enough));
   }
 }
