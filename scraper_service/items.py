@@ -313,8 +313,9 @@ class Fetch:
     kept: KeptResponse | None = None
     #: True for a page that repeats the one of an earlier job, because it has not changed.
     is_unchanged: bool = False
-    #: The compressed JSON of the page of the base of the job; None without one.
-    base_page: bytes | None = None
+    #: The compressed JSON of the page of the base of the job, or the hashes of its texts;
+    #: None without one.
+    base_page: bytes | str | None = None
 
 
 @frozen
@@ -606,7 +607,9 @@ class Page:
     #: See :attr:`Fetch.kept`.
     kept: KeptResponse | None = None
     #: See :attr:`Fetch.base_page`.
-    base_page: bytes | None = None
+    base_page: bytes | str | None = None
+    #: The hashes of the texts of the earlier page, of a page that is not delivered.
+    text_hashes: str | None = None
 
     @property
     def whole(self) -> Page:

@@ -267,7 +267,7 @@ class PageSpider(scrapy.Spider):
         headers = response.headers
         time_left = request.meta["deadline"] - time.monotonic()
         owner, content = self.owner(response), None
-        if (base := response.meta.get("unchanged")) is not None:
+        if (base := response.meta.get("unchanged")) is not None and base.body:
             content = await content_again(
                 self.pool,
                 base.body,
@@ -421,7 +421,9 @@ def _fetch(request: Request, **facts: Any) -> Fetch:
         began_at=request.meta.get("began_at"),
         source_scrape_id=request.meta.get("source_scrape_id"),
         account=request.meta.get("account", ""),
-        base_page=base.body if (base := request.meta.get("base_page")) else None,
+        base_page=(base.body or base.text_hashes)
+        if (base := request.meta.get("base_page"))
+        else None,
         engine=request.meta.get("engine", HTTP),
         proxy=request.meta.get("proxy_used", "basic"),
         rendered=request.meta.get("rendered"),

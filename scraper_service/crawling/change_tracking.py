@@ -191,28 +191,35 @@ class SincePipeline:
         return cls(crawler)
 
     async def process_item(self, item: Any) -> Any:
-        if not isinstance(item, Page) or item.lease is None or item.failure:
+        if not isinstance(item, Page) or item.lease is None:
             return item
         options = getattr(self._crawler.spider, "options", None)
         if getattr(options, "since", None) is None:
             return item
-        change = await self._change(item)
-        if isinstance(change, PageError):
-            facts = evolve(item.metadata, credits_used=0)
-            return evolve(item, failure=change, metadata=facts, search=None)
-        return evolve(item, metadata=evolve(item.metadata, change=change))
+        change, hashes = await self._compared(item)
+        failure = item.failure or _why_left_out(item, change)
+        if failure is None:
+            return evolve(item, metadata=evolve(item.metadata, change=change))
+        # Where only hashes are left of the earlier page, no other job has its response.
+        is_base = failure.code == UNCHANGED and isinstance(item.base_page, str)
+        return evolve(
+            item,
+            failure=failure,
+            metadata=evolve(item.metadata, credits_used=0),
+            search=None,
+            text_hashes=hashes,
+            kept=item.kept if is_base else None,
+        )
 
-    async def _change(self, page: Page) -> str | PageError:
-        """Return ``new`` or ``changed``, or why a page is not delivered."""
-        base, status = page.base_page, page.metadata.status_code or 0
-        if page.metadata.is_unchanged:
-            return PageError(UNCHANGED, SAME)
+    async def _compared(self, page: Page) -> tuple[str, str | None]:
+        """Return the change of a page, and the hashes of the texts of its earlier page."""
+        base = page.base_page
         if base is None:
-            return "new"
+            return "new", None
         pool = ConverterPool.shared(self._settings)
         scheduler = LeasedScheduler.of(self._crawler)
         try:
-            change = await pool.run(
+            found: tuple[str, str | None] = await pool.run(
                 change_since,
                 base,
                 dict(page.values),
@@ -222,12 +229,18 @@ class SincePipeline:
             )
         except NOT_NOW as error:
             logger.warning("a page was not compared (%r)", error)
-            change = "changed"
-        if change != "new" and status in GONE:
-            return PageError(REMOVED, f"The site responds with status {status} now.")
-        if change != "new" and status >= ERROR_STATUS:
-            text = (
-                f"The site responded with status {status}: the page was not compared."
-            )
-            return PageError("SCRAPE_SITE_ERROR", text)
-        return PageError(UNCHANGED, SAME) if change == "same" else change
+            return "changed", None
+        return found
+
+
+def _why_left_out(page: Page, change: str) -> PageError | None:
+    """Return why a page with this change is not delivered, or None."""
+    status = page.metadata.status_code or 0
+    if page.metadata.is_unchanged:
+        return PageError(UNCHANGED, SAME)
+    if change != "new" and status in GONE:
+        return PageError(REMOVED, f"The site responds with status {status} now.")
+    if change != "new" and status >= ERROR_STATUS:
+        text = f"The site responded with status {status}: the page was not compared."
+        return PageError("SCRAPE_SITE_ERROR", text)
+    return PageError(UNCHANGED, SAME) if change == "same" else None

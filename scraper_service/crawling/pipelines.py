@@ -274,7 +274,8 @@ class FeedPipeline:
             return item
         scheduler = LeasedScheduler.of(self._crawler)
         page, lease = item, item.lease
-        if scheduler.keeps_pages and page.failure is None:
+        is_base = page.failure is None or page.failure.code == UNCHANGED
+        if scheduler.keeps_pages and is_base:
             kept = await self._sources.keep(page.kept, scheduler.team_id)
         else:
             kept = None
@@ -353,6 +354,7 @@ class FeedPipeline:
             code=failure.code if failure else None,
             error=failure.message if failure else None,
             status=page.metadata.status_code if failure else None,
+            text_hashes=page.text_hashes,
             final=_final(page.metadata.url, spider),
             links=_Links(page.follow, lease, lease.depth + 1, self._sites),
             base=page.base,

@@ -220,6 +220,9 @@ frontier = Table(
     Column("options", Text),
     # Kinds of ``metadata.losses`` of a delivered page, in the form " formula video ".
     Column("losses", Text),
+    # Of a page that a crawl with ``since`` does not deliver: hashes of the texts of its
+    # earlier page, as JSON.
+    Column("text_hashes", Text),
     UniqueConstraint("job_number", "key", name="uq_frontier_job_number"),
     Index("ix_frontier_state", "job_number", "state", "id"),
     Index(

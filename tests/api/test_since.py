@@ -103,6 +103,61 @@ def test_a_crawl_since_a_crawl_since_a_crawl_knows_all_pages(service, web, spot)
     assert removed(service, fourth)["urls"] == ["c"]
 
 
+@pytest.fixture(params=["sqlite", "postgresql"])
+def either(request, start_service):
+    """A service with one of the databases."""
+    if request.param == "sqlite":
+        return start_service()
+    url = request.getfixturevalue("postgres")()
+    return start_service(SCRAPER_DATABASE_URL=url)
+
+
+def forget(service, found):
+    """Delete a crawl, as its expiry does."""
+    reply = service.request("DELETE", f"/v2/jobs/{found['id']}")
+    assert reply.status == 200, reply.json
+
+
+def test_unchanged_pages_stay_unchanged_without_the_first_crawl_of_a_chain(
+    either, web, spot
+):
+    first = crawl(either, web, spot)
+    web.put(f"{spot}/c", answer("down", status=500))
+    second = crawl(either, web, spot, since=first["id"])
+    assert changes(second) == {}
+    forget(either, first)
+    put(web, spot, "a", "", text="Two")
+    put(web, spot, "c", "")
+    web.statuses()
+    third = crawl(either, web, spot, since=second["id"])
+    assert changes(third) == {"a": "changed"}
+    assert third["creditsUsed"] == 1
+    assert removed(either, third)["unchanged"] == 3
+    assert (f"{spot}/b", 200) in web.statuses()  # in full, and kept
+    forget(either, second)
+    put(web, spot, "b", "", text="Three")
+    fourth = crawl(either, web, spot, since=third["id"])
+    assert changes(fourth) == {"b": "changed"}
+    assert (f"{spot}/c", 304) in web.statuses()
+    forget(either, third)
+    fifth = crawl(either, web, spot, since=fourth["id"])
+    assert changes(fifth) == {}
+    assert removed(either, fifth)["unchanged"] == 4
+
+
+def test_nothing_is_removed_since_a_crawl_that_is_not_stored_any_more(
+    service, web, spot
+):
+    first = crawl(service, web, spot)
+    put(web, spot, "", "ab")
+    second = crawl(service, web, spot, since=first["id"])
+    assert removed(service, second)["urls"] == ["c"]
+    forget(service, first)
+    told = removed(service, second)
+    assert (told["isComplete"], told["urls"]) == (False, [])
+    assert told["unchanged"] == 2
+
+
 def test_other_bytes_with_the_same_words_are_no_change(service, web, spot):
     first = crawl(service, web, spot)
     body = page(title="Page a", text="One", head="<!-- made at noon -->")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from typing import TYPE_CHECKING, Any
@@ -64,26 +65,37 @@ def repeated_content(packed: bytes, *, is_asked: bool) -> PageContent | None:
     return PageContent(values=values, **facts)
 
 
-def change_since(packed: bytes, values: Mapping[str, bytes]) -> str:
+def change_since(
+    base: bytes | str, values: Mapping[str, bytes]
+) -> tuple[str, str | None]:
     """Return ``new``, ``same`` or ``changed`` for a page and an earlier page of its URL.
 
-    ``packed`` is the compressed JSON of the earlier page, ``values`` are the JSON texts of the
-    new one. Markdown and data are compared, or all values without them; white space does not
-    count. An error page of the site is no earlier page. Runs in the converter pool.
+    ``base`` is the compressed JSON of the earlier page, or the hashes of its texts as JSON,
+    which are returned, too. ``values`` are the JSON texts of the new page. Markdown and data
+    are compared, or all values without them; white space does not count. An error page of
+    the site is no earlier page. Runs in the converter pool.
     """
-    page: dict[str, Any] = json.loads(decompress(packed))
-    if page["metadata"].get("statusCode", 200) >= ERROR_STATUS:
-        return "new"
+    if isinstance(base, bytes):
+        page: dict[str, Any] = json.loads(decompress(base))
+        if page.pop("metadata").get("statusCode", 200) >= ERROR_STATUS:
+            return "new", None
+        page.pop("warning", None)
+        base = json.dumps(_hashes(page))
+    known = json.loads(base)
+    new = _hashes({_camel(name): json.loads(text) for name, text in values.items()})
+    return "same" if new.items() <= known.items() else "changed", base
+
+
+def _hashes(values: Mapping[str, Any]) -> dict[str, str]:
+    """Return hashes of what is compared of a page, by name."""
     names = values.keys() & COMPARED or values.keys()
-    is_same = all(
-        _plain(json.loads(values[name])) == _plain(page.get(_camel(name)))
-        for name in names
-    )
-    return "same" if is_same else "changed"
+    return {name: _hash(values[name]) for name in sorted(names)}
 
 
-def _plain(value: Any) -> Any:
-    return "".join(value.split()) if isinstance(value, str) else value
+def _hash(value: Any) -> str:
+    is_text = isinstance(value, str)
+    text = "".join(value.split()) if is_text else json.dumps(value, sort_keys=True)
+    return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:32]
 
 
 def _camel(name: str) -> str:

@@ -78,7 +78,9 @@ class UnchangedPages:
         if "base_page" not in meta:
             meta["base_page"] = await self._read(meta["lease"])
         base: BasePage | None = meta["base_page"]
-        if base is None or {base.kept.engine, meta.get("engine", HTTP)} != {HTTP}:
+        if base is None or base.kept is None:
+            return None
+        if {base.kept.engine, meta.get("engine", HTTP)} != {HTTP}:
             return None
         status, headers = read_head(base.kept.head)
         if status >= HTTPStatus.BAD_REQUEST:
@@ -124,7 +126,7 @@ class UnchangedPages:
             found = await scheduler.read(read_base_sitemap, self._base_id, lease.key)
         else:
             found = await scheduler.read(read_base_page, self._base_id, lease.row_id)
-        if found is None or found.stored.digest is None:
+        if found is None or found.stored is None or found.stored.digest is None:
             return found
         try:
             kept = await self._sources.read(found.stored)
@@ -136,7 +138,9 @@ class UnchangedPages:
     def process_response(self, request: Request, response: Response) -> Response:
         base: BasePage | None = request.meta.get("base_page")
         is_known = "unchanged" in request.meta
-        if base is None or base.kept.url != request.url or is_known:
+        if base is None or base.kept is None or is_known:
+            return response
+        if base.kept.url != request.url:
             return response
         conditions = VALIDATORS.values()
         is_asked = any(name in request.headers for name in conditions)

@@ -120,7 +120,10 @@ _ADD_PAGES = Insertion(
     page, "id", "job_number", "seq", "size", "frontier_id", "body", "whole"
 )
 _ADD_EVENTS = Insertion(event, "job_number", "kind", "page_id", "row_id", "at")
-_ENDED = ("state", "page_id", "code", "error", "status", "losses", "ended_at")
+_ENDED = (
+    *("state", "page_id", "code", "error", "status", "losses", "text_hashes"),
+    "ended_at",
+)
 _ACKNOWLEDGE = Statement(
     update(frontier)
     .where(frontier.c.id == bindparam("row_id"))
@@ -216,9 +219,9 @@ class OpenJob:
         ]
         self._acknowledge([x for x in accepted if not x.goes_on], duplicates)
         self._store_pages(delivered, packed)
-        files = [x for x in accepted if x.kind is UrlKind.SITEMAP and x.kept]
+        bare = [x for x in accepted if x.page is None and x.kept]
         self.more_bytes += add_sources(
-            self._connection, self.job_id, self.number, files, packed.responses
+            self._connection, self.job_id, self.number, bare, packed.responses
         )
         change_snapshots.store(
             self._connection, [x.snapshot for x in delivered if x.snapshot]
@@ -287,6 +290,7 @@ class OpenJob:
                     "error": f"duplicate of {other}" if other else outcome.error,
                     "status": outcome.status,
                     "losses": None if other else _lost_kinds(outcome),
+                    "text_hashes": outcome.text_hashes,
                     "ended_at": self.at,
                 }
             )

@@ -43,15 +43,19 @@ if TYPE_CHECKING:
 class BasePage:
     """A page of the base with its response."""
 
-    #: The compressed JSON of the page, empty for a sitemap file.
+    #: The compressed JSON of the page. Empty for a sitemap file, and if only the hashes of
+    #: the texts are left.
     body: bytes
-    stored: StoredResponse
+    #: None if the response is not stored any more, as ``kept``.
+    stored: StoredResponse | None = None
     #: The response without the body, before that is read.
-    kept: KeptResponse
+    kept: KeptResponse | None = None
     #: The age of the response in seconds.
-    age_s: float
+    age_s: float = 0.0
     #: ``<lastmod>`` of its sitemap, if that is the same for both jobs.
-    lastmod: str | None
+    lastmod: str | None = None
+    #: The hashes of the texts of the page as JSON.
+    text_hashes: str | None = None
 
 
 def base_scrape(connection: Connection, job_id: str, team_id: str) -> Any:
@@ -78,8 +82,9 @@ def read_base_page(
     """Return the page of the base for the URL of a row, None without one.
 
     A base that was a crawl with ``since`` has no page of a URL that had not changed: then the
-    page of its own base counts, and the same for a URL that had failed. Pages without a
-    response, and those that were cut or delivered in parts, do not count.
+    page of its own base counts, and the same for a URL that had failed. If that is not stored
+    any more, the hashes count that the base has of its texts. Pages without a response, and
+    those that were cut or delivered in parts, do not count.
     """
     row = connection.execute(
         select(frontier.c.key, frontier.c.url, frontier.c.lastmod).where(
@@ -89,21 +94,24 @@ def read_base_page(
     if row is None:
         return None
     at, lastmod, next_id = now_of(connection), row.lastmod, base_id
+    hashes: str | None = None
     while next_id is not None:
         found = connection.execute(
             _page_of(next_id, row.key, row.url).where(job.c.expires_at > at)
         ).one_or_none()
         if found is None:
-            return None
+            break
         if lastmod != found.lastmod:
             lastmod = None
-        if found.page is not None:
+        is_unchanged = found.code == UNCHANGED
+        if found.page is not None or (is_unchanged and found.facts is not None):
             return _base_page(found, lastmod, at)
-        is_passed_on = found.code == UNCHANGED or found.state == RowState.FAILED
+        is_passed_on = is_unchanged or found.state == RowState.FAILED
         if found.code == REMOVED or not is_passed_on:
             return None
+        hashes = hashes or found.text_hashes
         next_id = found.base_job_id
-    return None
+    return None if hashes is None else BasePage(b"", text_hashes=hashes)
 
 
 def read_base_sitemap(
@@ -128,14 +136,14 @@ def _page_of(job_id: str, key: int, url: str) -> Select[Any]:
             page.c.body.label("page"),
             page.c.whole,
             *(frontier.c.lastmod, frontier.c.code, frontier.c.state),
-            frontier.c.options,
+            *(frontier.c.options, frontier.c.text_hashes),
             job.c.base_job_id,
             *RESPONSE,
         )
         .select_from(frontier)
         .join(job, job.c.number == frontier.c.job_number)
         .outerjoin(page, page.c.frontier_id == frontier.c.id)
-        .outerjoin(page_source, page_source.c.page_id == page.c.id)
+        .outerjoin(page_source, page_source.c.page_id == frontier.c.page_id)
         .where(
             frontier.c.job_number == number_of(job_id),
             frontier.c.key == key,
@@ -148,16 +156,22 @@ def _page_of(job_id: str, key: int, url: str) -> Select[Any]:
 def _base_page(found: Row[Any], lastmod: str | None, at: float) -> BasePage | None:
     if found.facts is None or found.whole is not None or found.options is not None:
         return None
-    return _of_response(bytes(found.page), stored_response(found), lastmod, at)
+    body, hashes = bytes(found.page or b""), found.text_hashes
+    return _of_response(body, stored_response(found), lastmod, at, hashes)
 
 
 def _of_response(
-    body: bytes, stored: StoredResponse, lastmod: str | None, at: float
+    body: bytes,
+    stored: StoredResponse,
+    lastmod: str | None,
+    at: float,
+    hashes: str | None = None,
 ) -> BasePage | None:
     kept = unpack(stored)
     if kept.is_cut:
         return None
-    return BasePage(body, stored, kept, max(0.0, at - kept.at), lastmod)
+    age_s = max(0.0, at - kept.at)
+    return BasePage(body, stored, kept, age_s, lastmod, hashes)
 
 
 # -- crawls with ``since`` -----------------------------------------------------------------
@@ -216,7 +230,8 @@ class RemovedUrls:
 
     #: The earlier crawl.
     since: str
-    #: False while the crawl runs, and if it did not end by itself: then no URL is removed.
+    #: False while the crawl runs, if it did not end by itself, and if the earlier crawl is
+    #: not stored any more: then no URL is removed.
     is_whole: bool
     #: The number of pages that are the same as before.
     unchanged: int
@@ -236,7 +251,11 @@ def read_removed(
     if (since := crawl.since) is None:
         return None
     unchanged = _count_unchanged(connection, crawl.id)
-    if crawl.state is not JobState.COMPLETED or crawl.held:
+    stored = select(job.c.id).where(
+        job.c.id == since, job.c.expires_at > now_of(connection)
+    )
+    has_ended = crawl.state is JobState.COMPLETED and not crawl.held
+    if not has_ended or connection.scalar(stored) is None:
         return RemovedUrls(since, is_whole=False, unchanged=unchanged)
     base, own = frontier.alias("base"), frontier.alias("own")
     is_found = (

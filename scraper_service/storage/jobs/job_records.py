@@ -247,6 +247,8 @@ class Outcome:
     code: str | None = None
     error: str | None = None
     status: int | None = None
+    #: The hashes of the texts of the page in an earlier crawl, if no page is delivered.
+    text_hashes: str | None = None
     #: Key and URL after redirects.
     final: tuple[int, str] | None = None
     #: Links of the page. Iterated more than once.
