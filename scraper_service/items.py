@@ -194,6 +194,8 @@ class Lease:
     #: Links between the start page and the URL; for a sitemap its level of nesting.
     depth: int
     is_sitemap: bool = False
+    #: ``<lastmod>`` of the URL in a sitemap that was read before.
+    lastmod: str | None = None
 
 
 @frozen(kw_only=True)
@@ -547,6 +549,8 @@ class PageMetadata:
     status_code: int | None = None
     content_type: str | None = None
     robots_tag: str | None = None
+    #: See :attr:`Lease.lastmod`.
+    sitemap_lastmod: str | None = None
     proxy_used: str = "basic"
     engine: str | None = None
     time_zone: str | None = None

@@ -144,6 +144,7 @@ class PagePipeline:
                 status_code=fetch.status,
                 content_type=fetch.content_type or None,
                 robots_tag=fetch.robots_tag or None,
+                sitemap_lastmod=fetch.lease.lastmod if fetch.lease else None,
                 proxy_used=fetch.proxy,
                 engine=fetch.engine,
                 time_zone=rendered.time_zone if rendered else None,

@@ -356,7 +356,7 @@ class LeasedScheduler(BaseScheduler):
             options = scrape_options_from_json(json.loads(row.options))
         deadline = time.monotonic() + options.deadline_ms / 1000
         is_sitemap = row.kind == UrlKind.SITEMAP
-        lease = Lease(row.id, row.key, row.token, row.depth, is_sitemap)
+        lease = Lease(row.id, row.key, row.token, row.depth, is_sitemap, row.lastmod)
         page_id = self._pages[row.id] = str(uuid.uuid4())
         make = spider.sitemap_request if is_sitemap else spider.page_request
         request: Request = make(

@@ -358,6 +358,12 @@ def test_sitemaps_are_read_as_asked(crawl, mode, expected):
             rows = done.addresses()
             assert rows["/listed/1"]["lastModified"] == "2026-01-02"
             assert rows["/listed/1"]["foundOn"] == site.url("/maps/a.xml")
+            times = {
+                each["metadata"]["title"]: each["metadata"].get("sitemapLastmod")
+                for each in done.documents
+            }
+            assert times["1"] == "2026-01-02"
+            assert times["3"] is None
             assert rows["/maps/a.xml"]["kind"] == "sitemap"
             assert rows["/maps/b.xml.gz"]["state"] == "failed"  # it is not there
             assert rows["/page"]["reason"] == "external"

@@ -137,6 +137,20 @@ def harness(database):
     return Harness(database)
 
 
+def test_a_url_that_a_link_found_first_has_the_time_of_the_sitemap(harness):
+    job_id = harness.start((0, 9))
+    first, sitemap = harness.claim(job_id)
+    harness.deliver(job_id, first, (1, 2))
+    listed = [
+        Link(key, f"http://a.example/{key}", 0, lastmod=f"2026-01-0{key}")
+        for key in (1, 3)
+    ]
+    harness.append(job_id, sitemap, OWNER, is_done=True, links=tuple(listed))
+    found = {row.key: row.lastmod for row in harness.claim(job_id)}
+    assert found == {1: "2026-01-01", 2: None, 3: "2026-01-03"}
+    harness.check(job_id)
+
+
 def test_a_job_ends_with_its_last_address_exactly_once(harness):
     job_id = harness.start()
     [row] = harness.claim(job_id)

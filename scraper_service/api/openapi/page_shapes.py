@@ -46,6 +46,7 @@ METADATA = shape(
         "contentType?": TEXT,
         "xRobotsTag?": TEXT,
         "lastModified?": own(said(TIME, "The header Last-Modified.")),
+        "sitemapLastmod?": own(said(TEXT, "The lastmod of the URL in a sitemap.")),
         "scrapeId": said(ID, "For GET /scrape/{id}."),
         "sourceScrapeId?": own(
             said(ID, "Of a reprocessed page: the page whose response was read.")

@@ -20,7 +20,7 @@ _OF_FETCH = frozenset(
         *("sourceURL", "url", "statusCode", "scrapeId", "sourceScrapeId"),
         *("contentType", "xRobotsTag", "proxyUsed", "engine", "timezone"),
         *("cacheState", "cachedAt", "creditsUsed", "unchanged", "tokensUsed", "error"),
-        "changeStatus",
+        *("changeStatus", "sitemapLastmod"),
     }
 )
 _OF_CONTENT = {

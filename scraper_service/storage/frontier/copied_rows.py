@@ -72,7 +72,7 @@ def go_on(connection: Connection, job_id: str) -> bool:
         chosen = page.c.seq.between(position.done, end - 1)
     else:
         chosen = page.c.seq.in_(position.numbers[position.done : end])
-    names = ("job_number", "kind", "key", "url", "depth", "state")
+    names = ("job_number", "kind", "key", "url", "depth", "state", "lastmod")
     rows = (
         select(
             literal(row.number),
@@ -81,6 +81,7 @@ def go_on(connection: Connection, job_id: str) -> bool:
             frontier.c.url,
             frontier.c.depth,
             literal(RowState.PENDING.value),
+            frontier.c.lastmod,
         )
         .join(page, page.c.frontier_id == frontier.c.id)
         .where(page.c.job_number == number_of(row.source_job_id), chosen)

@@ -29,7 +29,7 @@ from scraper_service.storage.statements import execute, execute_many
 from scraper_service.storage.transactions import IN_ORDER, now_of, rows_in, written
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from sqlalchemy import Connection, Row
 
@@ -61,6 +61,14 @@ WHERE NOT EXISTS (SELECT FROM frontier WHERE job_number = %s AND key = given.key
   AND (state <> {RowState.SKIPPED:d} OR code IS NULL OR code NOT IN {PASSING}) OFFSET 0)
 {_CONFLICT}
 """  # noqa: S608
+_ADD_TIME = """
+UPDATE frontier SET lastmod = ? WHERE job_number = ? AND key = ? AND lastmod IS NULL
+"""
+_ADD_TIMES = """
+UPDATE frontier SET lastmod = given.lastmod
+FROM unnest(%s::text[], %s::bigint[]) AS given (lastmod, key)
+WHERE job_number = %s AND frontier.key = given.key AND frontier.lastmod IS NULL
+"""
 
 
 def insert_links(
@@ -75,8 +83,22 @@ def insert_links(
         unique: dict[int, Link] = {}
         for link in links[first : first + INSERT_ROWS]:
             unique.setdefault(link[0], link)
-        added += _insert(connection, job_number, int(state), list(unique.values()))
+        new = _insert(connection, job_number, int(state), list(unique.values()))
+        added += new
+        if new < len(unique):
+            _add_times(connection, job_number, unique.values())
     return added
+
+
+def _add_times(connection: Connection, job_number: int, links: Iterable[Link]) -> None:
+    """Store what a sitemap says of URLs that were found without it."""
+    times = [(link.lastmod, link.key) for link in links if link.lastmod is not None]
+    if connection.dialect.name == "sqlite":
+        rows = [(lastmod, job_number, key) for lastmod, key in times]
+        execute_many(connection, _ADD_TIME, rows)
+    elif times:
+        columns = (list(column) for column in zip(*times, strict=True))
+        execute(connection, _ADD_TIMES, (*columns, job_number))
 
 
 def _insert(

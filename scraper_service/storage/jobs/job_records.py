@@ -172,6 +172,8 @@ class ClaimedRow:
     token: int
     #: Options of the page as JSON, None for the options of the job.
     options: str | None = None
+    #: ``lastmod`` of a sitemap.
+    lastmod: str | None = None
 
 
 @frozen
