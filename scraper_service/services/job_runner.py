@@ -354,14 +354,14 @@ class LocalRunner:
     def _next(self, waiting: list[WaitingJob]) -> WaitingJob:
         """Return the job whose team has the fewest running ones here.
 
-        Of several teams, it is the one whose last job started first. Further processes for
-        large jobs come after jobs that nobody runs.
+        Jobs that nobody runs come before large jobs that need a further process. Of several
+        teams, it is the one whose last job started first.
         """
         running = self._running()
 
-        def turn(each: WaitingJob) -> tuple[bool, int, int]:
+        def turn(each: WaitingJob) -> tuple[int, bool, int]:
             last = self._last_turns.get(each.team_id, 0)
-            return each.processes > 0, running[each.team_id], last
+            return running[each.team_id], each.processes > 0, last
 
         return min(waiting, key=turn)
 
