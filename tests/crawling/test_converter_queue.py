@@ -57,6 +57,17 @@ def test_teams_share_converter_time_and_not_turns(queue):
     assert counts["fast"] > 300
 
 
+def test_a_team_gets_the_less_of_a_process_the_more_processes_it_has():
+    """Its share of all processes is that of a team in a single one."""
+    queue = ConverterQueue(64 * MIB, {"many": 3, "one": 1}.__getitem__)
+    for _ in range(100):
+        queue.add(task("many"))
+        queue.add(task("one"))
+    order = run_all(queue, lambda _: 1.0, until_s=80)
+    counts = Counter(each.team_id for each in order)
+    assert 19 <= counts["many"] <= 21, counts
+
+
 def test_what_a_team_used_while_it_was_alone_is_not_held_against_it(queue):
     for _ in range(100):
         queue.add(task("first"))

@@ -309,6 +309,21 @@ def two_owners(database):
     return database
 
 
+def test_a_process_knows_in_how_many_processes_a_team_has_pages(two_owners):
+    def processes():
+        with two_owners.engine.begin() as connection:
+            return team_limits.read_limits(connection, "a").processes
+
+    assert processes() == {}
+    ask(two_owners, "a", 4, 1)
+    ask(two_owners, "b", 4, 0)
+    assert processes() == {TEAM: 1}
+    ask(two_owners, "b", 4, 2)
+    assert processes() == {TEAM: 2}
+    write(two_owners, leases.forget_worker, "b")
+    assert processes() == {TEAM: 1}
+
+
 def test_processes_share_places_in_equal_parts(two_owners):
     assert ask(two_owners, "a", 4, 0) == (4, 4, 4)
     assert ask(two_owners, "b", 4, 0) == (4, 0, 0)

@@ -30,6 +30,7 @@ class Task:
     :ivar is_large: True if it is slow, by its size or from a first try.
     :ivar deaths: number of converters that died while they ran it.
     :ivar interruptions: number of times it was ended for another team.
+    :ivar began: when it last began to run.
     """
 
     function: Callable[..., Any]
@@ -48,6 +49,7 @@ class Task:
     deaths: int = 0
     interruptions: int = 0
     number: int = 0
+    began: float = 0.0
 
     def __attrs_post_init__(self) -> None:
         self.is_large = self.size > LARGE_BYTES
@@ -65,13 +67,19 @@ class ConverterQueue:
     queueing. A team that was idle starts with the least time of the others. The jobs of a team
     take turns. The tasks of a job keep their order.
 
+    ``processes_of`` returns in how many services and workers a team has pages. Its time counts
+    as often, so that its share of all of them does not grow with their number.
+
     All tasks together may have ``max_bytes`` of input. A team may queue as many bytes as are
     left for others (the dynamic threshold of switch buffers), so a single team gets half.
     :meth:`add` refuses nothing: callers check :meth:`has_capacity` first.
     """
 
-    def __init__(self, max_bytes: int):
+    def __init__(
+        self, max_bytes: int, processes_of: Callable[[str], int] = lambda team_id: 1
+    ):
         self._max_bytes = max_bytes
+        self._processes_of = processes_of
         self._bytes = 0
         self._teams: dict[str, _Team] = {}
         self._active = 0  # teams with tasks
@@ -125,6 +133,7 @@ class ConverterQueue:
         self._clock = max(self._clock, least)
         task = best.take(small_only=small_only)
         self._count(best, task, -1)
+        task.began = now
         best.used_s += LEAST_S - now
         best.running += 1
         return task
@@ -139,7 +148,8 @@ class ConverterQueue:
         """Remove a running task. Charge its team for its time and ``extra_s``."""
         team = self._teams[task.team_id]
         team.stop(now)
-        team.used_s += extra_s
+        elsewhere = self._processes_of(task.team_id) - 1
+        team.used_s += extra_s + elsewhere * (now - task.began)
         self._forget(team, task)
 
     def remove(self, task: Task) -> None:

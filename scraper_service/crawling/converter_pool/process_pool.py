@@ -39,6 +39,7 @@ from scraper_service.crawling.metrics import (
     CONVERTER_QUEUE,
     CONVERTER_RESTARTS,
 )
+from scraper_service.crawling.politeness.team_limits import TeamPermits
 from scraper_service.errors import (
     ConverterDied,
     ConvertersFailed,
@@ -111,7 +112,9 @@ class ProcessPool:
         self._processes = processes
         self._memory_bytes = memory_mb * 2**20
         self._tasks = tasks
-        self._queue = ConverterQueue(queue_mb * 2**20)
+        self._queue = ConverterQueue(
+            queue_mb * 2**20, TeamPermits.shared().processes_of
+        )
         self._forks: ForkServer | None = None
         self._former_forks: list[ForkServer] = []
         self._converters: list[Converter] = []

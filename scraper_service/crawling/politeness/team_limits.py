@@ -41,6 +41,7 @@ class TeamPermits:
         self._lapses = 0
         self._teams: dict[str, _Team] = {}
         self._limits: Mapping[str, int] = {}
+        self._processes: Mapping[str, int] = {}
         self._database: Database | None = None
         self._owner = ""
         self._tasks = BackgroundTasks()
@@ -76,6 +77,10 @@ class TeamPermits:
         """Return the free permits of a team by the state of this process."""
         team = self._teams.get(team_id)
         return max(0, team.limit - team.in_use) if team and team.limit else 0
+
+    def processes_of(self, team_id: str) -> int:
+        """Return in how many processes a team has pages in flight, at least 1."""
+        return self._processes.get(team_id, 1)
 
     async def in_use_elsewhere(self, team_id: str) -> int:
         """Return the team's pages in flight in other processes."""
@@ -184,7 +189,7 @@ class TeamPermits:
             return
         looked_at = self._clock()
         found = await self._database.read(team_limits.read_limits, self._owner)
-        self._limits = found.by_team
+        self._limits, self._processes = found.by_team, found.processes
         has_lapsed = self._clock() > self._valid_until
         self._lapses += has_lapsed
         # Not longer than others count its permits: the last heartbeat was earlier.

@@ -41,6 +41,8 @@ class Limits(NamedTuple):
     workers: int
     #: Seconds until the leases of this process end, 0 if they have ended.
     lease_s: float
+    #: Number of live processes with pages of a team in flight, by team.
+    processes: Mapping[str, int]
 
 
 def read_limits(connection: Connection, owner: str) -> Limits:
@@ -52,7 +54,13 @@ def read_limits(connection: Connection, owner: str) -> Limits:
     now = now_of(connection)
     live = select(worker.c.id, worker.c.until).where(worker.c.until >= now)
     ends = {row.id: row.until for row in connection.execute(live)}
-    return Limits(by_team, len(ends), ends.get(owner, now) - now)
+    in_flight = (
+        select(share.c.team_id, func.count().label("processes"))
+        .where(share.c.in_use > 0, share.c.owner.in_(ends))
+        .group_by(share.c.team_id)
+    )
+    processes = {row.team_id: row.processes for row in connection.execute(in_flight)}
+    return Limits(by_team, len(ends), ends.get(owner, now) - now, processes)
 
 
 def ask(
