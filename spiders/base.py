@@ -101,6 +101,10 @@ class ConverterProtocol(Protocol):
         """Return True if a team may queue another page."""
         ...
 
+    def is_contended(self, team_id: str | None) -> bool:
+        """Return True if pages of other teams wait for a process."""
+        ...
+
 
 class RobotsProtocol(Protocol):
     """The interface of the class in ``ROBOTS_POLICY``, built by ``shared(settings)``."""

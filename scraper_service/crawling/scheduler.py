@@ -132,6 +132,7 @@ class LeasedScheduler(BaseScheduler):
             self._queue,
             self._slots,
             has_ended=lambda: self._ended,
+            is_contended=self._is_contended,
             wake=self._nudge,
             tasks=self._tasks,
         )
@@ -293,6 +294,12 @@ class LeasedScheduler(BaseScheduler):
         spider: Any = self._crawler.spider
         has_capacity: bool = spider.pool.has_capacity(self._team_id, self._nudge)
         return has_capacity
+
+    def _is_contended(self) -> bool:
+        """Return True if other teams wait for the converters."""
+        spider: Any = self._crawler.spider
+        is_contended: bool = spider.pool.is_contended(self._team_id)
+        return is_contended
 
     def _next_row(self) -> Request | None:
         row = self._queue.next_row()

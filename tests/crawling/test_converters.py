@@ -551,3 +551,35 @@ def test_a_team_that_queues_too_many_bytes_is_refused_alone(orders):
             assert pool.has_capacity("a")
 
     asyncio.run(main())
+
+
+def test_a_job_queues_few_pages_while_other_teams_wait(orders, monkeypatch):
+    monkeypatch.setattr(process_pool, "WAITING_AHEAD", 2)
+
+    async def main():
+        async with pool_of() as pool:
+            held = pool.run(conversions.hold, str(orders.folder), team_id="a")
+            tasks = [asyncio.ensure_future(held)]
+            await until(lambda: orders.held)
+            tasks += [
+                asyncio.ensure_future(pool.run(len, b"x", team_id="a"))
+                for _ in range(2)
+            ]
+            await asyncio.sleep(0)
+            woken = []
+            wake = lambda: woken.append(1)  # noqa: E731
+            assert not pool.is_contended("a")
+            assert pool.has_capacity("a", wake)
+            tasks.append(asyncio.ensure_future(pool.run(len, b"x", team_id="b")))
+            await asyncio.sleep(0)
+            assert pool.is_contended("a")
+            assert not pool.has_capacity("a", wake)
+            assert pool.has_capacity("a"), "single scrapes are not refused"
+            assert pool.has_capacity("b", wake)
+            assert not woken
+            orders.let_go()
+            await asyncio.gather(*tasks)
+            assert woken
+            assert pool.has_capacity("a", wake)
+
+    asyncio.run(main())

@@ -35,7 +35,8 @@ class FakeCrawler:
         self.settings = settings.copy()
         self.settings.setdict({"JOB_ID": job_id, "JOB_OWNER": OWNER})
         options = batch_options({"urls": "http://a.test/"})
-        self.spider = SimpleNamespace(options=options)
+        pool = SimpleNamespace(is_contended=lambda team_id: False)
+        self.spider = SimpleNamespace(options=options, pool=pool)
         self.signals = SimpleNamespace(connect=lambda *_: None)
         self.engine = None
         self.crawling = True

@@ -101,6 +101,17 @@ class ConverterQueue:
         """True if a team has waiting tasks and no running task."""
         return any(team.waiting and not team.running for team in self._teams.values())
 
+    def has_others(self, team_id: str) -> bool:
+        """Return True if another team has waiting tasks."""
+        return any(
+            team.waiting and each != team_id for each, team in self._teams.items()
+        )
+
+    def waiting_of(self, team_id: str) -> int:
+        """Return the number of waiting tasks of a team."""
+        team = self._teams.get(team_id)
+        return team.waiting if team else 0
+
     def running_of(self, team_id: str) -> int:
         """Return the number of running tasks of a team."""
         return self._teams[team_id].running

@@ -63,6 +63,7 @@ TURN_S = 10.0  # of a running task while another team has no converter
 SPARE_IDLE_S = 30.0  # until the spare converter ends
 ABANDONED_S = 2.0  # of a running task after its caller is gone
 START_COST_S = 2.0  # of converter time, charged for a process that a task ended
+WAITING_AHEAD = 8  # tasks of a team for each process, while teams compete for them
 DEATHS = 2  # of its converters, until a task fails
 
 MOST_SIZED = 1000  # values of a list whose bytes are counted
@@ -178,13 +179,26 @@ class ProcessPool:
     ) -> bool:
         """Return True if a team may queue another input.
 
-        Otherwise ``wake`` is called once, as soon as an input has left the queue.
+        With ``wake``, few inputs of the team may wait while other teams wait, too: other
+        services or workers may have a process for the rest. If there is no capacity,
+        ``wake`` is called once, as soon as an input has left the queue.
         """
-        if self._queue.has_capacity(team_id or ""):
+        team = team_id or ""
+        most = WAITING_AHEAD * self._processes
+        is_ahead = (
+            wake is not None
+            and self._queue.waiting_of(team) >= most
+            and self.is_contended(team)
+        )
+        if not is_ahead and self._queue.has_capacity(team):
             return True
         if wake is not None:
             self._wakes[wake] = None
         return False
+
+    def is_contended(self, team_id: str | None) -> bool:
+        """Return True if inputs of other teams wait for a process."""
+        return self._queue.has_others(team_id or "")
 
     async def run(
         self,

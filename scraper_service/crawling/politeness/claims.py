@@ -26,6 +26,7 @@ BEYOND_S = 0.5  # between two looks for other sites, each at some thousand URLs
 MOST_EVERY_S = 60.0  # the same, after further looks for other sites in vain
 FEW_HOSTS = 4  # with fewer, a job looks for URLs of other sites
 POLL_S = 1.0  # for rows of other processes
+FEW_ROWS = 4  # of a claim while teams compete for converters
 
 
 class Claims:
@@ -34,7 +35,8 @@ class Claims:
     ``claim`` leases up to so many URLs, or those beyond some sites; it raises
     :exc:`ServiceUnavailable`. ``take`` gets each result. ``queue`` holds the rows that were
     claimed, and ``slots`` is the number of pages that the job may have in flight. Nothing is
-    claimed after ``has_ended``. ``wake`` is called when a page may be ready, or another claim may
+    claimed after ``has_ended``. While ``is_contended``, because other teams wait for converters,
+    no row is claimed ahead: other processes may have a converter for it. ``wake`` is called when a page may be ready, or another claim may
     find rows. ``tasks`` run the claims.
     """
 
@@ -45,6 +47,7 @@ class Claims:
         queue: HostQueue,
         slots: int,
         has_ended: Callable[[], bool],
+        is_contended: Callable[[], bool],
         wake: Callable[[], None],
         tasks: BackgroundTasks,
     ):
@@ -53,6 +56,7 @@ class Claims:
         self._queue = queue
         self._slots = slots
         self._has_ended = has_ended
+        self._is_contended = is_contended
         self._wake = wake
         self._tasks = tasks
         #: Seconds after a claim without a row until the next one.
@@ -87,7 +91,9 @@ class Claims:
 
     def refill(self) -> None:
         """Claim rows if few are left: a claim takes a transaction."""
-        if len(self._queue.rows) <= self._batch:
+        if not self._queue.rows or (
+            len(self._queue.rows) <= self._batch and not self._is_contended()
+        ):
             self._soon()
 
     def ran_out(self) -> None:
@@ -128,8 +134,9 @@ class Claims:
             return
         self.is_running = True
         self._has_news = False
+        count = min(FEW_ROWS, self._batch) if self._is_contended() else self._batch
         try:
-            claim = await self._ask(self._batch, beyond)
+            claim = await self._ask(count, beyond)
         except ServiceUnavailable:
             self._rest()
             return
