@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from attrs import define, field
 
-from scraper_service.content.pdf.lines import Block, Hyphens, rotate_box
+from scraper_service.content.pdf.lines import HEADING_RATIO, Block, Hyphens, rotate_box
 from scraper_service.content.pdf.order import blocks_in_order, drop_repeated
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from scraper_service.content.pdf.lines import Line, PageText
 
-HEADING_RATIO = 1.12  # minimum size of a heading relative to the text
 MAX_HEADING = 200  # characters
 INDENT = 0.6  # minimum indent of a paragraph's first line, relative to the font size
 

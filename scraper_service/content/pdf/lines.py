@@ -11,6 +11,7 @@ from attrs import define, field
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+HEADING_RATIO = 1.12  # minimum size of a heading relative to the text
 BOLD = re.compile(r"bold|black|heavy|semib|demi|-medi\b|CMBX|CMB\d|SFBX", re.IGNORECASE)
 FIXED = re.compile(
     r"courier|consol|monospace|mono(?:-|$|\d)|typewriter|menlo|monaco|NimbusMon"

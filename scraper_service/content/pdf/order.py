@@ -8,7 +8,7 @@ from collections import Counter
 from statistics import median
 from typing import TYPE_CHECKING
 
-from scraper_service.content.pdf.lines import Block, Box, Line
+from scraper_service.content.pdf.lines import HEADING_RATIO, Block, Box, Line
 from scraper_service.content.pdf.tables import LEADER, has_leader, table, table_end
 
 if TYPE_CHECKING:
@@ -219,52 +219,122 @@ MIN_NUMBERED = 0.6  # minimum share of pages with a consecutive page number
 MIN_SHARE = 0.4  # minimum share of pages with a repeated text at the same height
 
 _DIGITS = re.compile(r"\d+|\b[ivxlc]+\b")
-_END_NUMBER = re.compile(r"^\W*(\d+)(?=\W|$)|(?<!\S)(\d+)\W*$")
+_WORD = re.compile(r"[^\W\d_]{2}")
+# The page number begins or ends a cell, as in "Page 3 of 10" and "Tides | 3/10".
+_TOTAL = r"(?:\s*(?:/|\b[^\W\d_]{1,3}\b)\s*\d+)?"
+_FIRST_NUMBER = re.compile(
+    r"(?:^|[|\xb7\u2022])\W{0,5}(?:(?:p[a\xe1]g\w*|p\.|seite)\W{0,5})?(\d{1,5})"
+    rf"{_TOTAL}(?![\w.,)])",
+    re.IGNORECASE,
+)
+_END_NUMBER = re.compile(
+    rf"{_FIRST_NUMBER.pattern}|(?<![\w.,])(\d{{1,5}}){_TOTAL}\W*$", re.IGNORECASE
+)
 
 
 def drop_repeated(pages: list[PageText]) -> None:
-    """Remove headers, footers and page numbers that stand on many pages."""
+    """Remove headers, footers and page numbers that stand on many pages.
+
+    They differ by no more than the page number, and a header is not in larger print.
+    """
     if len(pages) <= 3:
         return
-    edges = [_edge(page) for page in pages]
-    counts: Counter[tuple[str, int]] = Counter()
-    offsets: Counter[int] = Counter()
+    edges, text_size = _edges(pages)
+    offsets = Counter(
+        offset
+        for number, edge in enumerate(edges)
+        for offset in {n - number for line, _ in edge for n in _numbers(line.text)}
+    )
+    numbered = {n for n, count in offsets.items() if count >= MIN_NUMBERED * len(pages)}
+    running = []
     for number, edge in enumerate(edges):
-        counts.update({_running(line) for line in edge})
-        offsets.update({n - number for line in edge for n in _numbers(line)})
-    shares: Counter[int] = Counter()
+        numbers = {number + n for n in numbered}
+        running.append(
+            [
+                (line, *_words(line, numbers, line.size < text_size, is_top=is_top))
+                for line, is_top in edge
+            ]
+        )
+    counts = Counter(
+        key
+        for found in running
+        for key in {(text, _height(line)) for line, text, _ in found}
+    )
+    shares = Counter[int]()
     for (_, place), count in counts.items():
         shares[place] += count if count >= MIN_REPEATED else 0
     # The same text on most pages, or chapter names that each stand on some pages.
     places = {place for place, n in shares.items() if n >= MIN_SHARE * len(pages)}
-    numbered = {n for n, count in offsets.items() if count >= MIN_NUMBERED * len(pages)}
-    for number, (page, edge) in enumerate(zip(pages, edges, strict=True)):
+    for page, found in zip(pages, running, strict=True):
         unwanted = {
             id(line)
-            for line in edge
-            if (_running(line)[1] in places and counts[_running(line)] > 1)
-            or any(n - number in numbered for n in _numbers(line))
+            for line, text, is_numbered in found
+            if is_numbered
+            or (_height(line) in places and counts[text, _height(line)] > 1)
         }
         if unwanted and len(unwanted) < len(page.lines):
             page.lines = [line for line in page.lines if id(line) not in unwanted]
 
 
-def _running(line: Line) -> tuple[str, int]:
-    return _DIGITS.sub("#", line.text), round(line.y0 / 4)
+def _height(line: Line) -> int:
+    return round(line.y0 / 4)
 
 
-def _numbers(line: Line) -> set[int]:
-    """Return the numbers at both ends of a line: candidates for the page number."""
-    found = (first or last for first, last in _END_NUMBER.findall(line.text))
-    return {int(number) for number in found if len(number) < 6}
+def _numbers(text: str) -> set[int]:
+    """Return the numbers at both ends of a text: candidates for the page number."""
+    return {int(first or last) for first, last in _END_NUMBER.findall(text)}
 
 
-def _edge(page: PageText) -> list[Line]:
-    """Return the lines at the top and bottom that a gap separates from the text."""
-    lines = sorted(
-        (line for line in page.lines if not line.is_rotated), key=lambda line: -line.y1
-    )
-    return [*_apart(lines), *_apart(lines[::-1])]
+def _words(
+    line: Line, numbers: set[int], is_small: bool, *, is_top: bool
+) -> tuple[str, bool]:
+    """Return the text with a sign for the page number, which is one of ``numbers``.
+
+    Also return whether the page number stands apart from other words.
+    """
+
+    def masked(match: re.Match[str]) -> str:
+        return "#" if int(match[match.lastindex or 1]) in numbers else match[0]
+
+    bare = _DIGITS.sub("#", line.text)
+    if not _WORD.search(bare):
+        return bare, bool(_numbers(line.text) & numbers)
+    texts = []
+    is_apart = False
+    for text in [cell.text for cell in line.cells] or [line.text]:
+        bare = _DIGITS.sub("#", text)
+        is_bare = not _WORD.search(bare)
+        # "Chapter 3" at the top of a page may be a heading.
+        may_end = is_bare or is_small or not is_top
+        words = (_END_NUMBER if may_end else _FIRST_NUMBER).sub(masked, text)
+        is_apart |= is_bare and words != text
+        texts.append(bare if is_bare and is_small else words)
+    return " ".join(texts), is_apart and not (is_top and line.is_bold)
+
+
+def _edges(pages: list[PageText]) -> tuple[list[list[tuple[Line, bool]]], float]:
+    """Return the lines that a gap separates from the text, and the text's size.
+
+    True marks lines at the top, where large ones are headings and left out.
+    """
+    found = []
+    texts: dict[str, Line] = {}
+    for page in pages:
+        lines = [line for line in page.lines if not line.is_rotated]
+        lines.sort(key=lambda line: -line.y1)
+        top = _apart(lines)
+        found.append((top, _apart(lines[::-1])))
+        texts |= {line.text: line for line in lines[len(top) :]}
+    sizes = Counter[float]()
+    for text, line in texts.items():
+        sizes[line.size] += len(text)
+    size = max(sizes, key=sizes.__getitem__, default=0.0)
+    edges = [
+        [(line, True) for line in top if line.size < HEADING_RATIO * size]
+        + [(line, False) for line in bottom]
+        for top, bottom in found
+    ]
+    return edges, size
 
 
 def _apart(lines: list[Line]) -> list[Line]:
