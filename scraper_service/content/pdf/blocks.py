@@ -65,7 +65,7 @@ def parts_of(pages: list[PageText]) -> list[list[Part]]:
 
 
 def _page_parts(page: PageText, styles: _Styles) -> list[Part]:
-    blocks = blocks_in_order(page.lines)
+    blocks = blocks_in_order(page.lines, page.grids)
     parts = _with_whole_code(part for block in blocks for part in _parts(block, styles))
     parts = _with_whole_words(parts, styles.hyphens)
     if page.turn:

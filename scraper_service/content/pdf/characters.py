@@ -24,17 +24,18 @@ _LINE = re.compile("[^\r\n\ufffe]+\ufffe?")  # U+FFFE: PDFium's hyphen at a line
 _RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
 
 
-def _call(function: Any, result: Any, *arguments: Any) -> Any:
+def fast_call(function: Any, result: Any, *arguments: Any) -> Any:
+    """Return a PDFium function that takes plain numbers as pointers."""
     address = ctypes.cast(function, ctypes.c_void_p).value
     return ctypes.PYFUNCTYPE(result, *arguments)(address or 0)
 
 
 _INT, _POINTER = ctypes.c_int, ctypes.c_void_p
-_piece = _call(raw.FPDFText_GetTextObject, _POINTER, _POINTER, _INT)
-_place = _call(raw.FPDFText_GetLooseCharBox, _INT, _POINTER, _INT, _POINTER)
-_matrix = _call(raw.FPDFText_GetMatrix, _INT, _POINTER, _INT, _POINTER)
-_font_size = _call(raw.FPDFText_GetFontSize, ctypes.c_double, _POINTER, _INT)
-_font_info = _call(
+_piece = fast_call(raw.FPDFText_GetTextObject, _POINTER, _POINTER, _INT)
+_place = fast_call(raw.FPDFText_GetLooseCharBox, _INT, _POINTER, _INT, _POINTER)
+_matrix = fast_call(raw.FPDFText_GetMatrix, _INT, _POINTER, _INT, _POINTER)
+_font_size = fast_call(raw.FPDFText_GetFontSize, ctypes.c_double, _POINTER, _INT)
+_font_info = fast_call(
     raw.FPDFText_GetFontInfo,
     ctypes.c_ulong,
     _POINTER,
@@ -43,9 +44,9 @@ _font_info = _call(
     ctypes.c_ulong,
     _POINTER,
 )
-_angle = _call(raw.FPDFText_GetCharAngle, ctypes.c_float, _POINTER, _INT)
-_is_guess = _call(raw.FPDFText_HasUnicodeMapError, _INT, _POINTER, _INT)
-_unicode = _call(raw.FPDFText_GetUnicode, ctypes.c_uint, _POINTER, _INT)
+_angle = fast_call(raw.FPDFText_GetCharAngle, ctypes.c_float, _POINTER, _INT)
+_is_guess = fast_call(raw.FPDFText_HasUnicodeMapError, _INT, _POINTER, _INT)
+_unicode = fast_call(raw.FPDFText_GetUnicode, ctypes.c_uint, _POINTER, _INT)
 _four = struct.Struct("4f").unpack_from
 _two = struct.Struct("2f").unpack_from
 

@@ -214,6 +214,7 @@ class _Reading:
             return page
         other.links = page.links or other.links
         other.marks, other.pictures = page.marks, page.pictures
+        other.grids = page.grids
         return other
 
     def _mined(self, index: int) -> PageText | None:

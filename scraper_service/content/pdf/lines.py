@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 HEADING_RATIO = 1.12  # minimum size of a heading relative to the text
+# Minimum gap between two cells, relative to the font size; the gap after the number of a
+# heading is often 1.
+WIDE_GAP = 1.1
+NEAR = 3.0  # points between ruling lines that touch, or are drawn twice
 BOLD = re.compile(r"bold|black|heavy|semib|demi|-medi\b|CMBX|CMB\d|SFBX", re.IGNORECASE)
 FIXED = re.compile(
     r"courier|consol|monospace|mono(?:-|$|\d)|typewriter|menlo|monaco|NimbusMon"
@@ -78,6 +82,8 @@ class Line:
     is_fixed: bool = False
     #: True if the text does not run from left to right on the page.
     is_rotated: bool = False
+    #: The ruled table in place of the line, which has the size 0.
+    table: Block | None = None
 
 
 @define
@@ -117,6 +123,31 @@ class Mark:
 
 
 @define
+class RuledGrid:
+    """A table whose columns or rows are parted by lines; positions are in points."""
+
+    #: The lines between columns; without them, gaps part the columns.
+    upright: list[Box]
+    across: list[Box]
+    #: The borders of the columns, from the left.
+    xs: list[float]
+    #: The borders of the rows, from the top.
+    ys: list[float]
+
+    def holds(self, x: float, y: float) -> bool:
+        """Return True if a point is inside the table."""
+        return self.xs[0] < x < self.xs[-1] and self.ys[-1] < y < self.ys[0]
+
+    def place(self, x: float, y: float) -> tuple[int, int]:
+        """Return row and column of the lines above and left of a point."""
+        left = [v[0] for v in self.upright if v[0] < x and v[1] < y < v[3]]
+        above = [h[1] for h in self.across if y < h[1] and h[0] < x < h[2]]
+        column = sum(border <= max(left, default=self.xs[0]) for border in self.xs) - 1
+        row = sum(border > min(above, default=self.ys[0]) for border in self.ys)
+        return row, column
+
+
+@define
 class PageText:
     """The text of a page."""
 
@@ -128,6 +159,8 @@ class PageText:
     turn: int = 0
     #: The fields and notes that are not among the lines yet.
     marks: list[Mark] = field(factory=list)
+    #: The tables drawn with lines.
+    grids: list[RuledGrid] = field(factory=list)
     #: True for a page without text, lines and pictures.
     is_blank: bool = False
     #: The number of large pictures.

@@ -8,11 +8,17 @@ from collections import Counter
 from statistics import median
 from typing import TYPE_CHECKING
 
-from scraper_service.content.pdf.lines import HEADING_RATIO, Block, Box, Line
-from scraper_service.content.pdf.tables import LEADER, has_leader, table, table_end
+from scraper_service.content.pdf.lines import HEADING_RATIO, WIDE_GAP, Block, Box, Line
+from scraper_service.content.pdf.tables import (
+    LEADER,
+    has_leader,
+    table,
+    table_end,
+    with_ruled_table,
+)
 
 if TYPE_CHECKING:
-    from scraper_service.content.pdf.lines import PageText
+    from scraper_service.content.pdf.lines import PageText, RuledGrid
 
 MAX_SORTED = 1500  # blocks of a page; columns are not searched among more blocks
 COLUMN_GAP = 6.0  # points between two columns
@@ -25,8 +31,10 @@ FULL = 30  # minimum width of a full line, relative to the font size
 _Boxed = list[tuple[Box, Block]]
 
 
-def blocks_in_order(lines: list[Line]) -> list[Block]:
+def blocks_in_order(lines: list[Line], grids: list[RuledGrid]) -> list[Block]:
     """Return the blocks of a page in reading order."""
+    for ruled in grids:
+        lines = with_ruled_table(lines, ruled)
     rows = _rows(lines)
     leading = _leading(rows)
     found: list[Block] = []
@@ -38,7 +46,10 @@ def blocks_in_order(lines: list[Line]) -> list[Block]:
             found += grid
             start = end
             continue
-        _append(found, rows[start], leading)
+        if block := rows[start].table:
+            found.append(block)
+        else:
+            _append(found, rows[start], leading)
         start += 1
     fixed = [block for block in found if block.lines[0].is_fixed]
     margin = min((line.x0 for b in fixed for line in b.lines), default=0.0)
@@ -66,7 +77,7 @@ def _rows(lines: list[Line]) -> list[Line]:
 
 def _join(first: Line, second: Line) -> None:
     shift = len(first.text) + 1
-    if second.x0 - first.x1 > 1.5 * first.size:
+    if second.x0 - first.x1 > WIDE_GAP * first.size:
         first.cells += second.cells
     else:
         first.cells[-1].text += f" {second.cells[0].text}"

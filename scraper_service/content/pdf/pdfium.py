@@ -24,10 +24,12 @@ from scraper_service.content.pdf.lines import (
     Cell,
     Line,
     PageText,
+    RuledGrid,
     plain_letters,
     rotate_box,
     unread_share,
 )
+from scraper_service.content.pdf.rules import find_grids, read_rules
 from scraper_service.content.pdf.words import LOOSE, Speller
 
 MAX_LINKS = 1000  # per page
@@ -138,6 +140,7 @@ class _PageReader:
         self._characters = PageCharacters(text_page)
         self._guessed = 0  # lines in a font without a map to Unicode
         self._links = list(_links(document, page))
+        self._grids: list[RuledGrid] = []
 
     def text(self) -> tuple[PageText, bool]:
         """Return the text, and whether characters are missing or unreliable."""
@@ -148,6 +151,9 @@ class _PageReader:
             self._links = [
                 (rotate_box(box, characters.turn), to) for box, to in self._links
             ]
+        self._grids = find_grids(
+            [rotate_box(rule, characters.turn) for rule in read_rules(self._page)]
+        )
         lines: list[Line] = []
         for start, end in spans:
             self._add_line(start, end, lines)
@@ -158,7 +164,7 @@ class _PageReader:
         )
         if characters.turn:
             lines = _by_rows(lines)
-        return PageText(lines, urls, characters.turn), is_doubtful
+        return PageText(lines, urls, characters.turn, grids=self._grids), is_doubtful
 
     def _add_line(self, start: int, end: int, lines: list[Line]) -> None:
         characters = self._characters
@@ -172,14 +178,24 @@ class _PageReader:
         line.is_bold, line.is_fixed = self._style(start, end, is_piece=is_piece)
         line.is_rotated = characters.is_askew(start, end)
         touched = self._links and self._touched(line)
+        middle = (y0 + y1) / 2
+        borders = [
+            x
+            for g in self._grids
+            if g.upright and g.ys[-1] < middle < g.ys[0]
+            for x in g.xs
+            if x0 < x < x1
+        ]
         is_tight = line.is_fixed or x1 - x0 < LOOSE * line.size * (end - start)
         is_reversed = characters.is_reversed(start, end)
-        if line.is_rotated or (is_piece and is_tight and not (touched or is_reversed)):
+        if line.is_rotated or (
+            is_piece and is_tight and not (touched or borders or is_reversed)
+        ):
             line.text = plain_letters(characters.text[start:end])
             line.cells = [Cell(line.text, x0, x1)]
             lines.append(line)
             return
-        speller = Speller(line, characters, touched)
+        speller = Speller(line, characters, touched, borders)
         speller.is_reversed = is_reversed
         rest = speller.spell(characters.text, start, end)
         if line.text:

@@ -1,17 +1,22 @@
-"""Rows of cells: tables, and text columns that resemble a table."""
+"""Tables: ruled ones, rows of cells, and text columns that resemble a table."""
 
 from __future__ import annotations
 
 import re
 from statistics import median
 
-from scraper_service.content.pdf.lines import Block, Line
+from attrs import evolve
 
-MIN_ROWS = 3  # rows of a table with two columns; 2 rows suffice with more columns
+from scraper_service.content.pdf.lines import Block, Cell, Hyphens, Line, RuledGrid
+
+MIN_ROWS = 3  # of a table with two columns; 2 with more columns, or a bold header
 PROSE = 28  # characters; longer cells are lines of a text column
+MIN_FILLED = 0.3  # share of the cells of a ruled table with text
 LEADER = re.compile(r"\s*(?:\.\s?){4,}\s*")
 
 _LABEL = re.compile(r"(?:[^\w\s]|[0-9a-zA-Z]{1,3}[.)]|\([0-9a-zA-Z]{1,4}\))\Z")
+
+_Cells = dict[tuple[int, int], list[Line]]  # by row and column
 
 
 def has_leader(text: str) -> bool:
@@ -32,13 +37,23 @@ def _cells(line: Line) -> int:
 def table_end(rows: list[Line], start: int) -> int:
     """Return the end of the run of multi-cell rows that begins at ``start``."""
     end = start
-    while end < len(rows) and _cells(rows[end]) > 1:
+    while end < len(rows) and (_cells(rows[end]) > 1 or _is_cell(rows, start, end)):
         if end > start:
             above, row = rows[end - 1], rows[end]
             if not 0 < above.y0 - row.y0 < 4 * max(row.size, above.size):
                 break
         end += 1
     return end
+
+
+def _is_cell(rows: list[Line], start: int, at: int) -> bool:
+    """Return True if a row is one cell, right of the first column, inside a table."""
+    row = rows[at]
+    if at == start or not row.cells or at + 1 == len(rows) or _cells(rows[at + 1]) < 2:
+        return False
+    first, *others = _column_edges(rows[start:at])
+    crossed = sum(row.x0 < right + 1 and left - 1 < row.x1 for left, right in others)
+    return row.x0 > first[1] + 1 and crossed < 2
 
 
 def table(rows: list[Line]) -> list[Block] | None:
@@ -48,7 +63,8 @@ def table(rows: list[Line]) -> list[Block] | None:
         return None
     if len(edges) == 2 and _are_columns(rows):
         return _split_columns(rows, edges)
-    if len(rows) < (2 if len(edges) > 2 else MIN_ROWS):
+    has_header = rows[0].is_bold and not rows[1].is_bold
+    if len(rows) < (2 if len(edges) > 2 or has_header else MIN_ROWS):
         return None
     grid = []
     for row in rows:
@@ -94,3 +110,100 @@ def _split_columns(rows: list[Line], edges: list[tuple[float, float]]) -> list[B
             part = Line(cell.text, row.size, cell.x0, row.y0, cell.x1, row.y1, [cell])
             columns[_place(cell.x0, edges)].lines.append(part)
     return [column for column in columns if column.lines]
+
+
+def with_ruled_table(lines: list[Line], grid: RuledGrid) -> list[Line]:
+    """Return the lines with a line for the table of ``grid``, if that is a table."""
+    rest: list[Line] = []
+    cells: _Cells = {}
+    start = None
+    for line in lines:
+        y = (line.y0 + line.y1) / 2
+        parts = [_part(line, cell) for cell in line.cells]
+        inside = [p for p in parts if grid.holds((p.x0 + p.x1) / 2, y)]
+        for part in inside:
+            cells.setdefault(grid.place((part.x0 + part.x1) / 2, y), []).append(part)
+        if inside and start is None:
+            start = len(rest)
+        rest += [part for part in parts if part not in inside] if inside else [line]
+    if not grid.upright:
+        cells = _by_gaps(cells)
+    rows = _ruled_rows(cells, is_open=not grid.upright)
+    count = (len(grid.xs) - 1) * (len(grid.ys) - 1)
+    if start is None or not rows or len(cells) < MIN_FILLED * count:
+        return lines  # a frame, form or chart
+    if not grid.upright and any(_is_beyond(line, grid) for line in rest):
+        return lines  # only some rows stand between the lines
+    block = Block([part for parts in cells.values() for part in parts], rows)
+    rest.insert(start, Line("", 0.0, *block.box, table=block))
+    return rest
+
+
+def _is_beyond(line: Line, grid: RuledGrid) -> bool:
+    """Return True if a line has cells right above or below the lines of a table."""
+    distance = max(line.y0 - grid.ys[0], grid.ys[-1] - line.y1)
+    is_over = line.x0 < grid.xs[-1] and grid.xs[0] < line.x1
+    return is_over and _cells(line) > 1 and distance < 2 * line.size
+
+
+def _part(line: Line, cell: Cell) -> Line:
+    return evolve(line, text=cell.text, x0=cell.x0, x1=cell.x1, cells=[cell], links=[])
+
+
+def _by_gaps(cells: _Cells) -> _Cells:
+    """Divide the rows of a table without lines between its columns."""
+    edges = _column_edges([part for parts in cells.values() for part in parts])
+    found: _Cells = {}
+    for (row, _), parts in cells.items():
+        for part in parts:
+            found.setdefault((row, _place(part.x0, edges)), []).append(part)
+    return found
+
+
+def _ruled_rows(cells: _Cells, *, is_open: bool) -> list[list[str]]:
+    """Return the texts of the cells; no rows without several rows and columns.
+
+    ``is_open`` is True if no lines part the columns. The lines of the page then part
+    text, too: each row must have some cells, and a text in its first column.
+    """
+    columns = sorted({column for _, column in cells})
+    bands = sorted({row for row, _ in cells})
+    rows: list[list[str]] = []
+    for band in bands:
+        texts = [_texts(cells.get((band, column), [])) for column in columns]
+        counts = [len(lines) for lines in texts]
+        is_even = len(set(counts)) == 1
+        if is_even and counts[0] > (2 if len(bands) > 1 and not is_open else 1):
+            if is_open and min(median(map(len, lines)) for lines in texts) > PROSE:
+                return []
+            rows += map(list, zip(*texts, strict=True))  # no lines between the rows
+        elif is_open and not _is_row(counts, len(bands)):
+            return []
+        else:
+            rows.append([_joined(lines) for lines in texts])
+    return rows if min(len(rows), len(columns)) > 1 else []
+
+
+def _is_row(counts: list[int], bands: int) -> bool:
+    """Return True if the lines of the cells between two lines are no rows of their own."""
+    if counts.count(0) > len(counts) - 2:
+        return False
+    return counts[0] < 2 or (counts[0] == 2 and counts.count(2) == 1 and bands > 2)
+
+
+def _texts(parts: list[Line]) -> list[str]:
+    """Return the lines of a cell from top to bottom."""
+    rows: list[list[Line]] = []
+    for part in sorted(parts, key=lambda part: -part.y0):
+        if not rows or rows[-1][0].y0 - part.y0 > 0.35 * part.size:
+            rows.append([])
+        rows[-1].append(part)
+    return [" ".join(p.text for p in sorted(row, key=lambda p: p.x0)) for row in rows]
+
+
+def _joined(lines: list[str]) -> str:
+    text = ""
+    for line in lines:
+        end, link = Hyphens().joint(text, line) if text else (0, "")
+        text = f"{text[:end]}{link}{line}"
+    return text

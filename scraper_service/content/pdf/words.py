@@ -6,14 +6,13 @@ import re
 import unicodedata
 from typing import TYPE_CHECKING
 
-from scraper_service.content.pdf.lines import Cell, Line, plain_letters
+from scraper_service.content.pdf.lines import WIDE_GAP, Cell, Line, plain_letters
 
 if TYPE_CHECKING:
     from scraper_service.content.pdf.characters import PageCharacters
     from scraper_service.content.pdf.lines import Box
 
 # Gaps and widths are relative to the font size.
-WIDE_GAP = 1.5  # minimum gap between two cells
 WORD_GAP = 0.11  # a gap this much wider than between letters is a missing space
 LOOSE = 0.6  # mean character width above which a run may contain gaps
 NARROW = 0.5  # mean character width up to which no run, even fixed-width, has gaps
@@ -35,10 +34,12 @@ class Speller:
         line: Line,
         characters: PageCharacters,
         links: list[tuple[Box, str]],
+        borders: list[float],
     ):
         self._line = line
         self._characters = characters
         self._links = links
+        self._borders = borders  # of the columns of a ruled table
         self._text = ""
         self._starts: list[int] = []  # start of each cell in the text
         self._last = -1  # page index of the previous character
@@ -62,7 +63,8 @@ class Speller:
 
     def _spans(self, text: str, first: int, after: int) -> list[tuple[int, int]]:
         """Return the words of a run, or the whole run if it has no gaps."""
-        if self._links or self.is_reversed or self._is_loose(first, after):
+        needs_words = self._links or self.is_reversed or self._borders
+        if needs_words or self._is_loose(first, after):
             return [match.span() for match in _WORD.finditer(text, first, after)]
         return [(first, after)]
 
@@ -159,7 +161,10 @@ class Speller:
         else:
             before = self._last_box()
             gap = 0.0 if self.is_reversed else box[0] - before[2]
-            if gap > WIDE_GAP * size:
+            left, right = before[0] + before[2], box[0] + box[2]
+            if gap > WIDE_GAP * size or any(
+                left < 2 * border < right for border in self._borders
+            ):
                 self._line.cells[-1].x1 = before[2]
                 self._text += " "
                 self._begin_cell(box)
