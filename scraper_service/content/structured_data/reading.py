@@ -15,6 +15,7 @@ from attrs import define, field
 
 from scraper_service.content.html.elements import BLOCKS
 from scraper_service.content.metadata.entries import Entries
+from scraper_service.content.structured_data.values import SYMBOL
 from scraper_service.content.structured_data.vocabulary import phrase_of, words_of
 
 if TYPE_CHECKING:
@@ -25,6 +26,9 @@ MAX_TEXT = 20_000  # characters of a value
 MAX_LABEL = 60  # characters
 MAX_LABEL_WORDS = 7
 MAX_NAMES = 300  # characters of a class attribute
+MAX_PRICE = 30  # characters of a number and its currency
+#: Space between the numbers of two elements. Unlike other spaces it ends a number.
+GAP = "\u2004"
 
 _SILENT = frozenset(
     "script style template noscript head title select datalist textarea svg".split()
@@ -39,6 +43,13 @@ _STYLE = re.compile(
 _MARKS = frozenset("¶ # § \U0001f517".split())  # links from a heading to itself
 _FRAME = frozenset({"nav", "footer", "aside", "header"})
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
+# The end of a text with a number; a currency or a decimal mark may follow the number.
+_NUMBER_END = re.compile(r"(?P<number>\d(?:[\d.,]*\d)?)(?P<end>[.,€$£]?)$")
+_PRICE_END = re.compile(rf"{SYMBOL}\s?\d[\d.,]*$|\d[€$£]$")
+_PRICE_START = re.compile(rf"\s*{SYMBOL}")
+_BARE = re.compile(r"[^\w\s]?\d[\d.,]*[.,]")
+_CENTS = re.compile(r"\d\d(?!\d)")
+_CENT_NAMES = frozenset("cent cents fraction fractional decimal decimals".split())
 _NAMING = "class itemprop id data-testid data-test rel data-qa name".split()
 
 
@@ -158,14 +169,47 @@ class VisibleText:
 
 def join_texts(parts: Iterable[tuple[str, Any]]) -> str:
     """Join texts, with a space where elements separate two words."""
-    pieces: list[str] = []
-    before: Any = None
-    for text, element in parts:
-        if before is not None and not _is_glued(pieces[-1], before, text, element):
-            pieces.append(" ")
-        pieces.append(text)
-        before = element
-    return " ".join("".join(pieces).split())
+    known = list(parts)
+    pieces = [text for text, _ in known[:1]]
+    for number, (text, element) in enumerate(known[1:], 1):
+        before, above = known[number - 1]
+        after = known[number + 1][0] if number + 1 < len(known) else ""
+        mark = number_break(pieces, text, element, after)
+        if mark is None:
+            mark = "" if _is_glued(before, above, text, element) else " "
+        pieces += [mark, text]
+    return collapse("".join(pieces))
+
+
+def collapse(text: str) -> str:
+    """Return a text with single spaces; each ``GAP`` stays."""
+    return GAP.join(" ".join(part.split()) for part in text.split(GAP))
+
+
+def number_break(
+    texts: list[str], text: str, element: Any, after: str = ""
+) -> str | None:
+    """Return what separates a number from a number before it in another element.
+
+    This is a decimal mark before cents, otherwise ``GAP``; None without such numbers.
+    ``texts`` precede ``text``, which ``element`` holds; ``after`` follows.
+    """
+    text = text.lstrip()
+    if not text[:1].isdigit():
+        return None
+    before = "".join(each[-MAX_PRICE:] for each in texts[-4:]).rstrip()
+    if not (match := _NUMBER_END.search(before)):
+        return None
+    if _CENTS.match(text):
+        if match["end"] and _BARE.fullmatch(before.split()[-1]):
+            return ""  # "19." and "99"
+        names = name_words((element.get("class") or "")[:MAX_NAMES])
+        is_named = not _CENT_NAMES.isdisjoint(names)
+        is_price = _PRICE_END.search(before) or _PRICE_START.match(after)
+        if is_named or (element.tag == "sup" and is_price):
+            mark = "," if "." in match["number"] else "."
+            return "" if match["end"] else mark
+    return None if match["end"] else GAP
 
 
 def _texts(element: Any) -> Iterator[tuple[str, Any]]:
@@ -186,6 +230,8 @@ def _is_glued(text: str, element: Any, following: str, other: Any) -> bool:
     """
     if text[-1:].isspace() or following[:1].isspace():
         return True
+    if text[-1] in "$€£" and text[-2:-1].isdigit():
+        return False
     if following[0] in ".,;:!?)]%\u2019'@/" or text[-1] in "([$€£@/'#":
         return True
     return element.tag in _INLINE and other.tag in _INLINE | BLOCKS

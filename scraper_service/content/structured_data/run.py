@@ -19,6 +19,7 @@ from scraper_service.content.structured_data.declared_values import (
 from scraper_service.content.structured_data.nodes import FRAME, SUBJECT, Node, plain
 from scraper_service.content.structured_data.page import Extraction, Origin, Value
 from scraper_service.content.structured_data.places.around import is_foreign, one_line
+from scraper_service.content.structured_data.reading import GAP
 from scraper_service.content.structured_data.requested_fields import (
     RequestedField,
     interpret_field,
@@ -297,7 +298,9 @@ def _shown_facts(scope: Scope) -> dict[str, str]:
         pairs = [[c for c in row if c.tag in {"td", "th"}] for row in holder.iter("tr")]
         pairs += [[term, term.getnext()] for term in holder.iter("dt")]
         found = {
-            one_line(scope, pair[0]).rstrip(": "): scope.reading.text(pair[1])
+            one_line(scope, pair[0]).rstrip(": "): scope.reading.text(pair[1]).replace(
+                GAP, " "
+            )
             for pair in pairs
             if len(pair) == 2 and pair[1] is not None
         }

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from lxml import etree
 
 from scraper_service.content.html.document import parse
+from scraper_service.content.structured_data.reading import GAP
 from scraper_service.content.structured_data.selectors import TIME_S, text_of
 from scraper_service.options.selectors import compiled
 
@@ -59,7 +60,7 @@ def _match(found: Any) -> dict[str, Any]:
         return {"text": " ".join(str(found).split())[:MAX_TEXT]}
     own = etree.tostring(found, encoding="unicode", method="html", with_tail=False)
     return {
-        "text": text_of(found)[:MAX_TEXT],
+        "text": text_of(found).replace(GAP, " ")[:MAX_TEXT],
         "path": _path(found),
         "html": own[:MAX_HTML],
     }

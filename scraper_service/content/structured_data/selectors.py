@@ -11,6 +11,11 @@ from lxml import etree
 
 from scraper_service.content.html.page_urls import absolute
 from scraper_service.content.merging import join_names
+from scraper_service.content.structured_data.reading import (
+    GAP,
+    collapse,
+    number_break,
+)
 from scraper_service.content.structured_data.values import flag_of, number_of
 from scraper_service.options.selectors import plan_of
 
@@ -66,8 +71,8 @@ def read_selectors(
     warnings = list(dict.fromkeys(reading.warnings))
     if empty := tuple(reading.fields_without_value((*plan.base_fields, *plan.fields))):
         warnings.append(f"No value found by selectors: {join_names(empty)}.")
+    data = _cast(data, schema)
     if schema is not None:
-        data = _cast(data, schema)
         warnings += _faults(data, schema)
     return data, warnings
 
@@ -223,13 +228,21 @@ def _step(step: str, value: Any, plan: FieldPlan) -> Any:
     text = text_of(value) if _is_element(value) else " ".join(str(value).split())
     if step == "text":
         return text
-    found = plan.pattern.search(text)
+    found = plan.pattern.search(text.replace(GAP, " "))
     return found.group(plan.group) if found else None
 
 
 def text_of(element: Any) -> str:
-    """Return all text of an element, white space collapsed, blocks apart by a space."""
+    """Return all text of an element, white space collapsed, blocks apart by a space.
+
+    ``GAP`` separates the numbers of two elements.
+    """
     texts: list[str] = []
+
+    def add(text: str | None, own: Any, after: str | None = "") -> None:
+        if text:
+            texts.extend((number_break(texts, text, own, after or "") or "", text))
+
     walk = etree.iterwalk(element, events=("start", "end"))
     for event, each in walk:
         name = each.tag
@@ -239,14 +252,14 @@ def text_of(element: Any) -> str:
                 continue
             if name in _BLOCKS:
                 texts.append(" ")
-            if each.text and isinstance(name, str):
-                texts.append(each.text)
+            if isinstance(name, str):
+                add(each.text, each, each.tail)
             continue
         if name in _BLOCKS:
             texts.append(" ")
-        if each is not element and each.tail:
-            texts.append(each.tail)
-    return " ".join("".join(texts).split())
+        if each is not element:
+            add(each.tail, each.getparent())
+    return collapse("".join(texts))
 
 
 def _is_element(found: Any) -> bool:
@@ -255,29 +268,27 @@ def _is_element(found: Any) -> bool:
 
 def _cast(value: Any, schema: Any) -> Any:
     """Return a value whose texts are numbers and booleans where the schema has these."""
-    if not isinstance(schema, dict):
-        return value
+    schema = schema if isinstance(schema, dict) else {}
     if isinstance(value, list):
         return [_cast(each, schema.get("items")) for each in value]
     if isinstance(value, dict):
         fields = schema.get("properties")
-        if not isinstance(fields, dict):
-            return value
+        fields = fields if isinstance(fields, dict) else {}
         return {name: _cast(each, fields.get(name)) for name, each in value.items()}
     if not isinstance(value, str):
         return value
     kinds = schema.get("type")
     kinds = kinds if isinstance(kinds, list) else [kinds]
-    if "string" in kinds:
-        return value
     found: Any = None
-    if "number" in kinds or "integer" in kinds:
+    if "string" in kinds:
+        pass
+    elif "number" in kinds or "integer" in kinds:
         found = number_of(value)
         if "number" not in kinds and not isinstance(found, int):
             found = None
     elif "boolean" in kinds:
         found = flag_of(value)
-    return value if found is None else found
+    return value.replace(GAP, " ") if found is None else found
 
 
 def _faults(data: Any, schema: Mapping[str, Any]) -> list[str]:

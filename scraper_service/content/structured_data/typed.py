@@ -12,6 +12,7 @@ from scraper_service.content.html.page_urls import absolute
 from scraper_service.content.metadata.dates import iso_date
 from scraper_service.content.structured_data import values
 from scraper_service.content.structured_data.nodes import text_of_markup
+from scraper_service.content.structured_data.reading import GAP
 
 if TYPE_CHECKING:
     from scraper_service.content.structured_data.requested_fields import RequestedField
@@ -56,6 +57,8 @@ class Typing:
         In a table cell, words such as ``none`` count as values.
         """
         text, field = text.strip(), requested.field
+        if field.kind not in {"integer", "number"}:
+            text = text.replace(GAP, " ")
         if field.kind != "boolean" and not any(map(str.isalnum, text)):
             return None
         if _JUNK.match(text) and not (is_cell and text.isalpha()):

@@ -21,15 +21,21 @@ _NUMBER = re.compile(
     r"(?:[.,]\d+)?)(?!\d)\s?(?P<unit>[kKmMbB](?!\w)|million|billion|thousand)?"
 )
 _SCALES = {"k": 1e3, "t": 1e3, "m": 1e6, "b": 1e9}  # by the first letter of the unit
-# Bounded: pages may be long rows of numbers.
-_AMOUNT = r"(?<!\d)\d(?:[\d.,\u00a0\u202f' ]{0,24}\d)?(?:[.,]-)?"
-_SYMBOL = (
+# Bounded: pages may be long rows of numbers. Groups of an amount have the same mark.
+_GROUPS = "|".join(
+    rf"\d{{1,3}}(?:{mark}\d{{3}}){{1,6}}(?!\d)"
+    for mark in (r",(?:\d\d,)*", r"\.", "'", "[\u00a0\u202f ]")
+)
+_AMOUNT = rf"(?<!\d)(?:{_GROUPS}|\d{{1,18}})(?:[.,]\d{{1,9}}(?!\d)|[.,]-)?"
+SYMBOL = (
     r"(?:(?:US|CA|AU|NZ|C|A|R|HK|S)?\$|[€£¥₹₽₩₺₪₫฿₴]|zł|Kč|\bkr\b\.?|\bCHF\b|\bRs\.?"
     r"|\b(?:USD|EUR|GBP|CAD|AUD|NZD|SEK|NOK|DKK|PLN|CZK|JPY|INR|BRL|ZAR|SGD|HKD|BGN)\b)"
 )
 PRICE = re.compile(
-    rf"(?:{_SYMBOL}\s?{_AMOUNT}(?:\s?(?:USD|CAD|AUD|NZD)\b)?|{_AMOUNT}\s?{_SYMBOL})(?!\d)"
+    rf"(?:{SYMBOL}\s?{_AMOUNT}(?:\s?(?:USD|CAD|AUD|NZD)\b)?|{_AMOUNT}\s?{SYMBOL})(?!\d)"
 )
+_FIRST_AMOUNT = re.compile(_AMOUNT)
+_EURO_CENTS = re.compile(r"(?<=\d)([€£$])(\d\d)(?!\d)")  # 19€99
 EMAIL = re.compile(r"[\w.+-]{1,64}@(?:[\w-]{1,63}\.){1,6}[A-Za-z]{2,24}(?![\w@])")
 PHONE = re.compile(
     r"(?<![\w./-])(?:\+\d{1,3}[\s.\-\u2011]?)?(?:\(\d{1,5}\)[\s.\-\u2011]?)?"
@@ -134,13 +140,14 @@ def price_of(text: str, host: str = "") -> tuple[float | int, str] | None:
 
     The currency is an ISO 4217 code, empty if unknown.
     """
-    match = PRICE.search(text[:MAX_TEXT])
+    match = PRICE.search(_EURO_CENTS.sub(r".\2\1", text[:MAX_TEXT]))
     return amount_of(match[0], host) if match else None
 
 
 def amount_of(text: str, host: str = "") -> tuple[float | int, str] | None:
     """Return amount and currency of a text that is a price with or without a sign."""
-    found = _whole(Price.fromstring(text[:MAX_TEXT]).amount)
+    match = _FIRST_AMOUNT.search(text[:MAX_TEXT])
+    found = _whole(Price.fromstring(match[0] if match else text[:MAX_TEXT]).amount)
     return None if found is None else (found, currency_of(text, host))
 
 

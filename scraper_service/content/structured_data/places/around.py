@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from scraper_service.content.structured_data.reading import join_texts
+from scraper_service.content.structured_data.reading import GAP, collapse, join_texts
 from scraper_service.content.structured_data.scope import Candidate, Scope
 from scraper_service.content.structured_data.vocabulary import words_of
 
@@ -25,12 +25,14 @@ _FOREIGN = frozenset(
 )
 _FRAME = frozenset({"nav", "footer", "aside"})
 _BUTTON = frozenset({"button"})
+_NUMBERS = re.compile(r"(?<=\d)\n(?=\d)")  # on two lines
 _PARTS = re.compile(r"\s+(?:[|/\u00b7\u2022\u2013\u2014\u00bb:-]|::)\s+")
 
 
 def one_line(scope: Scope, element: Any) -> str:
     """Return the text of an element on a single line."""
-    return " ".join(scope.reading.text(element).split())
+    text = scope.reading.text(element)
+    return collapse(_NUMBERS.sub(GAP, text) if "\n" in text else text)
 
 
 def heading_text(scope: Scope, heading: Any) -> str:
