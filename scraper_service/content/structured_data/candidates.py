@@ -137,7 +137,7 @@ def _from_labels(
             bonus -= 0.6 if requested.shape == "price" else 0.3
         for found in values_found:
             text = found.text
-            if is_own_page and is_apart(found.element):
+            if not text or (is_own_page and is_apart(found.element)):
                 continue
             if requested.shape == "prose" and "below" in found.source:
                 text = _whole_section(scope, found)

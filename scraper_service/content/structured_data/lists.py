@@ -180,6 +180,8 @@ def _from_labels(requested: RequestedField, scope: Scope) -> Iterator[Candidate]
             line = scope.reading.lines[place]
             if phrase_of(line.text) != phrase or not scope.holds(line.block):
                 continue
+            if scope.reading.header_cell(line.block) is not None:
+                continue
             if (found := choices(scope, line) or items_below(scope, line)) is not None:
                 own = 0.1 if line.heading else 0.05
                 if line.frame or is_foreign(line.block):
@@ -276,6 +278,8 @@ def _below_similar_heading(scope: Scope, words: frozenset[str]) -> Candidate | N
         names = {element.tag for _, element in line.parts} | {line.block.tag}
         is_label = line.heading or line.text.endswith(":") or names <= _LABELS
         if line.frame or len(line.text) > MAX_LABEL or not is_label:
+            continue
+        if scope.reading.header_cell(line.block) is not None:
             continue
         share = len(words & content_words_of(phrase_of(line.text))) / len(words)
         is_better = share > most and share >= LEAST_ALIKE

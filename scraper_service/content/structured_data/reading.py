@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 
 from scraper_service.content.html.elements import BLOCKS
+from scraper_service.content.markdown.tables import data_rows
 from scraper_service.content.metadata.entries import Entries
 from scraper_service.content.structured_data.values import SYMBOL
 from scraper_service.content.structured_data.vocabulary import phrase_of, words_of
@@ -26,6 +27,7 @@ MAX_TEXT = 20_000  # characters of a value
 MAX_LABEL = 60  # characters
 MAX_LABEL_WORDS = 7
 MAX_NAMES = 300  # characters of a class attribute
+MAX_TABLES = 60
 MAX_PRICE = 30  # characters of a number and its currency
 #: Space between the numbers of two elements. Unlike other spaces it ends a number.
 GAP = "\u2004"
@@ -40,6 +42,9 @@ _STYLE = re.compile(
     r"(?:justify|align|text|font|bg|border|flex|items|d|g|w|h|m[trblxy]?|p[trblxy]?|col|row|u|is|has"
     r"|min|max|gap|grid|overflow|content)-(?!body$|wrapper$)"
 )  # class names for layout and style
+_HEADS = frozenset("head header heading headings".split())  # classes of a row
+_BOLD = frozenset({"b", "strong"})
+_DIGIT = re.compile(r"\d")
 _MARKS = frozenset("¶ # § \U0001f517".split())  # links from a heading to itself
 _FRAME = frozenset({"nav", "footer", "aside", "header"})
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
@@ -73,6 +78,17 @@ class TextLine:
     has_digits: bool = False
 
 
+@define(eq=False)
+class Table:
+    """A table with a header."""
+
+    element: Any
+    #: Cells by column; None is an empty cell.
+    header: list[Any]
+    #: The rows below the header.
+    rows: list[list[Any]]
+
+
 class VisibleText:
     """All lines of a tree, the ranges of its elements and an index of their names."""
 
@@ -86,6 +102,9 @@ class VisibleText:
         self.elements: list[Any] = []
         self.named: dict[str, list[int]] = {}  # elements by the words of their names
         self.labels: dict[str, list[int]] = {}  # lines by the phrases of their labels
+        self.tables: list[Table] = []  # see read_tables
+        #: The cells below each cell of a header. Its other cells and rows have none.
+        self.columns: dict[Any, list[Any]] = {}
         self.is_cut = False
         self._line = TextLine(0, body)
         self._walk(body, self._line)
@@ -104,6 +123,53 @@ class VisibleText:
         if end - start <= 1:
             return join_texts(_texts(element))[:MAX_TEXT]
         return "\n".join(line.text for line in self.lines[start:end])[:MAX_TEXT]
+
+    def read_tables(self, names: frozenset[str]) -> None:
+        """Find the tables with a header. ``names`` are phrases of requested fields."""
+        self.tables, self.columns = [], {}
+        for table in list(self.body.iter("table"))[:MAX_TABLES]:
+            grid = data_rows(table, repeat=True) if table in self.order else None
+            grid = [row for row in grid or () if any(c is not None for c in row)]
+            others = (n for n, row in enumerate(grid) if not is_header(row))
+            count = int(next(others, len(grid) == 1))
+            if not count and not (grid and self._has_header(grid, names)):
+                continue
+            count = count or 1
+            heads = [row for n, row in enumerate(grid) if n < count or is_header(row)]
+            rows = [row for row in grid[count:] if row not in heads]
+            for cell in (c for row in heads for c in row if c is not None):
+                self.columns[cell] = self.columns[cell.getparent()] = []
+            for number, cell in enumerate(grid[count - 1]):
+                if cell is not None and not cell.get("colspan"):
+                    below = [row[number] for row in rows if row[number] is not None]
+                    self.columns[cell] = [c for c in below if self.text(c)]
+            self.tables.append(Table(table, grid[count - 1], rows))
+
+    def _has_header(self, grid: list[list[Any]], names: frozenset[str]) -> bool:
+        """Return True if a row without header cells is a header by its texts or style."""
+        first, *rows = [
+            [self.text(c) if c is not None else "" for c in r] for r in grid
+        ]
+        is_short = all(0 < len(text) <= MAX_LABEL for text in first)
+        if not rows or not is_short or len(set(first)) < max(2, len(first)):
+            return False
+        if sum(phrase_of(text) in names for text in first) > 1:
+            return True
+        row = grid[0][0].getparent()
+        if not _HEADS.isdisjoint(name_words((row.get("class") or "")[:MAX_NAMES])):
+            return True
+        if all(map(_is_bold, grid[0])):
+            return not all(map(_is_bold, grid[1]))
+        columns = zip(*rows, strict=True) if len(rows) > 1 and len(first) > 2 else ()
+        is_of_words = not any(map(_DIGIT.search, first))
+        return is_of_words and any(all(map(_DIGIT.search, c)) for c in columns)
+
+    def header_cell(self, element: Any) -> Any:
+        """Return the header cell of a table around an element, None elsewhere."""
+        if not self.columns:
+            return None
+        above = [element, *element.iterancestors()][:4]
+        return next((e for e in above if e in self.columns), None)
 
     def with_word(self, word: str, first: int, last: int) -> Iterator[Any]:
         """Yield the elements of a range that have the word in a name."""
@@ -165,6 +231,24 @@ class VisibleText:
         if line.text:
             self.lines.append(line)
         self._line = TextLine(len(self.lines), like.block, like.heading, like.frame)
+
+
+def is_header(row: list[Any]) -> bool:
+    """Return True if all cells of a row of a table are header cells."""
+    cells = [cell for cell in row if cell is not None]
+    filled = [cell for cell in cells if len(cell) or (cell.text or "").strip()]
+    has_headers = len(filled) > 1 or filled == cells
+    is_of_headers = has_headers and all(cell.tag == "th" for cell in filled)
+    return is_of_headers or cells[0].getparent().getparent().tag == "thead"
+
+
+def _is_bold(cell: Any) -> bool:
+    return cell is not None and all(
+        text.isspace()
+        or element.tag in _BOLD
+        or next(element.iterancestors(*_BOLD, "tr")).tag in _BOLD
+        for text, element in _texts(cell)
+    )
 
 
 def join_texts(parts: Iterable[tuple[str, Any]]) -> str:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, evolve
 
-from scraper_service.content.markdown.tables import data_rows
 from scraper_service.content.structured_data.declared_values import property_name
 from scraper_service.content.structured_data.page import Origin, Value
 from scraper_service.content.structured_data.places.around import is_foreign
@@ -49,7 +48,6 @@ LEAST_ASKING = 0.5  # share of titles that end with a question mark
 MANY_WORDS = 400  # characters of a value for comparison
 MAX_RECORDS = 1000
 MAX_GROUPS = 300
-MAX_TABLES = 60
 MAX_PARTS = 40  # elements of a section
 MOST_TEXT = 20_000  # characters
 LEAST_MEMBERS = 2
@@ -101,25 +99,20 @@ def tables(reading: VisibleText) -> Iterator[RecordSet]:
     Tables with the same header form a single set.
     """
     found: dict[tuple[str, ...], RecordSet] = {}
-    for table in list(reading.body.iter("table"))[:MAX_TABLES]:
-        grid = data_rows(table, repeat=True) if table in reading.order else None
-        if not grid or len(grid) < 2:
-            continue
-        texts = [[c is not None and reading.text(c) for c in row] for row in grid]
-        names = tuple(phrase_of(text or "") for text in texts[0])
+    for table in reading.tables:
+        names = tuple(phrase_of(_text(reading, cell)) for cell in table.header)
         scopes = []
-        for number, row in enumerate(grid[1 : MAX_RECORDS + 1], 1):
-            is_row = sum(map(bool, texts[number])) >= min(2, len(names))
-            if is_row and texts[number] != texts[0] and any(names):
-                cells = {
-                    n: c
-                    for n, c in zip(names, row, strict=False)
-                    if n and c is not None
-                }
-                parts = tuple(cell for cell in row if cell is not None)
+        for number, row in enumerate(table.rows[:MAX_RECORDS], 1):
+            filled = sum(bool(_text(reading, cell)) for cell in row)
+            if filled < min(2, len(names)) or not any(names):
+                continue
+            pairs = zip(names, row, strict=True)
+            cells = {name: c for name, c in pairs if name and c is not None}
+            parts = tuple(cell for cell in row if cell is not None)
+            if tuple(phrase_of(_text(reading, cell)) for cell in row) != names:
                 scopes.append(Scope(reading, parts, f"table row {number}", cells))
         if scopes:
-            about = frozenset(_words_around(reading, table)).union(
+            about = frozenset(_words_around(reading, table.element)).union(
                 *map(str.split, names)
             )
             known = found.setdefault(names, RecordSet([], "table", about))
@@ -127,11 +120,15 @@ def tables(reading: VisibleText) -> Iterator[RecordSet]:
     yield from found.values()
 
 
+def _text(reading: VisibleText, cell: Any) -> str:
+    return "" if cell is None else reading.text(cell)
+
+
 def groups(reading: VisibleText) -> list[RecordSet]:
     """Return repeated elements; groups with much text outside the frame come first."""
     by_sign: dict[Any, list[Any]] = {}
     for element in reading.elements:
-        if element.tag in _MEMBERS:
+        if element.tag in _MEMBERS and element not in reading.columns:
             parent = element.getparent()
             own, above = _first_class(element), _first_class(parent)
             by_sign.setdefault((element.tag, parent), []).append(element)

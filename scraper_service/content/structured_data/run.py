@@ -27,7 +27,7 @@ from scraper_service.content.structured_data.requested_fields import (
 from scraper_service.options.json_schema import Field
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from scraper_service.content.structured_data.page import ExtractionPage
     from scraper_service.content.structured_data.scope import Candidate, Scope
@@ -37,6 +37,7 @@ LEAST = 0.4  # trust that a value needs
 MANY = 3  # nodes of a type, which are then not the subject of the page
 MAX_NODES = 60  # nodes that are compared
 MAX_FACTS = 200
+MAX_DEPTH = 3  # levels of fields that may be columns of a table
 MAX_NAME = 80  # characters of the name of a fact
 LEAST_FACTS = 2
 
@@ -65,6 +66,7 @@ class ExtractionRun:
         #: The groups of records of the page, None before the first search.
         self.record_sets: list[Any] | None = None
         self.main = self._main(field)
+        page.scope.reading.read_tables(frozenset(_phrases_of(field)))
 
     @property
     def is_late(self) -> bool:
@@ -291,6 +293,14 @@ class ExtractionRun:
         return Value(dict(kept[:MAX_FACTS]), {"": Origin(source)}) if kept else None
 
 
+def _phrases_of(field: Field, depth: int = 0) -> Iterator[str]:
+    """Yield the phrases that the fields of a schema may have as labels."""
+    yield from interpret_field(field).own_phrases
+    for below in (*field.properties, *([field.items] if field.items else ())):
+        if depth < MAX_DEPTH:
+            yield from _phrases_of(below, depth + 1)
+
+
 def _shown_facts(scope: Scope) -> dict[str, str]:
     """Return the pairs of the largest table or definition list."""
     best: dict[str, str] = {}
@@ -303,6 +313,7 @@ def _shown_facts(scope: Scope) -> dict[str, str]:
             )
             for pair in pairs
             if len(pair) == 2 and pair[1] is not None
+            if pair[0] not in scope.reading.columns
         }
         found = {
             name: text for name, text in found.items() if text and len(name) <= MAX_NAME

@@ -119,16 +119,29 @@ class Scope:
     def _behind_label(self, line: TextLine, phrase: str) -> Iterator[Candidate]:
         """Yield the value on the line of a label, or beside it."""
         penalty = _FRAME_PENALTIES.get(line.frame, 0.0)
+        head, colon, rest = line.text.partition(":")
+        cell = None if rest.strip() else self.reading.header_cell(line.block)
+        if cell is not None:
+            yield from self._column(cell, phrase, 0.92 - penalty)
+            return
         if (inline := _value_after_inline_label(line, phrase, penalty)) is not None:
             yield inline
             return
-        head, colon, rest = line.text.partition(":")
         if colon and rest.strip() and phrase_of(head) == phrase:
             text = _NEXT_LABEL.split(rest.strip())[0]
             source, links = f'label "{head.strip()}"', _links(line.parts[1:])
             yield Candidate(text, source, 0.9 - penalty, line.block, links)
         elif phrase_of(line.text) == phrase:
             yield from self._beside_label(line, penalty)
+
+    def _column(self, header: Any, phrase: str, trust: float) -> Iterator[Candidate]:
+        """Yield the cells below a header cell as parts; a page's only cell is the value."""
+        below, source = self.reading.columns[header], f'column "{phrase}"'
+        if len(below) == 1 and self.is_page:
+            yield self.of(below[0], source, trust)
+        elif below:
+            parts = tuple(map(self.reading.text, below))
+            yield Candidate("", source, trust, header, parts)
 
     def _beside_label(self, line: TextLine, penalty: float) -> Iterator[Candidate]:
         """Yield the value in the next cell, or above or below a label on its own line."""
