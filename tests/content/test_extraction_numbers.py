@@ -6,7 +6,7 @@ import pytest
 
 from scraper_service.content.html.document import parse
 from scraper_service.content.structured_data.selectors import read_selectors
-from tests.content.test_extraction import INTEGER, NUMBER, STRING, answer, asked
+from tests.content.test_extraction import INTEGER, NUMBER, STRING, answer, asked, ld
 
 LIST = {"type": "array"}
 # The number and the text at the start of a value.
@@ -96,3 +96,88 @@ def test_prices_of_many_countries_are_read(text, price):
     assert answer(f"<h1>Tea</h1><p>Price: {text}</p>", asked(price=NUMBER)).data == {
         "price": price
     }
+
+
+HEIGHTS = {
+    "56 cm": 56,
+    "about 56 centimetres": 56,
+    "1.2 m": 120,
+    "1,200 mm": 120,
+    "22 in": 55.88,
+    "22 in (56 cm)": 56,
+    "56 cm / 22 in": 56,
+    # no unit, another measure, or more than a single amount
+    **dict.fromkeys(("56", "56 kg", "56 m2", "56 km/h", "-5 m", "1.125 m"), None),
+    **dict.fromkeys(("5 ft 4 in", "5 ft, 4 in", "1 m 20 cm", "5' 4 in"), None),
+    **dict.fromkeys(("50-60 cm", "50 to 60 cm", "50 x 40 x 30 cm", "1/2 m"), None),
+}
+
+
+@pytest.mark.parametrize(("text", "height"), HEIGHTS.items(), ids=HEIGHTS)
+def test_a_number_has_the_unit_at_the_end_of_its_name(text, height):
+    page = f"<h1>Chair</h1><dl><dt>Height</dt><dd>{text}</dd></dl>"
+    expected = {"height_cm": height} if height else {}
+    assert answer(page, asked(height_cm=NUMBER)).data == expected
+    assert answer(page, asked(height_cm=STRING)).data in ({"height_cm": text}, {})
+
+
+@pytest.mark.parametrize(
+    ("label", "text", "name", "value"),
+    [
+        ("Height (cm)", "56.5", "height_cm", 56.5),
+        ("Height (cm)", "565 mm", "heightCm", 56.5),
+        ("Net weight", "7.5 kg", "net_weight_kg", 7.5),
+        ("Weight", "7.5 kg", "weightG", 7500),
+        ("Weight", "7 kg", "weight_lb", None),  # not exact
+        ("Weight", "12 lbs", "weight_pounds", 12),
+        ("Volume", "1.7 l", "volume_ml", 1700),
+        ("Walking time", "2 h 30 min", "walking_time_minutes", 150),
+        ("Walking time", "2 h 30 min", "walkingTimeHours", 2.5),
+        ("Age", "18", "age_min", None),
+        ("Price", "$12.50", "price_usd", 12.5),
+        ("Price", "$12.50", "price_eur", None),
+        ("Price", "12.50", "price_eur", 12.5),
+        ("Price", "£3", "price_pounds", 3),
+        ("Price", "€3", "price_per_kg", None),
+        ("Revenue", "$1.2M", "revenue_usd", 1200000),
+        ("Revenue", "$1.2M", "revenue_eur", None),
+    ],
+)
+def test_units_at_the_end_of_names_are_no_part_of_labels(label, text, name, value):
+    page = f"<h1>Thing</h1><p>{label}: {text}</p>"
+    expected = {name: value} if value else {}
+    assert answer(page, asked(**{name: NUMBER})).data == expected
+
+
+def test_columns_with_and_without_units_are_read():
+    rows = "<tr><td>Alba<td>2,340 m<td>3.5<tr><td>Bera<td>1,990 m<td>12"
+    page = f"<h1>Huts</h1><table><tr><th>Hut<th>Altitude<th>Way (km){rows}</table>"
+    item = asked(hut=STRING, altitude_m=NUMBER, way_km=NUMBER)
+    assert answer(page, asked(huts={**LIST, "items": item})).data["huts"] == [
+        {"hut": "Alba", "altitude_m": 2340, "way_km": 3.5},
+        {"hut": "Bera", "altitude_m": 1990, "way_km": 12},
+    ]
+
+
+def test_units_and_currencies_of_structured_data_count():
+    weight = {"@type": "QuantitativeValue", "value": 1.2, "unitCode": "KGM"}
+    product = {
+        "@type": "Product",
+        "name": "Kettle",
+        "weight": weight,
+        "height": "56 cm",
+        "offers": {"price": "49.90", "priceCurrency": "EUR"},
+    }
+    names = ("weight_g", "height_cm", "price_usd", "price_eur")
+    found = answer(ld(product), asked(**dict.fromkeys(names, NUMBER))).data
+    assert found == {"weight_g": 1200, "height_cm": 56, "price_eur": 49.9}
+
+
+def test_the_currency_of_a_meta_price_counts():
+    page = "".join(
+        f'<meta property="product:price:{name}" content="{value}">'
+        for name, value in (("amount", "49.90"), ("currency", "EUR"))
+    )
+    names = ("price_usd", "price_eur")
+    found = answer(f"<head>{page}</head>", asked(**dict.fromkeys(names, NUMBER)))
+    assert found.data == {"price_eur": 49.9}

@@ -36,7 +36,7 @@ from scraper_service.content.structured_data.places.around import (
 )
 from scraper_service.content.structured_data.requested_fields import content_words_of
 from scraper_service.content.structured_data.scope import Candidate, Scope
-from scraper_service.content.structured_data.vocabulary import phrase_of
+from scraper_service.content.structured_data.vocabulary import CURRENCIES, phrase_of
 from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:
@@ -276,6 +276,10 @@ def _shown_on_the_page(
     metas = requested.concept.metas if requested.concept else ()
     for meta in metas:
         if found_text := page.evidence.first(meta):
+            if requested.unit in CURRENCIES:
+                found_text += " " + page.evidence.first(
+                    meta.replace("amount", "currency")
+                )
             trust = 0.8 if meta.startswith(("product:", "book:")) else 0.68
             yield Candidate(found_text, f"meta {meta}", trust)
             break

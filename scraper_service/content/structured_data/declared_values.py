@@ -17,7 +17,7 @@ from scraper_service.content.structured_data.nodes import (
     plain,
 )
 from scraper_service.content.structured_data.scope import Candidate
-from scraper_service.content.structured_data.vocabulary import phrase_of
+from scraper_service.content.structured_data.vocabulary import CURRENCIES, phrase_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -94,6 +94,11 @@ def of_a_node(
     """Yield a node's value, by the paths of the concept or by the field's name."""
     for path in paths or _paths(requested):
         found = graph.values(node, path)
+        if requested.unit in CURRENCIES:
+            holder = path.rpartition(".")[0]
+            currency = graph.text(node, f"{holder}.priceCurrency".lstrip("."))
+            if currency.lower() not in {"", requested.unit}:
+                continue
         if texts := tuple(filter(None, (_text_of(v, requested) for v in found))):
             yield Candidate(texts[0], f"{name}.{path}", trust, None, texts)
             return

@@ -9,6 +9,8 @@ from attrs import frozen
 
 from scraper_service.content.structured_data.vocabulary import (
     BY_NAME,
+    CURRENCIES,
+    UNITS,
     Concept,
     concept_of,
     phrase_of,
@@ -33,6 +35,9 @@ _FILLERS = frozenset(
 _MEASURES = frozenset(
     "score count number total num of amount rating value quantity supported reached".split()
 )
+_NUMBERS = frozenset({"integer", "number"})
+_TIMES = frozenset("seconds minutes mins hours".split())
+_LENGTHS = frozenset("height width depth length diameter thickness".split())
 _CODES = frozenset("id identifier number no code".split())
 LINK_FORMATS = frozenset({"uri", "url", "uri-reference", "iri"})
 _FORMATS = {
@@ -80,6 +85,8 @@ class RequestedField:
     counted: tuple[str, ...] = ()
     #: True for a name such as ``recipe`` that may stand for the thing's title.
     is_subject: bool = False
+    #: The unit or currency at the end of the name, as in ``height_cm``, or empty.
+    unit: str = ""
 
     @property
     def name(self) -> str:
@@ -109,9 +116,12 @@ def interpret_field(field: Field, around: str = "") -> RequestedField:
     name, description = phrase_of(field.name), phrase_of(field.description)
     kind = field.kind or "string"
     subjects = SUBJECTS | {singular(word) for word in words_of(around)}
-    bare_name = _without_subject(name, subjects)
+    unit = _unit_of(name, kind)
+    bare_name = _without_subject(name.rpartition(" ")[0] if unit else name, subjects)
     concept = _concept_by_name(name, bare_name, kind)
     counted = _counted_words(name, description, kind, is_known=concept is not None)
+    if concept and concept.shape in {"price", "salary"} and unit in UNITS:
+        unit = ""  # a currency such as pounds
     is_unlike = kind == "string" and concept is not None and concept.shape == "count"
     if is_unlike or concept is None or concept.shape in {"texts", "words", "records"}:
         concept = _concept_by_description(description, kind) or concept
@@ -122,7 +132,9 @@ def interpret_field(field: Field, around: str = "") -> RequestedField:
     own = _own_phrases(name, bare_name, description, kind)
     others = concept.words if concept and not is_other else ()
     shape = concept.shape if concept else _SHAPES.get(kind, "text")
-    if counted and (concept is None or shape != "number"):
+    if concept is None and unit in _TIMES:
+        shape = "duration"
+    elif counted and (concept is None or shape != "number"):
         shape = "count"
     elif concept is None and field.format in LINK_FORMATS:
         shape = "url"
@@ -137,7 +149,19 @@ def interpret_field(field: Field, around: str = "") -> RequestedField:
         and not field.format
         and bare_name in SUBJECTS
         and (concept is None or concept.shape in {"title", "word"}),
+        "" if unit in _TIMES else unit,
     )
+
+
+def _unit_of(name: str, kind: str) -> str:
+    """Return the unit, currency or period that ends the name of a number, or nothing."""
+    *before, last = name.split() or [""]
+    unit = singular(last)
+    if last in _TIMES:
+        return last
+    is_unit = before and before[-1] != "per" and kind in _NUMBERS
+    is_unit = is_unit and (unit != "in" or before[-1] in _LENGTHS)
+    return unit if is_unit and (unit in UNITS or unit in CURRENCIES) else ""
 
 
 def _own_phrases(name: str, bare_name: str, description: str, kind: str) -> list[str]:

@@ -24,6 +24,7 @@ from scraper_service.content.structured_data.requested_fields import (
     RequestedField,
     interpret_field,
 )
+from scraper_service.content.structured_data.vocabulary import singular, words_of
 from scraper_service.options.json_schema import Field
 
 if TYPE_CHECKING:
@@ -185,7 +186,10 @@ class ExtractionRun:
         elif shape == "date" and found.parts and not requested.field.format:
             text = found.parts[0]  # the date as the page shows it
         is_cell = found.source.startswith("table row")
-        return self.page.typing.value(requested, text, is_cell=is_cell)
+        has_unit = requested.unit in map(singular, words_of(found.source))
+        return self.page.typing.value(
+            requested, text, is_cell=is_cell, has_unit=has_unit
+        )
 
     # -- objects ---------------------------------------------------------------------
 

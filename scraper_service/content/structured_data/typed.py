@@ -13,6 +13,7 @@ from scraper_service.content.metadata.dates import iso_date
 from scraper_service.content.structured_data import values
 from scraper_service.content.structured_data.nodes import text_of_markup
 from scraper_service.content.structured_data.reading import GAP
+from scraper_service.content.structured_data.vocabulary import UNITS
 
 if TYPE_CHECKING:
     from scraper_service.content.structured_data.requested_fields import RequestedField
@@ -50,11 +51,17 @@ class Typing:
     language: str
 
     def value(
-        self, requested: RequestedField, text: str, *, is_cell: bool = False
+        self,
+        requested: RequestedField,
+        text: str,
+        *,
+        is_cell: bool = False,
+        has_unit: bool = True,
     ) -> Any:
         """Return a text as a value of the field's type, None if it is no such value.
 
-        In a table cell, words such as ``none`` count as values.
+        In a table cell, words such as ``none`` count as values. ``has_unit`` is true
+        if the label of the text states the unit of the field.
         """
         text, field = text.strip(), requested.field
         if field.kind not in {"integer", "number"}:
@@ -66,14 +73,20 @@ class Typing:
         if field.enum:
             return values.enum_of(field.enum, text)
         if field.kind in {"integer", "number"}:
-            return self._number(requested, text)
+            return self._number(requested, text, has_unit)
         if field.kind == "boolean":
             return self._flag(requested, text)
         found = self._string(requested, text) if field.kind != "null" else None
         return found if found and self._fits(requested, found) else None
 
-    def _number(self, requested: RequestedField, text: str) -> float | int | None:
-        found, field = self._amount(requested, text), requested.field
+    def _number(
+        self, requested: RequestedField, text: str, has_unit: bool
+    ) -> float | int | None:
+        unit, field = requested.unit, requested.field
+        if unit in UNITS:
+            found = values.amount_in(text, unit, is_stated=has_unit)
+        else:
+            found = self._amount(requested, text)
         low, high = field.minimum, field.maximum
         if (
             found is None
@@ -85,7 +98,12 @@ class Typing:
         return found
 
     def _amount(self, requested: RequestedField, text: str) -> float | int | None:
-        shape = requested.shape
+        shape, currency = requested.shape, requested.unit.upper()
+        if currency and any(
+            values.currency_of(part, self.host) not in {"", currency}
+            for part in (text, *values.PRICE.findall(text[: values.MAX_TEXT]))
+        ):
+            return None
         if shape in {"price", "salary"}:
             found = values.price_of(text, self.host)
             if found is None and len(text) <= MAX_PHONE and re.search(r"\d", text):

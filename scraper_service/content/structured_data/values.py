@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, Any
+from decimal import Decimal
+from typing import Any
 
 from price_parser import Price
 from price_parser.parser import parse_number
 
-if TYPE_CHECKING:
-    from decimal import Decimal
+from scraper_service.content.structured_data.vocabulary import UNITS, singular
 
 MAX_TEXT = 400  # characters of a text that are searched for a value
 MAX_NAME = 80  # characters of a person's name
@@ -34,6 +34,12 @@ SYMBOL = (
 PRICE = re.compile(
     rf"(?:{SYMBOL}\s?{_AMOUNT}(?:\s?(?:USD|CAD|AUD|NZD)\b)?|{_AMOUNT}\s?{SYMBOL})(?!\d)"
 )
+_QUANTITY = re.compile(
+    rf"(?<![.,/\u2212-])(?P<number>{_AMOUNT})\s?(?P<unit>[^\W\d_]+)(?![\w/])"
+)
+# The text before an amount that is a part of a range, dimensions or a compound.
+_JOINED = re.compile(r"\d\s*(?:x|by|to|[^\w\s(])\s*$|^(?:[\s,]|and)*$", re.IGNORECASE)
+_UNCLEAR = re.compile(r"[1-9]\d{0,2}\.\d{3}")  # thousands or decimals
 _FIRST_AMOUNT = re.compile(_AMOUNT)
 _EURO_CENTS = re.compile(r"(?<=\d)([€£$])(\d\d)(?!\d)")  # 19€99
 EMAIL = re.compile(r"[\w.+-]{1,64}@(?:[\w-]{1,63}\.){1,6}[A-Za-z]{2,24}(?![\w@])")
@@ -164,6 +170,34 @@ def currency_of(text: str, host: str = "") -> str:
     if sign == "kr":
         return _CROWNS.get(country, "")
     return sign if re.fullmatch(r"[A-Z]{3}", sign) else _SIGNS.get(sign, "")
+
+
+def amount_in(text: str, unit: str, *, is_stated: bool) -> float | int | None:
+    """Return the only amount of a text in a unit, exactly converted if need be.
+
+    Ranges, dimensions and compounds such as ``5 ft 4 in`` have none. A number without
+    a unit counts if its label states the unit: ``is_stated``.
+    """
+    kind, size = UNITS[unit]
+    amounts: dict[Decimal, Decimal] = {}
+    end = 0
+    text = f"={text[:MAX_TEXT].strip()}"
+    for match in _QUANTITY.finditer(text):
+        own_kind, own_size = UNITS.get(singular(match["unit"].lower()), ("", size))
+        if own_kind != kind:
+            continue
+        is_joined = _JOINED.search(text[end : match.start()]) is not None
+        if own_size in amounts or is_joined or _UNCLEAR.fullmatch(match["number"]):
+            return None
+        amounts[own_size] = Decimal(str(number_of(match["number"])))
+        end = match.end()
+    if not amounts and is_stated and not re.search(r"[^\W\d_]", text):
+        return number_of(text) if len(_FIRST_AMOUNT.findall(text)) == 1 else None
+    for own_size in sorted(amounts, key=lambda own_size: own_size != size):
+        found = amounts[own_size] * own_size / size
+        if found == round(found, 6) and found * size == amounts[own_size] * own_size:
+            return _whole(found)
+    return None
 
 
 def rating_of(text: str) -> float | int | None:

@@ -9,6 +9,7 @@ elements. A property with the name of the field needs no entry, nor does a label
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 from functools import lru_cache
 
 from attrs import frozen
@@ -122,6 +123,23 @@ rank number | rank, position, ranking, no, number, index, pos @ position
 discount text | discount, savings, you save, save, percent off
 """
 
+# Units of numbers by name: what they measure, and their size. Names are singular.
+UNITS = {
+    name: (kind, Decimal(size))
+    for line in """
+length mm,millimeter,millimetre=0.001 cm,centimeter,centimetre=0.01 m,meter,metre=1
+length km,kilometer,kilometre=1000 in,inch=0.0254 ft,foot,feet=0.3048 mi,mile=1609.344
+mass mg=0.000001 g,gram=0.001 kg,kilogram=1 oz,ounce=0.028349523125 lb,lbs,pound=0.45359237
+volume ml,milliliter,millilitre=0.001 cl=0.01 dl=0.1 l,liter,litre=1
+power w,watt=1 kw,kilowatt=1000
+""".strip().split("\n")
+    for kind, *units in [line.split()]
+    for names, _, size in (unit.partition("=") for unit in units)
+    for name in names.split(",")
+}
+CURRENCIES = frozenset(
+    "usd eur gbp chf cad aud nzd sek nok dkk pln czk jpy inr brl zar sgd hkd".split()
+)
 _WORDS = re.compile(r"[^\W_]+")
 
 
