@@ -145,6 +145,21 @@ def test_a_price_that_fell():
     assert variant["sale"] == {"originalPrice": {"amount": 50.0, "currency": "EUR"}}
 
 
+@pytest.mark.parametrize(
+    ("shown", "amount"),
+    [
+        ("<b>€2.50</b><i>12 left</i>", 2.5),
+        ("$19<sup>99</sup>", 19.99),
+    ],
+)
+def test_a_shown_price_ends_where_its_element_ends(shown, amount):
+    found, _ = made(
+        "product",
+        f"<h1>Kettle</h1><p class=price>{shown}</p><button>Add to cart</button>",
+    )
+    assert found["variants"][0]["price"]["amount"] == amount
+
+
 def test_a_product_of_microdata():
     found, _ = made(
         "product",

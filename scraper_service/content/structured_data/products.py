@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from scraper_service.content.html.page_urls import absolute, is_web
 from scraper_service.content.structured_data import values
 from scraper_service.content.structured_data.nodes import plain, types_of
+from scraper_service.content.structured_data.reading import GAP
+from scraper_service.content.structured_data.selectors import text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -231,7 +233,7 @@ def _shown_price(evidence: Evidence) -> str:
     for element in evidence.document.body.iter(*tags):
         names = f"{element.get('class', '')} {element.get('id', '')}"
         if _PRICE_CLASS.search(names) and not _OLD_PRICE.search(names):
-            text = " ".join("".join(element.itertext()).split())
+            text = text_of(element).replace(GAP, " ")
             if len(text) <= 40 and re.search(r"\d", text):
                 return text
     return ""

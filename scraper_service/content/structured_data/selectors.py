@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 from lxml import etree
 
+from scraper_service.content.html.elements import BLOCKS
 from scraper_service.content.html.page_urls import absolute
 from scraper_service.content.merging import join_names
 from scraper_service.content.structured_data.reading import (
@@ -31,11 +32,7 @@ TOO_SLOW = f"The data end after {TIME_S:g} s of reading."
 MAX_FAULTS = 3  # that a warning names
 MAX_NAME = 100  # characters of a selector in a warning
 
-_BLOCKS = frozenset(
-    "address article aside blockquote br caption center dd details dialog dir div dl dt"
-    " fieldset figcaption figure footer form h1 h2 h3 h4 h5 h6 header hr legend li main"
-    " menu nav ol option p pre section summary table tbody td tfoot th thead tr ul".split()
-)
+_BREAKS = BLOCKS | {"br"}
 _UNSEEN = frozenset(("script", "style", "template", "noscript"))
 
 
@@ -250,12 +247,12 @@ def text_of(element: Any) -> str:
             if name in _UNSEEN:
                 walk.skip_subtree()
                 continue
-            if name in _BLOCKS:
+            if name in _BREAKS:
                 texts.append(" ")
             if isinstance(name, str):
                 add(each.text, each, each.tail)
             continue
-        if name in _BLOCKS:
+        if name in _BREAKS:
             texts.append(" ")
         if each is not element:
             add(each.tail, each.getparent())
