@@ -15,11 +15,21 @@ SHOP = """<title>Shop</title><base href="/list/">
  <p class=price>none</p><div><p>One</p><p>Two<br>Three</p><script>no</script></div></div>
 <table><tr><th>Weight<td>2,5 kg<tr><th>Sold<td>yes</table>"""
 
+ROTA = """<h1>Rota</h1><p>Price: <span>€2.50</span><span>12 left</span></p>
+<p class=cents>$19<sup>99</sup></p><p>Height: 1.2 m</p>
+<table><tr><th>Task<th>Who<th>Until<tr><td>Mow<td>Ann<td>May 3
+<tr><td>Weed<td>Bob<td>May 9</table>"""
+
 
 @pytest.fixture(scope="module")
 def web():
     linked = "<div class=titled><h2><a href=/lamp>Brass Lamp</a></h2></div>"
-    pages = {"/shop": SHOP, "/empty": "<p>Nothing here.", "/links": linked}
+    pages = {
+        "/rota": ROTA,
+        "/shop": SHOP,
+        "/empty": "<p>Nothing here.",
+        "/links": linked,
+    }
     with ScriptedSite(pages) as found:
         yield found
 
@@ -399,3 +409,37 @@ def test_selectors_that_browsers_copy_are_taken(read):
         for name, number in (("body", 2), ("div", 2), ("h2", 1), ("small", 1))
     )
     assert one(read, selector=copied) in {None, "new"}
+
+
+def test_numbers_of_two_elements_stay_apart(read):
+    fields = [
+        {"name": "price", "selector": "h1 + p", "transform": "number"},
+        {"name": "text", "selector": "h1 + p"},
+        {"name": "cents", "selector": ".cents"},
+    ]
+    schema = {"type": "object", "properties": {"cents": {"type": "number"}}}
+    assert read(*fields, path="/rota", schema=schema) == {
+        "price": 2.5,
+        "text": "Price: €2.50 12 left",
+        "cents": 19.99,
+    }
+
+
+def test_a_schema_reads_tables_units_and_neighbouring_numbers(service, web):
+    strings = {"type": "array", "items": {"type": "string"}}
+    number = {"type": "number"}
+    properties = {
+        "tasks": strings,
+        "who": {"type": "string"},
+        "price_eur": number,
+        "height_cm": number,
+    }
+    wanted = {"type": "json", "schema": {"type": "object", "properties": properties}}
+    sent = {"url": web.url("/rota"), "maxAge": 0, "formats": [wanted]}
+    page = service.post("/v2/scrape", sent).json["data"]
+    assert page["json"] == {
+        "tasks": ["Mow", "Weed"],
+        "price_eur": 2.5,
+        "height_cm": 120,
+    }
+    assert page["warning"].count("who") == 1

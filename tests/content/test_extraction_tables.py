@@ -133,3 +133,31 @@ def test_a_title_above_pairs_is_no_header_of_them():
         "price": 5,
         "altitude": "2,340 m",
     }
+
+
+def test_each_table_without_header_cells_has_a_header_of_its_own():
+    html = page(row("Size", "Left"), row("XL", "4")) + page(
+        row("Plant", "Colour"), row("Rose", "red"), row("Iris", "blue")
+    )
+    item = asked(plant=STRING, colour=STRING)
+    assert answer(html, asked(plants={"type": "array", "items": item})).data == {
+        "plants": [
+            {"plant": "Rose", "colour": "red"},
+            {"plant": "Iris", "colour": "blue"},
+        ]
+    }
+    schema = asked(size=STRING, left=INTEGER, plants=STRINGS, colour=STRINGS)
+    assert answer(html, schema).data == {
+        "size": "XL",
+        "left": 4,
+        "plants": ["Rose", "Iris"],
+        "colour": ["red", "blue"],
+    }
+
+
+def test_a_row_over_all_columns_is_no_item_of_a_column():
+    north = "<tr><td colspan=3>In the north</td></tr>"
+    html = page(HEADERS["header cells"], north, ROWS)
+    assert answer(html, asked(tasks=STRINGS)).data == {
+        "tasks": ["Paint fence", "Fix gate"]
+    }

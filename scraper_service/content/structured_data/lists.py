@@ -178,9 +178,8 @@ def _from_labels(requested: RequestedField, scope: Scope) -> Iterator[Candidate]
         penalty = 0.0 if number < requested.own_count else 0.03 + 0.001 * number
         for place in scope.reading.labels.get(phrase, ())[:MAX_LABELS]:
             line = scope.reading.lines[place]
-            if phrase_of(line.text) != phrase or not scope.holds(line.block):
-                continue
-            if scope.reading.header_cell(line.block) is not None:
+            is_label = phrase_of(line.text) == phrase and scope.holds(line.block)
+            if not is_label or scope.reading.header_cell(line.block) is not None:
                 continue
             if (found := choices(scope, line) or items_below(scope, line)) is not None:
                 own = 0.1 if line.heading else 0.05
@@ -277,9 +276,8 @@ def _below_similar_heading(scope: Scope, words: frozenset[str]) -> Candidate | N
     for line in scope.lines:
         names = {element.tag for _, element in line.parts} | {line.block.tag}
         is_label = line.heading or line.text.endswith(":") or names <= _LABELS
+        is_label = is_label and scope.reading.header_cell(line.block) is None
         if line.frame or len(line.text) > MAX_LABEL or not is_label:
-            continue
-        if scope.reading.header_cell(line.block) is not None:
             continue
         share = len(words & content_words_of(phrase_of(line.text))) / len(words)
         is_better = share > most and share >= LEAST_ALIKE

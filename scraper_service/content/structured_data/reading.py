@@ -78,17 +78,6 @@ class TextLine:
     has_digits: bool = False
 
 
-@define(eq=False)
-class Table:
-    """A table with a header."""
-
-    element: Any
-    #: Cells by column; None is an empty cell.
-    header: list[Any]
-    #: The rows below the header.
-    rows: list[list[Any]]
-
-
 class VisibleText:
     """All lines of a tree, the ranges of its elements and an index of their names."""
 
@@ -102,7 +91,8 @@ class VisibleText:
         self.elements: list[Any] = []
         self.named: dict[str, list[int]] = {}  # elements by the words of their names
         self.labels: dict[str, list[int]] = {}  # lines by the phrases of their labels
-        self.tables: list[Table] = []  # see read_tables
+        #: Tables with a header, the phrases of their columns, and their rows of cells.
+        self.tables: list[tuple[Any, tuple[str, ...], list[list[Any]]]] = []
         #: The cells below each cell of a header. Its other cells and rows have none.
         self.columns: dict[Any, list[Any]] = {}
         self.is_cut = False
@@ -124,36 +114,44 @@ class VisibleText:
             return join_texts(_texts(element))[:MAX_TEXT]
         return "\n".join(line.text for line in self.lines[start:end])[:MAX_TEXT]
 
-    def read_tables(self, names: frozenset[str]) -> None:
-        """Find the tables with a header. ``names`` are phrases of requested fields."""
+    def read_tables(self, requested: frozenset[str]) -> None:
+        """Find the tables with a header. ``requested`` are phrases of fields."""
         self.tables, self.columns = [], {}
         for table in list(self.body.iter("table"))[:MAX_TABLES]:
             grid = data_rows(table, repeat=True) if table in self.order else None
             grid = [row for row in grid or () if any(c is not None for c in row)]
             others = (n for n, row in enumerate(grid) if not is_header(row))
             count = int(next(others, len(grid) == 1))
-            if not count and not (grid and self._has_header(grid, names)):
+            if not count and not (grid and self._has_header(grid, requested)):
                 continue
             count = count or 1
             heads = [row for n, row in enumerate(grid) if n < count or is_header(row)]
-            rows = [row for row in grid[count:] if row not in heads]
             for cell in (c for row in heads for c in row if c is not None):
                 self.columns[cell] = self.columns[cell.getparent()] = []
-            for number, cell in enumerate(grid[count - 1]):
+            texts = [self._cell_texts(row) for row in grid]
+            header, names = grid[count - 1], tuple(map(phrase_of, texts[count - 1]))
+            rows = [
+                row
+                for row, own in zip(grid[count:], texts[count:], strict=True)
+                if sum(map(bool, own)) >= min(2, len(own)) and row not in heads
+                if tuple(map(phrase_of, own)) != names
+            ]
+            for number, cell in enumerate(header):
                 if cell is not None and not cell.get("colspan"):
-                    below = [row[number] for row in rows if row[number] is not None]
+                    below = (row[number] for row in rows if row[number] is not None)
                     self.columns[cell] = [c for c in below if self.text(c)]
-            self.tables.append(Table(table, grid[count - 1], rows))
+            self.tables.append((table, names, rows))
 
-    def _has_header(self, grid: list[list[Any]], names: frozenset[str]) -> bool:
+    def _cell_texts(self, row: list[Any]) -> list[str]:
+        return ["" if cell is None else self.text(cell) for cell in row]
+
+    def _has_header(self, grid: list[list[Any]], requested: frozenset[str]) -> bool:
         """Return True if a row without header cells is a header by its texts or style."""
-        first, *rows = [
-            [self.text(c) if c is not None else "" for c in r] for r in grid
-        ]
+        first, *rows = map(self._cell_texts, grid)
         is_short = all(0 < len(text) <= MAX_LABEL for text in first)
         if not rows or not is_short or len(set(first)) < max(2, len(first)):
             return False
-        if sum(phrase_of(text) in names for text in first) > 1:
+        if sum(phrase_of(text) in requested for text in first) > 1:
             return True
         row = grid[0][0].getparent()
         if not _HEADS.isdisjoint(name_words((row.get("class") or "")[:MAX_NAMES])):
@@ -166,8 +164,6 @@ class VisibleText:
 
     def header_cell(self, element: Any) -> Any:
         """Return the header cell of a table around an element, None elsewhere."""
-        if not self.columns:
-            return None
         above = [element, *element.iterancestors()][:4]
         return next((e for e in above if e in self.columns), None)
 

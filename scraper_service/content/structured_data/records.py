@@ -25,7 +25,6 @@ from scraper_service.content.structured_data.requested_fields import (
 from scraper_service.content.structured_data.run import is_incomplete
 from scraper_service.content.structured_data.scope import Scope
 from scraper_service.content.structured_data.vocabulary import (
-    phrase_of,
     singular,
     words_of,
 )
@@ -99,29 +98,17 @@ def tables(reading: VisibleText) -> Iterator[RecordSet]:
     Tables with the same header form a single set.
     """
     found: dict[tuple[str, ...], RecordSet] = {}
-    for table in reading.tables:
-        names = tuple(phrase_of(_text(reading, cell)) for cell in table.header)
-        scopes = []
-        for number, row in enumerate(table.rows[:MAX_RECORDS], 1):
-            filled = sum(bool(_text(reading, cell)) for cell in row)
-            if filled < min(2, len(names)) or not any(names):
-                continue
-            pairs = zip(names, row, strict=True)
-            cells = {name: c for name, c in pairs if name and c is not None}
-            parts = tuple(cell for cell in row if cell is not None)
-            if tuple(phrase_of(_text(reading, cell)) for cell in row) != names:
-                scopes.append(Scope(reading, parts, f"table row {number}", cells))
-        if scopes:
-            about = frozenset(_words_around(reading, table.element)).union(
-                *map(str.split, names)
-            )
-            known = found.setdefault(names, RecordSet([], "table", about))
-            known.scopes += scopes
-    yield from found.values()
-
-
-def _text(reading: VisibleText, cell: Any) -> str:
-    return "" if cell is None else reading.text(cell)
+    for table, names, rows in reading.tables:
+        about = frozenset(_words_around(reading, table)).union(*map(str.split, names))
+        known = found.setdefault(names, RecordSet([], "table", about))
+        for number, row in enumerate(rows[:MAX_RECORDS], 1):
+            cells = [
+                (name, c) for name, c in zip(names, row, strict=True) if c is not None
+            ]
+            parts = tuple(cell for _, cell in cells)
+            named = {name: cell for name, cell in cells if name}
+            known.scopes.append(Scope(reading, parts, f"table row {number}", named))
+    yield from (group for group in found.values() if group.scopes)
 
 
 def groups(reading: VisibleText) -> list[RecordSet]:

@@ -123,18 +123,24 @@ rank number | rank, position, ranking, no, number, index, pos @ position
 discount text | discount, savings, you save, save, percent off
 """
 
-# Units of numbers by name: what they measure, and their size. Names are singular.
+# Names of units in the singular: what they measure, and their size.
 UNITS = {
-    name: (kind, Decimal(size))
-    for line in """
-length mm,millimeter,millimetre=0.001 cm,centimeter,centimetre=0.01 m,meter,metre=1
-length km,kilometer,kilometre=1000 in,inch=0.0254 ft,foot,feet=0.3048 mi,mile=1609.344
-mass mg=0.000001 g,gram=0.001 kg,kilogram=1 oz,ounce=0.028349523125 lb,lbs,pound=0.45359237
-volume ml,milliliter,millilitre=0.001 cl=0.01 dl=0.1 l,liter,litre=1
-power w,watt=1 kw,kilowatt=1000
-""".strip().split("\n")
-    for kind, *units in [line.split()]
-    for names, _, size in (unit.partition("=") for unit in units)
+    name: (measure, Decimal(size))
+    for measure, units in (
+        (
+            "length",
+            "mm=.001 cm=.01 m,meter,metre=1 km=1000 in,inch=.0254 ft,foot,feet=.3048",
+        ),
+        (
+            "length",
+            "millimeter,millimetre=.001 centimeter,centimetre=.01 mi,mile=1609.344",
+        ),
+        ("length", "kilometer,kilometre=1000"),
+        ("mass", "mg=.000001 g,gram=.001 kg,kilogram=1 oz,ounce=.028349523125"),
+        ("mass", "lb,lbs,pound=.45359237"),
+        ("volume", "ml,milliliter,millilitre=.001 cl=.01 dl=.1 l,liter,litre=1"),
+    )
+    for names, size in (unit.split("=") for unit in units.split())
     for name in names.split(",")
 }
 CURRENCIES = frozenset(
