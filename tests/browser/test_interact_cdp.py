@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from contextlib import contextmanager
 
 import pytest
@@ -17,6 +18,9 @@ from scraper_service.crawling.browser.devtools_rules import decide
 from tests.browser.conftest import SETTINGS, chromium_processes
 from tests.conftest import Service
 from tests.support.waiting import wait_until
+from tools.bench.memory import memory_of
+
+MEMORY_MB = 60  # of messages that wait for a caller
 
 
 @pytest.fixture(scope="module")
@@ -381,3 +385,34 @@ def test_a_key_that_only_reads_gets_no_cdp_url_and_a_revoked_one_has_no_session(
             socket.recv(60)
     ended = "/v2/interact?status=destroyed"
     wait_until(lambda: service.get(ended, key=reading).json["sessions"])
+
+
+def test_a_caller_that_does_not_read_costs_no_memory(service, session):
+    before = memory_of(service.pid)[0].rss_mb
+    with connect(
+        session["cdpUrl"], max_size=None, max_queue=1, ping_interval=None
+    ) as socket:
+
+        def send(method, **message):
+            socket.send(json.dumps({"method": method, **message}))
+
+        send("Target.getTargets", id=1)
+        while (reply := json.loads(socket.recv(60))).get("id") != 1:
+            pass
+        targets = reply["result"]["targetInfos"]
+        [page] = [each["targetId"] for each in targets if each["type"] == "page"]
+        send("Target.attachToTarget", id=2, params={"targetId": page, "flatten": True})
+        while (reply := json.loads(socket.recv(60))).get("id") != 2:
+            pass
+        inside = reply["result"]["sessionId"]
+        send("Runtime.enable", id=3, sessionId=inside)
+        script = "for (let n = 0; n < 200; n++) console.log('x'.repeat(1e6) + n)"
+        params = {"expression": script}
+        send("Runtime.evaluate", id=4, sessionId=inside, params=params)
+        peak = 0.0
+        for _ in range(50):
+            time.sleep(0.1)
+            peak = max(peak, memory_of(service.pid)[0].rss_mb)
+        assert peak - before < MEMORY_MB
+    with protocol(session) as call:
+        assert "result" in call("Target.getTargets")
