@@ -60,8 +60,13 @@ ItemT = TypeVar("ItemT")
 ParamT = ParamSpec("ParamT")
 ResultT = TypeVar("ResultT")
 
-FIRST = "r0002"  # the oldest migration; earlier layouts were never released
-HEAD = "r0034"  # the newest migration; a test compares it with the migrations
+# The migrations of the oldest layout that is known, and of the newest one.
+FIRST = HEAD = "v0001"
+TOO_OLD = (
+    "was made before the first release, whose tables differ: move the data directory away, or"
+    " name an empty database by SCRAPER_DATABASE_URL; finish or export its jobs with the old"
+    " version before"
+)
 READERS = 4  # threads
 TOLD_EVERY_S = 1.0  # between two lines of the log about a database that fails
 READ_S = 40  # for a read, with the wait for a thread
@@ -516,11 +521,7 @@ def _prepare(engine: Engine, data_dir: Path) -> None:
     if found == HEAD:
         return
     if found is not None and found < FIRST:
-        raise DatabaseUnusable(
-            "the job database was made before the first release, whose tables differ:"
-            " move the data directory away, or name an empty database by"
-            " SCRAPER_DATABASE_URL; finish or export its jobs with the old version before"
-        )
+        raise DatabaseUnusable(f"the job database {TOO_OLD}")
     if found is not None and found > HEAD:
         raise DatabaseUnusable(
             f"the tables of the job database are of a newer version ({found}) than this"

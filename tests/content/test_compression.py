@@ -1,8 +1,7 @@
-"""What the database stores is read again, also rows of earlier versions."""
+"""What the database stores is read again."""
 
 from __future__ import annotations
 
-import zlib
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -31,8 +30,3 @@ def test_what_cannot_be_compressed_leaves_nothing_behind():
 
 def test_a_page_becomes_smaller():
     assert len(compress(TEXT)) < len(TEXT) / 10
-
-
-@pytest.mark.parametrize("level", [1, 6, 9])
-def test_rows_that_zlib_has_compressed_are_read(level):
-    assert decompress(zlib.compress(TEXT, level)) == TEXT

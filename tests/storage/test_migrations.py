@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import warnings
 
 import pytest
@@ -14,6 +17,7 @@ from sqlalchemy import create_engine, inspect, text
 from scraper_service.errors import DatabaseUnusable
 from scraper_service.storage.database import HEAD, Database, migrate
 from scraper_service.storage.schema import metadata
+from tests.support.waiting import WAIT_S
 
 # FTS5 keeps a full-text index in tables of its own.
 SHADOWS = "search_index_"
@@ -101,7 +105,7 @@ def test_the_head_is_the_newest_migration():
     assert folder.get_current_head() == HEAD
 
 
-@pytest.mark.parametrize("revision", ["0017", "r0001"])
+@pytest.mark.parametrize("revision", ["0017", "r0034"])
 def test_a_layout_from_before_the_first_release_is_refused(
     migrated, tmp_path, revision
 ):
@@ -113,153 +117,27 @@ def test_a_layout_from_before_the_first_release_is_refused(
         Database(tmp_path / "new", url)
 
 
-OLD = f"""
-INSERT INTO team (id, name, created_at) VALUES ('t', 't', '2026-01-01 00:00:00');
-INSERT INTO activity (id, team_id, endpoint, version, at) VALUES ('c', 't', 'map', 2, 7);
-INSERT INTO job (id, team_id, kind, version, state, url, options, open, done, failed,
-    pages, held, skipped, credits, created_at, expires_at)
-  VALUES ('kept', 't', 'crawl', 2, 'scraping', 'http://{"x" * 400}', '{{"scrape":
-      {{"zero_data_retention": false}}}}', 1, 0, 0, 0, 0, 9, 0, 5, 9),
-    ('hidden', 't', 'crawl', 2, 'queued', 'http://b/', '{{"scrape":
-      {{"zero_data_retention": true}}}}', 1, 0, 0, 0, 0, 0, 0, 5, 9);
-INSERT INTO frontier (job_id, key, url, depth, state) VALUES
-  ('kept', 1, 'u', 1, 5), ('kept', 2, 'u', 1, 6), ('kept', 3, 'u', 1, 3);
-INSERT INTO secret (job_id, part, body)
-  VALUES ('kept', 'options', 'a'), ('hidden', 'webhook', 'b')
-"""
-
-
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_jobs_of_the_first_release_are_listed(kind, tmp_path, request):
-    if kind == "sqlite":
-        engine = create_engine(f"sqlite:///{tmp_path / 'old.sqlite'}")
-    else:
-        engine = create_engine(request.getfixturevalue("postgres")())
+def test_tables_of_a_newer_version_are_refused_with_what_to_do(migrated, tmp_path):
+    engine = migrated
+    url = engine.url.render_as_string(hide_password=False)
     with engine.begin() as connection:
-        migrate(connection, "r0002")
-        for statement in OLD.split(";"):
-            connection.exec_driver_sql(statement)
-        migrate(connection)
-        columns = "target, skipped, started_at, retention_s, secrets"
-        rows = f"SELECT id, {columns} FROM job ORDER BY id"
-        kept = "http://" + "x" * 293
-        assert list(connection.exec_driver_sql(rows)) == [
-            ("hidden", None, 0, None, 86_400, None),
-            ("kept", kept, 2, 5, 86_400, "headers"),
-        ]
-        calls = "SELECT expires_at FROM activity"
-        assert connection.exec_driver_sql(calls).scalar() == 86_407
+        connection.execute(text("UPDATE alembic_version SET version_num = 'v9999'"))
     engine.dispose()
-
-
-def test_what_was_stored_before_disk_quotas_is_counted(tmp_path, request):
-    for engine in (
-        create_engine(f"sqlite:///{tmp_path / 'old.sqlite'}"),
-        create_engine(request.getfixturevalue("postgres")()),
-    ):
-        with engine.begin() as connection:
-            migrate(connection, "r0015")
-            for statement in STORED_BEFORE:
-                connection.execute(text(statement))
-            migrate(connection)
-        with engine.connect() as connection:
-            uses = "SELECT team_id, SUM(bytes) FROM disk_use GROUP BY team_id"
-            found = {row[0]: int(row[1]) for row in connection.execute(text(uses))}
-            stored = connection.scalar(text("SELECT stored FROM job"))
-        engine.dispose()
-        assert (found, stored) == ({"t": 9, "u": 3}, 6)
-
-
-_COUNTS = "open, done, failed, pages, held, credits"
-STORED_BEFORE = (
-    (
-        "INSERT INTO team (id, name, created_at) VALUES ('t', '', '2026-01-01 00:00:00'),"
-        " ('u', '', '2026-01-01 00:00:00')"
-    ),
-    f"""INSERT INTO job (id, team_id, kind, version, state, url, options, {_COUNTS},
-        created_at, expires_at)
-        VALUES ('j', 't', 'crawl', 2, 'completed', '', '{{}}', 0, 0, 0, 1, 0, 0, 1, 9)""",
-    (
-        "INSERT INTO page (id, job_id, seq, size, frontier_id, body)"
-        " VALUES ('p', 'j', 0, 99, 1, 'abc')"
-    ),
-    (
-        "INSERT INTO page_source (page_id, job_id, size, facts, head, body)"
-        " VALUES ('p', 'j', 99, '{}', 'a', 'bc')"
-    ),
-    (
-        "INSERT INTO scrape (id, team_id, body, expires_at)"
-        " VALUES ('s', 't', 'abc', 9), ('v', 'u', 'abc', 9)"
-    ),
-)
-
-
-IN_JOBS = f"""
-INSERT INTO team (id, name, created_at) VALUES ('t', 't', '2026-01-01 00:00:00');
-INSERT INTO job (id, team_id, kind, version, state, url, options, {_COUNTS},
-    created_at, expires_at)
-  VALUES ('a', 't', 'crawl', 2, 'scraping', 'http://a/', '{{}}', 1, 0, 0, 1, 0, 0, 1, 9),
-    ('b', 't', 'crawl', 2, 'scraping', 'http://b/', '{{}}', 1, 0, 0, 0, 0, 0, 2, 9);
-INSERT INTO frontier (job_id, key, url, depth, state, token, owner, page_id, code)
-  VALUES ('a', 1, 'u', 1, 3, 7, NULL, 'p', NULL), ('b', 1, 'v', 2, 2, 4, 'o', NULL, 'x'),
-    ('a', 2, 'w', 0, 1, 0, NULL, NULL, NULL);
-INSERT INTO page (id, job_id, seq, size, frontier_id, body)
-  VALUES ('p', 'a', 0, 9, 1, 'abc');
-INSERT INTO page_source (page_id, job_id, size, facts, head, body)
-  VALUES ('p', 'a', 9, 'f', 'h', 'b');
-INSERT INTO event (job_id, kind, page_id, at) VALUES ('a', 'started', NULL, 1),
-  ('b', 'started', NULL, 2), ('a', 'page', 'p', 3), ('b', 'gone', NULL, 4);
-INSERT INTO page_text (job_id, host, url, fingerprint, blocks)
-  VALUES ('b', 'h', 'u', -1, '');
-DELETE FROM event WHERE kind = 'gone'
-"""
-OF_JOBS = {
-    "frontier": (
-        "id, key, url, depth, state, token, owner, page_id, code",
-        "frontier.id",
-    ),
-    "page": ("seq, size, frontier_id, body", "seq"),
-    "page_source": ("page_id, size, facts, head, body", "page_id"),
-    "event": ("kind, page_id, at, row_id", "event.id"),
-    "page_text": ("host, page_text.url, fingerprint, blocks", "page_text.id"),
-}
-
-
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_rows_of_jobs_stay_when_jobs_get_numbers(kind, tmp_path, request):
-    if kind == "sqlite":
-        engine = create_engine(f"sqlite:///{tmp_path / 'old.sqlite'}")
-    else:
-        engine = create_engine(request.getfixturevalue("postgres")())
-
-    def rows(connection, on):
-        found = {}
-        for table, (columns, order) in OF_JOBS.items():
-            names = ", ".join(
-                name if "." in name else f"{table}.{name}"
-                for name in columns.split(", ")
-            )
-            query = (
-                f"SELECT job.id, {names} FROM {table} JOIN job ON {on} ORDER BY {order}"
-            )
-            found[table] = [
-                [bytes(x) if isinstance(x, memoryview) else x for x in row]
-                for row in connection.exec_driver_sql(query)
-            ]
-        return found
-
-    with engine.begin() as connection:
-        migrate(connection, "r0028")
-        for statement in IN_JOBS.split(";"):
-            connection.exec_driver_sql(statement)
-        before = rows(connection, "job.id = job_id")
-        assert all(before.values())
-        migrate(connection)
-        assert rows(connection, "job.number = job_number") == before
-        newest = connection.exec_driver_sql(
-            "INSERT INTO event (job_number, kind, at)"
-            " SELECT number, 'new', 5 FROM job WHERE id = 'a' RETURNING id"
-        ).scalar()
-        # SQLite has given the number of the newest event again before, too.
-        assert newest == (5 if kind == "postgresql" else 4)
-    engine.dispose()
+    done = subprocess.run(
+        (
+            *(sys.executable, "-m", "scraper_service", "serve", "--port", "0"),
+            *("--data-dir", str(tmp_path)),
+        ),
+        env={**os.environ, "SCRAPER_DATABASE_URL": url},
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "newer version (v9999)" in done.stderr
+    assert "install the newer version" in done.stderr
+    assert "Traceback" not in done.stderr
+    with engine.connect() as connection:
+        found = connection.execute(text("SELECT version_num FROM alembic_version"))
+        assert found.scalar() == "v9999"

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 import threading
-import zlib
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -15,7 +14,6 @@ else:
     from backports import zstd
 
 LEVEL = 1  # of 22: higher levels take more time and save little
-_MAGIC = b"\x28\xb5\x2f\xfd"  # RFC 8878, 3.1.1
 
 
 class _OfThread(threading.local):
@@ -38,7 +36,5 @@ def compress(data: bytes) -> bytes:
 
 
 def decompress(data: bytes) -> bytes:
-    """Return the bytes of :func:`compress`, or of zlib in a row of an earlier version."""
-    if data.startswith(_MAGIC):
-        return zstd.decompress(data)
-    return zlib.decompress(data)
+    """Return the bytes that :func:`compress` made ``data`` of."""
+    return zstd.decompress(data)

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attrs import asdict, field, frozen
-from sqlalchemy import URL, inspect
+from sqlalchemy import URL
 
 from scraper_service.errors import BackupFailed
 from scraper_service.storage.accounts.known_secret import ANOTHER, is_known
@@ -33,9 +33,14 @@ from scraper_service.storage.connections import (
     place_of,
     unusable,
 )
-from scraper_service.storage.database import BUSY_TIMEOUT_MS, HEAD, revision_of
+from scraper_service.storage.database import (
+    BUSY_TIMEOUT_MS,
+    FIRST,
+    HEAD,
+    TOO_OLD,
+    revision_of,
+)
 from scraper_service.storage.files.private_files import private_file, private_folder
-from scraper_service.storage.schema import installation
 from scraper_service.storage.secrets import KEY_FILE, OURS, make_data_dir, mark_of
 
 if TYPE_CHECKING:
@@ -178,6 +183,8 @@ def _check(
     manifest: Manifest, folder: Path, data_dir: Path, address: URL, secret: str
 ) -> None:
     """Raise :exc:`BackupFailed` if the backup cannot be restored here."""
+    if manifest.schema < FIRST:
+        raise BackupFailed(f"the database of the backup {TOO_OLD}")
     if manifest.schema > HEAD:
         raise BackupFailed(
             f"the backup has tables of a newer version ({manifest.version}) than this"
@@ -365,8 +372,6 @@ def _check_secret(address: URL, data_dir: Path, setting: str) -> None:
     engine = make_engine(address)
     try:
         with engine.connect() as connection:
-            if not inspect(connection).has_table(installation.name):
-                return  # of an older version
             if not is_known(connection, _secret(data_dir, setting)):
                 raise BackupFailed(ANOTHER)
     finally:
