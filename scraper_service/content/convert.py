@@ -205,7 +205,7 @@ def _make_content(
         kind, mime = sniff(body, source.content_type)
         conversion.convert(body, kind, mime)
         conversion.add_price()
-        if not body.strip():
+        if not body or body.isspace():
             conversion.note_empty()
         conversion.add_compared_text()
         conversion.redact()

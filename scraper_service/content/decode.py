@@ -64,6 +64,7 @@ _CONTENT_CHARSET = re.compile(
 _RAW_TEXTS = frozenset(
     {b"script", b"style", b"title", b"textarea", b"xmp", b"iframe", b"noembed"}
 )
+_RAW_END = re.compile(rb"</(%s)" % b"|".join(sorted(_RAW_TEXTS)), re.IGNORECASE)
 _IN_HEAD = frozenset(
     b"html head script noscript style link meta object title base template".split()
 )
@@ -191,9 +192,13 @@ def _meta_codec(head: bytes) -> str | None:
     This is the prescan of the HTML standard, 13.2.3.2. As in browsers, texts of scripts
     and titles do not count, and a longer ``head`` is read to its end.
     """
-    if b"charset" not in head.lower():
+    at, is_in_head = 0, True
+    # Most pages declare it early; the whole head costs over a hundredth of a page's time.
+    if (
+        b"charset" not in head[:PRESCAN_BYTES].lower()
+        and b"charset" not in head.lower()
+    ):
         return None
-    at, lower, is_in_head = 0, b"", True
     while match := _TAG.search(head, at):
         if match.start() >= PRESCAN_BYTES and not is_in_head:
             return None
@@ -213,8 +218,10 @@ def _meta_codec(head: bytes) -> str | None:
         if name == b"meta" and not slash and (codec := _codec_of_meta(attributes)):
             return codec
         if name in _RAW_TEXTS and not slash:
-            lower = lower or head.lower()
-            at = lower.find(b"</" + name, at)
+            end = _RAW_END.search(head, at)
+            while end is not None and end[1].lower() != name:
+                end = _RAW_END.search(head, end.end())
+            at = -1 if end is None else end.start()
             if at < 0:
                 return None
     return None
