@@ -122,7 +122,7 @@ cdef class NameParts:
         """Return True if an attribute has one of the parts, in any case."""
         cdef xmlAttr* own
         cdef xmlNode* text
-        if node.properties is NULL:
+        if self.count == 0 or node.properties is NULL:
             return False
         own = attribute_at(node, PyUnicode_AsUTF8(name))
         if own is NULL or own.children is NULL:
