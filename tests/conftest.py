@@ -17,7 +17,7 @@ import pytest
 from tests.support.chat_server import ChatServer
 from tests.support.forked_start import ForkedProcess, may_fork
 from tests.support.mockserver import SITE_HOST, Canary, MockServer
-from tests.support.postgres import Postgres, PostgresMissing
+from tools.bench.postgres import Postgres, PostgresMissing
 from tools.bench.processes import ServiceProcess
 
 if TYPE_CHECKING:

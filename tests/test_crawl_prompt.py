@@ -1,4 +1,4 @@
-"""Sentences to options of a crawl: the table of tests/support/sentences.py, and single rules."""
+"""Sentences to options of a crawl: the table of tools/bench/crawl_prompt_cases.py, and single rules."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from scraper_service.api.v2 import requests
 from scraper_service.discovery.crawl_prompt import options_from_prompt
 from scraper_service.options.url_patterns import Patterns
-from tests.support.crawl_prompts import outcome, wanted_outcome
-from tests.support.sentences import HELD_OUT, LATER, SENTENCES, SITES
+from tools.bench.crawl_prompt_cases import HELD_OUT, LATER, SENTENCES, SITES
+from tools.bench.crawl_prompts import outcome, wanted_outcome
 
 ALL = (*SENTENCES, *HELD_OUT, *LATER)
 TWO_PLACES = "just the staff pages"  # two places have the name; one was meant

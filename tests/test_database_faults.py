@@ -17,9 +17,9 @@ import pytest
 from tests.conftest import KEY
 from tests.support.crash import TERMINAL, Invariants, crawl_of, sqlite_of, started
 from tests.support.linked_site import named
-from tests.support.postgres import Postgres, PostgresMissing
 from tests.support.proxy_line import ProxyLine
 from tests.support.waiting import wait_until
+from tools.bench.postgres import Postgres, PostgresMissing
 
 PREEMPTIONS = int(os.environ.get("PREEMPTIONS", "200"))
 RESTARTS = int(os.environ.get("RESTARTS", "4"))

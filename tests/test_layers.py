@@ -148,6 +148,13 @@ def test_only_the_egress_module_and_its_user_open_connections():
     )
 
 
+def test_tools_do_not_import_tests():
+    """The tests import what they share with the benchmarks, and no benchmark a test."""
+    for path in (ROOT / "tools").rglob("*.py"):
+        roots = {name.split(".")[0] for name in imports_of(path)}
+        assert "tests" not in roots, path
+
+
 def used_modules(path: Path, modules: set[str]) -> set[str]:
     """Return the modules that a module imports: `from package import module` is one."""
     found = set()

@@ -19,9 +19,9 @@ from tests.support.crash import TERMINAL, Invariants, crawl_of
 from tests.support.linked_site import page_number
 from tests.support.mockserver import MockServer
 from tests.support.network import Elsewhere, Machine, NetworkMissing, Switch
-from tests.support.postgres import Postgres, PostgresMissing
 from tests.support.waiting import wait_until
 from tests.support.workers import Fleet, Worker
+from tools.bench.postgres import Postgres, PostgresMissing
 
 LEASE_S = 4
 CUT_S = 3 * LEASE_S

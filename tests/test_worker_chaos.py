@@ -18,10 +18,10 @@ import sqlalchemy as sa
 
 from tests.support.crash import TERMINAL, kill
 from tests.support.pgbouncer import PROGRAM, PgBouncer
-from tests.support.postgres import Postgres, PostgresMissing
 from tests.support.proxy_line import ProxyLine
 from tests.support.waiting import wait_until
 from tests.support.workers import LEASE_S, Fleet
+from tools.bench.postgres import Postgres, PostgresMissing
 
 EVENTS = int(os.environ.get("CHAOS_EVENTS", "25"))
 SEED = int(os.environ.get("CHAOS_SEED", "25"))

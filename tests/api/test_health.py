@@ -19,8 +19,8 @@ import pytest
 from scraper_service.services.metrics.health import Health, HealthCheck, Unhealthy
 from scraper_service.storage.database import HEAD
 from tests.conftest import Service
-from tests.support.postgres import Postgres, PostgresMissing, find_programs
 from tests.test_process import converters_of
+from tools.bench.postgres import Postgres, PostgresMissing, find_programs
 
 PATHS = ("/health", "/health/ready")
 DISK_MB = 32  # of the disk that the service of these tests has

@@ -5,8 +5,10 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING
 
+from tools.bench.pdf_file import pdf_file
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
 Text = tuple[float, float, float, str] | bytes  # x, y, size, text; or PDF operators
 
@@ -55,22 +57,6 @@ def _shown(text: Text) -> bytes:
     x, y, size, words = text
     escaped = words.replace("\\", r"\\").replace("(", r"\(").replace(")", r"\)")
     return f"BT /F1 {size} Tf {x} {y} Td ({escaped}) Tj ET".encode("cp1252")
-
-
-def pdf_file(objects: Iterable[bytes], trailer: bytes = b"") -> bytes:
-    """Return a file of ``objects``, the first of which is the catalogue."""
-    result = bytearray(b"%PDF-1.4\n")
-    places = []
-    for number, body in enumerate(objects, 1):
-        places.append(len(result))
-        result += b"%d 0 obj\n%s\nendobj\n" % (number, body)
-    start = len(result)
-    size = len(places) + 1
-    result += b"xref\n0 %d\n0000000000 65535 f \n" % size
-    result += b"".join(b"%010d 00000 n \n" % place for place in places)
-    result += b"trailer << /Size %d /Root 1 0 R %s>>\n" % (size, trailer)
-    result += b"startxref\n%d\n%%%%EOF\n" % start
-    return bytes(result)
 
 
 def annotated(

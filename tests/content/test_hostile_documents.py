@@ -17,6 +17,7 @@ from tests.content.officemaker import archive, docx, epub, odf, paragraph, row, 
 from tests.content.pages import options, source, value
 from tests.support.conversions import PoolInLoop, pool_in_loop
 from tests.support.waiting import WAIT_S
+from tools.bench.pdf_file import pdf_file
 
 STREAM = "application/octet-stream"
 LIMIT_S = 40  # of processor time on a slow machine; they take up to 6
@@ -280,7 +281,7 @@ def forms(depth: int) -> bytes:
 
 def one_page(content: bytes, resources: bytes = b"", *objects: bytes) -> bytes:
     packed = zlib.compress(content, 9)
-    return pdfmaker.pdf_file(
+    return pdf_file(
         [
             b"<< /Type /Catalog /Pages 2 0 R >>",
             b"<< /Type /Pages /Kids [4 0 R] /Count 1 >>",

@@ -7,8 +7,9 @@ import zlib
 import pytest
 
 from tests.content.pages import value
-from tests.content.pdfmaker import annotated, pdf, pdf_file, widget
+from tests.content.pdfmaker import annotated, pdf, widget
 from tests.content.test_pdf import LETTER, PICTURE, read, tesseract
+from tools.bench.pdf_file import pdf_file
 
 __all__ = ["tesseract"]  # a fixture
 

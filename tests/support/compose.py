@@ -25,8 +25,8 @@ from tests.support.container import contained
 from tests.support.crash import Invariants, crawl_of, started
 from tests.support.mockserver import SITE_HOST, MockServer
 from tests.support.network import Machine, Switch
-from tests.support.postgres import Postgres
 from tests.support.waiting import wait_until
+from tools.bench.postgres import Postgres
 from tools.bench.processes import ROOT
 
 if TYPE_CHECKING:

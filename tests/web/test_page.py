@@ -13,12 +13,12 @@ from playwright.sync_api import expect
 from tests.conftest import KEY
 from tests.support.crash import kill
 from tests.support.monitors import create, run, scrape
-from tests.support.postgres import Postgres, PostgresMissing
 from tests.support.receiver import Receiver
 from tests.support.scripted_site import ScriptedSite, answer, page, sitemap
 from tests.support.search_engines import SearchEngines
 from tests.support.waiting import wait_until
 from tests.web.conftest import WAIT_MS, Tab
+from tools.bench.postgres import Postgres, PostgresMissing
 
 SCREENS = (
     *("play", "play?op=crawl", "jobs", "monitors", "monitors/new"),

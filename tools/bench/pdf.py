@@ -19,8 +19,8 @@ from pdfminer.high_level import extract_text
 
 from scraper_service.content.pdf.content import pdf_content
 from scraper_service.options.scrape import PdfParser
-from tests.content.pdfmaker import pdf_file
 from tools.bench.pages import SENTENCES
+from tools.bench.pdf_file import pdf_file
 from tools.bench.report import MACHINE, arguments, publish, table
 
 if TYPE_CHECKING:

@@ -27,6 +27,7 @@ from scraper_service.storage.database import Database
 from scraper_service.storage.jobs import admission, deletion, job_store
 from scraper_service.storage.jobs.admission import Terms
 from scraper_service.storage.jobs.job_records import RowState
+from tools.bench.postgres import Postgres
 from tools.bench.processes import ServerProcess
 from tools.bench.report import MACHINE, arguments, publish, table
 from tools.bench.scale_tables import OPTIONS, breakdown, sizes
@@ -324,8 +325,6 @@ def run(
     known: int = 0,
     shows_tables: bool = False,
 ) -> str:
-    from tests.support.postgres import Postgres  # noqa: PLC0415  # not in the package
-
     found = []
     options = {
         "full_page_writes": "on",

@@ -23,6 +23,7 @@ from scraper_service.storage.database import Database
 from scraper_service.storage.jobs import job_store
 from scraper_service.storage.page_index import PageIndex
 from tools.bench.calls import fetch
+from tools.bench.postgres import Postgres, PostgresMissing
 from tools.bench.processes import ServiceProcess
 from tools.bench.report import MACHINE, arguments, publish, table
 
@@ -159,8 +160,6 @@ def cells(milliseconds: list[float]) -> tuple[str, str, str]:
 def databases(stack: ExitStack) -> dict[str, str]:
     """Return database URLs by name: SQLite, and PostgreSQL if it is installed."""
     found = {"SQLite": ""}
-    from tests.support.postgres import Postgres, PostgresMissing  # noqa: PLC0415
-
     try:
         server: Any = stack.enter_context(Postgres())
     except PostgresMissing as error:

@@ -1,6 +1,6 @@
 """Measures how many crawl prompts the rules turn into the right options, and how fast.
 
-``tests/support/sentences.py`` has the prompts, the sites and the expected options.
+``tools/bench/crawl_prompt_cases.py`` has the prompts, the sites and the expected options.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from tests.support.crawl_prompts import outcome, wanted_outcome
-from tests.support.sentences import HELD_OUT, LATER, SENTENCES
+from tools.bench.crawl_prompt_cases import HELD_OUT, LATER, SENTENCES
+from tools.bench.crawl_prompts import outcome, wanted_outcome
 from tools.bench.report import MACHINE, arguments, publish, table
 
 if TYPE_CHECKING:
-    from tests.support.sentences import Sentence
+    from tools.bench.crawl_prompt_cases import Sentence
 
 RESULT = "sentences.md"
 HEADINGS = ("Sentences", "Number", "Right", "Median ms", "Slowest ms")

@@ -20,15 +20,19 @@ from typing import TYPE_CHECKING, Any
 from playwright.sync_api import sync_playwright
 
 from scraper_service.storage.jobs.job_records import RowState
-from tests.conftest import KEY, Service
-from tests.support.mockserver import MockServer
-from tests.support.waiting import wait_until
+from tools.bench.calls import KEY, call
+from tools.bench.processes import ServerProcess, ServiceProcess
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from playwright.sync_api import Page, Request
 
+ENVIRONMENT = {
+    "SCRAPER_API_KEYS": KEY,
+    "SCRAPER_EGRESS_ALLOW": "127.0.0.2/32",
+    "SCRAPER_RENDER": "never",
+}
 #: Scrolls a list by ``step`` pixels with each frame, until ``seconds`` are over or the end
 #: of ``rows`` is reached; returns the times between frames.
 SCROLL = """async ({ label, step, seconds, rows, height }) => {
@@ -126,22 +130,28 @@ def main() -> None:
     parser.add_argument("--urls", type=int, default=100_000)
     parser.add_argument("--step", type=int, default=1200, help="pixels with each frame")
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, MockServer() as site:
-        service = Service(Path(folder))
-        started = service.post("/v2/crawl", {"url": site.url("/page/1"), "limit": 1})
-        job = started.json["id"]
-        path = f"/v2/crawl/{job}"
-        wait_until(lambda: service.get(path).json["status"] == "completed")
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        ServerProcess("tools.bench.static") as site,
+        ServiceProcess(Path(folder), ENVIRONMENT) as service,
+    ):
+        crawl = f"{service.url}/v2/crawl"
+        job = call(crawl, {"url": f"{site.line()}/article", "limit": 1})["id"]
+        while call(f"{crawl}/{job}")["status"] != "completed":
+            time.sleep(0.05)
         fill(Path(folder) / "jobs.sqlite", job, args.jobs, args.urls)
         print(json.dumps(figures(service, job, args), indent=2))
-        service.stop()
 
 
-def figures(service: Service, job: str, args: argparse.Namespace) -> dict[str, Any]:
+def figures(
+    service: ServiceProcess, job: str, args: argparse.Namespace
+) -> dict[str, Any]:
     """Return the figures of both lists."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
-            executable_path=shutil.which("chromium"), args=["--no-sandbox"]
+            executable_path=shutil.which("chromium")
+            or shutil.which("chromium-headless-shell"),
+            args=["--no-sandbox"],
         )
         shown = browser.new_page(viewport={"width": 1440, "height": 900})
         reads: list[tuple[str, float]] = []
@@ -157,7 +167,7 @@ def figures(service: Service, job: str, args: argparse.Namespace) -> dict[str, A
         shown.get_by_role("list", name="URLs").wait_for()
         urls = scrolled(shown, "URLs", args.urls, 34, args.step)
         began = time.monotonic()
-        service.get(f"/v2/crawl/{job}/report")
+        call(f"{service.url}/v2/crawl/{job}/report")
         report_ms = (time.monotonic() - began) * 1000
         browser.close()
     return {

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from scraper_service.api.v2 import requests
 from scraper_service.discovery.crawl_prompt import options_from_prompt
 from scraper_service.options.url_patterns import Patterns
-from tests.support.sentences import SITES
+from tools.bench.crawl_prompt_cases import SITES
 
 if TYPE_CHECKING:
-    from tests.support.sentences import Sentence
+    from tools.bench.crawl_prompt_cases import Sentence
 
 URL = "https://site.example/"
 
