@@ -202,7 +202,7 @@ def test_a_session_whose_browser_hangs_before_its_page_does_not_open(
 
 
 def test_why_no_browser_starts_is_said_until_one_does(tmp_path, monkeypatch):
-    monkeypatch.setattr(shared_browser, "RETRY_S", 3.0)
+    monkeypatch.setattr(shared_browser, "PATIENCE_S", 300.0)  # a start may take as long
     program = tmp_path / "chromium"
     program.write_text("#!/bin/sh\nexit 1\n")
     program.chmod(0o755)
@@ -212,6 +212,7 @@ def test_why_no_browser_starts_is_said_until_one_does(tmp_path, monkeypatch):
             await title(browser)
         assert browser.state == shared_browser.NOT_STARTED
         # A page of a job waits meanwhile.
+        monkeypatch.setattr(shared_browser, "RETRY_S", 0.5)
         showing = asyncio.ensure_future(title(browser, patient=True))
         chromium = find_chromium(Settings({"CHROMIUM_PATH": ""}))
         program.write_text(f'#!/bin/sh\nexec {chromium} "$@"\n')

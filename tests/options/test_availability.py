@@ -6,7 +6,7 @@ import pytest
 from attrs import evolve
 
 from scraper_service.errors import OptionUnavailable
-from scraper_service.options import actions, formats
+from scraper_service.options import actions, availability, formats
 from scraper_service.options.availability import (
     require_available,
     require_job_available,
@@ -119,7 +119,8 @@ def test_message_names_format_and_why_there_is_no_browser():
         ({"parsers": (PdfParser(mode="ocr"),)}, "BAD_REQUEST"),
     ],
 )
-def test_option_that_needs_more_is_refused(changes, code):
+def test_option_that_needs_more_is_refused(changes, code, monkeypatch):
+    monkeypatch.setattr(availability, "can_recognise_text", lambda: False)
     with pytest.raises(OptionUnavailable, match="not available here") as error:
         require_available(evolve(PLAIN, **changes), "none is here")
     assert error.value.attribute == next(iter(changes))
