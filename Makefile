@@ -3,15 +3,18 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 AZURITE := $(VENV)/azurite
+TESTS := $(BIN)/python -m pytest -n 6 --dist worksteal
 # The tests start hundreds of processes: without cached bytecode, each one would compile
 # all modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help compat serve test soak soak-monitors lint format docs bench bench-quality web-libraries egg test-deploy clean
+.PHONY: help compat serve test test-all test-rest soak soak-monitors lint format docs bench bench-quality web-libraries egg test-deploy clean
 
 help:
 	@echo "make serve   install, then serve on http://127.0.0.1:3002, data in ./data"
-	@echo "make test    install, then run the tests of a change"
+	@echo "make test    install, then run one test of every behaviour, in some 6 minutes"
+	@echo "make test-all  run all tests: those, and kills in series, second databases, long waits"
+	@echo "make test-rest  run what test-all runs beyond test"
 	@echo "make soak    run the slow tests: 200 kills, database restarts, networks that fail, 1,000 renderings"
 	@echo "make soak-monitors  40 monitors, two services, 40 kills"
 	@echo "make lint    check format, lint and types"
@@ -30,7 +33,12 @@ serve: $(VENV)/.installed
 
 test: $(VENV)/.test-installed
 	-@$(BIN)/python -m pytest --collect-only -qq $(ARGS) >/dev/null 2>&1  # compiles, else each worker would
-	$(BIN)/python -m pytest -n 6 --dist worksteal $(ARGS)
+	$(TESTS) -m "not slow and not rest" $(ARGS)
+
+test-rest: $(VENV)/.test-installed
+	$(TESTS) -m "rest and not slow" $(ARGS)
+
+test-all: test test-rest
 
 soak: $(VENV)/.test-installed
 	CRASH_KILLS=200 $(BIN)/python -m pytest tests/test_crash.py $(ARGS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import gc
 import http.client
 import json
@@ -35,6 +36,9 @@ ENVIRONMENT = {
 REQUEST_TIMEOUT_S = 300
 # Tests of several minutes start first, so that the others run beside them.
 LONG = ("test_crash.py", "test_docs.py", "test_pace.py", "test_readme.py")
+
+# `make test` runs a test of several databases on SQLite only.
+OTHER_DATABASES = {"memory", "postgresql"}
 
 # Tests must not fail because the machine is busy.
 hypothesis.settings.register_profile("busy", deadline=None)
@@ -115,10 +119,38 @@ def pytest_configure(config):
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: item.path.name not in LONG)
+    functions = collections.defaultdict(list)
     for item in items:
         found = item.get_closest_marker("slow_on")
         if found and any(name in item.callspec.id for name in found.args):
             item.add_marker(pytest.mark.slow)
+        functions[item.nodeid.partition("[")[0]].append(item)
+    for cases in functions.values():
+        for item in _rest(cases):
+            item.add_marker("rest")
+
+
+def _rest(cases):
+    """Return the cases of a test that `make test` leaves out.
+
+    These are second databases, and those that the marker ``full`` leaves out.
+    """
+    usual = [case for case in cases if not case.get_closest_marker("slow")]
+    first = usual
+    if any("sqlite" in _names(case) for case in usual):
+        first = [case for case in usual if not _names(case) & OTHER_DATABASES]
+    found = cases[0].get_closest_marker("full")
+    if found:
+        keep = found.kwargs.get("keep", 0)
+        step = -(-len(first) // keep) if keep else len(first)
+        first = first[::step] if keep else []
+    kept = set(map(id, first))
+    return [case for case in cases if id(case) not in kept]
+
+
+def _names(case):
+    spec = getattr(case, "callspec", None)
+    return set(spec.id.split("-")) if spec else set()
 
 
 def pytest_collection_finish():

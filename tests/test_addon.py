@@ -84,6 +84,7 @@ def test_the_spider_of_the_documentation_gets_markdown_and_metadata(project, sit
     assert "the parts of the lamp" in linked["manual.pdf"]["markdown"]
 
 
+@pytest.mark.full
 def test_the_handler_refuses_private_networks_unless_they_are_allowed(project, site):
     asked = len(site.paths())
     shown = scrapy(project, "fetch", site.url("/lamp"))
@@ -96,6 +97,7 @@ def test_the_handler_refuses_private_networks_unless_they_are_allowed(project, s
     )
 
 
+@pytest.mark.full
 def test_what_the_project_says_wins(project):
     def get(name, *arguments):
         code = f"settings[{name!r}]"

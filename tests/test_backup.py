@@ -61,6 +61,7 @@ def started(start_service, folder, settings):
     return start_service(folder, SCRAPER_DATABASE_URL=url)
 
 
+@pytest.mark.full
 @pytest.mark.slow_on("postgresql")
 def test_a_backup_under_load_has_one_moment_and_its_job_goes_on(
     places, site, start_service, tmp_path

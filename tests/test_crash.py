@@ -170,6 +170,7 @@ def crawls(site, address, label):
     return begin
 
 
+@pytest.mark.full
 @pytest.mark.slow_on("postgresql")
 @patience(KILLS)
 def test_crawls_survive_kills(start_service, site, database):
@@ -179,6 +180,7 @@ def test_crawls_survive_kills(start_service, site, database):
     survive(start_service, settings, begin, kills=kills)
 
 
+@pytest.mark.full
 @pytest.mark.slow_on("postgresql")
 @patience(KILLS)
 def test_batches_survive_kills(start_service, site, database):
@@ -194,6 +196,7 @@ def test_batches_survive_kills(start_service, site, database):
     survive(start_service, settings, begin, kills=max(4, KILLS // 4))
 
 
+@pytest.mark.full
 @patience(KILLS)
 def test_crawls_survive_sigterm(start_service, site, tmp_path):
     def end(service):
@@ -275,6 +278,7 @@ def named_settings(settings, name):
     return settings
 
 
+@pytest.mark.full
 @pytest.mark.slow_on("sqlite")
 @patience(4)
 def test_a_process_that_slept_past_its_lease_does_no_harm(
@@ -301,6 +305,7 @@ def test_a_process_that_slept_past_its_lease_does_no_harm(
         job.check(services[1])
 
 
+@pytest.mark.full
 def test_pages_that_are_claimed_again_while_they_run_go_on(
     start_service, site, tmp_path
 ):
@@ -352,6 +357,7 @@ def deadlocks(address):
         )
 
 
+@pytest.mark.full
 @patience(KILLS // 4)
 def test_cancel_races(start_service, site, tmp_path):
     """A DELETE, or two at once, meets the job at any moment of its life."""

@@ -117,6 +117,7 @@ def take_turns(start_service, site, address, settings, rounds):
     crawls.finish(service)
 
 
+@pytest.mark.full
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 @pytest.mark.slow_on("sqlite")
@@ -213,6 +214,7 @@ def stopped_with_a_locked_job(service, address, name):
             os.kill(service.pid, signal.SIGCONT)
 
 
+@pytest.mark.full
 @pytest.mark.timeout(600)
 def test_a_process_stopped_in_a_transaction_holds_up_nobody(
     start_service, site, server

@@ -147,6 +147,7 @@ def test_what_expires_is_counted_no_more(start_service, database, run, pages):
     assert scalar(address, "SELECT COUNT(*) FROM disk_use") <= 1
 
 
+@pytest.mark.full
 @pytest.mark.slow_on("postgresql")
 def test_the_count_is_exact_after_crashes(start_service, database, pages):
     address, settings = database
@@ -171,6 +172,7 @@ def test_the_count_is_exact_after_crashes(start_service, database, pages):
     assert scalar(address, OF_JOBS) == scalar(address, STORED)
 
 
+@pytest.mark.full
 @pytest.mark.slow_on("sqlite")
 def test_a_team_without_room_pauses_and_goes_on(start_service, database, run, pages):
     _, settings = database

@@ -89,6 +89,7 @@ def test_the_version_of_a_client_for_node_is_the_tested_one(package, tested_by):
     assert set(re.findall(rf"\b{package}@([\w.]+)", text)) == {version}
 
 
+@pytest.mark.full(keep=4)
 @pytest.mark.timeout(600)  # some commands start an interpreter each
 @pytest.mark.parametrize("page", RUNNING, ids=name_of)
 def test_every_command_of_a_page_runs_and_prints_what_is_shown(

@@ -49,6 +49,7 @@ def settings(order):
     }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("processes", [1, 3], ids=["SQLite", "PostgreSQL"])
 def test_a_team_with_thirty_jobs_gets_no_more_than_each_of_five_with_one(
     processes, settings, order, site, tmp_path, start_service, request

@@ -61,6 +61,7 @@ def pages_of(service, monitor, check):
     return {each["url"].rpartition("/")[2]: each["status"] for each in pages}
 
 
+@pytest.mark.full
 @pytest.mark.timeout(600 + KILLS * SECONDS_PER_KILL)
 def test_no_check_is_missed_or_run_twice_and_each_change_is_told_once(
     start_service, postgres, tmp_path

@@ -123,6 +123,7 @@ def test_a_site_that_counts_is_asked_as_often_as_it_allows(start_service, paced_
     assert early(log) <= 3
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize("kind", ["batch", "crawl", "scrapes"])
 def test_a_site_that_takes_two_a_second_is_begun_gently(service, paced_site, kind):
     site = paced_site(pages=12, rate=2, retry_after=2, wait=0.1)
@@ -240,6 +241,7 @@ def test_a_scrape_waits_for_its_site_if_it_has_the_time(service, paced_site):
     assert site.gaps()[0] >= 8
 
 
+@pytest.mark.full
 def test_pages_that_wait_for_their_site_lose_no_time(service, paced_site):
     site = paced_site(first=8, status=503, retry_after="8")
     job = batch(service, [site.url(f"/p/{n}") for n in range(30)], timeout=7000)
@@ -260,6 +262,7 @@ def test_pages_of_other_hosts_pass_in_front(start_service, paced_site):
     assert service.stop() == 0
 
 
+@pytest.mark.full
 def test_a_job_that_rests_gives_back_the_turn_of_its_host(start_service, paced_site):
     """Else the job that has its place would wait for the turn, and both for ever."""
     service = start_service(SCRAPER_MAX_RUNNING_JOBS="1")
@@ -272,6 +275,7 @@ def test_a_job_that_rests_gives_back_the_turn_of_its_host(start_service, paced_s
     assert min(site.gaps()) >= DELAY_S - SLACK_S
 
 
+@pytest.mark.full
 def test_a_job_that_rests_gives_back_the_permit_of_its_team(
     start_service, tmp_path, paced_site
 ):
@@ -291,6 +295,7 @@ def test_a_job_that_rests_gives_back_the_permit_of_its_team(
         assert reply.result().status == 200
 
 
+@pytest.mark.full
 def test_a_changed_job_gives_back_turns_that_it_no_longer_needs(
     start_service, paced_site
 ):
@@ -310,6 +315,7 @@ def test_a_changed_job_gives_back_turns_that_it_no_longer_needs(
         assert service.get(changed).json["status"] == "scraping"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("processes", [1, 2])
 def test_jobs_that_wait_for_their_hosts_make_room_for_others(
     start_service, paced_site, processes
@@ -333,6 +339,7 @@ def test_jobs_that_wait_for_their_hosts_make_room_for_others(
     assert [early(each.log) for each in closed] == [0, 0]
 
 
+@pytest.mark.full
 def test_a_crawl_that_waits_for_its_own_delay_makes_room(start_service, paced_site):
     service = start_service(SCRAPER_MAX_RUNNING_JOBS="1")
     slow, site = paced_site(pages=2), paced_site(pages=2)
@@ -345,6 +352,7 @@ def test_a_crawl_that_waits_for_its_own_delay_makes_room(start_service, paced_si
     assert slow.gaps()[0] >= 25 - SLACK_S
 
 
+@pytest.mark.full
 def test_two_slow_hosts_leave_room_to_all_others(start_service, paced_site):
     service = start_service()
     slow = [paced_site(pages=1, wait=20) for _ in range(2)]
@@ -358,6 +366,7 @@ def test_two_slow_hosts_leave_room_to_all_others(start_service, paced_site):
     assert max(site.most() for site in slow) <= 8
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_host_has_one_ceiling_for_all(start_service, paced_site, processes):
     site = paced_site(pages=20, wait=1)

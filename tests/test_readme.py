@@ -61,6 +61,7 @@ def required_by(name: str, extras: frozenset[str]) -> set[str]:
     return found
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="needs a git checkout")
 def test_make_serve_in_a_fresh_clone(tmp_path, site):
     clone = tmp_path / "clone"

@@ -48,7 +48,7 @@ RUNNER = "scraper_service.services.scrapyd.runner.ScrapydRunner"
 SETTINGS = {"SCRAPER_LEASE_S": str(LEASE_S), "SCRAPER_HOST_CONCURRENCY": "24"}
 EGRESS = {"SCRAPER_EGRESS_ALLOW": f"{SITE_HOST}/32"}
 
-pytestmark = pytest.mark.timeout(1200)
+pytestmark = [pytest.mark.full, pytest.mark.timeout(1200)]
 
 
 class Place(NamedTuple):

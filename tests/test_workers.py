@@ -53,6 +53,7 @@ def test_a_service_without_workers_says_that_jobs_wait(fleet, site):
     assert worker.get("/").status == 200
 
 
+@pytest.mark.full
 def test_small_crawls_of_teams_end_exactly_and_fairly(fleet, site):
     all_ = fleet(SCRAPER_MAX_RUNNING_JOBS="2")
     counts = Counter()
@@ -101,6 +102,7 @@ def pooled(postgres):
         yield stack.enter_context(PgBouncer(url)).url if PROGRAM else url
 
 
+@pytest.mark.full
 def test_workers_are_replaced_and_killed_during_a_crawl(pooled, fleet, site):
     all_ = fleet(pooled)
     workers = [all_.worker(), all_.worker()]

@@ -241,6 +241,7 @@ def test_urls_that_the_model_makes_up_are_refused(running, web, chat):
     assert "map was refused" in observed[2]
 
 
+@pytest.mark.full(keep=2)
 @pytest.mark.parametrize(
     "answer",
     [
@@ -348,6 +349,7 @@ def test_pages_that_robots_txt_refuses_are_not_read(running, web, chat):
     assert "/private" in web.paths()
 
 
+@pytest.mark.full
 def test_a_run_goes_on_after_kills_and_is_charged_once(start_service, tmp_path, chat):
     pages = {f"/{n}": slow(page(title=f"Page {n}"), 0.4) for n in range(6)}
     rounds = [(0, 1), (2, 3), (4, 5)]
@@ -374,6 +376,7 @@ def test_a_run_goes_on_after_kills_and_is_charged_once(start_service, tmp_path, 
     assert sum(paths.values()) <= len(urls) + 2 * 2
 
 
+@pytest.mark.full
 def test_two_processes_with_postgresql_run_agents(
     start_service, tmp_path, postgres, web, chat
 ):
@@ -394,6 +397,7 @@ def test_two_processes_with_postgresql_run_agents(
     assert services[0].get(path).json["stopReason"] == "cancelled"
 
 
+@pytest.mark.full
 def test_a_finished_round_is_not_fetched_again_after_a_kill(
     start_service, tmp_path, chat
 ):

@@ -445,6 +445,7 @@ def test_spiders_without_a_service_ask_the_model_too(pages, chat, tmp_path):
     assert not (tmp_path / "data").exists()
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize(
     ("mode", "shown"),
     [
@@ -459,6 +460,7 @@ def test_doctor_tries_the_model(chat, tmp_path, mode, shown):
     assert MODEL_KEY not in done.stdout + done.stderr
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize(
     ("changes", "said"),
     [

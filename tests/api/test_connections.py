@@ -207,6 +207,7 @@ def test_a_client_that_does_not_read_gets_no_further_responses_made(plain, conne
         received += connection.recv(2**20).count(b"HTTP/1.1 200")
 
 
+@pytest.mark.full(keep=2)
 @pytest.mark.parametrize("sent", STATES.values(), ids=STATES)
 @pytest.mark.parametrize("peers", [1, 8])
 def test_idle_connections_lock_nobody_out(plain, connect, peers, sent):
@@ -313,6 +314,7 @@ def test_a_proxy_has_no_limit_of_its_own(small, connect):
     assert count_open(own) == 6
 
 
+@pytest.mark.full
 def test_a_connection_is_refused_if_all_others_have_requests(small, connect, site):
     body = json.dumps({"url": site.url("/delay/20"), "maxAge": 0}).encode()
     head = f"POST /v2/scrape HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {KEY}\r\n"

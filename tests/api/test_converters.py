@@ -143,6 +143,7 @@ def test_only_the_page_that_ends_its_converter_fails(
 
 
 # Each input of the first kind is larger than 1 MiB; those of the second seem small.
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize("count", [3_400_000, 1], ids=["large", "small"])
 def test_slow_pages_of_a_team_hold_up_no_other_team(start_service, site, orders, count):
     service = start_service(SCRAPER_API_KEYS="fc-one,fc-two", **orders.environment)

@@ -616,6 +616,7 @@ def wait_for_copy(service, site):
     wait_until(lambda: service.post("/v2/scrape", body).status == 200)
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize(
     ("kind", "most", "rule"),
     [

@@ -322,6 +322,7 @@ def test_texts_are_compressed_on_request(running, job, query):
     assert refused.headers["Content-Encoding"] is None
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize(
     ("query", "coding"),
     [

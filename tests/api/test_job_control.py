@@ -375,6 +375,7 @@ def test_the_pace_of_a_running_job_changes(running, gauge):
     assert len(later) > len(PAGES)
 
 
+@pytest.mark.full
 def test_a_delay_applies_and_is_switched_off_again(running, gauge):
     path = held_crawl(running, gauge)
     answer = change(running, path, delay=15)

@@ -147,6 +147,7 @@ def test_a_start_answers_at_once_with_id_and_address(service, site, version, kin
     service.request("DELETE", f"/{version}/{kind}/{job_id}")
 
 
+@pytest.mark.full(keep=2)
 @pytest.mark.parametrize(
     ("settings", "headers", "base"),
     [
@@ -1246,6 +1247,7 @@ def disk(tmp_path):
         yield folder
 
 
+@pytest.mark.full
 def test_jobs_outlast_a_full_disk(disk, start_service, site, crawl):
     service = start_service(data_dir=disk)
     path = crawl(new("60-slow500"), service=service, maxConcurrency=4)

@@ -342,6 +342,7 @@ def _call_and_leave(team, url):
         connection.close()
 
 
+@pytest.mark.full
 def test_credits_add_up_after_a_crash(start_service, tmp_path, site):
     lease = {"SCRAPER_LEASE_S": "2"}
     service = start_service(**lease)

@@ -744,6 +744,7 @@ def test_a_check_is_in_the_list_of_jobs(service, web, spot):
     assert [(call["id"], call["target"]) for call in calls] == [(check["id"], "Prices")]
 
 
+@pytest.mark.full
 def test_a_check_goes_on_after_a_crash_and_reports_each_page_once(
     start_service, web, receiver, spot, tmp_path
 ):
@@ -855,6 +856,7 @@ def scheduled(service, monitor):
     return [each for each in checks if each["status"] not in {"queued", "running"}]
 
 
+@pytest.mark.full
 def test_several_services_start_each_check_once(
     start_service, postgres, web, spot, tmp_path
 ):

@@ -64,6 +64,7 @@ def test_a_redirect_to_an_address_in_latin_1_is_followed(scrape, odd):
     assert facts["statusCode"] == 200
 
 
+@pytest.mark.full(keep=3)
 @pytest.mark.parametrize(
     "line",
     [

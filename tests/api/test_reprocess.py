@@ -350,6 +350,7 @@ def large_batch(service, count):
     return job_id, urls
 
 
+@pytest.mark.full
 @pytest.mark.slow_on("sqlite")
 def test_each_page_comes_once_whatever_kills_the_service(start_service, database):
     address, settings = database

@@ -200,6 +200,7 @@ def test_there_is_something_to_read_from_the_start(running, chat):
     ended(running, path)
 
 
+@pytest.mark.full
 def test_research_goes_on_after_a_kill(start_service, chat):
     pages = {path: slow(found, 0.3) for path, found in topic_pages().items()}
     queries = plan(f"Who designed {TOPIC}?", "Corvin Hallaway")

@@ -196,6 +196,7 @@ def test_objects_of_expired_jobs_are_deleted_and_no_others(
     assert name_of(row.digest) not in left
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["refuses", "silent"])
 def test_a_crawl_goes_on_without_its_object_storage(tmp_path, storage, site, kind):
     listener = socket.create_server(("127.0.0.3", 0))  # which never answers

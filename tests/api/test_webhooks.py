@@ -618,6 +618,7 @@ def test_retries_go_on_after_a_restart(start_service, web, receiver, path):
     }
 
 
+@pytest.mark.full
 @pytest.mark.slow_on("postgresql")
 @pytest.mark.slow_on("sqlite")
 def test_no_event_is_lost_by_kills(start_service, web, receiver, path, database):
@@ -653,6 +654,7 @@ def test_no_event_is_lost_by_kills(start_service, web, receiver, path, database)
     assert stored == told
 
 
+@pytest.mark.full
 @pytest.mark.slow_on("sqlite")
 def test_two_processes_deliver_each_event_once(
     start_service, web, receiver, path, database

@@ -57,6 +57,7 @@ def test_more_elements_than_one_action_clicks_fail_it(scrape):
     assert "at most 1,000" in reply.json["error"]
 
 
+@pytest.mark.full
 def test_results_of_all_actions_have_the_size_of_a_page_at_most(scrape):
     fill = script("document.body.innerHTML = 'a'.repeat(9e6); 0")
     reply = scrape("/form", actions=[fill, *[{"type": "scrape"}] * 3])
@@ -118,6 +119,7 @@ def test_scroll_of_page_and_element(act):
     assert "scrolled" in act({"type": "scroll", "selector": "#box"})["markdown"]
 
 
+@pytest.mark.full(keep=4)
 @pytest.mark.parametrize(
     ("text", "kind", "value"),
     [

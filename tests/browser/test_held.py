@@ -10,6 +10,7 @@ LAST = "The last words of a page that waits. Its scripts ran."
 TIME = {"timeout": 10_000, "waitFor": 1}
 
 
+@pytest.mark.full(keep=2)
 @pytest.mark.parametrize(
     ("path", "name"),
     [
@@ -31,6 +32,7 @@ def test_a_page_is_read_without_a_part_that_never_comes(page, path, name):
     assert name in found["warning"]
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize("path", ["/held-script", "/held-style", "/held-font"])
 def test_a_page_with_a_part_that_never_comes_has_screenshot_and_actions(page, path):
     actions = [{"type": "wait", "selector": "#end"}, {"type": "screenshot"}]

@@ -334,6 +334,7 @@ def test_a_session_ends_without_calls(service, idle):
     assert service.post(path, {"actions": []}, key=OTHER).status == 410
 
 
+@pytest.mark.full
 def test_a_first_page_slower_than_the_time_without_calls_opens_a_session(
     service, open_session
 ):
@@ -377,6 +378,7 @@ def test_a_session_whose_browser_is_killed_is_over(service, open_session):
     assert ended["creditsBilled"] == 2
 
 
+@pytest.mark.full
 def test_nothing_is_left_of_a_session_of_a_killed_service(app, start_service):
     quick = {**SETTINGS, "SCRAPER_LEASE_S": "2"}
     first = start_service(**quick)

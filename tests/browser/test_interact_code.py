@@ -146,6 +146,7 @@ await browser.close()
 }
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_code_works_in_the_page_of_its_session(run, value, app, language):
     given = USUAL[language] % (app.url("/form"), app.url("/colours"))
@@ -499,6 +500,7 @@ TOO_MUCH = [
 ]
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.slow_on("heap")
 @pytest.mark.parametrize(
     ("language", "code", "why"),

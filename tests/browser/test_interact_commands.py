@@ -92,6 +92,7 @@ def test_formats_come_after_the_commands(bash, app):
     assert "clicked" in found["data"]["markdown"]
 
 
+@pytest.mark.full(keep=5)
 @pytest.mark.parametrize(
     ("code", "exit_code", "part"),
     [

@@ -71,6 +71,7 @@ def test_a_session_with_prompts_costs_more(service, app, chat):
     assert service.request("DELETE", path).json["creditsBilled"] == 7
 
 
+@pytest.mark.full(keep=3)
 @pytest.mark.parametrize(
     ("command", "part"),
     [
@@ -113,6 +114,7 @@ def test_a_model_that_fails_fails_the_step(ask):
     assert "language model" in found["error"]
 
 
+@pytest.mark.full(keep=4)
 @odd_answers
 def test_an_answer_that_was_not_asked_for_fails_the_step(ask, chat, said):
     found = ask(said)

@@ -153,6 +153,7 @@ def test_a_client_that_leaves_while_its_session_is_stored_keeps_no_slot(
     assert service.post("/v2/interact", {}).status == 200
 
 
+@pytest.mark.full
 def test_a_session_whose_end_falls_into_an_outage_of_the_database_is_over(
     start_service, tmp_path
 ):

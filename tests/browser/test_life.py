@@ -54,6 +54,7 @@ def is_asked(app, path, seen):
     return f"127.0.0.2{path}" in seen
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize("kind", ["", "renderer"], ids=["browser", "renderer"])
 def test_a_page_whose_browser_is_killed_is_tried_again(run, page, service, app, kind):
     page("/links", waitFor=1)
@@ -71,6 +72,7 @@ def test_a_page_whose_browser_is_killed_is_tried_again(run, page, service, app, 
     assert page("/links", waitFor=1)["metadata"]["statusCode"] == 200
 
 
+@pytest.mark.full
 def test_a_page_whose_browser_is_killed_twice_fails_with_a_reason(run, service, app):
     app.paths()
     reply = run("/slow", waitFor=20_000)

@@ -118,6 +118,7 @@ def test_a_page_with_256_mi_characters_ends_no_page_of_others(service, app, kind
     assert_renders(service, app)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "how",
     [
@@ -145,6 +146,7 @@ def test_a_page_that_ends_its_browser_fails_alone(fragile_service, app, how):
     wait_until(lambda: len(homes_of(service)) <= 1, PATIENCE_S)
 
 
+@pytest.mark.full
 @pytest.mark.timeout(400)
 def test_pages_of_a_host_that_ended_browsers_end_none_of_others(fragile_service, app):
     service = fragile_service
@@ -161,6 +163,7 @@ def test_pages_of_a_host_that_ended_browsers_end_none_of_others(fragile_service,
 # -- from outside ------------------------------------------------------------------------
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize("name", ["SIGKILL", "SIGSTOP"])
 @pytest.mark.parametrize("kind", ["driver", "chromium"])
 @pytest.mark.timeout(400)
@@ -189,6 +192,7 @@ def _is_there(pid):
     return stat.rpartition(")")[2].split()[0] != "Z"
 
 
+@pytest.mark.full
 @pytest.mark.timeout(400)
 def test_an_idle_browser_that_stopped_is_replaced(service, app):
     assert_renders(service, app)
@@ -197,6 +201,7 @@ def test_an_idle_browser_that_stopped_is_replaced(service, app):
     assert_renders(service, app)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["driver", "chromium"])
 @pytest.mark.timeout(400)
 def test_the_service_ends_beside_a_stopped_browser(start_service, app, kind):
@@ -221,6 +226,7 @@ def test_a_service_without_time_to_end_leaves_no_stopped_browser(start_service, 
     wait_until(lambda: not _is_there(chromium), PATIENCE_S)
 
 
+@pytest.mark.full
 @pytest.mark.timeout(400)
 def test_a_stopped_browser_of_a_killed_service_is_ended_by_the_next(
     start_service, service, app
@@ -284,6 +290,7 @@ def came(service, path):
     return set(pages_of(service, path))
 
 
+@pytest.mark.full
 @pytest.mark.timeout(900)
 def test_a_batch_comes_whole_while_browsers_are_killed(start_service, app):
     service = start_service(**SETTINGS)
@@ -304,6 +311,7 @@ def test_a_batch_comes_whole_while_browsers_are_killed_50_times(start_service, a
 # -- without service ---------------------------------------------------------------------
 
 
+@pytest.mark.full
 @pytest.mark.timeout(400)
 def test_scrapy_crawl_survives_the_end_of_its_driver(tmp_path, app):
     output = tmp_path / "page.json"

@@ -162,6 +162,7 @@ def test_a_page_that_is_cancelled_while_it_closes_complains_of_nothing():
     asyncio.run(main())
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize("kind", [0, 1], ids=["driver", "chromium"])
 def test_a_page_in_a_browser_that_is_killed_is_told_so(kind):
     async def test(browser):
@@ -222,6 +223,7 @@ def test_why_no_browser_starts_is_said_until_one_does(tmp_path, monkeypatch):
     run(test, CHROMIUM_PATH=str(program))
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["dies", "stops"])
 def test_a_driver_that_fails_while_it_starts_is_replaced(monkeypatch, how):
     from tests.browser.fragile_providers import FirstStartFails  # slow
@@ -249,6 +251,7 @@ def test_a_browser_that_nobody_waits_for_any_more_ends():
     run(test, BROWSER_IDLE_S=0.1)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("alone", [False, True], ids=["shared", "alone"])
 def test_a_browser_ends_though_the_page_that_would_use_it_next_was_cancelled(alone):
     """A stopped browser keeps that page waiting until it is cancelled."""
@@ -296,6 +299,7 @@ def test_a_page_alone_shares_its_browser_with_none():
     run(test, BROWSER_CONCURRENCY=4)
 
 
+@pytest.mark.full
 def test_browsers_that_start_together_have_each_their_own_environment():
     async def test(browser):
         before = dict(os.environ)

@@ -45,6 +45,7 @@ def export(folder, *arguments):
     return done
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize("name", ["pages.sqlite", "below/pages.db"])
 def test_a_database_has_a_row_for_each_page(crawled, name):
     folder, pages = crawled
@@ -166,6 +167,7 @@ def test_an_archive_needs_responses_and_the_right_command(tmp_path):
     assert not (tmp_path / "x.wacz").exists()
 
 
+@pytest.mark.full
 def test_an_export_goes_into_object_storage(crawled):
     folder, pages = crawled
     with ObjectStorage() as storage:
@@ -189,6 +191,7 @@ def test_an_export_goes_into_object_storage(crawled):
         assert storage.names() == ["of/run.jsonl"]
 
 
+@pytest.mark.full
 def test_feeds_of_scrapy_go_into_object_storage(tmp_path):
     names = ("pages.jsonl", "pages.csv", "pages.parquet", "pages.zip")
     with ScriptedSite(SITE) as site, ObjectStorage() as storage:

@@ -86,6 +86,7 @@ def services_in(folder):
     return found
 
 
+@pytest.mark.full
 @pytest.mark.skipif(sys.platform != "linux", reason="the end by a kill is of Linux")
 def test_its_service_ends_even_if_it_is_killed(tmp_path):
     process = subprocess.Popen(
@@ -135,6 +136,7 @@ def test_what_is_wrong_is_an_answer(service, tmp_path):
     assert done.returncode == 0
 
 
+@pytest.mark.full
 def test_a_message_of_over_10_mib_is_refused_and_others_go_on(service, tmp_path):
     ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
     sent = json.dumps(ping).encode()

@@ -320,6 +320,7 @@ def test_wrong_use_is_said_in_a_sentence(monkeypatch, tmp_path, arguments, code,
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
@@ -517,6 +518,7 @@ def test_data_is_asked_for_by_a_schema_in_a_file_and_a_prompt(tmp_path, site):
     assert {page["metadata"]["answeredBy"] for page in pages} == {"rules"}
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -135,6 +135,7 @@ def test_other_tables_and_numbers_stay(page):
     assert "Dock |" in found or "1 2" in found or found.startswith("5")
 
 
+@pytest.mark.full
 def test_very_many_lines_cost_little():
     row = "<tr><td class=blob-num data-line-number=1></td><td class=blob-code>x = 1</td></tr>"
     found = value(convert(f"<table>{40_000 * row}</table>", "markdown"), "markdown")

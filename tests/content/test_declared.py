@@ -394,6 +394,7 @@ def test_looks_travel_behind_the_page():
     )
 
 
+@pytest.mark.full(keep=6)
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize(
     "html",

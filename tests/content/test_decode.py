@@ -101,6 +101,7 @@ def test_garbage_is_an_error(name):
         decode_body(b"\x07garbage that is no stream at all", (name,), LIMIT)
 
 
+@pytest.mark.full(keep=2)
 @pytest.mark.parametrize("name", PACKERS)
 def test_bombs_end_at_the_limit(name):
     bomb = PACKERS[name](bytes(50 * 2**20))

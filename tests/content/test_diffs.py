@@ -47,6 +47,7 @@ def test_a_diff_turns_one_text_into_the_other(old, new):
     assert bool(hunks(old, new)) == (old != new)
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize("limits", [(1, 10**6), (3, 40), (0, 0)])
 @settings(max_examples=200, deadline=None)
 @given(TEXTS, TEXTS)

@@ -104,6 +104,7 @@ PAGES = {
 }
 
 
+@pytest.mark.full(keep=20)
 @pytest.mark.parametrize("main", [True, False], ids=["main", "whole"])
 @pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
 def test_hostile_pages_end_soon_with_their_text(page, main):
@@ -121,6 +122,7 @@ PROMPT = "the price, the salary, the author, the phone, the opening hours, the r
 LONG_ROW = 60_000  # characters
 
 
+@pytest.mark.full(keep=10)
 @pytest.mark.parametrize("row", ROWS)
 @pytest.mark.parametrize(
     "wanted",
@@ -148,6 +150,7 @@ DATA = {
 }
 
 
+@pytest.mark.full(keep=2)
 @pytest.mark.parametrize("page", DATA.values(), ids=DATA)
 @pytest.mark.parametrize(
     "wanted", [formats.Markdown(), formats.Json(prompt=f"{PROMPT}, the date")]

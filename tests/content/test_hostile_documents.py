@@ -157,6 +157,7 @@ def run(pool: PoolInLoop, body: bytes, **changes):
     return content
 
 
+@pytest.mark.full(keep=5)
 @pytest.mark.parametrize("make", FILES.values(), ids=FILES)
 def test_hostile_files_end_in_text_or_in_a_clear_error(pool, make):
     content = run(pool, make())
@@ -308,6 +309,7 @@ PDFS = {
 }
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize("make", PDFS.values(), ids=PDFS)
 def test_hostile_pdf_files_cost_their_page_only(pool, make):
     content = run(pool, make(), parsers=(PdfParser(),))

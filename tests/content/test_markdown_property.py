@@ -89,6 +89,7 @@ def letters(tree):
 
 
 # The scorers leave the files open which they read.
+@pytest.mark.full(keep=1)
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.parametrize("name", ["commonmark-spec", "gfm-spec"])

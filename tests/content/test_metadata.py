@@ -523,6 +523,7 @@ def test_json_ld_in_character_references_is_read():
     assert facts["author"] == "A & B Lee"
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize(
     "piece",
     [

@@ -108,6 +108,7 @@ def test_a_long_diff_is_cut_at_the_end_of_a_line():
     assert diff["text"].startswith("--- previous\n+++ current\n@@")
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize("form", ["few", "half", "other", "one line"])
 def test_a_diff_of_pages_of_5_mb_keeps_its_limits(form):
     chance = random.Random(form)

@@ -236,6 +236,7 @@ def test_each_pass_is_the_same_either_way(html: str) -> None:
         assert quick == all_of_it()
 
 
+@pytest.mark.full
 @needs_compiled
 @settings(max_examples=300, deadline=None)
 @given(st.text(alphabet=" ab(:\\`*_<&~[]!\n\t\xa0é語\U0001f600", max_size=6))
@@ -253,6 +254,7 @@ def test_a_text_is_written_the_same_either_way(text: str) -> None:
 WORDS = ["read", "more", "comment", "é", "nav", "bar", "abc", "by", "next page", "a1"]
 
 
+@pytest.mark.full
 @needs_compiled
 @settings(max_examples=300, deadline=None)
 @given(
@@ -282,6 +284,7 @@ def test_words_are_found_the_same_either_way(text: str) -> None:
         assert quick == looked_up()
 
 
+@pytest.mark.full
 @needs_compiled
 @settings(max_examples=300, deadline=None)
 @given(
@@ -294,6 +297,7 @@ def test_kinds_of_urls_are_the_same_either_way(start: str, rest: str) -> None:
         assert quick == passes.url_kind(start + rest)
 
 
+@pytest.mark.full
 @needs_compiled
 @settings(max_examples=300, deadline=None)
 @given(
@@ -378,6 +382,7 @@ assert fill() - before < 4_000, "kB"
 """
 
 
+@pytest.mark.full
 @needs_compiled
 def test_memory_of_trees_is_used_again() -> None:
     grows = TREES + "first = fill()\nassert fill() - first < 4_000, 'kB'\n"

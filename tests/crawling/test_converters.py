@@ -102,6 +102,7 @@ def test_a_task_that_ends_its_process_twice_is_guilty_alone(processes):
     asyncio.run(main())
 
 
+@pytest.mark.full
 def test_pages_and_sitemaps_say_how_they_ended_their_process(monkeypatch):
     monkeypatch.setattr(pool_module, "render", conversions.render)
 
@@ -133,6 +134,7 @@ def test_only_the_limit_of_memory_is_called_so():
     asyncio.run(main())
 
 
+@pytest.mark.full
 def test_large_pages_leave_no_memory_to_those_after_them():
     page = source(b"<p title='%s'>" % (b"x" * (10 * 2**20)) + b"y " * 2**20)
 

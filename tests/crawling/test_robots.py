@@ -41,6 +41,7 @@ def hasty():
 ALL, SOME, NONE = [], ["/private/x"], ["/", "/private/x"]  # what is refused
 
 
+@pytest.mark.full(keep=10)
 @pytest.mark.parametrize(
     ("name", "state", "refused", "detail"),
     [
@@ -88,6 +89,7 @@ def test_answers(sites, client, canary, name, state, refused, detail):
     assert client.stderr == ""
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize("name", ["silent", "trickle"])
 def test_an_answer_that_does_not_come(sites, hasty, name):
     found = hasty.ask("rules", url=sites.url(name))

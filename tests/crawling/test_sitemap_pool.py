@@ -141,6 +141,7 @@ def pool() -> Iterator[PoolInLoop]:
         yield running
 
 
+@pytest.mark.full(keep=3)
 @pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS)
 @pytest.mark.slow_on("elements of many names", "one element of many attributes")
 def test_bombs_end_soon_within_memory(bomb, pool):

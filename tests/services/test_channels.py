@@ -7,6 +7,7 @@ import pytest
 from scraper_service.services.monitoring.channels import Channels
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize(
     ("entries", "text"),
     [

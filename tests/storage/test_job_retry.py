@@ -133,6 +133,7 @@ def test_failed_pages_of_a_completed_job_are_fetched_again(retries, ended):
     assert retries.events(ended) == {"started": 1, "page": 6, "completed": 2}
 
 
+@pytest.mark.full(keep=9)
 @pytest.mark.parametrize(
     ("filters", "pages"),
     [

@@ -124,6 +124,7 @@ def charged(database, name=TEAM):
     )
 
 
+@pytest.mark.full
 def test_processes_take_what_there_is_and_no_more(databases):
     give(databases[0], 100)
     with concurrent.futures.ThreadPoolExecutor(16) as threads:

@@ -10,6 +10,7 @@ import re
 import uuid
 from contextlib import closing, contextmanager
 
+import pytest
 from sqlalchemy import select
 
 from scraper_service.options.crawl import Webhook
@@ -233,6 +234,7 @@ def bad_plans(database, job_id, mode="force_generic_plan"):
     return [plan for plan in plans if max(map(int, _READ.findall(plan))) > MOST_READ]
 
 
+@pytest.mark.full
 def test_postgresql_reads_no_row_that_it_does_not_need(tmp_path, postgres):
     with closing(Database(tmp_path, postgres())) as database:
         database.write_at_once(

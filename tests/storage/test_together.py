@@ -32,7 +32,7 @@ from scraper_service.storage.schema import (
 )
 
 # On SQLite, services take turns at every write.
-pytestmark = [pytest.mark.timeout(300), pytest.mark.slow_on("sqlite")]
+pytestmark = [pytest.mark.full, pytest.mark.timeout(300), pytest.mark.slow_on("sqlite")]
 
 SERVICES = 2
 TIMEOUT_S = 200

@@ -52,6 +52,7 @@ def has_overflow(shown) -> bool:
     return bool(shown.evaluate(wide))
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", SIZES)
 def test_every_screen_is_readable(tab, crawled, size, scheme):
@@ -557,6 +558,7 @@ def test_what_was_typed_outlives_an_outage_of_the_database(
         assert service.stop() == 0
 
 
+@pytest.mark.full
 def test_what_was_typed_outlives_a_restart(browser, start_service, site, tmp_path):
     service = start_service(tmp_path)
     tab = Tab(browser, service.url)
