@@ -8,7 +8,7 @@ import shutil
 import sys
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 import click
@@ -181,16 +181,17 @@ def list_command(
 def show_command(
     overrides: tuple[str, ...], job_id: str, as_json: bool, where: Where
 ) -> None:
-    """Show the progress of a job, and its URLs that failed or that robots.txt refuses."""
+    """Show the progress of a job, its Scrapy stats, and its URLs that failed or that robots.txt refuses."""
     if where.server:
         job_id = _of_service(where, job_id)
-        facts, failures, refused = _remote_facts(where, job_id)
+        facts, failures, refused, stats = _remote_facts(where, job_id)
     else:
         from scraper_service.cli.local_run import (
             DatabaseSource,
             known_job,
             open_database,
         )
+        from scraper_service.storage.politeness.request_counts import read_stats
 
         settings = _known_settings(overrides, where)
         job_id = _of_database(settings, job_id)
@@ -199,9 +200,10 @@ def show_command(
         source = DatabaseSource(open_database(settings), job_id)
         failures = _read(settings, source.read_failures)
         refused = _read(settings, source.read_robots_blocked)
+        stats = _read(settings, read_stats, job_id)
     if as_json or not sys.stdout.isatty():
         errors = [{"url": f.url, "code": f.code, "error": f.error} for f in failures]
-        lists = {"errors": errors, "robotsBlocked": refused}
+        lists = {"errors": errors, "robotsBlocked": refused, "stats": stats}
         click.echo(json.dumps({**facts, **lists}, ensure_ascii=False))
         return
     for name, value in facts.items():
@@ -213,6 +215,8 @@ def show_command(
         click.echo(f"         and {len(failures) - MAX_ERRORS} more; see --json")
     if refused:
         click.echo(f"refused  {len(refused)} by robots.txt; see --json")
+    for name, value in stats.items():
+        click.echo(f"stats    {printable(name)}: {value}")
 
 
 @jobs_group.command("log")
@@ -573,16 +577,20 @@ def _state(settings: Settings, job: Job) -> str:
     return "stopped" if job.team_id == LOCAL_TEAM else job.state.value
 
 
-def _remote_facts(
-    where: Where, job_id: str
-) -> tuple[dict[str, Any], list[FailedUrl], list[str]]:
+_RemoteFacts: TypeAlias = (
+    "tuple[dict[str, Any], list[FailedUrl], list[str], dict[str, float]]"
+)
+
+
+def _remote_facts(where: Where, job_id: str) -> _RemoteFacts:
     from scraper_service.cli import remote
     from scraper_service.cli.remote import Remote, RemoteSource, read_job
 
-    async def ask(remote: Remote) -> tuple[dict[str, Any], list[FailedUrl], list[str]]:
+    async def ask(remote: Remote) -> _RemoteFacts:
         source = RemoteSource(remote, job_id)
         facts = await read_job(remote, job_id)
-        return facts, await source.failures(), await source.robots_blocked()
+        failures, refused = await source.failures(), await source.robots_blocked()
+        return facts, failures, refused, await source.stats()
 
     return remote.call_service(where, ask)
 

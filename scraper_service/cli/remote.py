@@ -221,19 +221,27 @@ class RemoteSource:
         return status, [_line(page) for page in found.get("data") or ()]
 
     async def _count(self, *, is_last: bool) -> None:
-        """Read the report of the job. Other compatible services have no report."""
         if not self._tells_more or (time.monotonic() < self._next and not is_last):
             return
         self._next = time.monotonic() + COUNT_S
-        try:
-            report = await self._remote.call("GET", f"{self._path}/report")
-        except RemoteError as error:
-            self._tells_more = error.status not in {404, 405}
+        if (report := await self._report()) is None:
             return
         states = report.get("addresses") or {}
         self._failed = states.get("failed")
         self._reasons = report.get("reasons") or {}
         self._pending = states.get("pending", 0) + states.get("leased", 0)
+
+    async def _report(self) -> dict[str, Any] | None:
+        """Return the report of the job. Other compatible services have no report."""
+        try:
+            return await self._remote.call("GET", f"{self._path}/report")
+        except RemoteError as error:
+            self._tells_more = error.status not in {404, 405}
+            return None
+
+    async def stats(self) -> dict[str, float]:
+        """Return the Scrapy stats of the job."""
+        return (await self._report() or {}).get("stats") or {}
 
     async def current(self) -> str | None:
         if not self._tells_more:

@@ -756,6 +756,15 @@ job_robots = Table(
     Column("refused", Integer, nullable=False, server_default=text("0")),
 )
 
+#: Scrapy stats of a job's crawlers that are numbers, summed over all processes.
+job_stat = Table(
+    "job_stat",
+    metadata,
+    Column("job_id", ForeignKey("job.id"), primary_key=True),
+    Column("name", String(200), primary_key=True),
+    Column("value", Double, nullable=False),
+)
+
 #: Texts of delivered pages for the search of duplicates, see
 #: :class:`scraper_service.storage.frontier.duplicates.DeliveredText`. A block has 8 bytes.
 page_text = Table(

@@ -413,7 +413,7 @@ def rows_of(service, job_id):
     """Return the number of rows of a job in each table that has some."""
     numbered = ("page", "event", "frontier", "page_text", "page_source")
     numbered += ("refused_key", "refused_list")
-    tables = ("job_host", "job_robots", "delivery", "webhook", "operation", "secret")
+    tables = ("job_host", "job_robots", "job_stat", "delivery", "webhook", "operation")
     found = {}
     path = f"file:{service.database}?mode=ro"
     with closing(sqlite3.connect(path, uri=True)) as database:
@@ -421,7 +421,7 @@ def rows_of(service, job_id):
             jobs = "SELECT number FROM job WHERE id <> ?"
             query = f"SELECT count(*) FROM {table} WHERE job_number NOT IN ({jobs})"
             found[table] = database.execute(query, (job_id,)).fetchone()[0]
-        for table in (*tables, "artefact"):
+        for table in (*tables, "secret", "artefact"):
             query = f"SELECT count(*) FROM {table} WHERE job_id = ?"
             found[table] = database.execute(query, (job_id,)).fetchone()[0]
         query = "SELECT count(*) FROM job WHERE id = ?"

@@ -379,6 +379,45 @@ def test_two_jobs_at_one_host_are_told_apart(service):
     assert second["totals"]["requests"] in {5, 6}  # one of them has the robots.txt
 
 
+@pytest.mark.parametrize("database", ["SQLite", "PostgreSQL"])
+def test_the_stats_of_two_crawlers_add_up_while_they_run_and_at_their_end(
+    start_service, request, database
+):
+    settings = {"SCRAPER_JOB_CONCURRENCY": "4"}
+    if database == "PostgreSQL":
+        settings["SCRAPER_DATABASE_URL"] = request.getfixturevalue("postgres")()
+    services = [start_service(**settings) for _ in range(2)]
+    with PacedSite(pages=60, wait=0.3) as site:
+        path = crawl(services[0], site.url())
+
+        def begun():
+            stats = report(services[1], path)["stats"]
+            return 0 < stats.get("pages/completed", 0) and stats
+
+        live = wait_until(begun)
+        assert live["pages/completed"] < 60
+        assert "elapsed_time_seconds" not in live  # no crawler has ended
+
+        wait(services[1], path)
+        asked = len(site.log) + 2  # each has read the robots.txt
+
+        def told():
+            stats = report(services[1], path)["stats"]
+            return stats.get("downloader/response_count") == asked and stats
+
+        stats = wait_until(told)
+        assert stats["pages/completed"] == stats["item_scraped_count"] == 60
+        assert stats["downloader/response_status_count/200"] == 60
+        assert not any(isinstance(value, str) for value in stats.values())
+        for service in services:
+            assert service.stop() == 0
+    again = start_service(**settings)
+    kept = report(again, path)["stats"]
+    assert kept["elapsed_time_seconds"] > 0  # of both, also of the last one to end
+    ends = {"elapsed_time_seconds": 0, "log_count/INFO": 0}
+    assert {**kept, **ends} == {**stats, **ends}
+
+
 @pytest.mark.slow
 def test_the_counts_of_two_services_add_up_and_survive_both(start_service):
     settings = {"SCRAPER_LEASE_S": "2", "SCRAPER_API_KEYS": f"{KEY},fc-two"}

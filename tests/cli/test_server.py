@@ -178,6 +178,7 @@ def test_a_service_lists_what_has_ended_and_says_when_there_is_nothing(
     assert (row["id"], row["kind"]) == (job_id, "batch")
     assert (row["state"], row["pages"]) == ("completed", 1)
     shown = json.loads(ask("jobs", "show", "last").stdout)
+    assert shown.pop("stats")["pages/completed"] == 1
     assert shown == {**row, "errors": [], "robotsBlocked": []}
     path = "/v2/jobs?kind=crawl,batch_scrape&limit=20"
     with ScriptedSite({path: answer('{"jobs": []}')}) as empty:

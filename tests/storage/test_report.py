@@ -29,7 +29,7 @@ from scraper_service.storage.politeness.request_counts import (
     RobotsSeen,
     Share,
 )
-from scraper_service.storage.schema import job, job_host, job_robots
+from scraper_service.storage.schema import job, job_host, job_robots, job_stat
 from scraper_service.storage.transactions import read_number
 
 SITE = "a.example"
@@ -206,17 +206,40 @@ def test_counts_of_processes_add_up_in_the_database(write, job_id, clock):
     assert write(read_report, job_id, "another team") is None
 
 
+def test_numbers_of_scrapys_stats_add_up_in_the_database(write, job_id, clock):
+    first, second = JobTally(clock), JobTally(clock)
+    stats = {"items": 2, "elapsed": 0.25, "finish_reason": "finished", "start": clock}
+    stats |= {"memusage/startup": 9, "request_depth_max": 3, "n" * 201: 1}
+    for tally, found in ((first, stats), (second, {"items": 1, "errors": 1})):
+        write(request_counts.record, job_id, tally.take(found))
+    lost = first.take({**stats, "items": 5})
+    assert lost.stats == {"items": 3}
+    first.put_back(lost)
+    write(request_counts.record, job_id, first.take({**stats, "items": 6}))
+    assert not first.take({**stats, "items": 6})
+    found = write(read_report, job_id, TEAM).stats
+    assert found == {"elapsed": 0.25, "errors": 1, "items": 7}
+    assert isinstance(found["items"], int)
+
+
+def test_a_crawler_stores_a_hundred_stats_at_most(clock):
+    tally = JobTally(clock)
+    stats = {f"of/page/{number}": 1 for number in range(150)}
+    assert list(tally.take(stats).stats) == list(stats)[:100]
+    assert not tally.take(stats | {"aaa": 1})
+
+
 def test_nothing_is_kept_of_a_job_that_is_gone(write, job_id, clock):
     tally = JobTally(clock)
     ask(tally, 1)
-    tallied = tally.take()
+    tallied = tally.take({"items": 1})
     write(request_counts.record, "no job", tallied)
     write(request_counts.record, job_id, tallied)
     write(job_store.end_job, job_id, JobState.CANCELLED)
     write(lambda connection: connection.execute(job.update().values(expires_at=1.0)))
     while write(job_store.expire):
         pass
-    for table in (job_host, job_robots, job):
+    for table in (job_host, job_robots, job_stat, job):
         assert (
             write(lambda connection, t=table: connection.execute(t.select()).all())
             == []

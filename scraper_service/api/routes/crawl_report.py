@@ -193,6 +193,7 @@ _REPORTED = success(
         "totals": shape(
             {"hosts": COUNT, "requests": COUNT, "bytes": COUNT, "waitSeconds": NUMBER}
         ),
+        "stats": said(mapping(NUMBER), "Scrapy's stats, summed over its crawlers."),
         "options": said(mapping(ANY), "Those of the job about scope and pace."),
         "limits": shape(
             {
@@ -371,6 +372,7 @@ def reported(report: CrawlReport) -> bytes:
             "quality": _quality(facts, options),
             **({"losses": facts.counts.losses} if facts.counts.losses else {}),
             "totals": totals,
+            "stats": facts.stats,
             "options": {_OPTIONS[k]: v for k, v in options.items() if k in _OPTIONS},
             "limits": {
                 "hostConcurrency": report.settings.getint("HOST_CONCURRENCY"),

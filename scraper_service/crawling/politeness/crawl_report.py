@@ -1,4 +1,4 @@
-"""Counts the requests of a job by host, and stores them every second.
+"""Counts the requests of a job by host, and stores them and its stats every second.
 
 Several processes may run a job. Their counts add up in
 :mod:`scraper_service.storage.politeness.request_counts`.
@@ -10,7 +10,8 @@ import asyncio
 import secrets
 import time
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING, ClassVar, Self
+from itertools import islice
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 from weakref import WeakKeyDictionary
 
 from scrapy import signals
@@ -28,7 +29,7 @@ from scraper_service.storage.politeness.request_counts import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from scrapy.crawler import Crawler
 
@@ -40,9 +41,12 @@ RETRY_AFTER = "retryAfter"  # a 429 or 503 with a Retry-After
 BACKOFF = "backoff"  # a 429 or 503 without a Retry-After
 ADAPTIVE = "adaptive"  # the learnt gap of the host
 
+MAX_STATS = 100  # of a crawler; stats of later names are left out
+MAX_STAT_NAME = 200
+
 
 class JobTally:
-    """New counts of one job in this process: requests by host, and robots.txt files.
+    """New counts of one job in this process: requests by host, robots.txt files, stats.
 
     Hosts are named by their pace keys.
     """
@@ -52,6 +56,7 @@ class JobTally:
         self._process = secrets.token_hex(4)
         self._counts: defaultdict[str, HostCounts] = defaultdict(HostCounts)
         self._robots: dict[str, RobotsSeen] = {}
+        self._stats: Counter[str] = Counter()  # as taken
         self._in_flight: Counter[str] = Counter()
         self._taken_at = int(clock())
 
@@ -87,15 +92,21 @@ class JobTally:
         """Note the content of the robots.txt at ``url``."""
         self._robots[url] = seen
 
-    def take(self) -> Tallied:
-        """Return the new counts since the last call."""
+    def take(self, stats: Mapping[str, Any] | None = None) -> Tallied:
+        """Return the new counts since the last call, with the growth of Scrapy's ``stats``."""
         now = int(self._clock())
         # The peaks need the requests in flight of each second, also without a start.
         for host in self._in_flight:
             for second in range(max(self._taken_at, now - KEPT_SECONDS) + 1, now + 1):
                 self._note_share(host, second)
         self._taken_at = now
-        taken = Tallied(self._counts, self._robots)
+        grown = {
+            name: value - self._stats[name]
+            for name, value in sums_of(stats or {}).items()
+            if value != self._stats[name]
+        }
+        self._stats.update(grown)
+        taken = Tallied(self._counts, self._robots, grown)
         self._counts, self._robots = defaultdict(HostCounts), {}
         return taken
 
@@ -104,17 +115,34 @@ class JobTally:
         for name, counts in tallied.hosts.items():
             self._counts[name].add(counts)
         self._robots = {**tallied.robots, **self._robots}
+        self._stats.subtract(tallied.stats)
 
     def _note_share(self, host: str, second: int, begun: int = 0) -> None:
         share = Share(begun, self._in_flight[host])
         self._counts[host].add_share(second, self._process, share)
 
 
+def sums_of(stats: Mapping[str, Any]) -> dict[str, float]:
+    """Return the first :data:`MAX_STATS` Scrapy stats that add up over crawlers.
+
+    Texts, dates, the memory of the process and largest values do not.
+    """
+    sums = (
+        (name, value)
+        for name, value in stats.items()
+        if isinstance(value, (int, float))
+        and len(name) <= MAX_STAT_NAME
+        and not name.startswith("memusage/")
+        and not name.endswith("max")
+    )
+    return dict(islice(sums, MAX_STATS))
+
+
 STORE_S = 1.0
 
 
 class JobRecorder:
-    """An extension that stores the counts of the job ``JOB_ID`` in the database.
+    """An extension that stores the counts of the job ``JOB_ID``, and Scrapy's stats of it.
 
     Counts of all processes and restarts add up. A killed process loses the counts of its last
     :data:`STORE_S`. Counts wait while the database is unavailable.
@@ -127,6 +155,7 @@ class JobRecorder:
         if not self._job_id:
             raise NotConfigured  # with a reason it would be a warning at each start
         self.tally = JobTally()
+        self._crawler = crawler
         self._database = Database.shared(crawler.settings)
         self._alone = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
@@ -158,7 +187,8 @@ class JobRecorder:
 
     async def _store(self) -> None:
         async with self._alone:
-            if not (tallied := self.tally.take()):
+            assert self._crawler.stats is not None
+            if not (tallied := self.tally.take(self._crawler.stats.get_stats())):
                 return
             try:
                 await self._database.write_locking(

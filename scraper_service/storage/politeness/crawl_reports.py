@@ -37,6 +37,8 @@ class JobReport:
     counts: PageCounts
     #: Sums over all hosts: ``hosts``, ``requests``, ``bytes`` and ``wait_s``.
     totals: Row[Any]
+    #: Numbers of the Scrapy stats of its crawlers, by name.
+    stats: Mapping[str, float]
 
 
 def read_report(connection: Connection, job_id: str, team_id: str) -> JobReport | None:
@@ -56,6 +58,7 @@ def read_report(connection: Connection, job_id: str, team_id: str) -> JobReport 
             connection.scalar(select(job.c.page_counts).where(job.c.id == job_id))
         ),
         totals=_totals(connection, job_id),
+        stats=request_counts.read_stats(connection, job_id),
     )
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from attrs import define, field, frozen
 from sqlalchemy import select
 
-from scraper_service.storage.schema import job, job_host, job_robots
+from scraper_service.storage.schema import job, job_host, job_robots, job_stat
 from scraper_service.storage.transactions import upsert
 
 if TYPE_CHECKING:
@@ -139,9 +139,11 @@ class Tallied:
     hosts: dict[str, HostCounts]
     #: By URL of the robots.txt.
     robots: dict[str, RobotsSeen]
+    #: By name of a Scrapy stat, how much it has grown.
+    stats: dict[str, float]
 
     def __bool__(self) -> bool:
-        return bool(self.hosts or self.robots)
+        return bool(self.hosts or self.robots or self.stats)
 
 
 MAX_HOSTS = 1000  # in one report
@@ -189,6 +191,11 @@ def record(connection: Connection, job_id: str, tallied: Tallied) -> None:
         for url, seen in tallied.robots.items()
     ]
     upsert(connection, job_robots, robots)
+    stats = [
+        {"job_id": job_id, "name": name, "value": value}
+        for name, value in tallied.stats.items()
+    ]
+    upsert(connection, job_stat, stats, adds="value")
 
 
 def read_hosts(
@@ -202,6 +209,16 @@ def read_hosts(
     else:
         query = query.where(columns.host.in_(names))
     return {row.host: HostCounts.restored(row) for row in connection.execute(query)}
+
+
+def read_stats(connection: Connection, job_id: str) -> dict[str, float]:
+    """Return the Scrapy stats of a job by name, whole numbers as integers."""
+    columns = job_stat.c
+    query = select(columns.name, columns.value).where(columns.job_id == job_id)
+    return {
+        name: int(value) if value.is_integer() else round(value, 3)
+        for name, value in connection.execute(query.order_by(columns.name))
+    }
 
 
 def add_refused(
