@@ -88,7 +88,7 @@ COMPONENTS: Mapping[str, Mapping[str, int | str | None]] = {
         "scraper_service.crawling.change_tracking.ChangePipeline": -700,
         "scraper_service.crawling.duplicates.RepeatsPipeline": -600,
         "scraper_service.crawling.change_tracking.SincePipeline": -550,
-        "scraper_service.crawling.pipelines.FeedPipeline": -500,
+        "scraper_service.crawling.pipelines.StorePipeline": -500,
         "scraper_service.crawling.page_index.SearchIndexPipeline": -400,
         "scraper_service.feeds.flat_items.FlatItems": -100,
     },

@@ -243,7 +243,7 @@ def _reason(status: int | None) -> str | None:
         return f"HTTP status {status}"
 
 
-class FeedPipeline:
+class StorePipeline:
     """Stores each page of a job with its acknowledgement, links and credits.
 
     Also stores the entries of sitemap files in slices. Sitemaps are dropped afterwards.

@@ -247,7 +247,7 @@ class PageSpans:
 
 
 class CommitSpans:
-    """Notes when the commit of a page begins. A pipeline before :class:`FeedPipeline`."""
+    """Notes when the commit of a page begins. A pipeline before :class:`StorePipeline`."""
 
     def __init__(self, spans: PageSpans):
         self._spans = spans
