@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
@@ -20,6 +21,8 @@ from scraper_service.options.urls import caller_url
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from parsel import Selector
 
     from scraper_service.items import PageContent
 
@@ -58,6 +61,20 @@ class Converted:
     values: Mapping[str, Any]
     #: Sentences about missing parts and missing data.
     warnings: tuple[str, ...] = ()
+
+    @cached_property
+    def selector(self) -> Selector:
+        """A parsel selector, as ``response.selector`` of Scrapy.
+
+        It selects in the format ``raw_html`` if that was requested, else in ``html``. Raises
+        :exc:`LookupError` if neither was.
+        """
+        from parsel import Selector  # noqa: PLC0415  # few callers select
+
+        text = self.values.get("raw_html", self.html)
+        if text is None:
+            raise LookupError("selector needs the format html or raw_html")
+        return Selector(text=text, type="html")
 
 
 def convert(

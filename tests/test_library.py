@@ -67,6 +67,18 @@ def test_data_come_from_a_schema_or_a_prompt():
     assert convert(PAGE, prompt="the price").data == {"price": 5.5}
 
 
+def test_values_are_selected_with_parsel():
+    page = "<nav>Menu</nav><h1>A <b>lamp</b></h1><a href='/a'>more</a>"
+    cleaned = convert(page, url="https://example.org", formats=["html"])
+    assert cleaned.selector.css("h1 ::text").getall() == ["A ", "lamp"]
+    assert cleaned.selector.xpath("//nav").getall() == []
+    assert cleaned.selector is cleaned.selector
+    raw = convert(page, formats=["html", "rawHtml"])
+    assert raw.selector.css("nav::text").get() == "Menu"
+    with pytest.raises(LookupError, match="needs the format html or raw_html"):
+        _ = convert(page).selector
+
+
 def test_other_kinds_of_documents_are_read():
     found = convert(pdf([[(72, 700, 12, "Hello from a file")]]))
     assert "Hello from a file" in found.markdown
