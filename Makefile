@@ -96,6 +96,7 @@ test-deploy: $(VENV)/.test-installed
 
 bench-quality: $(VENV)/.test-installed
 	$(BIN)/python -m tools.bench.quality $(ARGS)
+	$(BIN)/python -m tools.bench.writers --save $(ARGS)
 	$(BIN)/python -m tools.bench.extraction
 
 web-libraries: $(VENV)/.installed

@@ -209,6 +209,11 @@ def test_table_has_a_row_for_each_stage_of_a_conversion():
         assert rows(output, f"| {stage} |")
 
 
+def test_both_writers_of_markdown_are_timed():
+    [line] = rows(run_quick("tools.bench.writers"), "| CPU ms a page, 10 pages |")
+    assert all(float(cell) > 0 for cell in line.strip("| ").split(" | ")[1:])
+
+
 def test_exports_are_measured():
     output = run_quick("tools.bench.exports")
     for name in ("jsonl", "csv", "md", "parquet", "warc", "wacz"):

@@ -45,7 +45,7 @@ from tools.bench.quality_pages import (
     stripped_html2text,
     wcxb_cases,
 )
-from tools.bench.quality_scorers import fidelity_and_metadata
+from tools.bench.quality_scorers import fidelity, metadata
 from tools.bench.report import MACHINE
 
 if TYPE_CHECKING:
@@ -194,8 +194,8 @@ def peer_rows() -> list[str]:
 
 def report(stride: int) -> list[str]:
     """Measure the data sets in the environment; return the lines of the report."""
-    wcxb, corpora = (_directory(name) for name in ("WCXB", "CORPORA"))
-    scorers = _directory("QUALITY_SCORERS")
+    wcxb, corpora = (directory(name) for name in ("WCXB", "CORPORA"))
+    scorers = directory("QUALITY_SCORERS")
     lines = [
         "# Content quality",
         "",
@@ -220,12 +220,15 @@ def report(stride: int) -> list[str]:
         section("PDF: files of PDFBox", pdf_rows(corpora / "pdfbox"))
     section("Other tools, same pages and measures", peer_rows())
     if scorers and corpora:
-        for title, rows in fidelity_and_metadata(scorers, corpora, wcxb, stride):
-            section(title, rows)
+        for title, rows in fidelity(scorers, corpora, wcxb, stride):
+            section(title, ["```", *rows, "```"])
+        if wcxb:
+            section("Metadata", ["```", *metadata(scorers, wcxb, stride), "```"])
     return lines
 
 
-def _directory(name: str) -> Path | None:
+def directory(name: str) -> Path | None:
+    """Return the directory that a variable of the environment names, if there is one."""
     value = os.environ.get(name)
     if value and Path(value).is_dir():
         return Path(value)

@@ -13,6 +13,7 @@ from attrs import frozen
 from lxml import html as parser
 
 from scraper_service.content.convert import make_content
+from scraper_service.content.markdown import HTML2TEXT, NATIVE
 from scraper_service.items import PageSource
 from scraper_service.options.spider_arguments import page_options
 
@@ -131,7 +132,7 @@ def _convert(body: bytes, url: str, content_type: str) -> ConvertedPage:
     return ConvertedPage(json.loads(made) if made else "", dict(content.known))
 
 
-def whole_markdown(html: str, url: str) -> str:
+def whole_markdown(html: str, url: str, writer: str = NATIVE) -> str:
     """Convert a whole page, for the scorers of fidelity.
 
     An empty URL leaves relative URLs unchanged: the scorers compare them.
@@ -143,8 +144,13 @@ def whole_markdown(html: str, url: str) -> str:
         content_type="text/html; charset=utf-8",
         find_links=False,
     )
-    content = make_content(source, _options("markdown", "false"))
+    content = make_content(source, _options("markdown", "false"), converter=writer)
     return str(json.loads(content.values["markdown"]))
+
+
+def whole_html2text(html: str, url: str) -> str:
+    """Convert a whole page with the writer html2text, which gets the same cleaned tree."""
+    return whole_markdown(html, url, HTML2TEXT)
 
 
 def metadata_facts(html: str, url: str) -> dict[str, Any]:

@@ -18,52 +18,56 @@ FACTS = "tools.bench.quality_pages:metadata_facts"
 LIMIT_S = 1800
 
 
-def fidelity_and_metadata(
-    scorers: Path, corpora: Path, wcxb: Path | None, stride: int
+def fidelity(
+    scorers: Path, corpora: Path, wcxb: Path | None, stride: int, whole: str = WHOLE
 ) -> Iterator[tuple[str, list[str]]]:
     """Yield a title and the lines of the scorer's output for each measure.
 
-    Raises :exc:`subprocess.CalledProcessError` if a scorer fails.
+    ``whole`` names the function that converts a page. Raises
+    :exc:`subprocess.CalledProcessError` if a scorer fails.
     """
     specs = corpora / "markdown-specs"
-    fidelity = "score_fidelity.py"
+    script = "score_fidelity.py"
     runs = [
         (
             "Round trip: CommonMark",
-            fidelity,
+            script,
             "spec",
             specs / "commonmark-spec.txt",
-            WHOLE,
+            whole,
         ),
-        ("Round trip: GFM", fidelity, "spec", specs / "gfm-spec.txt", WHOLE),
+        ("Round trip: GFM", script, "spec", specs / "gfm-spec.txt", whole),
         (
             "Structure kept: articles",
-            fidelity,
+            script,
             "struct",
             corpora / "readability",
-            WHOLE,
+            whole,
             "--set",
             "readability",
         ),
     ]
     if wcxb:
-        every = str(4 * stride)
-        runs += [
+        runs.append(
             (
                 "Structure kept: documentation and forums",
-                fidelity,
+                script,
                 "struct",
                 wcxb,
-                WHOLE,
-                *("--set", "wcxb", "--types", "documentation,forum", "--stride", every),
-            ),
-            ("Metadata", "score_meta.py", "wcxb", wcxb, FACTS, "--stride", every),
-        ]
-    for title, script, *arguments in runs:
-        yield (
-            title,
-            ["```", *_run(scorers / script, [str(a) for a in arguments]), "```"],
+                whole,
+                *("--set", "wcxb", "--types", "documentation,forum"),
+                *("--stride", str(4 * stride)),
+            )
         )
+    for title, name, *arguments in runs:
+        yield title, _run(scorers / name, [str(each) for each in arguments])
+
+
+def metadata(scorers: Path, wcxb: Path, stride: int) -> list[str]:
+    """Return the lines of the scorer of metadata."""
+    every = str(4 * stride)
+    script = scorers / "score_meta.py"
+    return _run(script, ["wcxb", str(wcxb), FACTS, "--stride", every])
 
 
 def _run(script: Path, arguments: list[str]) -> list[str]:
