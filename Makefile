@@ -105,25 +105,19 @@ web-libraries: $(VENV)/.installed
 clean:
 	rm -rf $(VENV) build *.egg-info
 
-$(VENV)/bin/python:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-		{ echo "Python 3.11 or later is required; set it with make PYTHON=..."; exit 1; }
-	$(PYTHON) -m venv $(VENV)
-
 COMPILED := $(wildcard scraper_service/content/passes/*.p[xy]*)
 SOURCES := setup.cfg setup.py pyproject.toml $(COMPILED)
-# Modules are compiled when they are first imported. It takes longer to compile all of them.
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -e
+INSTALL := @$(PYTHON) tools/install.py $(VENV) -e
 
-$(VENV)/.installed: $(SOURCES) | $(VENV)/bin/python
+$(VENV)/.installed: $(SOURCES)
 	$(INSTALL) .
-	touch $@
+	@touch $@
 
 # One installation with all extras: each installation compiles the package again.
-$(VENV)/.test-installed: $(SOURCES) | $(VENV)/bin/python
+$(VENV)/.test-installed: $(SOURCES)
 	$(INSTALL) '.[test]'
-	touch $(VENV)/.installed $@
+	@touch $(VENV)/.installed $@
 
 $(VENV)/.bench-installed: $(VENV)/.test-installed
 	$(INSTALL) '.[bench]'
-	touch $@
+	@touch $@
