@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import zlib
 from pathlib import Path
@@ -75,6 +76,22 @@ def checksum() -> int:
     return zlib.crc32(b"".join(source.read_bytes() for source in sources))
 
 
+def project_urls() -> dict[str, str]:
+    """Return pages of the repository whose workflow builds the package.
+
+    Another clone has none: the sources do not name a host.
+    """
+    if "GITHUB_REPOSITORY" not in os.environ:
+        return {}
+    url = f"{os.environ['GITHUB_SERVER_URL']}/{os.environ['GITHUB_REPOSITORY']}"
+    return {
+        "Source": url,
+        "Documentation": f"{url}/tree/main/docs",
+        "Changelog": f"{url}/blob/main/CHANGELOG.md",
+        "Issues": f"{url}/issues",
+    }
+
+
 SPIDERS = "scraper_service.spiders"
 COMPILED = Extension(
     "scraper_service.content.passes._compiled",
@@ -91,4 +108,5 @@ setup(
     package_dir={SPIDERS: "spiders"},
     ext_modules=[] if "bdist_egg" in sys.argv else [COMPILED],
     cmdclass={"build_ext": BuildCompiled},
+    project_urls=project_urls(),
 )
