@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
 LEAST_TEXT = 80  # characters for the detection of a language
 MAX_TEXT = 5_000
+# Below it are most wrong guesses, and those for names, codes and lists of goods.
+LEAST_PROBABILITY = 0.99
+_CURRENT_TAGS = {"iw": "he"}  # of the detector
 
 _TAG = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{1,8})*")
 
@@ -38,15 +41,13 @@ def detect_language(text: str) -> str | None:
     text = " ".join(text[:MAX_TEXT].split())
     if len(text) < LEAST_TEXT:
         return None
-    import pycld2  # noqa: PLC0415  # loads tables of some MB that few pages need
+    import gcld3  # noqa: PLC0415  # few pages need it
 
-    try:
-        reliable, _, found = pycld2.detect(
-            text.encode(errors="ignore"), bestEffort=False
-        )
-    except pycld2.error:
+    detector = gcld3.NNetLanguageIdentifier(0, 4 * MAX_TEXT)  # least and most bytes
+    found = detector.FindLanguage(text.encode(errors="ignore"))
+    if found.probability < LEAST_PROBABILITY:
         return None
-    return str(found[0][1]) if reliable and found[0][1] != "un" else None
+    return _CURRENT_TAGS.get(found.language, str(found.language))
 
 
 # Silent reading of English; Brysbaert, How many words do we read per minute?, 2019.
