@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Literal
 
 import brotli
 import webencodings
-from chardetng_py import EncodingDetector
 
 from scraper_service.content.passes import is_utf8
 from scraper_service.errors import ServiceError
@@ -28,10 +27,15 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
+try:
+    import chardetng_py
+except ImportError:  # ``setup.cfg`` names the platforms without a wheel
+    chardetng_py = None
 
 MAX_ENCODINGS = 3
 CHUNK_BYTES = 64 * 2**10
 PRESCAN_BYTES = 4096  # 1024 in the standard; large sites need more
+DETECTED_BYTES = 256 * 2**10
 HEAD_BYTES = 128 * 2**10  # of a longer ``head``, which browsers read to its end
 ZSTD_WINDOW_LOG = 23  # 8 MiB, RFC 9659
 
@@ -48,6 +52,11 @@ _CODECS = {
     "replacement": "utf-8",
     "x-user-defined": "cp1252",  # HTML standard, 13.2.3.2
 }
+# The codecs between which charset-normalizer chooses: those of most undeclared pages.
+_LEGACY = (
+    "big5 cp1250 cp1251 cp1252 cp1253 cp1254 cp1255 cp1256 cp1257 cp1258 cp874 euc_jp"
+    " euc_kr gb18030 iso2022_jp iso8859_2 iso8859_7 koi8_r shift_jis"
+).split()
 # XML declarations in UTF-16 without byte order mark (XML 1.0, appendix F).
 _XML_UTF_16 = ((b"<\0?\0", "utf-16-le"), (b"\0<\0?", "utf-16-be"))
 _XML = re.compile(rb"\A\s*<\?xml[^>]*?encoding\s*=\s*[\"']([^\"'>]+)", re.IGNORECASE)
@@ -259,8 +268,14 @@ def _codec(label: str) -> str | None:
 def _detect_codec(body: bytes) -> str:
     if is_utf8(body):
         return "utf-8"
-    detector = EncodingDetector()
-    detector.feed(body[: 256 * 2**10], last=True)
+    body = body[:DETECTED_BYTES]
+    if chardetng_py is None:
+        from charset_normalizer import from_bytes  # noqa: PLC0415  # few processes need it
+
+        found = from_bytes(body, cp_isolation=_LEGACY, enable_fallback=False).best()
+        return found.encoding if found else "cp1252"
+    detector = chardetng_py.EncodingDetector()
+    detector.feed(body, last=True)
     return _codec(detector.guess(tld=None, allow_utf8=True)) or "cp1252"
 
 

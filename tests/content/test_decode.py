@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import gzip
 import lzma
+import subprocess
 import sys
 import zlib
 
 import brotli
 import pytest
 
+from scraper_service.content import decode
 from scraper_service.content.decode import (
     Unreadable,
     clean_text,
@@ -223,6 +225,38 @@ def test_strange_markup_declares_nothing(piece):
 def test_shift_jis_is_detected():
     text = "これは日本語の文章です。文字コードは宣言されていません。" * 5
     assert text_of(text.encode("cp932"), "text/html") == text
+
+
+LEGACY = {
+    "windows-1251": "Съешь ещё этих мягких французских булок, да выпей чаю. ",
+    "koi8-r": "Съешь ещё этих мягких французских булок, да выпей чаю. ",
+    "windows-1252": "Der Bürgermeister größerer Städte hört täglich über Öl und Äpfel. ",
+    "shift_jis": "これは日本語の文章です。文字コードは宣言されていません。",
+    "euc_kr": "이것은 한국어로 쓴 글입니다. 문자 집합은 선언되지 않았습니다. ",
+    "gb18030": "这是一篇用中文写的文章。没有声明所用的字符集。",
+}
+
+
+@pytest.mark.parametrize("codec", LEGACY)
+@pytest.mark.parametrize("is_installed", [True, False], ids=["chardetng", "without"])
+def test_undeclared_character_sets_are_detected_with_either_library(
+    monkeypatch, codec, is_installed
+):
+    if not is_installed:
+        monkeypatch.setattr(decode, "chardetng_py", None)
+    elif decode.chardetng_py is None:
+        pytest.skip("chardetng-py has no wheel for this platform")
+    text = LEGACY[codec] * 3
+    assert text_of(text.encode(codec), "text/plain", "text") == text
+
+
+def test_pages_are_decoded_where_chardetng_cannot_be_imported():
+    code = (
+        "import sys; sys.modules['chardetng_py'] = None\n"
+        "from scraper_service.content.decode import text_of\n"
+        f"assert text_of({'größer als üblich'.encode('cp1252')!r}, 'text/html')"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_xml_declaration_counts():
