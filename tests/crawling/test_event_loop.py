@@ -2,6 +2,8 @@
 
 import asyncio
 import socket
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -50,3 +52,20 @@ def test_names_that_do_not_resolve_hold_up_no_other(loop, monkeypatch):
         socket.SOCK_STREAM,
         ("127.0.0.1", 80),
     )
+
+
+def test_without_uvloop_the_event_loop_is_that_of_asyncio():
+    code = (
+        "import asyncio, sys; sys.modules['uvloop'] = None\n"
+        "from scraper_service.crawling.download.event_loop import EventLoop\n"
+        "assert issubclass(EventLoop, asyncio.SelectorEventLoop)\n"
+        "async def run():\n"
+        "    server = await asyncio.start_server(lambda r, w: w.write(b'x'), '127.0.0.1')\n"
+        "    port = server.sockets[0].getsockname()[1]\n"
+        "    reader, writer = await asyncio.open_connection('localhost', port)\n"
+        "    assert await reader.readexactly(1) == b'x'\n"
+        "    writer.close()\n"
+        "with asyncio.Runner(loop_factory=EventLoop) as runner:\n"
+        "    runner.run(run())\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

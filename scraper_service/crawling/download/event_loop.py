@@ -1,4 +1,7 @@
-"""The event loop of every process that crawls: uvloop's, with two of its traits changed."""
+"""The event loop of every process that crawls: uvloop's, with two of its traits changed.
+
+Without uvloop it is asyncio's own, which takes more time for each connection.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,19 @@ import socket
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import uvloop
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from uvloop import Loop
+else:
+    try:
+        from uvloop import Loop
+    except ImportError:  # it has no wheels for Windows
+        from asyncio import SelectorEventLoop as Loop
 
-class EventLoop(uvloop.Loop):
-    """An event loop on libuv; named by the setting ``ASYNCIO_EVENT_LOOP``.
+
+class EventLoop(Loop):
+    """The event loop; named by the setting ``ASYNCIO_EVENT_LOOP``.
 
     Host names are resolved in threads. Connections of Twisted are noticed to be reset.
     """
