@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 from attrs import evolve
 from scrapy.settings import Settings
@@ -50,6 +53,20 @@ def engines(mode):
 )
 def test_the_engine_is_chosen_by_mode_and_options(mode, changes, engine):
     assert engines(mode).choose(PAGE, evolve(PLAIN, **changes)) == engine
+
+
+def test_without_the_browser_library_the_error_names_its_extra():
+    code = (
+        "import sys; sys.modules['scrapy_playwright'] = sys.modules['playwright'] = None\n"
+        "from scrapy.settings import Settings\n"
+        "from scraper_service.crawling.browser.chromium import why_missing\n"
+        "values = {'CHROMIUM_PATH': '/bin/sh', 'BROWSER_SANDBOX': False}\n"
+        "print(why_missing(Settings({**values, 'RENDER': 'auto'})))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    )
+    assert "pip install 'scraper-service[browser]'" in done.stdout
 
 
 def test_a_site_with_shells_alone_is_remembered_for_all_its_pages():

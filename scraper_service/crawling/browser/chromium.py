@@ -14,6 +14,7 @@ import shutil
 import ssl
 import subprocess
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -126,7 +127,17 @@ def why_missing(settings: BaseSettings) -> str | None:
 def _why_off(settings: BaseSettings) -> str | None:
     if str(settings["RENDER"]) == "never":
         return "the operator has switched the browser off (SCRAPER_RENDER is never)"
+    if not _has_library():
+        return (
+            "it needs the extra `browser`: install it with"
+            " `pip install 'scraper-service[browser]'`"
+        )
     return None
+
+
+@functools.cache
+def _has_library() -> bool:
+    return find_spec("scrapy_playwright") is not None
 
 
 def why_none_here(settings: BaseSettings) -> str | None:
