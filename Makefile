@@ -106,16 +106,17 @@ clean:
 	rm -rf $(VENV) build *.egg-info
 
 COMPILED := $(wildcard scraper_service/content/passes/*.p[xy]*)
-SOURCES := setup.cfg setup.py pyproject.toml $(COMPILED)
-INSTALL := @$(PYTHON) tools/install.py $(VENV) -e
+SOURCES := setup.cfg constraints.txt setup.py pyproject.toml $(COMPILED)
+# constraints.txt has the versions that the tests passed with; setup.cfg allows others.
+INSTALL := @$(PYTHON) tools/install.py $(VENV) -c constraints.txt -e
 
 $(VENV)/.installed: $(SOURCES)
-	$(INSTALL) .
+	$(INSTALL) '.[browser]'
 	@touch $@
 
 # One installation with all extras: each installation compiles the package again.
 $(VENV)/.test-installed: $(SOURCES)
-	$(INSTALL) '.[test]'
+	$(INSTALL) '.[browser,test]'
 	@touch $(VENV)/.installed $@
 
 $(VENV)/.bench-installed: $(VENV)/.test-installed
