@@ -29,7 +29,7 @@ help:
 	@echo "make clean   remove .venv and build files; keep ./data"
 
 serve: $(VENV)/.installed
-	$(BIN)/scraper-service serve $(ARGS)
+	$(BIN)/scraper-service serve $(if $(wildcard .env),--env-file .env) $(ARGS)
 
 test: $(VENV)/.test-installed
 	-@$(BIN)/python -m pytest --collect-only -qq $(ARGS) >/dev/null 2>&1  # compiles, else each worker would

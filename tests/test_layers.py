@@ -197,7 +197,7 @@ def folders():
             path
             for path in folder.iterdir()
             if path.name not in {"__pycache__", "__init__.py", "__main__.py"}
-            and path.suffix not in {".so", ".c"}
+            and path.suffix not in {".so", ".c", ".typed"}
             and not path.is_symlink()  # made by `make lint`
             and (path.is_file() or any(path.glob("*.py")))
         ]

@@ -20,14 +20,26 @@ END = "Not settings"  # the group after the last group of the page
 
 HEAD = """# Configuration
 
-Every setting has a default: the service starts without any. Set one in one of two ways:
+Every setting has a default: the service starts without any. Set one in one of three ways:
 
-- in the environment, as `SCRAPER_<NAME>`;
+- in a file, as a line `SCRAPER_<NAME>=VALUE`, with `--env-file FILE`; `make serve` reads
+  `.env`;
+- in the environment, as `SCRAPER_<NAME>`; this wins over a file;
 - on the command line, as `scraper-service -s NAME=VALUE ...`; this wins.
 
 ```sh
 SCRAPER_LOG_LEVEL=WARNING scraper-service -s RETENTION_DAYS=7 crawl https://example.org --limit 2 -o pages.jsonl
 ```
+
+```sh
+# needs nothing; all commands have the option before their name, serve and worker behind it, too
+printf '%s\\n' '# of this machine' SCRAPER_PORT=3010 "SCRAPER_DATA_DIR='/srv/scraped pages'" > .env
+scraper-service --env-file .env doctor
+scraper-service serve --env-file .env
+```
+
+Files have comments after `#` and quoted values, as those of Docker and python-dotenv; `${NAME}`
+is not replaced. A line that sets no variable stops the start with its number.
 
 Lists are comma-separated, switches are `true` or `false`. A value that cannot be used
 stops the start with a sentence that names the setting. The log warns of a variable

@@ -20,6 +20,7 @@ import click
 
 from scraper_service.cli.settings import (
     data_dir_option,
+    env_file_option,
     fetch_settings,
     load_settings,
 )
@@ -88,6 +89,7 @@ class Commands(click.Group):
     help="Change a setting; may be repeated. -s PORT=80 is the same as SCRAPER_PORT=80"
     " in the environment. See scraper_service/settings.py.",
 )
+@env_file_option
 @click.version_option(package_name="scraper-service")
 @click.pass_context
 def main(context: click.Context, overrides: tuple[str, ...]) -> None:
@@ -109,6 +111,7 @@ def main(context: click.Context, overrides: tuple[str, ...]) -> None:
     type=click.Path(file_okay=False),
     help="Directory of the job database and the key secret.  [default: data]",
 )
+@env_file_option
 @click.pass_obj
 def serve_command(
     overrides: tuple[str, ...], host: str | None, port: int | None, data_dir: str | None
@@ -140,6 +143,7 @@ def serve_command(
     type=click.Path(file_okay=False),
     help="Directory of the key secret, and of a job database in SQLite.  [default: data]",
 )
+@env_file_option
 @click.pass_obj
 def worker_command(
     overrides: tuple[str, ...], host: str | None, port: int | None, data_dir: str | None

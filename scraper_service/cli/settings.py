@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,6 +21,48 @@ def data_dir_option(command: Any) -> Any:
         type=click.Path(file_okay=False),
         help="Data directory of the service.  [default: data]",
     )(command)
+
+
+def env_file_option(command: Any) -> Any:
+    """Add the option for a file of environment variables, which is read before all others."""
+
+    def read(_: click.Context, __: click.Parameter, path: str | None) -> None:
+        if path is not None:
+            read_env_file(Path(path))
+
+    return click.option(
+        "--env-file",
+        type=click.Path(exists=True, dir_okay=False),
+        is_eager=True,
+        expose_value=False,
+        callback=read,
+        help="File with a line SCRAPER_<NAME>=VALUE for each setting. Variables of the"
+        " environment win.",
+    )(command)
+
+
+def read_env_file(path: Path) -> None:
+    """Add the variables of a file to the environment, whose own variables stay.
+
+    Raises :exc:`click.UsageError` with the number of a line that sets no variable.
+    """
+    from dotenv.parser import parse_stream
+
+    try:
+        with path.open(encoding="utf-8-sig") as file:
+            bindings = list(parse_stream(file))
+    except (OSError, ValueError) as error:
+        raise click.UsageError(f"{path}: {error}") from error
+    for binding in bindings:
+        if binding.error or (binding.key is not None and binding.value is None):
+            # The parser counts blank lines to the next one that has text.
+            text = binding.original.string
+            blank = text[: len(text) - len(text.lstrip())].count("\n")
+            raise click.UsageError(
+                f"{path}, line {binding.original.line + blank}: must be NAME=VALUE"
+            )
+        if binding.key is not None and binding.value is not None:
+            os.environ.setdefault(binding.key, binding.value)
 
 
 def fetch_settings(overrides: Iterable[str], **options: Any) -> Settings:
