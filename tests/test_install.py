@@ -50,7 +50,7 @@ def test_each_step_of_make_is_a_line_with_its_seconds(tmp_path, status):
     assert reading.startswith("reading the requirements … ")
     assert downloading.startswith("downloading 62 packages, compiling the extension … ")
     assert downloading.count(" s") >= 3  # not only at its end
-    assert installing == "installing 1 package … 0 s"
+    assert installing == "installing the packages … 0 s"
     assert done.returncode == status
     assert ("no space left" in done.stderr) == bool(status)
 
