@@ -12,6 +12,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Protocol
 
+from scraper_service.content.passes import why_unfit
 from scraper_service.discovery.canonical_urls import site_of
 from scraper_service.shared_objects import BackgroundTasks, begin_collections
 
@@ -132,6 +133,12 @@ class MainProcess:
 
     async def _open(self) -> None:
         background, front = self._background, self._front
+        if why_unfit:
+            logger.warning(
+                "the compiled extension does not fit (%s), so pages take about a third"
+                " longer: install this package again",
+                why_unfit,
+            )
         await front.start()
         await asyncio.gather(background.start(), front.warm_up())
         if background.is_leaving:

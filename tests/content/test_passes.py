@@ -326,7 +326,9 @@ def test_the_package_works_where_nothing_is_compiled() -> None:
 
 
 @needs_compiled
-def test_what_was_compiled_of_other_sources_is_left_alone(tmp_path: Path) -> None:
+def test_what_was_compiled_of_other_sources_is_left_alone_and_named_at_the_start(
+    tmp_path: Path,
+) -> None:
     package = Path(passes.__file__).parents[2]  # scraper_service
     shutil.copytree(package, tmp_path / package.name)
     code = "from scraper_service.content import passes; print(bool(passes.compiled))"
@@ -346,6 +348,22 @@ def test_what_was_compiled_of_other_sources_is_left_alone(tmp_path: Path) -> Non
     (source,) = tmp_path.rglob("walks.py")
     source.write_text(source.read_text() + "\n# newer\n")
     assert is_used() == "False"
+    command = "-m scraper_service serve --port 0 --data-dir data"
+    with (
+        (tmp_path / "log").open("w") as log,
+        subprocess.Popen(
+            [sys.executable, *command.split()],
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=log,
+        ) as service,
+    ):
+        assert service.stdout
+        assert service.stdout.readline().startswith(b"listening on ")
+        service.terminate()
+    lines = (tmp_path / "log").read_text().splitlines()
+    (line,) = (line for line in lines if "extension" in line)
+    assert "does not fit (its sources have changed)" in line
 
 
 TREES = """

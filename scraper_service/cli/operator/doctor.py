@@ -67,12 +67,13 @@ def _interpreter() -> Check:
 
 
 def _compiled() -> Check:
-    from scraper_service.content.passes import compiled
+    from scraper_service.content.passes import compiled, why_unfit
 
     name = "compiled extension"
     if compiled is None:
+        state = f"does not fit ({why_unfit})" if why_unfit else "not compiled"
         text = (
-            "not compiled, so pages take about a third longer; install a C compiler,"
+            f"{state}, so pages take about a third longer; install a C compiler,"
             " then this package again"
         )
         return Check(name, "missing", text)

@@ -81,12 +81,17 @@ __all__ = [
 ]
 
 
-def _load() -> Any:
+def _load() -> tuple[Any, str | None]:
+    """Return the compiled module, or None and why an existing one is not used."""
     try:
         found = import_module("scraper_service.content.passes._compiled")
-    except (ImportError, ValueError):  # ValueError: built for another lxml
-        return None
-    return found if found.checksum == _checksum() else None
+    except ModuleNotFoundError:
+        return None, None
+    except (ImportError, ValueError) as error:  # ValueError: built for another lxml
+        return None, str(error)
+    if found.checksum != _checksum():
+        return None, "its sources have changed"
+    return found, None
 
 
 def _checksum() -> int:
@@ -96,7 +101,7 @@ def _checksum() -> int:
     return zlib.crc32(b"".join(source.read_bytes() for source in sources))
 
 
-compiled = _load()
+compiled, why_unfit = _load()
 
 if TYPE_CHECKING or compiled is None:
     from scraper_service.content.passes.arrays import keep_trees_together, tree_sums
