@@ -31,7 +31,10 @@ INSTALL_TIMEOUT_S = 600
 RUN_TIMEOUT_S = 600
 PYTHON = ("python_v2", "python_v1")
 LOADERS = ("loaders", "hosts")
-SCRIPTS = ("clients.mjs", "mcp.mjs", "mcp_upload.mjs", "hosts.mjs")
+SCRIPTS = (
+    *("clients.mjs", "cli.mjs", "n8n.mjs"),
+    *("mcp.mjs", "mcp_upload.mjs", "hosts.mjs"),
+)
 
 
 def answer_of(lamp: str) -> dict[str, Any]:

@@ -41,6 +41,54 @@ async def langchain(service: str, key: str, site: str) -> None:
     await call("FireCrawlLoader, search", lambda: load("search", "lamp", query="lamp"))
 
 
+async def langchain_firecrawl(service: str, key: str, site: str) -> None:
+    """Call the loader and the tools of the newer package."""
+    from langchain_firecrawl import (
+        FirecrawlCrawl,
+        FirecrawlExtract,
+        FirecrawlLoader,
+        FirecrawlMap,
+        FirecrawlScrape,
+        FirecrawlSearch,
+    )
+
+    call = Steps("langchain-firecrawl").call
+    lamp = f"{site}/shop/lamp"
+
+    def load(mode: str, url: str, **given: Any) -> list[Any]:
+        loader = FirecrawlLoader(
+            url=url, api_key=key, api_url=service, mode=mode, **given
+        )
+        return list(loader.lazy_load())
+
+    await call("FirecrawlLoader, scrape", lambda: load("scrape", lamp))
+    await call(
+        "FirecrawlLoader, crawl",
+        lambda: load("crawl", f"{site}/", params={"limit": 2}),
+        lambda found: len(found) == 2,
+    )
+    await call("FirecrawlLoader, map", lambda: load("map", f"{site}/"))
+    prompt = {"prompt": "the name"}
+    await call("FirecrawlLoader, extract", lambda: load("extract", lamp, params=prompt))
+    await call("FirecrawlLoader, search", lambda: load("search", "lamp", query="lamp"))
+    uses: tuple[tuple[Any, dict[str, Any]], ...] = (
+        (FirecrawlScrape, {"url": lamp}),
+        (FirecrawlCrawl, {"url": f"{site}/", "limit": 2}),
+        (FirecrawlMap, {"url": f"{site}/"}),
+        (FirecrawlExtract, {"urls": [lamp], "prompt": "the name"}),
+        (FirecrawlSearch, {"query": "lamp"}),
+    )
+    for tool, given in uses:
+        # A tool returns its errors as texts.
+        await call(
+            tool.__name__,
+            lambda tool=tool, given=given: tool(api_key=key, api_url=service).invoke(
+                given
+            ),
+            lambda found: found and not isinstance(found, str),
+        )
+
+
 async def llama_index(service: str, key: str, site: str) -> None:
     from llama_index.readers.web import FireCrawlWebReader
 
@@ -111,6 +159,7 @@ async def haystack(service: str, key: str, site: str) -> None:
 
 def main() -> None:
     asyncio.run(langchain(*arguments()))  # type: ignore[call-arg]
+    asyncio.run(langchain_firecrawl(*arguments()))  # type: ignore[call-arg]
     asyncio.run(llama_index(*arguments()))  # type: ignore[call-arg]
     asyncio.run(haystack(*arguments()))  # type: ignore[call-arg]
 

@@ -298,6 +298,12 @@ async def _agents(call: Any, client: Any, lamp: str) -> None:
         lambda: client.agent(**asked, schema=SCHEMA, poll_interval=1),
         lambda found: found.status == "completed" and found.data["name"],
     )
+    place = {"country": "DE"}
+    await call(
+        "start_agent, location and zero_data_retention",
+        lambda: client.start_agent(**asked, location=place, zero_data_retention=True),
+        has("id"),
+    )
     started = await call("start_agent", lambda: client.start_agent(**asked), has("id"))
     await call("cancel_agent", lambda: client.cancel_agent(started.id))
     await call(
