@@ -8,6 +8,7 @@ import io
 import json
 import subprocess
 import sys
+import venv
 import zipfile
 
 import pytest
@@ -129,6 +130,28 @@ def test_warcio_finds_no_fault(running, job, tmp_path):
     assert done.returncode == 0, done.stdout
     assert "fail" not in done.stdout
     assert done.stdout.count("digest pass") >= 7
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_validator_of_wacz_finds_no_fault(running, job, tmp_path):
+    path = tmp_path / "x.wacz"
+    path.write_bytes(fetch(running, job[1], "?format=wacz").body)
+    program = tmp_path / "venv"  # its requirements are many, and none of ours
+    venv.create(program, with_pip=True)
+    pip = (program / "bin" / "python", "-m", "pip", "install", "--quiet", "wacz==0.6.0")
+    if subprocess.run(pip, capture_output=True, check=False).returncode:
+        pytest.skip("the package wacz cannot be installed")
+    words = (program / "bin" / "wacz", "validate", "-f", path)
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    damaged = tmp_path / "damaged.wacz"
+    with zipfile.ZipFile(path) as whole, zipfile.ZipFile(damaged, "w") as changed:
+        for name in whole.namelist():
+            changed.writestr(name, whole.read(name) + b"\n")
+    words = (*words[:-1], damaged)
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert "Validation succeeded" not in done.stdout, "it finds no fault at all"
 
 
 def test_an_archive_file_has_what_its_package_says(running, job, tmp_path):
