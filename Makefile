@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 AZURITE := $(VENV)/azurite
-TESTS := $(BIN)/python -m pytest -n 6 --dist worksteal
+TESTS := $(BIN)/python -m pytest -n 4 --dist worksteal
 # The tests start hundreds of processes: without cached bytecode, each one would compile
 # all modules.
 unexport PYTHONDONTWRITEBYTECODE
@@ -31,11 +31,10 @@ help:
 serve: $(VENV)/.installed
 	$(BIN)/scraper-service serve $(if $(wildcard .env),--env-file .env) $(ARGS)
 
-test: $(VENV)/.test-installed
-	-@$(BIN)/python -m pytest --collect-only -qq $(ARGS) >/dev/null 2>&1  # compiles, else each worker would
+test: $(VENV)/.test-compiled
 	$(TESTS) -m "not slow and not rest" $(ARGS)
 
-test-rest: $(VENV)/.test-installed
+test-rest: $(VENV)/.test-compiled
 	$(TESTS) -m "rest and not slow" $(ARGS)
 
 test-all: test test-rest
@@ -118,6 +117,11 @@ $(VENV)/.installed: $(SOURCES)
 $(VENV)/.test-installed: $(SOURCES)
 	$(INSTALL) '.[browser,test]'
 	@touch $(VENV)/.installed $@
+
+# Else each of the processes that run tests would compile all modules.
+$(VENV)/.test-compiled: $(VENV)/.test-installed
+	-@$(BIN)/python -m pytest --collect-only -qq >/dev/null 2>&1
+	touch $@
 
 $(VENV)/.bench-installed: $(VENV)/.test-installed
 	$(INSTALL) '.[bench]'

@@ -67,6 +67,7 @@ def test_a_refused_connection_is_a_sentence_without_the_password(tmp_path, name)
     assert "refused" in line
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize("scheme", ["postgresql+psycopg", "postgresql", "postgres"])
 def test_every_spelling_of_postgresql_works(tmp_path, postgres, scheme):
     url = postgres().replace("postgresql+psycopg", scheme)

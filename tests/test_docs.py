@@ -89,7 +89,7 @@ def test_the_version_of_a_client_for_node_is_the_tested_one(package, tested_by):
     assert set(re.findall(rf"\b{package}@([\w.]+)", text)) == {version}
 
 
-@pytest.mark.full(keep=4)
+@pytest.mark.full(keep=3)
 @pytest.mark.timeout(600)  # some commands start an interpreter each
 @pytest.mark.parametrize("page", RUNNING, ids=name_of)
 def test_every_command_of_a_page_runs_and_prints_what_is_shown(
@@ -205,6 +205,7 @@ def test_make_names_its_targets():
     assert used <= named
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.timeout(300)  # each command starts an interpreter
 @pytest.mark.parametrize("number", [0, 1], ids=["120 columns", "40 columns"])
 def test_the_session_at_a_terminal_prints_what_is_shown(site, tmp_path, number):

@@ -168,6 +168,7 @@ def refused_at(log):
     return max(seen.begin for seen in log if seen.status == 429)
 
 
+@pytest.mark.full(keep=2)
 @pytest.mark.parametrize(
     ("status", "retry_after", "least_s"),
     [

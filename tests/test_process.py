@@ -73,6 +73,7 @@ def test_converters_of_the_installed_command_load_no_commands(tmp_path):
     assert names.count("scraper_service.cli.main") == 1
 
 
+@pytest.mark.full
 def test_the_first_start_names_a_command_that_makes_keys(tmp_path):
     folder = tmp_path / "my data"
     command = Path(sys.executable).parent / "scraper-service"

@@ -330,8 +330,8 @@ def test_each_kind_of_job_is_read(shared, used):
 def test_a_call_is_read_at_once(shared, pages):
     for _ in range(5):
         body = {"url": pages.url("/"), "maxAge": 0}
-        page = post(shared, "/v2/scrape", body)["data"]
-        found = read(shared, f"/v2/jobs/{page['metadata']['scrapeId']}")
+        page = post(shared, "/v2/scrape", body, KEYS[1])["data"]
+        found = read(shared, f"/v2/jobs/{page['metadata']['scrapeId']}", KEYS[1])
         assert found["data"]["state"] == "completed"
 
 

@@ -399,6 +399,7 @@ def test_only_processes_that_hold_urls_are_overdue(start_service, tmp_path):
         assert read_counts(connection).lost_age_s > 1000
 
 
+@pytest.mark.full
 def test_an_idle_service_leaves_its_database_alone(tmp_path):
     with Service(tmp_path, SCRAPER_METRICS_KEY=KEY) as service:
 

@@ -440,6 +440,7 @@ def test_pages_are_not_removed_while_what_leads_to_them_fails(service, web, spot
     assert "warning" not in check["targetResults"][0]
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize(
     ("refused", "expected"),
     [

@@ -149,7 +149,7 @@ def call_all(service, operation, mode, count):
         service.request("PUT", "/v2/team/threat-protection", {})  # for other calls
 
 
-@pytest.mark.full(keep=45)
+@pytest.mark.full(keep=25)
 @pytest.mark.parametrize("mode", ["positive", "negative"])
 @pytest.mark.parametrize("label", labels())
 def test_responses_are_as_documented(called, operations, label, mode):

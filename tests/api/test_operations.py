@@ -349,6 +349,7 @@ def test_the_events_of_an_extract_are_told(running, web):
     assert failed["error"] == statuses[1]["error"]
 
 
+@pytest.mark.full
 def test_operations_go_on_after_a_kill(start_service, tmp_path):
     """With what was found before it: neither listed nor read again, nor paid twice."""
     settings = {**SETTINGS, "SCRAPER_HOST_CONCURRENCY": "1"}

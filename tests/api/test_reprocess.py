@@ -380,6 +380,7 @@ def test_each_page_comes_once_whatever_kills_the_service(start_service, database
     assert rows.endings == ["completed"]
 
 
+@pytest.mark.full
 def test_a_killed_service_leaves_no_page_out_and_none_twice(
     start_service, tmp_path, monkeypatch
 ):

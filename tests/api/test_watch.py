@@ -445,6 +445,7 @@ def test_watchers_are_limited_by_team_and_in_all(hasty, going, site):
     hasty.request("DELETE", others, key=OTHER_KEY)
 
 
+@pytest.mark.full
 def test_who_answers_pings_stays_and_who_does_not_is_cut(hasty, going):
     job = going(hasty, "/0")
     goodbye = (1000).to_bytes(2) + b"enough"
@@ -501,6 +502,7 @@ def test_nonsense_behind_the_end_is_ignored(start_service):
     assert "Traceback" not in service.stderr
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize("kind", ["socket", "events"])
 def test_who_does_not_read_is_cut(hasty, web, kind):
     job = start_batch(hasty, [web.url(f"/large{n % 8}") for n in range(40)])

@@ -182,6 +182,7 @@ def test_pdf_has_the_paper_asked_for(act):
     assert sizes == pytest.approx([612, 792, 595, 420], abs=1)
 
 
+@pytest.mark.full(keep=2)
 @pytest.mark.parametrize(
     ("action", "why"),
     [

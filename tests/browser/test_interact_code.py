@@ -170,6 +170,7 @@ def test_code_works_in_the_page_of_its_session(run, value, app, language):
     assert step["result"] == app.url("/form")
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize(
     ("language", "code", "result"),
     [
@@ -185,6 +186,7 @@ def test_the_last_expression_is_the_result(run, language, code, result):
     assert done["result"] == result
 
 
+@pytest.mark.full(keep=2)
 @pytest.mark.parametrize(
     ("language", "code", "error", "place"),
     [

@@ -273,6 +273,7 @@ def test_a_full_disk_is_said_and_nothing_is_lost(tmp_path, site):
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
 
 
+@pytest.mark.full(keep=8)
 @pytest.mark.parametrize(
     ("arguments", "code", "text"),
     [
@@ -537,7 +538,7 @@ def test_data_that_cannot_be_asked_for_is_wrong_use(tmp_path, arguments, said):
 
 
 def test_a_run_whose_job_is_paused_ends_and_says_so(tmp_path, site):
-    name = "160-slow300-paused"  # outlasts two commands, also on a busy machine
+    name = "300-slow300-paused"  # outlasts two commands, also on a busy machine
     output = tmp_path / "pages.jsonl"
     with start(
         tmp_path, "crawl", site.url(named(name).path(0)), "-o", output

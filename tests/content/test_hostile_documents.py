@@ -157,7 +157,7 @@ def run(pool: PoolInLoop, body: bytes, **changes):
     return content
 
 
-@pytest.mark.full(keep=5)
+@pytest.mark.full(keep=3)
 @pytest.mark.parametrize("make", FILES.values(), ids=FILES)
 def test_hostile_files_end_in_text_or_in_a_clear_error(pool, make):
     content = run(pool, make())
@@ -211,6 +211,7 @@ REPEATED = {
 }
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize("make", REPEATED.values(), ids=REPEATED)
 def test_a_part_that_is_named_many_times_is_read_once(pool, make):
     content = run(pool, make())

@@ -87,6 +87,7 @@ ALL = (
 )
 
 
+@pytest.mark.full(keep=3)
 @pytest.mark.parametrize("number", NUMBERS.values(), ids=NUMBERS)
 def test_a_page_of_odd_numbers_is_read(number):
     for main in (False, True):
@@ -96,6 +97,7 @@ def test_a_page_of_odd_numbers_is_read(number):
             json.loads(value, parse_constant=pytest.fail)
 
 
+@pytest.mark.full(keep=12)
 @pytest.mark.parametrize("number", NUMBERS.values(), ids=NUMBERS)
 @pytest.mark.parametrize(
     ("content_type", "text"),
@@ -144,6 +146,7 @@ def office_file(kind, n):
     )
 
 
+@pytest.mark.full(keep=12)
 @pytest.mark.parametrize("number", NUMBERS.values(), ids=NUMBERS)
 @pytest.mark.parametrize("kind", ["xlsx", "pptx", "odt", "ods"])
 def test_an_office_document_of_odd_numbers_is_read(number, kind):

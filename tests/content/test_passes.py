@@ -185,6 +185,7 @@ def trees(draw: st.DrawFn, depth: int = 4) -> str:
     return f"<{tag}{given}>{inside}</{tag}>"
 
 
+@pytest.mark.full
 @needs_compiled
 @settings(max_examples=60, deadline=None)
 @given(trees())

@@ -184,6 +184,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.full(keep=2)
 @pytest.mark.parametrize("body", BROKEN.values(), ids=BROKEN)
 def test_broken_files_are_errors(body):
     error = read(body).error

@@ -89,6 +89,7 @@ def test_a_task_whose_process_is_killed_runs_again(orders):
     asyncio.run(main())
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_task_that_ends_its_process_twice_is_guilty_alone(processes):
     async def main():
@@ -235,6 +236,7 @@ def test_large_inputs_and_results_arrive_whole():
     asyncio.run(main())
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize("size", [10, 3 * 2**20], ids=["small", "large"])
 def test_early_results_come_before_the_rest_and_do_not_mix(size):
     async def main():
@@ -315,6 +317,7 @@ def test_an_idle_stopped_process_is_replaced():
     asyncio.run(main())
 
 
+@pytest.mark.full
 def test_a_busy_stopped_process_is_replaced_and_its_task_runs_again(orders):
     async def main():
         async with pool_of() as pool:
@@ -404,6 +407,7 @@ def test_processes_that_cannot_start_are_an_error_soon(monkeypatch, tmp_path):
     asyncio.run(main())
 
 
+@pytest.mark.full
 def test_processes_outlive_their_fork_server_for_a_moment_only(orders):
     async def main():
         async with pool_of() as pool:
@@ -452,6 +456,7 @@ def test_the_end_waits_for_no_stopped_process(orders):
 # -- number 3: fair turns ----------------------------------------------------------------
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize("processes", [1, 2])
 @pytest.mark.parametrize("body", [LARGE, b"small"], ids=["large", "small"])
 @pytest.mark.slow_on("small-2", "large-1")
@@ -484,6 +489,7 @@ def test_slow_tasks_of_a_team_hold_up_no_small_ones(orders, processes, body):
     asyncio.run(main())
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize("processes", [1, 2])
 def test_slow_tasks_of_a_team_leave_a_process_to_large_ones_of_another(
     orders, monkeypatch, processes

@@ -34,6 +34,7 @@ def page(**meta):
     return Request(URL, meta={"lease": LEASE, **meta})
 
 
+@pytest.mark.full(keep=4)
 @pytest.mark.parametrize(
     ("status", "meta", "is_repeated"),
     [

@@ -448,6 +448,7 @@ def test_what_has_expired_is_gone_in_slices(harness, monkeypatch):
     assert harness.run(job_store.read_scrape, "scrape", TEAM) == b"{}"
 
 
+@pytest.mark.full
 def test_random_crawls_by_several_owners_keep_the_law(harness):
     chance = random.Random(4)
     job_id = harness.start([0], limit=60)

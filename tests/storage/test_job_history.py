@@ -94,6 +94,7 @@ def test_jobs_and_calls_are_one_list_newest_first(stored):
     assert listed(stored, evolve(EVERY, limit=100)) == begun[::-1]
 
 
+@pytest.mark.full(keep=1)
 def test_new_jobs_never_shift_later_parts(stored):
     begun = [start(stored) if n % 2 else call(stored) for n in range(25)]
     query, found = evolve(EVERY, limit=3), []
@@ -289,6 +290,7 @@ def test_a_part_reads_only_its_rows(filled, name, is_analyzed):
     assert _rows_read(filled, query) < MAX_STEPS
 
 
+@pytest.mark.full
 def test_a_scan_is_bounded_and_goes_on_at_its_end(filled):
     query = evolve(EVERY, text="example/99999", limit=5)
     calls, found = 0, []

@@ -19,6 +19,7 @@ def stored(database):
     return database
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize("count", [MOST - 1, MOST, MOST + 20])
 def test_the_entries_of_a_job_have_a_bound(stored, count):
     job_id, other = start(stored), start(stored)

@@ -104,6 +104,7 @@ def ended(retries):
     return job_id
 
 
+@pytest.mark.full
 def test_many_failed_pages_are_fetched_again(retries):
     """PostgreSQL, which has not counted the tables yet, must not join all with all."""
     job_id = retries.batch("http://a.example/a")

@@ -242,6 +242,7 @@ def test_a_balance_is_changed_while_it_is_used(database):
         write(database, change_team, TEAM, TeamChange(more_credits=1))
 
 
+@pytest.mark.full
 def test_everything_at_once_adds_up_and_nobody_waits_in_a_circle(databases, caplog):
     """Calls, starts, pages and ends of jobs of two teams, from two processes."""
     for name in (TEAM, OTHER):
