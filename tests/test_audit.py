@@ -283,6 +283,7 @@ def test_services_that_start_together_store_a_new_key_once(postgres, tmp_path):
         assert connection.scalar(sa.text("SELECT COUNT(*) FROM team")) == len(keys)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_another_secret_is_noticed_by_service_backup_and_keys(
     start_service, tmp_path, kind, request

@@ -216,6 +216,7 @@ def test_a_failed_page_has_its_error_in_a_table(tmp_path, site):
     assert row["errorCode"]
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize("way", ["option", "variable", "spider"])
 def test_own_pipelines_get_flat_items_and_ours_stay(tmp_path, site, way):
     (tmp_path / "own.py").write_text(PIPELINE)
@@ -246,6 +247,7 @@ def test_own_pipelines_get_flat_items_and_ours_stay(tmp_path, site, way):
         assert all(int(row["length"]) for row in csv.DictReader(file))
 
 
+@pytest.mark.full
 def test_own_components_may_wait_as_with_scrapy(tmp_path, site):
     (tmp_path / "waiting.py").write_text(WAITING)
     done = crawl(
@@ -426,6 +428,7 @@ class Leaving:
 """
 
 
+@pytest.mark.full
 def test_a_page_whose_job_was_cancelled_before_the_first_request_is_not_fetched(
     tmp_path,
 ):
@@ -441,6 +444,7 @@ def test_a_page_whose_job_was_cancelled_before_the_first_request_is_not_fetched(
         assert "/" not in site.paths()
 
 
+@pytest.mark.full
 def test_a_service_answers_whatever_an_own_pipeline_does(tmp_path, site, start_service):
     (tmp_path / "own.py").write_text(PIPELINE)
     service = start_service(

@@ -167,6 +167,7 @@ def restart(start_service, site, server, ways):
         assert job.read_errors(service) == []
 
 
+@pytest.mark.full
 @pytest.mark.timeout(600)
 def test_a_restart_of_the_database_fails_no_page(start_service, site, server):
     restart(start_service, site, server, [signal.SIGINT])

@@ -140,9 +140,9 @@ def test_a_file_that_is_no_database_is_a_sentence(tmp_path):
 def test_a_database_of_a_newer_version_is_left_alone(tmp_path):
     database = Database(tmp_path)
     with database.engine.begin() as connection:
-        connection.exec_driver_sql("UPDATE alembic_version SET version_num = 'r9999'")
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = 'v9999'")
     database.close()
-    with pytest.raises(DatabaseUnusable, match=rf"newer version \(r9999\).*{HEAD}"):
+    with pytest.raises(DatabaseUnusable, match=rf"newer version \(v9999\).*{HEAD}"):
         Database(tmp_path)
 
 

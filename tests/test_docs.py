@@ -242,6 +242,7 @@ def run_line(line, folder):
     return done.stdout
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_shell_takes_the_completion(shell):
     lines = (DOCS / "command-line.md").read_text().splitlines()

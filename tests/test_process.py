@@ -321,6 +321,7 @@ main()
 """
 
 
+@pytest.mark.full
 def test_a_signal_between_the_port_and_the_first_key_ends_the_start(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
@@ -387,6 +388,7 @@ def test_a_wrong_setting_is_named_and_ends_the_start(tmp_path, name, value, text
     assert "listening" not in done.stdout
 
 
+@pytest.mark.full
 def test_a_part_that_cannot_be_closed_does_not_keep_the_service(
     start_service, tmp_path
 ):

@@ -125,6 +125,7 @@ def test_workers_are_replaced_and_killed_during_a_crawl(pooled, fleet, site):
     job.check(all_.api)
 
 
+@pytest.mark.full
 def test_a_worker_that_drains_ends_its_pages_and_returns_all_others(fleet, site):
     all_ = fleet()
     worker = all_.worker()

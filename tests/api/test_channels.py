@@ -131,6 +131,7 @@ def test_a_monitor_without_receivers_has_no_test_message(service):
     assert "channels" in reply.json["error"]
 
 
+@pytest.mark.full
 def test_a_message_that_was_not_taken_is_sent_again_after_a_crash(
     start_service, web, receiver, path, tmp_path
 ):

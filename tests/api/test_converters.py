@@ -103,6 +103,7 @@ def kill_while_crawling(service, path, kills, stop=signal.SIGKILL):
         os.kill(busy_converter(service), stop)
 
 
+@pytest.mark.full
 def test_pages_of_a_crawl_survive_the_ends_of_their_converters(start_service, site):
     service = start_service()
     path = start_crawl(service, site, "250-converters-slow50")
@@ -112,6 +113,7 @@ def test_pages_of_a_crawl_survive_the_ends_of_their_converters(start_service, si
     assert failures(service, path) == []
 
 
+@pytest.mark.full
 def test_pages_of_a_crawl_survive_a_stopped_converter(start_service, site):
     service = start_service()
     path = start_crawl(service, site, "100-stopped-slow50")
@@ -252,6 +254,7 @@ def test_a_long_crawl_survives_many_ends_of_converters(start_service, site, proc
     assert kills >= 10
 
 
+@pytest.mark.full
 def test_a_service_that_is_reinstalled_loses_no_page(tmp_path, site):
     """Its files are gone for a while, as between the two halves of an update."""
     shutil.copytree(ROOT / "scraper_service", tmp_path / "installed/scraper_service")

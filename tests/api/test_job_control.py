@@ -131,6 +131,7 @@ def test_running_pages_arrive_and_no_request_starts(running, gauge):
     assert Counter(gauge.asked) == Counter(PAGES)
 
 
+@pytest.mark.full
 def test_a_pause_survives_a_killed_service(start_service, tmp_path, gauge):
     first = start_service(**SETTINGS)
     path = held_crawl(first, gauge)

@@ -292,6 +292,7 @@ def test_a_failed_page_gives_its_place_to_the_next(service, crawl, limit, delive
     assert status["completed"] == status["creditsUsed"] == delivered
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize(("limit", "delivered"), [(25, 25), (None, 60)])
 def test_a_job_goes_on_after_its_process_was_killed(
     start_service, crawl, limit, delivered

@@ -10,6 +10,8 @@ import subprocess
 import sys
 import urllib.parse
 
+import pytest
+
 from tests.conftest import KEY
 from tests.support.linked_site import named
 from tests.support.waiting import WAIT_S, wait_until
@@ -169,6 +171,7 @@ def test_a_pause_is_in_the_log_and_in_jobs_log(start_service, site, tmp_path):
     assert times == sorted(times)
 
 
+@pytest.mark.full
 def test_a_take_over_is_in_jobs_log(start_service, site, tmp_path):
     settings = {"SCRAPER_LEASE_S": "2", "SCRAPER_LOG_JSON": "true"}
     first = start_service(**settings)

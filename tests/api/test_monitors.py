@@ -289,6 +289,7 @@ def test_pages_are_new_then_same_then_changed(service, web, spot):
     assert after["currentCheckId"] is None
 
 
+@pytest.mark.full
 def test_an_outage_is_an_error_and_does_not_lose_the_snapshot(service, web, spot):
     web.put(f"{spot}/a", page(text="The price is 10."))
     made = create(service, scrape(web.url(f"{spot}/a")))
@@ -678,6 +679,7 @@ def test_a_deleted_monitor_stops_its_check(service, web, spot):
     assert check not in json.dumps(service.get("/v2/jobs").json)
 
 
+@pytest.mark.full
 def test_time_zones_need_none_of_the_system(start_service):
     service = start_service(PYTHONTZPATH="")
     schedule = {"cron": "0 4 * * *", "timezone": "Asia/Kolkata"}

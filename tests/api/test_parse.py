@@ -131,6 +131,7 @@ def test_what_clients_send_by_themselves_is_taken(service, proxy):
     assert upload(service, HTML, options=options).status == 200
 
 
+@pytest.mark.full(keep=3)
 @pytest.mark.parametrize(
     ("parts", "path", "text"),
     [

@@ -762,6 +762,7 @@ def database(request):
     return {"SCRAPER_LEASE_S": "3", "SCRAPER_DATABASE_URL": address}
 
 
+@pytest.mark.full
 @pytest.mark.slow_on("sqlite")
 def test_a_reader_that_comes_again_misses_nothing(start_service, site, database):
     linked = named(f"40-slow40-flaky10-watch{next(_names)}")

@@ -43,6 +43,7 @@ def test_a_page_with_a_part_that_never_comes_has_screenshot_and_actions(page, pa
     assert len(found["actions"]["screenshots"]) == 1
 
 
+@pytest.mark.full
 def test_waits_of_the_caller_come_on_top_of_the_wait_for_a_part(page):
     found = page("/held-script", timeout=8000, waitFor=4000)
     assert LAST in found["markdown"]

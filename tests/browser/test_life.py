@@ -150,6 +150,7 @@ def test_a_scrape_that_finds_the_queue_full_is_told_so_and_a_job_waits(
     assert len(finished(service, batch)) == 3
 
 
+@pytest.mark.full
 def test_it_is_replaced_ends_when_idle_and_with_a_service_that_is_killed(
     start_service, app
 ):

@@ -176,6 +176,7 @@ def test_a_page_in_a_browser_that_is_killed_is_told_so(kind):
     run(test)
 
 
+@pytest.mark.full
 def test_a_session_whose_browser_hangs_before_its_page_does_not_open(
     monkeypatch, tmp_path
 ):

@@ -242,6 +242,7 @@ def test_a_stopped_crawl_is_kept_for_more_than_a_day(tmp_path, site):
     assert numbers(pages_of(output)) == each_once(f"{LONG}-old")
 
 
+@pytest.mark.full
 def test_a_reader_that_goes_away_stops_the_crawl(tmp_path, site):
     url = site.url(named(f"{LONG}-head").path(0))
     process = start(tmp_path, "crawl", url, stdout=subprocess.PIPE)
@@ -258,6 +259,7 @@ def test_a_reader_that_goes_away_stops_the_crawl(tmp_path, site):
     assert f"jobs resume {job['id']}" in said
 
 
+@pytest.mark.full
 def test_a_full_disk_is_said_and_nothing_is_lost(tmp_path, site):
     url = site.url(named(SMALL).path(0))
     done = run(tmp_path, "crawl", url, "-o", "/dev/full", "--output-format", "jsonl")
@@ -412,6 +414,7 @@ def test_other_formats_are_made_of_stored_pages_without_their_site(tmp_path):
     assert "has no page https://x.example/" in wrong.stderr
 
 
+@pytest.mark.full
 def test_a_table_of_a_resumed_and_an_exported_job_has_its_formats(tmp_path, site):
     (tmp_path / "schema.json").write_text('{"title": "string"}')
     asked = ("-f", "json,summary", "--schema", "schema.json", "-o", "a/b/out.csv")
@@ -450,6 +453,7 @@ def test_an_unknown_job_is_named(tmp_path, site):
         assert f"no job has the id {UNKNOWN}" in done.stderr
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize("columns", [80, 40])
 def test_a_terminal_shows_how_far_it_is_in_one_line(tmp_path, site, columns):
     url = site.url(named(f"40-slow300-tty{columns}").path(0))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import random
-import zlib
 
 import pytest
 
+from scraper_service.content.text.compression import compress
 from scraper_service.content.text.search_words import SearchWords
 from scraper_service.discovery.map_results import (
     MapChoice,
@@ -109,8 +109,8 @@ def test_a_title_comes_from_where_it_is_known():
     body = {"metadata": {"title": ["A", "title"], "description": "About\n it"}}
     failed = {"metadata": {"statusCode": 404, "title": "Gone"}}
     pages = [
-        KnownPage(SITE + "/a", zlib.compress(json.dumps(body).encode())),
-        KnownPage(SITE + "/gone", zlib.compress(json.dumps(failed).encode())),
+        KnownPage(SITE + "/a", compress(json.dumps(body).encode())),
+        KnownPage(SITE + "/gone", compress(json.dumps(failed).encode())),
         KnownPage(SITE + "/b"),
     ]
     known = known_rows(pages, MapChoice(options, options.url, (3,)))

@@ -48,7 +48,7 @@ def worked(database, job_id):
     run(database, subscriptions.attach, job_id, HOOK)
     [commit] = run(database, outcomes.append, job_id, [outcome(row)])
     assert commit.delivered
-    counts = Tallied({"http://a.example": HostCounts()}, {})
+    counts = Tallied({"http://a.example": HostCounts()}, {}, {"a": 1})
     run(database, request_counts.record, job_id, counts)
     run(database, artefacts.hold, "name.png", job_id, job_id)
     run(database, job_log.record, job_id, job_log.BEGAN, {})
@@ -146,7 +146,7 @@ def test_a_process_writes_nothing_after_the_deletion(stored):
     work()
     expire(stored)
     work()
-    run(stored, request_counts.record, job_id, Tallied({"h": HostCounts()}, {}))
+    run(stored, request_counts.record, job_id, Tallied({"h": HostCounts()}, {}, {}))
     assert rows_of(stored, job_id) == {}
 
 

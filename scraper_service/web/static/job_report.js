@@ -69,7 +69,7 @@ export function Report({ path, stamp }) {
       <td class="named">${pairs(host.answers)}</td><td>${pairs(host.backoffs) || "–"}</td></tr>`)}</tbody></table></div>
     <h2>Why URLs were left out or failed</h2>${reasons.length ? html`<table class="facts"><tbody>${reasons.map(([name, count]) => html`<tr key=${name}><th scope="row">${name}</th><td>${number(count)} <span class="quiet">${REASONS[name] || ""}</span></td></tr>`)}</tbody></table>` : html`<p class="empty">None was.</p>`}
     <h2>robots.txt</h2>${found.robots.length ? html`<table class="facts"><tbody>${found.robots.map((each) => html`<tr key=${each.url}><th scope="row">${each.host}</th><td>${each.state || "not read yet"} ${each.detail || ""} ${each.crawlDelay ? `Crawl-delay ${each.crawlDelay}` : ""} <span class="quiet">${number(each.refused)} refused</span></td></tr>`)}</tbody></table>` : html`<p class="empty">None was read.</p>`}
-    <h2>Stats of Scrapy</h2><p class="quiet">Of all crawlers of the job.</p><table class="facts"><tbody>${Object.entries(found.stats).map(([name, value]) => html`<tr key=${name}><th scope="row">${name}</th><td>${number(value)}</td></tr>`)}</tbody></table>`;
+    <h2>Stats of Scrapy</h2><p class="quiet">Of all crawlers of the job.</p><table class="facts"><tbody>${Object.entries(found.stats).map(([name, value]) => html`<tr key=${name}><th scope="row" title=${name}>${name.replace(/[/_]/g, " ")}</th><td>${number(value)}</td></tr>`)}</tbody></table>`;
 }
 
 const pairs = (counts) => Object.entries(counts || {}).map(([name, count]) => `${name}: ${number(count)}`).join(", ");
