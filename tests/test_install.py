@@ -34,11 +34,7 @@ def test_each_step_of_make_is_a_line_with_its_seconds(tmp_path, status):
     (tmp_path / "uv").write_text(UV)
     (tmp_path / "uv").chmod(0o755)
     done = subprocess.run(
-        (
-            *(sys.executable, "-c"),
-            RUN,
-            tmp_path / "venv",
-        ),
+        (sys.executable, "-c", RUN, tmp_path / "venv"),
         cwd=ROOT,
         env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "STATUS": str(status)},
         capture_output=True,
@@ -53,6 +49,24 @@ def test_each_step_of_make_is_a_line_with_its_seconds(tmp_path, status):
     assert installing == "installing the packages … 0 s"
     assert done.returncode == status
     assert ("no space left" in done.stderr) == bool(status)
+
+
+def test_without_uv_the_environment_has_its_own(tmp_path):
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/python").symlink_to(sys.executable)
+    (tmp_path / "bin/uv").write_text(UV)
+    (tmp_path / "bin/uv").chmod(0o755)
+    done = subprocess.run(
+        (sys.executable, "-c", RUN, tmp_path),
+        cwd=ROOT,
+        env={"PATH": "/usr/bin:/bin", "STATUS": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    reading, downloading, _installing = done.stdout.splitlines()
+    assert reading.startswith("reading the requirements … ")
+    assert downloading.startswith("downloading 62 packages")
 
 
 def setup(folder, *command):

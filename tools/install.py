@@ -1,7 +1,8 @@
 """Installs into a virtual environment, and prints each step in a line with its seconds.
 
-``make`` runs ``python tools/install.py VENV ARGUMENT...``. It takes uv where uv is installed,
-and pip elsewhere. The module needs the standard library only.
+``make`` runs ``python tools/install.py VENV ARGUMENT...``. uv installs, since it compiles
+the package while it downloads: the uv of the machine, or else one in the environment. pip
+installs where uv has no wheel. The module needs the standard library only.
 """
 
 from __future__ import annotations
@@ -18,11 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 #: Seconds between two signs of life: each second where a terminal shows one line.
 TICK_S = 1 if sys.stdout.isatty() else 4
-UV = shutil.which("uv")
 
 
 def main(folder: Path, arguments: list[str]) -> int:
@@ -33,8 +33,9 @@ def main(folder: Path, arguments: list[str]) -> int:
     if not python.exists():
         with step(f"creating {folder}"):
             create(folder)
-    if UV:
-        command = [UV, "pip", "install", "--python", str(python)]
+    uv = shutil.which("uv") or own_uv(folder)
+    if uv is not None:
+        command = [uv, "pip", "install", "--python", str(python)]
     else:
         # Modules are compiled when they are first imported: all of them take longer.
         command = [str(python), "-m", "pip", "install", "--no-compile"]
@@ -42,11 +43,29 @@ def main(folder: Path, arguments: list[str]) -> int:
 
 
 def create(folder: Path) -> None:
-    if UV:
-        command = (UV, "venv", "--quiet", "--seed", "--python", sys.executable, folder)
+    uv = shutil.which("uv")
+    if uv is not None:
+        command = (uv, "venv", "--quiet", "--seed", "--python", sys.executable, folder)
         subprocess.run(command, check=True)  # noqa: S603
     else:
         venv.create(folder, symlinks=True, with_pip=True)
+
+
+def own_uv(folder: Path) -> str | None:
+    """Return the path of uv in the environment, or None if pip cannot install uv."""
+    uv = folder / "bin" / "uv"
+    if not uv.exists():
+        pip = (
+            folder / "bin" / "python",
+            "-m",
+            "pip",
+            "install",
+            "--only-binary=:all:",
+            "uv",
+        )
+        with step("installing uv"):
+            subprocess.run(pip, capture_output=True, check=False)  # noqa: S603
+    return str(uv) if uv.exists() else None
 
 
 def follow(command: list[str]) -> int:
@@ -73,28 +92,13 @@ def named(rest: Iterator[str], lines: list[str]) -> Iterator[str]:
         for pattern, name in STEPS:
             found = re.match(pattern, line)
             if found:
-                yield name(found)
+                yield found.expand(name)
 
 
-def packages(number: int | str) -> str:
-    return f"{number} package{'' if int(number) == 1 else 's'}"
-
-
-#: Beginnings of lines, and the steps that follow them.
-STEPS: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
-    # pip
-    (r" *Preparing editable metadata .*started", lambda _: "downloading packages"),
-    (r" *Building editable .*started", lambda _: "compiling the extension"),
-    (
-        r"Installing collected packages: (.*)",
-        lambda found: f"installing {packages(found[1].count(',') + 1)}",
-    ),
-    # uv
-    (
-        r"Resolved (\d+) packages?",
-        lambda found: f"downloading {packages(found[1])}, compiling the extension",
-    ),
-    (r"Prepared ", lambda _: "installing the packages"),  # counts those without a copy
+#: Beginnings of lines of uv or pip, and the steps that follow them.
+STEPS = (
+    (r"Resolved (\d+ packages?)", r"downloading \1, compiling the extension"),
+    ("Prepared |Installing collected packages", "installing the packages"),
 )
 
 
