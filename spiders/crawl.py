@@ -101,13 +101,6 @@ class CrawlSpider(JobSpider):
         self._sections: Counter[str] = Counter()
         self._kept_bytes = 0  # of sitemaps
 
-    def change_options(self, options: Any) -> None:
-        super().change_options(options)
-        self.scope = self.scope.with_options(self.options)
-        # URLs that were dropped for their depth may be near enough on another page.
-        self._seen = SeenLinks()
-        self._too_deep = set()
-
     # -- pages -----------------------------------------------------------------------
 
     def page_request(self, *args: Any, **kwargs: Any) -> Request:

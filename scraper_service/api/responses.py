@@ -281,9 +281,6 @@ JOB_CHANGED = success(
             shape(
                 {
                     "limit?": COUNT,
-                    "includePaths?": array(TEXT),
-                    "excludePaths?": array(TEXT),
-                    "maxDiscoveryDepth?": or_null(COUNT),
                     "delay": or_null(NUMBER),
                     "maxConcurrency": or_null(COUNT),
                 }
@@ -291,14 +288,8 @@ JOB_CHANGED = success(
             "The options in force that a change may set.",
         ),
         "effect": said(
-            shape(
-                {
-                    "admitted": said(COUNT, "From held to pending."),
-                    "dropped": said(COUNT, "From any other state to skipped."),
-                    "restored": said(COUNT, "From skipped to pending."),
-                }
-            ),
-            "The numbers of URLs that the change has moved.",
+            shape({"admitted": said(COUNT, "From held to pending.")}),
+            "The number of URLs that the change has moved.",
         ),
     }
 )

@@ -164,24 +164,6 @@ class CrawlScope:
                 return found
         return None
 
-    def changed_refusal(self, url: str, depth: int) -> Refusal | None:
-        """Return why depth or patterns refuse ``url``, or None.
-
-        Only these rules may change while a crawl runs (docs/api.md, Changes of a running
-        job).
-        """
-        if refusal := self._below(depth):
-            return refusal
-        address = parse_url(url)
-        if fault := _fault(address):
-            return fault
-        assert address is not None
-        return self._excluded(address, None) or self._not_included(address, None)
-
-    def with_options(self, options: ScopeOptions) -> Self:
-        """Return the scope with other options and the same base."""
-        return type(self)(options, self.base.href)
-
     def has_rules_of(self, other: CrawlScope) -> bool:
         """Return True if ``other`` has the same options object and the same base."""
         return self.options is other.options and self.base == other.base

@@ -237,10 +237,7 @@ def fetching_all(options: CrawlOptions) -> CrawlOptions:
 #: The options of a running job that its caller may change, by kind of job. Those of a
 #: finished job are :data:`CHANGEABLE_AFTERWARDS`.
 CHANGEABLE: Mapping[str, tuple[str, ...]] = {
-    "crawl": (
-        *("limit", "include_paths", "exclude_paths", "max_discovery_depth"),
-        *("delay_s", "max_concurrency", "retention_days"),
-    ),
+    "crawl": ("limit", "delay_s", "max_concurrency", "retention_days"),
     "batch": ("delay_s", "max_concurrency", "retention_days"),
 }
 CHANGEABLE_AFTERWARDS = frozenset({"retention_days"})

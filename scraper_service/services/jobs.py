@@ -274,7 +274,7 @@ class TeamJobs:
             what = "paused" if request.paused else "resumed"
             facts = with_facts(job=job_id, event=what, **counts_of(changed.job))
             job_logger.info("job %s is %s", job_id, what, extra=facts)
-        return await self._jobs.finish_change(changed)
+        return changed
 
     async def retry(
         self,

@@ -84,8 +84,7 @@ JOB_NUMBERS = Sequence("job_number_seq", metadata=metadata)
 #: ``deliveries`` counts them. ``reserved`` credits are taken from the team and not yet
 #: charged. ``page_price`` is reserved for each page, None for an unlimited team.
 #: ``paused_at`` is None unless the job is paused. ``revision`` counts changes of the job by
-#: its caller, so that processes notice them. ``sweep`` is None until the caller changes the
-#: rules of a crawl, then the position of :mod:`scraper_service.storage.frontier.sweeps`.
+#: its caller, so that processes notice them.
 #: ``copying`` is the position of :mod:`scraper_service.storage.frontier.copied_rows`, None at
 #: the end and for other jobs.
 #: ``secrets`` are the names of its options that are stored encrypted, with commas.
@@ -132,7 +131,6 @@ job = Table(
     Column("error", Text),
     Column("paused_at", Double),
     Column("revision", Integer, nullable=False, server_default=text("0")),
-    Column("sweep", Text),
     Column("copying", Text),
     Column("secrets", String(40)),
     Column("created_at", Double, nullable=False),

@@ -41,7 +41,7 @@ def now_of(connection: Connection) -> float:
 
 _READ = select(
     *(job.c.state, job.c.base, job.c.page_price),
-    *(job.c.revision, job.c.paused_at, job.c.sweep, job.c.copying, job.c.number),
+    *(job.c.revision, job.c.paused_at, job.c.copying, job.c.number),
 ).where(job.c.id == bindparam("job_id"))
 _NUMBER = select(job.c.number).where(job.c.id == bindparam("job_id"))
 _NOTE = Statement(
@@ -64,7 +64,6 @@ class LockedJob(NamedTuple):
     page_price: int | None = None
     revision: int = 0
     paused_at: float | None = None
-    sweep: str | None = None
     copying: str | None = None
     number: int = 0
 

@@ -32,7 +32,7 @@ SETTINGS = {
 }
 PATIENT = {"maxAge": 0, "timeout": 300_000}
 CHANGED = (Reply, OSError, http.client.HTTPException)  # the last two by a kill
-NOTHING = {"admitted": 0, "dropped": 0, "restored": 0}
+NOTHING = {"admitted": 0}
 PAGES = {f"/p/{number}" for number in range(1, Gauge.pages)} | {"/p/"}
 
 
@@ -185,10 +185,9 @@ def test_changes_and_kills_lose_no_url(start_service, tmp_path, site):
     service = start_service(**SETTINGS)
     reply = service.post("/v2/crawl", {**body, "scrapeOptions": {"maxAge": 0}})
     path = f"/v2/crawl/{reply.json['id']}"
-    lists = itertools.cycle([["[13579]$"], [], ["[02468]$"]])
     for turn in range(6):
         done = status(service, path)["completed"]
-        wanted = {"excludePaths": next(lists), "paused": turn % 3 == 1}
+        wanted = {"paused": turn % 3 == 1}
         with concurrent.futures.ThreadPoolExecutor() as pool:
             calls = [
                 pool.submit(service.request, "PATCH", path, {**wanted, "limit": limit})
@@ -200,7 +199,7 @@ def test_changes_and_kills_lose_no_url(start_service, tmp_path, site):
                 assert isinstance(call.exception() or call.result(), CHANGED)
         service = start_service(tmp_path, **SETTINGS)
         assert status(service, path)["completed"] >= done
-        change(service, path, paused=False, excludePaths=[])
+        change(service, path, paused=False)
         wait_until(partial(has_more, service, path, done))
     last = ended(service, path)
     rows = read_rows(sqlite_of(tmp_path), path.rpartition("/")[2])
@@ -266,9 +265,6 @@ def test_streams_and_webhooks_tell_of_a_pause(running, gauge):
         [facts] = by_name["crawl.paused"]["data"]
         assert facts["options"] == {
             "limit": 12,
-            "includePaths": [],
-            "excludePaths": [],
-            "maxDiscoveryDepth": None,
             "delay": None,
             "maxConcurrency": None,
             "retentionDays": 1,
@@ -317,50 +313,6 @@ def test_limits_are_raised_and_lowered_while_a_crawl_runs(running, gauge):
     listed = {s: in_state(running, path, s) for s in ("done", "held", "pending")}
     assert listed == {"done": 4, "held": len(PAGES) - 4, "pending": 0}
     assert len(gauge.asked) == 4
-
-
-def test_paths_are_replaced_while_a_crawl_runs(running, gauge):
-    path = held_crawl(running, gauge, excludePaths=["/p/1$"])
-    wait_until(lambda: status(running, path)["total"] == len(PAGES) - 1)
-    asked = set(gauge.asked)
-    changed = change(running, path, excludePaths=["/p/(1[01]|2|3|4)$"])
-    new = {"/p/10", "/p/11", "/p/2", "/p/3", "/p/4"} - asked
-    assert changed["effect"] == {"admitted": 0, "dropped": len(new), "restored": 1}
-    assert changed["options"]["excludePaths"] == ["/p/(1[01]|2|3|4)$"]
-    gauge.gate.set()
-    last = ended(running, path)
-    assert last["completed"] == last["total"] == len(PAGES) - len(new)
-    assert paths_of(read_all(running, path)) == Counter(PAGES - new)
-    assert Counter(gauge.asked) == Counter(PAGES - new)
-    assert in_state(running, path, "skipped") == len(new)
-
-
-def test_the_depth_is_replaced_while_a_crawl_runs(running, gauge):
-    path = held_crawl(running, gauge, maxDiscoveryDepth=1)
-    assert change(running, path, maxDiscoveryDepth=0)["effect"]["dropped"] == 9
-    gauge.gate.set()
-    assert ended(running, path)["completed"] == 3
-    reply = running.request("PATCH", path, {"maxDiscoveryDepth": None})
-    assert (reply.status, reply.json["code"]) == (409, "JOB_FINISHED")
-
-
-def test_a_url_dropped_for_its_depth_is_fetched_by_a_shorter_path(running, gauge):
-    gauge.links = {
-        "/p/": ["/p/a", "/p/late"],
-        "/p/a": ["/p/b"],
-        "/p/b": ["/p/deep"],
-        "/p/late": ["/p/deep"],
-    }
-    gauge.free |= {"/p/a", "/p/b"}
-    gauge.gate.clear()
-    path = crawl_of(running, gauge, limit=4)
-    wait_until(lambda: in_state(running, path, "held") == 1)
-    changed = change(running, path, maxDiscoveryDepth=2, limit=10)
-    assert changed["effect"] == {"admitted": 0, "dropped": 1, "restored": 0}
-    gauge.gate.set()
-    assert ended(running, path)["completed"] == 5
-    assert gauge.asked.count("/p/deep") == 1
-    assert in_state(running, path, "skipped") == 0
 
 
 def test_the_pace_of_a_running_job_changes(running, gauge):
@@ -425,13 +377,16 @@ def test_bad_changes_are_refused(running, body, text):
         assert text in reply.json["details"][0]["message"]
 
 
-@pytest.mark.parametrize("key", ["includePaths", "excludePaths"])
-def test_bad_patterns_are_refused(running, key):
-    reply = running.request("PATCH", f"/v2/crawl/{UNKNOWN}", {key: ["(", "/ok"]})
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("includePaths", ["/a"]), ("excludePaths", []), ("maxDiscoveryDepth", None)],
+)
+def test_the_rules_of_a_running_crawl_stay(running, key, value):
+    reply = running.request("PATCH", f"/v2/crawl/{UNKNOWN}", {key: value, "limit": 2})
     assert reply.status == 400, reply.json
-    assert reply.json["error"].startswith(f"{key}.0: not a regular expression")
-    reply = running.request("PATCH", f"/v2/crawl/{UNKNOWN}", {key: "/news"})
-    assert "must be of type array" in reply.json["details"][0]["message"]
+    assert "cannot change while a crawl runs: cancel the crawl" in str(reply.json)
+    reply = running.request("PATCH", f"/v2/batch/scrape/{UNKNOWN}", {key: value})
+    assert reply.status == 400, reply.json
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,24 @@ _FILTERS: KeysT = {
     ),
 }
 # Options that null switches off.
-_NULLABLE = {"max_discovery_depth", "delay_s", "max_concurrency"}
+_NULLABLE = {"delay_s", "max_concurrency"}
+# Rules of a crawl, which may not change while it runs.
+_RULES = ("includePaths", "excludePaths", "maxDiscoveryDepth")
+
+
+@frozen
+class _CrawlChange(Object):
+    """The keys of a crawl that may change. A rule is refused with what to do instead."""
+
+    def read(self, value: Any, at: Position) -> Any:
+        for name in _RULES:
+            if isinstance(value, dict) and name in value:
+                return (at / name).report(
+                    "custom",
+                    f"{name} cannot change while a crawl runs: cancel the crawl, and start"
+                    " another one with the new rules and its id as since",
+                )
+        return super().read(value, at)
 
 
 @frozen(kw_only=True)
@@ -108,7 +125,8 @@ def change_kind(kind: str) -> Object:
             change=ChangeRequest(paused=paused, options=changed), **values
         )
 
-    return Object({**keys, **pages.CALLER_KEYS}, make, pages.EXPERIMENTAL)
+    kinds = {"crawl": _CrawlChange, "batch": Object}
+    return kinds[kind]({**keys, **pages.CALLER_KEYS}, make, pages.EXPERIMENTAL)
 
 
 @frozen(kw_only=True)

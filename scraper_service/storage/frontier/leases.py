@@ -15,7 +15,7 @@ from sqlalchemy import and_, bindparam, func, insert, not_, select, update
 
 from scraper_service.errors import SecretsUnreadable
 from scraper_service.options.limits import DAY_S
-from scraper_service.storage.frontier import copied_rows, outcomes, sweeps
+from scraper_service.storage.frontier import copied_rows, outcomes
 from scraper_service.storage.jobs import job_secrets, job_store
 from scraper_service.storage.jobs.job_records import (
     ACTIVE,
@@ -35,7 +35,6 @@ from scraper_service.storage.statements import (
 )
 from scraper_service.storage.transactions import (
     IN_ORDER,
-    LockedJob,
     lock_job,
     lock_job_shared,
     look_at_job,
@@ -86,13 +85,12 @@ def claim(
 ) -> Claim:
     """Lease up to ``count`` pending URLs, the oldest first, or those ``beyond`` some.
 
-    Leases none of a paused job, and none while the sweep of changed rules goes on. Copies
-    further rows of a source job before. Waits for no commit of pages, and holds up none.
+    Leases none of a paused job. Copies further rows of a source job before. Waits for no commit of pages, and holds up none.
 
     Fails the job if this process cannot decrypt the secrets of the job.
     """
     locked = look_at_job(connection, job_id)
-    is_simple = _is_simple(locked)
+    is_simple = locked.copying is None
     if locked.state in ACTIVE:
         locked = (lock_job_shared if is_simple else lock_job)(connection, job_id)
     found = Claim(
@@ -100,16 +98,12 @@ def claim(
     )
     if locked.state not in ACTIVE or locked.paused_at is not None:
         return found
-    if is_simple and not _is_simple(locked):
+    if is_simple and locked.copying is not None:
         return found  # it was changed in between: the next claim has the right lock
     if is_late(connection, owner):
         return found
     if locked.copying is not None:
         copied_rows.go_on(connection, job_id)
-    if locked.sweep and not sweeps.go_on(connection, job_id):
-        return found
-    if locked.sweep is not None:
-        sweeps.drop_refused(connection, job_id, count)
     if beyond is None:
         values = {"job_number": locked.number, "lessee": owner}
         rows = _claiming(count).all(connection, values)
@@ -123,11 +117,6 @@ def claim(
     except SecretsUnreadable as error:
         job_store.end_job(connection, job_id, JobState.FAILED, str(error))
         return Claim((), JobState.FAILED)
-
-
-def _is_simple(job: LockedJob) -> bool:
-    """Return True if a claim changes nothing but pending URLs."""
-    return job.copying is None and job.sweep is None
 
 
 @lru_cache(CLAIM_SIZES)

@@ -32,7 +32,6 @@ from scraper_service.storage.accounts.credits import (
     take,
 )
 from scraper_service.storage.frontier import refused_links
-from scraper_service.storage.frontier.changed_rules import changed_rules
 from scraper_service.storage.frontier.duplicates import add_texts
 from scraper_service.storage.frontier.empty_result import NO_PAGE, explain_empty_result
 from scraper_service.storage.frontier.links import (
@@ -72,7 +71,7 @@ from scraper_service.storage.transactions import (
 from scraper_service.storage.webhooks.subscriptions import tell
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from sqlalchemy import Connection, Row
 
@@ -184,8 +183,6 @@ class OpenJob:
         self.paused_at: float | None = row.paused_at
         self.retention_s: float = row.retention_s
         self.options: str = row.options
-        #: None without changed rules, and empty unless a sweep goes on.
-        self.sweep: str | None = row.sweep
         #: True while rows of a source job are missing.
         self.is_copying: bool = row.copying is not None
         self.started_at: float | None = row.started_at
@@ -233,7 +230,7 @@ class OpenJob:
             self.base = outcome.base or self.base
             for warning in outcome.warnings:
                 self.warn(warning)
-        links = [link for outcome in accepted for link in self._links(outcome)]
+        links = [link for outcome in accepted for link in outcome.links]
         added = self._add(links)
         self.let_in()
         ids = {outcome.row_id for outcome in delivered}
@@ -456,14 +453,6 @@ class OpenJob:
             self.at,
         )
 
-    def _links(self, outcome: Outcome) -> Iterable[Link]:
-        """Return the links of a page, by the present rules of the crawl."""
-        if self.sweep is None:
-            return outcome.links
-        rules = changed_rules(self.options, self.base)
-        found_on = outcome.final[1] if outcome.final else None
-        return (rules.checked(link, found_on) for link in outcome.links)
-
     def _add(self, links: Sequence[Link]) -> int:
         """Insert new URLs. Return the number of URLs to fetch."""
         if not links:
@@ -628,10 +617,10 @@ class OpenJob:
     def write(self, state: JobState) -> JobState:
         """Write the counts, and the state of the job, which is returned.
 
-        If no URL is open, the job completes, unless it is paused, a sweep goes on, or rows
-        of a source job are missing.
+        If no URL is open, the job completes, unless it is paused, or rows of a source job
+        are missing.
         """
-        rests = self.paused_at is not None or bool(self.sweep) or self.is_copying
+        rests = self.paused_at is not None or self.is_copying
         ended = not self.open and not self.sitemaps and not rests
         if ended:
             state = JobState.COMPLETED

@@ -2,8 +2,8 @@
 
 A page has many of them, and nobody fetches them. So they have no rows in the frontier: a list
 has their URLs, compressed, and a row with two numbers for each keeps it from being listed
-twice. Links that a change of the rules may let in are rows of the frontier, and so are those
-that have lists of their own (:data:`AS_ROWS`). Lists change only while the row of the job is
+twice. Links that another page may let in are rows of the frontier, and so are those that have
+lists of their own (:data:`AS_ROWS`). Lists change only while the row of the job is
 locked.
 """
 
@@ -19,7 +19,6 @@ from sqlalchemy import bindparam, delete, func, insert, select, update
 
 from scraper_service.content.text.compression import compress, decompress
 from scraper_service.discovery import Reason
-from scraper_service.storage.frontier.changed_rules import REASONS
 from scraper_service.storage.schema import frontier, refused_key, refused_list
 from scraper_service.storage.statements import Insertion, Statement, arrays, execute
 from scraper_service.storage.transactions import number_of, written
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
 #: Reasons of refused links that are rows of the frontier.
 AS_ROWS: Final = frozenset(
-    {*REASONS, Reason.NOFOLLOW, Reason.ROBOTS, Reason.EXTERNAL_HOME}
+    {Reason.DISCOVERY_DEPTH, Reason.NOFOLLOW, Reason.ROBOTS, Reason.EXTERNAL_HOME}
 )
 MAX_URLS: Final = 1000  # of a list
 READ_LISTS = 200  # in one statement

@@ -1,7 +1,6 @@
-"""Changes of active jobs by their callers: pause, resume, limit, pace, rules.
+"""Changes of active jobs by their callers: pause, resume, limit, pace, retention.
 
-A change is one transaction; after changed rules, others sweep over the rows of a large job.
-A change raises the ``revision`` of the job, by which the processes that work on the job
+A change is one transaction. It raises the ``revision`` of the job, by which the processes that work on the job
 notice the change. Functions run inside a transaction and return
 errors, since raising would end the transaction for other functions, too.
 """
@@ -26,7 +25,6 @@ from scraper_service.options.limits import DAY_S, HIDDEN
 from scraper_service.options.parsing import short
 from scraper_service.storage.accounts import audit
 from scraper_service.storage.accounts.credits import lock_team
-from scraper_service.storage.frontier import changed_rules, sweeps
 from scraper_service.storage.frontier.open_job import OpenJob
 from scraper_service.storage.jobs import job_store
 from scraper_service.storage.jobs.job_records import (
@@ -38,8 +36,8 @@ from scraper_service.storage.jobs.job_records import (
     JobChange,
     JobState,
 )
-from scraper_service.storage.schema import event, job
-from scraper_service.storage.transactions import lock_job, now_of, number_of
+from scraper_service.storage.schema import job
+from scraper_service.storage.transactions import lock_job, now_of
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
@@ -68,8 +66,6 @@ class ChangedJob:
 
     job: Job
     change: JobChange
-    #: False while the sweep of the change goes on.
-    is_whole: bool = True
 
 
 def change_job(
@@ -108,7 +104,7 @@ def change_job(
     values = {name: value for name, value in values.items() if value != before[name]}
     pauses = request.paused not in {None, row.paused_at is not None}
     if not (values or pauses):
-        return _read(connection, changed, Effect(), is_whole=not changed.sweep)
+        return _read(connection, changed, Effect())
     if "retention_days" in values:
         changed.retention_s = values["retention_days"] * DAY_S
     if row.state not in ACTIVE:
@@ -118,7 +114,7 @@ def change_job(
         return kept
     if "limit" in values and (refused := changed.change_limit(values["limit"])):
         return refused
-    effect = _apply(connection, changed, values, before) if values else Effect()
+    effect = _apply(changed, values) if values else Effect()
     if pauses:
         changed.paused_at = changed.at if request.paused else None
         kind = "paused" if request.paused else "resumed"
@@ -134,8 +130,7 @@ def change_job(
         )
     )
     changed.write(JobState(row.state))
-    is_whole = not (changed.sweep and _has_rules(values))
-    return _read(connection, changed, effect, is_whole=is_whole)
+    return _read(connection, changed, effect)
 
 
 def _record(
@@ -192,54 +187,18 @@ def _as_json(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _apply(
-    connection: Connection,
-    changed: OpenJob,
-    values: Mapping[str, Any],
-    before: Mapping[str, Any],
-) -> Effect:
-    """Apply changed options to the rows of a job. Return the effect so far.
-
-    ``before`` are the options in force until now. Changed rules start a sweep. Other
-    changes leave an earlier sweep as it is.
-    """
-    is_swept = _has_rules(values)
-    if is_swept:
-        sweeps.supersede(changed, before)
+def _apply(changed: OpenJob, values: Mapping[str, Any]) -> Effect:
+    """Apply changed options to a job, and let held URLs in that a higher limit admits."""
     changed.options = json.dumps({**json.loads(changed.options), **values})
-    if is_swept:
-        return sweeps.begin(connection, changed)
     effect = Effect(changed.let_in())
     changed.note("updated", changed.detail(effect))
     return effect
 
 
-def _has_rules(values: Mapping[str, Any]) -> bool:
-    return not values.keys().isdisjoint(changed_rules.OPTIONS)
-
-
-def _read(
-    connection: Connection, changed: OpenJob, effect: Effect, *, is_whole: bool
-) -> ChangedJob:
+def _read(connection: Connection, changed: OpenJob, effect: Effect) -> ChangedJob:
     found = job_store.get_job(connection, changed.job_id, changed.team_id)
     assert found is not None
-    change = JobChange(changed.options_in_force(), effect)
-    return ChangedJob(found, change, is_whole=is_whole)
-
-
-def read_changed(connection: Connection, job_id: str) -> ChangedJob | None:
-    """Return a job with its last change. None if it has expired meanwhile."""
-    found = job_store.get_job(connection, job_id, None)
-    detail = connection.scalar(
-        select(event.c.detail)
-        .where(event.c.job_number == number_of(job_id), event.c.kind == "updated")
-        .order_by(event.c.id.desc())
-        .limit(1)
-    )
-    if found is None or detail is None:
-        return None
-    change = json.loads(detail)
-    return ChangedJob(found, JobChange(change["options"], Effect(**change["effect"])))
+    return ChangedJob(found, JobChange(changed.options_in_force(), effect))
 
 
 def lock_own_job(connection: Connection, job_id: str, team_id: str) -> Row[Any] | None:

@@ -290,14 +290,10 @@ class Commit:
 
 @frozen
 class Effect:
-    """The numbers of URLs that a change of a job has moved."""
+    """The number of URLs that a change of a job has moved."""
 
     #: From held to pending.
     admitted: int = 0
-    #: From any other state to skipped.
-    dropped: int = 0
-    #: From skipped to pending.
-    restored: int = 0
 
 
 @frozen

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from scraper_service.storage.frontier import copied_rows, sweeps
+from scraper_service.storage.frontier import copied_rows
 from scraper_service.storage.jobs import (
     admission,
     deletion,
@@ -221,7 +221,7 @@ class Jobs:
     ) -> job_control.ChangedJob:
         """Pause or resume an active job of a team, and change its options.
 
-        Follow it with :meth:`finish_change`. Raises :exc:`JobNotFound`,
+        Raises :exc:`JobNotFound`,
         :exc:`JobFinished`, :exc:`OptionUnavailable` and :exc:`OutOfCredits`.
         """
         return _raised(
@@ -252,21 +252,6 @@ class Jobs:
                 idempotency_key,
             )
         )
-
-    async def finish_change(
-        self, changed: job_control.ChangedJob
-    ) -> job_control.ChangedJob:
-        """Go through the rest of a large job after a change of its rules.
-
-        Each slice is a transaction. Returns the job with the whole effect.
-        """
-        if changed.is_whole:
-            return changed
-        job_id = changed.job.id
-        while not await self._database.write_locking(sweeps.go_on, job_id):
-            pass
-        found = await self._database.read(job_control.read_changed, job_id)
-        return found or changed
 
     async def end_long_pauses(self, most_s: float, reason: str) -> list[str]:
         """Cancel the jobs that have been paused for ``most_s`` seconds; return their ids."""

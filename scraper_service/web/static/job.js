@@ -133,10 +133,7 @@ function Controls({ job, path, load }) {
     <${Download} job=${job} path=${path} />
     <${Failure} error=${state.error} />${state.told && html`<${Notice} kind="info">${state.told}<//>`}
     ${state.choosing && html`<${Reprocess} make=${(formats) => act("POST", `${path}/reprocess`, { formats }, (found) => html`The pages are made again as <a href=${`#/jobs/${found.id}?kind=${job.kind}`}>another job</a>.`)} />`}
-    ${state.changing && html`<${Change} job=${job} apply=${(body) => act("PATCH", path, body, (found) => {
-      const { admitted = 0, dropped = 0, restored = 0 } = found.effect || {};
-      return `Changed: ${number(admitted)} URLs admitted, ${number(dropped)} dropped, ${number(restored)} restored.`;
-    })} />`}`;
+    ${state.changing && html`<${Change} job=${job} apply=${(body) => act("PATCH", path, body, (found) => `Changed: ${number(found.effect?.admitted ?? 0)} URLs admitted.`)} />`}`;
 }
 
 function Reprocess({ make }) {
