@@ -97,8 +97,7 @@ def test_searches(run, start_service):
     [item] = found["v2 with pages"]["value"]["web"]
     assert item["markdown"].startswith("# Page 0")
     given, again = (found[name]["value"] for name in ("searchFeedback", "feedback"))
-    assert again == {**given, "alreadySubmitted": True}
-    assert given["creditsRefunded"] == 0
+    assert given["creditsRefunded"] == again["creditsRefunded"] == 0
     assert found["feedback on an unknown one"]["status"] == 404
     assert "query" in found["v2 without a query"]["error"].lower()
     assert len(found["v1"]["value"]["data"]) == 2

@@ -25,7 +25,7 @@ from scraper_service.options.serialization import replay_from_json, replay_to_js
 from scraper_service.options.site_policy import under_policy
 from scraper_service.services.resident_crawler import failed_page
 from scraper_service.services.searching import ResultPages
-from scraper_service.storage.accounts import feedback, sessions
+from scraper_service.storage.accounts import sessions, usage
 from scraper_service.storage.accounts.credits import Call, store_answer
 from scraper_service.storage.jobs.jobs import Jobs
 from scraper_service.storage.jobs.replays import read_replay
@@ -49,9 +49,7 @@ if TYPE_CHECKING:
     from scraper_service.services.mapping import Map, MapCrawler
     from scraper_service.services.resident_crawler import ResidentCrawler
     from scraper_service.services.searching import SearchAnswer
-    from scraper_service.storage.accounts.feedback import Feedback, FeedbackRow
     from scraper_service.storage.accounts.sessions import SessionRow
-    from scraper_service.storage.accounts.usage import CallPosition
     from scraper_service.storage.database import Database
 
 OWNER = "scrape"  # in the queue of a team, all its scrapes together rank as one job
@@ -322,23 +320,10 @@ class Scraping:
         """Wait until a call of this process, whose response was sent, is stored."""
         await self._charges.recorded(call_id)
 
-    async def give_feedback(self, given: Feedback, team: Team) -> tuple[str, bool]:
-        """Store feedback on a call. Return its id, and True if the call had some.
-
-        Raises :exc:`JobNotFound` and :exc:`~scraper_service.errors.CallFailed`.
-        """
-        await self._charges.recorded(given.job_id)
-        return await self._database.write_locking(
-            feedback.store_feedback, given.job_id, team.id, given
-        )
-
-    async def feedback(
-        self, team: Team, endpoint: str | None, after: CallPosition | None, limit: int
-    ) -> list[FeedbackRow]:
-        """Return a team's feedback, latest first, see :func:`feedback.list_feedback`."""
-        return await self._database.read(
-            feedback.list_feedback, team.id, endpoint, after, limit
-        )
+    async def check_finished(self, call_id: str, team: Team, endpoint: str) -> None:
+        """Check that a call of the team is on record, see :func:`usage.check_finished`."""
+        await self._charges.recorded(call_id)
+        await self._database.read(usage.check_finished, call_id, team.id, endpoint)
 
     async def sessions(self, team: Team) -> list[SessionRow]:
         """Return the sessions of a team, sorted by name."""

@@ -15,7 +15,6 @@ from scraper_service.storage.accounts import (
     audit,
     browser_sessions,
     disk_use,
-    feedback,
     model_tokens,
 )
 from scraper_service.storage.accounts import credits as ledger
@@ -120,7 +119,6 @@ def _steps(
     yield Jobs(database).expire
     yield PageIndex(database).expire
     yield partial(database.write, artefacts.expire)
-    yield partial(database.write, feedback.expire)
     yield partial(database.write, browser_sessions.expire)
     yield partial(hide_left_behind, database)
     yield partial(database.write, disk_use.fold)

@@ -510,23 +510,6 @@ activity = Table(
     Index("ix_activity_expires_at", "expires_at"),
 )
 
-#: Ratings of calls by their teams, one per call. ``facts`` is JSON of the other keys of the
-#: rating.
-feedback = Table(
-    "feedback",
-    metadata,
-    Column("id", String(36), primary_key=True),
-    Column("team_id", ForeignKey("team.id"), nullable=False),
-    Column("job_id", String(36), nullable=False),
-    Column("endpoint", String(20), nullable=False),
-    Column("rating", String(10), nullable=False),
-    Column("facts", Text, nullable=False),
-    Column("at", Double, nullable=False),
-    UniqueConstraint("team_id", "job_id", name="uq_feedback_team_id"),
-    Index("ix_feedback_team_id", "team_id", "at", "id"),
-    Index("ix_feedback_at", "at"),
-)
-
 #: Bytes that teams have stored, or deleted (negative), see
 #: :mod:`scraper_service.storage.accounts.disk_use`. The use of a team is the sum of its rows.
 disk_use = Table(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from attrs import frozen
 
@@ -27,10 +28,6 @@ from scraper_service.options.parsing import (
     structure,
 )
 from scraper_service.options.request_values import URL, KeysT, need
-from scraper_service.storage.accounts.feedback import Feedback
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 ENDPOINTS = ("search", "scrape", "parse", "map")
 MAX_METADATA_BYTES = 8 * 1024  # of JSON in UTF-8
@@ -49,11 +46,18 @@ _SIGNALS = (
 )
 
 
-@frozen
+@frozen(kw_only=True)
 class FeedbackRequest(Caller):
-    """A body with feedback."""
+    """A body with feedback on a call.
 
-    feedback: Feedback
+    ``endpoint`` is ``search``, ``scrape``, ``parse`` or ``map``; ``rating`` is ``good``,
+    ``partial`` or ``bad``. ``facts`` are the other keys in the caller's spelling.
+    """
+
+    endpoint: str
+    job_id: str
+    rating: str
+    facts: Mapping[str, Any]
 
 
 def _job_id(text: str) -> str:
@@ -119,8 +123,9 @@ def _request(values: dict[str, Any], at: Position, signals: tuple[str, ...]) -> 
         )
     caller = {name: values.pop(name) for name in CALLER if name in values}
     endpoint, job_id, rating = map(values.pop, ("endpoint", "jobId", "rating"))
-    feedback = Feedback(endpoint, job_id, rating, values)
-    return FeedbackRequest(feedback, **caller)
+    return FeedbackRequest(
+        endpoint=endpoint, job_id=job_id, rating=rating, facts=values, **caller
+    )
 
 
 def _of_call(values: dict[str, Any], at: Position) -> Any:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from attrs import frozen
 from sqlalchemy import and_, func, or_, select
 
+from scraper_service.errors import CallFailed, JobNotFound
 from scraper_service.options.limits import DAY_S
 from scraper_service.storage.accounts.credits import Call, balance
 from scraper_service.storage.jobs.job_records import ACTIVE
-from scraper_service.storage.schema import activity, job, key, ledger, team
+from scraper_service.storage.schema import activity, job, key, ledger, page, team
 from scraper_service.storage.transactions import now_of
 
 if TYPE_CHECKING:
@@ -132,3 +133,41 @@ def read_activity(
         Call(row.id, row.team_id, None, row.endpoint, row.version, row.target, row.at)
         for row in rows
     ]
+
+
+def check_finished(
+    connection: Connection, call_id: str, team_id: str, endpoint: str
+) -> None:
+    """Check that a team's call of an endpoint is on record and has not failed.
+
+    A page of a job counts as a scrape. Raises :exc:`JobNotFound` for a call that is unknown,
+    has expired, or is one of another endpoint, and :exc:`CallFailed`.
+    """
+    row = connection.execute(
+        select(activity.c.error).where(
+            activity.c.id == call_id,
+            activity.c.team_id == team_id,
+            activity.c.endpoint == endpoint,
+            activity.c.expires_at > now_of(connection),
+        )
+    ).one_or_none()
+    if row is not None and row.error is not None:
+        raise CallFailed(endpoint)
+    if row is None and not (
+        endpoint == "scrape" and _is_page(connection, call_id, team_id)
+    ):
+        raise JobNotFound("Job not found.")
+
+
+def _is_page(connection: Connection, scrape_id: str, team_id: str) -> bool:
+    """Return True for a page of a job. Its ``scrapeId`` is one like that of a scrape."""
+    found = (
+        select(page.c.id)
+        .join(job, job.c.number == page.c.job_number)
+        .where(
+            page.c.id == scrape_id,
+            job.c.team_id == team_id,
+            or_(job.c.state.in_(ACTIVE), job.c.expires_at > now_of(connection)),
+        )
+    )
+    return connection.scalar(found) is not None

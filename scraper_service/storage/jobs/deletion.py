@@ -20,13 +20,11 @@ from scraper_service.storage.schema import (
     activity,
     artefact,
     browser_session,
-    feedback,
     job,
-    page,
     scrape,
     webhook,
 )
-from scraper_service.storage.transactions import lock_job, now_of, number_of
+from scraper_service.storage.transactions import lock_job, now_of
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -66,8 +64,6 @@ def hide(connection: Connection, job_id: str, actor: Actor | None = None) -> Non
     job_secrets.forget_all(connection, job_id)
     connection.execute(delete(webhook).where(webhook.c.job_id == job_id))
     connection.execute(delete(activity).where(activity.c.id == job_id))
-    pages = select(page.c.id).where(page.c.job_number == number_of(job_id))
-    connection.execute(delete(feedback).where(feedback.c.job_id.in_(pages)))
     connection.execute(
         update(job)
         .where(job.c.id == job_id)
@@ -103,11 +99,6 @@ def delete_call(
         .where(scrape.c.id == call_id)
         .returning(func.length(scrape.c.body))
     ).all()
-    connection.execute(
-        delete(feedback).where(
-            feedback.c.team_id == team_id, feedback.c.job_id == call_id
-        )
-    )
     files = connection.scalars(
         delete(artefact)
         .where(artefact.c.holder == call_id, artefact.c.job_id.is_(None))
