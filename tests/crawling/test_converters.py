@@ -389,6 +389,24 @@ def test_the_task_of_a_caller_that_left_ends_soon(orders, monkeypatch):
     asyncio.run(main())
 
 
+def test_a_task_may_be_given_up_in_the_turn_in_which_it_times_out(orders):
+    async def main():
+        async with pool_of() as pool:
+            held = asyncio.ensure_future(pool.run(conversions.hold, orders.folder))
+            await until(lambda: orders.held)
+            waiting = asyncio.ensure_future(pool.run(len, b"x"))
+            await asyncio.sleep(0)
+            [task] = pool._queue._teams[""].all_waiting()
+            pool._expire(task)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            held.cancel()
+            assert await pool.run(len, b"x") == 1
+
+    asyncio.run(main())
+
+
 def test_processes_that_cannot_start_are_an_error_soon(monkeypatch, tmp_path):
     log = tmp_path / "started"
     command = f"open({str(log)!r}, 'a').write('x'); exit(3)"

@@ -331,7 +331,7 @@ class ProcessPool:
         if task in self._running:
             left_s = task.ends_at - self._loop.time()
             self._set_end(task, min(left_s, ABANDONED_S))
-        else:
+        elif task.future.cancelled():  # otherwise it had ended in the same turn
             self._queue.remove(task)
             self._wake()
 
