@@ -156,6 +156,8 @@ class PageSpider(scrapy.Spider):
     robots: RobotsProtocol
     engines: EnginesProtocol
     job_id = ""
+    #: True if the caller names the URLs of all pages: no link leads to them.
+    is_asked_for: ClassVar[bool] = True
     #: Characters of a page for the language model; 0 without a model.
     text_limit: int
     find_links = False
@@ -287,7 +289,7 @@ class PageSpider(scrapy.Spider):
         return evolve(
             content,
             packed=b"",
-            fetch=_fetch(
+            fetch=self._fetch(
                 request,
                 # The source of a page without text is that of its embedded document.
                 url=request.url
@@ -392,7 +394,35 @@ class PageSpider(scrapy.Spider):
         if isinstance(failure.value, ServiceUnavailable):
             raise failure.value
         request = failure.request  # type: ignore[attr-defined]
-        yield PageContent(fetch=_fetch(request, url=request.url, cause=failure.value))
+        yield PageContent(
+            fetch=self._fetch(request, url=request.url, cause=failure.value)
+        )
+
+    def _fetch(self, request: Request, **facts: Any) -> Fetch:
+        return Fetch(
+            scrape_id=request.meta["scrape_id"],
+            source_url=request.meta["source_url"],
+            options=request.meta["options"],
+            lease=request.meta.get("lease"),
+            cache_state=request.meta.get("cache_state"),
+            cached_at=request.meta.get("cached_at"),
+            queued_s=request.meta.get("queued_s"),
+            team_id=request.meta.get("team_id"),
+            is_asked_for=self.is_asked_for,
+            is_upload="upload" in request.meta,
+            deadline=request.meta.get("deadline"),
+            began_at=request.meta.get("began_at"),
+            source_scrape_id=request.meta.get("source_scrape_id"),
+            account=request.meta.get("account", ""),
+            base_page=(base.body or base.text_hashes)
+            if (base := request.meta.get("base_page"))
+            else None,
+            engine=request.meta.get("engine", HTTP),
+            proxy=request.meta.get("proxy_used", "basic"),
+            rendered=request.meta.get("rendered"),
+            warnings=request.meta.get("transport_warnings", ()),
+            **facts,
+        )
 
 
 def _is_new_visitor(response: Response) -> bool:
@@ -407,33 +437,6 @@ def _is_new_visitor(response: Response) -> bool:
 def _asked(meta: dict[str, Any]) -> dict[str, Any]:
     """Return the meta of a request without the keys that its response added."""
     return {name: value for name, value in meta.items() if name not in _OF_AN_ANSWER}
-
-
-def _fetch(request: Request, **facts: Any) -> Fetch:
-    return Fetch(
-        scrape_id=request.meta["scrape_id"],
-        source_url=request.meta["source_url"],
-        options=request.meta["options"],
-        lease=request.meta.get("lease"),
-        cache_state=request.meta.get("cache_state"),
-        cached_at=request.meta.get("cached_at"),
-        queued_s=request.meta.get("queued_s"),
-        team_id=request.meta.get("team_id"),
-        is_asked_for=request.meta.get("is_asked_for", True),
-        is_upload="upload" in request.meta,
-        deadline=request.meta.get("deadline"),
-        began_at=request.meta.get("began_at"),
-        source_scrape_id=request.meta.get("source_scrape_id"),
-        account=request.meta.get("account", ""),
-        base_page=(base.body or base.text_hashes)
-        if (base := request.meta.get("base_page"))
-        else None,
-        engine=request.meta.get("engine", HTTP),
-        proxy=request.meta.get("proxy_used", "basic"),
-        rendered=request.meta.get("rendered"),
-        warnings=request.meta.get("transport_warnings", ()),
-        **facts,
-    )
 
 
 def _head_of(response: Response) -> bytes:

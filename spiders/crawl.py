@@ -85,6 +85,7 @@ class CrawlSpider(JobSpider):
     """
 
     name = "crawl"
+    is_asked_for = False
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args)
@@ -106,7 +107,6 @@ class CrawlSpider(JobSpider):
     def page_request(self, *args: Any, **kwargs: Any) -> Request:
         request = super().page_request(*args, **kwargs)
         request.meta["robots_agents"] = self._agents()
-        request.meta["is_asked_for"] = False
         return request
 
     def _agents(self) -> tuple[str, ...]:
@@ -278,7 +278,7 @@ class CrawlSpider(JobSpider):
                 "lease": lease,
                 "robots_agents": self._agents() if lease.depth == 0 else (),
                 "scrape_id": page_id,
-                "sitemap_url": url,
+                "source_url": url,
                 "converter_team": team_id,  # not team_id: sitemaps are not cached
             },
         )
@@ -301,7 +301,7 @@ class CrawlSpider(JobSpider):
         lease: Lease = response.meta["lease"]
         choice = SitemapChoice(self.options, self.scope.base.href)
         found = await read_sitemap(self, response, lease.depth, choice)
-        url: str = response.meta["sitemap_url"]
+        url: str = response.meta["source_url"]
         nested, warnings, error = found.nested, found.warnings, found.error
         if is_missing(response, found):
             if self._is_guess(url, lease):
@@ -362,7 +362,7 @@ class CrawlSpider(JobSpider):
         cause, lease = failure.value, request.meta["lease"]
         if isinstance(cause, ServiceUnavailable):
             raise cause
-        if self._is_guess(request.meta["sitemap_url"], lease):
+        if self._is_guess(request.meta["source_url"], lease):
             yield SitemapFile(lease=lease, error=NOT_GUESSED)
         else:
             yield SitemapFile(lease=lease, cause=cause)

@@ -156,29 +156,16 @@ class PageCache:
             and response.status < 400
             and may_store(options, response)
         ):
-            # In the background: a response that is not stored is fetched again.
-            task = self._storing.spawn(self._store(request, response, options))
+            team_id = request.meta["team_id"]
             key = source_key(request.meta["source_url"], options)
-            Database.shared(self._settings).expect((request.meta["team_id"], key), task)
+            # In the background: a response that is not stored is fetched again.
+            task = self._storing.spawn(
+                self._store(key, team_id, _source(request, response))
+            )
+            Database.shared(self._settings).expect((team_id, key), task)
         return response
 
-    async def _store(
-        self, request: Request, response: Response, options: ScrapeOptions
-    ) -> None:
-        rendered: Rendered | None = request.meta.get("rendered")
-        found = StoredSource(
-            url=response.url,
-            status=response.status,
-            content_type=_header(response, "Content-Type"),
-            content_encoding=_header(response, "Content-Encoding"),
-            refresh=_header(response, "Refresh"),
-            robots_tag=_header(response, "X-Robots-Tag"),
-            engine=request.meta.get("engine", HTTP),
-            screenshot=name_in(rendered.screenshot or "") if rendered else None,
-            body=response.body,
-        )
-        key = source_key(request.meta["source_url"], options)
-        team_id = request.meta["team_id"]
+    async def _store(self, key: str, team_id: str, found: StoredSource) -> None:
         try:
             database = Database.shared(self._settings)
             if found.screenshot:
@@ -192,6 +179,22 @@ class PageCache:
             )
         except ServiceUnavailable:
             logger.warning("a response was not stored in the page cache")
+
+
+def _source(request: Request, response: Response) -> StoredSource:
+    """Return what is stored of a response."""
+    rendered: Rendered | None = request.meta.get("rendered")
+    return StoredSource(
+        url=response.url,
+        status=response.status,
+        content_type=_header(response, "Content-Type"),
+        content_encoding=_header(response, "Content-Encoding"),
+        refresh=_header(response, "Refresh"),
+        robots_tag=_header(response, "X-Robots-Tag"),
+        engine=request.meta.get("engine", HTTP),
+        screenshot=name_in(rendered.screenshot or "") if rendered else None,
+        body=response.body,
+    )
 
 
 def may_look_up(options: ScrapeOptions) -> bool:

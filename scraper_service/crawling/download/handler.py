@@ -13,6 +13,7 @@ import math
 import ssl
 import time
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
@@ -43,7 +44,7 @@ from scraper_service.crawling.download.http_session import (
     download_error,
     open_session,
 )
-from scraper_service.crawling.download.proxies import Proxies, vetted
+from scraper_service.crawling.download.proxies import Proxies, UpstreamProxy, vetted
 from scraper_service.crawling.download.rendering import PageRendering
 from scraper_service.crawling.metrics import (
     FETCH_SECONDS,
@@ -76,6 +77,8 @@ WITHOUT_ROUTE = (
 REFUSALS = frozenset({401, 403, 429, 503})  # statuses that another proxy may change
 _CLASSES = {number: f"{number}xx" for number in range(1, 6)}
 PATIENCE_S = 1.0  # of a page of a job, while its host pauses
+#: The proxy of the running request: Scrapy's handler has no argument for it.
+_upstream: ContextVar[UpstreamProxy | None] = ContextVar("upstream", default=None)
 
 
 @functools.cache
@@ -168,13 +171,12 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
         host = pace_key(request.url)
         slot = self._pace.slot(host, owner, deadline, patience_s, self._tally)
         scheduler = self._scheduler_of(request)
-        if scheduler is not None and not request.meta.get("has_begun"):
+        if scheduler is not None and "began_at" not in request.meta:
             if scheduler.is_paused:
                 raise HostBusy(host, middlewares.PUT_OFF)
             self._first.add(slot)
         async with slot:
             if scheduler is not None:
-                request.meta["has_begun"] = True
                 scheduler.requested(request.meta["lease"].row_id)
             began = time.monotonic()
             request.meta.setdefault("began_at", began)
@@ -232,11 +234,11 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
             meta["engine"] = HTTP
         if options is not None and has_route(request.url):
             _add_warning(request, WITHOUT_ROUTE)
-        meta["upstream"] = upstream
+        token = _upstream.set(upstream)
         try:
             return await super().download_request(request)
         finally:
-            del meta["upstream"]
+            _upstream.reset(token)
 
     def _abandon(self, scrape_id: str) -> None:
         # Connected on first use, since each page pays for it. Connecting twice changes nothing.
@@ -263,7 +265,7 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
             timeout = min(timeout, deadline - time.monotonic())
         if timeout <= 0:
             raise DownloadTimeoutError("no time was left to fetch the page")
-        upstream = request.meta.get("upstream")
+        upstream = _upstream.get()
         session = self._session
         way: dict[str, Any] = {}
         # From projects with our handler. Our own spiders never set it.
