@@ -48,7 +48,7 @@ COMPONENTS: Mapping[str, Mapping[str, int | str | None]] = {
         "scraper_service.crawling.middlewares.UploadedFiles": 290,
         "scraper_service.crawling.middlewares.BlockedSitesMiddleware": 300,
         "scraper_service.crawling.robots.RobotsMiddleware": 310,
-        "scraper_service.crawling.page_cache.PageCache": 320,
+        "scraper_service.crawling.download.page_cache.PageCache": 320,
         "scraper_service.crawling.middlewares.RequestOptionsMiddleware": 350,
         "scraper_service.crawling.download.unchanged_pages.UnchangedPages": 360,
         "scraper_service.crawling.middlewares.RetryAfter": 550,

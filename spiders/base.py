@@ -14,6 +14,7 @@ from scrapy.utils.misc import load_object
 
 from scraper_service.content.decode import encoding_names
 from scraper_service.content.page_status import EMPTY_SHELL
+from scraper_service.crawling.page_state import STATE, PageState
 from scraper_service.errors import InvalidOptions, Issue, ServiceUnavailable
 from scraper_service.items import (
     DATA_LOSS,
@@ -51,12 +52,6 @@ STILL_EMPTY = (
 )
 MAX_HEADER = 4000  # characters of a header that names a price
 ADDON = "scraper_service.addon.ServiceAddon"
-_OF_AN_ANSWER = frozenset(
-    {
-        *("download_latency", "download_slot", "rendered", "transport_warnings"),
-        *("response_head", "unchanged"),
-    }
-)
 
 
 class ConverterProtocol(Protocol):
@@ -138,15 +133,8 @@ class EnginesProtocol(Protocol):
 class PageSpider(scrapy.Spider):
     """A spider that yields exactly one :class:`PageContent` per page request.
 
-    The keys of ``request.meta``:
-
-    * ``options``: the frozen scrape options
-    * ``scrape_id``
-    * ``source_url``: the URL as the caller wrote it
-    * ``cookiejar``
-    * ``deadline``: a time of :func:`time.monotonic`
-    * ``lease``: only in jobs
-    * ``team_id`` and ``account`` (of the key): only in the service
+    The requests of a page share its
+    :class:`~scraper_service.crawling.page_state.PageState`.
     """
 
     pool: ConverterProtocol
@@ -209,14 +197,16 @@ class PageSpider(scrapy.Spider):
             errback=self.failed,
             dont_filter=True,
             meta={
-                "options": options,
-                "scrape_id": scrape_id,
-                "source_url": url,
+                STATE: PageState(
+                    options=options,
+                    scrape_id=scrape_id,
+                    source_url=url,
+                    deadline=deadline,
+                    lease=lease,
+                    team_id=team_id,
+                ),
                 "cookiejar": scrape_id if lease is None else None,
-                "deadline": deadline,
                 "download_fail_on_dataloss": False,  # only flags the response
-                "lease": lease,
-                "team_id": team_id,
             },
         )
 
@@ -227,23 +217,22 @@ class PageSpider(scrapy.Spider):
         content of a page without text is that of the document that it embeds.
         """
         content = await self.convert(response)
-        refresh = content.refresh
-        assert response.request is not None
-        if self._may_be_shell(response):
+        state, refresh = PageState.of(response), content.refresh
+        is_rendered = state.engine == BROWSER
+        if self._may_be_shell(state):
             self.engines.note_page(response.url, is_shell=content.shell is not None)
         if content.shell is not None:
-            meta = {**_asked(response.meta), "engine": BROWSER}
-            yield response.request.replace(meta=meta, cookies=None)
+            state.engine = BROWSER
+            yield _next_request(response)
         elif (
             refresh is None
-            or "upload" in response.meta  # uploaded files have no URL to refresh to
-            or response.meta.get("engine") == BROWSER  # the browser follows refreshes
+            or state.is_upload  # uploaded files have no URL to refresh to
+            or is_rendered  # the browser follows refreshes
             or (refresh.url == response.url and not _is_new_visitor(response))
             or refresh.delay_s > self.max_refresh_s
         ):
-            if content.embedded and "upload" not in response.meta:
+            if content.embedded and not state.is_upload:
                 content = await with_document(self, content, response)
-            is_rendered = response.meta.get("engine") == BROWSER
             if is_rendered and content.known.get("verdict") == EMPTY_SHELL:
                 content = evolve(content, warnings=(*content.warnings, STILL_EMPTY))
             yield content
@@ -251,41 +240,39 @@ class PageSpider(scrapy.Spider):
             warning = f"The page goes on refreshing after {self.max_hops} hops."
             yield evolve(content, warnings=(*content.warnings, warning))
         else:
-            meta = {**_asked(response.meta), "redirect_times": hops}
-            yield response.request.replace(
-                url=request_url(refresh.url), meta=meta, cookies=None
-            )
+            url = request_url(refresh.url)
+            yield _next_request(response, url, redirect_times=hops)
 
     async def convert(self, response: Response) -> PageContent:
         """Convert a response in the pool; errors are part of the content."""
         request = response.request
         assert request is not None
-        options = request.meta["options"]
+        state = PageState.of(request)
         facts = {
-            "find_shell": self._may_be_shell(response),
+            "find_shell": self._may_be_shell(state),
             **self.text_facts(response),
             **self.source_facts(response),
         }
         source = self.page_source(response, **facts)
-        if "upload" in response.meta:  # uploads have their own size limit
+        if state.is_upload:  # uploads have their own size limit
             most = max(self.max_bytes, len(response.body))
             source = evolve(source, max_bytes=most)
         headers = response.headers
-        time_left = request.meta["deadline"] - time.monotonic()
-        owner, content = self.owner(response), None
-        if (base := response.meta.get("unchanged")) is not None and base.body:
+        time_left = state.deadline - time.monotonic()
+        owner, content = self.owner(state), None
+        if state.unchanged is not None and state.unchanged.body:
             content = await content_again(
                 self.pool,
-                base.body,
+                state.unchanged.body,
                 source,
-                options,
+                state.options,
                 time_left,
                 is_asked=source.find_text > 0,
                 **owner,
             )
         is_unchanged = content is not None
         if content is None:
-            content = await self.pool.convert(source, options, time_left, **owner)
+            content = await self.pool.convert(source, state.options, time_left, **owner)
         return evolve(
             content,
             packed=b"",
@@ -300,45 +287,45 @@ class PageSpider(scrapy.Spider):
                 is_unchanged=is_unchanged,
                 robots_tag=", ".join(map(_text, headers.getlist("X-Robots-Tag"))),
                 kept=self.kept_response(response, source, content.packed)
-                if self._is_kept(response)
+                if self._is_kept(state)
                 else None,
             ),
         )
 
     def text_facts(self, response: Response) -> dict[str, Any]:
         """Return what to compute of the text of a page besides its formats."""
+        state = PageState.of(response)
         return {
-            "find_search": self._is_searched(response),
-            "finds_search_later": response.meta.get("lease") is None,
-            "find_text": self.text_limit if asks_model(response.meta["options"]) else 0,
-            "pack_body": self._is_kept(response),
+            "find_search": self._is_searched(response, state),
+            "finds_search_later": not state.is_of_job,
+            "find_text": self.text_limit if asks_model(state.options) else 0,
+            "pack_body": self._is_kept(state),
         }
 
-    def _may_be_shell(self, response: Response) -> bool:
+    def _may_be_shell(self, state: PageState) -> bool:
         """Return True if the browser may fetch a page again."""
-        meta = response.meta
-        is_plain = meta.get("engine") == HTTP
-        return is_plain and self.engines.looks_for_shells(meta["options"])
+        is_plain = state.engine == HTTP
+        return is_plain and self.engines.looks_for_shells(state.options)
 
-    def _is_kept(self, response: Response) -> bool:
+    def _is_kept(self, state: PageState) -> bool:
         """Return True if the job of a page keeps its response."""
-        meta = response.meta
-        is_of_job = self.keeps_sources and meta.get("lease") is not None
-        return is_of_job and not meta["options"].zero_data_retention
+        is_of_job = self.keeps_sources and state.is_of_job
+        return is_of_job and not state.options.zero_data_retention
 
     def kept_response(
         self, response: Response, source: PageSource, packed: bytes
     ) -> KeptResponse:
         """Return the response of a page for its job, which keeps it."""
-        meta = response.meta
-        if (base := meta.get("unchanged")) is not None:
-            stored: KeptResponse = base.kept
+        state = PageState.of(response)
+        if state.unchanged is not None:
+            stored = state.unchanged.kept
+            assert stored is not None
             return stored
-        head = meta.get("response_head")
+        head = state.response_head
         return KeptResponse(
             url=response.url,
-            at=meta.get("cached_at") or time.time(),
-            engine=meta.get("engine", HTTP),
+            at=state.cached_at or time.time(),
+            engine=state.engine or HTTP,
             head=_head_of(response) if head is None else head,
             body=response.body,
             content_type=source.content_type,
@@ -346,20 +333,17 @@ class PageSpider(scrapy.Spider):
             packed=packed,
         )
 
-    def owner(self, response: Response) -> dict[str, Any]:
+    def owner(self, state: PageState) -> dict[str, Any]:
         """Return the team and job of a page, as arguments of the pool."""
-        meta = response.meta
-        is_of_job = meta.get("lease") is not None
         return {
-            "team_id": meta.get("converter_team") or meta.get("team_id"),
-            "job_id": (self.job_id or "local") if is_of_job else "",
+            "team_id": state.team_id,
+            "job_id": (self.job_id or "local") if state.is_of_job else "",
         }
 
-    def _is_searched(self, response: Response) -> bool:
+    def _is_searched(self, response: Response, state: PageState) -> bool:
         """Return True if a page goes into the search index of its team."""
-        meta = response.meta
-        is_new = meta.get("cache_state") != "hit" and response.status < 400
-        is_kept = bool(meta.get("team_id")) and meta["options"].is_shared
+        is_new = state.cache_state != "hit" and response.status < 400
+        is_kept = bool(state.team_id) and state.options.is_shared
         is_whole = DATA_LOSS not in response.flags
         return self.keeps_search and is_new and is_kept and is_whole
 
@@ -399,28 +383,28 @@ class PageSpider(scrapy.Spider):
         )
 
     def _fetch(self, request: Request, **facts: Any) -> Fetch:
+        state = PageState.of(request)
+        base = state.base_page
         return Fetch(
-            scrape_id=request.meta["scrape_id"],
-            source_url=request.meta["source_url"],
-            options=request.meta["options"],
-            lease=request.meta.get("lease"),
-            cache_state=request.meta.get("cache_state"),
-            cached_at=request.meta.get("cached_at"),
-            queued_s=request.meta.get("queued_s"),
-            team_id=request.meta.get("team_id"),
+            scrape_id=state.scrape_id,
+            source_url=state.source_url,
+            options=state.options,
+            lease=state.lease,
+            cache_state=state.cache_state,
+            cached_at=state.cached_at,
+            queued_s=state.queued_s,
+            team_id=state.team_id,
             is_asked_for=self.is_asked_for,
-            is_upload="upload" in request.meta,
-            deadline=request.meta.get("deadline"),
-            began_at=request.meta.get("began_at"),
-            source_scrape_id=request.meta.get("source_scrape_id"),
-            account=request.meta.get("account", ""),
-            base_page=(base.body or base.text_hashes)
-            if (base := request.meta.get("base_page"))
-            else None,
-            engine=request.meta.get("engine", HTTP),
-            proxy=request.meta.get("proxy_used", "basic"),
-            rendered=request.meta.get("rendered"),
-            warnings=request.meta.get("transport_warnings", ()),
+            is_upload=state.is_upload,
+            deadline=state.deadline,
+            began_at=state.began_at,
+            source_scrape_id=state.source_scrape_id,
+            account=state.account,
+            base_page=(base.body or base.text_hashes) if base else None,
+            engine=state.engine or HTTP,
+            proxy=state.proxy,
+            rendered=state.rendered,
+            warnings=state.warnings,
             **facts,
         )
 
@@ -434,9 +418,14 @@ def _is_new_visitor(response: Response) -> bool:
     return "Set-Cookie" in response.headers and "Cookie" not in response.request.headers
 
 
-def _asked(meta: dict[str, Any]) -> dict[str, Any]:
-    """Return the meta of a request without the keys that its response added."""
-    return {name: value for name, value in meta.items() if name not in _OF_AN_ANSWER}
+def _next_request(response: Response, url: str | None = None, **meta: int) -> Request:
+    """Return another request for the page of a response, by default to the same URL."""
+    request = response.request
+    assert request is not None
+    PageState.of(request).fetch_again()
+    meta = {**request.meta, **meta}
+    meta.pop("download_slot", None)  # another host has another one
+    return request.replace(url=url or request.url, meta=meta, cookies=None)
 
 
 def _head_of(response: Response) -> bytes:

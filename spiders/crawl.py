@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
+from scraper_service.crawling.page_state import FetchKind, PageState
 from scraper_service.discovery import (
     LinkCheck,
     Originals,
@@ -106,7 +107,7 @@ class CrawlSpider(JobSpider):
 
     def page_request(self, *args: Any, **kwargs: Any) -> Request:
         request = super().page_request(*args, **kwargs)
-        request.meta["robots_agents"] = self._agents()
+        PageState.of(request).robots_agents = self._agents()
         return request
 
     def _agents(self) -> tuple[str, ...]:
@@ -121,11 +122,11 @@ class CrawlSpider(JobSpider):
         section = _section(response.url)
         if len(self._sections) < MAX_SECTIONS or section in self._sections:
             self._sections[section] += 1
-        lease: Lease = response.meta["lease"]
-        scope = self.scope
+        state = PageState.of(response)
+        scope, lease = self.scope, state.job_lease
         if lease.key == self._start_key:
             scope = scope.rebased(response.url)
-        response.meta["link_check"] = check = self._check_of(scope)
+        state.link_check = check = self._check_of(scope)
         return {
             "find_words": self._sections[section] > WATCHED_PAGES,
             "check_links": check,
@@ -148,8 +149,8 @@ class CrawlSpider(JobSpider):
 
     async def _judged(self, content: PageContent, response: Response) -> PageContent:
         """Apply the rules of the crawl to a fetched page, then to its links."""
-        lease: Lease = response.meta["lease"]
-        source_url: str = response.meta["source_url"]
+        state = PageState.of(response)
+        lease = state.job_lease
         facts: dict[str, Any] = {}
         if lease.key == self._start_key:
             moved = self.scope.rebased(response.url)
@@ -162,7 +163,7 @@ class CrawlSpider(JobSpider):
             text = f"The page redirects to another site: {foreign.rule}."
             return evolve(content, error=PageError("EXTERNAL_LINK", text))
         if content.error is None and "error" not in facts:
-            self.guard.seen(source_url, content.fingerprint)
+            self.guard.seen(state.source_url, content.fingerprint)
             if original := self._original(content, response.url):
                 text = f"duplicate of {original}"
                 facts["error"] = PageError(DUPLICATE, text)
@@ -172,7 +173,8 @@ class CrawlSpider(JobSpider):
             if number:
                 await asyncio.sleep(0)
             rows = link_rows(part)
-            if not response.meta["link_check"].scope.has_rules_of(self.scope):
+            assert state.link_check is not None
+            if not state.link_check.scope.has_rules_of(self.scope):
                 # The rules have changed during the conversion.
                 check = self._check_of(self.scope)
                 urls = [row[0] for row in rows]
@@ -271,16 +273,13 @@ class CrawlSpider(JobSpider):
             url,
             options,
             FETCH_TIMEOUT_S,
-            places=lease.depth == 0,
+            FetchKind.SITEMAP_URLS if lease.depth == 0 else FetchKind.SITEMAP,
             callback=self.parse_places if lease.depth == 0 else self.parse_sitemap,
             errback=self.sitemap_failed,
-            meta={
-                "lease": lease,
-                "robots_agents": self._agents() if lease.depth == 0 else (),
-                "scrape_id": page_id,
-                "source_url": url,
-                "converter_team": team_id,  # not team_id: sitemaps are not cached
-            },
+            scrape_id=page_id,
+            lease=lease,
+            team_id=team_id,
+            robots_agents=self._agents() if lease.depth == 0 else (),
         )
 
     def parse_places(self, response: Response) -> Iterator[SitemapFile]:
@@ -291,17 +290,17 @@ class CrawlSpider(JobSpider):
         start = self.options.url if from_sitemap else self.scope.base.href
         places = sitemap_places(start, declared)
         yield SitemapFile(
-            lease=response.meta["lease"],
+            lease=PageState.of(response).job_lease,
             nested=self._files(places),
             warnings=(warning,) if warning else (),
         )
 
     async def parse_sitemap(self, response: Response) -> AsyncIterator[SitemapFile]:
         """Yield the rows of a sitemap file, checked by the rules of the crawl."""
-        lease: Lease = response.meta["lease"]
+        state = PageState.of(response)
+        url, lease = state.source_url, state.job_lease
         choice = SitemapChoice(self.options, self.scope.base.href)
         found = await read_sitemap(self, response, lease.depth, choice)
-        url: str = response.meta["source_url"]
         nested, warnings, error = found.nested, found.warnings, found.error
         if is_missing(response, found):
             if self._is_guess(url, lease):
@@ -344,7 +343,7 @@ class CrawlSpider(JobSpider):
     def _kept_sitemap(self, response: Response) -> KeptResponse | None:
         """Return the response of a sitemap for the job, within limits of size."""
         size = len(response.body)
-        if not self._is_kept(response) or size > MAX_KEPT_BYTES:
+        if not self._is_kept(PageState.of(response)) or size > MAX_KEPT_BYTES:
             return None
         if (self._kept_bytes + size) > MAX_KEPT_TOTAL:
             return None
@@ -359,10 +358,11 @@ class CrawlSpider(JobSpider):
     def sitemap_failed(self, failure: Failure) -> Iterator[SitemapFile]:
         """Yield a sitemap file with the cause of its failure; the crawl goes on."""
         request = failure.request  # type: ignore[attr-defined]
-        cause, lease = failure.value, request.meta["lease"]
+        state, cause = PageState.of(request), failure.value
+        lease = state.job_lease
         if isinstance(cause, ServiceUnavailable):
             raise cause
-        if self._is_guess(request.meta["source_url"], lease):
+        if self._is_guess(state.source_url, lease):
             yield SitemapFile(lease=lease, error=NOT_GUESSED)
         else:
             yield SitemapFile(lease=lease, cause=cause)

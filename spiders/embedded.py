@@ -21,6 +21,7 @@ from scraper_service.content.page_status import (
     OK,
     verdict_warning,
 )
+from scraper_service.crawling.page_state import STATE, PageState
 from scraper_service.discovery.canonical_urls import site_of
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.options.availability import BROWSER
@@ -35,12 +36,6 @@ _OF_PAGE = frozenset(
     "raw_html links attributes branding menu product screenshot".split()
 )
 _VERDICT = frozenset({"verdict", "verdict_evidence", "word_count", "reading_time"})
-#: What the request for a document has in common with that of its page. Without a lease
-#: nothing else in a job takes the document for a page.
-_SHARED = (
-    *("scrape_id", "cookiejar", "deadline", "team_id", "account"),
-    *("download_fail_on_dataloss", "robots_agents", "first_origin"),
-)
 _PAGE_ERROR = "scraper_service.crawling.page_errors.page_error"
 
 
@@ -76,7 +71,7 @@ async def with_document(
     read, it is a loss with the reason, and the verdict of the page is not ``ok``.
     """
     # The browser has put the frames into the page.
-    is_rendered = response.meta.get("engine") == BROWSER
+    is_rendered = PageState.of(response).engine == BROWSER
     url = choose_document(content, response.url, only_files=is_rendered)
     if url is None:
         return content
@@ -105,15 +100,33 @@ async def _read(
     request = response.request
     assert request is not None
     assert spider.crawler.engine is not None
-    options = request.meta["options"]
-    formats = (x for x in options.formats if result_name(x) not in _OF_PAGE)
-    options = evolve(options, formats=tuple(formats), actions=(), wait_for_ms=0)
-    meta = {name: request.meta[name] for name in _SHARED if name in request.meta}
-    meta.setdefault("first_origin", origin(response.url))
+    page = PageState.of(request)
+    formats = tuple(x for x in page.options.formats if result_name(x) not in _OF_PAGE)
+    options = evolve(
+        page.options,
+        formats=formats,  # type: ignore[arg-type]
+        actions=(),
+        wait_for_ms=0,
+    )
+    # Without a lease nothing else in a job takes the document for a page.
+    state = PageState(
+        options=options,
+        scrape_id=page.scrape_id,
+        source_url=url,
+        deadline=page.deadline,
+        team_id=page.team_id,
+        account=page.account,
+        robots_agents=page.robots_agents,
+        first_origin=page.first_origin or origin(response.url),
+    )
     document = await spider.crawler.engine.download_async(
         request.replace(
             url=request_url(url),
-            meta={**meta, "options": options, "source_url": url},
+            meta={
+                STATE: state,
+                "cookiejar": request.meta["cookiejar"],
+                "download_fail_on_dataloss": False,
+            },
             cookies=None,
             headers={},
             dont_filter=True,
@@ -125,10 +138,8 @@ async def _read(
         lead=json.loads(content.values.get("markdown", b'""')),
         **spider.text_facts(response),
     )
-    time_left = request.meta["deadline"] - time.monotonic()
-    inner = await spider.pool.convert(
-        source, options, time_left, **spider.owner(response)
-    )
+    time_left = page.deadline - time.monotonic()
+    inner = await spider.pool.convert(source, options, time_left, **spider.owner(page))
     assert content.fetch is not None
     if content.fetch.kept is not None and inner.error is None:
         source_kept = spider.kept_response(document, source, inner.packed)

@@ -18,6 +18,7 @@ from attrs import frozen
 from scrapy.exceptions import IgnoreRequest
 
 from scraper_service.content.page_status import WEB_PAGE
+from scraper_service.crawling.page_state import FetchKind, PageState
 from scraper_service.discovery import MapScope, sitemap_key
 from scraper_service.discovery.map_results import (
     KNOWN,
@@ -213,7 +214,7 @@ class Finding:
             time.monotonic() + self._fetch_s,
             team_id=self._call.team_id,
         )
-        request.meta["robots_agents"] = self._agents
+        PageState.of(request).robots_agents = self._agents
         while True:
             response = await self._download(request)
             async for item in self._spider.parse(response):
@@ -288,7 +289,8 @@ class Finding:
         start = self._options.url if from_sitemap else self._scope.base.href
         declared: list[str] = []
         try:
-            robots = self._request(join_url(start, "/robots.txt"), places=True)
+            url = join_url(start, "/robots.txt")
+            robots = self._request(url, FetchKind.SITEMAP_URLS)
             found = json.loads((await self._download(robots)).body)
             declared = found["sitemaps"]
             if found["warning"]:
@@ -308,10 +310,14 @@ class Finding:
                 self._known_files.add(key)
                 heapq.heappush(self._files, ((*place, number), level, url))
 
-    def _request(self, url: str, *, places: bool = False) -> Request:
-        meta = {"scrape_id": str(uuid.uuid4()), "team_id": self._call.team_id}
+    def _request(self, url: str, kind: FetchKind = FetchKind.SITEMAP) -> Request:
         return sitemap_request(
-            url, self._options.scrape, self._fetch_s, places=places, meta=meta
+            url,
+            self._options.scrape,
+            self._fetch_s,
+            kind,
+            scrape_id=str(uuid.uuid4()),
+            team_id=self._call.team_id,
         )
 
     async def _read_file(self, place: PlaceT, level: int, url: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from scraper_service.crawling.page_state import PageState
 from scraper_service.errors import InvalidOptions, Issue
 from scraper_service.options.crawl import CHANGEABLE
 from scraper_service.spiders.base import JobSpider, options_object
@@ -54,5 +55,6 @@ class ReprocessSpider(JobSpider):
     def kept_response(
         self, response: Response, source: PageSource, packed: bytes
     ) -> KeptResponse:
-        kept: KeptResponse = response.meta["kept"]
+        kept = PageState.of(response).kept
+        assert kept is not None
         return kept

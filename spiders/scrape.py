@@ -7,6 +7,7 @@ import uuid
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 
+from scraper_service.crawling.page_state import PageState
 from scraper_service.items import UPLOADED
 from scraper_service.options.availability import (
     BROWSER,
@@ -70,8 +71,9 @@ class ScrapeSpider(PageSpider):
         request = self.page_request(
             UPLOADED + quote(upload.name), options, scrape_id, deadline, team_id=team_id
         )
-        facts = {"source_url": upload.name, "upload": upload}
-        request.meta.update(facts, dont_merge_cookies=True)
+        state = PageState.of(request)
+        state.source_url, state.given = upload.name, upload
+        request.meta["dont_merge_cookies"] = True
         return request
 
     def taken_request(
@@ -86,14 +88,10 @@ class ScrapeSpider(PageSpider):
         request = self.page_request(
             taken.url, options, scrape_id, deadline, team_id=team_id
         )
-        request.meta.update(
-            taken=taken,
-            engine=BROWSER,
-            rendered=taken.rendered,
-            transport_warnings=taken.warnings,
-            dont_merge_cookies=True,
-            dont_redirect=True,
-        )
+        state = PageState.of(request)
+        state.given, state.engine = taken, BROWSER
+        state.rendered, state.warnings = taken.rendered, taken.warnings
+        request.meta.update(dont_merge_cookies=True, dont_redirect=True)
         return request
 
     async def start(self) -> AsyncIterator[Request]:

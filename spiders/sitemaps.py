@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve
 from scrapy import Request
 
+from scraper_service.crawling.page_state import STATE, FetchKind, PageState
 from scraper_service.discovery.sitemap import (
     FETCH_TIMEOUT_S,
     MAX_BYTES,
@@ -82,24 +83,38 @@ def is_missing(response: Response, found: SitemapContent) -> bool:
 
 
 def sitemap_request(
-    url: str, options: ScrapeOptions, time_s: float, *, places: bool, **facts: Any
+    url: str,
+    options: ScrapeOptions,
+    time_s: float,
+    kind: FetchKind,
+    callback: Callable[..., Any] | None = None,
+    errback: Callable[..., Any] | None = None,
+    **facts: Any,
 ) -> Request:
     """Return the request for a sitemap file, with a deadline in ``time_s`` seconds.
 
-    With ``places``, the response is the list of sitemaps in robots.txt.
-    ``facts`` are arguments of the request; their ``meta`` overrides the defaults.
+    ``facts`` are further fields of its :class:`~scraper_service.crawling.page_state.PageState`.
     """
-    meta = {
-        "cookiejar": None,
-        "deadline": time.monotonic() + time_s,
-        "dont_merge_cookies": True,
-        "download_maxsize": MAX_BYTES,
-        "options": evolve(options, formats=(), timeout_ms=max(1, round(time_s * 1000))),
-        "robots_only": places,
-        "time_s": time_s,
-        **facts.pop("meta"),
-    }
-    return Request(request_url(url), dont_filter=True, meta=meta, **facts)
+    state = PageState(
+        options=evolve(options, formats=(), timeout_ms=max(1, round(time_s * 1000))),
+        source_url=url,
+        deadline=time.monotonic() + time_s,
+        time_s=time_s,
+        kind=kind,
+        **facts,
+    )
+    return Request(
+        request_url(url),
+        callback=callback,
+        errback=errback,
+        dont_filter=True,
+        meta={
+            STATE: state,
+            "cookiejar": None,
+            "dont_merge_cookies": True,
+            "download_maxsize": MAX_BYTES,
+        },
+    )
 
 
 async def read_sitemap(
@@ -117,7 +132,7 @@ async def read_sitemap(
         return SitemapContent(error=absent(response.status))
     source = spider.page_source(response, max_bytes=MAX_BYTES)
     content: SitemapContent = await spider.pool.read_sitemap(
-        source, time_s, choice, **spider.owner(response)
+        source, time_s, choice, **spider.owner(PageState.of(response))
     )
     warnings = content.warnings
     if content.nested and level >= MAX_LEVELS:

@@ -409,6 +409,7 @@ def test_an_interrupt_leaves_what_was_fetched_in_the_feed(tmp_path):
 LEAVING = """
 import asyncio
 
+from scraper_service.crawling.page_state import PageState
 from scraper_service.crawling.scheduler import LeasedScheduler
 
 
@@ -421,7 +422,7 @@ class Leaving:
         return cls(crawler)
 
     def process_request(self, request):
-        if "lease" in request.meta:
+        if PageState.of(request).is_of_job:
             LeasedScheduler.of(self.crawler).abandon()
             closing = self.crawler.engine.close_spider_async(reason="cancelled")
             self.closing = asyncio.ensure_future(closing)

@@ -22,16 +22,15 @@ from scraper_service.storage.secrets import key_secret
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from scrapy import Request
     from scrapy.settings import BaseSettings
 
-    from scraper_service.options.scrape import ScrapeOptions
+    from scraper_service.crawling.page_state import PageState
 
 _stores: Singletons[ObjectStore] = Singletons()
 
 
 def keeper(
-    settings: BaseSettings, request: Request, options: ScrapeOptions
+    settings: BaseSettings, state: PageState
 ) -> Callable[[bytes, str], Awaitable[str]]:
     """Return a function that stores a file of a page, given its bytes and kind.
 
@@ -40,12 +39,12 @@ def keeper(
     did not respond within the time of the page, or the disk is full, and
     :exc:`FileNotStored` if the store of files did not take the file.
     """
-    is_served = request.meta.get("team_id") not in {None, LOCAL_TEAM}
+    is_served = state.team_id not in {None, LOCAL_TEAM}
     is_inline = settings["ARTEFACTS"] == "inline"
-    if is_inline or not is_served or options.zero_data_retention:
+    if is_inline or not is_served or state.options.zero_data_retention:
         return _data_url
 
-    ask_on = before(request.meta.get("deadline", 0.0))
+    ask_on = before(state.deadline)
 
     async def keep(data: bytes, kind: str) -> str:
         files = shared_artefacts(settings)
@@ -53,22 +52,22 @@ def keeper(
             name = await files.put(data, kind)
         except StoreUnavailable as error:
             raise FileNotStored(str(error)) from error
-        await ask_on(lambda: hold_artefact(settings, name, request, len(data)))
+        await ask_on(lambda: hold_artefact(settings, name, state, len(data)))
         return files.address(name)
 
     return keep
 
 
 async def hold_artefact(
-    settings: BaseSettings, name: str, request: Request, size: int
+    settings: BaseSettings, name: str, state: PageState, size: int
 ) -> None:
-    """Keep a file of ``size`` bytes for as long as the page of ``request`` is stored."""
+    """Keep a file of ``size`` bytes for as long as its page is stored."""
     database = Database.shared(settings)
     if job_id := settings.get("JOB_ID"):
         await database.write_locking(artefacts.hold_for_job, job_id, name, size)
         return
-    team_id, scrape_id = request.meta["team_id"], request.meta["scrape_id"]
-    await database.write(artefacts.hold, name, scrape_id, team_id=team_id, size=size)
+    holder, team_id = state.scrape_id, state.team_id
+    await database.write(artefacts.hold, name, holder, team_id=team_id, size=size)
 
 
 def shared_artefacts(settings: BaseSettings) -> Artefacts:

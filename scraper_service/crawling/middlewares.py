@@ -5,7 +5,6 @@ Also defines signals beside those of Scrapy, sent through ``crawler.signals``.
 
 from __future__ import annotations
 
-import math
 import re
 import time
 from typing import TYPE_CHECKING, Any, Self
@@ -25,10 +24,12 @@ from scraper_service.crawling.download.download_errors import (
     check_site,
 )
 from scraper_service.crawling.download.engines import Engines
+from scraper_service.crawling.page_state import PageState
 from scraper_service.crawling.politeness.host_limits import pace_key
 from scraper_service.crawling.politeness.host_pace import HostBusy, HostPace
 from scraper_service.discovery.retry_after import BUSY, MAX_BACKOFF_S, backoff_s
 from scraper_service.errors import ServiceUnavailable
+from scraper_service.items import TakenPage
 from scraper_service.options.limits import parse_sites
 from scraper_service.options.location import accept_language
 from scraper_service.options.urls import origin
@@ -37,16 +38,13 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
 
-    from scraper_service.items import TakenPage, Upload
-    from scraper_service.options.scrape import ScrapeOptions
-
 #: The client of ``scrape_id`` is gone. The download of its page may be cancelled.
 page_abandoned = object()
 
 #: The job of the crawler was changed. Pages whose first request has not started yet return to
-#: the scheduler, with :data:`PUT_OFF` as ``meta["retry_at"]``.
+#: the scheduler, with :data:`~scraper_service.crawling.page_state.PUT_OFF` as their
+#: ``retry_at``.
 job_changed = object()
-PUT_OFF = -math.inf
 
 #: An ``item`` is complete: a page, a link of a map, a search result. Sent before pipelines
 #: and feeds of the user, which may drop the item.
@@ -110,25 +108,23 @@ class RetryAfter(RetryMiddleware):
     not at all if its host refuses all pages, or if it alone asks for more than
     ``MAX_BACKOFF_S``. Then the response is the page. Pages that their host admitted too late, or
     that need a database without a response, are retried without a limit. The scheduler holds a
-    retry until ``meta["retry_at"]`` (:func:`time.monotonic`) and restarts its time.
-    ``meta["backoff_s"]`` is the part of the pause that no site asked for. A single scrape is
-    not retried, since its caller can decide about a retry.
+    retry until ``retry_at`` of its state, and restarts its time. A single scrape is not
+    retried, since its caller can decide about a retry.
     """
 
     def process_response(  # type: ignore[override]  # its spider is deprecated
         self, request: Request, response: Response
     ) -> Request | Response:
-        if request.meta.get("lease") is None:
+        state = PageState.find(request)
+        if state is None or not state.is_of_job:
             return response
         is_busy = response.status in BUSY
         again: Request | Response = response
-        if not is_busy or self._is_worth_a_retry(request):
+        if not is_busy or self._is_worth_a_retry(request, state.retry_after_s):
             again = super().process_response(request, response)
         if again is not response:
-            pause_s = backoff_s(again.meta["retry_times"])
-            asked_s = request.meta.get("retry_after_s", 0.0)
-            again.meta["backoff_s"] = pause_s
-            again.meta["retry_at"] = time.monotonic() + max(pause_s, asked_s)
+            state.backoff_s = pause_s = backoff_s(again.meta["retry_times"])
+            state.retry_at = time.monotonic() + max(pause_s, state.retry_after_s)
         elif is_busy and self.max_retry_times:
             self._pace.lost(pace_key(request.url))
         return again
@@ -137,10 +133,9 @@ class RetryAfter(RetryMiddleware):
     def _pace(self) -> HostPace:
         return HostPace.shared(self.crawler.settings)
 
-    def _is_worth_a_retry(self, request: Request) -> bool:
+    def _is_worth_a_retry(self, request: Request, asked_s: float) -> bool:
         """Return False if a host refuses all pages, or only this one for a long time."""
         host = pace_key(request.url)
-        asked_s = request.meta.get("retry_after_s", 0.0)
         # The host goes on without this page, and the end of the job would wait for it.
         is_broken = asked_s > MAX_BACKOFF_S and self._pace.closed_s(host) < asked_s / 2
         return not (is_broken or self._pace.refuses_all(host))
@@ -148,16 +143,16 @@ class RetryAfter(RetryMiddleware):
     def process_exception(  # type: ignore[override]  # its spider is deprecated
         self, request: Request, exception: Exception
     ) -> Request | None:
-        if request.meta.get("lease") is None:
+        state = PageState.find(request)
+        if state is None or not state.is_of_job:
             return None
         if isinstance(exception, HostBusy):
-            retry_at = exception.opens_at
+            state.retry_at = exception.opens_at
         elif isinstance(exception, ServiceUnavailable):
-            retry_at = time.monotonic() + DATABASE_S
+            state.retry_at = time.monotonic() + DATABASE_S
         else:
             return None
-        meta = {**request.meta, "retry_at": retry_at}
-        return request.replace(meta=meta, dont_filter=True)
+        return request.replace(dont_filter=True)
 
 
 class FreshCookies(CookiesMiddleware):
@@ -190,10 +185,11 @@ class FreshCookies(CookiesMiddleware):
             self.crawler.signals.connect(self._page_ended, signals.item_scraped)
         if request.cookies or jar in self.jars or "Cookie" in request.headers:
             super().process_request(request)
-        options = request.meta.get("options")
-        if options is None or origin(request.url) != request.meta["first_origin"]:
+        state = PageState.find(request)
+        if state is None or origin(request.url) != state.first_origin:
             return
-        ours = [value for name, value in options.headers if name.lower() == "cookie"]
+        headers = state.options.headers
+        ours = [value for name, value in headers if name.lower() == "cookie"]
         if ours:
             stored = (request.headers.get("Cookie") or b"").decode("latin-1")
             request.headers["Cookie"] = "; ".join(filter(None, (*ours, stored)))
@@ -216,7 +212,7 @@ class FreshCookies(CookiesMiddleware):
 
 
 class BlockedSitesMiddleware:
-    """Refuses requests to ``BLOCKED_SITES`` and to sites that ``meta["options"]`` exclude.
+    """Refuses requests to ``BLOCKED_SITES`` and to sites that the caller excludes.
 
     Applies to redirects, too, and before the robots.txt of a site is fetched.
     """
@@ -231,42 +227,41 @@ class BlockedSitesMiddleware:
     def process_request(self, request: Request) -> None:
         if self._sites.covers(request.url):
             raise BlockedSite(SITE_BLOCKED)
-        options: ScrapeOptions | None = request.meta.get("options")
-        if options is not None:
-            check_site(request.url, options)
+        if (state := PageState.find(request)) is not None:
+            check_site(request.url, state.options)
 
 
 class UploadedFiles:
-    """Responds to a request with its uploaded file, ``meta["upload"]``.
+    """Responds to a request with its uploaded file.
 
-    Or with the page of a session of the browser, ``meta["taken"]``. The first of the
-    downloader middlewares, so neither needs the network.
+    Or with the page of a session of the browser. The first of the downloader middlewares, so
+    neither needs the network.
     """
 
     def process_request(self, request: Request) -> Response | None:
-        taken: TakenPage | None = request.meta.get("taken")
-        if taken is not None:
+        state = PageState.find(request)
+        given = None if state is None else state.given
+        if isinstance(given, TakenPage):
             return Response(
-                taken.url,
-                taken.status,
+                given.url,
+                given.status,
                 headers={"Content-Type": "text/html; charset=utf-8"},
-                body=taken.body,
+                body=given.body,
                 request=request,
                 flags=["browser"],
             )
-        upload: Upload | None = request.meta.get("upload")
-        if upload is None:
+        if given is None:
             return None
         return Response(
             request.url,
-            headers={"Content-Type": upload.content_type},
-            body=upload.body,
+            headers={"Content-Type": given.content_type},
+            body=given.body,
             request=request,
         )
 
 
 class RequestOptionsMiddleware:
-    """Applies ``meta["options"]`` to a request, and again at each redirect.
+    """Applies the options of a page to its request, and again at each redirect.
 
     The caller's headers and cookies go to the requested origin only. A redirect to another
     scheme, host or port loses them.
@@ -280,15 +275,17 @@ class RequestOptionsMiddleware:
         return cls(crawler)
 
     def process_request(self, request: Request) -> None:
-        options: ScrapeOptions | None = request.meta.get("options")
-        if options is None:
+        state = PageState.find(request)
+        if state is None:
             return
-        if "engine" not in request.meta:
-            request.meta["engine"] = self._engines.choose(request.url, options)
+        options = state.options
+        if state.engine is None:
+            state.engine = self._engines.choose(request.url, options)
         request.meta["download_timeout"] = options.load_timeout_ms / 1000
-        first = request.meta.setdefault("first_origin", origin(request.url))
+        if state.first_origin is None:
+            state.first_origin = origin(request.url)
         for name, value in options.headers:
-            if origin(request.url) != first:
+            if origin(request.url) != state.first_origin:
                 request.headers.pop(name, None)
             elif (
                 name.lower() != "cookie"

@@ -39,7 +39,7 @@ from scraper_service.crawling.download.download_errors import (
     TooManyRedirects,
 )
 from scraper_service.crawling.download.egress import ForbiddenDestination, ForbiddenPort
-from scraper_service.crawling.page_cache import LockdownMiss, NoCachedData
+from scraper_service.crawling.download.page_cache import LockdownMiss, NoCachedData
 from scraper_service.crawling.politeness.host_pace import HostBusy
 from scraper_service.items import PageError
 

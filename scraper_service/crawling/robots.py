@@ -35,6 +35,7 @@ from scraper_service.crawling.download.download_errors import (
 )
 from scraper_service.crawling.download.egress import ForbiddenDestination
 from scraper_service.crawling.page_errors import page_error
+from scraper_service.crawling.page_state import STATE, FetchKind, FetchLimits, PageState
 from scraper_service.crawling.politeness.crawl_report import JobRecorder
 from scraper_service.crawling.politeness.host_limits import pace_key
 from scraper_service.crawling.politeness.host_pace import HostBusy, HostPace
@@ -179,13 +180,15 @@ async def _download(
     busy_response: Response | None = None
     while True:
         meta = {
-            "cut_bytes": MAX_BYTES + 1,
-            "deadline": time.monotonic() + timeout_s,
+            STATE: FetchLimits(
+                deadline=time.monotonic() + timeout_s,
+                cut_bytes=MAX_BYTES + 1,
+                hops=hops,
+            ),
             "dont_merge_cookies": True,
             "download_maxsize": 0,  # larger files are cut, not refused
             "download_timeout": timeout_s,
             "redirect_ttl": MAX_REDIRECTS,
-            "robots_hops": hops,
         }
         request = Request(
             request_url(url), callback=NO_CALLBACK, dont_filter=True, meta=meta
@@ -347,11 +350,11 @@ def _is_open(crawler: Crawler) -> bool:
 
 
 class RobotsMiddleware:
-    """Refuses requests that the robots.txt disallows for ``meta["robots_agents"]``.
+    """Refuses requests that the robots.txt disallows for ``robots_agents`` of their page.
 
-    Applies before each fetch, also after redirects. With ``meta["robots_only"]`` the response
-    is a JSON object: the ``sitemaps`` in the robots.txt, and a ``warning`` or null. Nothing
-    else is fetched.
+    Applies before each fetch, also after redirects. The response for
+    :attr:`~scraper_service.crawling.page_state.FetchKind.SITEMAP_URLS` is a JSON object: the
+    ``sitemaps`` in the robots.txt, and a ``warning`` or null. Nothing else is fetched.
     """
 
     def __init__(self, crawler: Crawler):
@@ -367,10 +370,13 @@ class RobotsMiddleware:
         return cls(crawler)
 
     async def process_request(self, request: Request) -> Response | None:
-        if hops := request.meta.get("robots_hops"):
-            hops.append(request.url)
-        agents: tuple[str, ...] = request.meta.get("robots_agents") or ()
-        if request.meta.get("robots_only"):
+        state = PageState.find(request)
+        if state is None:
+            if (hops := FetchLimits.of(request).hops) is not None:
+                hops.append(request.url)
+            return None
+        agents = state.robots_agents
+        if state.kind is FetchKind.SITEMAP_URLS:
             answer = await self._answer(request.url, agents)
             warning = answer.detail if answer.state == "unreadable" else None
             found = {"sitemaps": answer.rules.sitemaps, "warning": warning}

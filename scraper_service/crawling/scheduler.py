@@ -19,11 +19,8 @@ from scrapy.core.scheduler import BaseScheduler
 from scrapy.exceptions import CloseSpider
 from scrapy.utils.defer import deferred_from_coro
 
-from scraper_service.crawling.middlewares import (
-    PUT_OFF,
-    job_changed,
-    page_abandoned,
-)
+from scraper_service.crawling.middlewares import job_changed, page_abandoned
+from scraper_service.crawling.page_state import PUT_OFF, PageState
 from scraper_service.crawling.politeness.claims import LOOK_EVERY_S, POLL_S, Claims
 from scraper_service.crawling.politeness.crawl_report import JobRecorder
 from scraper_service.crawling.politeness.host_pace import HostPace
@@ -240,8 +237,9 @@ class LeasedScheduler(BaseScheduler):
 
     def enqueue_request(self, request: Request) -> bool:
         """Take back a request with a lease. Spiders yield no other requests."""
-        lease = request.meta["lease"]
-        if request.meta.get("retry_at") == PUT_OFF:
+        state = PageState.of(request)
+        lease = state.job_lease
+        if state.retry_at == PUT_OFF:
             self._tasks.spawn(self._return(lease))
         elif self._queue.hold(request):
             self._permits.free(lease.row_id)
@@ -277,9 +275,10 @@ class LeasedScheduler(BaseScheduler):
             self._claims.look_beyond()
             return None
         self._last_start = time.monotonic()
-        waited_s = self._permits.use(request.meta["lease"].row_id)
+        state = PageState.of(request)
+        waited_s = self._permits.use(state.job_lease.row_id)
         if waited_s is not None:
-            request.meta["queued_s"] = request.meta.get("queued_s", 0.0) + waited_s
+            state.queued_s = (state.queued_s or 0.0) + waited_s
         return request
 
     def _rest(self, on_due: Callable[[], None]) -> None:
@@ -369,7 +368,6 @@ class LeasedScheduler(BaseScheduler):
         request: Request = make(
             row.url, options, page_id, deadline, lease, self._team_id
         )
-        request.meta.setdefault("time_s", options.deadline_ms / 1000)
         return request
 
     # -- changes by the caller ---------------------------------------------------------
@@ -461,7 +459,7 @@ class LeasedScheduler(BaseScheduler):
 
     def _return_held(self) -> None:
         for request in tuple(self._queue.held):
-            lease = request.meta["lease"]
+            lease = PageState.of(request).job_lease
             if self._paused or lease.row_id not in self._requested:
                 self._queue.held.remove(request)
                 self._tasks.spawn(self._return(lease))
@@ -607,10 +605,9 @@ class LeasedScheduler(BaseScheduler):
         A page that was lost because the database is unavailable is returned, for another fetch.
         """
         request = getattr(response, "request", None)
-        if request is None:
-            return
-        lease = request.meta.get("lease")
-        if lease is None or lease.row_id not in self._leases:
+        state = None if request is None else PageState.find(request)
+        lease = None if state is None else state.lease
+        if state is None or lease is None or lease.row_id not in self._leases:
             return
         if isinstance(getattr(failure, "value", None), ServiceUnavailable):
             self._tasks.spawn(self._return(lease))
@@ -620,7 +617,7 @@ class LeasedScheduler(BaseScheduler):
             key=lease.key,
             token=lease.token,
             owner=self.owner,
-            page_id=request.meta["scrape_id"],
+            page_id=state.scrape_id,
             kind=UrlKind.SITEMAP if lease.is_sitemap else UrlKind.PAGE,
             code="UNKNOWN_ERROR",
             error="An unexpected error occurred; it is in the log of the service.",

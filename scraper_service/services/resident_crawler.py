@@ -16,6 +16,7 @@ from scrapy.exceptions import DontCloseSpider
 
 from scraper_service.crawling.direct_items import DirectItems
 from scraper_service.crawling.middlewares import item_made, page_abandoned
+from scraper_service.crawling.page_state import PageState
 from scraper_service.errors import QueueFull, ServiceUnavailable
 from scraper_service.items import QUEUE_FULL, Page, PageError, PageMetadata
 
@@ -134,9 +135,8 @@ class ResidentCrawler(Resident):
             request = spider.upload_request(
                 upload, options.scrape, scrape_id, deadline, team_id
             )
-        request.meta["account"] = account
-        if queued_s is not None:
-            request.meta["queued_s"] = queued_s
+        state = PageState.of(request)
+        state.account, state.queued_s = account, queued_s
         page: asyncio.Future[Page] = asyncio.get_running_loop().create_future()
         self._waiting[scrape_id] = page
         self._direct.start_now(request)
@@ -171,7 +171,8 @@ class ResidentCrawler(Resident):
     def _page_lost(self, response: Any, failure: Any = None) -> None:
         """Raise an error in the caller of a page that a bug has dropped."""
         request: Request | None = getattr(response, "request", None)
-        waiting = self._waiting.get(request.meta["scrape_id"]) if request else None
+        scrape_id = PageState.of(request).scrape_id if request else ""
+        waiting = self._waiting.get(scrape_id)
         if waiting is not None and not waiting.done():
             cause = getattr(failure, "value", None)
             waiting.set_exception(cause or RuntimeError("the page was dropped"))

@@ -6,13 +6,14 @@ import asyncio
 import time
 
 import pytest
-from scrapy import Request
 
 from scraper_service.crawling.download.event_loop import EventLoop
+from scraper_service.crawling.page_state import PageState
 from scraper_service.crawling.politeness.host_pace import HostPace
 from scraper_service.crawling.politeness.host_queue import HostQueue
 from scraper_service.items import Lease
 from scraper_service.storage.jobs.job_records import ClaimedRow
+from tests.support.page_states import page_of
 from tests.support.virtual_time import VirtualTime
 
 
@@ -31,9 +32,10 @@ def rows(*names):
     ]
 
 
-def request(row, **meta):
+def request(row, retry_at=None, **meta):
     lease = Lease(row.id, row.key, row.token, row.depth)
-    return Request(row.url, meta={"lease": lease, "time_s": 30, "deadline": 0, **meta})
+    state = {"lease": lease, "time_s": 30, "deadline": 0, "retry_at": retry_at}
+    return page_of(row.url, state, **meta)
 
 
 def names(queue, count=10):
@@ -111,7 +113,8 @@ def test_a_held_request_comes_first_with_all_its_time(run):
         await asyncio.sleep(0.25)
         assert len(nudges) == 1
         assert queue.next_held() is again
-        assert again.meta["deadline"] == pytest.approx(time.monotonic() + 30)
+        deadline = PageState.of(again).deadline
+        assert deadline == pytest.approx(time.monotonic() + 30)
         assert not queue.held
 
     run(test)

@@ -22,6 +22,7 @@ from scraper_service.storage.jobs import job_store
 from scraper_service.storage.jobs.admission import Terms, create_job
 from scraper_service.storage.jobs.job_records import JobState, Outcome, RowState
 from scraper_service.storage.schema import frontier, job
+from tests.support.page_states import page_of
 
 TEAM, OWNER = "team", "owner"
 PAGES = 8
@@ -219,7 +220,7 @@ def test_a_page_that_needs_the_database_is_given_back(settings, database):
         scheduler._out += 1
         scheduler._pages[row.id] = "page"
         lease = Lease(row.id, row.key, row.token, row.depth, False)
-        request = SimpleNamespace(meta={"lease": lease, "scrape_id": "page"})
+        request = page_of(row.url, {"lease": lease})
         error = ServiceUnavailable("it does not answer")
         scheduler._page_lost(
             SimpleNamespace(request=request), SimpleNamespace(value=error)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import time
 
 import pytest
-from scrapy import Request, Spider
+from scrapy import Spider
 from scrapy.exceptions import DownloadTimeoutError
 from scrapy.http import Response
 from scrapy.utils.test import get_crawler
 
 from scraper_service.crawling.middlewares import RetryAfter
+from scraper_service.crawling.page_state import PageState
 from scraper_service.crawling.politeness.host_pace import HostBusy
 from scraper_service.items import Lease
+from tests.support.page_states import page_of
 
 LEASE = Lease(1, 2, 3, 0)
 URL = "http://a.example/"
@@ -30,8 +32,8 @@ def middleware():
     return middleware_with(3)
 
 
-def page(**meta):
-    return Request(URL, meta={"lease": LEASE, **meta})
+def page(lease=LEASE, retry_after_s=0.0, **meta):
+    return page_of(URL, {"lease": lease, "retry_after_s": retry_after_s}, **meta)
 
 
 @pytest.mark.full(keep=4)
@@ -52,19 +54,20 @@ def test_which_answers_are_repeated(middleware, status, meta, is_repeated):
     request, response = page(**meta), Response(URL, status=status)
     found = middleware.process_response(request, response)
     assert (found is not response) == is_repeated
-    assert "retry_at" not in request.meta
+    assert (PageState.of(request).retry_at is not None) == is_repeated
 
 
 @pytest.mark.parametrize(("times", "wait_s"), [(0, 1), (1, 2), (2, 4)])
 def test_each_attempt_comes_later(middleware, times, wait_s):
-    request = page(retry_times=times, scrape_id="x")
+    request = page(retry_times=times)
     before = time.monotonic()
     again = middleware.process_response(request, Response(URL, status=503))
     after = time.monotonic()
     assert again.meta["retry_times"] == times + 1
-    assert again.meta["scrape_id"] == "x"
-    assert again.meta["lease"] is LEASE
-    assert before + 0.75 * wait_s <= again.meta["retry_at"] <= after + 1.25 * wait_s
+    state = PageState.of(again)
+    assert state is PageState.of(request)
+    assert state.lease is LEASE
+    assert before + 0.75 * wait_s <= state.retry_at <= after + 1.25 * wait_s
 
 
 @pytest.mark.parametrize(("asked_s", "is_repeated"), [(50.0, True), (600.0, False)])
@@ -73,13 +76,13 @@ def test_a_page_that_alone_asks_for_a_long_pause_ends(middleware, asked_s, is_re
     again = middleware.process_response(request, response)
     assert (again is not response) == is_repeated
     if is_repeated:
-        assert again.meta["retry_at"] > time.monotonic() + asked_s - 5
+        assert PageState.of(again).retry_at > time.monotonic() + asked_s - 5
 
 
 def test_a_page_that_did_not_get_its_turn_has_lost_no_attempt(middleware):
     request = page(retry_times=3)
     again = middleware.process_exception(request, HostBusy("a.example", 7.5))
-    assert (again.meta["retry_at"], again.meta["retry_times"]) == (7.5, 3)
+    assert (PageState.of(again).retry_at, again.meta["retry_times"]) == (7.5, 3)
     assert again.url == URL
 
 

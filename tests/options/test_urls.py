@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scraper_service.crawling.page_state import FetchKind
 from scraper_service.errors import InvalidOptions
 from scraper_service.options.spider_arguments import page_options
 from scraper_service.options.urls import (
@@ -183,7 +184,7 @@ def test_spiders_request_the_host_that_browsers_request():
     url, expected = "http://faß.example/", "http://xn--fa-hia.example/"
     options, spider = page_options({"url": url}).scrape, ScrapeSpider(resident=True)
     assert spider.page_request(url, options, "1", 0.0).url == expected
-    request = sitemap_request(url, options, 1.0, places=False, meta={})
+    request = sitemap_request(url, options, 1.0, FetchKind.SITEMAP, scrape_id="1")
     assert request.url == expected
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from scrapy import Request
-
 from scraper_service.crawling.artefacts import keeper
 from scraper_service.crawling.browser.running_browser import load_modules
 from scraper_service.crawling.browser.shared_browser import SharedBrowser
 from scraper_service.crawling.download.egress import EgressPolicy, ForbiddenDestination
 from scraper_service.crawling.download.proxies import Proxies, vetted
 from scraper_service.crawling.download.rendering import MAX_BYTES, product_tokens
+from scraper_service.crawling.page_state import PageState
 from scraper_service.options.limits import parse_sites
 from scraper_service.options.urls import host_of, origin, url_parts
 
@@ -55,9 +54,14 @@ async def session_order(
         await vetted(policy, url, upstream)
 
     async def keep(data: bytes, kind: str) -> str:
-        meta = {"team_id": team_id, "scrape_id": session_id, "deadline": order.ends_at}
-        request = Request(NOWHERE, meta=meta)
-        return await keeper(settings, request, options)(data, kind)
+        page = PageState(
+            options=options,
+            scrape_id=session_id,
+            source_url=order.url,
+            team_id=team_id,
+            deadline=order.ends_at,
+        )
+        return await keeper(settings, page)(data, kind)
 
     order = PageOrder(
         url=url or NOWHERE,

@@ -51,6 +51,12 @@ from scraper_service.crawling.metrics import (
     FETCHED_BYTES,
     SITE_RESPONSES,
 )
+from scraper_service.crawling.page_state import (
+    PUT_OFF,
+    FetchKind,
+    FetchLimits,
+    PageState,
+)
 from scraper_service.crawling.politeness.crawl_report import JobRecorder
 from scraper_service.crawling.politeness.host_limits import pace_key
 from scraper_service.crawling.politeness.host_pace import HostBusy, HostPace
@@ -93,13 +99,11 @@ def _verified() -> ssl.SSLContext:
 class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
     """Fetches a page over HTTP, at the pace of its host, before its deadline.
 
-    Handles all requests, including robots.txt and redirects. Reads ``request.meta``: ``options``
-    (whether to verify certificates), ``deadline`` (:func:`time.monotonic`, for all redirects),
-    ``download_timeout`` (seconds, for this request), ``scrape_id`` (for
-    :data:`~scraper_service.crawling.middlewares.page_abandoned`), ``cut_bytes`` (the rest of a
-    longer body is not read) and ``engine``. Writes the actual ``engine`` and ``proxy_used``,
-    ``rendered``, ``transport_warnings``, ``began_at`` of the page and ``fetch_began_at`` of this
-    request (:func:`time.monotonic`).
+    Handles all requests, including robots.txt and redirects.
+    :class:`~scraper_service.crawling.page_state.PageState` lists what it writes.
+    ``download_timeout`` is the time of one request, and the deadline of a page that of all its
+    redirects. The signal :data:`~scraper_service.crawling.middlewares.page_abandoned` cancels
+    the request of a page.
     """
 
     experimental = False  # pinned and tested; avoids the warning at each start
@@ -127,14 +131,15 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
 
     async def download_request(self, request: Request) -> Response:
         """Return the response. Raise Scrapy's download errors or ours."""
-        key = request.meta.get("scrape_id", request.url)
-        if key in self._abandoned or self._has_ended(request):  # while it waited
+        state = PageState.find(request)
+        key = request.url if state is None else state.scrape_id
+        if key in self._abandoned or self._has_ended(state):  # while it waited
             raise DownloadCancelledError("the caller went away")
         task = asyncio.current_task()
         assert task is not None
         self._running[key] = task
         try:
-            return await self._download(request)
+            return await self._download(request, state)
         except asyncio.CancelledError:
             if key not in self._cancelled:
                 raise
@@ -144,96 +149,98 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
             self._running.pop(key, None)
             self._cancelled.discard(key)
 
-    def _has_ended(self, request: Request) -> bool:
+    def _has_ended(self, state: PageState | None) -> bool:
         """Return True for a page of a cancelled job.
 
         The first request creates a handler: it has missed signals for earlier pages.
         """
-        scheduler = self._scheduler_of(request)
+        scheduler = self._scheduler_of(state)
         return scheduler is not None and scheduler.has_ended
 
-    def _scheduler_of(self, request: Request) -> LeasedScheduler | None:
+    def _scheduler_of(self, state: PageState | None) -> LeasedScheduler | None:
         """Return the scheduler of a page of a job, None for other requests."""
-        if request.meta.get("lease") is None:
+        if state is None or not state.is_of_job:
             return None
         return LeasedScheduler.find(self.crawler)
 
     def _put_off(self) -> None:
         """Refuse the pages that wait for their host, and have no request yet."""
         for slot in self._first:
-            slot.refuse(middlewares.PUT_OFF)
+            slot.refuse(PUT_OFF)
 
-    async def _download(self, request: Request) -> Response:
-        owner = self._job_id or request.meta.get("team_id") or ""
-        deadline = request.meta.get("deadline", math.inf)
+    async def _download(self, request: Request, state: PageState | None) -> Response:
+        owner = self._job_id or (state.team_id if state is not None else None) or ""
+        lease = None if state is None else state.lease
         # Pages of jobs wait in their scheduler, where they do not delay a shutdown.
-        patience_s = math.inf if request.meta.get("lease") is None else PATIENCE_S
-        host = pace_key(request.url)
+        patience_s = math.inf if lease is None else PATIENCE_S
+        host, deadline = pace_key(request.url), FetchLimits.of(request).deadline
         slot = self._pace.slot(host, owner, deadline, patience_s, self._tally)
-        scheduler = self._scheduler_of(request)
-        if scheduler is not None and "began_at" not in request.meta:
+        scheduler = self._scheduler_of(state)
+        if scheduler is not None and state is not None and state.began_at is None:
             if scheduler.is_paused:
-                raise HostBusy(host, middlewares.PUT_OFF)
+                raise HostBusy(host, PUT_OFF)
             self._first.add(slot)
         async with slot:
-            if scheduler is not None:
-                scheduler.requested(request.meta["lease"].row_id)
+            if scheduler is not None and lease is not None:
+                scheduler.requested(lease.row_id)
             began = time.monotonic()
-            request.meta.setdefault("began_at", began)
-            request.meta["fetch_began_at"] = began
+            if state is not None:
+                state.began_at = began if state.began_at is None else state.began_at
+                state.fetch_began_at = began
             try:
-                response = await self._by_proxy(request)
+                response = await self._by_proxy(request, state)
             except DownloadTimeoutError:
                 slot.timed_out()
                 raise
-            _note(slot, request, response)
-            _measure(request, response, time.monotonic() - began)
+            pause_s = _report(slot, request, response)
+            if state is not None:
+                state.retry_after_s = pause_s or 0.0
+            engine = (state and state.engine) or HTTP
+            _measure(engine, response, time.monotonic() - began)
             return response
 
-    async def _by_proxy(self, request: Request) -> Response:
+    async def _by_proxy(self, request: Request, state: PageState | None) -> Response:
         """Fetch through the requested kind of proxy. ``auto`` tries the better kind last."""
-        options = request.meta.get("options")
-        wanted = "basic" if options is None else options.proxy
+        wanted = "basic" if state is None else state.options.proxy
         kind = (
             wanted if wanted == "stealth" and self._proxies.has("stealth") else "basic"
         )
-        response = await self._by_engine(request, kind)
+        response = await self._by_engine(request, state, kind)
         if (
             wanted == "auto"
             and response.status in REFUSALS
             and self._proxies.has("stealth")
         ):
-            response = await self._by_engine(request, "stealth")
+            response = await self._by_engine(request, state, "stealth")
         return response
 
-    async def _by_engine(self, request: Request, kind: str) -> Response:
-        options = request.meta.get("options")
-        session = (options and options.storage) or self._job_id
-        request.meta["proxy_used"] = kind
+    async def _by_engine(
+        self, request: Request, state: PageState | None, kind: str
+    ) -> Response:
+        session = (state and state.options.storage) or self._job_id
         upstream = self._proxies.choose(kind, session)
         if upstream is None:
             upstream = self._proxies.outgoing(request.url)
         if upstream is not None:
             host = host_of(request.url)
             logger.info("asking %s through the %s proxy %s", host, kind, upstream.url)
-        meta = request.meta
-        if meta.get("engine") == BROWSER and "robots_only" not in meta:
-            try:
-                response = await self._rendering.download(request, upstream)
-                if upstream is not None:
-                    upstream.worked()
-                return response
-            except NotAPage:
-                _add_warning(
-                    request, "The URL is a file: it was fetched without a browser."
-                )
-            except (BrowserMissing, BrowserBusy, BrowserGone) as error:
-                if options is None or needs_browser(options):
-                    raise
-                _add_warning(request, f"The page was fetched without browser: {error}.")
-            meta["engine"] = HTTP
-        if options is not None and has_route(request.url):
-            _add_warning(request, WITHOUT_ROUTE)
+        if state is not None:
+            state.proxy = kind
+            if state.engine == BROWSER and state.kind is FetchKind.PAGE:
+                try:
+                    response = await self._rendering.download(request, upstream)
+                    if upstream is not None:
+                        upstream.worked()
+                    return response
+                except NotAPage:
+                    state.warn("The URL is a file: it was fetched without a browser.")
+                except (BrowserMissing, BrowserBusy, BrowserGone) as error:
+                    if needs_browser(state.options):
+                        raise
+                    state.warn(f"The page was fetched without browser: {error}.")
+                state.engine = HTTP
+            if has_route(request.url):
+                state.warn(WITHOUT_ROUTE)
         token = _upstream.set(upstream)
         try:
             return await super().download_request(request)
@@ -250,8 +257,8 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
 
     def _page_ended(self, response: Any) -> None:
         request = getattr(response, "request", None)
-        if request is not None:
-            self._abandoned.discard(request.meta.get("scrape_id"))
+        if request is not None and (state := PageState.find(request)) is not None:
+            self._abandoned.discard(state.scrape_id)
 
     @asynccontextmanager
     async def _make_request(
@@ -259,10 +266,9 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
         request: Request,
         timeout: float,  # noqa: ASYNC109  # the base class's name
     ) -> AsyncIterator[PageResponse]:
-        options = request.meta.get("options")
-        verify = options is not None and not options.skip_tls_verification
-        if (deadline := request.meta.get("deadline")) is not None:
-            timeout = min(timeout, deadline - time.monotonic())
+        state, limits = PageState.find(request), FetchLimits.of(request)
+        verify = state is not None and not state.options.skip_tls_verification
+        timeout = min(timeout, limits.deadline - time.monotonic())
         if timeout <= 0:
             raise DownloadTimeoutError("no time was left to fetch the page")
         upstream = _upstream.get()
@@ -292,9 +298,9 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
                     **way,
                 ) as response:
                     assert isinstance(response, PageResponse)
-                    response.cut_bytes = request.meta.get("cut_bytes", math.inf)
-                    if request.meta.get("lease") is not None:
-                        request.meta["response_head"] = _head(response)
+                    response.cut_bytes = limits.cut_bytes
+                    if state is not None and state.is_of_job:
+                        state.response_head = _head(response)
                     yield response
                     if upstream is not None:
                         upstream.worked()
@@ -355,25 +361,20 @@ def _sent(headers: Headers) -> list[tuple[str, str]]:
     ]
 
 
-def _add_warning(request: Request, text: str) -> None:
-    known = request.meta.get("transport_warnings", ())
-    request.meta["transport_warnings"] = tuple(dict.fromkeys((*known, text)))
-
-
-def _note(slot: Slot, request: Request, response: Response) -> None:
-    """Report a response and its pause to the pace of the host."""
+def _report(slot: Slot, request: Request, response: Response) -> float | None:
+    """Report a response to the pace of the host. Return the pause that it asks for."""
     pause_s = None
     if value := response.headers.get("Retry-After"):
         sent = (response.headers.get("Date") or b"").decode("latin-1")
         pause_s = retry_after_s(value.decode("latin-1"), sent, time.time())
-    request.meta["retry_after_s"] = pause_s or 0.0
     latency_s = request.meta["download_latency"]
     size = len(response.body)
     slot.answered(response.status, size, latency_s, pause_s, page=request.url)
+    return pause_s
 
 
-def _measure(request: Request, response: Response, seconds: float) -> None:
-    fetches, received = _counters(request.meta.get("engine", HTTP))
+def _measure(engine: str, response: Response, seconds: float) -> None:
+    fetches, received = _counters(engine)
     fetches.observe(seconds)
     received.inc(len(response.body))
     _responses(_CLASSES.get(response.status // 100, "other")).inc()

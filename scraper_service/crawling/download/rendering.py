@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import time
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from scraper_service.crawling.download.download_errors import (
     MovedOn,
     check_site,
 )
+from scraper_service.crawling.page_state import PageState
 from scraper_service.crawling.robots import RobotsMiddleware
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.options.limits import parse_sites
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from scraper_service.crawling.browser.open_page import RenderedPage
     from scraper_service.crawling.download.egress import EgressPolicy
     from scraper_service.crawling.download.proxies import UpstreamProxy
-    from scraper_service.options.scrape import ScrapeOptions
     from scraper_service.storage.accounts.sessions import StateT
 
 logger = logging.getLogger(__name__)
@@ -51,9 +50,7 @@ EMPTY: StateT = {"cookies": [], "origins": []}
 class PageRendering:
     """Opens pages of one crawler in the shared browser.
 
-    Uses ``request.meta`` as
-    :class:`~scraper_service.crawling.download.handler.PageDownloadHandler` does. ``rendered`` has
-    the results of the browser beside the HTML, ``browser_state`` the cookies and storage for a
+    Writes ``rendered`` and ``warnings`` of the state of a page, and its ``browser_state`` for a
     redirect.
     """
 
@@ -79,19 +76,19 @@ class PageRendering:
         Raises the errors of :mod:`scraper_service.crawling.download.download_errors` and of downloads
         over HTTP.
         """
-        options: ScrapeOptions = request.meta["options"]
-        earlier = await self._state(request, options)
-        state = request.meta.get("browser_state", earlier)
+        state = PageState.of(request)
+        session = await self._session(state)
+        begin = session if state.browser_state is None else state.browser_state
         began = time.monotonic()
         host = host_of(request.url)
         alone = self._browser.is_dangerous(host)
         ends = lone_ends = 0
         while True:
             try:
-                page = await self._open(request, options, upstream, state, alone=alone)
+                page = await self._open(request, upstream, begin, alone=alone)
                 break
             except MovedOn as moved:
-                request.meta["browser_state"] = moved.state
+                state.browser_state = moved.state
                 request.meta["download_latency"] = time.monotonic() - began
                 headers = {"Location": moved.url}
                 return Response(request.url, 302, headers=headers, request=request)
@@ -107,13 +104,10 @@ class PageRendering:
                 logger.info("a browser ended while a page was open; trying it alone")
                 alone = True
         if page.state is not None:
-            await self._save(request, options, earlier or EMPTY, page.state)
-        request.meta["rendered"] = page.rendered
+            await self._save(state, session or EMPTY, page.state)
+        state.rendered = page.rendered
+        state.warnings = (*state.warnings, *page.warnings)
         request.meta["download_latency"] = page.latency_s
-        request.meta["transport_warnings"] = (
-            *request.meta.get("transport_warnings", ()),
-            *page.warnings,
-        )
         return Response(
             page.url,
             page.status,
@@ -126,41 +120,40 @@ class PageRendering:
     async def _open(
         self,
         request: Request,
-        options: ScrapeOptions,
         upstream: UpstreamProxy | None,
-        state: StateT | None,
+        begin: StateT | None,
         *,
         alone: bool,
     ) -> RenderedPage:
-        is_of_job = request.meta.get("lease") is not None
-        asked_at = time.monotonic()
-        async with self._browser.lend(patient=is_of_job, alone=alone) as running:
-            if is_of_job:  # no client waits: the queue does not use up its time
-                request.meta["deadline"] += time.monotonic() - asked_at
+        state, asked_at = PageState.of(request), time.monotonic()
+        async with self._browser.lend(patient=state.is_of_job, alone=alone) as running:
+            if state.is_of_job:  # no client waits: the queue does not use up its time
+                state.deadline += time.monotonic() - asked_at
             # Playwright takes 0.3 s to import, which lend() has done in a thread.
             from scraper_service.crawling.browser.open_page import PageOrder  # noqa: PLC0415
             from scraper_service.crawling.browser.render import (  # noqa: PLC0415
                 render,
             )
 
-            ends_at = request.meta.get("deadline", math.inf)
-            ends_at = min(ends_at, time.monotonic() + options.deadline_ms / 1000)
+            options = state.options
+            ends_at = time.monotonic() + options.deadline_ms / 1000
+            assert state.first_origin is not None
             order = PageOrder(
                 url=request.url,
-                first_origin=request.meta["first_origin"],
+                first_origin=state.first_origin,
                 options=options,
                 load_s=request.meta["download_timeout"],
-                ends_at=ends_at - CONVERT_S,
+                ends_at=min(ends_at, state.deadline) - CONVERT_S,
                 max_bytes=self._max_bytes(request),
                 name=self._name,
                 policy=self._policy,
                 sites=self._sites,
                 ads=await self._browser.blocked_hosts(),
-                judge=self._judge(request),
+                judge=self._judge(state),
                 max_moves=self._max_moves - request.meta.get("redirect_times", 0),
-                keep=keeper(self._settings, request, options),
+                keep=keeper(self._settings, state),
                 upstream=upstream,
-                state=state,
+                state=begin,
             )
             try:
                 return await running.run(render(running, order))
@@ -172,18 +165,16 @@ class PageRendering:
         default = self._settings.getint("DOWNLOAD_MAXSIZE")
         return int(request.meta.get("download_maxsize", default)) or MAX_BYTES
 
-    def _judge(self, request: Request) -> Judge:
+    def _judge(self, state: PageState) -> Judge:
         """Return a judge of navigations: by the sites of the options, and robots.txt.
 
         The page of a crawl obeys robots.txt.
         """
-        agents: tuple[str, ...] = request.meta.get("robots_agents") or ()
+        agents = state.robots_agents
         robots = self._crawler.get_downloader_middleware(RobotsMiddleware)
 
-        options: ScrapeOptions = request.meta["options"]
-
         async def judge(url: str, *, can_leave: bool) -> None:
-            check_site(url, options)
+            check_site(url, state.options)
             if not agents or robots is None:
                 return
             # Fetching a robots.txt here could block forever: it may need the slot at the host
@@ -194,22 +185,21 @@ class PageRendering:
 
         return judge
 
-    async def _state(self, request: Request, options: ScrapeOptions) -> StateT | None:
-        if options.storage is None or not request.meta.get("team_id"):
+    async def _session(self, state: PageState) -> StateT | None:
+        """Return the cookies and storage of the named session of a page, None for none."""
+        if state.options.storage is None or not state.team_id:
             return None
         return await Database.shared(self._settings).read(
-            read_session, request.meta["team_id"], options.storage, self._box()
+            read_session, state.team_id, state.options.storage, self._box()
         )
 
-    async def _save(
-        self, request: Request, options: ScrapeOptions, earlier: StateT, after: StateT
-    ) -> None:
-        assert options.storage is not None
-        if not (team_id := request.meta.get("team_id")):
+    async def _save(self, state: PageState, earlier: StateT, after: StateT) -> None:
+        name, team_id = state.options.storage, state.team_id
+        assert name is not None
+        if not team_id:
             warning = "The session was not kept: only the service keeps sessions."
         else:
-            name = options.storage
-            ask_on = before(request.meta.get("deadline", 0.0))
+            ask_on = before(state.deadline)
             database = Database.shared(self._settings)
             try:
                 await ask_on(
@@ -225,7 +215,7 @@ class PageRendering:
                 return
             except (ValueError, ServiceUnavailable) as error:
                 warning = f"The session was not kept: {error}."
-        request.meta["transport_warnings"] = (warning,)
+        state.warnings = (warning,)
 
     def _box(self) -> SessionBox:
         return SessionBox(service_secret(self._settings))

@@ -10,6 +10,7 @@ from scrapy.utils.defer import deferred_from_coro
 
 from scraper_service.crawling.download.download_errors import SourceMissing
 from scraper_service.crawling.download.kept_sources import KeptSources
+from scraper_service.crawling.page_state import PageState
 from scraper_service.crawling.scheduler import LeasedScheduler
 from scraper_service.items import DATA_LOSS
 from scraper_service.storage.jobs.job_records import LOCAL_TEAM
@@ -20,15 +21,13 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from twisted.internet.defer import Deferred
 
-    from scraper_service.items import Lease
-
 
 class StoredSources:
     """Reads the response of each page from the job ``SOURCE_JOB_ID``.
 
     Has the interface of Scrapy's downloader, but can fetch nothing: no middleware, host limit
     or robots.txt applies. The response has the URL, status and headers of the time when it
-    was stored. Sets ``request.meta``: ``engine``, ``source_scrape_id`` and ``kept``. Waits
+    was stored. Waits
     while the database is unavailable; the time of the page begins afterwards.
     """
 
@@ -50,21 +49,17 @@ class StoredSources:
             self.active.discard(request)
 
     async def _read(self, request: Request) -> Response:
-        meta = request.meta
-        lease: Lease = meta["lease"]
+        state = PageState.of(request)
+        lease = state.job_lease
         scheduler = LeasedScheduler.of(self._crawler)
         scheduler.requested(lease.row_id)
-        team_id = meta["team_id"] or LOCAL_TEAM
+        team_id = state.team_id or LOCAL_TEAM
         page = await scheduler.read(read_source, self._source_id, team_id, lease.key)
         if page is None:
             raise SourceMissing("the response of the page is not stored")
-        meta["deadline"] = time.monotonic() + meta["time_s"]
-        kept = await self._sources.read(page.stored)
-        meta |= {
-            "engine": kept.engine,
-            "source_scrape_id": page.scrape_id,
-            "kept": kept,
-        }
+        state.deadline = time.monotonic() + state.time_s
+        state.kept = kept = await self._sources.read(page.stored)
+        state.engine, state.source_scrape_id = kept.engine, page.scrape_id
         status, headers = read_head(kept.head)
         return Response(
             kept.url,

@@ -16,6 +16,7 @@ from scrapy.http import Response
 from scraper_service.crawling.download.download_errors import SourceMissing
 from scraper_service.crawling.download.kept_sources import KeptSources
 from scraper_service.crawling.download.stored_sources import read_head
+from scraper_service.crawling.page_state import FetchKind, PageState
 from scraper_service.crawling.scheduler import LeasedScheduler
 from scraper_service.discovery.lastmod import proves_no_change
 from scraper_service.options.availability import HTTP
@@ -49,7 +50,7 @@ class UnchangedPages:
     Sends the ``ETag`` and ``Last-Modified`` of a page's last response to the URL that sent
     them. In place of a 304 the stored response is returned, and no request is made for a page
     whose sitemap proves that nothing has changed. These responses, and those with the same
-    bytes, have ``meta["unchanged"]``: the :class:`~scraper_service.storage.jobs.base_pages.BasePage`.
+    bytes, set ``unchanged`` of the state of their page.
 
     Only pages that were fetched over HTTP with the same options count, under the conditions
     of the page cache. Others are fetched as if there was no base.
@@ -69,25 +70,27 @@ class UnchangedPages:
         return cls(crawler)
 
     async def process_request(self, request: Request) -> Response | None:
-        meta = request.meta
-        for name in VALIDATORS.values():  # of the URL that has redirected here
-            if meta.get("base_page") is not None:
-                request.headers.pop(name, None)
-        if not await self._is_usual(request):
+        state = PageState.find(request)
+        if state is None or state.lease is None:
             return None
-        if "base_page" not in meta:
-            meta["base_page"] = await self._read(meta["lease"])
-        base: BasePage | None = meta["base_page"]
+        if state.base_page is not None:
+            for name in VALIDATORS.values():  # of the URL that has redirected here
+                request.headers.pop(name, None)
+        if not await self._is_usual(state, state.lease):
+            return None
+        if not state.has_base:
+            state.base_page, state.has_base = await self._read(state.lease), True
+        base = state.base_page
         if base is None or base.kept is None:
             return None
-        if {base.kept.engine, meta.get("engine", HTTP)} != {HTTP}:
+        if {base.kept.engine, state.engine or HTTP} != {HTTP}:
             return None
         status, headers = read_head(base.kept.head)
         if status >= HTTPStatus.BAD_REQUEST:
             return None
         is_trusted = self._trust_s and base.age_s < self._trust_s
         if is_trusted and base.lastmod and proves_no_change(base.lastmod, base.kept.at):
-            return _stored(request, base, base.kept)
+            return _stored(request, state, base, base.kept)
         if base.kept.url == request.url:
             for name, condition in VALIDATORS.items():
                 value = headers.get(name)
@@ -95,20 +98,15 @@ class UnchangedPages:
                     request.headers[condition] = value
         return None
 
-    async def _is_usual(self, request: Request) -> bool:
-        """Return True if a request is for a page that may have a page in the base."""
-        meta = request.meta
-        options: ScrapeOptions | None = meta.get("options")
-        lease: Lease | None = meta.get("lease")
-        if options is None or lease is None:
-            return False
-        if lease.is_sitemap and meta.get("robots_only"):
+    async def _is_usual(self, state: PageState, lease: Lease) -> bool:
+        """Return True if a page may have a page in the base."""
+        options = state.options
+        if state.kind is FetchKind.SITEMAP_URLS:
             return False
         if not options.accepts_copies or options.max_tokens is not None:
             return False
         if self._known is None:
-            # Sitemaps have no team of their own.
-            team_id = meta.get("team_id") or meta.get("converter_team") or LOCAL_TEAM
+            team_id = state.team_id or LOCAL_TEAM
             self._known = asyncio.ensure_future(self._base_options(team_id))
         known = await asyncio.shield(self._known)
         if known is not None and lease.is_sitemap:  # formats make no difference to it
@@ -136,28 +134,31 @@ class UnchangedPages:
         return evolve(found, kept=kept)
 
     def process_response(self, request: Request, response: Response) -> Response:
-        base: BasePage | None = request.meta.get("base_page")
-        is_known = "unchanged" in request.meta
-        if base is None or base.kept is None or is_known:
+        state = PageState.find(request)
+        base = None if state is None else state.base_page
+        if state is None or base is None or base.kept is None:
+            return response
+        if state.unchanged is not None:
             return response
         if base.kept.url != request.url:
             return response
         conditions = VALIDATORS.values()
         is_asked = any(name in request.headers for name in conditions)
         if response.status == HTTPStatus.NOT_MODIFIED and is_asked:
-            return _stored(request, base, evolve(base.kept, at=time.time()))
+            return _stored(request, state, base, evolve(base.kept, at=time.time()))
         status, _ = read_head(base.kept.head)
         is_same = response.status == status and response.body == base.kept.body
         if is_same and not response.flags:
-            head = request.meta.get("response_head") or base.kept.head
+            head = state.response_head or base.kept.head
             kept = evolve(base.kept, at=time.time(), head=head)
-            request.meta["unchanged"] = evolve(base, kept=kept)
+            state.unchanged = evolve(base, kept=kept)
         return response
 
 
-def _stored(request: Request, base: BasePage, kept: KeptResponse) -> Response:
+def _stored(
+    request: Request, state: PageState, base: BasePage, kept: KeptResponse
+) -> Response:
     """Return the stored response of a page in place of a new one."""
-    request.meta["unchanged"] = evolve(base, kept=kept)
-    request.meta["response_head"] = kept.head
+    state.unchanged, state.response_head = evolve(base, kept=kept), kept.head
     status, headers = read_head(kept.head)
     return Response(kept.url, status, headers=headers, body=kept.body, request=request)

@@ -8,6 +8,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
+from scraper_service.crawling.page_state import PageState
 from scraper_service.crawling.politeness.crawl_report import BACKOFF, CRAWL_DELAY, DELAY
 from scraper_service.crawling.politeness.host_limits import pace_key
 
@@ -28,8 +29,7 @@ class HostQueue:
     """Rows and requests of one job that wait for their hosts.
 
     ``rows`` are leased rows that were not requested yet, with their hosts. ``held`` are
-    requests with ``meta["retry_at"]`` (:func:`time.monotonic`) and ``meta["time_s"]``, the
-    time that they get again. ``nudge`` is called when the next request may be ready.
+    requests whose page has a ``retry_at``; they get their whole time again. ``nudge`` is called when the next request may be ready.
     ``delay_s`` is the pause between two pages of the job, 0 for none. ``slots`` is the number
     of pages that the job may have in flight; hosts with pages or rows have equal parts of them,
     so that slow hosts leave room to others. ``shut_hosts`` is the number of hosts that kept
@@ -66,19 +66,19 @@ class HostQueue:
 
         A held request has no turn. It takes one when its wait is over.
         """
-        host = pace_key(request.url)
-        backoff_s = request.meta.pop("backoff_s", 0.0)
+        host, state = pace_key(request.url), PageState.of(request)
+        backoff_s, state.backoff_s = state.backoff_s, 0.0
         # Otherwise the wait is for the pause of the host, which is counted already.
         if self._tally is not None and backoff_s > self._pace.closed_s(host):
             self._tally.delayed(host, BACKOFF, backoff_s)
         if pause_s := self._pause_s(host):
             opens_at = time.monotonic() + pause_s
-            request.meta["retry_at"] = max(request.meta.get("retry_at", 0), opens_at)
-        if "retry_at" not in request.meta:
+            state.retry_at = max(state.retry_at or 0, opens_at)
+        if state.retry_at is None:
             return False
         self.held.append(request)
-        request.meta["held_at"] = time.monotonic()
-        row_id = request.meta["lease"].row_id
+        state.held_at = time.monotonic()
+        row_id = state.job_lease.row_id
         self.leave(row_id)
         self._end_turn(row_id)
         return True
@@ -91,17 +91,17 @@ class HostQueue:
         now = time.monotonic()
         part = self._part() if self.held else 0
         for request in self.held:
-            wait_s = request.meta["retry_at"] - now
+            state = PageState.of(request)
+            wait_s = (state.retry_at or 0) - now
             if wait_s > 0:
                 self._nudge_in(wait_s)
             elif self._lets_rows_pass(request):
                 continue
             elif self._is_ready(host := pace_key(request.url), part):
                 self.held.remove(request)
-                del request.meta["retry_at"]
-                request.meta["deadline"] = now + request.meta["time_s"]
-                self._note(host, request.meta.pop("held_at"))
-                self._start(request.meta["lease"].row_id, host)
+                state.retry_at, state.deadline = None, now + state.time_s
+                self._note(host, state.held_at)
+                self._start(state.job_lease.row_id, host)
                 return request
         return None
 
@@ -135,7 +135,7 @@ class HostQueue:
         """Return the seconds until the next row or request may start, 0 if unknown."""
         now = time.monotonic()
         waits = [self._pace.closed_s(host) for host in {host for host, _ in self.rows}]
-        waits += (request.meta["retry_at"] - now for request in self.held)
+        waits += ((PageState.of(x).retry_at or 0) - now for x in self.held)
         if not waits:
             return 0.0
         pause_s = self._last_end + self.delay_s - now if self.delay_s else 0.0

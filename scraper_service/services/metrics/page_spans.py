@@ -13,8 +13,9 @@ from attrs import define, field
 from scrapy import signals
 from scrapy.exceptions import NotConfigured
 
-from scraper_service.crawling.middlewares import PUT_OFF
+from scraper_service.crawling.page_state import PUT_OFF, PageState
 from scraper_service.items import DUPLICATE, Page, PageContent, SitemapFile
+from scraper_service.options.availability import HTTP
 from scraper_service.services.metrics.tracing import shared_traces
 
 if TYPE_CHECKING:
@@ -102,50 +103,45 @@ class PageSpans:
 
     def _scheduled(self, request: Request) -> None:
         """Begin a single page in the context of its caller."""
-        scrape_id = request.meta.get("scrape_id")
-        if scrape_id is None:
+        if (state := PageState.find(request)) is None:
             return
-        if request.meta.get("lease") is None:
+        if not state.is_of_job:
             self._begin(request)
-        elif request.meta.get("retry_at") == PUT_OFF:
-            self._pages.pop(scrape_id, None)
-        if (found := self._pages.get(scrape_id)) is not None:
+        elif state.retry_at == PUT_OFF:
+            self._pages.pop(state.scrape_id, None)
+        if (found := self._pages.get(state.scrape_id)) is not None:
             self._end_conversion(found)  # the page goes on with another request
 
     def _begin(self, request: Request) -> _PageTrace | None:
-        meta = request.meta
-        scrape_id = meta.get("scrape_id")
-        if scrape_id is None:
+        if (state := PageState.find(request)) is None:
             return None
-        found = self._pages.get(scrape_id)
+        found = self._pages.get(state.scrape_id)
         if found is None:
             if len(self._pages) >= MAX_PAGES:
                 del self._pages[next(iter(self._pages))]
-            lease = meta.get("lease")
+            lease = state.lease
             name = "sitemap" if lease is not None and lease.is_sitemap else "page"
             span = self._traces.begin(name, self._job, time.time_ns())
-            found = self._pages[scrape_id] = _PageTrace(span)
-            span.set_attributes(self._facts(request))
+            found = self._pages[state.scrape_id] = _PageTrace(span)
+            span.set_attributes(self._facts(state))
         return found
 
-    def _facts(self, request: Request) -> dict[str, Any]:
+    def _facts(self, state: PageState) -> dict[str, Any]:
         from scraper_service.services.metrics.traces import (  # noqa: PLC0415
             JOB_ID,
             known,
             url_attributes,
         )
 
-        meta = request.meta
-        options = meta.get("options")
-        is_secret = options is None or options.zero_data_retention
-        has_url = not is_secret and "upload" not in meta  # else the name of a file
-        url = url_attributes(meta.get("source_url", request.url)) if has_url else {}
+        # The URL of an upload is the name of a file.
+        has_url = not (state.options.zero_data_retention or state.is_upload)
+        url = url_attributes(state.source_url) if has_url else {}
         return known(
             {
                 **url,
                 JOB_ID: self._job_id,
                 "scraper.kind": self._kind,
-                "scraper.scrape_id": meta["scrape_id"],
+                "scraper.scrape_id": state.scrape_id,
             }
         )
 
@@ -158,13 +154,13 @@ class PageSpans:
             found.status = response.status
 
     def _left(self, request: Request) -> None:
-        found = self._find(request)
-        if found is None or found.fetching is None:
+        state, found = PageState.find(request), self._find(request)
+        if state is None or found is None or found.fetching is None:
             return
-        began = request.meta.get("fetch_began_at", 0.0)
+        began = state.fetch_began_at
         if began >= found.fetching:  # else it only waited
             facts = {
-                "scraper.engine": request.meta.get("engine", "http"),
+                "scraper.engine": state.engine or HTTP,
                 "http.response.status_code": found.status,
             }
             self._add("fetch", found, began, facts)
@@ -222,9 +218,8 @@ class PageSpans:
         from scraper_service.services.metrics.traces import fail, known  # noqa: PLC0415
 
         request = getattr(response, "request", None)
-        if request is None:
-            return
-        found = self._pages.pop(request.meta.get("scrape_id"), None)
+        state = None if request is None else PageState.find(request)
+        found = None if state is None else self._pages.pop(state.scrape_id, None)
         if found is None:
             return
         if found.committing is not None:
@@ -236,7 +231,8 @@ class PageSpans:
         found.span.end()
 
     def _find(self, request: Request) -> _PageTrace | None:
-        return self._pages.get(request.meta.get("scrape_id", ""))
+        state = PageState.find(request)
+        return None if state is None else self._pages.get(state.scrape_id)
 
     def _add(
         self, name: str, page: _PageTrace, began: float, facts: dict[str, Any]

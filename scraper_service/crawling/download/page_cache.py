@@ -17,6 +17,7 @@ from scraper_service.crawling.download.download_errors import (
 )
 from scraper_service.crawling.download.engines import Engines
 from scraper_service.crawling.metrics import CACHE_LOOKUPS
+from scraper_service.crawling.page_state import FetchKind, PageState
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.items import DATA_LOSS, Rendered
 from scraper_service.options.availability import (
@@ -60,9 +61,8 @@ class NoCachedData(IgnoreRequest):
 class PageCache:
     """Responds to page requests from the team's cache, and stores new responses.
 
-    Sets ``meta["cache_state"]`` to ``hit`` or ``miss`` after a look-up, and
-    ``meta["cached_at"]`` in seconds since 1970. Requests without ``meta["team_id"]``, as in
-    local runs, pass unchanged. Nothing is stored while the database is unavailable. A page that
+    Sitemap files pass unchanged, and so do pages without a team, as in local runs. Nothing is
+    stored while the database is unavailable. A page that
     may only come from the cache then raises :exc:`ServiceUnavailable`. Sites that the caller or
     operator blocks are refused as in a fetch, also at the end of stored redirects.
     """
@@ -78,30 +78,30 @@ class PageCache:
         return cls(crawler)
 
     async def process_request(self, request: Request) -> Response | None:
-        options: ScrapeOptions | None = request.meta.get("options")
-        if not request.meta.get("team_id") or options is None:
+        state = PageState.find(request)
+        if state is None or not state.team_id or state.kind is not FetchKind.PAGE:
             return None
-        if "redirect_times" in request.meta or "engine" in request.meta:
+        if "redirect_times" in request.meta or state.engine is not None:
             return None  # the page was looked up before
+        options = state.options
         only_stored = options.lockdown or options.min_age_ms is not None
         if may_look_up(options) and (options.max_age_ms > 0 or only_stored):
-            request.meta["cache_state"] = "miss"
+            state.cache_state = "miss"
             try:
-                found = await self._find(request, options)
+                found = await self._find(state, state.team_id)
                 if found is not None:
                     check_site(found.url, options)
                     if self._sites.covers(found.url):
                         raise BlockedSite(SITE_BLOCKED)
-                    await self._hold(request, found)
+                    await self._hold(state, found)
             except ServiceUnavailable:
                 if only_stored:
                     raise  # the page may be in the cache
                 found = None
             CACHE_LOOKUPS.labels("miss" if found is None else "hit").inc()
             if found is not None:
-                request.meta["cache_state"] = "hit"
-                request.meta["cached_at"] = found.fetched_at
-                request.meta["engine"] = found.engine
+                state.cache_state, state.cached_at = "hit", found.fetched_at
+                state.engine = found.engine
                 return _response(found, request.url)
         if options.lockdown:
             raise LockdownMiss
@@ -109,17 +109,14 @@ class PageCache:
             raise NoCachedData
         return None
 
-    async def _find(
-        self, request: Request, options: ScrapeOptions
-    ) -> StoredSource | None:
+    async def _find(self, state: PageState, team_id: str) -> StoredSource | None:
+        options = state.options
         oldest = options.max_age_ms / 1000 if options.max_age_ms else None
         newest = None if options.min_age_ms is None else options.min_age_ms / 1000
-        key = source_key(request.meta["source_url"], options)
+        key = source_key(state.source_url, options)
         database = Database.shared(self._settings)
-        await database.expected((request.meta["team_id"], key))
-        found = await database.read(
-            find_source, request.meta["team_id"], key, oldest, newest
-        )
+        await database.expected((team_id, key))
+        found = await database.read(find_source, team_id, key, oldest, newest)
         if found and options.pdf_parser is None and found.body.startswith(PDF_START):
             return None
         # The page as a browser would render it was not stored.
@@ -137,32 +134,32 @@ class PageCache:
             return False
         return Engines.shared(self._settings).missing is None
 
-    async def _hold(self, request: Request, found: StoredSource) -> None:
+    async def _hold(self, state: PageState, found: StoredSource) -> None:
         """Keep the stored screenshot of a page for as long as the page."""
         if not found.screenshot:
             return
         files = shared_artefacts(self._settings)
         size = await files.size(found.screenshot)
-        await hold_artefact(self._settings, found.screenshot, request, size)
-        request.meta["rendered"] = Rendered(screenshot=files.address(found.screenshot))
+        await hold_artefact(self._settings, found.screenshot, state, size)
+        state.rendered = Rendered(screenshot=files.address(found.screenshot))
 
     async def process_response(self, request: Request, response: Response) -> Response:
-        options: ScrapeOptions | None = request.meta.get("options")
+        state = PageState.find(request)
         if (
-            request.meta.get("team_id")
-            and options is not None
-            and request.meta.get("cache_state") != "hit"
-            and "unchanged" not in request.meta  # it may not have been fetched
+            state is not None
+            and state.team_id
+            and state.kind is FetchKind.PAGE
+            and state.cache_state != "hit"
+            and state.unchanged is None  # it may not have been fetched
             and response.status < 400
-            and may_store(options, response)
+            and may_store(state.options, response)
         ):
-            team_id = request.meta["team_id"]
-            key = source_key(request.meta["source_url"], options)
+            key = source_key(state.source_url, state.options)
             # In the background: a response that is not stored is fetched again.
             task = self._storing.spawn(
-                self._store(key, team_id, _source(request, response))
+                self._store(key, state.team_id, _source(state, response))
             )
-            Database.shared(self._settings).expect((team_id, key), task)
+            Database.shared(self._settings).expect((state.team_id, key), task)
         return response
 
     async def _store(self, key: str, team_id: str, found: StoredSource) -> None:
@@ -181,9 +178,9 @@ class PageCache:
             logger.warning("a response was not stored in the page cache")
 
 
-def _source(request: Request, response: Response) -> StoredSource:
+def _source(state: PageState, response: Response) -> StoredSource:
     """Return what is stored of a response."""
-    rendered: Rendered | None = request.meta.get("rendered")
+    rendered = state.rendered
     return StoredSource(
         url=response.url,
         status=response.status,
@@ -191,7 +188,7 @@ def _source(request: Request, response: Response) -> StoredSource:
         content_encoding=_header(response, "Content-Encoding"),
         refresh=_header(response, "Refresh"),
         robots_tag=_header(response, "X-Robots-Tag"),
-        engine=request.meta.get("engine", HTTP),
+        engine=state.engine or HTTP,
         screenshot=name_in(rendered.screenshot or "") if rendered else None,
         body=response.body,
     )
