@@ -44,7 +44,10 @@ def main(connection_fd: int) -> None:
 def _write_file(connection: socket.socket) -> int:
     received = connection.makefile("rb")
     sent = connection.makefile("wb", BUFFER_BYTES)
-    first = json.loads(_read_frame(received) or b"{}")
+    frame = _read_frame(received)
+    if frame is None:  # the client went away before the export began
+        return CUT
+    first = json.loads(frame)
     old, new = first["placeholder"].encode(), first["base"].encode()
     spec = FileSpec(**{**first["spec"], "fields": tuple(first["spec"]["fields"])})
     writer = make_writer(spec)

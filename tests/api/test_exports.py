@@ -14,6 +14,7 @@ import signal
 import socket
 import sqlite3
 import subprocess
+import sys
 import urllib.parse
 import zipfile
 from contextlib import closing, contextmanager
@@ -23,6 +24,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from scraper_service.exports.process import CUT as ROWS_CUT
 from tests.conftest import KEY, Service, _stop
 from tests.support.gauge import Gauge
 from tests.support.scripted_site import ScriptedSite, page
@@ -614,3 +616,20 @@ def test_urls_of_a_job_that_still_gives_pages_back_have_no_fixed_bytes(running):
     reply = fetch(running, job_id, "?what=urls")
     assert reply.headers["Accept-Ranges"] == "bytes"
     assert b"leased" not in reply.body
+
+
+def test_a_client_that_leaves_before_an_export_begins_leaves_no_traceback():
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        code = (
+            f"from scraper_service.exports.process import main; main({theirs.fileno()})"
+        )
+        ours.close()
+        done = subprocess.run(
+            (sys.executable, "-c", code),
+            pass_fds=(theirs.fileno(),),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (ROWS_CUT, "")
