@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 HANDLER = "scraper_service.crawling.download.handler.PageDownloadHandler"
 CLASSES = {
-    "DOWNLOADER": "scraper_service.crawling.download.downloader.DirectDownloader",
-    "ITEM_PROCESSOR": "scraper_service.crawling.direct_items.DirectPipelines",
-    "LOG_FORMATTER": "scraper_service.crawling.direct_items.DirectLog",
-    "STATS_CLASS": "scraper_service.crawling.direct_items.DirectStats",
+    "DOWNLOADER": "scraper_service.crawling.scrapy_shortcuts.downloader.DirectDownloader",
+    "ITEM_PROCESSOR": "scraper_service.crawling.scrapy_shortcuts.engine.DirectPipelines",
+    "LOG_FORMATTER": "scraper_service.crawling.scrapy_shortcuts.engine.DirectLog",
+    "STATS_CLASS": "scraper_service.crawling.scrapy_shortcuts.engine.DirectStats",
 }
 LIMITS = ("DOWNLOAD_MAXSIZE", "DOWNLOAD_TIMEOUT")  # Scrapy's defaults: 1 GiB, 180 s
 COMPONENTS: Mapping[str, Mapping[str, int | str | None]] = {
@@ -54,7 +54,7 @@ COMPONENTS: Mapping[str, Mapping[str, int | str | None]] = {
         "scraper_service.crawling.middlewares.RetryAfter": 550,
         "scraper_service.crawling.middlewares.SafeRedirect": 600,
         "scraper_service.crawling.middlewares.FreshCookies": 700,
-        "scraper_service.crawling.download.downloader.RequestStats": 850,
+        "scraper_service.crawling.scrapy_shortcuts.downloader.RequestStats": 850,
         # Off: unused, or they process bodies in the reactor thread.
         "scrapy.downloadermiddlewares.cookies.CookiesMiddleware": None,
         "scrapy.downloadermiddlewares.httpauth.HttpAuthMiddleware": None,
@@ -67,7 +67,7 @@ COMPONENTS: Mapping[str, Mapping[str, int | str | None]] = {
         "scrapy.downloadermiddlewares.stats.DownloaderStats": None,
     },
     "EXTENSIONS": {
-        "scraper_service.crawling.direct_items.DirectItems": 0,
+        "scraper_service.crawling.scrapy_shortcuts.engine.DirectItems": 0,
         "scraper_service.crawling.job_process.JobProcess": 0,
         "scraper_service.crawling.logs.JobLog": 0,
         "scraper_service.crawling.politeness.crawl_report.JobRecorder": 0,

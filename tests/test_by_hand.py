@@ -422,7 +422,7 @@ class Leaving:
         return cls(crawler)
 
     def process_request(self, request):
-        if PageState.of(request).is_of_job:
+        if PageState.find(request) is not None:
             LeasedScheduler.of(self.crawler).abandon()
             closing = self.crawler.engine.close_spider_async(reason="cancelled")
             self.closing = asyncio.ensure_future(closing)

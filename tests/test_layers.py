@@ -139,6 +139,8 @@ def test_only_the_egress_module_and_its_user_open_connections():
             "scraper_service.crawling.download.handler",
             "scraper_service.crawling.download.http_session",
             "scraper_service.crawling.download.proxies",
+            # an error of the base of the handler
+            "scraper_service.crawling.scrapy_shortcuts.streaming_handler",
             "scraper_service.cli.operator.doctor",
             "scraper_service.exports.export_process",  # pairs of sockets
             "scraper_service.exports.process",

@@ -14,6 +14,7 @@ from scrapy import signals
 from scrapy.downloadermiddlewares.cookies import CookiesMiddleware
 from scrapy.downloadermiddlewares.redirect import RedirectMiddleware
 from scrapy.downloadermiddlewares.retry import RetryMiddleware
+from scrapy.exceptions import IgnoreRequest
 from scrapy.http import Response
 
 from scraper_service.content.html.page_urls import has_host
@@ -65,8 +66,12 @@ class SafeRedirect(RedirectMiddleware):
     :class:`RequestOptionsMiddleware` drops the caller's headers at another origin.
     """
 
-    def _engine_started(self) -> None:
-        """Skip the search for the RefererMiddleware, which is off."""
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        # Scrapy's way looks for the RefererMiddleware, which is off.
+        middleware = cls(crawler.settings)
+        middleware.crawler = crawler
+        return middleware
 
     def handle_referer(self, request: Request, response: Response) -> None:
         request.headers.pop("Referer", None)
@@ -83,12 +88,10 @@ class SafeRedirect(RedirectMiddleware):
             found: Request | Response = super().process_response(request, response)
         except ValueError:  # mailto:, http://[
             return response
+        except IgnoreRequest:
+            text = f"more than {self.max_redirect_times} redirects"
+            raise TooManyRedirects(text) from None
         return found if has_host(found.url) else response
-
-    def _redirect(self, redirected: Request, request: Request, reason: Any) -> Request:
-        if request.meta.get("redirect_times", 0) >= self.max_redirect_times:
-            raise TooManyRedirects(f"more than {self.max_redirect_times} redirects")
-        return super()._redirect(redirected, request, reason)
 
 
 def _target(url: str, location: bytes) -> str:

@@ -26,6 +26,7 @@ from scraper_service.crawling.politeness.crawl_report import JobRecorder
 from scraper_service.crawling.politeness.host_pace import HostPace
 from scraper_service.crawling.politeness.host_queue import HostQueue, StoredQueue
 from scraper_service.crawling.politeness.team_limits import JobPermits, TeamPermits
+from scraper_service.crawling.scrapy_shortcuts.engine import nudge
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.items import Lease
 from scraper_service.options.serialization import (
@@ -491,16 +492,8 @@ class LeasedScheduler(BaseScheduler):
         self.notice(claim.revision)
 
     def _nudge(self) -> None:
-        """Make the engine call :meth:`next_request` again.
-
-        Otherwise it calls only after a response, or every 5 s. Scrapy has no public method
-        for this; a test fails if these names go.
-        """
-        engine = self._crawler.engine
-        if engine is None or engine._slot is None or engine.scraper.slot is None:
-            return  # still opening: the engine calls by itself
-        if engine._slot.closing is None:
-            engine._slot.nextcall.schedule()
+        """Make the engine call :meth:`next_request` again."""
+        nudge(self._crawler.engine)
 
     async def settle(self, outcome: Outcome, renew: RenewT | None = None) -> Commit:
         """Store the outcome of a leased URL, however long the database is unavailable.

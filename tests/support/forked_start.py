@@ -72,8 +72,8 @@ scraper_service.services.operations.operations scraper_service.services.resident
 scraper_service.services.webhooks scraper_service.spiders.crawl
 scraper_service.spiders.scrape scraper_service.storage.database
 scraper_service.api.v1.app scraper_service.api.v2.app scraper_service.web.routes
-scraper_service.addon scraper_service.crawling.direct_items
-scraper_service.crawling.download.downloader
+scraper_service.addon scraper_service.crawling.scrapy_shortcuts.engine
+scraper_service.crawling.scrapy_shortcuts.downloader
 scraper_service.crawling.download.event_loop scraper_service.crawling.duplicates
 scraper_service.crawling.page_index scraper_service.crawling.questions
 scraper_service.exports.job_exports scraper_service.feeds.flat_items

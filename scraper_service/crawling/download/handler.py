@@ -1,8 +1,4 @@
-"""The download handler: aiohttp below Scrapy, with the egress rule for all connections.
-
-Subclasses Scrapy's experimental aiohttp handler, whose names are private. Scrapy is pinned to
-2.19, and tests of the egress rule fail if the names go.
-"""
+"""The download handler: aiohttp below Scrapy, with the egress rule for all connections."""
 
 from __future__ import annotations
 
@@ -19,12 +15,10 @@ from weakref import WeakSet
 
 import aiohttp
 import yarl
-from scrapy.core.downloader.handlers import _aiohttp
 from scrapy.exceptions import (
     DownloadCancelledError,
     DownloadTimeoutError,
 )
-from scrapy.http import Headers
 from scrapy.signals import item_scraped
 
 from scraper_service.crawling import middlewares
@@ -40,7 +34,6 @@ from scraper_service.crawling.download.egress import (
 )
 from scraper_service.crawling.download.engines import has_route
 from scraper_service.crawling.download.http_session import (
-    PageResponse,
     download_error,
     open_session,
 )
@@ -61,6 +54,10 @@ from scraper_service.crawling.politeness.crawl_report import JobRecorder
 from scraper_service.crawling.politeness.host_limits import pace_key
 from scraper_service.crawling.politeness.host_pace import HostBusy, HostPace
 from scraper_service.crawling.scheduler import LeasedScheduler
+from scraper_service.crawling.scrapy_shortcuts.streaming_handler import (
+    PageResponse,
+    StreamingHandler,
+)
 from scraper_service.discovery.retry_after import retry_after_s
 from scraper_service.options.availability import BROWSER, HTTP, needs_browser
 from scraper_service.options.urls import host_of, plain_address
@@ -70,7 +67,7 @@ if TYPE_CHECKING:
 
     from scrapy import Request
     from scrapy.crawler import Crawler
-    from scrapy.http import Response
+    from scrapy.http import Headers, Response
 
     from scraper_service.crawling.politeness.host_pace import Slot
 
@@ -96,7 +93,7 @@ def _verified() -> ssl.SSLContext:
     return context
 
 
-class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
+class PageDownloadHandler(StreamingHandler):
     """Fetches a page over HTTP, at the pace of its host, before its deadline.
 
     Handles all requests, including robots.txt and redirects.
@@ -106,9 +103,6 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
     the request of a page.
     """
 
-    experimental = False  # pinned and tested; avoids the warning at each start
-    lazy = True  # needs a running loop, which `scrapy shell` starts later
-
     def __init__(self, crawler: Crawler):
         self._pace = HostPace.shared(crawler.settings)
         self._job_id: str = crawler.settings.get("JOB_ID") or ""
@@ -117,12 +111,10 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
         super().__init__(crawler)
         self._running: dict[str, asyncio.Task[Any]] = {}  # downloads, by page
         self._cancelled: set[str] = set()  # keys of downloads that were cancelled
-        self._unused_session = self._session
-        address = self._bind_address
-        self._session = open_session(address, self._egress.open_socket)
+        self._direct = open_session(self.bind_address, self._egress.open_socket)
         self._proxies = Proxies.shared(crawler.settings)
         # Proxies may be in networks that pages must not reach.
-        self._proxied = open_session(address)
+        self._proxied = open_session(self.bind_address)
         self._rendering = PageRendering(crawler, self._egress)
         self._abandoned: set[str] = set()  # ids of pages that have not ended yet
         self._first: WeakSet[Slot] = WeakSet()  # slots of the first requests of pages
@@ -261,21 +253,23 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
             self._abandoned.discard(state.scrape_id)
 
     @asynccontextmanager
-    async def _make_request(
-        self,
-        request: Request,
-        timeout: float,  # noqa: ASYNC109  # the base class's name
+    async def open_response(
+        self, request: Request, timeout_s: float
     ) -> AsyncIterator[PageResponse]:
+        """Open a connection, or take an open one, and yield the response.
+
+        Raises Scrapy's download errors or ours.
+        """
         state, limits = PageState.find(request), FetchLimits.of(request)
         verify = state is not None and not state.options.skip_tls_verification
-        timeout = min(timeout, limits.deadline - time.monotonic())
-        if timeout <= 0:
+        timeout_s = min(timeout_s, limits.deadline - time.monotonic())
+        if timeout_s <= 0:
             raise DownloadTimeoutError("no time was left to fetch the page")
         upstream = _upstream.get()
-        session = self._session
+        session = self._direct
         way: dict[str, Any] = {}
         # From projects with our handler. Our own spiders never set it.
-        if proxy := self._extract_proxy_url_with_creds(request):
+        if proxy := self.proxy_of(request):
             way = {"proxy": proxy}
         elif upstream is not None:
             way = upstream.for_aiohttp()
@@ -292,8 +286,8 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
                     yarl.URL(plain_address(request.url), encoded=True),
                     data=request.body or None,
                     headers=_sent(request.headers),
-                    timeout=aiohttp.ClientTimeout(total=timeout),
-                    ssl=_verified() if needs_tls and verify else self._ssl_context,
+                    timeout=aiohttp.ClientTimeout(total=timeout_s),
+                    ssl=_verified() if needs_tls and verify else self.unverified,
                     allow_redirects=False,
                     **way,
                 ) as response:
@@ -309,35 +303,13 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
                     upstream.failed()
                 if refusals.errors:
                     raise refusals.errors[0] from error
-                raise download_error(error, timeout) from error
-
-    @staticmethod
-    def _extract_headers(response: _aiohttp._ClientResponse) -> Headers:
-        # Raw bytes: values are not always UTF-8.
-        return Headers(response.raw_headers)
-
-    @staticmethod
-    async def _iter_body_chunks(
-        response: _aiohttp._ClientResponse,
-    ) -> AsyncIterator[bytes]:
-        assert isinstance(response, PageResponse)
-        left = response.cut_bytes
-        try:
-            async for chunk in response.content.iter_any():
-                yield chunk
-                left -= len(chunk)
-                if left <= 0:
-                    return
-        except aiohttp.ClientPayloadError:
-            # Received before the error; no public method returns it then.
-            yield b"".join(response.content._buffer)
-            raise
+                raise download_error(error, timeout_s) from error
 
     async def close(self) -> None:
         """Close the connections at the end of the crawl."""
         await super().close()
-        await self._unused_session.close()
         await self._rendering.close()
+        await self._direct.close()
         await self._proxied.close()
 
 

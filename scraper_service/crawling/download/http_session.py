@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import math
 import re
 import ssl
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,6 @@ import aiohttp
 from aiohttp.client_exceptions import ClientPayloadError
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.http_exceptions import HttpProcessingError
-from scrapy.core.downloader.handlers import _aiohttp
 from scrapy.exceptions import (
     CannotResolveHostError,
     DownloadConnectionRefusedError,
@@ -30,6 +28,7 @@ from scraper_service.crawling.download.download_errors import (
     NoCommonTls,
     ProxyFailed,
 )
+from scraper_service.crawling.scrapy_shortcuts.streaming_handler import PageResponse
 
 if TYPE_CHECKING:
     import socket
@@ -58,12 +57,6 @@ _BODY_FIELD = re.compile(rb"\n(?:content-length|transfer-encoding):", re.IGNOREC
 _CLEAR_FIELD = re.compile(
     rb"\n(?:content-length: [0-9]{1,18}|transfer-encoding: chunked)\r", re.IGNORECASE
 )
-
-
-class PageResponse(_aiohttp._ClientResponse):
-    """A response whose body is read up to ``cut_bytes``, and not much beyond."""
-
-    cut_bytes = math.inf
 
 
 class LenientProtocol(ResponseHandler):

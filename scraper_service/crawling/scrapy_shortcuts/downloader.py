@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
+import logging
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from scrapy import signals
+from scrapy import exceptions, signals
 from scrapy.core.downloader import Downloader
 from scrapy.core.downloader.middleware import DownloaderMiddlewareManager
 from scrapy.downloadermiddlewares.stats import (
@@ -12,16 +15,40 @@ from scrapy.downloadermiddlewares.stats import (
     get_header_size,
     get_status_size,
 )
-from scrapy.exceptions import _InvalidOutput
 from scrapy.http import Request, Response
 from scrapy.utils.defer import ensure_awaitable
 from scrapy.utils.httpobj import urlparse_cached
 from scrapy.utils.python import global_object_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from scrapy.crawler import Crawler
+
+
+logger = logging.getLogger(__name__)
+#: Raised for a component that returns what it must not.
+_InvalidOutput: type[Exception] = getattr(exceptions, "_InvalidOutput", TypeError)
+_WARNS = "_warn" in inspect.signature(ensure_awaitable).parameters
+
+
+def has(found: object, *names: str) -> bool:
+    """Return True if an object has all names: the dotted paths of attributes.
+
+    The probe of each shortcut: without private names of Scrapy, its own way is taken.
+    """
+    try:
+        attrgetter(*names)(found)
+    except AttributeError as error:
+        logger.warning("a shortcut through Scrapy is off: %s", error)
+        return False
+    return True
+
+
+def awaitable(value: Any, method: Callable[..., Any]) -> Awaitable[Any]:
+    """Return what ``method`` has returned as an awaitable. Warns of a Deferred."""
+    facts = {"_warn": global_object_name(method)} if _WARNS else {}
+    return ensure_awaitable(value, **facts)
 
 
 class DirectDownloader(Downloader):
@@ -32,10 +59,14 @@ class DirectDownloader(Downloader):
 
     def __init__(self, crawler: Crawler):
         super().__init__(crawler)
+        #: False without the private names of Scrapy's downloader: then its queue is used.
+        self.is_direct = has(super(), "_enqueue_request", "_get_slot", "_download")
         known = self.middleware.middlewares
         self.middleware = DirectMiddlewares(*known, crawler=crawler)
 
     async def _enqueue_request(self, request: Request) -> Response:
+        if not self.is_direct:
+            return await super()._enqueue_request(request)
         key, slot = self._get_slot(request)
         if slot.delay or slot.queue or slot.free_transfer_slots() <= 0:
             return await super()._enqueue_request(request)
@@ -55,7 +86,8 @@ class DirectDownloader(Downloader):
 class DirectMiddlewares(DownloaderMiddlewareManager):
     """Calls the methods of middlewares in the order of the base class.
 
-    The base class makes a coroutine of each result, also of None and of responses.
+    The base class makes a coroutine of each result, also of None and of responses. It takes its
+    own way if it does not call the private methods here, or counts no methods with a spider.
     """
 
     async def _process_request(
@@ -63,7 +95,7 @@ class DirectMiddlewares(DownloaderMiddlewareManager):
         request: Request,
         download_func: Callable[[Request], Coroutine[Any, Any, Response]],
     ) -> Response | Request:
-        if self._mw_methods_requiring_spider:
+        if getattr(self, "_mw_methods_requiring_spider", True):
             return await super()._process_request(request, download_func)
         for method in self.methods["process_request"]:
             assert method is not None
@@ -77,7 +109,7 @@ class DirectMiddlewares(DownloaderMiddlewareManager):
     async def _process_response(
         self, response: Response | Request, request: Request
     ) -> Response | Request:
-        if self._mw_methods_requiring_spider:
+        if getattr(self, "_mw_methods_requiring_spider", True):
             return await super()._process_response(response, request)
         for method in self.methods["process_response"]:
             if isinstance(response, Request):
@@ -96,11 +128,10 @@ async def _result(value: Any, method: Callable[..., Any]) -> Response | Request 
     """Return the response or request that ``method`` has returned or promised, or None."""
     if isinstance(value, (Response, Request)):
         return value
-    name = global_object_name(method)
-    found = await ensure_awaitable(value, _warn=name)
+    found: Response | Request | None = await awaitable(value, method)
     if found is None or isinstance(found, (Response, Request)):
         return found
-    raise _InvalidOutput(f"{name} must not return {type(found)}")
+    raise _InvalidOutput(f"{global_object_name(method)} must not return {type(found)}")
 
 
 class RequestStats(DownloaderStats):

@@ -20,12 +20,15 @@ from scrapy.http import Response
 from scrapy.logformatter import LogFormatter
 from scrapy.pipelines import ItemPipelineManager
 from scrapy.statscollectors import MemoryStatsCollector
-from scrapy.utils.defer import ensure_awaitable, iter_errback
+from scrapy.utils.defer import iter_errback
 from scrapy.utils.log import logformatter_adapter
-from scrapy.utils.python import global_object_name
 from twisted.python.failure import Failure
 
-from scraper_service.crawling.download.downloader import DirectDownloader
+from scraper_service.crawling.scrapy_shortcuts.downloader import (
+    DirectDownloader,
+    awaitable,
+    has,
+)
 from scraper_service.shared_objects import BackgroundTasks
 
 if TYPE_CHECKING:
@@ -41,16 +44,47 @@ _of_engine = logging.getLogger("scrapy.core.engine")
 _of_scraper = logging.getLogger("scrapy.core.scraper")
 
 
+_OF_SCRAPER = (
+    *("handle_spider_output_async", "handle_spider_error"),
+    "_process_spidermw_output_async",
+)
+_OF_SPIDERS = ("spidermw.scrape_response_async",)
+_OF_ENGINE = (
+    *("_start_scheduled_request", "logformatter.crawled"),
+    *("_slot.scheduler", "_slot.nextcall.schedule"),
+    *("_slot.add_request", "_slot.remove_request"),
+    *("scraper._scrape", "scraper._check_if_closing", "scraper.slot.finish_response"),
+    *("scraper.slot.add_response_request", "downloader.middleware.download_async"),
+    "scraper.slot.next_response_request_deferred",
+)
+
+
+def nudge(engine: ExecutionEngine | None) -> None:
+    """Make the engine ask its scheduler for the next request.
+
+    Otherwise the engine asks only after a response, or every 5 s. Does nothing while the
+    engine is opening, when it asks by itself.
+    """
+    slot = getattr(engine, "_slot", None)
+    nextcall = getattr(slot, "nextcall", None)
+    if nextcall is None or engine is None or engine.scraper.slot is None:
+        return
+    if getattr(slot, "closing", None) is None:
+        nextcall.schedule()
+
+
 class DirectItems:
     """Passes the items of a response to the pipelines one by one.
 
     Only with a ``CONCURRENT_ITEMS`` of 1. Without spider middlewares, passes responses directly
     to the spider. With our downloader, does all work on a page in one task. Signals without
-    receivers are not sent.
+    receivers are not sent. No setting of Scrapy replaces its engine and its scraper, so their
+    methods are replaced, as long as they have the names that the replacements need.
     """
 
     def __init__(self, crawler: Crawler):
         self._crawler = crawler
+        self._is_direct = False  # a page takes one task
         self._pages = BackgroundTasks()
         manager: Any = crawler.signals
         manager.send_catch_log = partial(_send, manager, manager.send_catch_log)
@@ -65,15 +99,16 @@ class DirectItems:
 
     def _opened(self) -> None:
         assert self._crawler.engine is not None
-        # No setting of Scrapy replaces its engine and its scraper; a test fails if these names
-        # go.
         engine: Any = self._crawler.engine
         scraper = engine.scraper
-        if scraper.concurrent_items == 1:
+        if scraper.concurrent_items == 1 and has(scraper, *_OF_SCRAPER):
             scraper.handle_spider_output_async = partial(_process, scraper)
-        if not scraper.spidermw.middlewares:
-            scraper.spidermw.scrape_response_async = partial(_call_spider, engine)
-        if isinstance(engine.downloader, DirectDownloader):
+        if not scraper.spidermw.middlewares and has(scraper, *_OF_SPIDERS):
+            scraper.spidermw.scrape_response_async = _call_spider
+        downloader = engine.downloader
+        is_ours = isinstance(downloader, DirectDownloader) and downloader.is_direct
+        if is_ours and has(engine, *_OF_ENGINE):
+            self._is_direct = True
             engine._start_scheduled_request = partial(self._start, engine)
 
     def _start(self, engine: Any) -> bool:
@@ -88,7 +123,7 @@ class DirectItems:
     def start_now(self, request: Request) -> None:
         """Start a request without the scheduler, for a crawler without limits."""
         engine: Any = self._crawler.engine
-        if not isinstance(engine.downloader, DirectDownloader):
+        if not self._is_direct:
             engine.crawl(request)
             return
         engine.signals.send_catch_log(
@@ -187,16 +222,14 @@ async def _process(
             await scraper._process_spidermw_output_async(each, response)
 
 
-async def _call_spider(
-    engine: ExecutionEngine, scrape: Any, response: Response, request: Request
-) -> Any:
+async def _call_spider(scrape: Any, response: Response, request: Request) -> Any:
     """Return the output of the callback.
 
     Scrapy would wait for two turns of the event loop, so that other connections have theirs.
     Pages leave turns to others while they are converted.
     """
     assert response.request is not None
-    callback: Any = response.request.callback or engine.spider._parse  # type: ignore[union-attr]
+    callback: Any = response.request.callback
     if inspect.isasyncgenfunction(callback):
         return callback(response, **response.request.cb_kwargs)
     return await scrape(response, request)
@@ -226,13 +259,13 @@ class DirectPipelines(ItemPipelineManager):
     """Calls the pipelines; awaits only coroutines and the like."""
 
     async def process_item_async(self, item: Any) -> Any:
-        if self._mw_methods_requiring_spider:
+        if getattr(self, "_mw_methods_requiring_spider", True):
             return await super().process_item_async(item)
         for method in self.methods["process_item"]:
             assert method is not None
             item = method(item)
             if inspect.isawaitable(item):
-                item = await ensure_awaitable(item, _warn=global_object_name(method))
+                item = await awaitable(item, method)
         return item
 
 
