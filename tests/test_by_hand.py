@@ -406,6 +406,48 @@ def test_an_interrupt_leaves_what_was_fetched_in_the_feed(tmp_path):
     assert "Traceback" not in text
 
 
+WITHOUT_SHORTCUTS = """
+from scraper_service.crawling.scrapy_shortcuts import downloader, engine
+
+downloader.has = engine.has = lambda *names: False
+
+
+class Told:
+    @classmethod
+    def from_crawler(cls, crawler):
+        return cls(crawler)
+
+    def __init__(self, crawler):
+        self.crawler = crawler
+
+    def process_item(self, item):
+        start = self.crawler.engine._start_scheduled_request
+        print("started by", type(start).__name__)
+        return item
+"""
+
+
+def test_a_crawl_without_the_shortcuts_through_scrapy_has_the_same_pages(
+    tmp_path, site
+):
+    (tmp_path / "own.py").write_text(WITHOUT_SHORTCUTS)
+    crawl(tmp_path, site, "-O", "short.jsonl")
+    done = crawl(
+        tmp_path,
+        site,
+        *("-s", 'EXTENSIONS={"own.Told": -100}', "-O", "whole.jsonl"),
+        *("-s", 'ITEM_PIPELINES={"own.Told": 1}'),
+        PYTHONPATH=".",
+    )
+    found = rows(tmp_path / "short.jsonl")
+    assert done.stdout.count("started by method") == len(found)
+    keys = [
+        sorted((row["url"], row["markdown"]) for row in each)
+        for each in (found, rows(tmp_path / "whole.jsonl"))
+    ]
+    assert keys[0] == keys[1]
+
+
 LEAVING = """
 import asyncio
 

@@ -153,6 +153,28 @@ def test_only_the_egress_module_and_its_user_open_connections():
     )
 
 
+SHORTCUTS = ROOT / "scraper_service" / "crawling" / "scrapy_shortcuts"
+OF_SCRAPY = {"engine", "scraper", "downloader"}  # names of objects of Scrapy
+
+
+def private_names_of_scrapy(path: Path) -> set[str]:
+    """Return the private names that a module imports from Scrapy, or reads of its engine."""
+    found = {name for name in imports_of(path) if re.match(r"scrapy\..*\b_(?!_)", name)}
+    for node in ast.walk(tree_of(path)):
+        match node:
+            case ast.Attribute(
+                value=ast.Name(id=owner) | ast.Attribute(attr=owner), attr=name
+            ) if owner in OF_SCRAPY and name.startswith("_"):
+                found.add(f"{owner}.{name}")
+    return found
+
+
+def test_only_the_shortcuts_touch_private_names_of_scrapy():
+    users = {path for path in SOURCES if private_names_of_scrapy(path)}
+    assert {path.name for path in users if path.parent == SHORTCUTS}
+    assert {path for path in users if path.parent != SHORTCUTS} == set()
+
+
 def test_tools_do_not_import_tests():
     """The tests import what they share with the benchmarks, and no benchmark a test."""
     for path in (ROOT / "tools").rglob("*.py"):

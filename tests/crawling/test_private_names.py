@@ -7,11 +7,14 @@ import inspect
 
 import aiohttp
 from pydispatch import dispatcher
+from scrapy import exceptions
 from scrapy.core.downloader import Downloader
 from scrapy.core.downloader.middleware import DownloaderMiddlewareManager
 from scrapy.core.engine import ExecutionEngine, _Slot
 from scrapy.core.scraper import Scraper
+from scrapy.middleware import MiddlewareManager
 from scrapy.signalmanager import SignalManager
+from scrapy.utils.defer import ensure_awaitable
 from scrapy.utils.reactor import CallLaterOnce
 
 from scraper_service.crawling.download.http_session import (
@@ -21,7 +24,7 @@ from scraper_service.crawling.download.http_session import (
 
 
 def test_scrapys_engine_has_a_call_for_the_next_request():
-    """``LeasedScheduler`` makes the engine call ``next_request`` through these."""
+    """``nudge`` makes the engine call ``next_request`` through these."""
     assert "self._slot" in inspect.getsource(ExecutionEngine.__init__)
     assert "self.slot" in inspect.getsource(Scraper.__init__)
     parameters = inspect.signature(_Slot.__init__).parameters
@@ -70,6 +73,13 @@ def test_scrapys_engine_starts_requests_as_ours_does():
         assert name in scrape
     processed = inspect.getsource(Scraper._wait_for_processing)
     assert "await self._scrape(result, request)" in processed
+
+
+def test_scrapys_components_have_what_the_probes_look_for():
+    """Without these names, Scrapy's own way is taken."""
+    assert "_mw_methods_requiring_spider" in inspect.getsource(MiddlewareManager)
+    assert "_warn" in inspect.signature(ensure_awaitable).parameters
+    assert issubclass(exceptions._InvalidOutput, TypeError)
 
 
 def test_signals_without_receivers_are_not_sent():

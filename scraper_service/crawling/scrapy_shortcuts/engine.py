@@ -87,10 +87,11 @@ class DirectItems:
         self._is_direct = False  # a page takes one task
         self._pages = BackgroundTasks()
         manager: Any = crawler.signals
-        manager.send_catch_log = partial(_send, manager, manager.send_catch_log)
-        manager.send_catch_log_async = partial(
-            _send_async, manager, manager.send_catch_log_async
-        )
+        if has(manager, "sender") and has(dispatcher, "connections"):
+            manager.send_catch_log = partial(_send, manager, manager.send_catch_log)
+            manager.send_catch_log_async = partial(
+                _send_async, manager, manager.send_catch_log_async
+            )
         crawler.signals.connect(self._opened, signals.spider_opened)
 
     @classmethod
