@@ -140,6 +140,11 @@ class JsonRequest(Request):
             self._refuse_body()
 
     @property
+    def size(self) -> int:
+        """The number of received bytes of the body."""
+        return self._received
+
+    @property
     def is_form(self) -> bool:
         """True if the body is a form, which may contain a file."""
         return (self.header("Content-Type") or "").lower().startswith(FORM)

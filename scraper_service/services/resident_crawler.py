@@ -119,10 +119,7 @@ class ResidentCrawler(Resident):
         if len(self._waiting) >= self._limit:
             raise QueueFull(f"{self._limit} scrapes are under way already.")
         spider: Any = self.crawler.spider
-        if not spider.pool.has_capacity(team_id):
-            raise QueueFull(
-                "Too many bytes of this team wait for their conversion already."
-            )
+        spider.pool.require_capacity(team_id)
         if taken is not None:
             request = spider.taken_request(
                 taken, options.scrape, scrape_id, deadline, team_id

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import shutil
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from firecrawl import AsyncFirecrawl, Firecrawl
@@ -60,6 +63,29 @@ def test_a_page_becomes_markdown_and_is_named_by_its_file(service):
     assert "cacheState" not in data["metadata"]
     scrape = service.get(f"/v2/scrape/{data['metadata']['scrapeId']}")
     assert scrape.json["data"] == data
+
+
+def peak_mb(pid):
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(re.search(r"VmHWM:\s+(\d+)", status)[1]) // 1024
+
+
+def test_many_large_files_at_a_time_take_little_memory(start_service):
+    service = start_service(
+        SCRAPER_CONVERTER_PROCESSES="1", SCRAPER_CONVERTER_QUEUE_MB="24"
+    )
+    content, options = b"<p>" * (4 * 2**20), {"timeout": 8000}  # 12 MB, slow to convert
+    before = peak_mb(service.pid)
+    with ThreadPoolExecutor(24) as threads:
+        replies = list(
+            threads.map(
+                lambda _: upload(service, content, options=options),
+                range(24),
+            )
+        )
+    assert [reply.status for reply in replies].count(429) >= 20
+    grown = peak_mb(service.pid) - before
+    assert grown < 120, grown
 
 
 def test_a_product_and_a_menu_are_those_of_the_file_by_its_name(service):

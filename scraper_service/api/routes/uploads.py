@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import mimetypes
 import os
 import posixpath
@@ -121,11 +123,16 @@ _OPENED = success(
         )
     }
 )
+FORMS = 2  # of up to 50 MB that are read at a time; most that wait are then refused
 _UNKNOWN_TYPES = frozenset({"", "application/octet-stream", "binary/octet-stream"})
 
 
 class FileRoutes(Routes):
     """Uploaded files, see docs/api.md, Uploads."""
+
+    @functools.cached_property
+    def _forms(self) -> asyncio.Semaphore:
+        return asyncio.Semaphore(FORMS)
 
     def routes(self) -> Iterable[RouteT]:
         return (
@@ -148,7 +155,9 @@ class FileRoutes(Routes):
             return await self._parse_upload(request)
         team = await self.checks.admit_file(request, Mode.SCRAPE)
         await self.checks.charges.require(team, self.checks.prices.page)
-        form = await read_form(request)
+        async with self._forms:  # each one holds its file
+            self.checks.pool.require_capacity(team.id, request.size)
+            form = await read_form(request)
         if isinstance(form.options, dict) and "uploadRef" in form.options:
             text = "uploadRef and a file exclude each other"
             raise InvalidOptions([Issue("custom", ("uploadRef",), text)])

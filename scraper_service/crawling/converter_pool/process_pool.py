@@ -196,6 +196,12 @@ class ProcessPool:
             self._wakes[wake] = None
         return False
 
+    def require_capacity(self, team_id: str | None, size: int = 0) -> None:
+        """Raise :exc:`QueueFull` if a team may not queue ``size`` more bytes."""
+        if not self._queue.has_capacity(team_id or "", size):
+            text = "Too many bytes of this team wait for their conversion already."
+            raise QueueFull(text)
+
     def is_contended(self, team_id: str | None) -> bool:
         """Return True if inputs of other teams wait for a process."""
         return self._queue.has_others(team_id or "")
@@ -275,9 +281,8 @@ class ProcessPool:
     ) -> ResultT:
         self._open()
         team_id = team_id or ""
-        if may_refuse and not self._queue.has_capacity(team_id, size):
-            text = "Too many bytes of this team wait for their conversion already."
-            raise QueueFull(text)
+        if may_refuse:
+            self.require_capacity(team_id, size)
         if timeout_s <= 0:
             raise NoConverter
         task = Task(
