@@ -240,7 +240,7 @@ def test_a_crawl_without_since_has_no_removed_urls(service, web, spot):
     ("options", "text"),
     [
         ({"since": "yesterday"}, "ISO 8601"),
-        ({"since": str(uuid.uuid4())}, "no complete crawl"),
+        ({"since": str(uuid.uuid4())}, "no completed or cancelled crawl"),
         ({"since": "2020-01-01T00:00:00Z"}, "had ended by 2020"),
         ({"since": None}, None),
     ],
@@ -300,3 +300,17 @@ def test_times_without_a_zone_are_in_utc(service, web, spot):
     at = datetime.now(UTC).replace(tzinfo=None) + timedelta(seconds=1)
     second = crawl(service, web, spot, since=at.isoformat())
     assert second["sinceJobId"] == first["id"]
+
+
+def test_a_cancelled_crawl_is_the_base_of_one_with_other_rules(service, web, spot):
+    """What a PATCH of the rules of a running crawl names as the way."""
+    web.put(f"{spot}/c", slow(page(title="Page c"), 60))
+    body = {"url": web.url(f"{spot}/"), "sitemap": "skip"}
+    first = f"/v2/crawl/{service.post('/v2/crawl', body).json['id']}"
+    wait_until(lambda: service.get(first).json["completed"] == 3)
+    assert service.request("DELETE", first).json["status"] == "cancelled"
+    put(web, spot, "d", "", text="New")
+    put(web, spot, "", "abcd")
+    since = first.rpartition("/")[2]
+    second = crawl(service, web, spot, since=since, excludePaths=["/c$"])
+    assert changes(second) == {"": "changed", "d": "new"}

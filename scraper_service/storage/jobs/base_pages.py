@@ -182,7 +182,8 @@ def find_base(
 ) -> str | InvalidOptions:
     """Return the crawl that the option ``since`` stands for, or an error.
 
-    A time stands for the last complete crawl of the same URL that had ended by then.
+    A time stands for the last complete crawl of the same URL that had ended by then. An id may
+    be that of a cancelled crawl: only the pages that it delivered can be unchanged.
     """
     assert options.since is not None
     since = parse_since(options.since)
@@ -192,14 +193,18 @@ def find_base(
         job.c.parent_id.is_(None),
         job.c.source_job_id.is_(None),
         job.c.secrets.is_(None),
-        job.c.state == JobState.COMPLETED,
         job.c.expires_at > now_of(connection),
     )
     if isinstance(since, str):
-        row = connection.execute(query.where(job.c.id == since)).one_or_none()
-        lack = f"{since} is no complete crawl of this team that is still stored"
+        ended = job.c.state.in_((JobState.COMPLETED, JobState.CANCELLED))
+        row = connection.execute(query.where(job.c.id == since, ended)).one_or_none()
+        lack = f"{since} is no completed or cancelled crawl of this team that is stored"
     else:
-        query = query.where(job.c.url == options.url, job.c.completed_at <= since)
+        query = query.where(
+            job.c.url == options.url,
+            job.c.state == JobState.COMPLETED,
+            job.c.completed_at <= since,
+        )
         row = connection.execute(
             query.order_by(job.c.completed_at.desc(), job.c.id).limit(1)
         ).one_or_none()
