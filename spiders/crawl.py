@@ -135,7 +135,7 @@ class CrawlSpider(JobSpider):
 
     def _check_of(self, scope: CrawlScope) -> LinkCheck:
         """Return the check of links by ``scope``, mostly that of the last page."""
-        if not self._check.scope.has_rules_of(scope):
+        if self._check.scope.base != scope.base:
             self._check = LinkCheck(self.options, scope)
         return self._check
 
@@ -174,8 +174,8 @@ class CrawlSpider(JobSpider):
                 await asyncio.sleep(0)
             rows = link_rows(part)
             assert state.link_check is not None
-            if not state.link_check.scope.has_rules_of(self.scope):
-                # The rules have changed during the conversion.
+            if state.link_check.scope.base != self.scope.base:
+                # The start page has moved during the conversion.
                 check = self._check_of(self.scope)
                 urls = [row[0] for row in rows]
                 rows = list(check.rows(urls, lease.depth + 1, response.url))

@@ -164,10 +164,6 @@ class CrawlScope:
                 return found
         return None
 
-    def has_rules_of(self, other: CrawlScope) -> bool:
-        """Return True if ``other`` has the same options object and the same base."""
-        return self.options is other.options and self.base == other.base
-
     def _below(self, depth: int) -> Refusal | None:
         deepest = self.options.max_discovery_depth
         if deepest is None or depth <= deepest:

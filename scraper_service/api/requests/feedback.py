@@ -39,7 +39,6 @@ _OF_RATING = {
     "partial": ("valuableSources", "missingContent"),
     "bad": ("missingContent", "querySuggestions"),
 }
-RATINGS = tuple(_OF_RATING)
 _SIGNALS = (
     *("issues", "note", "valuableSources", "missingContent", "querySuggestions"),
     *("url", "pageNumbers"),
@@ -104,7 +103,7 @@ def _search_keys(max_missing: int) -> KeysT:
         "querySuggestions": (Text(2000), "Queries that would find more."),
     }
     return {
-        "rating": need(choice(*RATINGS), "rating", "How useful the result was."),
+        "rating": need(choice(*_OF_RATING), "rating", "How useful the result was."),
         **_optional(given),
         **CALLER_KEYS,
     }

@@ -125,8 +125,8 @@ def change_kind(kind: str) -> Object:
             change=ChangeRequest(paused=paused, options=changed), **values
         )
 
-    kinds = {"crawl": _CrawlChange, "batch": Object}
-    return kinds[kind]({**keys, **pages.CALLER_KEYS}, make, pages.EXPERIMENTAL)
+    body = _CrawlChange if kind == "crawl" else Object
+    return body({**keys, **pages.CALLER_KEYS}, make, pages.EXPERIMENTAL)
 
 
 @frozen(kw_only=True)

@@ -16,15 +16,8 @@ from prometheus_client import Counter
 from scraper_service.api.application import note_caller, write
 from scraper_service.api.errors import answer_to
 from scraper_service.api.openapi.described import Described
-from scraper_service.api.openapi.shapes import (
-    COUNT,
-    ID,
-    said,
-    success,
-)
-from scraper_service.api.parameters import (
-    parse_job_id,
-)
+from scraper_service.api.openapi.shapes import COUNT, ID, said, success
+from scraper_service.api.parameters import parse_job_id
 from scraper_service.api.requests.feedback import (
     CALL_FEEDBACK,
     SEARCH_FEEDBACK,

@@ -177,7 +177,8 @@ class PageDownloadHandler(StreamingHandler):
                 scheduler.requested(lease.row_id)
             began = time.monotonic()
             if state is not None:
-                state.began_at = began if state.began_at is None else state.began_at
+                if state.began_at is None:
+                    state.began_at = began
                 state.fetch_began_at = began
             try:
                 response = await self._by_proxy(request, state)

@@ -62,9 +62,9 @@ class PageCache:
     """Responds to page requests from the team's cache, and stores new responses.
 
     Sitemap files pass unchanged, and so do pages without a team, as in local runs. Nothing is
-    stored while the database is unavailable. A page that
-    may only come from the cache then raises :exc:`ServiceUnavailable`. Sites that the caller or
-    operator blocks are refused as in a fetch, also at the end of stored redirects.
+    stored while the database is unavailable. A page that may only come from the cache then
+    raises :exc:`ServiceUnavailable`. Sites that the caller or operator blocks are refused as
+    in a fetch, also at the end of stored redirects.
     """
 
     def __init__(self, crawler: Crawler):

@@ -27,8 +27,8 @@ class StoredSources:
 
     Has the interface of Scrapy's downloader, but can fetch nothing: no middleware, host limit
     or robots.txt applies. The response has the URL, status and headers of the time when it
-    was stored. Waits
-    while the database is unavailable; the time of the page begins afterwards.
+    was stored. Waits while the database is unavailable; the time of the page begins
+    afterwards.
     """
 
     def __init__(self, crawler: Crawler):

@@ -85,7 +85,8 @@ def claim(
 ) -> Claim:
     """Lease up to ``count`` pending URLs, the oldest first, or those ``beyond`` some.
 
-    Leases none of a paused job. Copies further rows of a source job before. Waits for no commit of pages, and holds up none.
+    Leases none of a paused job. Copies further rows of a source job before. Waits for no
+    commit of pages, and holds up none.
 
     Fails the job if this process cannot decrypt the secrets of the job.
     """
