@@ -15,7 +15,6 @@ from tests.api.test_limits import Team
 from tests.support.crash import started
 from tests.support.gauge import Gauge
 from tests.support.paced_site import PacedSite
-from tests.support.scripted_site import ScriptedSite, page
 from tests.support.waiting import WAIT_S, wait_until
 from tools.bench.processes import ROOT
 
@@ -297,23 +296,19 @@ def test_a_job_that_rests_gives_back_the_permit_of_its_team(
 
 
 @pytest.mark.full
-def test_a_changed_job_gives_back_turns_that_it_no_longer_needs(
+def test_a_cancelled_job_gives_back_the_turn_that_it_waits_for(
     start_service, paced_site
 ):
     service = start_service()
     host = paced_site(pages=2, wait=6)
-    own = [f"/x/{number}" for number in range(25)]
-    pages = {"/": page(host.url("/p/1"), *own), **{each: page() for each in own}}
-    with ScriptedSite(pages) as site:
-        other = crawl(service, host.url(), delay=1)
-        wait_until(lambda: host.log)
-        changed = crawl(service, site.url("/"), delay=1, allowExternalLinks=True)
-        wait_until(lambda: "/" in site.paths())
-        time.sleep(2.5)  # it waits for the turn of the host: the link comes first
-        body = {"excludePaths": ["/p/.*"]}
-        assert service.request("PATCH", changed, body).status == 200
-        assert len(documents(service, other)) == 2
-        assert service.get(changed).json["status"] == "scraping"
+    other = crawl(service, host.url(), delay=1)
+    wait_until(lambda: host.log)
+    cancelled = crawl(service, host.url("/p/1"), delay=1)
+    time.sleep(2.5)  # its first page waits for the turn after the running one
+    assert service.request("DELETE", cancelled).status == 200
+    assert len(documents(service, other)) == 2
+    assert len(host.log) == 2
+    assert service.get(cancelled).json["status"] == "cancelled"
 
 
 @pytest.mark.full
