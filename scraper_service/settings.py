@@ -384,8 +384,8 @@ CONVERTER_PROCESSES = 0
 CONVERTER_TIMEOUT_S = 60
 # Address space of one process.
 CONVERTER_MEMORY_MB = 1024
-# Pages that wait for a converter. A team may use as much as is free; scrapes above it
-# get a 429, jobs wait.
+# Pages that wait for a converter, and pages over 1 MB that are being read. A team may use
+# as much as is free. Above it jobs and large pages wait; small scrapes get a 429.
 CONVERTER_QUEUE_MB = 256
 # Conversions after which a process is replaced.
 CONVERTER_TASKS = 1000

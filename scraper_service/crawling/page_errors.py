@@ -27,6 +27,7 @@ from scraper_service.crawling.download.download_errors import (
     BrowserGone,
     BrowserMissing,
     CertificateError,
+    ConvertersBusy,
     FileNotStored,
     NoCommonTls,
     PageTooLarge,
@@ -167,6 +168,14 @@ FAILURES: tuple[tuple[type[BaseException], str, str], ...] = (
         BrowserBusy,
         "CONCURRENCY_QUEUE_TIMEOUT",
         "Too many pages wait for the browser. A later request may help.",
+    ),
+    (
+        ConvertersBusy,
+        "SCRAPE_TIMEOUT",
+        (
+            "The page is large, and other large pages of the team were read and converted"
+            " until its time was over. A longer timeout may help."
+        ),
     ),
     (
         ResponseDataLossError,

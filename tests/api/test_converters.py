@@ -15,8 +15,10 @@ import pytest
 
 from scraper_service.crawling.scheduler import STORED_AT_ONCE
 from tests.conftest import Service
+from tests.support import raw_site
 from tests.support.conversions import Orders
 from tests.support.linked_site import named
+from tests.support.raw_site import RawSite
 from tests.support.waiting import wait_until
 from tests.test_process import converters_of, is_gone
 
@@ -204,6 +206,33 @@ def test_too_many_bytes_of_a_team_are_a_429_and_its_jobs_wait(
         orders.let_go()
         assert slow.result().status == 200
     assert finished(service, waiting, key="fc-one")["completed"] == 20
+
+
+def test_large_pages_wait_for_others_of_their_team_before_they_are_read(start_service):
+    service = start_service(
+        SCRAPER_API_KEYS="fc-one,fc-two", SCRAPER_CONVERTER_QUEUE_MB="8"
+    )
+    whole = raw_site.page(b"<p>All of it.</p>" + b" " * 3_000_000)
+    slow = (whole[:2_000_000], 10.0, whole[2_000_000:])
+    with RawSite({"/": whole, "/slow": slow}) as site:
+
+        def scrape(path, key="fc-one", timeout=60_000):
+            body = {"url": site.url(path), "timeout": timeout, **FRESH}
+            return service.post("/v2/scrape", body, key=key)
+
+        with concurrent.futures.ThreadPoolExecutor(2) as threads:
+            first = threads.submit(scrape, "/slow")
+            wait_until(lambda: site.asked)
+            time.sleep(1.5)  # until its first megabytes were read
+            patient = threads.submit(scrape, "/")
+            refused = scrape("/", timeout=3000)
+            assert (refused.status, refused.json["code"]) == (408, "SCRAPE_TIMEOUT")
+            assert "other large pages of the team" in refused.json["error"]
+            assert scrape("/", key="fc-two").status == 200
+            assert not first.done()
+            assert not patient.done()
+            for each in (first, patient):
+                assert each.result().json["data"]["markdown"] == "All of it."
 
 
 def test_the_service_ends_beside_a_stopped_converter(start_service):

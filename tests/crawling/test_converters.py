@@ -571,7 +571,7 @@ def test_a_team_that_queues_too_many_bytes_is_refused_alone(orders):
                 await pool.run(len, LARGE, team_id="a", may_refuse=True)
             assert pool.has_capacity("b")
             assert await pool.run(len, b"x", team_id="b", may_refuse=True) == 1
-            page = source(LARGE)
+            page = source(b"")
             content = await pool.convert(page, options("markdown"), 60, "a")
             assert content.error.code == "QUEUE_FULL"
             assert not woken or not pool.has_capacity("a")

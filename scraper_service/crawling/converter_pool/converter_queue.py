@@ -63,6 +63,8 @@ class Task:
 class ConverterQueue:
     """The tasks of a converter pool, and the used converter time of each team.
 
+    Inputs that are still being read count in the bytes of their team.
+
     The next task is from the team with the least converter time, as in start-time fair
     queueing. A team that was idle starts with the least time of the others. The jobs of a team
     take turns. The tasks of a job keep their order.
@@ -82,7 +84,7 @@ class ConverterQueue:
         self._processes_of = processes_of
         self._bytes = 0
         self._teams: dict[str, _Team] = {}
-        self._active = 0  # teams with tasks
+        self._active = 0  # teams with inputs
         self._clock = 0.0  # used time of the team whose task began last
         self._number = 0
         self.waiting = 0
@@ -118,18 +120,39 @@ class ConverterQueue:
 
     def add(self, task: Task) -> None:
         """Queue a new task."""
-        team = self._teams.get(task.team_id)
-        if team is None:
-            team = self._teams[task.team_id] = _Team(used_s=self._clock)
-        if not team.tasks:
-            team.used_s = max(team.used_s, self._clock)
-            self._active += 1
-        team.tasks += 1
-        team.bytes += task.weight
-        self._bytes += task.weight
+        team = self.hold(task.team_id, task.weight)
         self._number += 1
         task.number = self._number
         self._append(team, task)
+
+    def hold(self, team_id: str, size: int) -> _Team:
+        """Count ``size`` bytes of a team, until :meth:`release`."""
+        team = self._teams.get(team_id)
+        if team is None:
+            team = self._teams[team_id] = _Team(used_s=self._clock)
+        if not team.held:
+            team.used_s = max(team.used_s, self._clock)
+            self._active += 1
+        team.held += 1
+        team.bytes += size
+        self._bytes += size
+        return team
+
+    def release(self, team_id: str, size: int) -> None:
+        """Take back a call of :meth:`hold`."""
+        team = self._teams.get(team_id)
+        if team is None:  # the queue was cleared
+            return
+        team.held -= 1
+        team.bytes -= size
+        self._bytes -= size
+        if team.held:
+            return
+        self._active -= 1
+        if not self._active:
+            self._teams.clear()
+        elif team.used_s <= self._clock or len(self._teams) > MAX_IDLE_TEAMS:
+            del self._teams[team_id]
 
     def next(self, now: float, *, small_only: bool = False) -> Task | None:
         """Remove and return the next task, or None."""
@@ -161,14 +184,14 @@ class ConverterQueue:
         team.stop(now)
         elsewhere = self._processes_of(task.team_id) - 1
         team.used_s += extra_s + elsewhere * (now - task.began)
-        self._forget(team, task)
+        self.release(task.team_id, task.weight)
 
     def remove(self, task: Task) -> None:
         """Remove a waiting task."""
         team = self._teams[task.team_id]
         team.remove(task)
         self._count(team, task, -1)
-        self._forget(team, task)
+        self.release(task.team_id, task.weight)
 
     def clear(self) -> list[Task]:
         """Remove all tasks. Return the waiting tasks."""
@@ -188,18 +211,6 @@ class ConverterQueue:
             team.waiting_small += number
             self.waiting_small += number
 
-    def _forget(self, team: _Team, task: Task) -> None:
-        team.tasks -= 1
-        team.bytes -= task.weight
-        self._bytes -= task.weight
-        if team.tasks:
-            return
-        self._active -= 1
-        if not self._active:
-            self._teams.clear()
-        elif team.used_s <= self._clock or len(self._teams) > MAX_IDLE_TEAMS:
-            del self._teams[task.team_id]
-
 
 @define(eq=False)
 class _Team:
@@ -207,7 +218,7 @@ class _Team:
 
     #: Without running tasks: the start of each is subtracted.
     used_s: float
-    tasks: int = 0  # waiting and running
+    held: int = 0  # inputs that are read, wait, or run
     bytes: int = 0  # of these
     running: int = 0
     waiting: int = 0

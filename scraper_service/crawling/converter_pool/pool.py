@@ -16,6 +16,7 @@ from scraper_service.crawling.converter_pool.converter import (
     RemoteFunction,
     uncopied,
 )
+from scraper_service.crawling.converter_pool.converter_queue import LARGE_BYTES
 from scraper_service.crawling.converter_pool.process_pool import (
     ArgsT,
     EarlyResult,
@@ -104,14 +105,16 @@ class ConverterPool(ProcessPool):
     ) -> PageContent:
         """Return the content of a page, or a content with an error.
 
-        ``timeout_s`` is the remaining time of its caller. A page without a job fails with the code
-        :data:`QUEUE_FULL` if its team has too many bytes in the queue.
+        ``timeout_s`` is the remaining time of its caller. A small page without a job fails with the
+        code :data:`QUEUE_FULL` if its team has too many bytes in the queue. A large one has waited
+        for them before it was read.
         """
         limit = min(timeout_s, self.timeout_s)
         if limit <= 0:
             return _failed("SCRAPE_TIMEOUT", "No time was left to convert the page.")
         size = len(source.body)
         sent = evolve(source, body=uncopied(source.body))
+        may_refuse = not job_id and size <= LARGE_BYTES
 
         def make_args(limit_s: float) -> ArgsT:
             budget = max(limit_s - STOP_EARLY_S, limit_s / 2)
@@ -119,7 +122,7 @@ class ConverterPool(ProcessPool):
 
         try:
             wire = await self.submit(
-                render, make_args, size, limit, team_id, job_id, may_refuse=not job_id
+                render, make_args, size, limit, team_id, job_id, may_refuse=may_refuse
             )
         except TimeoutError as error:
             text = f"The page took longer than {limit:.1f} s to convert{_late(error)}."

@@ -11,6 +11,7 @@ import atexit
 import logging
 import pickle
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import frozen
@@ -49,7 +50,7 @@ from scraper_service.errors import (
 from scraper_service.shared_objects import BackgroundTasks, next_turn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
 
 
 ResultT = TypeVar("ResultT")
@@ -201,6 +202,24 @@ class ProcessPool:
         if not self._queue.has_capacity(team_id or "", size):
             text = "Too many bytes of this team wait for their conversion already."
             raise QueueFull(text)
+
+    @asynccontextmanager
+    async def reading(self, team_id: str | None, size: int) -> AsyncIterator[None]:
+        """Count ``size`` bytes of an input in the queue while it is read.
+
+        Waits until the team may queue as many.
+        """
+        team = team_id or ""
+        while not self._queue.has_capacity(team, size):
+            changed = asyncio.Event()
+            self._wakes[changed.set] = None
+            await changed.wait()
+        self._queue.hold(team, size)
+        try:
+            yield
+        finally:
+            self._queue.release(team, size)
+            self._wake()
 
     def is_contended(self, team_id: str | None) -> bool:
         """Return True if inputs of other teams wait for a process."""

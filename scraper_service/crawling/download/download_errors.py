@@ -76,6 +76,10 @@ class BrowserBusy(DownloadFailedError):
     """Raised when ``BROWSER_QUEUE`` pages already wait for the browser."""
 
 
+class ConvertersBusy(DownloadFailedError):
+    """Raised when other large pages of the team were read until the time of a page was over."""
+
+
 class MovedOn(Exception):  # not a failure
     """Raised when the page moved to ``url``, which is fetched as after a redirect.
 

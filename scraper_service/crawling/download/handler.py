@@ -8,7 +8,7 @@ import logging
 import math
 import ssl
 import time
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
@@ -22,10 +22,13 @@ from scrapy.exceptions import (
 from scrapy.signals import item_scraped
 
 from scraper_service.crawling import middlewares
+from scraper_service.crawling.converter_pool.converter_queue import LARGE_BYTES
+from scraper_service.crawling.converter_pool.pool import ConverterPool
 from scraper_service.crawling.download.download_errors import (
     BrowserBusy,
     BrowserGone,
     BrowserMissing,
+    ConvertersBusy,
     NotAPage,
 )
 from scraper_service.crawling.download.egress import (
@@ -112,6 +115,7 @@ class PageDownloadHandler(StreamingHandler):
         self._running: dict[str, asyncio.Task[Any]] = {}  # downloads, by page
         self._cancelled: set[str] = set()  # keys of downloads that were cancelled
         self._direct = open_session(self.bind_address, self._egress.open_socket)
+        self._pool = ConverterPool.shared(crawler.settings)
         self._proxies = Proxies.shared(crawler.settings)
         # Proxies may be in networks that pages must not reach.
         self._proxied = open_session(self.bind_address)
@@ -279,7 +283,8 @@ class PageDownloadHandler(StreamingHandler):
             session = self._proxied
         # The first page over TLS loads the certificates.
         needs_tls = bool(way) or request.url[:5].lower() != "http:"
-        with Refusals() as refusals:
+        async with AsyncExitStack() as held:
+            refusals = held.enter_context(Refusals())
             try:
                 async with await session.request(
                     request.method,
@@ -294,8 +299,13 @@ class PageDownloadHandler(StreamingHandler):
                 ) as response:
                     assert isinstance(response, PageResponse)
                     response.cut_bytes = limits.cut_bytes
-                    if state is not None and state.is_of_job:
-                        state.response_head = _head(response)
+                    if state is not None:
+                        response.large_bytes = LARGE_BYTES
+                        response.before_large = functools.partial(
+                            self._count_large, held, request, response, state
+                        )
+                        if state.is_of_job:
+                            state.response_head = _head(response)
                     yield response
                     if upstream is not None:
                         upstream.worked()
@@ -305,6 +315,26 @@ class PageDownloadHandler(StreamingHandler):
                 if refusals.errors:
                     raise refusals.errors[0] from error
                 raise download_error(error, timeout_s) from error
+
+    async def _count_large(
+        self,
+        held: AsyncExitStack,
+        request: Request,
+        response: PageResponse,
+        state: PageState,
+    ) -> None:
+        """Count a large body in the queue of the converters before its rest is read.
+
+        So large bodies have one bound, and one share for each team, on their whole way.
+        """
+        most = request.meta.get("download_maxsize", self._default_maxsize)
+        size = response.content_length or most
+        try:
+            async with asyncio.timeout(state.deadline - time.monotonic()):
+                await held.enter_async_context(self._pool.reading(state.team_id, size))
+        except TimeoutError:
+            text = "the page is large, and its turn to be read did not come in time"
+            raise ConvertersBusy(text) from None
 
     async def close(self) -> None:
         """Close the connections at the end of the crawl."""

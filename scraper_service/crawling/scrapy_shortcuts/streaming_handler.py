@@ -15,7 +15,7 @@ from scrapy.core.downloader.handlers import _aiohttp
 from scrapy.http import Headers
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
     from contextlib import AbstractAsyncContextManager
 
     from scrapy import Request
@@ -23,9 +23,14 @@ if TYPE_CHECKING:
 
 
 class PageResponse(_aiohttp._ClientResponse):
-    """A response whose body is read up to ``cut_bytes``, and not much beyond."""
+    """A response whose body is read up to ``cut_bytes``, and not much beyond.
+
+    After ``large_bytes`` the body waits for ``before_large``.
+    """
 
     cut_bytes = math.inf
+    large_bytes = math.inf
+    before_large: Callable[[], Awaitable[None]]
 
 
 class StreamingHandler(_aiohttp.AiohttpDownloadHandler):
@@ -64,13 +69,16 @@ class StreamingHandler(_aiohttp.AiohttpDownloadHandler):
         response: _aiohttp._ClientResponse,
     ) -> AsyncIterator[bytes]:
         assert isinstance(response, PageResponse)
-        left = response.cut_bytes
+        received, large_bytes = 0, response.large_bytes
         try:
             async for chunk in response.content.iter_any():
                 yield chunk
-                left -= len(chunk)
-                if left <= 0:
+                received += len(chunk)
+                if received >= response.cut_bytes:
                     return
+                if received > large_bytes:
+                    large_bytes = math.inf
+                    await response.before_large()
         except aiohttp.ClientPayloadError:
             # Received before the error; no public method returns it then.
             yield b"".join(response.content._buffer)
