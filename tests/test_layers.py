@@ -7,7 +7,11 @@ import collections
 import functools
 import graphlib
 import re
+import subprocess
+import sys
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[1]
 LAYERS = (
@@ -104,6 +108,15 @@ def test_frameworks_stay_out_of_pure_code():
             assert not roots & FRAMEWORKS, module
         if part_of(module) != "api":
             assert "klein" not in roots, module
+
+
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_processes_that_validate_bodies_load_no_database(version):
+    code = f"import sys, scraper_service.api.{version}.requests; print(*sys.modules)"
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert not {"sqlalchemy", *FRAMEWORKS} & set(run.stdout.split())
 
 
 def test_versions_of_the_api_do_not_know_each_other():

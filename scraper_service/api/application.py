@@ -71,7 +71,11 @@ class RequestChecks:
         raw = request.content.read(MAX_BODY_BYTES + 1) if request.content else b""
         if len(raw) > MAX_BODY_BYTES:  # a form may be longer
             raise InvalidBody(f"the body is larger than {MAX_BODY_BYTES} bytes")
-        body = Body(raw, self.pool)
+        return await self.body_of(raw)
+
+    async def body_of(self, raw: bytes, team: Team | None = None) -> Body:
+        """Return a body whose bytes were read. Raises :exc:`InvalidBody`."""
+        body = Body(raw, self.pool, team.id if team else None)
         await body.check()
         return body
 

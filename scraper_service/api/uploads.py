@@ -7,14 +7,12 @@ import mimetypes
 from typing import TYPE_CHECKING, Any
 
 import multipart
-from attrs import field, frozen
+from attrs import frozen
 
 from scraper_service.api.request_body import (
     FORM,
     JSON,
-    LARGE_BODY_BYTES,
     MAX_FILE_BYTES,
-    load_json,
 )
 from scraper_service.errors import InvalidOptions, Issue
 from scraper_service.items import Upload
@@ -28,6 +26,7 @@ MAX_NAME = 255  # characters of a file name
 # Headers of a part. Much longer than a name may be, so that the error for a long name
 # is about the name.
 MAX_HEADER_BYTES = 32 * 2**10
+MAX_OPTIONS_BYTES = 256 * 2**10
 SHOWN = 60  # characters of a name in an error
 
 
@@ -36,15 +35,15 @@ class UploadForm:
     """The parts of a multipart body."""
 
     file: Upload
-    #: The JSON value of the part ``options``.
-    options: Any = field(factory=dict)
+    #: The JSON of the part ``options``.
+    options: bytes
 
 
 async def read_form(request: JsonRequest) -> UploadForm:
     """Return the file and the options of a multipart body.
 
     Raises :exc:`InvalidOptions` for another type of body, and for missing, repeated or
-    large parts. Raises :exc:`InvalidBody` for options that are not JSON.
+    large parts.
     """
     kind, values = multipart.parse_options_header(request.header("Content-Type") or "")
     if kind != FORM or not values.get("boundary"):
@@ -150,14 +149,12 @@ def _decoded(text: str, what: str, path: str) -> str:
         raise _refused(path, f"the {what} must be UTF-8, got '{shown}'") from None
 
 
-def _options(parts: dict[str, Any]) -> Any:
-    if "options" not in parts:
-        return {}
-    text = bytes(parts["options"][1])
-    if len(text) > LARGE_BODY_BYTES:
-        message = f"the options have at most {LARGE_BODY_BYTES} bytes"
+def _options(parts: dict[str, Any]) -> bytes:
+    text = bytes(parts["options"][1]) if "options" in parts else b""
+    if len(text) > MAX_OPTIONS_BYTES:
+        message = f"the options have at most {MAX_OPTIONS_BYTES} bytes"
         raise _refused("options", message)
-    return load_json(text) if text.strip() else {}
+    return text if text.strip() else b"{}"
 
 
 def _refused(name: str, message: str) -> InvalidOptions:

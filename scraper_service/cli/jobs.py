@@ -500,9 +500,10 @@ def _pause(
 ) -> None:
     """Pause a job, or let it go on. An ended job goes on as it is."""
     from scraper_service.cli.local_run import known_job
+    from scraper_service.options.crawl import ChangeRequest
     from scraper_service.storage.jobs import job_control
 
-    request = job_control.ChangeRequest(paused=paused)
+    request = ChangeRequest(paused=paused)
     team_id = known_job(connection, job_id).team_id
     if actor is not None:
         actor = attrs.evolve(actor, team_id=team_id)
@@ -513,12 +514,13 @@ def _pause(
 
 def _retry(connection: Connection, job_id: str, codes: tuple[str, ...]) -> RetriedJob:
     from scraper_service.cli.local_run import known_job
+    from scraper_service.options.crawl import RetryRequest
     from scraper_service.storage.jobs import job_retry
     from scraper_service.storage.jobs.admission import Terms
 
     job = known_job(connection, job_id)
     terms = Terms(team_id=job.team_id, page_price=job.page_price)
-    request = job_retry.RetryRequest(codes=frozenset(codes))
+    request = RetryRequest(codes=frozenset(codes))
     found = job_retry.retry_pages(connection, job_id, terms, request)
     if isinstance(found, Exception):
         raise click.ClickException(str(found))

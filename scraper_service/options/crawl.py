@@ -241,6 +241,8 @@ CHANGEABLE: Mapping[str, tuple[str, ...]] = {
     "batch": ("delay_s", "max_concurrency", "retention_days"),
 }
 CHANGEABLE_AFTERWARDS = frozenset({"retention_days"})
+#: The options that a retry of failed pages may replace.
+REPLACEABLE = ("timeout_ms", "wait_for_ms", "proxy", "headers", "location", "mobile")
 
 
 def path_depth(url: str) -> int:
@@ -252,3 +254,33 @@ def depth_of_path(path: str) -> int:
     """Return the number of segments of ``path``, without a final index file."""
     segments = [part for part in path.split("/") if part]
     return len(segments) - bool(segments and segments[-1] in _INDEX_FILES)
+
+
+@frozen(kw_only=True)
+class ChangeRequest:
+    """A change that a caller asks for."""
+
+    #: True pauses the job, False resumes it, None does neither.
+    paused: bool | None = None
+    #: Some of :data:`CHANGEABLE` with their new values.
+    options: Mapping[str, Any] = field(factory=dict)
+
+    @property
+    def fits_finished(self) -> bool:
+        """True if a finished job takes the change."""
+        return self.paused is None and self.options.keys() <= CHANGEABLE_AFTERWARDS
+
+
+@frozen(kw_only=True)
+class RetryRequest:
+    """Which failed pages are fetched again, and how. Empty filters match every page."""
+
+    codes: frozenset[str] = frozenset()
+    #: Statuses of the site.
+    statuses: frozenset[int] = frozenset()
+    #: Host names in lower case, without ports.
+    hosts: frozenset[str] = frozenset()
+    #: URLs as the list of errors has them.
+    urls: frozenset[str] = frozenset()
+    #: Some of :data:`REPLACEABLE` with their values for these pages.
+    scrape: Mapping[str, Any] = field(factory=dict)

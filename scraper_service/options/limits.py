@@ -139,7 +139,7 @@ class BlockedSites:
 
     def first_of(self, urls: Iterable[object]) -> str | None:
         """Return the first URL of a blocked site, as the caller wrote it."""
-        for url in urls:
+        for url in urls if self._hosts else ():
             if not isinstance(url, str):
                 continue
             try:

@@ -48,7 +48,9 @@ if TYPE_CHECKING:
     from scraper_service.discovery.crawl_prompt import PromptOptions
     from scraper_service.options.crawl import (
         BatchOptions,
+        ChangeRequest,
         ReprocessRequest,
+        RetryRequest,
     )
     from scraper_service.services.accounts import Team
     from scraper_service.services.capabilities import Availability
@@ -57,7 +59,7 @@ if TYPE_CHECKING:
     from scraper_service.services.webhooks import Webhooks
     from scraper_service.storage.database import Database
     from scraper_service.storage.jobs.base_pages import RemovedUrls
-    from scraper_service.storage.jobs.job_control import ChangedJob, ChangeRequest
+    from scraper_service.storage.jobs.job_control import ChangedJob
     from scraper_service.storage.jobs.job_history import (
         HistoryQuery,
         JobDetails,
@@ -71,7 +73,7 @@ if TYPE_CHECKING:
         Job,
         PageErrorRow,
     )
-    from scraper_service.storage.jobs.job_retry import RetriedJob, RetryRequest
+    from scraper_service.storage.jobs.job_retry import RetriedJob
 NO_SOURCES = "keepSources must be false or left out with zeroDataRetention, got true"
 
 

@@ -208,6 +208,38 @@ def test_too_many_bytes_of_a_team_are_a_429_and_its_jobs_wait(
     assert finished(service, waiting, key="fc-one")["completed"] == 20
 
 
+def test_options_that_take_long_to_validate_do_not_hold_up_others(
+    start_service, site, orders
+):
+    service = start_service(
+        SCRAPER_CONVERTER_PROCESSES="1",
+        SCRAPER_API_KEYS="fc-one,fc-two",
+        **orders.environment,
+    )
+    selectors = [f"main div.part-{number} > p:not(.small)" for number in range(100)]
+    costly = {"url": site.url("/text"), "limit": 1, "sitemap": "skip"}
+    costly["scrapeOptions"] = {"includeTags": selectors, **FRESH}
+    simple = {"url": site.url("/text"), "limit": 1, "sitemap": "skip"}
+    with concurrent.futures.ThreadPoolExecutor(3) as threads:
+        held = threads.submit(
+            service.post,
+            "/v2/scrape",
+            {"url": ordered(site, "hold"), "timeout": 1000 * PATIENCE_S, **FRESH},
+            key="fc-two",
+        )
+        wait_until(lambda: orders.held, PATIENCE_S)
+        waiting = threads.submit(service.post, "/v2/crawl", costly, key="fc-one")
+        wrong = {**costly, "includePaths": ["("]}
+        refused = threads.submit(service.post, "/v2/crawl", wrong, key="fc-one")
+        assert service.post("/v2/crawl", simple, key="fc-one").status == 200
+        assert not waiting.done()
+        orders.let_go()
+        assert held.result().status == waiting.result().status == 200
+        assert refused.result().status == 400
+        [issue] = refused.result().json["details"]
+        assert issue["path"] == ["includePaths", 0]
+
+
 def test_large_pages_wait_for_others_of_their_team_before_they_are_read(start_service):
     service = start_service(
         SCRAPER_API_KEYS="fc-one,fc-two", SCRAPER_CONVERTER_QUEUE_MB="8"

@@ -13,7 +13,7 @@ from scraper_service.errors import (
     OptionUnavailable,
     OutOfCredits,
 )
-from scraper_service.options.crawl import EVENTS, Webhook
+from scraper_service.options.crawl import EVENTS, ChangeRequest, Webhook
 from scraper_service.options.spider_arguments import crawl_options
 from scraper_service.storage.accounts import credits as credits_of
 from scraper_service.storage.accounts.teams import TeamChange, change_team
@@ -27,7 +27,6 @@ from scraper_service.storage.jobs import (
     turns,
 )
 from scraper_service.storage.jobs.admission import Terms
-from scraper_service.storage.jobs.job_control import ChangeRequest
 from scraper_service.storage.jobs.job_records import (
     MAX_LIMIT,
     Effect,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from scraper_service.options.crawl import ChangeRequest
 from scraper_service.storage.frontier import leases
 from scraper_service.storage.jobs import job_control, job_log, job_store
 from scraper_service.storage.jobs.job_records import JobState
@@ -59,7 +60,7 @@ def test_jobs_and_urls_are_counted_by_state(stored):
     assert run(stored, read_counts).queue_age_s > 0
     [_] = run(stored, leases.claim, running, "owner", 1).rows
     run(stored, job_store.start_job, running)
-    request = job_control.ChangeRequest(paused=True)
+    request = ChangeRequest(paused=True)
     run(stored, job_control.change_job, paused, TEAM, request)
     run(stored, job_store.end_job, ended, JobState.CANCELLED)
     found = run(stored, read_counts)

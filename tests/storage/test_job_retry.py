@@ -17,7 +17,7 @@ from scraper_service.errors import (
     JobNotFound,
     OutOfCredits,
 )
-from scraper_service.options.crawl import EVENTS, Webhook
+from scraper_service.options.crawl import EVENTS, RetryRequest, Webhook
 from scraper_service.options.location import Location
 from scraper_service.options.spider_arguments import batch_options, crawl_options
 from scraper_service.storage.jobs import (
@@ -29,7 +29,6 @@ from scraper_service.storage.jobs import (
 )
 from scraper_service.storage.jobs.admission import Terms
 from scraper_service.storage.jobs.job_records import JobState, RowState
-from scraper_service.storage.jobs.job_retry import RetryRequest
 from scraper_service.storage.schema import frontier as rows_of
 from scraper_service.storage.webhooks import deliveries, subscriptions
 from tests.storage.test_frontier import OWNER, TEAM

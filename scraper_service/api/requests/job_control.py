@@ -13,9 +13,12 @@ from scraper_service.options import catalogue
 from scraper_service.options.crawl import (
     CHANGEABLE,
     MAX_REPROCESSED_URLS,
+    REPLACEABLE,
     SHAPING,
     Caller,
+    ChangeRequest,
     ReprocessRequest,
+    RetryRequest,
 )
 from scraper_service.options.parsing import (
     INVALID,
@@ -33,8 +36,6 @@ from scraper_service.options.parsing import (
 )
 from scraper_service.options.request_values import STORED_FORMATS
 from scraper_service.options.urls import MAX_URL
-from scraper_service.storage.jobs.job_control import ChangeRequest
-from scraper_service.storage.jobs.job_retry import REPLACEABLE, RetryRequest
 
 if TYPE_CHECKING:
     from scraper_service.options.catalogue import TableT

@@ -43,8 +43,6 @@ from scraper_service.api.parameters import PathParameter
 from scraper_service.api.request_body import (
     JSON,
     MAX_FILE_BYTES,
-    ignored_of,
-    warning_of,
 )
 from scraper_service.api.requests.pages import ignored_names
 from scraper_service.api.requests.uploads import UPLOAD, upload_request
@@ -158,12 +156,9 @@ class FileRoutes(Routes):
         async with self._forms:  # each one holds its file
             self.checks.pool.require_capacity(team.id, request.size)
             form = await read_form(request)
-        if isinstance(form.options, dict) and "uploadRef" in form.options:
-            text = "uploadRef and a file exclude each other"
-            raise InvalidOptions([Issue("custom", ("uploadRef",), text)])
-        options = self.api.requests.parse_options(form.options)
-        ignored = ignored_names(self.api.requests.PARSE.fields)
-        warning = warning_of(ignored_of(form.options, ignored))
+        body = await self.checks.body_of(form.options, team)
+        options = await body.read(self.api.requests.parse_options)
+        warning = await body.warning(ignored_names(self.api.requests.PARSE.fields))
         return await self._parsed(request, form.file, options, team, warning)
 
     async def _parse_upload(self, request: JsonRequest) -> bytes:

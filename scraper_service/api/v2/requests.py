@@ -14,6 +14,7 @@ from scraper_service.api.requests import (
     map_search,
     pages,
 )
+from scraper_service.errors import InvalidOptions, Issue
 from scraper_service.options import catalogue
 from scraper_service.options.crawl import CrawlOptions, PageOptions
 from scraper_service.options.parsing import (
@@ -182,6 +183,9 @@ def parse_options(options: object) -> PageOptions:
 
     :raises InvalidOptions: with every issue.
     """
+    if isinstance(options, dict) and "uploadRef" in options:
+        text = "uploadRef and a file exclude each other"
+        raise InvalidOptions([Issue("custom", ("uploadRef",), text)])
     found: PageOptions = structure(PARSE, options, WHERE)
     return found
 

@@ -8,10 +8,9 @@ errors, since raising would end the transaction for other functions, too.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from attrs import evolve, field, frozen
+from attrs import evolve, frozen
 from sqlalchemy import select, update
 
 from scraper_service.errors import (
@@ -20,7 +19,7 @@ from scraper_service.errors import (
     OptionUnavailable,
     ServiceError,
 )
-from scraper_service.options.crawl import CHANGEABLE, CHANGEABLE_AFTERWARDS
+from scraper_service.options.crawl import CHANGEABLE
 from scraper_service.options.limits import DAY_S, HIDDEN
 from scraper_service.options.parsing import short
 from scraper_service.storage.accounts import audit
@@ -40,24 +39,12 @@ from scraper_service.storage.schema import job
 from scraper_service.storage.transactions import lock_job, now_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from sqlalchemy import Connection, Row
 
+    from scraper_service.options.crawl import ChangeRequest
     from scraper_service.storage.accounts.audit import Actor
-
-
-@frozen(kw_only=True)
-class ChangeRequest:
-    """A change that a caller asks for."""
-
-    #: True pauses the job, False resumes it, None does neither.
-    paused: bool | None = None
-    #: Some of :data:`~scraper_service.options.crawl.CHANGEABLE` with their new values.
-    options: Mapping[str, Any] = field(factory=dict)
-
-    @property
-    def fits_finished(self) -> bool:
-        """True if a finished job takes the change."""
-        return self.paused is None and self.options.keys() <= CHANGEABLE_AFTERWARDS
 
 
 @frozen

@@ -7,10 +7,9 @@ for other functions, too.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from attrs import evolve, field, frozen
+from attrs import evolve, frozen
 from sqlalchemy import and_, func, select, update
 
 from scraper_service.errors import (
@@ -50,33 +49,19 @@ from scraper_service.storage.transactions import IN_ORDER, number_of, rows_in
 from scraper_service.storage.webhooks import subscriptions
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from sqlalchemy import Connection, Row
+
+    from scraper_service.options.crawl import RetryRequest
 
 IDS_AT_ONCE = 1000  # in one statement
 # Codes of failed pages that rules have refused: another attempt would not help.
 REFUSED = (ROBOTS, "CRAWL_DENIAL", "EXTERNAL_LINK")
-REPLACEABLE = ("timeout_ms", "wait_for_ms", "proxy", "headers", "location", "mobile")
 NO_ROOM = "{} more failed pages were left: the limit of the job, {} pages, has no room for them."
 _SPELLED = {option.attribute: option.name("v2") for option in catalogue.SCRAPE}
 
 FailedT: TypeAlias = "Sequence[Row[*tuple[Any, ...]]]"
-
-
-@frozen(kw_only=True)
-class RetryRequest:
-    """Which failed pages are fetched again, and how. Empty filters match every page."""
-
-    codes: frozenset[str] = frozenset()
-    #: Statuses of the site.
-    statuses: frozenset[int] = frozenset()
-    #: Host names in lower case, without ports.
-    hosts: frozenset[str] = frozenset()
-    #: URLs as the list of errors has them.
-    urls: frozenset[str] = frozenset()
-    #: Some of :data:`REPLACEABLE` with their values for these pages.
-    scrape: Mapping[str, Any] = field(factory=dict)
 
 
 @frozen

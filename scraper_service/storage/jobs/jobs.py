@@ -24,11 +24,15 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from scraper_service.errors import ServiceError
-    from scraper_service.options.crawl import BatchOptions, CrawlOptions
+    from scraper_service.options.crawl import (
+        BatchOptions,
+        ChangeRequest,
+        CrawlOptions,
+        RetryRequest,
+    )
     from scraper_service.storage.accounts.audit import Actor
     from scraper_service.storage.database import Database
     from scraper_service.storage.jobs.admission import Terms
-    from scraper_service.storage.jobs.job_control import ChangeRequest
     from scraper_service.storage.jobs.job_events import JobEvents
     from scraper_service.storage.jobs.job_history import (
         HistoryQuery,
@@ -38,7 +42,6 @@ if TYPE_CHECKING:
     )
     from scraper_service.storage.jobs.job_listing import AddressQuery, Listing
     from scraper_service.storage.jobs.job_records import Job, JobState, PageErrorRow
-    from scraper_service.storage.jobs.job_retry import RetryRequest
 
 T = TypeVar("T")
 
