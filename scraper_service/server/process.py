@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import logging
 import math
 import os
@@ -10,6 +11,7 @@ import signal
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from scraper_service.content.passes import why_unfit
@@ -30,6 +32,11 @@ RESOLVER_THREADS = 64  # a host name that does not resolve blocks a thread for s
 # A signal to the group of make and the service reaches the service twice.
 SAME_SIGNAL_S = 0.5
 LEAVE_S = 10  # from the end of the parts to the end of the process
+# A block of memory of this size goes back to the system when it is freed. The GNU C library
+# raises the size to that of the largest freed block, and then keeps hundreds of megabytes of
+# pages that are long gone.
+LARGE_BLOCK_BYTES = 2**20
+M_MMAP_THRESHOLD = -3  # malloc.h
 
 
 class Front(Protocol):
@@ -99,6 +106,8 @@ class MainProcess:
         """Run until the end; return the exit code."""
         from twisted.internet import reactor
 
+        with suppress(OSError, AttributeError):  # other C libraries do not keep them
+            ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK_BYTES)
         reactor.callWhenRunning(lambda: self._tasks.spawn(self._start()))
         self._background.process.start(
             stop_after_crawl=False, install_signal_handlers=False

@@ -63,7 +63,7 @@ class Task:
 class ConverterQueue:
     """The tasks of a converter pool, and the used converter time of each team.
 
-    Inputs that are still being read count in the bytes of their team.
+    Inputs that are still being read count for others that are about to be read.
 
     The next task is from the team with the least converter time, as in start-time fair
     queueing. A team that was idle starts with the least time of the others. The jobs of a team
@@ -83,6 +83,7 @@ class ConverterQueue:
         self._max_bytes = max_bytes
         self._processes_of = processes_of
         self._bytes = 0
+        self._read_bytes = 0
         self._teams: dict[str, _Team] = {}
         self._active = 0  # teams with inputs
         self._clock = 0.0  # used time of the team whose task began last
@@ -93,10 +94,18 @@ class ConverterQueue:
     def has_capacity(self, team_id: str, size: int = 0) -> bool:
         """Return True if a team may queue ``size`` more bytes."""
         team = self._teams.get(team_id)
-        if team is None or not team.bytes:
-            return True
-        most = max(self._max_bytes // FLOOR_PARTS, self._max_bytes - self._bytes)
-        return team.bytes + size <= most
+        return team is None or self._fits(team.bytes, self._bytes, size)
+
+    def may_read(self, team_id: str, size: int) -> bool:
+        """Return True if a team may read ``size`` bytes, which it will queue."""
+        team = self._teams.get(team_id)
+        return team is None or self._fits(
+            team.bytes + team.read_bytes, self._bytes + self._read_bytes, size
+        )
+
+    def _fits(self, own: int, total: int, size: int) -> bool:
+        most = max(self._max_bytes // FLOOR_PARTS, self._max_bytes - total)
+        return not own or own + size <= most
 
     @property
     def has_starving(self) -> bool:
@@ -120,13 +129,27 @@ class ConverterQueue:
 
     def add(self, task: Task) -> None:
         """Queue a new task."""
-        team = self.hold(task.team_id, task.weight)
+        team = self._enter(task.team_id)
+        team.bytes += task.weight
+        self._bytes += task.weight
         self._number += 1
         task.number = self._number
         self._append(team, task)
 
-    def hold(self, team_id: str, size: int) -> _Team:
-        """Count ``size`` bytes of a team, until :meth:`release`."""
+    def begin_reading(self, team_id: str, size: int) -> None:
+        """Count ``size`` bytes of a team until :meth:`end_reading`."""
+        self._enter(team_id).read_bytes += size
+        self._read_bytes += size
+
+    def end_reading(self, team_id: str, size: int) -> None:
+        """Take back a call of :meth:`begin_reading`."""
+        team = self._teams.get(team_id)
+        if team is not None:  # otherwise the queue was cleared
+            team.read_bytes -= size
+            self._read_bytes -= size
+            self._leave(team_id, team)
+
+    def _enter(self, team_id: str) -> _Team:
         team = self._teams.get(team_id)
         if team is None:
             team = self._teams[team_id] = _Team(used_s=self._clock)
@@ -134,18 +157,15 @@ class ConverterQueue:
             team.used_s = max(team.used_s, self._clock)
             self._active += 1
         team.held += 1
-        team.bytes += size
-        self._bytes += size
         return team
 
-    def release(self, team_id: str, size: int) -> None:
-        """Take back a call of :meth:`hold`."""
-        team = self._teams.get(team_id)
-        if team is None:  # the queue was cleared
-            return
+    def _forget(self, team: _Team, task: Task) -> None:
+        team.bytes -= task.weight
+        self._bytes -= task.weight
+        self._leave(task.team_id, team)
+
+    def _leave(self, team_id: str, team: _Team) -> None:
         team.held -= 1
-        team.bytes -= size
-        self._bytes -= size
         if team.held:
             return
         self._active -= 1
@@ -184,20 +204,21 @@ class ConverterQueue:
         team.stop(now)
         elsewhere = self._processes_of(task.team_id) - 1
         team.used_s += extra_s + elsewhere * (now - task.began)
-        self.release(task.team_id, task.weight)
+        self._forget(team, task)
 
     def remove(self, task: Task) -> None:
         """Remove a waiting task."""
         team = self._teams[task.team_id]
         team.remove(task)
         self._count(team, task, -1)
-        self.release(task.team_id, task.weight)
+        self._forget(team, task)
 
     def clear(self) -> list[Task]:
         """Remove all tasks. Return the waiting tasks."""
         found = [task for team in self._teams.values() for task in team.all_waiting()]
         self._teams.clear()
-        self._active = self._bytes = self.waiting = self.waiting_small = 0
+        self._active = self._bytes = self._read_bytes = 0
+        self.waiting = self.waiting_small = 0
         return found
 
     def _append(self, team: _Team, task: Task, *, first: bool = False) -> None:
@@ -219,7 +240,8 @@ class _Team:
     #: Without running tasks: the start of each is subtracted.
     used_s: float
     held: int = 0  # inputs that are read, wait, or run
-    bytes: int = 0  # of these
+    bytes: int = 0  # of those that wait or run
+    read_bytes: int = 0
     running: int = 0
     waiting: int = 0
     waiting_small: int = 0

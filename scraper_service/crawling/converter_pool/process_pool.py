@@ -205,20 +205,20 @@ class ProcessPool:
 
     @asynccontextmanager
     async def reading(self, team_id: str | None, size: int) -> AsyncIterator[None]:
-        """Count ``size`` bytes of an input in the queue while it is read.
+        """Count ``size`` bytes of an input while it is read.
 
-        Waits until the team may queue as many.
+        Waits until the team may queue as many beside all that it reads.
         """
         team = team_id or ""
-        while not self._queue.has_capacity(team, size):
+        while not self._queue.may_read(team, size):
             changed = asyncio.Event()
             self._wakes[changed.set] = None
             await changed.wait()
-        self._queue.hold(team, size)
+        self._queue.begin_reading(team, size)
         try:
             yield
         finally:
-            self._queue.release(team, size)
+            self._queue.end_reading(team, size)
             self._wake()
 
     def is_contended(self, team_id: str | None) -> bool:

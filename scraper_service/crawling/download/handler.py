@@ -82,6 +82,7 @@ WITHOUT_ROUTE = (
 )
 REFUSALS = frozenset({401, 403, 429, 503})  # statuses that another proxy may change
 _CLASSES = {number: f"{number}xx" for number in range(1, 6)}
+EARLY_S = 0.25  # before the caller's own time-out, which knows no reason
 PATIENCE_S = 1.0  # of a page of a job, while its host pauses
 #: The proxy of the running request: Scrapy's handler has no argument for it.
 _upstream: ContextVar[UpstreamProxy | None] = ContextVar("upstream", default=None)
@@ -330,7 +331,7 @@ class PageDownloadHandler(StreamingHandler):
         most = request.meta.get("download_maxsize", self._default_maxsize)
         size = response.content_length or most
         try:
-            async with asyncio.timeout(state.deadline - time.monotonic()):
+            async with asyncio.timeout(state.deadline - time.monotonic() - EARLY_S):
                 await held.enter_async_context(self._pool.reading(state.team_id, size))
         except TimeoutError:
             text = "the page is large, and its turn to be read did not come in time"
