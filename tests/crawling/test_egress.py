@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import socket
 
+import aiohttp
 import pytest
+from aiohttp.abc import AbstractResolver
 from scrapy.exceptions import CannotResolveHostError
 
 from scraper_service.crawling.browser.navigation import DirectRules
@@ -15,6 +17,7 @@ from scraper_service.crawling.download.egress import (
     ForbiddenPort,
     Refusals,
 )
+from scraper_service.crawling.download.http_session import open_session
 from scraper_service.crawling.page_errors import page_error
 
 PRIVATE = """
@@ -99,3 +102,38 @@ def test_a_malformed_url_is_refused_to_a_browser_without_a_proxy(url):
     with pytest.raises(CannotResolveHostError):
         asyncio.run(rules.check(url))
     assert asyncio.run(rules.check("data:,x")) is None
+
+
+class Rebinding(AbstractResolver):
+    """Answers with the address of the site first, and with loopback from then on."""
+
+    def __init__(self):
+        self.addresses = ["127.0.0.2"]
+
+    async def resolve(self, host, port=0, family=socket.AF_INET):
+        address = self.addresses.pop() if self.addresses else "127.0.0.1"
+        common = {"family": family, "proto": 0, "flags": socket.AI_NUMERICHOST}
+        return [{"hostname": host, "host": address, "port": port, **common}]
+
+    async def close(self):
+        pass
+
+
+def test_a_name_that_changes_its_address_leads_nowhere(site, canary):
+    policy = EgressPolicy(["127.0.0.2"])
+    port = int(site.url("/").rsplit(":", 1)[1].rstrip("/"))
+
+    async def main():
+        session = open_session(None, policy.open_socket)
+        session.connector._resolver = Rebinding()
+        session.connector._use_dns_cache = False
+        before = canary.count()
+        async with session:
+            async with session.get(f"http://name.test:{port}/text") as response:
+                assert response.status == 200
+            with Refusals() as refusals, pytest.raises(aiohttp.ClientConnectorError):
+                await session.get(f"http://name.test:{canary.port}/")
+        assert isinstance(refusals.errors[0], ForbiddenDestination)
+        assert canary.count() == before
+
+    asyncio.run(main())
