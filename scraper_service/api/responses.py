@@ -33,6 +33,7 @@ from scraper_service.api.openapi.shapes import (
     shape,
     success,
 )
+from scraper_service.content.text.w3c_times import utc_text
 from scraper_service.discovery.map_results import BETWEEN
 from scraper_service.options import catalogue
 from scraper_service.storage.jobs.job_records import JobState
@@ -165,8 +166,7 @@ def page_metadata(facts: PageMetadata) -> dict[str, Any]:
 
 def iso(seconds: float) -> str:
     """Return a time as ISO 8601 in UTC, with milliseconds."""
-    moment = datetime.fromtimestamp(seconds, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return utc_text(datetime.fromtimestamp(seconds, UTC))
 
 
 def encode(value: Any) -> bytes:

@@ -95,7 +95,7 @@ from scraper_service.content.text.parts import beyond, counted
 from scraper_service.content.text.personal_data import Redaction
 from scraper_service.content.text.search_entry import search_entry
 from scraper_service.content.text.sentences import main_words
-from scraper_service.content.text.w3c_times import w3c_time
+from scraper_service.content.text.w3c_times import utc_time
 from scraper_service.content.wire import Unfinished, wire_from_content
 from scraper_service.items import PageContent, PageError, PageSource
 from scraper_service.options.availability import can_recognise_text
@@ -309,7 +309,7 @@ class _Conversion:
             if (redaction := self.redaction) is not None:
                 rows = tuple(map(redaction.facts, rows))
             self.facts["losses"] = rows
-        if moment := w3c_time(self.source.last_modified):
+        if moment := utc_time(self.source.last_modified):
             known = self.facts.get("known", {})
             self.facts["known"] = {**known, "last_modified": moment}
         return PageContent(values=self.values, warnings=warnings, **self.facts)

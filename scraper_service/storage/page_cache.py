@@ -41,6 +41,10 @@ class StoredSource:
     body: bytes
     #: ``X-Robots-Tag`` header.
     robots_tag: str = ""
+    #: ``Last-Modified`` header.
+    last_modified: str = ""
+    #: ``ETag`` header.
+    etag: str = ""
     engine: str = "http"
     #: Name of the screenshot's file.
     screenshot: str | None = None

@@ -7,7 +7,7 @@ import uuid
 
 import pytest
 
-from tests.support.scripted_site import ScriptedSite
+from tests.support.scripted_site import ScriptedSite, answer
 from tests.support.waiting import wait_until
 
 DAY_MS = 86_400_000
@@ -46,6 +46,25 @@ def test_a_page_is_fetched_once_within_its_age(scrape, site, fresh):
     assert again["metadata"]["creditsUsed"] == 1
     assert again["metadata"]["scrapeId"] != first["metadata"]["scrapeId"]
     assert site.requests == []
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    {
+        "Tue, 03 Mar 2026 10:00:00 GMT": "2026-03-03T10:00:00.000Z",
+        "2026-03-03T12:00:00+02:00": "2026-03-03T10:00:00.000Z",
+        "last week": None,
+    }.items(),
+)
+def test_a_page_says_when_it_was_modified_from_the_cache_too(scrape, header, expected):
+    with ScriptedSite({"/": answer("<p>Hay", Last_Modified=header)}) as site:
+        url = site.url("/")
+        first = scrape(url, maxAge=DAY_MS)
+        wait_until(lambda: state_of(scrape(url, maxAge=DAY_MS)) == "hit")
+        again = scrape(url, maxAge=DAY_MS)
+        assert site.paths() == ["/"]
+    times = [each["metadata"].get("lastModified") for each in (first, again)]
+    assert times == [expected, expected]
 
 
 def test_max_age_0_always_fetches_and_stores(scrape, fresh):

@@ -332,6 +332,7 @@ LISTED = {
     "/maps/index.xml": sitemap("{site}/maps/a.xml", "{site}/maps/b.xml.gz", index=True),
     "/maps/a.xml": answer(
         "<urlset><url><loc>{site}/listed/1</loc><lastmod>2026-01-02</lastmod></url>"
+        "<url><loc>{site}/listed/2</loc><lastmod>2026-01-02T03:04+02:00</lastmod></url>"
         "</urlset>",
         Content_Type="application/xml",
     ),
@@ -342,8 +343,8 @@ LISTED = {
 @pytest.mark.parametrize(
     ("mode", "expected"),
     [
-        ("include", ["/", "/linked", "/listed/1", "/listed/3"]),
-        ("only", ["/", "/listed/1", "/listed/3"]),
+        ("include", ["/", "/linked", "/listed/1", "/listed/2", "/listed/3"]),
+        ("only", ["/", "/listed/1", "/listed/2", "/listed/3"]),
         ("skip", ["/", "/linked"]),
     ],
 )
@@ -357,12 +358,14 @@ def test_sitemaps_are_read_as_asked(crawl, mode, expected):
         if mode != "skip":
             rows = done.addresses()
             assert rows["/listed/1"]["lastModified"] == "2026-01-02"
+            assert rows["/listed/2"]["lastModified"] == "2026-01-02T01:04:00.000Z"
             assert rows["/listed/1"]["foundOn"] == site.url("/maps/a.xml")
             times = {
                 each["metadata"]["title"]: each["metadata"].get("sitemapLastmod")
                 for each in done.documents
             }
             assert times["1"] == "2026-01-02"
+            assert times["2"] == "2026-01-02T03:04+02:00"
             assert times["3"] is None
             assert rows["/maps/a.xml"]["kind"] == "sitemap"
             assert rows["/maps/b.xml.gz"]["state"] == "failed"  # it is not there
@@ -372,7 +375,7 @@ def test_sitemaps_are_read_as_asked(crawl, mode, expected):
 def test_a_start_address_may_be_a_sitemap(crawl):
     with ScriptedSite(LISTED) as site:
         done = crawl(site.url("/maps/a.xml"))
-        assert paths_of(done, site) == ["/listed/1", "/listed/3"]
+        assert paths_of(done, site) == ["/listed/1", "/listed/2", "/listed/3"]
 
 
 def test_sitemaps_count_for_the_limit(crawl):

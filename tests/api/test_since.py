@@ -88,6 +88,21 @@ def test_only_new_and_changed_pages_are_delivered(service, web, spot):
     assert paths.count((f"{spot}/a", 304)) == 1
 
 
+def test_pages_from_the_cache_are_asked_for_by_their_tag(service, web, spot):
+    url = web.url(f"{spot}/")
+
+    def state():
+        found = service.post("/v2/scrape", {"url": url, "maxAge": 86_400_000}).json
+        return found["data"]["metadata"]["cacheState"]
+
+    wait_until(lambda: state() == "hit")
+    first = crawl(service, web, spot, scrapeOptions={"maxAge": 86_400_000})
+    states = [each["metadata"].get("cacheState") for each in first["data"]]
+    assert "hit" in states
+    crawl(service, web, spot, since=first["id"])
+    assert web.statuses().count((f"{spot}/", 304)) == 1
+
+
 def test_a_crawl_since_a_crawl_since_a_crawl_knows_all_pages(service, web, spot):
     first = crawl(service, web, spot)
     put(web, spot, "b", "", text="Two")

@@ -176,9 +176,9 @@ def test_entries_of_feeds_have_times():
         "<item><link>/b</link></item><item><pubDate>2026</pubDate></item>"
         "<item><link>mailto:a@b.example</link></item></channel></rss>"
     )
-    first = {"https://site.example/a": "2026-01-04T10:00:00+00:00"}
+    first = {"https://site.example/a": "2026-01-04T10:00:00.000Z"}
     assert feed_links(rss, URL)[1] == first
-    second = {"https://site.example/b": "2026-01-05T10:00:00+00:00"}
+    second = {"https://site.example/b": "2026-01-05T10:00:00.000Z"}
     later = changed.replace("Sun, 04", "Mon, 05")
     assert feed_links(rss, URL, later)[1] == first | second
     atom = (

@@ -42,6 +42,7 @@ from scraper_service.api.streams import server_sent_events
 from scraper_service.api.v2 import requests
 from scraper_service.api.version import Routes
 from scraper_service.api.webhook_payloads import SENT_EVENT
+from scraper_service.content.text.w3c_times import utc_time
 from scraper_service.crawling.politeness.host_limits import pace_key
 from scraper_service.crawling.politeness.host_turns import MAX_CRAWL_DELAY_S
 from scraper_service.discovery.retry_after import MAX_PAUSE_S
@@ -334,7 +335,7 @@ def url_members(address: JobUrl) -> dict[str, Any]:
         "depth": address.depth,
         "foundOn": address.found_on,
         "scrapeId": address.page_id,
-        "lastModified": address.lastmod,
+        "lastModified": address.lastmod and utc_time(address.lastmod),
         "losses": list(address.losses) or None,
     }
     return {name: value for name, value in facts.items() if value is not None}

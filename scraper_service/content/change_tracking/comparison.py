@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 
 from scraper_service.content.change_tracking.diff import as_json, as_patch, hunks
+from scraper_service.content.text.w3c_times import utc_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -155,5 +156,4 @@ def _digest(text: str) -> str:
 
 
 def _iso(seconds: float) -> str:
-    moment = datetime.fromtimestamp(seconds, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return utc_text(datetime.fromtimestamp(seconds, UTC))

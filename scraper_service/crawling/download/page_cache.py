@@ -188,6 +188,8 @@ def _source(state: PageState, response: Response) -> StoredSource:
         content_encoding=_header(response, "Content-Encoding"),
         refresh=_header(response, "Refresh"),
         robots_tag=_header(response, "X-Robots-Tag"),
+        last_modified=_header(response, "Last-Modified"),
+        etag=_header(response, "ETag"),
         engine=state.engine or HTTP,
         screenshot=name_in(rendered.screenshot or "") if rendered else None,
         body=response.body,
@@ -219,6 +221,8 @@ def _response(found: StoredSource, url: str) -> Response:
         "Content-Encoding": found.content_encoding,
         "Refresh": found.refresh,
         "X-Robots-Tag": found.robots_tag,
+        "Last-Modified": found.last_modified,
+        "ETag": found.etag,
     }
     sent = {name: value for name, value in headers.items() if value}
     return Response(found.url, found.status, headers=sent, body=found.body)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from attrs import asdict, define, field
+
+from scraper_service.content.text.w3c_times import utc_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,8 +50,7 @@ class Findings:
         """Add an activity, for example of kind ``search`` and status ``complete``."""
         if len(self.activities) >= MAX_ACTIVITIES:
             return
-        moment = datetime.fromtimestamp(time.time(), UTC)
-        timestamp = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        timestamp = utc_text(datetime.now(UTC))
         self.activities.append(
             {
                 "type": kind,
