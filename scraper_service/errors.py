@@ -18,6 +18,19 @@ def variable(setting: str) -> str:
     return f"SCRAPER_{setting}"
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number of things as text: ``1 page``, ``2 pages``."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def named(name: str, message: str) -> str:
+    """Return a message that begins with the name of an option, once."""
+    begin = message.lower()
+    if begin.startswith((f"{name.lower()} ", f"invalid {name.lower()}:")):
+        return message
+    return f"{name}: {message}"
+
+
 def listen_error(host: str, port: int, error: OSError) -> str:
     """Return why an address and port cannot be listened on, and what to do."""
     match error.errno:
@@ -222,7 +235,9 @@ class RangeInvalid(ServiceError, ValueError):
 
     def __init__(self, length: int):
         self.length = length
-        super().__init__(f"The file has {length} bytes: the range begins behind them.")
+        super().__init__(
+            f"The file has {counted(length, 'byte')}: the range begins behind them."
+        )
 
 
 class UploadNotFound(ServiceError, LookupError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 from pathlib import Path
 
@@ -28,6 +29,40 @@ def sentences(tree):
         text = node.value if isinstance(node, ast.Constant) else None
         if isinstance(text, str) and id(node) not in docstrings and " " in text:
             yield text
+
+
+# Numbers before these nouns, unless the number is a constant or comes from counted().
+COUNTED = re.compile(
+    r" (?:more )?(?:character|credit|day|file|item|job|key|map|minute|page|pattern|result"
+    r"|scrape|search(?:e)?|second|URL)s\b"
+)
+# Never 1, or the noun belongs to a rate.
+MANY = (
+    *("truncated", "pages of the PDF were", "pages are as they were", "days ago"),
+    *("pages per minute", "in a row", "none of ", "jobs have an id"),
+)
+
+
+def counts_of(tree):
+    """Yield the formatted texts that have a number before a noun in the plural."""
+    for node in ast.walk(tree):
+        parts = node.values if isinstance(node, ast.JoinedStr) else []
+        for number, text in itertools.pairwise(parts):
+            if not isinstance(number, ast.FormattedValue):
+                continue
+            name = getattr(number.value, "id", "")
+            if not name.isupper() and COUNTED.match(str(getattr(text, "value", ""))):
+                yield ast.unparse(node)
+
+
+def test_messages_are_written_for_one_thing_as_for_many():
+    found = {
+        str(path.relative_to(ROOT)): text
+        for path in SOURCES
+        for text in counts_of(ast.parse(path.read_text()))
+        if not any(words in text for words in MANY)
+    }
+    assert found == {}
 
 
 def test_messages_name_settings_with_their_prefix():

@@ -617,6 +617,11 @@ def test_every_reason_of_a_link_is_in_the_table():
             "https://example.com/a",
             "none of 2 patterns matches",
         ),
+        (
+            {"include_paths": ("b",)},
+            "https://example.com/a",
+            "the pattern does not match",
+        ),
         (DOCS, "https://example.com/a", "the path does not start with /docs"),
         (ROOT, "https://example.com/A.PNG", ".png"),
         (EXTERNAL, "https://www.a.org/", "a.org"),

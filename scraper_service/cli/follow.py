@@ -24,6 +24,7 @@ from attrs import field, frozen
 from scraper_service.cli.job_state import CRAWL_DENIAL, FailedUrl, Status
 from scraper_service.cli.terminal import fitted
 from scraper_service.content.text.printable import printable
+from scraper_service.errors import counted
 from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:
@@ -353,14 +354,9 @@ def exit_code(status: Status, ending: Ending) -> int:
     return 0 if status.state == "completed" and has_pages else 1
 
 
-def counted(pages: int) -> str:
-    """Return a number of pages as text, such as ``1 page``."""
-    return f"{pages} page{'s' * (pages != 1)}"
-
-
 def summary(status: Status, ending: Ending) -> str:
     """Return the result of a job that has ended, and reasons if it has no pages."""
-    words = [f"{status.state}: {counted(status.pages)}"]
+    words = [f"{status.state}: {counted(status.pages, 'page')}"]
     failed = [each for each in ending.failures if not each.is_left_out]
     if failed:
         words.append(f"{len(failed)} failed")

@@ -14,7 +14,6 @@ import attrs
 import click
 
 from scraper_service.cli import reprocess
-from scraper_service.cli.follow import counted
 from scraper_service.cli.job_state import (
     OutputFailed,
     ReaderGone,
@@ -29,6 +28,7 @@ from scraper_service.cli.reprocess import takes_request
 from scraper_service.cli.settings import check_egress, load_settings
 from scraper_service.cli.terminal import fitted, leave_pipe
 from scraper_service.content.text.printable import printable
+from scraper_service.errors import counted
 from scraper_service.items import FAILURE_CODES, OTHER_CODES
 
 if TYPE_CHECKING:
@@ -327,7 +327,7 @@ def retry_command(
         count, warning = retried.retried, retried.warning
     if warning:
         click.echo(f"warning: {warning}", err=True)
-    click.echo(f"retried {counted(count)} of {job_id}")
+    click.echo(f"retried {counted(count, 'page')} of {job_id}")
 
 
 @jobs_group.command("reprocess")
@@ -440,7 +440,7 @@ def _export(
     except ReaderGone:
         leave_pipe()
     if not wanted.quiet:
-        click.echo(f"{counted(written)} of a job that is {job.state}", err=True)
+        click.echo(f"{counted(written, 'page')} of a job that is {job.state}", err=True)
 
 
 def _known_settings(

@@ -14,6 +14,7 @@ from attrs import evolve
 
 from scraper_service.cli.request_options import SPELLINGS
 from scraper_service.content.text.printable import printable
+from scraper_service.errors import named
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -156,4 +157,4 @@ def with_flag(path: tuple[str | int, ...] | list[str | int], message: str) -> st
     # A message begins with the path, or does not name it.
     start = re.escape(".".join(map(str, path)))
     rest = re.sub(rf"^{start}\b:? ?", "", message)
-    return f"{name}: {rest}"
+    return named(name, rest)

@@ -25,7 +25,6 @@ from scraper_service.cli.follow import (
     Ending,
     Follower,
     Silent,
-    counted,
     exit_code,
     progress,
     stop_signals,
@@ -35,6 +34,7 @@ from scraper_service.cli.job_state import FailedUrl, OutputFailed, ReaderGone, S
 from scraper_service.cli.outputs.output import STDOUT, Destination, destination
 from scraper_service.cli.outputs.page_formats import keys_of_options
 from scraper_service.cli.terminal import READER_GONE, end_at_once, end_when_interrupted
+from scraper_service.errors import counted
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -377,7 +377,7 @@ class LocalRun:
         if status.is_active:
             how = "paused" if self._is_paused else "stopped"
             why = f"; {self._command('log', job)} says why" if self._is_paused else ""
-            text = f"{how}: {counted(status.pages)}{why}"
+            text = f"{how}: {counted(status.pages, 'page')}{why}"
             self._progress.say(f"{text}\n{self._how_to_resume(job)}")
             return 1 if self._is_paused else 128 + self._signal
         self._progress.say(summary(status, ending))

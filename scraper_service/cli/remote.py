@@ -20,7 +20,6 @@ import click
 from scraper_service.cli.follow import (
     Follower,
     Silent,
-    counted,
     exit_code,
     progress,
     stop_signals,
@@ -30,6 +29,7 @@ from scraper_service.cli.job_state import FailedUrl, OutputFailed, ReaderGone, S
 from scraper_service.cli.local_requests import with_flag
 from scraper_service.cli.terminal import READER_GONE, end_at_once
 from scraper_service.content.text.printable import printable
+from scraper_service.errors import counted
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -375,7 +375,9 @@ class RemoteRun:
                 written += len(pages)
                 status, pages = await source.poll(written)
             output.close(await source.failures())
-            self._progress.say(f"{counted(written)} of a job that is {status.state}")
+            self._progress.say(
+                f"{counted(written, 'page')} of a job that is {status.state}"
+            )
             return 0
 
         return self._run(work)
@@ -393,7 +395,7 @@ class RemoteRun:
             output.close(None)
             count = int(headers.get("X-Total-Pages") or 0)
             state = headers.get("X-Job-Status")
-            self._progress.say(f"{counted(count)} of a job that is {state}")
+            self._progress.say(f"{counted(count, 'page')} of a job that is {state}")
             return 0
 
         return self._run(work)
@@ -461,7 +463,7 @@ class RemoteRun:
             text = f"job {job_id} goes on at {remote.address}; to follow it: {again}"
         else:
             text = (
-                f"{status.state}: {counted(status.pages)}; a service does not go on with a"
+                f"{status.state}: {counted(status.pages, 'page')}; a service does not go on with a"
                 f" cancelled job. Its pages: {again}"
             )
         self._progress.say(text)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scraper_service.cli import request_options
-from scraper_service.cli.follow import counted
+from scraper_service.errors import counted
 from scraper_service.options import catalogue
 from scraper_service.options.crawl import SHAPING
 
@@ -101,6 +101,6 @@ def _price(known: Job, request: ReprocessRequest, settings: Settings) -> int | N
 def made_text(source_id: str, job_id: str, pages: int) -> str:
     """Return what the command prints of a new job."""
     return (
-        f"job {job_id} reprocesses {counted(pages)} of {source_id};"
+        f"job {job_id} reprocesses {counted(pages, 'page')} of {source_id};"
         f" `jobs resume {job_id}` writes them"
     )

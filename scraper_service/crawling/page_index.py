@@ -155,6 +155,6 @@ class SearchIndex:
             )
         except ServiceUnavailable:
             self._has_given_up = self._is_closing
-            logger.warning("%d pages were not added to the search index", len(pages))
+            logger.warning("pages not added to the search index: %d", len(pages))
         except Exception:
-            logger.exception("%d pages were not added to the search index", len(pages))
+            logger.exception("pages not added to the search index: %d", len(pages))

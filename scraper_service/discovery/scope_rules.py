@@ -277,7 +277,10 @@ class CrawlScope:
             or self._includes.first_match(self._subject(address)) is not None
         ):
             return None
-        rule = f"none of {len(self._includes)} patterns matches"
+        count = len(self._includes)
+        rule = "the pattern does not match"
+        if count > 1:
+            rule = f"none of {count} patterns matches"
         return Refusal(Reason.NOT_INCLUDED, rule)
 
     def _subject(self, address: ParsedUrl) -> str:

@@ -37,6 +37,7 @@ from scraper_service.discovery.sitemap_xml import (
     SitemapEntry,
     SitemapParser,
 )
+from scraper_service.errors import counted
 from scraper_service.items import PageError, PageSource
 from scraper_service.options.urls import MAX_URL
 
@@ -184,7 +185,7 @@ class _Reading:
             text = f"The index has over {MAX_FILES} sitemaps; later ones are ignored."
             warnings.append(text)
         if self.refused:
-            text = f"{self.refused} URLs were ignored: too long, or not http(s)."
+            text = f"Ignored {counted(self.refused, 'URL')}: too long, or not http(s)."
             warnings.append(text)
         error = None
         if self.page is not None:

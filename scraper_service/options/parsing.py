@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Final, Protocol, TypeAlias
 
 from attrs import field, frozen
 
-from scraper_service.errors import InvalidOptions, Issue, SchemaRefused
+from scraper_service.errors import InvalidOptions, Issue, SchemaRefused, counted
 from scraper_service.options.json_schema import field_of
 
 INVALID: Final = object()  # a kind returns it after it has reported an issue
@@ -102,9 +102,10 @@ class Position:
             received=_cut(value) if isinstance(value, str) else short(value),
         )
 
-    def too_many(self, what: str, maximum: int, got: int) -> Any:
+    def too_many(self, noun: str, maximum: int, got: int) -> Any:
         """Report more items, keys or characters than allowed."""
-        text = f"{self.name} must have at most {maximum} {what}, got {got}"
+        most = counted(maximum, noun)
+        text = f"{self.name} must have at most {most}, got {got}"
         return self.report("too_big", text, maximum=maximum)
 
     def missing(self, expected: str) -> Any:
@@ -159,7 +160,7 @@ class Array:
         if not isinstance(value, list | tuple):
             return at.mistyped(self.expected, value)
         if len(value) > self.maximum:
-            return at.too_many("items", self.maximum, len(value))
+            return at.too_many("item", self.maximum, len(value))
         items = tuple(self.item.read(v, at / i) for i, v in enumerate(value))
         return INVALID if any(item is INVALID for item in items) else items
 
@@ -178,7 +179,7 @@ class Pairs:
             return at.mistyped(self.expected, value)
         given = {key: item for key, item in value.items() if item is not None}
         if len(given) > self.maximum:
-            return at.too_many("keys", self.maximum, len(given))
+            return at.too_many("key", self.maximum, len(given))
         pairs = tuple((k, self.item.read(v, at / k)) for k, v in given.items())
         return INVALID if any(item is INVALID for _, item in pairs) else pairs
 
@@ -498,10 +499,11 @@ class Text:
         if not isinstance(value, str):
             return at.mistyped(self.expected, value)
         if len(value) < self.minimum:
-            text = f"{at.name} must have at least {self.minimum} characters"
+            least = counted(self.minimum, "character")
+            text = f"{at.name} must have at least {least}, got {len(value)}"
             return at.report("too_small", text, minimum=self.minimum)
         if len(value) > self.maximum:
-            return at.too_many("characters", self.maximum, len(value))
+            return at.too_many("character", self.maximum, len(value))
         return value
 
 

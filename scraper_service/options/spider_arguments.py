@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import attrs
 from attrs import evolve
 
-from scraper_service.errors import InvalidOptions, Issue
+from scraper_service.errors import InvalidOptions, Issue, named
 from scraper_service.options import catalogue, urls
 from scraper_service.options.crawl import (
     MAX_BATCH_URLS,
@@ -167,7 +167,7 @@ def read_arguments(
         try:
             values[name] = readers[name](text)
         except (ValueError, RecursionError) as error:
-            issues.append(Issue("custom", (name,), f"{name}: {str(error)[:300]}"))
+            issues.append(Issue("custom", (name,), named(name, str(error)[:300])))
     for option in own:
         name = option.attribute
         if option.default_value("shell") is catalogue.REQUIRED and name not in given:

@@ -100,7 +100,7 @@ class Searches:
         ``MAX_PENDING_SEARCHES`` searches run already.
         """
         if self.pending >= self._most:
-            raise QueueFull(f"{self._most} searches are under way already.")
+            raise QueueFull(f"Searches already under way: {self._most}.")
         self.pending += 1
         try:
             async with asyncio.timeout(options.timeout_ms / 1000):

@@ -12,7 +12,7 @@ from attrs import frozen
 from scraper_service.crawling.middlewares import page_ended
 from scraper_service.crawling.page_errors import map_failure, map_warnings
 from scraper_service.crawling.robots import RobotsPolicy
-from scraper_service.errors import MapTimedOut, QueueFull, ServiceUnavailable
+from scraper_service.errors import MapTimedOut, QueueFull, ServiceUnavailable, counted
 from scraper_service.items import PageError
 from scraper_service.services.resident_crawler import Resident
 from scraper_service.storage.frontier import links
@@ -68,7 +68,7 @@ class MapCrawler(Resident):
         if not self.is_open:
             raise ServiceUnavailable("The service is starting or stopping.")
         if self.pending >= self._most:
-            raise QueueFull(f"{self._most} maps are under way already.")
+            raise QueueFull(f"Already under way: {counted(self._most, 'map')}.")
         deadline = time.monotonic() + options.scrape.deadline_ms / 1000
         self.pending += 1
         try:

@@ -18,6 +18,7 @@ from scraper_service.errors import (
     OptionUnavailable,
     QueueFull,
     ReplayUnavailable,
+    counted,
 )
 from scraper_service.options.availability import require_parseable
 from scraper_service.options.catalogue import USUAL_PAGE
@@ -90,7 +91,9 @@ class Scrapes:
         queued_s = None
         if not self.places.enter(team.id):
             if self.waiting(team.id) - self.places.free(team.id) >= self._most:
-                raise QueueFull(f"{self._most} scrapes of this team wait already.")
+                raise QueueFull(
+                    f"This team has {counted(self._most, 'scrape')} waiting already."
+                )
             try:
                 async with asyncio.timeout(deadline - began):
                     is_late = await self.places.wait(team.id, OWNER)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from scraper_service.crawling.artefacts import shared_artefacts
 from scraper_service.crawling.logs import job_logger, log_end, with_facts
-from scraper_service.errors import ServiceUnavailable, StoreUnavailable
+from scraper_service.errors import ServiceUnavailable, StoreUnavailable, counted
 from scraper_service.options.limits import DAY_S
 from scraper_service.shared_objects import Looks
 from scraper_service.storage.accounts import (
@@ -69,7 +69,7 @@ async def expire_charges(database: Database, settings: BaseSettings) -> None:
 
 async def end_long_pauses(database: Database, most_days: int) -> None:
     """Cancel jobs that have been paused for ``most_days``."""
-    days = "1 day" if most_days == 1 else f"{most_days} days"
+    days = counted(most_days, "day")
     reason = f"The job was paused for {days}, the longest time for a pause."
     jobs = Jobs(database)
     for job_id in await jobs.end_long_pauses(most_days * DAY_S, reason):

@@ -128,7 +128,7 @@ def test_a_language_model_plans_and_writes(running, chat, web):
     assert (found["currentDepth"], found["maxDepth"]) == (1, 3)
     assert found["totalUrls"] == len(data["sources"])
     messages = [each["message"] for each in found["activities"]]
-    assert messages[0] == "2 searches are to begin with."
+    assert messages[0] == "Searches to begin with: 2."
     assert any("'Ida Example'" in message for message in messages)
     assert found["activities"][0].keys() == {
         *("type", "status", "message", "timestamp", "depth"),

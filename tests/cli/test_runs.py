@@ -280,7 +280,8 @@ UNKNOWN = "00000000-0000-4000-8000-000000000000"
     ("arguments", "code", "text"),
     [
         (("crawl",), 2, "Missing argument 'URL'"),
-        (("crawl", "ftp://127.0.0.2/"), 2, "URL: URL uses unsupported protocol"),
+        (("crawl", "ftp://127.0.0.2/"), 2, "Error: URL uses unsupported protocol"),
+        (("crawl", "http://a b/"), 2, "Error: Invalid URL: not a host name"),
         (("crawl", "http://127.0.0.2/", "--include", "("), 2, "--include: "),
         (("crawl", "http://127.0.0.2/", "--limit", "0"), 2, "--limit: must be >= 1"),
         (("crawl", "http://127.0.0.2/", "--delay", "61"), 2, "--delay: must be <= 60"),

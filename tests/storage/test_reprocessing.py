@@ -243,7 +243,7 @@ def test_pages_that_were_deleted_meanwhile_are_told(stored, narrow):
         pass
     found = found_job(stored, made)
     assert found.open == found.total == 3
-    assert "5 pages of the source job were deleted" in found.warning
+    assert "The source job lost 5 pages" in found.warning
     rows = run(stored, leases.claim, made.id, "owner", 9).rows
     assert finish_rows(stored, made, rows) is JobState.COMPLETED
 

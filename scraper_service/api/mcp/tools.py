@@ -15,6 +15,7 @@ from scraper_service.api.http_server import JsonRequest
 from scraper_service.api.mcp.inner_calls import InnerCalls
 from scraper_service.api.mcp.protocol import INVALID_PARAMS, RpcError
 from scraper_service.api.parameters import MAX_SKIP
+from scraper_service.errors import counted
 
 if TYPE_CHECKING:
     from scraper_service.api.mcp.inner_calls import Answer
@@ -353,7 +354,7 @@ async def run_extract(call: ToolCall, given: ArgumentsT) -> ToolAnswer:
 async def _waited(call: ToolCall, status: Mapping[str, Any]) -> bool:
     """Wait a moment. Return False if the time of the tool is over."""
     completed, total = int(status["completed"]), int(status["total"])
-    call.report(completed, total, f"{completed} of {total} pages")
+    call.report(completed, total, f"{completed} of {counted(total, 'page')}")
     left = call.until - time.monotonic()
     if left <= 0:
         return False

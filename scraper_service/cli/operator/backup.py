@@ -13,6 +13,7 @@ import click
 from scraper_service.cli.operator.audit import record_act
 from scraper_service.cli.operator.keys import open_database
 from scraper_service.cli.settings import data_dir_option, load_settings
+from scraper_service.errors import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -102,5 +103,5 @@ def _record(
 def _described(made: Manifest) -> str:
     return (
         f"the {made.database} database of {made.made_at} (version {made.version}),"
-        f" {made.files} files of {made.bytes / MIB:.1f} MiB"
+        f" {counted(made.files, 'file')} of {made.bytes / MIB:.1f} MiB"
     )

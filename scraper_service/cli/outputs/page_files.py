@@ -23,6 +23,7 @@ from attrs import frozen
 from scraper_service.cli.job_state import FailedUrl, OutputFailed
 from scraper_service.cli.outputs.page_formats import FILE, KINDS, PICTURE
 from scraper_service.content.text.printable import printable
+from scraper_service.errors import counted
 from scraper_service.exports.front_matter import front_matter
 from scraper_service.exports.page_names import PageNames
 from scraper_service.options.urls import url_parts
@@ -236,7 +237,7 @@ class MarkdownFolder:
             for file in self._files:
                 file.close()
             if self._lost:
-                text = f"{self._lost} files of pages are missing; {LINES} says why"
+                text = f"not written: {counted(self._lost, 'file')} of pages; {LINES} says why"
                 click.echo(f"warning: {text}", err=True)
                 self._lost = 0
         except OSError as error:

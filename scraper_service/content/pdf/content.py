@@ -35,6 +35,7 @@ from scraper_service.content.pdf.writing import (
     join_pages,
     list_blocks,
 )
+from scraper_service.errors import counted
 from scraper_service.items import PageError
 from scraper_service.options.availability import can_recognise_text
 
@@ -270,7 +271,7 @@ class _Reading:
         raise Unreadable(
             PageError(
                 "SCRAPE_PDF_INSUFFICIENT_TIME_ERROR",
-                f"Insufficient time to process PDF of {count} pages. Please use a "
+                f"Insufficient time to process PDF of {counted(count, 'page')}. Please use a "
                 f"timeout of at least {needed_ms} ms.",
             )
         )

@@ -28,6 +28,7 @@ from scraper_service.crawling.download.download_errors import (
     BrowserMissing,
 )
 from scraper_service.crawling.metrics import BROWSER_PAGES, BROWSER_RESTARTS
+from scraper_service.errors import counted
 from scraper_service.shared_objects import BackgroundTasks, Singletons
 
 if TYPE_CHECKING:
@@ -276,7 +277,9 @@ class SharedBrowser:
     @contextlib.asynccontextmanager
     async def _common(self, *, patient: bool) -> AsyncIterator[RunningBrowser]:
         if self._waiting >= self._queue and not patient:
-            raise BrowserBusy(f"{self._queue} pages wait for the browser already")
+            raise BrowserBusy(
+                f"already waiting for the browser: {counted(self._queue, 'page')}"
+            )
         self._waiting += 1
         try:
             await self._room.acquire()

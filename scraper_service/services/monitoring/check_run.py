@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve
 
 from scraper_service.content.change_tracking.monitored_pages import final_urls
-from scraper_service.errors import QueueFull, ServiceError, ServiceUnavailable
+from scraper_service.errors import QueueFull, ServiceError, ServiceUnavailable, counted
 from scraper_service.options.crawl import BatchOptions
 from scraper_service.options.monitors.targets import CrawlTarget, ScrapeTarget
 from scraper_service.options.site_policy import under_policy
@@ -57,9 +57,9 @@ if TYPE_CHECKING:
     from scraper_service.storage.jobs.operations import Entry
     from scraper_service.storage.monitors.check_records import CheckPlan
 
-UNSURE = "{} pages were not found, and may still be there: they or what led to them could not be read."
+UNSURE = "The check did not find {}, but a failure may have hidden what is still there."
 BARE = (
-    "Of {} pages nothing is compared: includeSelectors of compare match nothing there, or"
+    "Of {} nothing is compared: includeSelectors of compare match nothing there, or"
     " excludeSelectors leave nothing."
 )
 ROWS = 100  # of pages without a comparison, in one transaction
@@ -224,7 +224,7 @@ class _Run:
             if not ended_early and not job.held:
                 await self._add_removed(target)
         if progress.bare:
-            self._warn(target, BARE.format(progress.bare))
+            self._warn(target, BARE.format(counted(progress.bare, "page")))
         await self._end_target(target, error=None if progress.is_late else error)
 
     async def _compare_new(self, target: ScrapeTarget | CrawlTarget, step: str) -> None:
@@ -330,7 +330,7 @@ class _Run:
                     CheckedPages(target_id=target.id, rows=rows, dropped=dropped)
                 )
         if unsure:
-            self._warn(target, UNSURE.format(unsure))
+            self._warn(target, UNSURE.format(counted(unsure, "page")))
 
     def _warn(self, target: TargetT, text: str) -> None:
         progress = self._progress[target.id]

@@ -9,7 +9,7 @@ from attrs import define, evolve, field
 from scraper_service.content.merging import PageData, result_json
 from scraper_service.content.text.stored_pages import read_pages
 from scraper_service.discovery import relevance
-from scraper_service.errors import QueueFull, ServiceError, ServiceUnavailable
+from scraper_service.errors import QueueFull, ServiceError, ServiceUnavailable, counted
 from scraper_service.options.crawl import BatchOptions
 from scraper_service.options.extraction import SITE, ExtractOptions
 from scraper_service.options.formats import Json, Links
@@ -241,7 +241,9 @@ class Extract:
         if not count:
             return None
         if self._has_model:
-            return f"{count} of {len(pages)} pages were answered by rules: {NO_ANSWER}."
+            return (
+                f"Rules answered {count} of {counted(len(pages), 'page')}: {NO_ANSWER}."
+            )
         idle = f" {NO_EFFECT}" if has_system_prompt else ""
         return f"The data was found by rules: {NO_MODEL}.{idle}"
 
@@ -283,6 +285,6 @@ def _batch(options: ExtractOptions, urls: Sequence[str], *wanted: Any) -> BatchO
 def _lost(lost: Sequence[tuple[str, str]], count: int) -> str:
     """Return a warning about pages that could not be read."""
     reasons = [f"{url} ({reason:.{LONG_REASON}})" for url, reason in lost]
-    text = f"{len(lost)} of {count} pages could not be read: "
+    text = f"{len(lost)} of {counted(count, 'page')} could not be read: "
     more = "; ..." if len(lost) > MOST_REASONS else ""
     return text + "; ".join(reasons[:MOST_REASONS]) + more

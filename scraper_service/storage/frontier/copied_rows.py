@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from attrs import asdict, define
 from sqlalchemy import insert, literal, select, update
 
+from scraper_service.errors import counted
 from scraper_service.storage.frontier.open_job import OpenJob
 from scraper_service.storage.jobs.job_records import (
     ACTIVE,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 SLICE_ROWS = 2000  # in one transaction: some 10 ms
-GONE = "{} pages of the source job were deleted before this job had read them."
+GONE = "The source job lost {} before this job had read all."
 
 
 @define
@@ -99,7 +100,7 @@ def go_on(connection: Connection, job_id: str) -> bool:
     opened.hold_surplus()  # the caller may have lowered the limit meanwhile
     opened.is_copying = not is_over
     if is_over and position.gone:
-        opened.warn(GONE.format(position.gone))
+        opened.warn(GONE.format(counted(position.gone, "page")))
     _store(connection, job_id, None if is_over else position)
     opened.write(JobState(row.state))
     return is_over

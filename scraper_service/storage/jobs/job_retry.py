@@ -22,6 +22,7 @@ from scraper_service.errors import (
     SecretsUnreadable,
     ServiceError,
     ServiceUnavailable,
+    counted,
 )
 from scraper_service.options import catalogue
 from scraper_service.options.scrape import broken_rules
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
 IDS_AT_ONCE = 1000  # in one statement
 # Codes of failed pages that rules have refused: another attempt would not help.
 REFUSED = (ROBOTS, "CRAWL_DENIAL", "EXTERNAL_LINK")
-NO_ROOM = "{} more failed pages were left: the limit of the job, {} pages, has no room for them."
+NO_ROOM = "The limit of the job, {}, has no room for {}."
 _SPELLED = {option.attribute: option.name("v2") for option in catalogue.SCRAPE}
 
 FailedT: TypeAlias = "Sequence[Row[*tuple[Any, ...]]]"
@@ -101,7 +102,11 @@ def retry_pages(
     opened = OpenJob(connection, row)
     chosen = found if opened.room is None else found[: opened.room]
     left = len(found) - len(chosen)
-    warning = NO_ROOM.format(left, opened.limit) if left else None
+    warning = (
+        NO_ROOM.format(counted(opened.limit, "page"), counted(left, "more failed page"))
+        if left
+        else None
+    )
     if not chosen:
         return _retried(connection, row, 0, warning)
     if row.state not in ACTIVE and (lost := _lost_secrets(connection, row, request)):

@@ -13,6 +13,7 @@ from scraper_service.errors import (
     QueueFull,
     ServiceError,
     ServiceUnavailable,
+    counted,
 )
 from scraper_service.options.urls import host_of
 from scraper_service.services.operations.agent.bounds import MAPPED, RESULTS, batches
@@ -117,12 +118,12 @@ class PageReader:
         lost = await self.read(number, urls, state, until)
         new = self.pages[before:]
         state.credits += sum(map(self._price, new))
-        lines = [f"{len(new)} of {len(urls)} pages were read."]
+        lines = [f"Read {len(new)} of {counted(len(urls), 'page')}."]
         lines += [f"- {url} could not be read: {reason}" for url, reason in lost]
         if lost:
             named = "; ".join(f"{url} ({reason})" for url, reason in lost[:MAX_NAMED])
             more = "; ..." if len(lost) > MAX_NAMED else ""
-            count = f"{len(lost)} of {len(urls)} pages could not be read"
+            count = f"{len(lost)} of {counted(len(urls), 'page')} could not be read"
             state.warn(f"{count}: {named}{more}")
         if not self._options.only_urls:
             lines += self._links(new, state)

@@ -7,6 +7,7 @@ import math
 import time
 from typing import TYPE_CHECKING, Any
 
+from scraper_service.errors import counted
 from scraper_service.llm.model import ModelError
 from scraper_service.services.operations.agent import choices
 from scraper_service.services.operations.agent.bounds import (
@@ -84,7 +85,7 @@ class AgentRun:
             await self._note_partial()
             while True:
                 if time.monotonic() >= self._until:
-                    text = f"The agent run took longer than {self._most_s} seconds."
+                    text = f"The agent run took longer than {counted(self._most_s, 'second')}."
                     raise RunStopped("timeout", text)
                 if state.pending is None:
                     await self._choose()
@@ -247,6 +248,5 @@ def _message(choice: AgentChoice) -> str:
         case choices.MAP:
             return f"Listing the pages of {given['url']}."
         case choices.SCRAPE:
-            count = len(given["urls"])
-            return f"Reading {count} page{'' if count == 1 else 's'}."
+            return f"Reading {counted(len(given['urls']), 'page')}."
     return "Writing the answer."

@@ -11,7 +11,7 @@ from attrs import evolve
 from scraper_service.content.merging import PageData, merge
 from scraper_service.content.text import page_notes
 from scraper_service.content.text.stored_pages import read_pages
-from scraper_service.errors import QueueFull, ServiceError, ServiceUnavailable
+from scraper_service.errors import QueueFull, ServiceError, ServiceUnavailable, counted
 from scraper_service.llm.model import ModelError
 from scraper_service.options.crawl import BatchOptions
 from scraper_service.options.formats import Markdown
@@ -141,9 +141,7 @@ class _Work:
         if found.asked:
             return [each for each in queries if each not in found.asked]
         queries = queries or [query]
-        count = len(queries)
-        planned = "1 search is" if count == 1 else f"{count} searches are"
-        found.note("thought", "complete", f"{planned} to begin with.")
+        found.note("thought", "complete", f"Searches to begin with: {len(queries)}.")
         return queries
 
     async def _search(self, queries: list[str]) -> list[str]:
@@ -168,7 +166,9 @@ class _Work:
             if warning:
                 found.warn(warning)
             lists.append(urls)
-            found.note("search", "complete", f"{len(urls)} results for {query!r}.")
+            found.note(
+                "search", "complete", f"{counted(len(urls), 'result')} for {query!r}."
+            )
         new = _first_new(lists, found.urls, wanted)
         if not new:
             found.note("search", "complete", "There is nothing new to read.")
@@ -207,7 +207,9 @@ class _Work:
             self._pages.append(note)
             self._data.append(data)
         found.note(
-            "extract", "complete", f"{len(numbered)} of {len(urls)} pages were read."
+            "extract",
+            "complete",
+            f"Read {len(numbered)} of {counted(len(urls), 'page')}.",
         )
         await operation.show(found.result(self._options.max_depth, self._pages))
 
@@ -229,7 +231,9 @@ class _Work:
             )
             data["json"] = {} if joined.data is None else joined.data
         count = len(pages)
-        found.note("synthesis", "complete", f"The answer is made of {count} pages.")
+        found.note(
+            "synthesis", "complete", f"The answer is made of {counted(count, 'page')}."
+        )
         result = found.result(options.max_depth, pages, analysis, **data)
         price = self._research.price(options) * count
         await self._operation.complete(result, count, price, self._tokens or None)
