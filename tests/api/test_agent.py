@@ -304,6 +304,8 @@ def test_a_team_gets_as_many_credits_as_it_has(running, data_dir, web, chat):
     assert "partialSchemaValid" not in found
     assert "The run may cost 7 credits" in found["warning"]
     assert team.remaining() == 7
+    started = team.post("/v2/agent", {"prompt": PROMPT}).json
+    assert "The run may cost 7 credits" in started["warning"]
     poor = Team(running, data_dir, "--credits", "4")
     assert poor.post("/v2/agent", {"prompt": PROMPT}).status == 402
 

@@ -187,6 +187,20 @@ def test_a_team_gets_as_many_pages_as_it_can_pay(running, data_dir, web):
     assert team.post("/v2/extract", {"urls": [web.url("/")]}).status == 402
 
 
+@pytest.mark.parametrize(
+    "path", ["/v1/crawl", "/v2/crawl", "/v1/llmstxt", "/v2/extract"]
+)
+def test_a_start_says_that_its_limit_is_lowered(running, data_dir, web, path):
+    for number, noun in ((5, "pages"), (1, "page")):
+        price = 5 if path == "/v2/extract" else 1
+        team = Team(running, data_dir, "--credits", str(price * number))
+        site = web.url("/")
+        body = {"urls": [f"{site}*"], "prompt": "the title"}
+        reply = team.post(path, body if price > 1 else {"url": site})
+        assert reply.status == 200, reply.json
+        assert f" to {number} {noun}: more cannot" in reply.json["warning"]
+
+
 def test_an_extract_joins_its_pages_and_names_them(running, data_dir, web):
     team = Team(running, data_dir, "--credits", "100")
     urls = [web.url(path) for path in ("/gone", "/shop/lamp", "/shop/chair")]
@@ -275,7 +289,7 @@ def test_a_language_model_finds_the_data_of_each_page(start_service, web):
     assert "warning" not in found
     assert found["tokensUsed"] == 200
     assert ["Be exact." in each for each in asked] == [True, True]
-    assert "2 of 2 pages were answered by rules" in without["warning"]
+    assert "Rules answered 2 of 2 pages" in without["warning"]
     assert without["tokensUsed"] == 150
 
 
@@ -317,7 +331,7 @@ def test_the_time_of_an_extract_ends_it_with_what_there_is(running, web):
     found = run(running, "/v1/extract", **body)
     assert found["status"] == "completed"
     assert found["data"]["name"] == "Brass Lamp"
-    assert "only 1 of 2 pages were read in time." in found["warning"]
+    assert "only 1 of 2 pages could be read in time." in found["warning"]
     assert found["creditsUsed"] == 5
     # Nobody goes on with the page that was left.
     queue = "/v2/team/queue-status"

@@ -26,6 +26,7 @@ from scraper_service.api.openapi.shapes import (
 from scraper_service.api.parameters import NumberParameter, parse_job_id
 from scraper_service.api.requests.pages import ignored_names
 from scraper_service.api.responses import encode, iso
+from scraper_service.api.routes.operations import started
 from scraper_service.api.version import Routes
 from scraper_service.errors import JobEnded, JobNotFound
 from scraper_service.options.limits import KeyScope, Mode
@@ -141,9 +142,9 @@ class AgentRoutes(Routes):
         team, body, _ = await self.checks.admit_work(request, Mode.EXTRACT)
         options = await body.read(self.api.requests.agent_options)
         note_caller(request, options)
-        run_id = await self.services.operations.start(options, team, self.api.version)
+        found = await self.services.operations.start(options, team, self.api.version)
         warning = await body.warning(ignored_names(self.api.requests.AGENT.fields))
-        return encode({"success": True, "id": run_id, **warned(warning)})
+        return started(found, warning)
 
     @Described(returns=_RUN, errors=(JobNotFound,))
     async def agent_status(self, request: JsonRequest, run_id: str) -> bytes:

@@ -86,10 +86,11 @@ class JobRoutes(Routes):
                 self.services.jobs, body, options, team
             )
         ignored = ignored_names(self.api.requests.PAGE.fields)
-        facts |= warned(facts.get("warning"), await body.warning(ignored))
+        warning = await body.warning(ignored)
         job = await self.services.jobs.start(
             options, team, self.api.version, key, pages
         )
+        facts |= warned(facts.get("warning"), warning, job.warning)
         version = f"v{self.api.version}"
         return job_started(job, self.base_url(request), version, facts=facts)
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from scraper_service.api.http_server import JsonRequest
     from scraper_service.api.version import RouteT
-    from scraper_service.storage.jobs.operations import OperationRow
+    from scraper_service.storage.jobs.operations import OperationRow, StartedOperation
 
 # The text of the 404, by kind of job.
 NOT_FOUND = {
@@ -51,7 +51,7 @@ STATUS = {
     JobState.FAILED: "failed",
     JobState.CANCELLED: "cancelled",
 }
-_STARTED: dict[str, ShapeT] = {"id": ID}
+_STARTED: dict[str, ShapeT] = {"id": ID, "warning?": TEXT}
 _STATUS: dict[str, ShapeT] = {
     "success": said(BOOL, "False if the job failed."),
     "status": one_of(*dict.fromkeys(STATUS.values())),
@@ -107,7 +107,6 @@ class ExtractRoutes(OperationRoutes):
                 **_STARTED,
                 "urlTrace": array(ANY),
                 "invalidURLs?": array(TEXT),
-                "warning?": TEXT,
             }
         ),
         body="EXTRACT",
@@ -119,14 +118,14 @@ class ExtractRoutes(OperationRoutes):
         team, body, _ = await self.checks.admit_work(request, Mode.EXTRACT)
         parsed = await body.read(self.api.requests.extract_request)
         note_caller(request, parsed.options)
-        operation_id = await self.services.operations.start(
+        found = await self.services.operations.start(
             parsed.options, team, self.api.version
         )
         members: dict[str, Any] = {"urlTrace": []}
         if parsed.invalid_urls is not None:
             members["invalidURLs"] = list(parsed.invalid_urls)
-        members |= warned(await body.warning(ignored_names({})))
-        return _started(operation_id, **members)
+        warning = await body.warning(ignored_names({}))
+        return started(found, warning, **members)
 
     @Described(
         returns=shape(
@@ -175,10 +174,8 @@ class LlmsTextRoutes(OperationRoutes):
         team, body, _ = await self.checks.admit_work(request, Mode.SCRAPE)
         options = await body.read(self.api.requests.llms_text_options)
         note_caller(request, options)
-        operation_id = await self.services.operations.start(
-            options, team, self.api.version
-        )
-        return _started(operation_id)
+        found = await self.services.operations.start(options, team, self.api.version)
+        return started(found)
 
     @Described(
         returns=shape(
@@ -225,10 +222,8 @@ class DeepResearchRoutes(OperationRoutes):
         team, body, _ = await self.checks.admit_work(request, Mode.CRAWL)
         options = await body.read(self.api.requests.research_options)
         note_caller(request, options)
-        operation_id = await self.services.operations.start(
-            options, team, self.api.version
-        )
-        return _started(operation_id)
+        found = await self.services.operations.start(options, team, self.api.version)
+        return started(found)
 
     @Described(
         returns=shape(
@@ -257,8 +252,12 @@ class DeepResearchRoutes(OperationRoutes):
         return encode({**members, **counts, **nothing})
 
 
-def _started(operation_id: str, **members: Any) -> bytes:
-    return encode({"success": True, "id": operation_id, **members})
+def started(
+    found: StartedOperation, warning: str | None = None, **members: Any
+) -> bytes:
+    """Return the response to the start of an operation."""
+    members |= warned(warning, found.warning)
+    return encode({"success": True, "id": found.id, **members})
 
 
 def _status(found: OperationRow) -> dict[str, Any]:

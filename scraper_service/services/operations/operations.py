@@ -25,6 +25,7 @@ from scraper_service.errors import (
     QueueFull,
     ServiceError,
     ServiceUnavailable,
+    counted,
 )
 from scraper_service.options.availability import (
     missing_model,
@@ -192,7 +193,7 @@ class Operation:
         if last is None or last.state is JobState.COMPLETED:
             return None
         if last.is_active:
-            return f"only {last.done} of {last.total} pages were read in time"
+            return f"only {last.done} of {counted(last.total, 'page')} could be read in time"
         return (last.error or f"its pages were {last.state}").rstrip(".")
 
     async def entries(self, step: str, skip: int = 0) -> AsyncIterator[list[Entry]]:
@@ -332,8 +333,8 @@ class Operations:
 
     async def start(
         self, options: OperationOptionsT, terms: Terms, version: int, pages: int
-    ) -> str:
-        """Store an operation that may read ``pages`` pages; return its id.
+    ) -> operations.StartedOperation:
+        """Store an operation that may read ``pages`` pages.
 
         Raises :exc:`~scraper_service.errors.OutOfCredits`, :exc:`QueueFull`, and during
         shutdown :exc:`ServiceUnavailable`.
@@ -345,7 +346,7 @@ class Operations:
         )
         if isinstance(found, ServiceError):
             raise found
-        note_job(found)
+        note_job(found.id)
         self._wanted.set()
         return found
 
@@ -478,8 +479,10 @@ class OperationCalls:
         #: The name of the language model, None without a model.
         self.model_name: str | None = settings["LLM_MODEL"] or None
 
-    async def start(self, options: OperationOptionsT, team: Team, version: int) -> str:
-        """Store an operation that is run soon; return its id.
+    async def start(
+        self, options: OperationOptionsT, team: Team, version: int
+    ) -> operations.StartedOperation:
+        """Store an operation that is run soon.
 
         Raises :exc:`OptionUnavailable` and the errors of :meth:`Operations.start`.
         """

@@ -23,6 +23,7 @@ from scraper_service.errors import (
     OutOfCredits,
     QueueFull,
     ServiceError,
+    counted,
 )
 from scraper_service.options.crawl import BatchOptions, CrawlOptions, Webhook
 from scraper_service.options.extraction import AgentOptions, ExtractOptions
@@ -64,7 +65,7 @@ FETCHES_NOTHING = (
     " pages of another job"
 )
 PROLONGS = "retentionDays must be left out: the batch of appendToId has zeroDataRetention, got {}"
-_FEWER_CREDITS = "The run may cost {most} credits: the team has no more of them."
+_FEWER_CREDITS = "The run may cost {most}: the team has no more of them."
 ENDPOINTS = {"crawl": "crawl", "batch": "batch_scrape"}
 
 
@@ -144,7 +145,7 @@ def admit_job(
     at = now_of(connection)
     ledger.lock_team(connection, terms.team_id)
     if (most := terms.most_jobs) and _active(connection, terms.team_id) >= most:
-        return QueueFull(f"{most} jobs of this team are under way already.")
+        return QueueFull(f"This team has {counted(most, 'job')} under way already.")
     if full := disk_use.refusal(connection, terms.team_id, terms.disk_bytes):
         return full
     bill = _bill(connection, terms, wanted, is_open=is_open)
@@ -191,8 +192,8 @@ def create_operation(
     options: OperationOptionsT,
     version: int,
     pages: int,
-) -> str | ServiceError:
-    """Store an operation that may read ``pages`` pages. Return its id.
+) -> operations.StartedOperation | ServiceError:
+    """Store an operation that may read ``pages`` pages.
 
     Reserves credits for as many pages as the team can pay, and lowers the page limit to
     their number. For an agent, ``pages`` are credits. May return :exc:`QueueFull`, :exc:`DiskQuotaExceeded` and
@@ -201,7 +202,7 @@ def create_operation(
     at, team_id, job_id = now_of(connection), terms.team_id, str(uuid.uuid4())
     ledger.lock_team(connection, team_id)
     if (most := terms.most_jobs) and _active(connection, team_id) >= most:
-        return QueueFull(f"{most} jobs of this team are under way already.")
+        return QueueFull(f"This team has {counted(most, 'job')} under way already.")
     if full := disk_use.refusal(connection, team_id, terms.disk_bytes):
         return full
     bill = _bill(connection, terms, pages, is_open=True)
@@ -216,7 +217,9 @@ def create_operation(
     if isinstance(options, AgentOptions):
         own["created_at"] = operations.next_start(connection, team_id, options.kind)
         if "warning" in bill:
-            bill["warning"] = _FEWER_CREDITS.format(most=bill["page_limit"])
+            bill["warning"] = _FEWER_CREDITS.format(
+                most=counted(bill["page_limit"], "credit")
+            )
     bill = {"page_limit": pages, **own, **bill}
     operations.insert_operation(
         connection, job_id, team_id, options, text, version, **bill
@@ -228,7 +231,7 @@ def create_operation(
         job_id, team_id, terms.key_id, options.kind, version, options.target, at
     )
     ledger.note_activity(connection, call, at)
-    return job_id
+    return operations.StartedOperation(job_id, bill.get("warning"))
 
 
 def _active(connection: Connection, team_id: str) -> int:
@@ -256,8 +259,7 @@ def _bill(
         return OutOfCredits(price * least, left)
     bill: dict[str, Any] = {"page_price": price, "reserved": price * pages}
     if is_open and pages < wanted:
-        text = f"The limit was lowered from {wanted} to {pages} pages: more cannot be"
-        bill |= {"page_limit": pages, "warning": f"{text} paid with what remains."}
+        bill |= {"page_limit": pages, "warning": ledger.lowered_limit(wanted, pages)}
     return bill
 
 

@@ -97,6 +97,15 @@ class OperationRow:
     result: bytes | None
 
 
+@frozen
+class StartedOperation:
+    """An operation that was just stored."""
+
+    id: str
+    #: Says that its limit was lowered.
+    warning: str | None
+
+
 @frozen(kw_only=True)
 class OperationEntry:
     """An operation in a list of a team's operations of one kind."""

@@ -16,6 +16,7 @@ from attrs import evolve
 from sqlalchemy import insert, select, update
 
 from scraper_service.content.text.compression import compress
+from scraper_service.errors import counted
 from scraper_service.options.limits import DAY_S
 from scraper_service.options.serialization import options_to_json
 from scraper_service.options.site_policy import policy_from_json
@@ -174,10 +175,7 @@ def add_crawl(
             return True
         bill = {"page_price": page_price, "reserved": page_price * pages}
         if pages < seed.page_limit:
-            bill["warning"] = (
-                f"The limit was lowered from {seed.page_limit} to {pages} pages: more"
-                " cannot be paid with what remains."
-            )
+            bill["warning"] = ledger.lowered_limit(seed.page_limit, pages)
             seed = type(seed)(seed.kind, seed.url, pages, seed.links)
     job_store.insert_job(
         connection,
@@ -384,9 +382,10 @@ def _end(connection: Connection, job_id: str, end: CheckEnd, at: float) -> None:
             values["estimate"] = end.estimate
         if failures >= BACKOFF_AFTER and found.next_at is not None:
             values["next_at"] = next_at = _backed_off(found, failures, at)
+            minutes = counted(round((next_at - at) / 60), "minute")
             error = (
                 f"{error or ''} The monitor has failed {failures} times in a row: its"
-                f" next check waits for {round((next_at - at) / 60)} minutes."
+                f" next check waits for {minutes}."
             ).strip()
         set_monitor(connection, found.id, **values)
         snapshots.prune(connection, found.id, found.definition.targets)
