@@ -71,6 +71,9 @@ COMPONENTS: Mapping[str, Mapping[str, int | str | None]] = {
         "scraper_service.crawling.job_process.JobProcess": 0,
         "scraper_service.crawling.logs.JobLog": 0,
         "scraper_service.crawling.politeness.crawl_report.JobRecorder": 0,
+        "scraper_service.feeds.exporters.Feeds": 0,
+        # Off: it ends no run whose feeds cannot be written.
+        "scrapy.extensions.feedexport.FeedExporter": None,
         # Off: one timer per crawler; commands/crawl.py logs its own lines.
         "scrapy.extensions.logstats.LogStats": None,
     },
@@ -106,10 +109,10 @@ COMPONENTS: Mapping[str, Mapping[str, int | str | None]] = {
 
 
 OFF = {"None", "{}", "", "0", "False", "false"}  # values of settings as texts
-# Extensions of Scrapy, and the settings that enable them. Unused extensions would only
+# Extensions, and the settings that enable them. Unused extensions would only
 # take a tenth of a second for their imports: the server of aiohttp, libraries of items.
 OPTIONAL: Mapping[str, Sequence[str]] = {
-    "scrapy.extensions.feedexport.FeedExporter": ("FEEDS", "FEED_URI"),
+    "scraper_service.feeds.exporters.Feeds": ("FEEDS", "FEED_URI"),
     "scrapy.extensions.remote_control.RemoteControl": ("REMOTE_CONTROL_ENABLED",),
     "scrapy.extensions.telnet.TelnetConsole": ("TELNETCONSOLE_ENABLED",),
 }

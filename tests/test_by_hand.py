@@ -284,7 +284,7 @@ def test_other_components_and_add_ons_of_a_project_remove_none_of_ours(tmp_path,
         (("crawl",), "url is required"),
         (("crawl", "-a", "url=http://127.0.0.2/", "-a", "limit=x"), "limit: .*'x'"),
         (("crawl", "-a", "url=http://127.0.0.2/", "-a", "foo=1"), r"'foo'.*formats"),
-        (("crawl", "-a", "url=ftp://x"), "url: "),
+        (("crawl", "-a", "url=ftp://x"), "URL uses unsupported protocol"),
         (("batch",), "urls is required"),
         (("map",), "url is required"),
         (("search",), "query is required"),
@@ -330,6 +330,31 @@ def test_what_the_installation_cannot_do_is_told_in_one_sentence(tmp_path):
     assert done.returncode != 0
     assert "Traceback" not in done.stderr
     assert "scrapy crawl: error: " in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("feed", "reason"),
+    {"x.parquet": "pyarrow is not installed", "s4://b/x.csv": "log has"}.items(),
+)
+def test_a_feed_that_cannot_be_written_ends_the_run(tmp_path, feed, reason):
+    root = Path(__file__).parents[1]
+    path = f"{root / 'tests' / 'without_exports'}{os.pathsep}{root}"
+    with ScriptedSite(PAGES) as site:
+        done = subprocess.run(
+            (SCRAPY, "crawl", "crawl", "-a", f"url={site.url('/')}", "-O", feed),
+            cwd=tmp_path,
+            env=environment(PYTHONPATH=path),
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=WAIT_S,
+        )
+        assert site.paths() == []
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    [told] = [line for line in done.stderr.splitlines() if ": error: " in line]
+    assert reason in told
+    assert not (tmp_path / "x.parquet").exists()
 
 
 @pytest.mark.parametrize("place", ["/", "/packed"])

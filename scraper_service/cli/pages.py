@@ -29,8 +29,20 @@ if TYPE_CHECKING:
 
 MAX_FILE_BYTES = 50 * 2**20  # the limit of POST /v2/parse
 ERROR_STATUS = 3  # exit code for a page with a status of 400 or more
+
+
+def _of_lines(_: click.Context, __: click.Parameter, path: str | None) -> str | None:
+    """Refuse a file with an ending that lines of text do not suit."""
+    single.check_is_of_page(path or "", "lines of text go into FILE.txt or FILE.jsonl")
+    return path
+
+
 _output = click.option(
-    "-o", "--output", metavar="FILE", help="Write to FILE, not the terminal."
+    "-o",
+    "--output",
+    metavar="FILE",
+    callback=_of_lines,
+    help="Write to FILE, not the terminal.",
 )
 _page_output = click.option(
     "-o",

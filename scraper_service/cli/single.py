@@ -16,6 +16,7 @@ from attrs import frozen
 from scraper_service.cli.job_state import OutputFailed
 from scraper_service.cli.outputs.output import (
     ENDINGS,
+    JOB_ENDINGS,
     STDOUT,
     Destination,
     refuse_binary,
@@ -45,6 +46,8 @@ TAKES = {
     ".png": _PICTURE,
     **dict.fromkeys(_JPEG, _PICTURE),
 }
+#: Endings of files with many pages.
+OF_JOBS = {Path(f"x{ending}").suffix for ending in JOB_ENDINGS} - {*ENDINGS}
 JPEG_QUALITY = 85  # of a screenshot for a .jpg file
 
 
@@ -141,15 +144,28 @@ def target(
 
 
 def _check_ending(path: str, ending: str, keys: Sequence[str], *, is_one: bool) -> None:
-    allowed = TAKES.get(ending)
     # rawBase64 may be a file of any type.
-    if allowed is None or (is_one and (keys[0] in allowed or KINDS[keys[0]] == FILE)):
+    if is_one and KINDS[keys[0]] == FILE:
+        return
+    others = "a page goes into FILE.json, FILE.jsonl, FILE.csv or FOLDER/"
+    check_is_of_page(path, others)
+    allowed = TAKES.get(ending)
+    if allowed is None or (is_one and keys[0] in allowed):
         return
     raise click.UsageError(
         f"-o {path}: {ending} is for {' or '.join(allowed)} alone, not for"
         f" {', '.join(keys)}; -o FOLDER/ gives each format a file of its own,"
         " -o FILE.json takes all in one"
     )
+
+
+def check_is_of_page(path: str, others: str) -> None:
+    """Raise :exc:`click.UsageError` for an ending that only jobs write."""
+    ending = Path(path).suffix.lower()
+    if ending in OF_JOBS:
+        raise click.UsageError(
+            f"-o {path}: {ending} is for crawl, batch and jobs export; {others}"
+        )
 
 
 def with_picture(body: dict[str, Any], path: str | None) -> dict[str, Any]:

@@ -8,10 +8,13 @@ from __future__ import annotations
 import json
 import re
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
+from scrapy.exceptions import NotConfigured
 from scrapy.exporters import BaseItemExporter, CsvItemExporter, XmlItemExporter
+from scrapy.extensions.feedexport import FeedExporter
 
+from scraper_service.errors import InvalidOptions, Issue
 from scraper_service.exports.formats import FORMATS, FileSpec, make_writer
 from scraper_service.exports.tables import FACTS, cell
 from scraper_service.feeds.flat_items import FlatItem
@@ -20,11 +23,38 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from io import BytesIO
 
+    from scrapy.crawler import Crawler
+
     from scraper_service.exports.formats import FileWriter
 
 PLAIN = (str, int, float, list, tuple, dict, type(None))
 # Characters that XML cannot hold (XML 1.0, production 2).
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+class Feeds(FeedExporter):
+    """Scrapy's extension for feeds. It ends a run whose feeds cannot be written.
+
+    Scrapy's own logs why, and the run fetches its pages for nothing.
+    """
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        try:
+            found = super().from_crawler(crawler)
+        except NotConfigured:
+            raise _unwritable("the log has the reason") from None
+        for feed in found.feeds.values():
+            exporter = found.exporters[feed["format"]]
+            missing = FORMATS["parquet"].missing
+            if missing and issubclass(exporter, ParquetExporter):
+                raise _unwritable(missing)
+        return found
+
+
+def _unwritable(reason: str) -> InvalidOptions:
+    text = f"the feeds of FEEDS, -o or -O cannot be written: {reason}"
+    return InvalidOptions([Issue("custom", ("FEEDS",), text)])
 
 
 class TableExporter(CsvItemExporter):

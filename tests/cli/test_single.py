@@ -82,6 +82,15 @@ def test_the_ending_of_a_name_says_what_is_written(tmp_path):
         (("-f", "json", "-o", "page.md"), "not for json"),
         (("-f", "markdown", "-o", "page.html"), ".html is for html or rawHtml"),
         (("-f", "links", "--json", "-o", "x.csv"), "--json"),
+        *(
+            (("-f", formats, "-o", f"x.{ending}"), f".{suffix} is for crawl, batch and")
+            for formats, ending, suffix in (
+                ("markdown", "parquet", "parquet"),
+                ("markdown,links", "SQLITE", "sqlite"),
+                ("links", "zip", "zip"),
+                ("html", "warc.gz", "gz"),
+            )
+        ),
         (
             ("--options", json.dumps({"formats": [SMALL]}), "-o", "page.png"),
             "a screenshot with a quality is a JPEG",
@@ -95,6 +104,15 @@ def test_a_name_that_stands_for_another_kind_of_file_is_refused(
     done = CliRunner().invoke(main, ("scrape", "http://127.0.0.2/", *arguments))
     assert done.exit_code == 2
     assert said in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", [("map", "http://127.0.0.2/"), ("search", "hay")])
+def test_lines_do_not_go_into_a_file_of_another_kind(monkeypatch, tmp_path, command):
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(main, (*command, "-o", "x.parquet"))
+    assert done.exit_code == 2
+    assert ".parquet is for crawl, batch and jobs export" in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 
