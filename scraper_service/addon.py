@@ -108,7 +108,7 @@ COMPONENTS: Mapping[str, Mapping[str, int | str | None]] = {
 }
 
 
-OFF = {"None", "{}", "", "0", "False", "false"}  # values of settings as texts
+OFF = {"{}", "", "0", "False", "false"}  # values of settings as texts
 # Extensions, and the settings that enable them. Unused extensions would only
 # take a tenth of a second for their imports: the server of aiohttp, libraries of items.
 OPTIONAL: Mapping[str, Sequence[str]] = {
@@ -151,7 +151,7 @@ class ServiceAddon:
         unused = [
             path
             for path, names in OPTIONAL.items()
-            if all(str(settings[name]) in OFF for name in names)
+            if all(str(settings[name] or "") in OFF for name in names)
         ]
         _add(settings, "EXTENSIONS", dict.fromkeys(unused))
         if os.environ.get(ENDPOINT):

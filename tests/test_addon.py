@@ -10,7 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from scrapy.settings import Settings
 
+from scraper_service.addon import ServiceAddon
 from tests.content.pdfmaker import pdf
 from tests.support.scripted_site import ScriptedSite, answer, page
 from tests.support.waiting import WAIT_S
@@ -120,3 +122,13 @@ def test_a_proxy_of_the_project_is_used(project, site):
     shown = scrapy(project, "shell", "-c", code % f"http://{proxy}", *options)
     assert "Traceback" not in shown.stderr
     assert "http://127.0.0.2:8999/far" in site.paths()
+
+
+@pytest.mark.parametrize(
+    ("feeds", "is_used"), [({}, False), ("{}", False), ({"x.csv": {}}, True)]
+)
+def test_unused_extensions_are_not_imported(feeds, is_used):
+    settings = Settings({"FEEDS": feeds})
+    ServiceAddon().update_settings(settings)
+    found = settings["EXTENSIONS_BASE"]["scraper_service.feeds.exporters.Feeds"]
+    assert (found is not None) is is_used

@@ -43,6 +43,8 @@ class Feeds(FeedExporter):
         try:
             found = super().from_crawler(crawler)
         except NotConfigured:
+            if not (crawler.settings.getdict("FEEDS") or crawler.settings["FEED_URI"]):
+                raise
             raise _unwritable("the log has the reason") from None
         for feed in found.feeds.values():
             exporter = found.exporters[feed["format"]]
