@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 
 import pytest
@@ -20,6 +21,15 @@ def test_the_page_names_settings_only():
     named = re.findall(r"^\| `SCRAPER_(\w+)`", configuration.page(), re.MULTILINE)
     assert [name for name in named if not hasattr(settings, name)] == []
     assert len(named) == len(set(named)) > 100
+
+
+def test_code_in_the_page_is_not_marked_twice():
+    text = "Such as `a://TOKEN_A/TOKEN_B/x` and MAX_JOBS; see `LEASE_S`."
+    row = configuration.Setting("X", ast.parse("1", mode="eval").body, text).row()
+    assert "Such as `a://TOKEN_A/TOKEN_B/x` and `MAX_JOBS`; see `LEASE_S`." in row
+    for line in configuration.page().splitlines():
+        if line.startswith("| `SCRAPER_"):
+            assert re.sub(r"`[^`]+`", "", line).count("`") == 0, line
 
 
 def checked(**changes):

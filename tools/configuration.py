@@ -52,6 +52,8 @@ This page is written by `make docs` from `scraper_service/settings.py`.
 """
 
 _GROUP = re.compile(r"# -- (.+?) -+$")
+# Code as it stands there, and names of settings outside of it.
+_NAMED = re.compile(r"(`[^`]*`)|\b([A-Z]+(?:_[A-Z]+)+)\b")
 _UNITS = {"_DAYS": "days", "_S": "s", "_MB": "MiB", "_TOKENS": "tokens"}
 _DEFAULT_UNITS = {
     **dict.fromkeys(
@@ -74,7 +76,7 @@ class Setting:
         unit = _DEFAULT_UNITS.get(self.name) or next(
             (u for ending, u in _UNITS.items() if self.name.endswith(ending)), ""
         )
-        text = re.sub(r"(?<![`\w])([A-Z]+(?:_[A-Z]+)+)(?![`\w])", r"`\1`", self.text)
+        text = _NAMED.sub(lambda found: found[1] or f"`{found[2]}`", self.text)
         return f"| `SCRAPER_{self.name}` | {_shown(self.default)} | {unit} | {text} |"
 
 
