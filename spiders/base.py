@@ -13,7 +13,7 @@ from scrapy.settings import get_settings_priority
 from scrapy.utils.misc import load_object
 
 from scraper_service.content.decode import encoding_names
-from scraper_service.content.page_status import EMPTY_SHELL
+from scraper_service.content.page_status import EMPTY_SHELL, NO_BYTES
 from scraper_service.crawling.page_state import STATE, PageState
 from scraper_service.errors import InvalidOptions, Issue, ServiceUnavailable
 from scraper_service.items import (
@@ -50,6 +50,7 @@ STILL_EMPTY = (
     "The browser waited for the page's scripts, which showed hardly any text: waitFor"
     " waits longer."
 )
+NOT_RENDERED = "No browser has rendered it: {}."
 MAX_HEADER = 4000  # characters of a header that names a price
 ADDON = "scraper_service.addon.ServiceAddon"
 
@@ -233,8 +234,9 @@ class PageSpider(scrapy.Spider):
         ):
             if content.embedded and not state.is_upload:
                 content = await with_document(self, content, response)
-            if is_rendered and content.known.get("verdict") == EMPTY_SHELL:
-                content = evolve(content, warnings=(*content.warnings, STILL_EMPTY))
+            if content.known.get("verdict") == EMPTY_SHELL:
+                reason = self._why_empty(content, state)
+                content = evolve(content, warnings=(*content.warnings, *reason))
             yield content
         elif (hops := response.meta.get("redirect_times", 0) + 1) > self.max_hops:
             warning = f"The page goes on refreshing after {self.max_hops} hops."
@@ -242,6 +244,15 @@ class PageSpider(scrapy.Spider):
         else:
             url = request_url(refresh.url)
             yield _next_request(response, url, redirect_times=hops)
+
+    def _why_empty(self, content: PageContent, state: PageState) -> Iterator[str]:
+        """Yield why an empty shell is none that its scripts have filled."""
+        if state.engine == BROWSER:
+            yield STILL_EMPTY
+        elif content.known.get("verdict_evidence") == NO_BYTES:
+            return  # scripts have no part in it
+        elif reason := self.engines.why_plain(state.options):
+            yield NOT_RENDERED.format(reason.removesuffix("."))
 
     async def convert(self, response: Response) -> PageContent:
         """Convert a response in the pool; errors are part of the content."""

@@ -81,6 +81,7 @@ from scraper_service.content.metadata import (
 )
 from scraper_service.content.page_status import (
     EMPTY_SHELL,
+    NO_BYTES,
     OK,
     TRUNCATED,
     has_no_text,
@@ -98,7 +99,7 @@ from scraper_service.content.text.sentences import main_words
 from scraper_service.content.text.w3c_times import utc_time
 from scraper_service.content.wire import Unfinished, wire_from_content
 from scraper_service.items import PageContent, PageError, PageSource
-from scraper_service.options.availability import can_recognise_text
+from scraper_service.options.availability import RECOGNISER, can_recognise_text
 from scraper_service.options.formats import (
     Attributes,
     ChangeTracking,
@@ -114,7 +115,11 @@ if TYPE_CHECKING:
     from scraper_service.content.html.document import Document
 
 BROKEN_OFF = "The site broke off in the middle of its response."
-NO_BYTES = "The response has no content."
+OF_BYTES = "the format rawBase64 returns its bytes"
+OF_IMAGES = (
+    f'parsers: ["image"] of /v2 reads the text in it, with the program {RECOGNISER};'
+    f" {OF_BYTES}"
+)
 ERROR_STATUS = 400
 NAMES_STAY = "Names of people and places were not redacted: rules do not find them."
 NOT_READ = "The document is not part of the page: a scrape of its URL returns its text."
@@ -324,12 +329,10 @@ class _Conversion:
             if mime.startswith("image/") and self.options.reads_images:
                 self._picture(body)
                 return
-            raise Unreadable(
-                PageError(
-                    "SCRAPE_UNSUPPORTED_FILE_ERROR",
-                    f"The page is a file of type {mime[:100]}, which is not supported",
-                )
-            )
+            way = OF_IMAGES if mime.startswith("image/") else OF_BYTES
+            text = f"The page is a file of type {mime[:100]}, which is not supported"
+            error = PageError("SCRAPE_UNSUPPORTED_FILE_ERROR", f"{text}: {way}")
+            raise Unreadable(error)
         if kind == "pdf":
             self._pdf(body)
             return

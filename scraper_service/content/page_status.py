@@ -35,6 +35,7 @@ BLOCK_PAGE = "block_page"
 SOFT_404 = "soft_404"
 CONSENT_WALL = "consent_wall"
 EMPTY_SHELL = "empty_shell"
+NO_BYTES = "The response has no content."  # its evidence for such a response
 TRUNCATED = "truncated"
 
 # Limits in words of text. A page of MUCH text is ``ok`` unless it is truncated.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import os
 import re
@@ -307,7 +308,11 @@ def test_unmodified_clients_parse(service, tmp_path):
 def test_text_in_pictures_needs_a_program(service, tmp_path, start_service):
     picture = b"\x89PNG\r\n\x1a\n" + b"\0" * 100
     reply = upload(service, picture, "a.png")
-    assert reply.json["error"].endswith("image/png, which is not supported")
+    assert (
+        'image/png, which is not supported: parsers: ["image"]' in reply.json["error"]
+    )
+    reply = upload(service, picture, "a.png", options={"formats": ["rawBase64"]})
+    assert base64.b64decode(reply.json["data"]["rawBase64"]) == picture
     # A stand-in for the program: what it prints is the text.
     program = tmp_path / "bin" / "tesseract"
     program.parent.mkdir()

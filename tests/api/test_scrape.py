@@ -7,6 +7,8 @@ import concurrent.futures
 
 import pytest
 
+from tests.support.scripted_site import ScriptedSite
+
 TEXT_TYPES = ["markdown", "html", "rawHtml", "links", "images"]
 
 
@@ -358,3 +360,33 @@ def test_an_origin_of_a_website_gets_the_scrape_id(scrape):
 def test_zero_retention_costs_one_more(scrape):
     page = page_of(scrape("/text", zeroDataRetention=True))
     assert page["metadata"]["creditsUsed"] == 2
+
+
+SHELL = "<title>App</title><div id=root></div><script src=app.js></script>"
+
+
+@pytest.mark.parametrize(
+    ("setting", "options", "reason"),
+    [
+        ({"SCRAPER_RENDER": "never"}, {}, "the operator has switched the browser off"),
+        (
+            {"SCRAPER_RENDER": "auto", "SCRAPER_CHROMIUM_PATH": "/nothing/here"},
+            {},
+            "it needs ",
+        ),
+        ({"SCRAPER_RENDER": "auto"}, {"fastMode": True}, "fastMode fetches pages"),
+    ],
+    ids=["off", "none", "fast"],
+)
+def test_an_empty_shell_says_why_no_browser_rendered_it(
+    start_service, setting, options, reason
+):
+    service = start_service(**setting)
+    with ScriptedSite({"/": SHELL, "/empty": ""}) as web:
+        page, empty = (
+            page_of(service.post("/v2/scrape", {"url": web.url(path), **options}))
+            for path in ("/", "/empty")
+        )
+    assert page["metadata"]["verdict"] == empty["metadata"]["verdict"] == "empty_shell"
+    assert f"No browser has rendered it: {reason}" in page["warning"]
+    assert "browser" not in empty["warning"]

@@ -83,7 +83,15 @@ class Engines:
 
     def looks_for_shells(self, options: ScrapeOptions) -> bool:
         """Return True if a page fetched over HTTP may be fetched again by the browser."""
-        return not options.fast_mode and not options.lockdown and self.missing is None
+        return self.why_plain(options) is None
+
+    def why_plain(self, options: ScrapeOptions) -> str | None:
+        """Return why no browser renders a page that came over HTTP, None if one may."""
+        if options.fast_mode:
+            return "fastMode fetches pages over HTTP alone"
+        if options.lockdown:
+            return "lockdown takes stored responses as they are"
+        return self.missing
 
     def _has_shells(self, url: str) -> bool:
         site = self._sites.get(origin(url))
