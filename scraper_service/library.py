@@ -49,7 +49,8 @@ class Converted:
     markdown: str | None = None
     #: The cleaned HTML.
     html: str | None = None
-    #: Absolute http(s) URLs in document order, each once.
+    #: Absolute URLs of http(s) and mailto in document order, each once. They are those of
+    #: the main content, unless ``only_main_content`` is False.
     links: list[str] | None = None
     #: Absolute http(s) URLs of images, in the same way.
     images: list[str] | None = None

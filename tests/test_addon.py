@@ -31,11 +31,17 @@ def site():
         "/": page(
             "/lamp",
             "/manual.pdf",
+            "mailto:shop@example.org",
+            "javascript:void(0)",
+            "tel:+4930123456",
+            "/lamp.png",
+            "http://127.0.0.3:9/elsewhere",
             text="All that we sell is on the next page.",
             title="Shop",
         ),
         "/lamp": page(title="A lamp", text="Price: $5.50, and it is bright."),
         "/manual.pdf": answer(MANUAL, Content_Type="application/pdf"),
+        "/lamp.png": answer(b"\x89PNG\r\n\x1a\n", Content_Type="image/png"),
         "/cut": answer("<p>cut", Content_Length="1000"),
     }
     with ScriptedSite(pages) as running:
@@ -52,6 +58,7 @@ def project(tmp_path_factory, site):
     text = settings.read_text().replace("DOWNLOAD_DELAY = 1", "DOWNLOAD_DELAY = 0")
     settings.write_text(text.replace("ADDONS = {}\n", SETTINGS))
     spider = SPIDER.replace("https://example.org", site.url("/"))
+    spider = spider.replace("example.org", "127.0.0.2")
     (folder / "shop" / "spiders" / "pages.py").write_text(spider)
     return folder
 
@@ -75,6 +82,9 @@ ALLOWED = ("-s", "EGRESS_ALLOW=127.0.0.2/32")
 def test_the_spider_of_the_documentation_gets_markdown_and_metadata(project, site):
     done = scrapy(project, "crawl", "pages", *ALLOWED, "-O", "pages.jsonl")
     assert "Traceback" not in done.stderr
+    assert "ERROR" not in done.stderr
+    assert "lamp.png: The page is a file of type image/png" in done.stderr
+    assert "Filtered offsite request to '127.0.0.3'" in done.stderr
     lines = (project / "pages.jsonl").read_text().splitlines()
     first, *others = map(json.loads, lines)
     assert first["url"] == site.url("/")
