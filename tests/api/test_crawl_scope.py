@@ -438,8 +438,9 @@ def test_a_sitemap_is_found_by_its_other_usual_names(crawl, service, path):
             assert {
                 path: row["state"]
                 for path, row in rows.items()
-                if row["kind"] == "sitemap" and path != "/robots.txt"
+                if row["kind"] == "sitemap"
             } == files
+            assert rows["/robots.txt"]["kind"] == "robots"
             counts = service.get(f"{done.path}/report").json["sitemaps"]
             assert (counts["files"], counts["read"], counts["failed"]) == (2, 1, 1)
             asked = site.paths()

@@ -112,7 +112,7 @@ _LISTED = success(
             shape(
                 {
                     "url": TEXT,
-                    "kind": one_of("page", "sitemap"),
+                    "kind": one_of("page", "sitemap", "robots"),
                     "state": one_of(*_STATES),
                     "reason?": TEXT,
                     "detail?": TEXT,

@@ -310,12 +310,18 @@ def _reason(row: Row[Any]) -> tuple[str | None, str | None]:
     return _OWN_REASONS.get(row.state, (row.code, row.error))
 
 
+def _kind(row: Row[Any]) -> str:
+    if row.kind == UrlKind.SITEMAP and row.depth == 0:
+        return "robots"  # the robots.txt of the start URL, which may name sitemaps
+    return UrlKind(row.kind).name.lower()
+
+
 def _address(row: Row[Any]) -> JobUrl:
     reason, detail = _reason(row)
     is_delivered = row.state == RowState.DONE and not row.code
     return JobUrl(
         url=row.url,
-        kind=UrlKind(row.kind).name.lower(),
+        kind=_kind(row),
         state=STATES[RowState(row.state)],
         reason=reason,
         detail=detail,

@@ -81,7 +81,7 @@ function Urls({ path }) {
     <${Failure} error=${state.error} retry=${first} />
     ${state.urls.length > 0 && html`<${Rows} label="URLs" rows=${state.urls} height=${34} total=${state.total} more=${state.next && (() => load(state.next, state.urls))}
       row=${(each, reach) => html`<button type="button" class="row urls-grid" ...${reach} aria-pressed=${chosen === each} onClick=${() => choose(each)}>
-        <span class="tag ${{ done: "good", failed: "bad", skipped: "" }[each.state] ?? "busy"}">${each.state}</span><span class="cut">${each.url}</span><span class="quiet cut">${each.reason || (each.kind === "sitemap" ? "sitemap" : "")}</span></button>`} />`}
+        <span class="tag ${{ done: "good", failed: "bad", skipped: "" }[each.state] ?? "busy"}">${each.state}</span><span class="cut">${each.url}</span><span class="quiet cut">${each.reason || (each.kind === "page" ? "" : each.kind)}</span></button>`} />`}
     ${chosen && html`<${Explained} each=${chosen} />`}`;
 }
 
