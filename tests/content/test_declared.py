@@ -298,14 +298,18 @@ def test_a_menu_in_plain_sight():
         f"<div><span>Dish {'abcdef'[n]}</span> <span>{n + 5}.50 €</span></div>"
         for n in range(6)
     )
-    found, _ = made("menu", f"<title>Menu - Zur Post</title><h2>Mains</h2>{rows}")
+    page = f"<title>Menu - Our dishes</title><h2>Mains</h2>{rows}"
+    found, _ = made("menu", page)
     [section] = found["sections"]
     assert section["name"] == "Mains"
     assert [item["name"] for item in section["items"]] == [
         f"Dish {c}" for c in "abcdef"
     ]
     assert section["items"][0]["price"]["amount"] == 5.5
-    assert found["merchant"]["name"] == "Zur Post"
+    assert found["merchant"] == {"name": ""}
+    named = '<meta property="og:site_name" content="Zur Post - Vienna">'
+    found, _ = made("menu", named + page)
+    assert found["merchant"] == {"name": "Zur Post - Vienna"}
 
 
 def test_a_page_that_is_no_menu():

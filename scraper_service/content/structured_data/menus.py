@@ -157,8 +157,8 @@ def _merchant(graph: Graph, evidence: Evidence) -> dict[str, Any]:
     for kind in _MERCHANTS:
         if name := plain(nodes.get(kind, {}).get("name")):
             return {"name": name, "type": kind}
-    title = evidence.first("og:site_name") or evidence.title
-    return {"name": re.split(r"\s[-|\u2013\u2014\u00b7]\s", title)[-1].strip()}
+    # Clients require a name: it is empty if the page states none.
+    return {"name": evidence.first("og:site_name", "application-name")}
 
 
 def _read_lines(builder: _MenuBuilder, evidence: Evidence) -> None:
