@@ -228,6 +228,7 @@ def test_a_delivery_is_signed(hooked, web, receiver, path):
         (["completed"], ["completed"]),
         (["crawl.page", "started"], ["started", "page"]),
         (["failed", "cancelled"], []),
+        ([], []),
     ],
 )
 def test_only_what_was_asked_for_is_sent(hooked, web, receiver, path, events, expected):
