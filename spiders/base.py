@@ -26,7 +26,12 @@ from scraper_service.items import (
     PageSource,
 )
 from scraper_service.llm.model import language_model, text_limit
-from scraper_service.options.availability import BROWSER, HTTP, asks_model
+from scraper_service.options.availability import (
+    BROWSER,
+    HTTP,
+    asks_model,
+    why_not_rendered,
+)
 from scraper_service.options.crawl import CHANGEABLE
 from scraper_service.options.urls import request_url
 from scraper_service.spiders.embedded import with_document
@@ -251,7 +256,9 @@ class PageSpider(scrapy.Spider):
             yield STILL_EMPTY
         elif content.known.get("verdict_evidence") == NO_BYTES:
             return  # scripts have no part in it
-        elif reason := self.engines.why_plain(state.options):
+        elif state.is_upload:
+            yield NOT_RENDERED.format("no script of an uploaded file is run")
+        elif reason := why_not_rendered(state.options, self.engines.missing):
             yield NOT_RENDERED.format(reason.removesuffix("."))
 
     async def convert(self, response: Response) -> PageContent:

@@ -52,6 +52,18 @@ def prefers_browser(options: ScrapeOptions) -> bool:
     return options.format(Branding) is not None
 
 
+def why_not_rendered(options: ScrapeOptions, missing: str | None) -> str | None:
+    """Return why no browser renders a page that came over HTTP, None if one may.
+
+    ``missing`` is the reason why there is no browser, None if there is one.
+    """
+    if options.fast_mode:
+        return "fastMode fetches pages over HTTP alone"
+    if options.lockdown:
+        return "lockdown takes stored responses as they are"
+    return missing
+
+
 def is_elsewhere(options: ScrapeOptions) -> bool:
     """Return True if the page is requested for another country than the default."""
     place = options.location

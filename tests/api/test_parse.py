@@ -305,6 +305,13 @@ def test_unmodified_clients_parse(service, tmp_path):
     assert asyncio.run(parse()).markdown.startswith("# Tides")
 
 
+def test_an_uploaded_shell_says_that_no_script_is_run(service):
+    shell = b"<title>App</title><div id=root></div><script src=app.js></script>"
+    page = upload(service, shell).json["data"]
+    assert page["metadata"]["verdict"] == "empty_shell"
+    assert "no script of an uploaded file is run" in page["warning"]
+
+
 def test_text_in_pictures_needs_a_program(service, tmp_path, start_service):
     picture = b"\x89PNG\r\n\x1a\n" + b"\0" * 100
     reply = upload(service, picture, "a.png")

@@ -18,6 +18,7 @@ from scraper_service.options.availability import (
     is_elsewhere,
     needs_browser,
     prefers_browser,
+    why_not_rendered,
 )
 from scraper_service.options.urls import origin
 from scraper_service.shared_objects import Singletons
@@ -83,15 +84,7 @@ class Engines:
 
     def looks_for_shells(self, options: ScrapeOptions) -> bool:
         """Return True if a page fetched over HTTP may be fetched again by the browser."""
-        return self.why_plain(options) is None
-
-    def why_plain(self, options: ScrapeOptions) -> str | None:
-        """Return why no browser renders a page that came over HTTP, None if one may."""
-        if options.fast_mode:
-            return "fastMode fetches pages over HTTP alone"
-        if options.lockdown:
-            return "lockdown takes stored responses as they are"
-        return self.missing
+        return why_not_rendered(options, self.missing) is None
 
     def _has_shells(self, url: str) -> bool:
         site = self._sites.get(origin(url))

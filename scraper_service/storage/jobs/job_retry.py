@@ -103,7 +103,9 @@ def retry_pages(
     chosen = found if opened.room is None else found[: opened.room]
     left = len(found) - len(chosen)
     warning = (
-        NO_ROOM.format(counted(opened.limit, "page"), counted(left, "more failed page"))
+        NO_ROOM.format(
+            counted(opened.limit or 0, "page"), counted(left, "more failed page")
+        )
         if left
         else None
     )
