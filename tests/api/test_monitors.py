@@ -430,7 +430,9 @@ def test_pages_are_not_removed_while_what_leads_to_them_fails(service, web, spot
     for _ in range(2):
         check = run(service, made)
         assert states(check) == {"": "same", "hub": "error"}
-        assert check["targetResults"][0]["warning"].startswith("3 pages were not found")
+        assert check["targetResults"][0]["warning"].startswith(
+            "The check did not find 3 pages"
+        )
     web.put(f"{spot}/hub", hub)
     web.put(f"{spot}/sitemap.xml", answer("gone", status=404))
     check = run(service, made)
