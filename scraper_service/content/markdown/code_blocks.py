@@ -75,7 +75,10 @@ def text_with_breaks(element: Any) -> str:
     if not marks:
         return "".join(element.itertext())
     unwritten = {e for e in marks if _is_no_code(e)}
-    lines = {e for e in marks if e.tag not in BLOCKS and _is_line(e, unwritten)}
+    holders: dict[Any, bool] = {}
+    lines = {
+        e for e in marks if e.tag not in BLOCKS and _is_line(e, unwritten, holders)
+    }
     parts: list[str] = []
     _collect(element, parts, unwritten, lines)
     return "".join(parts)
@@ -102,11 +105,13 @@ def _is_no_code(element: Any) -> bool:
     )
 
 
-def _is_line(element: Any, unwritten: Collection[Any]) -> bool:
+def _is_line(
+    element: Any, unwritten: Collection[Any], holders: dict[Any, bool]
+) -> bool:
     """Return True for a line that styles draw as a block.
 
     Usually all siblings are lines too. Gatsby draws only highlighted lines so, between
-    lines of plain text.
+    lines of plain text. ``holders`` keeps which elements hold lines only.
     """
     if not _is_named_line(element):
         return False
@@ -117,6 +122,13 @@ def _is_line(element: Any, unwritten: Collection[Any]) -> bool:
         if text:
             return bool(text.endswith("\n"))
         return before is None or _is_named_line(before)
+    if above not in holders:
+        holders[above] = _holds_lines(above, unwritten)
+    return holders[above]
+
+
+def _holds_lines(above: Any, unwritten: Collection[Any]) -> bool:
+    """Return True if an element has no text besides lines."""
     if above.text and not above.text.isspace():
         return False
     return all(
