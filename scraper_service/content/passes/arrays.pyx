@@ -21,10 +21,12 @@ ctypedef Py_ssize_t[::1] Wholes
 ctypedef double[::1] Reals
 ctypedef double[:, ::1] Grid
 
+cdef enum:
+    COLUMNS = 16
+
 cdef array WHOLES = array("q" if sizeof(Py_ssize_t) == 8 else "l")
 cdef array REALS = array("d")
 cdef array FLOATS = array("f")
-cdef array INTS = array("i")
 cdef object NUMPY = None  # imported for the first table
 
 
@@ -69,33 +71,35 @@ def tree_sums(
 ):
     """Return for each column of ``values`` the sum of its leaves of all trees."""
     cdef Py_ssize_t count = values.shape[1], trees = leaves.shape[0], n, tree, level, row
-    cdef Py_ssize_t size = values.shape[0] * count
+    cdef Py_ssize_t start, padded = (count + COLUMNS - 1) // COLUMNS * COLUMNS
     cdef array sums = clone(REALS, count, True)
     if not count or not trees:
         return sums
-    cdef array singles = clone(FLOATS, size, False), found = clone(INTS, count, False)
+    cdef array singles = clone(FLOATS, values.shape[0] * padded, True)
     cdef float* single = singles.data.as_floats
-    cdef int* leaf = found.data.as_ints
+    cdef int[COLUMNS] leaf
     cdef double* total = sums.data.as_doubles
     cdef double* value = &values[0, 0]
     cdef double* of_leaves
     cdef float* own
     cdef float border
     cdef int bit
-    for n in range(size):
-        single[n] = <float>value[n]
+    for row in range(values.shape[0]):
+        for n in range(count):
+            single[row * padded + n] = <float>value[row * count + n]
     for tree in range(trees):
-        for n in range(count):
-            leaf[n] = 0
-        for level in range(depth):
-            own = single + rows[tree * depth + level] * count
-            border = borders[tree * depth + level]
-            bit = 1 << level
-            for n in range(count):
-                leaf[n] |= bit if own[n] > border else 0
         of_leaves = &leaves[tree, 0]
-        for n in range(count):
-            total[n] += of_leaves[leaf[n]]
+        for start in range(0, count, COLUMNS):
+            for n in range(COLUMNS):
+                leaf[n] = 0
+            for level in range(depth):
+                own = single + rows[tree * depth + level] * padded + start
+                border = borders[tree * depth + level]
+                bit = 1 << level
+                for n in range(COLUMNS):  # so many at once, for vector instructions
+                    leaf[n] |= bit if own[n] > border else 0
+            for n in range(min(COLUMNS, count - start)):
+                total[start + n] += of_leaves[leaf[n]]
     return sums
 
 
