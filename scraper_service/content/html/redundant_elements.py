@@ -168,12 +168,15 @@ _EDIT = re.compile(
 
 def drop_edit_links(body: Any) -> None:
     """Drop links to the source of a page of documentation, such as "Edit this page"."""
-    for link in list(elements(body, "a")):
-        target = (link.get("href") or "").lower()
-        if any(part in target for part in _EDIT_TARGETS):
-            said = " ".join("".join(texts_in(link)).split())[:MAX_NAMES]
-            if " " in said and _EDIT.fullmatch(said):
-                drop(link)
+    for link in classed(body, _may_edit, _EDIT_TARGETS, "a", by="href"):
+        said = " ".join("".join(texts_in(link)).split())[:MAX_NAMES]
+        if " " in said and _EDIT.fullmatch(said):
+            drop(link)
+
+
+def _may_edit(target: str) -> bool:
+    lower = target.lower()
+    return any(part in lower for part in _EDIT_TARGETS)
 
 
 #: The tags of texts for screen readers, and parts of their classes.

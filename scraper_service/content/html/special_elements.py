@@ -5,7 +5,7 @@ One walk finds those of all steps, since each walk costs about a hundredth of a 
 
 from __future__ import annotations
 
-import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from scraper_service.content.html.diagrams import DIAGRAM_ATTRIBUTES, DIAGRAM_CLASSES
@@ -37,12 +37,9 @@ _CHANGE_PARTS = (
     *("git-revision-date", "lastmod", "last-modified", "lastmodified"),
     *("last-updated", "lastupdated", "footer"),
 )
-# The parts of a class: a group for each of the further keys.
-_PARTS = re.compile(
-    "|".join(f"({'|'.join(x)})" for x in (_SIGNS, SPOKEN_PARTS, _CHANGE_PARTS))
-)
+# The parts of a class that stand for the further keys.
+_PARTS = {SIGNED: _SIGNS, SPOKEN: SPOKEN_PARTS, CHANGES: _CHANGE_PARTS}
 _ATTRIBUTES = frozenset(_SIGN_ATTRIBUTES)
-_KEYS = (SIGNED, SPOKEN, CHANGES)
 
 
 def special_elements(document: Document) -> dict[str, list[Any]]:
@@ -74,8 +71,8 @@ def _find(body: Any) -> dict[str, list[Any]]:
         if tag in found:
             found[tag].append(element)
             continue
-        names = (element.get("class") or "").lower()
-        keys = {_KEYS[(match.lastindex or 1) - 1] for match in _PARTS.finditer(names)}
+        names = element.get("class")
+        keys = set(_keys_of(names)) if names else set()
         if tag in _DATED_TAGS or element.get("itemprop") == "dateModified":
             keys.add(CHANGES)
         elif element.get("itemprop"):
@@ -87,6 +84,15 @@ def _find(body: Any) -> dict[str, list[Any]]:
         for key in keys:
             found[key].append(element)
     return found
+
+
+@lru_cache(maxsize=4096)
+def _keys_of(names: str) -> frozenset[str]:
+    """Return the keys that a class stands for."""
+    lower = names.lower()
+    return frozenset(
+        key for key, parts in _PARTS.items() if any(part in lower for part in parts)
+    )
 
 
 def _is_signed(element: Any) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from scraper_service.content.html.document import drop
 from scraper_service.content.html.page_urls import absolute
-from scraper_service.content.passes import marked
+from scraper_service.content.passes import elements, marked
 from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def drop_next_articles(document: Document, page: PageDeclarations) -> None:
     )
     if (document.is_home and not is_declared) or not _LISTS.isdisjoint(page.signs):
         return
-    titles = list(islice(document.body.iter("h1", "h2"), MAX_HEADINGS))
+    titles = list(islice(elements(document.body, "h1", "h2"), MAX_HEADINGS))
     heading = next((each for each in titles if each.tag == "h1"), None)
     if len(titles) < 2 or (heading is None and not is_declared):
         return

@@ -64,14 +64,19 @@ class Tags:
 
 
 class AttributeNames:
-    """A few names of attributes."""
+    """A few attributes by name, or by parts of the value, for the nodes of one document."""
 
-    def __init__(self, *names: str) -> None:
+    def __init__(
+        self, names: Collection[str], parts: dict[str, Collection[str]] | None = None
+    ) -> None:
         self._names = frozenset(names)
+        self._parts = [(name, NameParts(*some)) for name, some in (parts or {}).items()]
 
     def on(self, node: Node) -> bool:
-        """Return True if a node has an attribute with one of the names."""
-        return not self._names.isdisjoint(node.keys())
+        """Return True if a node has one of the attributes."""
+        return not self._names.isdisjoint(node.keys()) or any(
+            parts.are_in(node, name) for name, parts in self._parts
+        )
 
 
 class NameParts:

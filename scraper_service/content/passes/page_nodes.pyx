@@ -10,6 +10,8 @@ cdef enum:
     MAX_UTF8 = 4  # bytes of a character
     MAX_PARTS = 24
     NAME_SLOTS = 64
+    OTHER_NAME = -1
+    NAMED = -2
 
 
 cdef inline xmlNode* parent_of(xmlNode* node) noexcept:
@@ -68,36 +70,47 @@ cdef inline bint is_single(xmlNode* text) noexcept:
 
 
 cdef class AttributeNames:
-    """A few names of attributes, for the nodes of one document."""
+    """A few attributes by name, or by parts of the value, for the nodes of one document."""
 
     cdef Tags names
+    cdef Tags valued
+    cdef list parts
     cdef const void* latest[NAME_SLOTS]  # equal names are one string of the document
-    cdef bint known[NAME_SLOTS]
+    cdef Py_ssize_t known[NAME_SLOTS]
 
-    def __init__(self, *names):
+    def __init__(self, names, dict parts=None):
         self.names = Tags(names)
+        self.valued = Tags(parts or ())
+        self.parts = [] if parts is None else [NameParts(*some) for some in parts.values()]
         memset(self.latest, 0, sizeof(self.latest))
 
     cdef inline bint on(self, xmlNode* node) noexcept:
-        """Return True if a node has an attribute with one of the names."""
+        """Return True if a node has one of the attributes."""
         cdef xmlAttr* own = node.properties
         cdef Py_ssize_t slot
         while own is not NULL:
             slot = (<size_t>own.name >> 3) % NAME_SLOTS
             if self.latest[slot] is not own.name:
                 self.latest[slot] = own.name
-                self.known[slot] = self.have(<const char*>own.name)
-            if self.known[slot]:
+                self.known[slot] = self.kind_of(<const char*>own.name)
+            if self.known[slot] == NAMED:
                 return True
+            if self.known[slot] >= 0 and own.children is not NULL:
+                if (<NameParts>self.parts[self.known[slot]]).are_of(own):
+                    return True
             own = own.next
         return False
 
-    cdef bint have(self, const char* name) noexcept:
+    cdef Py_ssize_t kind_of(self, const char* name) noexcept:
+        """Return NAMED, the number of the parts of the value, or OTHER_NAME."""
         cdef Py_ssize_t n
         for n in range(self.names.count):
             if strcmp(name, self.names.names[n]) == 0:
-                return True
-        return False
+                return NAMED
+        for n in range(self.valued.count):
+            if strcmp(name, self.valued.names[n]) == 0:
+                return n
+        return OTHER_NAME
 
 
 cdef class NameParts:
@@ -106,6 +119,8 @@ cdef class NameParts:
     cdef const char* parts[MAX_PARTS]
     cdef int count
     cdef uint32_t[32] seconds  # by the first letter, a bit for each second letter
+    cdef int[32] firsts  # by the first letter, the number of a part
+    cdef int[MAX_PARTS] others  # by the number of a part, the next with that letter
     cdef list kept
 
     def __init__(self, *parts):
@@ -114,20 +129,26 @@ cdef class NameParts:
         if self.count > MAX_PARTS:
             raise ValueError("too many parts")
         memset(self.seconds, 0, sizeof(self.seconds))
+        for n in range(32):
+            self.firsts[n] = -1
         for n in range(self.count):
             self.parts[n] = <bytes>self.kept[n]
-            self.seconds[self.parts[n][0] & 31] |= <uint32_t>1 << (self.parts[n][1] & 31)
+            first = self.parts[n][0] & 31
+            self.seconds[first] |= <uint32_t>1 << (self.parts[n][1] & 31)
+            self.others[n] = self.firsts[first]
+            self.firsts[first] = n
 
     cdef inline bint are_in(self, xmlNode* node, str name) noexcept:
         """Return True if an attribute has one of the parts, in any case."""
         cdef xmlAttr* own
-        cdef xmlNode* text
         if self.count == 0 or node.properties is NULL:
             return False
         own = attribute_at(node, PyUnicode_AsUTF8(name))
-        if own is NULL or own.children is NULL:
-            return False
-        text = <xmlNode*>own.children
+        return own is not NULL and own.children is not NULL and self.are_of(own)
+
+    cdef inline bint are_of(self, xmlAttr* own) noexcept:
+        """Return True if an attribute with a value has one of the parts."""
+        cdef xmlNode* text = <xmlNode*>own.children
         if not is_single(text):
             return True  # not examined
         return self.has_part(<const char*>text.content)
@@ -137,15 +158,15 @@ cdef class NameParts:
         cdef int n, size
         while at[0]:
             if self.seconds[at[0] & 31] >> (at[1] & 31) & 1:
-                for n in range(self.count):
+                n = self.firsts[at[0] & 31]
+                while n >= 0:
                     part = self.parts[n]
-                    if small(at[0]) != part[0]:
-                        continue
-                    size = 1
+                    size = 0
                     while part[size] and small(at[size]) == part[size]:
                         size += 1
                     if not part[size]:
                         return True
+                    n = self.others[n]
             at += 1
         return False
 

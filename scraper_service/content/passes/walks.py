@@ -43,10 +43,12 @@ def classed(
     is_wanted: Callable[[str], bool],
     parts: Collection[str],
     *tags: str,
+    by: str = "class",
 ) -> list[Any]:
     """Return the elements with some tags for whose class ``is_wanted`` returns True.
 
-    Each such class has one of ``parts``, which are in lower case.
+    Each such class has one of ``parts``, which are in lower case. ``by`` is another
+    attribute to use in place of the class.
     """
     top: Node = node_of(root)
     node: Node = top
@@ -55,8 +57,8 @@ def classed(
     class_parts: NameParts = NameParts(*parts)
     found: list = []
     while node is not NULL:
-        if wanted.have(node) and class_parts.are_in(node, "class"):
-            names = attribute(node, "class")
+        if wanted.have(node) and class_parts.are_in(node, by):
+            names = attribute(node, by)
             if names is not None and is_wanted(names):
                 found.append(element_of(document, node))
         node = next_element(node, top)
@@ -85,20 +87,17 @@ def marked(
     wanted: Tags = Tags(tags)
     images: Tags = Tags(("img",))
     ends: Tags = Tags(closed)
-    names: AttributeNames = AttributeNames(*attributes)
-    classes: NameParts = NameParts(*class_parts)
+    names: AttributeNames = AttributeNames(
+        attributes,
+        {"class": class_parts, "role": role_parts, "itemprop": itemprop_parts},
+    )
     image_classes: NameParts = NameParts(*image_parts)
-    roles: NameParts = NameParts(*role_parts)
-    properties: NameParts = NameParts(*itemprop_parts)
     found: list = []
     while node is not NULL:
         if wanted.have(node) or (
             has_attributes(node)
             and (
-                classes.are_in(node, "class")
-                or names.on(node)
-                or roles.are_in(node, "role")
-                or properties.are_in(node, "itemprop")
+                names.on(node)
                 or (images.have(node) and image_classes.are_in(node, "class"))
             )
         ):
@@ -265,7 +264,7 @@ def signs(
     node: Node = root
     document: Document = document_of(body)
     tags: TagNames = TagNames()
-    names: AttributeNames = AttributeNames(*naming)
+    names: AttributeNames = AttributeNames(naming)
     class_parts: NameParts = NameParts(*parts)
     url_parts: NameParts = NameParts(author_path)
     texts: TextSigns = TextSigns(longest, starts)
