@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +22,7 @@ from scraper_service.content.html.embedded import STANDING_IN, standing_in_words
 from scraper_service.content.html.players import is_player
 from scraper_service.content.metadata import Evidence
 from scraper_service.content.passes import visible_text
+from scraper_service.content.text.any_case import AnyCase
 from scraper_service.content.text.error_pages import error_page
 
 if TYPE_CHECKING:
@@ -72,8 +72,8 @@ _CONSENT_MARKS = (
 )  # fmt: skip
 
 
-def _any_of(*phrases: str) -> re.Pattern[str]:
-    return re.compile("|".join(phrases), re.IGNORECASE)
+def _any_of(*phrases: str) -> AnyCase:
+    return AnyCase("|".join(phrases))
 
 
 _REFUSED = _any_of(
@@ -106,10 +106,9 @@ _CONSENT = _any_of(
     r"avant (?:d'accéder|de continuer)", r"antes de (?:continuar|ir)", r"prima di continuare",
     r"alle akzeptieren", r"tout accepter", r"aceptar todo", r"cookie (?:wall|consent)",
 )  # fmt: skip
-_NEEDS_SCRIPT = re.compile(
+_NEEDS_SCRIPT = AnyCase(
     r"(?:enable|activate|requires?|without|need) (?:\w+ ){0,3}javascript|"
     r"javascript (?:is |must be )?(?:required|disabled|enabled)",
-    re.IGNORECASE,
 )
 
 
@@ -283,11 +282,10 @@ _CONTENT = etree.XPath(
     " | //frame | //iframe | //form | //video | //object | //embed | //svg"
 )
 _INVISIBLE = frozenset({"script", "style", "noscript", "template", "head"})
-_REQUIRES_SCRIPTS = re.compile(
+_REQUIRES_SCRIPTS = AnyCase(
     r"(enable|turn on|allow|activate|requires?|needs?|without|support)\W+"
     r"(\w+\W+){0,4}java\s?script|java\s?script\W+(\w+\W+){0,4}"
     r"(disabled|required|enabled?|turned off|necessary|not (supported|available))",
-    re.IGNORECASE,
 )
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from scraper_service.content.html.panels import is_overlay
 from scraper_service.content.passes import Finder, hiding_signs, suspects
+from scraper_service.content.text.any_case import AnyCase
 
 MAX_STYLE = 4000  # characters
 
@@ -202,11 +203,10 @@ _SCREEN_READER_ONLY = frozenset(
     "screenreader-only visually-hidden-focusable sr-only-focusable".split()
 )
 # Elements that a reader opens with a click: their text is part of the page.
-_OPENABLE = re.compile(
+_OPENABLE = AnyCase(
     r"(?:^|[\s_-])(?:tabs?|tab-?pane|tab-?panel|tab-?content|panel|accordion|collapse|"
     r"collapsible|collapsed|toggle|expand|expandable|expander|faq|answer|details|spoiler|"
     r"read-?more|show-?more|more-?text)(?=$|[\s_-])",
-    re.IGNORECASE,
 )
 # Elements that a script shows, or that are shown now.
 _SHOWN = frozenset(
@@ -324,7 +324,7 @@ def _is_opened(element: Any) -> bool:
     if attributes.get("role") == "tabpanel" or element.tag == "details":
         return True
     names = f"{attributes.get('class', '')} {attributes.get('id', '')}"
-    if names != " " and _OPENABLE.search(names):
+    if names != " " and _OPENABLE.is_in(names):
         return True
     above = element.getparent()
     if above is not None and above.tag == "details":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from scraper_service.content.main_content.blocks import PLACES
 from scraper_service.content.main_content.drafts import is_chrome
 from scraper_service.content.main_content.learned_scores import MAX_NAMES
 from scraper_service.content.metadata.marks import DATED_TAGS
+from scraper_service.content.text.any_case import AnyCase
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -27,22 +29,20 @@ MAX_NAMED = 16  # words of a block that may name an author or a date
 MAX_NEAR = 3  # elements around a block whose names are examined
 MAX_INSIDE = 20  # elements inside a block that are examined
 _ITEMS = frozenset({"li", "tr", "td", "dd", "dt"})  # already separate in the Markdown
-_AUTHOR = re.compile(
+_AUTHOR = AnyCase(
     r"(?:^|[\s_-])(?:user|poster|nick(?:name)?|handle|by)(?=$|[\s_-])|author|user-?name|byline",
-    re.IGNORECASE,
 )
 _PROFILE = re.compile(
     r"/(?:u|users?|members?|memberlist|profile|people|authors?)[/.?]|[?&]u(?:ser)?=(?!http)",
     re.IGNORECASE,
 )
-_DATE = re.compile(
+_DATE = AnyCase(
     r"\b(?:19|20)\d\d\b|\b\d+\s*(?:[smhdwy]|mo|min\w*|hours?|days?|weeks?|months?|years?)\b"
     r"|\bago\b|\b\d{1,2}:\d\d",
-    re.IGNORECASE,
 )
 _IN_QUOTATION = 1 << PLACES.index("blockquote")
 _ATTRIBUTION = re.compile("[:\uff1a]\\W*\\Z")
-_DATED = re.compile(r"date|time|posted|publish|created", re.IGNORECASE)
+_DATED = AnyCase(r"date|time|posted|publish|created")
 
 
 def add_bylines(draft: Draft) -> list[Any]:
@@ -144,12 +144,17 @@ def _kind(draft: Draft, number: int, known: set[Any]) -> tuple[bool, bool]:
             if name in attributes
         )[:MAX_NAMES]
         if names:
-            is_named = bool(_AUTHOR.search(names))
+            is_named, may_be_dated = _signs(names)
             is_author = is_author or is_named
-            is_date = is_date or bool(
-                (is_named or _DATED.search(names)) and _DATE.search(text)
-            )
+            is_date = is_date or (may_be_dated and _DATE.is_in(text))
     return is_author, is_date
+
+
+@lru_cache(maxsize=4096)
+def _signs(names: str) -> tuple[bool, bool]:
+    """Return whether names are those of an author, and whether they may be of a date."""
+    is_named = _AUTHOR.is_in(names)
+    return is_named, is_named or _DATED.is_in(names)
 
 
 def _near(draft: Draft, number: int, known: set[Any]) -> Iterator[Any]:

@@ -11,6 +11,7 @@ from attrs import frozen
 
 from scraper_service.content.metadata.entries import Entries
 from scraper_service.content.passes import Finder, Surroundings, signs, texts_in
+from scraper_service.content.text.any_case import AnyCase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,37 +56,33 @@ _DIGIT = re.compile(r"\d")
 MAX_ABOVE = 3  # elements around a date with a text before it
 _PARTS_OF_PAGE = frozenset({"body", "main", "article", "section", "footer", "header"})
 # The end of a text before the date of a change, with who changed the page.
-CHANGED = re.compile(
+CHANGED = AnyCase(
     r"\b(?:(?:last\s*)?(?:up-?dated?|modified|edited|changed|revised|revision)|"
     r"(?:zuletzt )?(?:aktualisiert|geändert|bearbeitet)|stand|mise? à jour|modifiée?|"
     r"(?:última )?(?:actualización|modificación|atualização)|actualizad[oa]|atualizad[oa]|"
     r"ultimo aggiornamento|aggiornat[oa]|ultima modifica|bijgewerkt|обновлено)\b"
     r"(?:\s*(?:by|von|par|por|da)\s[^\d:]{1,60})?[\s:,|·(-]*"
     r"(?:on|at|am|le|el|il|date|em|du|the)?[\s:(]*(?:[^\W\d]{3,12}[.,]?\s+)?\Z",
-    re.IGNORECASE,
 )
 # Parts of the words of CHANGED.
-_OF_CHANGE = re.compile(
+_OF_CHANGE = AnyCase(
     r"updat|modif|edit|chang|revis|aktual|geänd|bearb|jour|actual|atual|aggior|bijge|обнов",
-    re.IGNORECASE,
 )
 MAX_BEFORE = 100  # characters before a date
 # Words at dates of rights, of users, of things and of offers.
-_NO_DATE = re.compile(
+_NO_DATE = AnyCase(
     r"©|copyright|\(c\)|all rights|\b(?:joined|founded|established|registered|built|born|"
     r"since|last (?:visit(?:ed)?|seen|active)|expires?|ends|valid)\b",
-    re.IGNORECASE,
 )
 # Parts of words in sentences about the page.
 _OF_PAGE = re.compile(r"post|publi|updat|edit|modif|writ|review", re.IGNORECASE)
 # Class names and ids of elements outside the page's main content.
-_FOREIGN = re.compile(
+_FOREIGN = AnyCase(
     r"(?:^|[\s_-])(?:comments?|comment-list|commentlist|respond|related|recommended|"
     r"recommendations|sidebar|site-footer|recent-posts|recent|popular|trending|carousel|"
     r"teasers?|newsletter|copyright|latest|reviews|testimonials?)(?=$|[\s_-])"
     # The whole name, because "review-author" is that of an article as well.
     r"|(?:^|[\s_-])review(?:[_-](?:item|card|entry|box|block|row|list))?(?=$|\s)",
-    re.IGNORECASE,
 )
 _OUTSIDE = frozenset({"blockquote", "footer", "nav", "script", "style", "template"})
 _has_heading = Finder("h1")
@@ -196,7 +193,7 @@ class Marks:
                 MAX_TEXTS,
             )
         )
-        return list(filter(_OF_CHANGE.search, texts))
+        return list(filter(_OF_CHANGE.is_in, texts))
 
     def _is_dated(self, found: _Text) -> bool:
         return (
@@ -352,4 +349,4 @@ def text_of(element: Any) -> str:
 
 @lru_cache(maxsize=10_000)
 def _is_foreign_name(names: str) -> bool:
-    return bool(_FOREIGN.search(names))
+    return _FOREIGN.is_in(names)

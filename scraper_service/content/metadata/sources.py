@@ -18,6 +18,7 @@ from scraper_service.content.metadata.marks import (
     timed_text,
 )
 from scraper_service.content.passes import texts_in
+from scraper_service.content.text.any_case import AnyCase
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -99,7 +100,7 @@ _CHANGE_NAMES = re.compile(
     r"last-?(?:modified|updated|mod)|dateModified", re.IGNORECASE
 )
 # What stands between the words and the date: who made the change, and a preposition.
-_CHANGED_IN = re.compile(
+_CHANGED_IN = AnyCase(
     r"\b(?:last (?:updated?|modified|edited|changed|revised)|page updated|"
     r"(?<=[·•|(] )updated|"
     r"zuletzt (?:aktualisiert|geändert|bearbeitet)|letzte (?:änderung|aktualisierung)|"
@@ -107,7 +108,6 @@ _CHANGED_IN = re.compile(
     r"atualização)|ultim[oa] (?:aggiornamento|modifica)|laatst bijgewerkt)\b"
     r"(?: (?:by|von|par|por|da) [^\d:.]{1,60}?)?[\s:,(]*"
     r"(?:on|at|am|le|el|il|date|em|du)?[\s:(]*(?=[^\W\d]{0,12}[.,]?\s*\d)",
-    re.IGNORECASE,
 )
 _UPDATED = re.compile(r"modif|updat|review|revis|edited", re.IGNORECASE)
 # The pattern begins with letters that all names share, for a fast search.

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from scraper_service.content.text.any_case import AnyCase
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -20,7 +22,7 @@ LEAST_SHARE = 0.6  # of the characters of a heading that are the message
 
 _SEPARATOR = re.compile(r"\s+[|\u2013\u2014·•»«:/-]+\s+|\s*[|»«·•]\s*")
 _APOSTROPHES = str.maketrans(dict.fromkeys("\u2019\u2018\u02bc\u00b4`", "'"))
-_ABOUT = re.compile(
+_ABOUT = AnyCase(
     r"\b(?:how to|how do|how can|why (?:do|does|is|are|your)|what (?:is|are|does|do|to)|guide|"
     r"fix(?:es|ed|ing)?|tutorial|design(?:s|ing)?|explain(?:s|ed|ing)?|understand(?:ing)?|"
     r"tips|best|troubleshoot(?:ing)?|solv(?:e|es|ed|ing)|documentation|docs|"
@@ -28,12 +30,11 @@ _ABOUT = re.compile(
     r"warum|was (?:ist|tun)|comment|pourquoi|résoudre|corriger|cómo|por qué|solucionar|"
     r"arreglar|come (?:risolvere|si)|perché|risolvere|como (?:corrigir|resolver)|"
     r"corrigir)\b|\?",
-    re.IGNORECASE,
 )
 
 
-def _any_of(*phrases: str) -> re.Pattern[str]:
-    return re.compile("|".join(phrases), re.IGNORECASE)
+def _any_of(*phrases: str) -> AnyCase:
+    return AnyCase("|".join(phrases))
 
 
 # Pieces of the phrases below. What stands between them is bounded, for linear searches.
@@ -206,7 +207,7 @@ def _headings(title: str, heading: str, words: int) -> Iterator[str]:
         yield from parts
 
 
-def _message(heading: str, pattern: re.Pattern[str], *, whole: bool) -> str:
+def _message(heading: str, pattern: AnyCase, *, whole: bool) -> str:
     """Return the message that a heading consists of; empty if it has more to say."""
     match = pattern.search(heading) if heading else None
     if match is None or _ABOUT.search(heading):
