@@ -18,7 +18,7 @@ XML_BASE = "{http://www.w3.org/XML/1998/namespace}base"
 _WEB = re.compile(r"https?://", re.IGNORECASE)
 _BREAKS = re.compile(r"[\t\r\n]")
 # Characters that the serializer of a URL replaces (WHATWG URL).
-_UNENCODED = re.compile(r"[^!-~]|[\"<>\\^`{}]")
+_UNENCODED = re.compile(r"[^!#-;=?-\[\]_a-z|~]")
 _DESCRIPTOR = re.compile(r"(\d+(?:\.\d+)?)[wx]")
 # URLs that begin at the root, without parts to resolve or to tidy.
 _ROOTED = re.compile(r"/(?:[\w-][^?#\s;\\]*(?:\?[^?#\s]+)?)?\Z", re.ASCII)

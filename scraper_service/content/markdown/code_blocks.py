@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from scraper_service.content.html.elements import BLOCKS
@@ -88,10 +89,15 @@ def _may_be_line(element: Any) -> bool:
     """Return True if names or styles may mark an element as a line, or as no code."""
     names, style = element.get("class"), element.get("style")
     return bool(
-        (names and _LINE_NAMES.search(names))
+        (names and _may_name_line(names))
         or (style and "user-select" in style)
         or "data-line" in element.attrib
     )
+
+
+@lru_cache(maxsize=4096)
+def _may_name_line(names: str) -> bool:
+    return _LINE_NAMES.search(names) is not None
 
 
 def _is_no_code(element: Any) -> bool:
