@@ -304,7 +304,7 @@ def shell_reason(
     if len(text) >= LITTLE_TEXT or not _SCRIPTS(root):
         return None
     noscript = " ".join(" ".join(e.itertext()) for e in _NOSCRIPTS(root))
-    if _REQUIRES_SCRIPTS.search(noscript) or _REQUIRES_SCRIPTS.search(text):
+    if _REQUIRES_SCRIPTS.is_in(noscript) or _REQUIRES_SCRIPTS.is_in(text):
         return "the page asks for JavaScript"
     files = bool(_SCRIPT_FILES(root))
     # What a page embeds is no content of its scripts.

@@ -16,10 +16,7 @@ from lxml import etree
 
 from scraper_service.content.html.elements import UNCOUNTED, VOID
 from scraper_service.content.html.page_urls import absolute, has_host, is_route, is_web
-from scraper_service.content.html.shadow_roots import (
-    may_have_shadow_roots,
-    place_shadow_roots,
-)
+from scraper_service.content.html.shadow_roots import place_shadow_roots
 from scraper_service.content.losses import Losses
 from scraper_service.content.passes import first_of_body, may_be_forbidden, page_parts
 
@@ -94,6 +91,10 @@ class Parts:
     declared_titles: list[Any]
     #: The elements ``embed``, ``frame``, ``iframe`` and ``object``.
     embeds: list[Any]
+    #: The elements ``template`` of declarative shadow roots.
+    shadows: list[Any]
+    #: The elements with the attribute ``aria-rowcount``.
+    counted: list[Any]
     #: The URLs that a crawl may follow, as written, each once.
     followed: list[str]
 
@@ -194,8 +195,7 @@ def parse(source: str | bytes, url: str) -> Document:
     routes = _routes(root, parts.followed, url)
     is_home = bool(_HOME.match(url)) and not is_route(url.partition("#")[2].strip("/"))
     document = Document(root, base, parts, routes, warnings, losses, is_home=is_home)
-    if b"aria-rowcount" in text:
-        _record_missing_rows(document)
+    _record_missing_rows(document)
     return document
 
 
@@ -231,7 +231,7 @@ def _routes(root: Any, followed: list[str], url: str) -> frozenset[str]:
 
 def _record_missing_rows(document: Document) -> None:
     """Record the rows that a table or list declares and does not have (WAI-ARIA 1.2)."""
-    for element in document.root.xpath("//*[@aria-rowcount]")[:MAX_LISTS]:
+    for element in document.parts.counted[:MAX_LISTS]:
         declared = element.get("aria-rowcount").strip()
         if not (
             declared.isascii() and declared.isdigit() and len(declared) < MAX_DIGITS
@@ -331,7 +331,7 @@ def _tree(data: bytes) -> tuple[Any, Parts, Losses]:
         if element.tag == "embed":
             _empty_embed(element)
     losses = Losses()
-    if may_have_shadow_roots(data):
+    if found.shadows:
         place_shadow_roots(root, losses)
         found = Parts(*page_parts(root, MAX_TYPES))
     return root, found, losses

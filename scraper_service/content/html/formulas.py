@@ -21,6 +21,7 @@ from scraper_service.content.html.text_formulas import (
     mark_formulas_in_text,
     undelimited,
 )
+from scraper_service.content.passes import with_text
 from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:
@@ -94,6 +95,8 @@ _WIRIS = str.maketrans("«»¨§", '<>"&')
 _MAX_SCRIPT = 20_000  # characters of a script that configures formulas
 _SCRIPT_FILE = re.compile(r"mathjax|katex|auto-render")
 _SCRIPT = re.compile(r"[mM]athJax|renderMathInElement|\bkatex\b", re.ASCII)
+# Each text that _SCRIPT matches has one of these parts.
+_OF_SCRIPTS = ("athJax", "athInElement", "atex")
 _SINGLE = re.compile(
     r"\[\s*(['\"])\$\1\s*,\s*(['\"])\$\2\s*\]|left['\"]?\s*:\s*(['\"])\$\3"
 )
@@ -161,6 +164,8 @@ def declared_delimiters(document: Document) -> str:
     found = ""
     if any("katex" in (link.get("href") or "") for link in document.parts.links):
         found = "?"
+    texts = []
+    inline = []
     for script in document.parts.scripts:
         source = script.get("src")
         if source is not None:
@@ -168,15 +173,15 @@ def declared_delimiters(document: Document) -> str:
                 name = source.lower()
                 if _SCRIPT_FILE.search(name):
                     found = "?"
-            text = script.get("onload")
-        elif "json" in (script.get("type") or ""):
-            continue
-        else:
-            text = script.text
+            texts.append(script.get("onload"))
+        elif "json" not in (script.get("type") or ""):
+            inline.append(script)
+    texts += [x.text for x in with_text(inline, _MAX_SCRIPT, *_OF_SCRIPTS)]
+    for text in texts:
         if (
             text
             and len(text) < _MAX_SCRIPT
-            and ("athJax" in text or "athInElement" in text or "atex" in text)
+            and any(part in text for part in _OF_SCRIPTS)
         ):
             if _SINGLE.search(text):
                 return "$"

@@ -27,13 +27,7 @@ _HOSTS = frozenset(
     "article aside blockquote body div footer h1 h2 h3 h4 h5 h6 header main nav p section "
     "span".split()
 )
-_SIGN = b"shadowroot"  # a search for other spellings would cost each page more
 _NOT_DRAWN = ("style", "script", "template")
-
-
-def may_have_shadow_roots(data: bytes) -> bool:
-    """Return False for HTML without any declarative shadow root."""
-    return _SIGN in data
 
 
 def place_shadow_roots(root: Any, losses: Losses) -> None:

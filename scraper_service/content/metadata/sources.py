@@ -17,7 +17,7 @@ from scraper_service.content.metadata.marks import (
     text_before,
     timed_text,
 )
-from scraper_service.content.passes import texts_in
+from scraper_service.content.passes import texts_in, with_text
 from scraper_service.content.text.any_case import AnyCase
 
 if TYPE_CHECKING:
@@ -395,10 +395,9 @@ def _script_dates(evidence: Evidence) -> Iterator[str]:
     """Yield the date of publication from data in scripts, if all have the same one."""
     found: list[str] = []
     scripts = [] if evidence.document.is_home else evidence.scripts
-    for script in scripts:
-        text = script.text
-        if text and "ublish" in text and len(text) <= MAX_SCRIPT:
-            found += [match[1] for match in _IN_SCRIPT.finditer(text)]
+    for script in with_text(scripts, MAX_SCRIPT, "ublish"):
+        if len(script.text) <= MAX_SCRIPT:
+            found += [match[1] for match in _IN_SCRIPT.finditer(script.text)]
     if len({text[:10] for text in found}) == 1:
         yield found[0]
 

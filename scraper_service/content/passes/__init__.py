@@ -71,6 +71,7 @@ __all__ = [
     "url_kind",
     "values_in",
     "visible_text",
+    "with_text",
     "word_counts",
     "word_total",
     "wrap_run",
@@ -133,6 +134,7 @@ if TYPE_CHECKING or compiled is None:
         TagNames,
         elements,
         texts_in,
+        with_text,
     )
     from scraper_service.content.passes.page_bytes import is_utf8, may_be_forbidden
     from scraper_service.content.passes.page_nodes import (

@@ -11,7 +11,7 @@ from cython cimport ccall, cclass, cfunc
 from libc.math cimport log1p
 from libc.stdint cimport uint32_t, uintptr_t
 from libc.stdlib cimport free, malloc, realloc
-from libc.string cimport memcpy, memmove, strlen
+from libc.string cimport memcpy, memmove, memset, strlen
 
 from lxml import etree
 
@@ -22,11 +22,12 @@ ctypedef double[::1] Reals
 ctypedef double[:, ::1] Grid
 
 cdef enum:
-    COLUMNS = 16
+    COLUMNS = 8
 
 cdef array WHOLES = array("q" if sizeof(Py_ssize_t) == 8 else "l")
 cdef array REALS = array("d")
 cdef array FLOATS = array("f")
+cdef array INTS = array("i")
 cdef object NUMPY = None  # imported for the first table
 
 
@@ -76,8 +77,9 @@ def tree_sums(
     if not count or not trees:
         return sums
     cdef array singles = clone(FLOATS, values.shape[0] * padded, True)
+    cdef array found = clone(INTS, padded, False)
     cdef float* single = singles.data.as_floats
-    cdef int[COLUMNS] leaf
+    cdef int* leaf = found.data.as_ints
     cdef double* total = sums.data.as_doubles
     cdef double* value = &values[0, 0]
     cdef double* of_leaves
@@ -88,18 +90,17 @@ def tree_sums(
         for n in range(count):
             single[row * padded + n] = <float>value[row * count + n]
     for tree in range(trees):
-        of_leaves = &leaves[tree, 0]
-        for start in range(0, count, COLUMNS):
-            for n in range(COLUMNS):
-                leaf[n] = 0
-            for level in range(depth):
-                own = single + rows[tree * depth + level] * padded + start
-                border = borders[tree * depth + level]
-                bit = 1 << level
+        memset(leaf, 0, padded * sizeof(int))
+        for level in range(depth):
+            own = single + rows[tree * depth + level] * padded
+            border = borders[tree * depth + level]
+            bit = 1 << level
+            for start in range(0, padded, COLUMNS):
                 for n in range(COLUMNS):  # so many at once, for vector instructions
-                    leaf[n] |= bit if own[n] > border else 0
-            for n in range(min(COLUMNS, count - start)):
-                total[start + n] += of_leaves[leaf[n]]
+                    leaf[start + n] |= bit if own[start + n] > border else 0
+        of_leaves = &leaves[tree, 0]
+        for n in range(count):
+            total[n] += of_leaves[leaf[n]]
     return sums
 
 

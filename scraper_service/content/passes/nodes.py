@@ -67,6 +67,17 @@ def texts_in(element: Element) -> Iterable[str]:
     return element.itertext()  # type: ignore[no-any-return]
 
 
+def with_text(elements: list[Element], longest: int, *parts: str) -> list[Element]:
+    """Return the elements whose text has one of ``parts``, without most longer texts."""
+    return [
+        element
+        for element in elements
+        if (text := element.text)
+        and len(text) <= longest
+        and any(part in text for part in parts)
+    ]
+
+
 def node_of(element: Element) -> Node:
     return element
 

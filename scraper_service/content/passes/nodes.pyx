@@ -12,7 +12,7 @@ from cpython.unicode cimport (
     PyUnicode_READ,
 )
 from libc.stdint cimport uint32_t
-from libc.string cimport memset, strcmp, strlen
+from libc.string cimport memset, strcmp, strlen, strstr
 from lxml.includes cimport etreepublic as api
 from lxml.includes.etreepublic cimport _Document, _Element
 from lxml.includes.tree cimport (
@@ -50,6 +50,7 @@ ctypedef _Element Element
 
 cdef enum:
     MAX_TAGS = 40
+    MAX_UTF8 = 4  # bytes of a character
     TAG_SLOTS = 128
 
 cdef str BLANK = " "
@@ -178,6 +179,26 @@ def texts_in(_Element element not None):
     cdef list parts = []
     add_texts(element._c_node, parts)
     return parts
+
+
+def with_text(list elements not None, Py_ssize_t longest, *parts):
+    """Return the elements whose text has one of ``parts``, without most longer texts."""
+    cdef list wanted = [part.encode() for part in parts]
+    cdef list found = []
+    cdef xmlNode* first
+    cdef bytes sign
+    for element in elements:
+        first = text_from((<_Element?>element)._c_node.children)
+        if first is NULL:
+            continue
+        if first.content is NULL or text_from(first.next) is not NULL:
+            found.append(element)  # not examined
+        elif strlen(<const char*>first.content) <= MAX_UTF8 * longest:
+            for sign in wanted:
+                if strstr(<const char*>first.content, sign) is not NULL:
+                    found.append(element)
+                    break
+    return found
 
 
 cdef int add_texts(xmlNode* node, list parts) except -1:

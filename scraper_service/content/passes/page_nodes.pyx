@@ -7,7 +7,6 @@ cdef extern from "Python.h":
     bint Py_UNICODE_ISDECIMAL(Py_UCS4 character)
 
 cdef enum:
-    MAX_UTF8 = 4  # bytes of a character
     MAX_PARTS = 24
     NAME_SLOTS = 64
     OTHER_NAME = -1
@@ -105,10 +104,10 @@ cdef class AttributeNames:
         """Return NAMED, the number of the parts of the value, or OTHER_NAME."""
         cdef Py_ssize_t n
         for n in range(self.names.count):
-            if strcmp(name, self.names.names[n]) == 0:
+            if name[0] == self.names.names[n][0] and strcmp(name, self.names.names[n]) == 0:
                 return NAMED
         for n in range(self.valued.count):
-            if strcmp(name, self.valued.names[n]) == 0:
+            if name[0] == self.valued.names[n][0] and strcmp(name, self.valued.names[n]) == 0:
                 return n
         return OTHER_NAME
 
@@ -119,6 +118,7 @@ cdef class NameParts:
     cdef const char* parts[MAX_PARTS]
     cdef int count
     cdef uint32_t[32] seconds  # by the first letter, a bit for each second letter
+    cdef uint32_t[32] thirds  # by the first letter, a bit for each third letter
     cdef int[32] firsts  # by the first letter, the number of a part
     cdef int[MAX_PARTS] others  # by the number of a part, the next with that letter
     cdef list kept
@@ -129,12 +129,17 @@ cdef class NameParts:
         if self.count > MAX_PARTS:
             raise ValueError("too many parts")
         memset(self.seconds, 0, sizeof(self.seconds))
+        memset(self.thirds, 0, sizeof(self.thirds))
         for n in range(32):
             self.firsts[n] = -1
         for n in range(self.count):
             self.parts[n] = <bytes>self.kept[n]
             first = self.parts[n][0] & 31
             self.seconds[first] |= <uint32_t>1 << (self.parts[n][1] & 31)
+            if self.parts[n][2]:
+                self.thirds[first] |= <uint32_t>1 << (self.parts[n][2] & 31)
+            else:
+                self.thirds[first] = 0xFFFFFFFF  # of two letters
             self.others[n] = self.firsts[first]
             self.firsts[first] = n
 
@@ -157,7 +162,11 @@ cdef class NameParts:
         cdef const char* part
         cdef int n, size
         while at[0]:
-            if self.seconds[at[0] & 31] >> (at[1] & 31) & 1:
+            if (
+                self.seconds[at[0] & 31] >> (at[1] & 31) & 1
+                and at[1]
+                and self.thirds[at[0] & 31] >> (at[2] & 31) & 1
+            ):
                 n = self.firsts[at[0] & 31]
                 while n >= 0:
                     part = self.parts[n]

@@ -26,6 +26,7 @@ from scraper_service.content.passes.nodes import (
 from scraper_service.content.passes.page_nodes import (
     OTHER_URL,
     ROOTED_URL,
+    AttributeNames,
     NameParts,
     Tags,
     attributes_of,
@@ -49,16 +50,19 @@ def page_parts(  # noqa: PLR0912, PLR0915  # a call for each element costs too m
     They are the number of its levels, the values of ``base``, the attributes of ``meta``
     and ``link``, the first ``most_types`` values of ``itemtype``, the elements ``script``,
     ``h1`` and ``title``, the titles with those of ``meta``, the elements that embed
-    documents, and the URLs to follow.
+    documents, the templates of shadow roots, the elements with ``aria-rowcount``, and the
+    URLs to follow.
     """
     wanted: Tags = Tags(
-        "a area base embed frame h1 iframe link meta object script title".split()
+        "a area base embed frame h1 iframe link meta object script template title".split()
     )
     document: Document = document_of(root)
     top: Node = node_of(root)
     node: Node = top
     child: Node = NULL
     names: TagNames = TagNames()
+    noted: AttributeNames = AttributeNames(("itemtype", "aria-rowcount"))
+    shadow: AttributeNames = AttributeNames(("shadowrootmode", "shadowroot"))
     depth: Whole = 1
     deepest: Whole = 1
     bases: list = []
@@ -70,12 +74,16 @@ def page_parts(  # noqa: PLR0912, PLR0915  # a call for each element costs too m
     titles: list = []
     declared: list = []
     embeds: list = []
+    shadows: list = []
+    counted: list = []
     followed: dict = {}
     while node is not NULL:
-        if has_attributes(node) and len(types) < most_types:
+        if has_attributes(node) and noted.on(node):
             value = attribute(node, "itemtype")
-            if value is not None:
+            if value is not None and len(types) < most_types:
                 types.append(value)
+            if attribute(node, "aria-rowcount") is not None:
+                counted.append(element_of(document, node))
         if wanted.have(node):
             tag = names.of(node)
             value = None
@@ -101,6 +109,9 @@ def page_parts(  # noqa: PLR0912, PLR0915  # a call for each element costs too m
                     value = found.get("href")
             elif tag == "script":
                 scripts.append(element_of(document, node))
+            elif tag == "template":
+                if shadow.on(node):
+                    shadows.append(element_of(document, node))
             elif tag == "h1":
                 headings.append(element_of(document, node))
             else:
@@ -124,7 +135,7 @@ def page_parts(  # noqa: PLR0912, PLR0915  # a call for each element costs too m
                 break
             node = parent_of(node)
             depth -= 1
-    found_elements = scripts, headings, titles, declared, embeds
+    found_elements = scripts, headings, titles, declared, embeds, shadows, counted
     return deepest, bases, metas, links, types, *found_elements, list(followed)
 
 
