@@ -41,7 +41,6 @@ NOT_SHOWN = (
 _ROWS = ".//tr[normalize-space()] | .//*[@role='row'][normalize-space()]"
 _TAG = re.compile(rb"<(/?)([a-zA-Z][^\s/>]*)[^>]*>")
 _HOME = re.compile(r"https?://[^/?#]+/?(?:#|\Z)", re.IGNORECASE)
-_TAG_TEXT = re.compile(rb"<[^<>]*")
 _ATTRIBUTE = re.compile(rb"[^\s=\"'/]+(?:\s*=\s*(?:\"[^\"]*\"?|'[^']*'?|[^\s\"']\S*))?")
 # lxml refuses the characters that XML forbids whenever the tree is changed. They are
 # removed from the UTF-8 bytes, as a search in text takes longer than libxml2's parsing.
@@ -400,14 +399,14 @@ def _without_late_attributes(data: bytes) -> bytes:
     left = 0
     place = _long_tag(data, 0)
     while place >= 0:
-        match = _TAG_TEXT.match(data, place)
-        assert match is not None
-        for number, attribute in enumerate(_ATTRIBUTE.finditer(match[0])):
+        ends = (data.find(b"<", place + 1), data.find(b">", place + 1))
+        end = min((n for n in ends if n >= 0), default=len(data))
+        for number, attribute in enumerate(_ATTRIBUTE.finditer(data[place:end])):
             if number == MAX_ATTRIBUTES:
                 parts.append(data[left : place + attribute.start()])
-                left = match.end()
+                left = end
                 break
-        place = _long_tag(data, match.end())
+        place = _long_tag(data, end)
     return b"".join((*parts, data[left:])) if parts else data
 
 

@@ -23,8 +23,15 @@ if TYPE_CHECKING:
     from scraper_service.content.html.document import Document
 
 #: The keys of further elements: with a sign of a formula, a diagram or a picture, with a text
-#: for screen readers, and with what may be the date of a change.
-SIGNED, SPOKEN, CHANGES = "signed", "spoken", "changes"
+#: for screen readers, with what may be the date of a change, and what may be an article.
+SIGNED, SPOKEN, CHANGES, ARTICLES = "signed", "spoken", "changes", "articles"
+#: Attributes of an article that name its URL.
+ARTICLE_URLS = frozenset(
+    (
+        "data-url data-href data-permalink data-article-url data-canonical data-canonical-url"
+        " data-page-url data-post-url data-link data-path data-uri itemid about"
+    ).split()
+)
 _BY_TAG = (
     *("iframe", *STANDING_IN, *MEDIA, "noscript", *AMP_TAGS),
     *("template", "script", "style", "svg", "picture", "table", "pre", *FORMULA_TAGS),
@@ -55,15 +62,15 @@ def special_elements(document: Document) -> dict[str, list[Any]]:
 
 def _find(body: Any) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {
-        name: [] for name in (*_BY_TAG, SIGNED, SPOKEN, CHANGES)
+        name: [] for name in (*_BY_TAG, SIGNED, SPOKEN, CHANGES, ARTICLES)
     }
     for element in marked(
         body,
-        (*_BY_TAG, *_DATED_TAGS),
-        _SIGN_ATTRIBUTES,
+        (*_BY_TAG, *_DATED_TAGS, "article"),
+        (*_SIGN_ATTRIBUTES, *ARTICLE_URLS),
         class_parts=(*_SIGNS, *SPOKEN_PARTS, *_CHANGE_PARTS),
         image_parts=("tex",),
-        role_parts=("img",),
+        role_parts=("img", "article"),
         itemprop_parts=("datemodified",),
         closed=("noscript",),
     ):
@@ -79,6 +86,8 @@ def _find(body: Any) -> dict[str, list[Any]]:
             keys.discard(CHANGES)
         if tag not in SPOKEN_TAGS:
             keys.discard(SPOKEN)
+        if _may_be_article(element):
+            keys.add(ARTICLES)
         if SIGNED not in keys and (not keys or _is_signed(element)):
             keys.add(SIGNED)
         for key in keys:
@@ -92,6 +101,14 @@ def _keys_of(names: str) -> frozenset[str]:
     lower = names.lower()
     return frozenset(
         key for key, parts in _PARTS.items() if any(part in lower for part in parts)
+    )
+
+
+def _may_be_article(element: Any) -> bool:
+    return (
+        element.tag == "article"
+        or element.get("role") == "article"
+        or not ARTICLE_URLS.isdisjoint(element.keys())
     )
 
 

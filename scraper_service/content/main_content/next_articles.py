@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from scraper_service.content.html.document import drop
 from scraper_service.content.html.page_urls import absolute
-from scraper_service.content.passes import elements, marked
+from scraper_service.content.html.special_elements import (
+    ARTICLE_URLS,
+    ARTICLES,
+    special_elements,
+)
+from scraper_service.content.passes import elements
 from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:
@@ -22,13 +27,6 @@ MAX_HEADINGS = 200
 MAX_NAMES = 500  # characters of class names
 MAX_NEXT = 5  # next articles; more are a list
 LEAST_WORDS = 15  # of a next article; fewer are a card
-#: Attributes of an article that name its URL.
-_URL_NAMES = frozenset(
-    (
-        "data-url data-href data-permalink data-article-url data-canonical data-canonical-url"
-        " data-page-url data-post-url data-link data-path data-uri itemid about"
-    ).split()
-)
 # Types of schema.org whose pages have several posts.
 _LISTS = frozenset(
     f"data:{name}"
@@ -55,7 +53,7 @@ def drop_next_articles(document: Document, page: PageDeclarations) -> None:
     heading = next((each for each in titles if each.tag == "h1"), None)
     if len(titles) < 2 or (heading is None and not is_declared):
         return
-    articles = _articles(document.body, titles)
+    articles = _articles(document, titles)
     if len(articles) < 2:
         return
     first, *others = articles
@@ -78,20 +76,16 @@ def drop_next_articles(document: Document, page: PageDeclarations) -> None:
         drop(article)
 
 
-def _articles(body: Any, headings: list[Any]) -> list[Any]:
+def _articles(document: Document, headings: list[Any]) -> list[Any]:
     """Return the outermost article around each heading, in document order.
 
     Other elements with a URL count as articles if they have an ``h1`` or the class of one,
     and are not around several articles.
     """
-    possible = marked(body, ("article",), _URL_NAMES, role_parts=("article",))
+    possible = special_elements(document)[ARTICLES]
     if len(possible) < 2:
         return []
-    known = {
-        element
-        for element in possible
-        if _is_article(element) or not _URL_NAMES.isdisjoint(element.keys())
-    }
+    known = set(possible)
     chains = [_chain(heading, known) for heading in headings]
     inside: dict[Any, set[Any]] = {}
     titled: set[Any] = set()
@@ -155,7 +149,7 @@ def _key(url: str) -> tuple[str, str, str]:
 
 def _other_url(article: Any, base: str, known: set[tuple[str, str, str]]) -> str | None:
     """Return the URL of an article, unless it is one of the page."""
-    given = [value for name, value in article.items() if name in _URL_NAMES and value]
+    given = [value for name, value in article.items() if name in ARTICLE_URLS and value]
     if not given:
         host = url_parts(base).netloc
         links = [
