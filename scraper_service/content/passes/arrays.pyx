@@ -95,9 +95,11 @@ def tree_sums(
             own = single + rows[tree * depth + level] * padded
             border = borders[tree * depth + level]
             bit = 1 << level
-            for start in range(0, padded, COLUMNS):
+            start = 0
+            while start < padded:  # a range with such a step would be one of Python
                 for n in range(COLUMNS):  # so many at once, for vector instructions
                     leaf[start + n] |= bit if own[start + n] > border else 0
+                start += COLUMNS
         of_leaves = &leaves[tree, 0]
         for n in range(count):
             total[n] += of_leaves[leaf[n]]
