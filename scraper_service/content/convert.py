@@ -90,6 +90,7 @@ from scraper_service.content.page_status import (
     shell_reason,
     verdict_warning,
 )
+from scraper_service.content.passes import json_text
 from scraper_service.content.text.fingerprint import fingerprint, markdown_blocks
 from scraper_service.content.text.kept_responses import pack_body
 from scraper_service.content.text.parts import beyond, counted
@@ -268,7 +269,7 @@ class _Conversion:
             made = make()
             if name == "markdown" and self.source.lead and made.strip():
                 made = f"{self.source.lead}\n\n{made}"
-            self.values[name] = _JSON.encode(made).encode()
+            self.values[name] = _as_json(made)
             if name == "markdown":
                 self.markdown = made
         except Exception as exc:
@@ -755,6 +756,15 @@ class _Conversion:
             if name in values:
                 self.add(name, partial(values.__getitem__, name))
         self._skip_page_formats()
+
+
+def _as_json(value: Any) -> bytes:
+    """Return a value as JSON in UTF-8."""
+    if type(value) is str:
+        return json_text(value)
+    if type(value) is list and set(map(type, value)) == {str}:  # such as links
+        return b"[%s]" % b", ".join(map(json_text, value))
+    return _JSON.encode(value).encode()
 
 
 def _fenced(text: str, language: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import pkgutil
 import shutil
 import subprocess
@@ -30,7 +31,7 @@ from scraper_service.content.main_content.learned_scores import Tables
 from scraper_service.content.main_content.model import Model, model
 from scraper_service.content.markdown.writer import markdown
 from scraper_service.content.metadata.marks import Marks
-from scraper_service.content.passes import compiled, nodes
+from scraper_service.content.passes import compiled, nodes, texts
 from scraper_service.content.text.sentences import main_words
 from scraper_service.items import PageSource
 from tests.content.pages import URL, options
@@ -253,6 +254,12 @@ def test_a_text_is_written_the_same_either_way(text: str) -> None:
 
 
 WORDS = ["read", "more", "comment", "é", "nav", "bar", "abc", "by", "next page", "a1"]
+
+
+@given(st.text() | st.text('a"\\\\\n\t\x00\x0b\x1f\x7fé漢😀', max_size=40))
+def test_json_of_a_text_is_that_of_the_standard_library(text: str) -> None:
+    for form in (passes.json_text, texts.json_text):
+        assert form(text) == json.dumps(text, ensure_ascii=False).encode()
 
 
 @pytest.mark.full

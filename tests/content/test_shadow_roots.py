@@ -17,6 +17,10 @@ PAGES = {
         "<div><template shadowrootmode=CLOSED><p>Tour of the bay</p></template></div>",
         "Tour of the bay",
     ),
+    "an attribute in capitals": (
+        "<div><template shadowRootMode=open><p>Tour of the bay</p></template></div>",
+        "Tour of the bay",
+    ),
     "the old attribute": (
         "<tour-card><template shadowroot=open><p>Tour of the bay</p></template></tour-card>",
         "Tour of the bay",

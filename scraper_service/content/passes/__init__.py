@@ -48,6 +48,7 @@ __all__ = [
     "first_of_body",
     "hiding_signs",
     "is_utf8",
+    "json_text",
     "keep_trees_together",
     "main_texts",
     "marked",
@@ -161,7 +162,7 @@ if TYPE_CHECKING or compiled is None:
         plain_shapes,
         shape_counts,
     )
-    from scraper_service.content.passes.texts import simhash, word_counts
+    from scraper_service.content.passes.texts import json_text, simhash, word_counts
     from scraper_service.content.passes.walks import (
         classed,
         main_texts,

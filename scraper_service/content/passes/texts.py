@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from zlib import crc32
 
@@ -35,6 +36,11 @@ def is_safe_url(url: str) -> bool:
 def without_numbers(names: str) -> str:
     """Return names without the numbers at the ends of their parts."""
     return _NUMBER.sub("", names)
+
+
+def json_text(text: str) -> bytes:
+    """Return a text as JSON in UTF-8."""
+    return json.dumps(text, ensure_ascii=False).encode()
 
 
 def word_counts(text: str) -> tuple[int, int]:

@@ -4,7 +4,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from cpython.unicode cimport PyUnicode_DATA, PyUnicode_GET_LENGTH, PyUnicode_KIND, PyUnicode_READ
 from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
-from libc.string cimport memcmp
+from libc.string cimport memcmp, memcpy
 
 from cpython.unicode cimport PyUnicode_WRITE
 
@@ -12,6 +12,7 @@ cdef extern from "Python.h":
     bint Py_UNICODE_ISALNUM(Py_UCS4 character)
     bint Py_UNICODE_ISPRINTABLE(Py_UCS4 character)
     str PyUnicode_New(Py_ssize_t size, Py_UCS4 largest)
+    const char* PyUnicode_AsUTF8AndSize(object text, Py_ssize_t* size) except NULL
 
 cdef enum:
     NBSP = 0xA0
@@ -325,3 +326,78 @@ cdef inline void add_bits(uint64_t* planes, uint64_t bits) noexcept:
         planes[plane] ^= bits
         bits = carried
         plane += 1
+
+
+cdef uint64_t ONES = 0x0101010101010101
+cdef const char* HEXADECIMAL = "0123456789abcdef"
+
+
+def json_text(str text not None):
+    """Return a text as JSON in UTF-8."""
+    cdef Py_ssize_t size, at = 0, length = 2, n
+    cdef const unsigned char* letters = <const unsigned char*>PyUnicode_AsUTF8AndSize(
+        text, &size
+    )
+    cdef bytes made
+    cdef unsigned char* out
+    while at < size:
+        n = 8 if size - at >= 8 else 1
+        if n == 8 and not have_escape(letters + at):
+            length += 8
+            at += 8
+            continue
+        for at in range(at, at + n):
+            length += escaped_size(letters[at])
+        at += 1
+    made = PyBytes_FromStringAndSize(NULL, length)
+    out = <unsigned char*>PyBytes_AS_STRING(made)
+    out[0] = out[length - 1] = 34  # "
+    out += 1
+    at = 0
+    while at < size:
+        n = 8 if size - at >= 8 else 1
+        if n == 8 and not have_escape(letters + at):
+            memcpy(out, letters + at, 8)
+            out += 8
+            at += 8
+            continue
+        for at in range(at, at + n):
+            out = put_letter(out, letters[at])
+        at += 1
+    return made
+
+
+cdef inline bint have_escape(const unsigned char* at) noexcept:
+    """Return True if eight bytes have a control character, a quotation mark or a backslash."""
+    cdef uint64_t eight, quotation, backslash
+    memcpy(&eight, at, 8)
+    quotation = eight ^ (ONES * 34)
+    backslash = eight ^ (ONES * 92)
+    return (
+        ((eight - ONES * 32) & ~eight)
+        | ((quotation - ONES) & ~quotation)
+        | ((backslash - ONES) & ~backslash)
+    ) & (ONES * 128) != 0
+
+
+cdef inline int escaped_size(unsigned char letter) noexcept:
+    if letter >= 32:
+        return 2 if letter == 34 or letter == 92 else 1
+    return 2 if 8 <= letter <= 13 and letter != 11 else 6
+
+
+cdef inline unsigned char* put_letter(unsigned char* out, unsigned char letter) noexcept:
+    cdef int size = escaped_size(letter)
+    if size == 1:
+        out[0] = letter
+        return out + 1
+    out[0] = 92
+    if letter >= 32:
+        out[1] = letter
+    elif size == 2:
+        out[1] = b"btn_fr"[letter - 8]
+    else:
+        memcpy(out + 1, b"u00", 3)
+        out[4] = HEXADECIMAL[letter >> 4]
+        out[5] = HEXADECIMAL[letter & 15]
+    return out + size
