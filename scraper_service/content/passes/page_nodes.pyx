@@ -119,6 +119,8 @@ cdef class NameParts:
     cdef int count
     cdef uint32_t[32] seconds  # by the first letter, a bit for each second letter
     cdef uint32_t[32] thirds  # by the first letter, a bit for each third letter
+    cdef uint32_t[32] pairs  # by a letter, a bit for each that may follow it in a part
+    cdef int step
     cdef int[32] firsts  # by the first letter, the number of a part
     cdef int[MAX_PARTS] others  # by the number of a part, the next with that letter
     cdef list kept
@@ -130,14 +132,20 @@ cdef class NameParts:
             raise ValueError("too many parts")
         memset(self.seconds, 0, sizeof(self.seconds))
         memset(self.thirds, 0, sizeof(self.thirds))
+        memset(self.pairs, 0, sizeof(self.pairs))
+        self.step = 1 if any(len(part) < 3 for part in self.kept) else 2
         for n in range(32):
             self.firsts[n] = -1
         for n in range(self.count):
             self.parts[n] = <bytes>self.kept[n]
             first = self.parts[n][0] & 31
             self.seconds[first] |= <uint32_t>1 << (self.parts[n][1] & 31)
+            self.pairs[first] |= <uint32_t>1 << (self.parts[n][1] & 31)
             if self.parts[n][2]:
                 self.thirds[first] |= <uint32_t>1 << (self.parts[n][2] & 31)
+                self.pairs[self.parts[n][1] & 31] |= (
+                    <uint32_t>1 << (self.parts[n][2] & 31)
+                )
             else:
                 self.thirds[first] = 0xFFFFFFFF  # of two letters
             self.others[n] = self.firsts[first]
@@ -158,25 +166,38 @@ cdef class NameParts:
             return True  # not examined
         return self.has_part(<const char*>text.content)
 
-    cdef bint has_part(self, const char* at) noexcept:
+    cdef bint has_part(self, const char* text) noexcept:
+        """Return True if a text has one of the parts.
+
+        Each part of three letters or more has a pair of letters at every second place.
+        """
+        cdef const char* at = text
+        while at[0] and at[1]:
+            if self.pairs[at[0] & 31] >> (at[1] & 31) & 1 and (
+                self.begins(at) or (at is not text and self.begins(at - 1))
+            ):
+                return True
+            at += self.step
+        return False
+
+    cdef bint begins(self, const char* at) noexcept:
+        """Return True if a text of two letters or more begins with one of the parts."""
         cdef const char* part
         cdef int n, size
-        while at[0]:
-            if (
-                self.seconds[at[0] & 31] >> (at[1] & 31) & 1
-                and at[1]
-                and self.thirds[at[0] & 31] >> (at[2] & 31) & 1
-            ):
-                n = self.firsts[at[0] & 31]
-                while n >= 0:
-                    part = self.parts[n]
-                    size = 0
-                    while part[size] and small(at[size]) == part[size]:
-                        size += 1
-                    if not part[size]:
-                        return True
-                    n = self.others[n]
-            at += 1
+        if not (
+            self.seconds[at[0] & 31] >> (at[1] & 31) & 1
+            and self.thirds[at[0] & 31] >> (at[2] & 31) & 1
+        ):
+            return False
+        n = self.firsts[at[0] & 31]
+        while n >= 0:
+            part = self.parts[n]
+            size = 0
+            while part[size] and small(at[size]) == part[size]:
+                size += 1
+            if not part[size]:
+                return True
+            n = self.others[n]
         return False
 
 
