@@ -50,9 +50,11 @@ _ENDS = (
     r"(?=\s*+(?:[:}\]]|,\s*+(?:[\"'{}\[\]\d/-]|\w+[\"']?\s*+:|true|false|null|<!|$)"
     r"|//|/\*|<!--|;?$)|[ \t]*+[\r\n]\s*+[\"'])"
 )
+# A text without its end goes to the end of all, also behind a last backslash: the search
+# would begin again at each of its quotes.
 _TOKEN = re.compile(
-    rf"\"((?:[^\"\\]++|\\.|\"(?!{_ENDS}))*+)(?:\"|\Z)"
-    rf"|'((?:[^'\\]++|\\.|'(?!{_ENDS}))*+)(?:'|\Z)"
+    rf"\"((?:[^\"\\]++|\\(?:.|\Z)|\"(?!{_ENDS}))*+)(?:\"|\Z)"
+    rf"|'((?:[^'\\]++|\\(?:.|\Z)|'(?!{_ENDS}))*+)(?:'|\Z)"
     r"|//[^\r\n]*+|/\*.*?(?:\*/|\Z)|<!--.*?(?:-->|\Z)"
     r"|([{}\[\]:,])|([^\s\"'{}\[\]:,/<;]++)",
     re.DOTALL,
