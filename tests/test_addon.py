@@ -125,6 +125,7 @@ def test_what_the_project_says_wins(project):
     assert get("BOT_NAME") == "shop"
 
 
+@pytest.mark.full
 def test_a_proxy_of_the_project_is_used(project, site):
     proxy = site.address.replace("http://", "")
     code = "fetch(scrapy.Request('http://127.0.0.2:8999/far', meta={'proxy': '%s'}))"

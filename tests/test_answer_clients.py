@@ -62,6 +62,7 @@ def test_v2_gets_data_by_a_schema(answering, site):
         assert (document.warning is None) is (who == "model")
 
 
+@pytest.mark.full(keep=1)
 def test_v2_async_gets_data_of_a_batch(answering, site):
     service, who = answering
 

@@ -224,6 +224,7 @@ def test_backup_and_restore_are_in_the_log(tmp_path, run, entries):
     assert found == ["key.created", "service.restored"]
 
 
+@pytest.mark.full
 def test_a_fixed_key_that_was_revoked_stays_so(start_service, run, entries):
     fixed = {"SCRAPER_API_KEYS": f"{KEY},fc-other-fixed-one"}
     service = start_service(**fixed)

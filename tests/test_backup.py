@@ -159,6 +159,7 @@ def damage(copy):
     path.write_bytes(found)
 
 
+@pytest.mark.full(keep=2)
 @pytest.mark.parametrize(
     ("change", "options", "fault"),
     [

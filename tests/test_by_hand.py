@@ -278,6 +278,7 @@ def test_other_components_and_add_ons_of_a_project_remove_none_of_ours(tmp_path,
         assert len(list(csv.DictReader(file))) == 5
 
 
+@pytest.mark.full(keep=2)
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -332,6 +333,7 @@ def test_what_the_installation_cannot_do_is_told_in_one_sentence(tmp_path):
     assert "scrapy crawl: error: " in done.stderr
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize(
     ("feed", "reason"),
     {"x.parquet": "pyarrow is not installed", "s4://b/x.csv": "log has"}.items(),
@@ -402,6 +404,7 @@ def test_the_last_line_says_how_a_crawl_ended(tmp_path, site):
     assert "ended early (closespider_pagecount)" in done.stderr
 
 
+@pytest.mark.full
 def test_an_interrupt_leaves_what_was_fetched_in_the_feed(tmp_path):
     links = [f"/{number}" for number in range(40)]
     pages = {link: slow(page(title="Slow"), 0.2) for link in links}
@@ -452,6 +455,7 @@ class Told:
 """
 
 
+@pytest.mark.full
 def test_a_crawl_without_the_shortcuts_through_scrapy_has_the_same_pages(
     tmp_path, site
 ):

@@ -148,6 +148,7 @@ def test_a_team_is_changed(run):
     assert "store  credits unlimited  concurrency unlimited  rates crawl=0" in text
 
 
+@pytest.mark.full(keep=2)
 @pytest.mark.parametrize(
     ("arguments", "fault"),
     [

@@ -76,6 +76,7 @@ def imported_modules() -> dict[str, Path]:
     return {name: path for name, path in found.items() if name not in own}
 
 
+@pytest.mark.full
 def test_all_that_is_imported_is_declared():
     declared = {name_of(line) for line in [*BASE, *OF_EXTRAS]}
     packages = {**packages_distributions(), **{k: [v] for k, v in BY_HAND.items()}}
@@ -87,6 +88,7 @@ def test_all_that_is_imported_is_declared():
     assert missing == {}
 
 
+@pytest.mark.full
 def test_all_that_is_declared_is_imported():
     packages = {**packages_distributions(), **{k: [v] for k, v in BY_HAND.items()}}
     used = {name_of(found) for name in imported_modules() for found in packages[name]}

@@ -64,6 +64,7 @@ def test_the_image_runs_as_nobody_special():
     assert commands.index("USER") < commands.index("CMD")
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize("path", COMPOSE, ids=lambda path: path.name)
 def test_compose_files_follow_their_schema(path):
     schema = ("--builtin-schema", "vendor.compose-spec")
@@ -169,6 +170,7 @@ def rendered(folder):
     return {(each["kind"], each["metadata"]["name"]): each for each in objects}
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize("name", OVERLAYS)
 def test_overlays_are_rendered_by_kubectl(name):
     objects = rendered(KUBERNETES / name)

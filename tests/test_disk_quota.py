@@ -124,6 +124,7 @@ def test_what_is_stored_is_counted_exactly(start_service, database, run, pages):
     assert equal() == 0
 
 
+@pytest.mark.full
 def test_what_expires_is_counted_no_more(start_service, database, run, pages):
     address, settings = database
     service = start_service(**settings)

@@ -111,6 +111,7 @@ def test_every_command_of_a_page_runs_and_prints_what_is_shown(
             assert shows(block, output), f"{block.text}printed\n{output}"
 
 
+@pytest.mark.full(keep=3)
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_link_of_a_page_leads_to_a_file_and_a_heading(page):
     wrong = []
@@ -146,6 +147,7 @@ def test_the_readme_links_to_every_page():
     assert set(DOCS.glob("*.md")) - linked == set()
 
 
+@pytest.mark.full
 def test_every_error_code_has_its_row():
     page = (DOCS / "troubleshooting.md").read_text()
     written = Counter(

@@ -22,6 +22,7 @@ NAMES = sorted(
 )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", NAMES)
 def test_each_name_of_the_page_can_be_imported(name):
     assert resolve_name(name)

@@ -80,6 +80,7 @@ def codes(pages):
     return [page["metadata"]["statusCode"] for page in pages]
 
 
+@pytest.mark.full
 @pytest.mark.slow_on("postgresql")
 @pytest.mark.slow_on("sqlite")
 def test_a_delay_holds_over_jobs_and_processes(start_service, settings, paced_site):

@@ -448,6 +448,7 @@ def test_a_finished_run_cannot_be_cancelled(running, web, chat):
     assert reply.json["error"] == "Agent run is already completed"
 
 
+@pytest.mark.full
 def test_runs_are_listed_in_parts_the_newest_first(running, data_dir, web, chat):
     team = Team(running, data_dir)
     behave(chat, scrape(web.url("/about")), EXTRACT)

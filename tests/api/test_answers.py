@@ -395,6 +395,7 @@ def test_changed_data_are_told_apart(scrape, chat, service, clever, pages, has_m
     ) is not has_model
 
 
+@pytest.mark.full
 def test_keys_and_jobs_have_so_many_tokens_and_no_more(start_service, pages, chat):
     chat.behave("obeys", GOOD)
     caps = {"SCRAPER_LLM_TOKENS_PER_JOB": "1000", "SCRAPER_LLM_TOKENS_PER_KEY": "1400"}
@@ -422,6 +423,7 @@ def test_keys_and_jobs_have_so_many_tokens_and_no_more(start_service, pages, cha
     assert is_full()
 
 
+@pytest.mark.full
 def test_spiders_without_a_service_ask_the_model_too(pages, chat, tmp_path):
     chat.behave("obeys", GOOD)
     output = tmp_path / "pages.jsonl"

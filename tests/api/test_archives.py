@@ -200,6 +200,7 @@ def sha256(data):
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize("name", ["warc", "wacz"])
 def test_parts_join_to_the_whole(running, job, name):
     whole = fetch(running, job[1], f"?format={name}")
@@ -213,6 +214,7 @@ def test_parts_join_to_the_whole(running, job, name):
     assert b"".join(part.body for part in parts) == whole.body
 
 
+@pytest.mark.full
 def test_a_newer_fetch_of_a_url_does_not_touch_an_older_one(running):
     with Gauge() as site:
         site.wait_s = 0
@@ -256,6 +258,7 @@ def test_the_operator_may_keep_no_sources(start_service):
     assert len(records(fetch(service, chosen, "?format=warc").body)) == 2
 
 
+@pytest.mark.full
 def test_a_database_server_has_the_same_rows(start_service, postgres):
     service = start_service(SCRAPER_DATABASE_URL=postgres())
     with ScriptedSite(SITE) as site:

@@ -98,6 +98,7 @@ def trial(service, made):
     }
 
 
+@pytest.mark.full
 def test_the_egress_rule_holds_for_channels(start_service, web, receiver, canary, path):
     web.put("/to-canary", moved(canary.url, 302))
     url = as_json(web.url("/to-canary"), "?method=get")

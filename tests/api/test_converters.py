@@ -125,6 +125,7 @@ def test_pages_of_a_crawl_survive_a_stopped_converter(start_service, site):
     assert failures(service, path) == []
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize("processes", ["1", "2"])
 def test_only_the_page_that_ends_its_converter_fails(
     start_service, site, orders, processes
@@ -276,6 +277,7 @@ def test_the_service_ends_beside_a_stopped_converter(start_service):
     wait_until(lambda: all(map(is_gone, pids)))
 
 
+@pytest.mark.full
 def test_converters_that_cannot_start_end_the_start(tmp_path):
     from tests.test_process import run_serve
 

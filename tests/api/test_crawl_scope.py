@@ -340,6 +340,7 @@ LISTED = {
 }
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize(
     ("mode", "expected"),
     [
@@ -389,6 +390,7 @@ def test_sitemaps_count_for_the_limit(crawl):
         assert held["/p/59"]["reason"] == "limit"
 
 
+@pytest.mark.full
 def test_bad_sitemaps_fail_no_crawl(crawl):
     bomb = gzip.compress(b"<urlset>" + b" " * 80_000_000)
     pages = {
@@ -418,6 +420,7 @@ OTHER_NAMES = (
 )
 
 
+@pytest.mark.full(keep=2)
 @pytest.mark.parametrize("path", OTHER_NAMES)
 def test_a_sitemap_is_found_by_its_other_usual_names(crawl, service, path):
     listed = {
@@ -642,6 +645,7 @@ def test_traps_end_with_a_reason(crawl, kind, most, rule):
             assert any(rule in row["detail"] for row in found.values())
 
 
+@pytest.mark.full
 def test_a_forum_with_many_queries_is_no_trap(crawl):
     with ScriptedSite({}) as site:
         done = crawl(site.url("/trap/forum/view?t=0"), sitemap="skip")
@@ -671,6 +675,7 @@ def test_every_address_tells_why(crawl):
         assert {row["depth"] for row in rows.values()} == {0, 1, 2}
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize("query", ["", "&state=skipped", "&reason=excluded"])
 def test_a_part_of_the_list_has_the_total_and_what_is_asked_for(crawl, service, query):
     pages = {f"/{n}": page() for n in range(9)}
@@ -689,6 +694,7 @@ def test_a_part_of_the_list_has_the_total_and_what_is_asked_for(crawl, service, 
     assert {row["state"] for row in every} <= states
 
 
+@pytest.mark.full(keep=2)
 @pytest.mark.parametrize(
     "query",
     [

@@ -81,6 +81,7 @@ def scrape(service, files):
     return call
 
 
+@pytest.mark.full(keep=3)
 @pytest.mark.parametrize("path", FILES)
 def test_files_become_markdown(scrape, path):
     _, mime, expected = FILES[path]

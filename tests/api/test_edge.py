@@ -40,6 +40,7 @@ def test_a_token_in_the_url_is_refused_and_a_key_does_not_help(service, path, qu
         )
 
 
+@pytest.mark.full(keep=2)
 @pytest.mark.parametrize(
     ("header", "error"),
     [
@@ -205,6 +206,7 @@ def test_health_and_greeting_need_no_key(service, path):
     assert reply.json["success"] is True
 
 
+@pytest.mark.full(keep=2)
 @pytest.mark.parametrize("header", [None, "", "Bearer ", "Bearer None", "Bearer any"])
 def test_with_auth_switched_off_everybody_may_call(start_service, site, header):
     service = start_service(SCRAPER_AUTH_ENABLED="false", SCRAPER_API_KEYS=None)

@@ -313,6 +313,7 @@ def test_skip_and_limit_choose_a_part(running, job):
     assert beyond.headers["X-Total-Pages"] == "0"
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize("query", ["", "?format=csv"])
 def test_texts_are_compressed_on_request(running, job, query):
     plain = fetch(running, job, query)
@@ -368,6 +369,7 @@ def test_a_range_needs_no_earlier_read(running):
     assert head.headers["ETag"] == whole.headers["ETag"]
 
 
+@pytest.mark.full
 def test_a_range_of_another_version_is_the_whole(running, job):
     whole = fetch(running, job)
     found = fetch(running, job, Range="bytes=0-3", **{"If-Range": '"other"'})
@@ -422,6 +424,7 @@ def test_bad_parameters_are_refused_by_name(running, job, query, words):
     assert words in found.lines[0]["error"]
 
 
+@pytest.mark.full
 def test_a_format_without_its_library_is_refused(start_service, tmp_path):
     service = start_service(PYTHONPATH=f"{WITHOUT_LIBRARIES}:{ROOT}")
     with ScriptedSite({"/": page()}) as site:
@@ -565,6 +568,7 @@ def test_a_job_that_is_deleted_cuts_its_export(running):
     assert fetch(running, found).status == 404
 
 
+@pytest.mark.full
 def test_a_stop_of_the_service_cuts_its_exports(start_service, tmp_path):
     service = start_service()
     service.data_dir = tmp_path

@@ -57,6 +57,7 @@ def give(service, key=KEYS[0], path="/v2/feedback", **body):
     return service.post(path, body, key=key)
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize("endpoint", ["scrape", "map", "search"])
 def test_feedback_is_logged_and_counted(shared, call, documented, endpoint):
     facts = {

@@ -254,6 +254,7 @@ def test_a_browser_is_wanted_where_all_pages_need_one(start_service):
     )
 
 
+@pytest.mark.full
 def test_a_database_server_that_is_down(tmp_path):
     try:
         server = Postgres()

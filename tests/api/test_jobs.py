@@ -241,6 +241,7 @@ def test_the_status_has_the_shape_of_its_version(service, site, crawl, version):
     assert page["metadata"]["scrapeId"]
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_queued_job_is_shown_as_scraping(start_service, site, crawl, version):
     service = start_service(SCRAPER_MAX_RUNNING_JOBS="1")
@@ -264,6 +265,7 @@ def test_a_job_whose_pages_all_fail_is_completed(service, site, crawl):
 # -- limit, depth, scope --------------------------------------------------------------------
 
 
+@pytest.mark.full(keep=2)
 @pytest.mark.parametrize("limit", [1, 7, 10, 50])
 @pytest.mark.parametrize("concurrency", [1, 4, None])
 def test_the_limit_is_exact(service, site, crawl, limit, concurrency):
@@ -276,6 +278,7 @@ def test_the_limit_is_exact(service, site, crawl, limit, concurrency):
     assert fetches(site, f"/site/{name}/") == numbers
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize(
     ("limit", "delivered"), [(10, 10), (30, 30), (48, 48), (50, 48)]
 )
@@ -409,6 +412,7 @@ def test_a_redirect_to_a_known_page_is_delivered_once(service, site, crawl):
     assert status["completed"] == status["creditsUsed"] == 3
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize("most", [1, 3])
 @pytest.mark.parametrize("kind", ["crawl", "batch"])
 def test_max_concurrency_is_how_many_pages_are_open_at_once(
@@ -449,6 +453,7 @@ def chain(service, path):
     return steps
 
 
+@pytest.mark.full(keep=3)
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize(
     ("query", "sizes"),
@@ -632,6 +637,7 @@ def test_a_slow_page_holds_up_neither_cancel_nor_other_jobs(start_service, site,
         assert answer.result().json == CANCELLED
 
 
+@pytest.mark.full
 def test_a_crawl_that_is_cancelled_while_it_opens_leaves_no_error(start_service, site):
     service = start_service()
     for wait_s in [number * 0.004 for number in range(20)]:
@@ -863,6 +869,7 @@ def append(service, version, job_id, urls, **options):
     return service.post(f"/{version}/batch/scrape", body)
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_batch_takes_more_addresses(service, site, batch, version):
     text = site.url("/text?append")
@@ -1167,6 +1174,7 @@ def test_pages_of_a_crawl_are_scraped_as_asked(service, crawl, version):
 # -- single pages by their id -------------------------------------------------------------------
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_page_can_be_read_again_by_its_id(two_teams, site, crawl, batch, version):
     body = {"url": site.url("/article"), "formats": ["markdown", "links"], "maxAge": 0}
@@ -1197,6 +1205,7 @@ def test_a_page_without_retention_cannot_be_read_again(service, site, version):
     assert error_of(reply, 400).startswith("Invalid job ID format")
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_page_of_a_job_without_retention_is_read_with_the_job_only(
     service, site, crawl, batch, version

@@ -83,6 +83,7 @@ def test_every_route_has_a_scope(operations):
             assert scope == "scrape", name
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize("own", ["read", "scrape"])
 def test_a_key_calls_no_route_beyond_its_scope(scoped, operations, own):
     for name, scope in operations.items():

@@ -563,6 +563,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.full(keep=2)
 @pytest.mark.parametrize("version", ["v1", "v2"])
 @pytest.mark.parametrize(
     "url",

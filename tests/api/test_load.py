@@ -72,6 +72,7 @@ def test_more_scrapes_than_places_are_answered_429(start_service, site):
             assert connection.recv(100).startswith(b"HTTP/1.1 200")
 
 
+@pytest.mark.full(keep=2)
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_page_ends_and_good_pages_beside_it_succeed(service, site, name):
     piece, count = HOSTILE[name]
@@ -92,6 +93,7 @@ def test_a_hostile_page_ends_and_good_pages_beside_it_succeed(service, site, nam
     assert reply.json.get("code") != "UNKNOWN_ERROR"
 
 
+@pytest.mark.full
 def test_a_conversion_without_end_is_killed_alone(start_service, site, tmp_path):
     conversions = tmp_path / "conversions"
     conversions.mkdir()

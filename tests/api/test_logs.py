@@ -191,6 +191,7 @@ def test_a_take_over_is_in_jobs_log(start_service, site, tmp_path):
     assert (told["job"], told["urls"]) == (job, taken["urls"])
 
 
+@pytest.mark.full
 def test_errors_are_counted_by_reason(start_service, tmp_path):
     service = start_service()
     urls = ["http://none-1.invalid/", "http://none-2.invalid/"]

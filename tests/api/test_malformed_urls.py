@@ -52,6 +52,7 @@ CALLS = {
 }
 
 
+@pytest.mark.full(keep=3)
 @pytest.mark.parametrize("bad", BAD)
 @pytest.mark.parametrize(("path", "body"), CALLS.values(), ids=CALLS)
 def test_a_malformed_url_in_a_request_is_refused(service, path, body, bad):

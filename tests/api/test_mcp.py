@@ -504,6 +504,7 @@ def with_client(service, mode, work):
     return asyncio.run(run())
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize("mode", ["legacy", "auto", "2026-07-28"])
 def test_the_official_client_lists_calls_and_hears_of_progress(service, web, mode):
     heard = []

@@ -906,6 +906,7 @@ def test_times_that_were_missed_make_one_check(start_service, web, spot, tmp_pat
     assert states(run(service, made)) == {"a": "same"}
 
 
+@pytest.mark.full(keep=2)
 @pytest.mark.parametrize(
     "url",
     [

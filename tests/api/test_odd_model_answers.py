@@ -82,6 +82,7 @@ def test_rules_find_the_options_of_a_crawl(clever, chat, web, said):
     assert started.json["warning"].startswith("The language model failed (")
 
 
+@pytest.mark.full(keep=3)
 @odd_answers
 def test_rules_answer_about_a_page(clever, chat, web, said):
     chat.behave(answer=said)

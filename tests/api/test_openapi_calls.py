@@ -227,6 +227,7 @@ def test_change_tracking_is_as_documented(called, documented, pages):
     assert states == ["new", "changed"]
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize("version", ["v1", "v2"])
 @pytest.mark.parametrize("kind", ["crawl", "batch/scrape"])
 def test_a_job_is_as_documented(called, documented, pages, version, kind):

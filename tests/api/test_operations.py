@@ -19,7 +19,7 @@ from tests.support.crash import kill, sqlite_of
 from tests.support.receiver import Receiver
 from tests.support.scripted_site import ScriptedSite, moved, page, slow, text
 
-KILLS = int(os.environ.get("CRASH_KILLS", "20"))
+KILLS = int(os.environ.get("CRASH_KILLS", "10"))
 OTHER_HOST = "127.0.0.3"
 SETTINGS = {"SCRAPER_LEASE_S": "3", "SCRAPER_EGRESS_ALLOW": "127.0.0.2/31"}
 
@@ -187,6 +187,7 @@ def test_a_team_gets_as_many_pages_as_it_can_pay(running, data_dir, web):
     assert team.post("/v2/extract", {"urls": [web.url("/")]}).status == 402
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize(
     "path", ["/v1/crawl", "/v2/crawl", "/v1/llmstxt", "/v2/extract"]
 )

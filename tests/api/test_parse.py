@@ -71,6 +71,7 @@ def peak_mb(pid):
     return int(re.search(r"VmHWM:\s+(\d+)", status)[1]) // 1024
 
 
+@pytest.mark.full
 def test_many_large_files_at_a_time_take_little_memory(start_service):
     service = start_service(
         SCRAPER_CONVERTER_PROCESSES="1", SCRAPER_CONVERTER_QUEUE_MB="24"

@@ -120,6 +120,7 @@ def test_v1_has_no_prompts(service, blog):
     assert service.post("/v1/crawl", body).status == 400
 
 
+@pytest.mark.full
 def test_a_crawl_goes_where_its_prompt_says(service, blog):
     body = {"url": blog.url("/"), "prompt": SENTENCE, "scrapeOptions": {"maxAge": 0}}
     started = service.post("/v2/crawl", body).json

@@ -89,6 +89,7 @@ def test_without_a_language_model_it_is_refused(service):
     assert service.post("/v2/deep-research", {"query": "x"}).status == 404
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize(
     ("body", "path", "message"),
     [

@@ -241,6 +241,7 @@ def test_a_site_that_misbehaves_is_a_site_error(scrape, path):
     assert error_of(scrape(path), 500) == "SCRAPE_SITE_ERROR"
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize("path", ["/bomb/gzip", "/bomb/br", "/encodings/100"])
 def test_compression_bombs_end_as_errors(scrape, path):
     assert error_of(scrape(path), 500)
@@ -365,6 +366,7 @@ def test_zero_retention_costs_one_more(scrape):
 SHELL = "<title>App</title><div id=root></div><script src=app.js></script>"
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize(
     ("setting", "options", "reason"),
     [

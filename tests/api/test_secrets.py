@@ -165,6 +165,7 @@ def modes(data_dir):
     }
 
 
+@pytest.mark.full
 @pytest.mark.slow_on("postgresql")
 def test_what_is_entrusted_to_jobs_is_encrypted_and_survives_a_crash(
     start_service, place, tmp_path, web
@@ -210,6 +211,7 @@ def test_what_is_entrusted_to_jobs_is_encrypted_and_survives_a_crash(
         assert text not in service.stderr + again.stderr
 
 
+@pytest.mark.full
 def test_another_secret_is_an_error_of_the_job(start_service, tmp_path, web):
     one = {**OPEN, "SCRAPER_KEY_SECRET": "one"}
     service = start_service(**one)

@@ -133,6 +133,7 @@ def forget(service, found):
     assert reply.status == 200, reply.json
 
 
+@pytest.mark.full
 def test_unchanged_pages_stay_unchanged_without_the_first_crawl_of_a_chain(
     either, web, spot
 ):
@@ -270,6 +271,7 @@ def test_a_since_that_stands_for_no_crawl_is_a_400(service, web, spot, options, 
         assert text in issue["message"]
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize(
     "scrape",
     [

@@ -169,6 +169,7 @@ def test_a_policy_is_replaced_as_a_whole(strict):
     assert replaced["allowRequestOverrides"] is True
 
 
+@pytest.mark.full(keep=2)
 @pytest.mark.parametrize(
     ("body", "path"),
     [
@@ -193,6 +194,7 @@ def test_keys_without_an_effect_are_named(strict):
     assert "failurePolicy" in reply.json["warning"]
 
 
+@pytest.mark.full(keep=2)
 @pytest.mark.parametrize(
     "path", ["/v1/scrape", "/v2/scrape", "/v2/map", "/v2/crawl", "/v2/batch/scrape"]
 )

@@ -48,6 +48,7 @@ def as_validators(kind):
     return {"Last_Modified": "Sun, 01 Nov 2026 08:00:00 GMT"}
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize("kind", ["etag", "date"])
 def test_a_304_is_the_same_page(service, web, spot, kind):
     web.put(f"{spot}/a", answer(page(text="One"), **as_validators(kind)))
@@ -192,6 +193,7 @@ def test_a_page_is_not_fetched_if_its_sitemap_has_the_same_time(service, web, sp
     assert {name: counts[name] for name in times} == {"a": 1, "b": 2, "c": 2, "d": 1}
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize("kind", ["etag", "date"])
 def test_an_unchanged_sitemap_is_not_sent_again(service, web, spot, kind):
     names = [f"p{number}" for number in range(20)]
@@ -213,6 +215,7 @@ def test_an_unchanged_sitemap_is_not_sent_again(service, web, spot, kind):
     assert check["summary"]["removed"] == 5
 
 
+@pytest.mark.full
 def test_a_large_sitemap_is_fetched_again(service, web, spot):
     web.put(f"{spot}/a", answer(page(), ETag='"1"'))
     put_sitemap(web, spot, {"a": "2999-01-01"}, ETag='"1"', padding=9 * 2**20)
@@ -236,6 +239,7 @@ def put_feed(web, path, entries, **headers):
 OLD, NEWER = "Sun, 04 Jan 2026 10:00:00 GMT", "Mon, 05 Jan 2026 10:00:00 GMT"
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize("name", ["news", "news.xml"])  # a page, and a sitemap
 @pytest.mark.parametrize("has_times", [False, True])
 def test_entries_of_an_unchanged_feed_are_not_fetched(
@@ -275,6 +279,7 @@ def test_sitemaps_are_trusted_only_as_long_as_the_operator_says(
     assert statuses(web, spot)["a"] == [200, 200]
 
 
+@pytest.mark.full
 def test_only_the_last_check_keeps_responses(start_service, web, spot, tmp_path):
     service = start_service()
     web.put(f"{spot}/a", answer(page(text="One" * 1000), ETag='"1"'))
@@ -289,6 +294,7 @@ def test_only_the_last_check_keeps_responses(start_service, web, spot, tmp_path)
     assert count == 1
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize("kind", ["etag", "bytes"])
 @pytest.mark.parametrize("is_crawl", [False, True])
 def test_an_unchanged_page_costs_no_call_of_the_model(

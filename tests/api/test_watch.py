@@ -150,6 +150,7 @@ def assert_done(found: Watched, status):
 # -- WebSocket: what is sent ------------------------------------------------------------------
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize("path", PATHS)
 def test_a_running_job_is_watched_to_its_end(live, site, path):
     held = site.held()
@@ -167,6 +168,7 @@ def test_a_running_job_is_watched_to_its_end(live, site, path):
     assert "document" in found.types
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize("path", PATHS)
 def test_a_job_that_has_ended_is_told_at_once(live, web, path):
     job = path + id_of(start(live, web.url("/0")))
@@ -593,6 +595,7 @@ def events_of(service, job, last=None, **options):
         return list(client)
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize(
     ("begin", "family"), [(start, "crawl"), (start_batch, "batch_scrape")]
 )

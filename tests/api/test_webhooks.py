@@ -144,6 +144,7 @@ STARTS = [(start, "crawl"), (start_batch, "batch_scrape")]
 # -- what is sent -----------------------------------------------------------------------------
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize("version", ["v1", "v2"])
 @pytest.mark.parametrize(("begin", "family"), STARTS, ids=["crawl", "batch"])
 def test_a_job_is_told_from_start_to_end(
@@ -352,6 +353,7 @@ def test_what_fails_is_sent_again_as_it_was(hooked, web, receiver, path):
         assert [t["attempt"] for t in row["attempts"]] == [1, 2, 3]
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize(
     ("kind", "status", "error"),
     [
@@ -434,6 +436,7 @@ def test_the_log_has_one_line_a_minute_about_a_failing_receiver(
     assert "WARNING" in line
 
 
+@pytest.mark.full
 def test_silent_receivers_hold_up_nobody_and_are_left_alone(
     impatient, web, receiver, path
 ):

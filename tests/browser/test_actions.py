@@ -24,6 +24,7 @@ def script(text):
     return {"type": "executeJavascript", "script": text}
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize("version", ["v1", "v2"])
 def test_all_four_lists_are_there(act, version):
     found = act({"type": "wait", "milliseconds": 1}, version=version)
@@ -222,6 +223,7 @@ def test_a_key_that_is_none_is_refused_before_the_fetch(scrape, app, key):
     assert app.paths() == []
 
 
+@pytest.mark.full
 def test_each_key_that_is_allowed_is_a_key_of_the_browser(act):
     keys = [*sorted(KEY_NAMES), *map(chr, range(32, 127)), "\n", "\r"]
     several = ["Control+A", "Control++", "Shift+Alt+F4", "ControlOrMeta+c"]

@@ -111,6 +111,7 @@ def test_files_of_a_deleted_job_cannot_be_read(service, app):
     assert fetch(page["screenshot"])[0] == 404
 
 
+@pytest.mark.full
 def test_a_screenshot_on_a_full_disk_names_the_disk(tmp_path, app):
     body = {"url": app.url("/colours"), "formats": ["screenshot"], "maxAge": 0}
     with (

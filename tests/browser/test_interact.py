@@ -177,6 +177,7 @@ def test_a_session_belongs_to_its_team(service, session):
     assert service.request("DELETE", path, key=OTHER).status == 404
 
 
+@pytest.mark.full
 def test_a_team_has_so_many_sessions_as_it_may(service, session, open_session):
     open_session()
     open_session()
@@ -300,6 +301,7 @@ def test_navigations_to_refused_places_leave_the_page_as_it_is(step, app, canary
     assert canary.count() == before
 
 
+@pytest.mark.full
 def test_a_profile_begins_and_ends_a_session(service, app, open_session):
     read = {
         "type": "executeJavascript",

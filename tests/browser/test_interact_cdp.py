@@ -287,6 +287,7 @@ def test_many_messages_at_once_are_answered_in_their_order(session):
     assert found == [*range(count)]
 
 
+@pytest.mark.full
 def test_a_session_never_has_more_pages_than_it_may(service):
     opened = service.post("/v2/interact", {}).json
     with connect(opened["cdpUrl"]) as one, connect(opened["cdpUrl"]) as other:
@@ -351,6 +352,7 @@ def test_closing_the_browser_ends_the_session(service):
     wait_until(is_over)
 
 
+@pytest.mark.full
 def test_there_is_no_cdp_url_unless_the_operator_wants_one(start_service):
     service = start_service(**SETTINGS)
     opened = service.post("/v2/interact", {}).json
@@ -387,6 +389,7 @@ def test_a_key_that_only_reads_gets_no_cdp_url_and_a_revoked_one_has_no_session(
     wait_until(lambda: service.get(ended, key=reading).json["sessions"])
 
 
+@pytest.mark.full
 def test_a_caller_that_does_not_read_costs_no_memory(service, session):
     before = memory_of(service.pid)[0].rss_mb
     with connect(

@@ -239,6 +239,7 @@ while True:
 }
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_endless_code_is_killed_with_all_that_it_has_started(service, run, language):
     done = run(language, ENDLESS[language], timeout=2)
@@ -248,6 +249,7 @@ def test_endless_code_is_killed_with_all_that_it_has_started(service, run, langu
     assert run("bash", "get title")["result"] == "Form"
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize(
     ("language", "code"),
     [
@@ -276,6 +278,7 @@ def test_files_of_this_machine_do_not_count(monkeypatch):
     assert found is None
 
 
+@pytest.mark.full
 def test_a_client_that_leaves_does_not_keep_a_program(service, app):
     opened = service.post("/v2/interact", {"url": app.url("/form")}).json["id"]
     page = app.url("/form?left")
@@ -317,6 +320,7 @@ class CutShort:
             return self._step.result().json
 
 
+@pytest.mark.full
 def test_the_end_of_a_session_ends_its_program(service, app):
     step = CutShort(service, app)
     assert service.request("DELETE", f"/v2/interact/{step.id}").status == 200
@@ -326,6 +330,7 @@ def test_the_end_of_a_session_ends_its_program(service, app):
     assert programs_of(service.pid) == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("which", [0, 1], ids=["driver", "chromium"])
 def test_a_program_that_loses_its_browser_ends_the_session(service, app, which):
     step = CutShort(service, app)
@@ -439,6 +444,7 @@ found
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_code_reaches_only_what_a_scrape_may(
     service, run, app, canary, data_dir, language
@@ -607,6 +613,7 @@ def test_a_trial_ends_and_is_one_for_all_who_wait(monkeypatch, tmp_path):
     assert starts.read_text() == "one\none\n"
 
 
+@pytest.mark.full
 def test_closing_the_page_of_the_session_leaves_a_session_that_says_so(service, app):
     opened = service.post("/v2/interact", {"url": app.url("/form")}).json["id"]
     path = f"/v2/interact/{opened}/execute"

@@ -86,6 +86,7 @@ def test_a_person_clicks_and_types_in_the_page(opened, ask, place):
         browser.close()
 
 
+@pytest.mark.full
 def test_inputs_of_the_socket_and_what_is_none(opened, ask, place):
     url = opened["interactiveLiveViewUrl"].replace("http", "ws", 1)
     url = url.replace("/control?", "/control/socket?")
@@ -188,6 +189,7 @@ def test_its_token_is_one_of_its_own_and_ends_with_the_session(service, opened, 
     assert fetch(control)[0] == 401
 
 
+@pytest.mark.full
 def test_it_is_for_keys_that_may_act_and_sessions_with_a_view(service, opened):
     [row] = service.get("/v2/interact?status=active").json["sessions"]
     assert row["interactiveLiveViewUrl"] == opened["interactiveLiveViewUrl"]

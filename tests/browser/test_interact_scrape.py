@@ -91,6 +91,7 @@ def test_a_session_goes_on_where_the_scrape_ended(service, scraped):
     assert not any(SECRET.encode() in (replay or b"") for (replay,) in found)
 
 
+@pytest.mark.full
 def test_headers_and_the_device_are_those_of_the_scrape(service, scraped):
     scrape_id = scraped("/facts", mobile=True, location={"country": "DE"})
     reply = interact(service, scrape_id, actions=[script(READ_OUT)])
@@ -99,6 +100,7 @@ def test_headers_and_the_device_are_those_of_the_scrape(service, scraped):
     assert facts["zone"] == "Europe/Berlin"
 
 
+@pytest.mark.full
 def test_a_session_of_a_scrape_ends_once(service, scraped):
     scrape_id = scraped("/form")
     path = f"/v2/scrape/{scrape_id}/interact"
@@ -119,6 +121,7 @@ def test_a_session_of_a_scrape_ends_once(service, scraped):
     )
 
 
+@pytest.mark.full
 def test_calls_at_the_same_time_share_one_session(service, scraped):
     scrape_id = scraped("/form")
     replies = []
@@ -136,6 +139,7 @@ def test_calls_at_the_same_time_share_one_session(service, scraped):
     assert len(active) == 1
 
 
+@pytest.mark.full
 def test_pages_of_jobs_have_sessions_as_well(service, app):
     body = {"urls": [app.url("/form"), app.url("/storage")], "maxAge": 0}
     pages = finished(service, service.post("/v2/batch/scrape", body))
@@ -172,6 +176,7 @@ def test_unknown_scrapes_and_those_of_others_are_404s(service, scraped):
     assert reply.json["error"].startswith("Invalid job ID format")
 
 
+@pytest.mark.full
 def test_a_page_that_is_gone_is_a_failed_scrape_and_leaves_no_session(service, scraped):
     scrape_id = scraped("/form", actions=[{"type": "click", "selector": "#go"}])
     path = Path(service.command[-1]) / "jobs.sqlite"
@@ -188,6 +193,7 @@ def test_a_page_that_is_gone_is_a_failed_scrape_and_leaves_no_session(service, s
     assert missing.status == 404
 
 
+@pytest.mark.full
 def test_the_python_client_goes_on_with_a_scrape(service, app):
     client = Firecrawl(api_key=KEY, api_url=service.url)
     scrape_id = client.scrape(app.url("/form")).metadata.scrape_id

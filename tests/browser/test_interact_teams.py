@@ -53,6 +53,7 @@ def minute(tmp_path_factory):
     assert running.stop() == 0, running.stderr
 
 
+@pytest.mark.full
 def test_a_session_is_ended_by_another_process_and_used_by_its_own(two_services, app):
     one, other = two_services
     session_id = one.post("/v2/interact", {"url": app.url("/form")}).json["id"]
@@ -70,6 +71,7 @@ def test_a_session_is_ended_by_another_process_and_used_by_its_own(two_services,
     assert one.post(f"{path}/execute", step).status == 410
 
 
+@pytest.mark.full
 def test_the_limit_and_the_profiles_of_a_team_hold_in_all_processes(two_services):
     one, other = two_services
     body = {"profile": {"name": "shared"}}
@@ -85,6 +87,7 @@ def test_the_limit_and_the_profiles_of_a_team_hold_in_all_processes(two_services
     other.request("DELETE", f"/v2/interact/{third.json['id']}")
 
 
+@pytest.mark.full
 def test_a_session_needs_the_credits_of_its_whole_time(start_service, tmp_path):
     service = start_service(**SETTINGS)
     made = subprocess.run(
@@ -108,6 +111,7 @@ def test_a_session_needs_the_credits_of_its_whole_time(start_service, tmp_path):
     wait_until(lambda: left(service, key) == 7)
 
 
+@pytest.mark.full
 def test_a_session_is_over_though_its_team_cannot_pay(start_service, tmp_path):
     """Credits that a team has spent elsewhere, such as after an outage."""
     service = start_service(**SETTINGS, SCRAPER_BROWSER_SESSIONS="1")
@@ -129,6 +133,7 @@ def test_a_session_is_over_though_its_team_cannot_pay(start_service, tmp_path):
     assert service.post("/v2/interact", body, key=key).status == 200
 
 
+@pytest.mark.full
 def test_a_client_that_leaves_while_its_session_is_stored_keeps_no_slot(
     start_service, tmp_path
 ):
@@ -187,6 +192,7 @@ def left(service, key):
     return found["remainingCredits"]
 
 
+@pytest.mark.full
 def test_files_of_sessions_count_and_go_with_their_session(
     start_service, tmp_path, app
 ):

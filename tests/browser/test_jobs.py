@@ -69,6 +69,7 @@ def test_patterns_match_routes_of_a_script(service, app):
     assert len(pages) == 1
 
 
+@pytest.mark.full
 def test_an_archive_has_the_dom_of_rendered_pages(service, app):
     body = {
         "url": app.url("/links"),
@@ -181,6 +182,7 @@ def test_the_first_python_client_takes_screenshots_and_acts(service, app):
     assert found.actions.pdfs == []
 
 
+@pytest.mark.full
 def test_what_actions_type_is_nowhere_in_clear(service, app):
     typed = f"canary-{uuid.uuid4().hex}"
     body = {

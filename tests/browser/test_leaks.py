@@ -140,6 +140,7 @@ def test_no_way_of_a_page_leads_to_a_forbidden_place(service, hostile, forbidden
     assert forbidden.seen == []
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize("path", ["/moved", "/script-move", "/meta-move"])
 def test_a_page_that_moves_to_a_forbidden_place_fails(
     service, hostile, forbidden, path

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import signal
 
+import pytest
+
 from tests.api.test_metrics import samples, value
 from tests.browser.conftest import SETTINGS, chromium_processes
 from tests.support.waiting import wait_until
 
 
+@pytest.mark.full
 def test_rendered_pages_and_the_memory_of_the_browser_are_counted(start_service, app):
     service = start_service(**SETTINGS)
     body = {"url": app.url("/slow"), "waitFor": 1, "maxAge": 0}

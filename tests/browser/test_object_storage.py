@@ -80,6 +80,7 @@ def test_screenshots_are_stored_and_served_with_the_same_urls(
         assert SECRET.encode() not in environment, pid
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", [GoogleStorage, AzureStorage], ids=["gs", "az"])
 def test_the_stores_of_google_and_azure_do_the_same(start_service, app, kind):
     try:
@@ -109,6 +110,7 @@ def test_the_stores_of_google_and_azure_do_the_same(start_service, app, kind):
         assert server.SECRET not in service.stderr
 
 
+@pytest.mark.full
 def test_files_of_a_deleted_job_cannot_be_read(start, app):
     service = start()
     body = {"urls": [app.url("/colours?stored")], "formats": ["screenshot"]}
@@ -125,6 +127,7 @@ def test_pages_never_come_from_the_store(start, storage):
     assert "network that this service does not fetch from" in reply.json["error"]
 
 
+@pytest.mark.full
 def test_a_store_that_is_down_fails_the_page_and_the_readiness(start, app):
     service = start(AWS_ENDPOINT_URL="http://127.0.0.4:9")  # nobody listens
     reply = scrape(service, app)

@@ -66,6 +66,7 @@ def test_fast_mode_takes_the_page_as_it_is(page):
     assert found["metadata"]["engine"] == "http"
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize(
     "options",
     [
@@ -348,6 +349,7 @@ def test_a_certificate_counts_unless_it_is_skipped(service, site, skip):
         assert (reply.status, reply.json["code"]) == (500, "SCRAPE_SSL_ERROR")
 
 
+@pytest.mark.full
 @pytest.mark.skipif(shutil.which("certutil") is None, reason="no certutil")
 def test_the_authorities_of_the_machine_are_trusted(start_service, site):
     service = start_service(**SETTINGS, SSL_CERT_FILE=site.ca_file)

@@ -45,6 +45,7 @@ def page(proxied, app, proxies):
     return call
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize("options", [{}, {"waitFor": 1}], ids=["http", "browser"])
 def test_pages_go_through_the_basic_proxy(page, proxies, app, options):
     basic, stealth = proxies

@@ -57,6 +57,7 @@ def test_pages_are_rendered_elsewhere_and_leave_nothing_there(service, app, remo
     wait_until(lambda: app.url("") not in str(fetch(f"{remote.url}/json/list")[2]))
 
 
+@pytest.mark.full
 def test_no_way_of_a_page_leads_to_a_forbidden_place_there(service, hostile, forbidden):
     reply = render(service, hostile, "/", formats=["markdown", "screenshot"])
     assert reply.status == 200, reply.json
@@ -64,6 +65,7 @@ def test_no_way_of_a_page_leads_to_a_forbidden_place_there(service, hostile, for
     assert forbidden.seen == []
 
 
+@pytest.mark.full
 @pytest.mark.slow_on("script-move", "meta-move")
 @pytest.mark.parametrize("path", ["/moved", "/script-move", "/meta-move"])
 @pytest.mark.parametrize("kind", ["service", "direct"])
@@ -100,12 +102,14 @@ def test_requests_of_a_browser_with_a_way_of_its_own_are_checked_by_name(
     assert canary.count() == before
 
 
+@pytest.mark.full
 def test_a_session_has_a_browser_of_this_machine(service, app):
     opened = service.post("/v2/interact", {"url": app.url("/form")})
     assert opened.status == 200, opened.json
     service.request("DELETE", f"/v2/interact/{opened.json['id']}")
 
 
+@pytest.mark.full
 def test_a_browser_of_another_address_than_its_url_gets_no_page(
     start_service, app, remote
 ):
@@ -169,10 +173,12 @@ def doctor(url, *settings):
     return line
 
 
+@pytest.mark.full
 def test_doctor_tries_the_browser(remote):
     assert "whose pages reach the network through this service" in doctor(remote.url)
 
 
+@pytest.mark.full
 def test_a_wrong_address_is_named_by_doctor_and_by_each_page(start_service, app):
     body = {"url": app.url("/client"), "maxAge": 0, "waitFor": 1}
     with socket.create_server(("127.0.0.1", 0)) as closed:

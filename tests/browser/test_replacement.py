@@ -215,6 +215,7 @@ def test_the_service_ends_beside_a_stopped_browser(start_service, app, kind):
     wait_until(lambda: not any(_is_there(pid) for pid in pids), PATIENCE_S)
 
 
+@pytest.mark.full
 @pytest.mark.timeout(400)
 def test_a_service_without_time_to_end_leaves_no_stopped_browser(start_service, app):
     service = start_service(**SETTINGS, SCRAPER_SHUTDOWN_TIMEOUT_S="1")

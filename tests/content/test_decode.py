@@ -81,6 +81,7 @@ def test_empty_body_needs_no_decoding():
     assert decode_body(b"", ("gzip",), LIMIT) == (b"", None)
 
 
+@pytest.mark.full(keep=2)
 @pytest.mark.parametrize("name", PACKERS)
 def test_of_a_truncated_stream_its_start_is_given(name):
     body = b"".join(b"<p>%d</p>" % (n * 7919 % 100_003) for n in range(40_000))

@@ -507,6 +507,7 @@ def test_hostile_schemas_are_refused():
         answer("<p>x</p>", asked(**{f"p{n}": STRING for n in range(5000)}))
 
 
+@pytest.mark.full
 def test_hostile_pages_are_answered():
     data = '{"@type":"Product","offers":' * 5000 + "1" + "}" * 5000
     page = f'<script type="application/ld+json">{data}</script>'

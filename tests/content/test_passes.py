@@ -117,6 +117,7 @@ def _made(html: str) -> list[Any]:
     ]
 
 
+@pytest.mark.full(keep=3)
 @needs_compiled
 @pytest.mark.parametrize(
     "html",
@@ -333,6 +334,7 @@ def test_the_package_works_where_nothing_is_compiled() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, timeout=WAIT_S)
 
 
+@pytest.mark.full
 @needs_compiled
 def test_what_was_compiled_of_other_sources_is_left_alone_and_named_at_the_start(
     tmp_path: Path,

@@ -181,6 +181,7 @@ SENTENCES = [
 ]
 
 
+@pytest.mark.full(keep=3)
 @pytest.mark.parametrize(("page", "prompt", "data"), SENTENCES)
 def test_a_sentence_gets_what_the_page_has_of_it(page, prompt, data):
     found = convert(page, url=URL, prompt=prompt)

@@ -557,6 +557,7 @@ def test_damage_is_told_in_the_words_of_the_file():
     assert "_run" not in warning
 
 
+@pytest.mark.full
 def test_reading_is_quick_and_needs_little_memory():
     body = big(MAX_URLS).encode()
     started = time.process_time()

@@ -443,6 +443,7 @@ def test_processes_outlive_their_fork_server_for_a_moment_only(orders):
     asyncio.run(main())
 
 
+@pytest.mark.full
 def test_too_little_memory_is_said():
     async def main():
         async with pool_of(memory_mb=64) as pool:

@@ -98,6 +98,7 @@ def full() -> SitemapContent:
         return pool.run(pool.pool.read_sitemap(source(body), WAIT_S, choice))
 
 
+@pytest.mark.full
 def test_entries_come_back_in_slices(full):
     rows = [row for each in full.rows for row in json.loads(each)]
     urls = [f"{SITE}page-{n}" for n in range(MAX_URLS)]

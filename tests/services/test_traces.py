@@ -296,6 +296,7 @@ def run_python(code, **environment):
 SHARED = "from scraper_service.services.metrics.tracing import shared_traces\n"
 
 
+@pytest.mark.full
 def test_nothing_is_imported_without_the_variable():
     code = (
         "import sys\nimport scraper_service.addon, scraper_service.server.service\n"

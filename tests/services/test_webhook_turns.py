@@ -79,6 +79,7 @@ def database(tmp_path):
     opened.close()
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize(
     ("harm", "attempts", "sent"),
     [

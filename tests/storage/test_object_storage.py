@@ -79,6 +79,7 @@ def any_store(request, monkeypatch):
         yield ObjectStore(f"{server.scheme}://{server.BUCKET}/any"), server
 
 
+@pytest.mark.full(keep=1)
 def test_each_kind_of_store_does_the_same(any_store, tmp_path, monkeypatch):
     store, server = any_store
     files = Artefacts(tmp_path, b"", store=store)
