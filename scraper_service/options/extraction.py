@@ -18,7 +18,7 @@ from attrs.validators import (
 )
 
 from scraper_service.options.crawl import DAYS, Caller, Webhook
-from scraper_service.options.formats import Json
+from scraper_service.options.formats import Format, Json, Links, Markdown
 from scraper_service.options.scrape import ScrapeOptions
 
 if TYPE_CHECKING:
@@ -115,10 +115,16 @@ class LlmsTextOptions(Caller):
 
 @frozen(kw_only=True)
 class ResearchOptions(Caller):
-    """A question that is answered from the pages of several searches, with sources."""
+    """A question that is answered from the pages of several searches, with sources.
+
+    An agent runs it: the class has the members of :class:`AgentOptions` that it reads.
+    """
 
     kind: ClassVar[str] = "deep_research"
     webhook: ClassVar[None] = None
+    urls: ClassVar[tuple[str, ...]] = ()
+    only_urls: ClassVar[bool] = False
+    schema: ClassVar[None] = None
 
     query: str = field(validator=min_len(1))
     #: Rounds of searches.
@@ -143,12 +149,28 @@ class ResearchOptions(Caller):
     def target(self) -> str:
         return self.query
 
+    @property
+    def prompt(self) -> str:
+        return self.query
+
+    @property
+    def page_formats(self) -> tuple[Format, ...]:
+        """The formats of the pages that it reads."""
+        return (Markdown(), self.json) if "json" in self.formats else (Markdown(),)
+
+    @property
+    def instructions(self) -> str:
+        """Instructions for the language model beside the prompt."""
+        return " ".join(filter(None, [self.system_prompt, self.analysis_prompt]))
+
 
 @frozen(kw_only=True)
 class AgentOptions(Caller):
     """A request in words, for which a language model searches and reads pages."""
 
     kind: ClassVar[str] = "agent"
+    #: Instructions for the language model beside the prompt.
+    instructions: ClassVar[str] = ""
 
     prompt: str = field(validator=min_len(1))
     #: Where to start.
@@ -173,10 +195,20 @@ class AgentOptions(Caller):
         """The run in the list of a team's jobs: its first URL or its prompt."""
         return next(iter(self.urls), self.prompt)
 
+    @property
+    def page_formats(self) -> tuple[Format, ...]:
+        """The formats of the pages that it reads."""
+        if self.schema is None:
+            return Markdown(), Links()
+        return Markdown(), Links(), Json(prompt=self.prompt, schema=self.schema)
+
 
 OperationOptionsT: TypeAlias = (
     ExtractOptions | AgentOptions | LlmsTextOptions | ResearchOptions
 )
+
+#: What an agent runs.
+RunOptionsT: TypeAlias = AgentOptions | ResearchOptions
 
 OPERATIONS: Mapping[str, type[OperationOptionsT]] = {
     cls.kind: cls

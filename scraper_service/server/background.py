@@ -113,10 +113,8 @@ class Background:
         from scraper_service.llm.model import language_model
         from scraper_service.services.operations.agent.agent import Agent
         from scraper_service.services.operations.agent.agent_writer import AgentWriter
-        from scraper_service.services.operations.deep_research.report_writer import (
-            ResearchWriter,
-        )
-        from scraper_service.services.operations.deep_research.research import Research
+        from scraper_service.services.operations.agent.research import Research
+        from scraper_service.services.operations.agent.run import RunTools
         from scraper_service.services.operations.extraction import Extract
         from scraper_service.services.operations.llms_txt import LlmsText
         from scraper_service.services.operations.operations import (
@@ -127,14 +125,14 @@ class Background:
 
         settings, prices = self.settings, Prices(self.settings)
         sources = Sources(self.maps, self.searches)
-        model = language_model(settings)
-        writer = ResearchWriter(model, self.pool)
-        chooser = AgentWriter(model, settings)
+        writer = AgentWriter(language_model(settings), settings)
+        most_s = settings.getint("OPERATION_TIMEOUT_S")
+        tools = RunTools(sources, self.pool, prices, writer, most_s)
         kinds: dict[str, Work] = {
             "extract": Extract(sources, self.pool, prices, settings),
-            "agent": Agent(sources, self.pool, prices, chooser, settings),
+            "agent": Agent(tools),
             "llmstxt": LlmsText(sources, self.pool, prices, settings),
-            "deep_research": Research(sources, self.pool, prices, writer),
+            "deep_research": Research(tools),
         }
         self.operations = Operations(
             self.database,

@@ -12,7 +12,7 @@ from tests.api.test_operations import ended, run, start
 from tests.conftest import Service
 from tests.support import shop
 from tests.support.crash import kill
-from tests.support.scripted_site import ScriptedSite, page, slow
+from tests.support.scripted_site import ScriptedSite, answer, page, slow
 
 QUESTION = "Who founded the shop?"
 FOUNDED = "The shop was founded by Ida Example in the year 1999."
@@ -156,6 +156,19 @@ def test_the_model_chooses_further_searches_by_the_pages(running, chat, web):
     assert read & {web.url(f"/man/{n}") for n in range(3)}
     assert found["currentDepth"] == 2
     assert "designed by the engineer" in json.dumps(chat.asked()[1])
+
+
+def test_pages_that_cannot_be_read_are_named(running, data_dir, web, chat):
+    team = Team(running, data_dir, "--credits", "10")
+    know(team, web, topic_pages())
+    web.put("/bridge/1", answer("gone", 404))
+    found = research(team, chat, [plan(f"Who designed {TOPIC}?"), REPORT])
+    web.put("/bridge/1", topic_pages()["/bridge/1"])
+    read = {each["url"] for each in found["sources"]}
+    assert web.url("/bridge/0") in read
+    assert web.url("/bridge/1") not in read
+    assert f" could not be read: {web.url('/bridge/1')} (" in found["warning"]
+    assert team.remaining() == 10 - len(topic_pages()) - len(read)
 
 
 def test_data_may_be_asked_for_instead_of_a_text(running, chat):

@@ -57,9 +57,9 @@ scraper_service.api.v1.requests scraper_service.api.v2.requests
 scraper_service.api.webhook_payloads scraper_service.cli.outputs.output
 scraper_service.content.answers scraper_service.content.documents.kinds
 scraper_service.crawling.robots scraper_service.llm.prompts
-scraper_service.services.operations.deep_research.report_writer
-scraper_service.services.operations.deep_research.research scraper_service.services.operations.extraction
-scraper_service.services.operations.agent.agent scraper_service.storage.accounts.known_secret
+scraper_service.services.operations.agent.agent
+scraper_service.services.operations.agent.research scraper_service.services.operations.extraction
+scraper_service.storage.accounts.known_secret
 scraper_service.services.jobs scraper_service.services.operations.llms_txt
 scraper_service.services.scraping scraper_service.storage.files.uploads
 scraper_service.web.sessions werkzeug.routing wsproto multipart

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import field, frozen
 
 from scraper_service.content.html.page_urls import without_place
-from scraper_service.content.text.page_notes import notes
+from scraper_service.content.text.page_notes import sentences_for
 from scraper_service.content.text.search_words import SearchWords
 from scraper_service.content.text.stored_pages import read_pages
 from scraper_service.options.urls import url_parts
@@ -30,6 +30,8 @@ class AgentPage:
     #: The URL after redirects.
     final_url: str
     title: str
+    description: str
+    icon: str | None
     scrape_id: str | None
     #: The price of the page without what the agent adds.
     credits: int
@@ -50,15 +52,14 @@ def agent_pages(bodies: Sequence[bytes], prompt: str, words: str) -> list[AgentP
 
     ``words`` are the search words of the prompt.
     """
-    pages, noted = read_pages(bodies), notes(bodies, prompt)
     search = SearchWords(words)
     found = []
-    for body, page, note in zip(map(json.loads, bodies), pages, noted, strict=True):
+    for body, page in zip(map(json.loads, bodies), read_pages(bodies), strict=True):
         facts = body["metadata"]
         text = page.markdown or ""
-        if len(text) > WHOLE and note is not None:
-            said = "\n".join(note.said)
-            text = said[:WHOLE] if said else text[:WHOLE]
+        if len(text) > WHOLE:
+            said = "\n".join(sentences_for(page, prompt))
+            text = (said or text)[:WHOLE]
         error = page.error
         if error is None and not text.strip() and page.data is None:
             error = "it has no text"
@@ -70,6 +71,8 @@ def agent_pages(bodies: Sequence[bytes], prompt: str, words: str) -> list[AgentP
                 url=page.url,
                 final_url=facts.get("url") or page.url,
                 title=page.title or page.url,
+                description=page.description or "",
+                icon=page.icon,
                 scrape_id=facts.get("scrapeId"),
                 credits=facts.get("creditsUsed") or 0,
                 tokens=page.tokens or 0,

@@ -1,23 +1,26 @@
-"""The part of an agent that a language model does: choose actions, write the answer."""
+"""The part of a run that a language model does: choose actions, write the answer."""
 
 from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+
+from attrs import frozen
 
 from scraper_service.content.text.agent_pages import cut, told_pages
 from scraper_service.llm.model import ModelError
 from scraper_service.services.operations.agent.choices import CHOICE_SCHEMA
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from scrapy.settings import BaseSettings
 
     from scraper_service.content.text.agent_pages import AgentPage
     from scraper_service.llm.model import LanguageModel, ModelAnswer
-    from scraper_service.options.extraction import AgentOptions
+    from scraper_service.options.extraction import RunOptionsT
     from scraper_service.services.operations.agent.run_state import AgentState
     from scraper_service.services.operations.operations import Operation
 
@@ -43,9 +46,38 @@ Choose the action of this round."""
 ANSWER = """Somebody asks: {prompt}
 Write the answer from the numbered pages of the document alone. Put the number of the page
 behind each statement, as [1]. Say what the pages leave open."""
+PLAN = """Somebody wants to know: {prompt}
+List up to {most} short web searches that would find out about it, the most important
+first. The document has the steps so far and the pages read: search only for what they
+leave open. Answer with JSON: {{"queries": ["..."]}}; with an empty list if nothing is
+missing."""
+PLAN_SCHEMA: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {"queries": {"type": "array", "items": {"type": "string"}}},
+    "required": ["queries"],
+}
+REPORT = """Somebody wants to know: {prompt}
+Write the answer in Markdown, from the numbered pages of the document alone. Put the number
+of the page behind each statement, as [1]. Say what the pages leave open. {further}"""
 FILL = """Somebody asks: {prompt}
 Give the data from the numbered pages of the document alone. Use null for what no page
 says."""
+
+
+@frozen
+class Prompts:
+    """What the language model is told in one kind of run."""
+
+    choose: str
+    #: The schema of what it chooses.
+    choice: Mapping[str, Any]
+    answer: str
+
+
+PROMPTS: Mapping[str, Prompts] = {
+    "agent": Prompts(CHOOSE, CHOICE_SCHEMA, ANSWER),
+    "deep_research": Prompts(PLAN, PLAN_SCHEMA, REPORT),
+}
 
 
 class AgentWriter:
@@ -69,27 +101,28 @@ class AgentWriter:
         left: Mapping[str, int],
         until: float,
     ) -> ModelAnswer:
-        """Return the next action, a value by :data:`CHOICE_SCHEMA`.
+        """Return the next action, a value by the schema of the prompts.
 
-        ``left`` are the remaining ``rounds``, ``pages`` and ``credits``, and the ``most``
-        pages of this round.
+        ``left`` are the numbers in the prompt: what remains of the bounds.
         """
-        options: AgentOptions = operation.options
-        task = CHOOSE.format(prompt=options.prompt, further=_further(options), **left)
+        options: RunOptionsT = operation.options
+        prompts = PROMPTS[options.kind]
+        task = prompts.choose.format(
+            prompt=options.prompt, further=_further(options), **left
+        )
         steps = _told_steps(state, self._chosen_from // STEPS_SHARE)
         room = self._chosen_from - len(steps.encode(errors="replace")) - 100
         data = f"Steps so far:\n{steps}\n\nPages read:\n{told_pages(pages, room)}"
         data = cut(data, self._chosen_from)
-        return await self._ask(operation, task, data, CHOICE_SCHEMA, until)
+        return await self._ask(operation, task, data, prompts.choice, until)
 
     async def answer(
         self, operation: Operation, pages: Sequence[AgentPage], until: float
     ) -> ModelAnswer:
         """Return the answer: a value by the schema of the request, else a text."""
-        options: AgentOptions = operation.options
-        task = (ANSWER if options.schema is None else FILL).format(
-            prompt=options.prompt
-        )
+        options: RunOptionsT = operation.options
+        told = PROMPTS[options.kind].answer if options.schema is None else FILL
+        task = told.format(prompt=options.prompt, further=options.instructions)
         data = told_pages(pages, ANSWERED_FROM)
         found = await self._ask(operation, task, data, options.schema, until)
         if options.schema is None and not found.text.strip():
@@ -118,7 +151,7 @@ class AgentWriter:
         )
 
 
-def _further(options: AgentOptions) -> str:
+def _further(options: RunOptionsT) -> str:
     """Return what the request says beside its prompt, as lines of a task."""
     lines = []
     if options.urls:

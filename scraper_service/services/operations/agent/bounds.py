@@ -1,4 +1,4 @@
-"""What a run of an agent may do, by its options: pages, rounds, prices, batches."""
+"""What a run of an agent may do, by its options: pages, rounds, batches."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve, frozen
 
 from scraper_service.options.crawl import BatchOptions
-from scraper_service.options.formats import Json, Links, Markdown
 from scraper_service.options.scrape import PdfParser, SiteRules
 from scraper_service.options.urls import host_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from scraper_service.options.extraction import AgentOptions
+    from scraper_service.options.extraction import RunOptionsT
     from scraper_service.options.scrape import ScrapeOptions
 
 RESULTS = 10  # of one search
@@ -25,17 +24,15 @@ PDF_PAGES = 20  # of one file
 
 @frozen
 class RunBounds:
-    """The most pages and rounds of a run."""
+    """The most pages and rounds of a run, and when it ends at the latest."""
 
     pages: int
+    #: Of an agent, actions; of deep research, searches with their pages.
     rounds: int
-
-
-_BY_EFFORT: Mapping[str, RunBounds] = {
-    "low": RunBounds(10, 3),
-    "medium": RunBounds(25, 6),
-    "high": RunBounds(50, 10),
-}
+    #: A time of :func:`time.monotonic`.
+    until: float
+    #: The error of a run that goes on then. None: it writes from what it has read.
+    late: str | None = None
 
 
 class RunStopped(Exception):
@@ -46,27 +43,14 @@ class RunStopped(Exception):
         super().__init__(text)
 
 
-def bounds_of(options: AgentOptions) -> RunBounds:
-    """Return the bounds of a run by its effort."""
-    return _BY_EFFORT[options.effort or "medium"]
-
-
-def read_options(options: AgentOptions) -> ScrapeOptions:
+def read_options(options: RunOptionsT) -> ScrapeOptions:
     """Return how the pages of a run are scraped."""
-    formats: tuple[Any, ...] = (Markdown(), Links())
-    if options.schema is not None:
-        formats = (*formats, Json(prompt=options.prompt, schema=options.schema))
+    formats: tuple[Any, ...] = options.page_formats
     parsers: tuple[Any, ...] = (PdfParser(max_pages=PDF_PAGES),)
     return evolve(options.scrape, formats=formats, parsers=parsers)
 
 
-def priced_options(options: AgentOptions) -> ScrapeOptions:
-    """Return options with the price of a page that a model reads."""
-    formats: tuple[Any, ...] = (Markdown(), Json())
-    return evolve(options.scrape, formats=formats)
-
-
-def batches(options: AgentOptions, urls: Sequence[str]) -> Iterator[BatchOptions]:
+def batches(options: RunOptionsT, urls: Sequence[str]) -> Iterator[BatchOptions]:
     """Yield the batches of a round: one, or one per host if only these may be read."""
     scrape = read_options(options)
     if not options.only_urls:

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from scraper_service.content.text.agent_pages import AgentPage
-    from scraper_service.crawling.converter_pool.pool import ConverterPool
     from scraper_service.llm.page_answers import PageAnswer
     from scraper_service.options.extraction import AgentOptions
     from scraper_service.services.operations.agent.agent_writer import AgentWriter
+    from scraper_service.services.operations.agent.page_reader import PageReader
     from scraper_service.services.operations.agent.run_state import AgentState
     from scraper_service.services.operations.operations import Operation
 
@@ -29,9 +29,9 @@ _CITED = re.compile(r"\[(\d{1,3}(?:, ?\d{1,3})*)\]")
 class FinalAnswer:
     """Makes the members ``data`` and ``sources`` of the status of one run."""
 
-    def __init__(self, operation: Operation, pool: ConverterPool, writer: AgentWriter):
+    def __init__(self, operation: Operation, reader: PageReader, writer: AgentWriter):
         self._operation = operation
-        self._pool = pool
+        self._reader = reader
         self._writer = writer
         self._options: AgentOptions = operation.options
 
@@ -67,8 +67,8 @@ class FinalAnswer:
         if missing:
             names = ", ".join(each.lstrip("/").replace("/", ".") for each in missing)
             state.warn(f"No page has {names}, which the schema requires.")
-        fields: dict[str, list[str]] = await self._in_pool(
-            field_sources, value, _data_of(pages)
+        fields: dict[str, list[str]] = await self._reader.in_pool(
+            field_sources, value, data_of(pages)
         )
         sources = [_source_of_fields(page, fields) for page in pages]
         return {"data": value, "sources": sources}
@@ -88,14 +88,10 @@ class FinalAnswer:
     async def _merged(
         self, pages: Sequence[AgentPage], schema: Mapping[str, Any]
     ) -> PageAnswer:
-        found: PageAnswer = await self._in_pool(merged_answer, _data_of(pages), schema)
-        return found
-
-    async def _in_pool(self, function: Any, *args: Any) -> Any:
-        operation = self._operation
-        return await self._pool.run(
-            function, *args, team_id=operation.team_id, job_id=operation.id
+        found: PageAnswer = await self._reader.in_pool(
+            merged_answer, data_of(pages), schema
         )
+        return found
 
 
 def _text_members(text: str, pages: Sequence[AgentPage]) -> dict[str, Any]:
@@ -116,5 +112,5 @@ def _source_of_fields(
     return source_of(page) | ({"fields": names} if names else {})
 
 
-def _data_of(pages: Sequence[AgentPage]) -> list[PageData]:
+def data_of(pages: Sequence[AgentPage]) -> list[PageData]:
     return [PageData(page.url, page.data) for page in pages]

@@ -1,10 +1,12 @@
-"""What an agent does outside: searches, maps, and pages that it reads in batches."""
+"""What a run does outside: searches, maps, and pages that it reads in batches."""
 
 from __future__ import annotations
 
 import json
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from attrs import frozen
 
 from scraper_service.content.text.agent_pages import agent_pages
 from scraper_service.discovery import relevance
@@ -20,12 +22,12 @@ from scraper_service.services.operations.agent.bounds import MAPPED, RESULTS, ba
 from scraper_service.services.operations.agent.run_state import is_url, url_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from scraper_service.content.text.agent_pages import AgentPage
     from scraper_service.crawling.converter_pool.pool import ConverterPool
     from scraper_service.crawling.pricing import Prices
-    from scraper_service.options.extraction import AgentOptions
+    from scraper_service.options.extraction import RunOptionsT
     from scraper_service.services.operations.agent.run_state import AgentState
     from scraper_service.services.operations.operations import Operation
     from scraper_service.services.operations.sources import Sources
@@ -38,11 +40,19 @@ UNREADABLE = "its content cannot be read"
 logger = logging.getLogger(__name__)
 
 
-class PageReader:
-    """Runs the actions of one run. Each returns its observation for the model.
+@frozen
+class Found:
+    """The result of a search or a map."""
 
-    They add what they find, and its price, to the state of the run.
-    """
+    #: The observation for the model.
+    said: str
+    #: Of a search, the best first.
+    urls: tuple[str, ...] = ()
+    price: int = 0
+
+
+class PageReader:
+    """Runs the actions of one run, and adds the URLs that they find to its state."""
 
     def __init__(
         self,
@@ -55,21 +65,12 @@ class PageReader:
         self._sources = sources
         self._pool = pool
         self._prices = prices
-        self._options: AgentOptions = operation.options
+        self._options: RunOptionsT = operation.options
         self._words = relevance.search_text(self._options.prompt, self._options.schema)
         #: The pages that were read, in this order.
         self.pages: list[AgentPage] = []
 
-    async def permitted(
-        self, urls: Sequence[str], named: Sequence[str]
-    ) -> tuple[list[str], str | None]:
-        """Return the URLs that robots.txt allows, and a warning about the others.
-
-        URLs in ``named`` came from the caller and are always kept.
-        """
-        return await self._sources.permitted(urls, *named)
-
-    async def search(self, query: str, state: AgentState) -> str:
+    async def search(self, query: str, state: AgentState) -> Found:
         """Search the web."""
         state.searches += 1
         try:
@@ -80,17 +81,22 @@ class PageReader:
             raise
         except ServiceError as error:
             state.warn(f"A search failed: {error}")
-            return f"The search failed: {error}"
+            text = f"The search failed: {error}"
+            state.note("search", "error", text)
+            return Found(text)
         state.warn(warning)
-        state.credits += self._prices.search(len(hits))
-        found = [hit for hit in hits if is_url(hit.url)]
-        state.learn(hit.url for hit in found)
+        price = self._prices.search(len(hits))
+        hits = [hit for hit in hits if is_url(hit.url)]
+        urls = tuple(hit.url for hit in hits)
+        state.learn(urls)
+        text = f"{counted(len(urls), 'result')} for {query!r}."
+        state.note("search", "complete", text)
         lines = [
-            f"- {hit.url} {hit.title[:150]}: {hit.description[:200]}" for hit in found
+            f"- {hit.url} {hit.title[:150]}: {hit.description[:200]}" for hit in hits
         ]
-        return "\n".join(lines) or "It found nothing."
+        return Found("\n".join(lines) or "It found nothing.", urls, price)
 
-    async def map(self, url: str, state: AgentState, until: float) -> str:
+    async def map(self, url: str, state: AgentState, until: float) -> Found:
         """List pages of a site."""
         found = await self._sources.site(
             url,
@@ -103,12 +109,12 @@ class PageReader:
         if found.error is not None:
             reason = f"{found.error:.{MAX_REASON}}"
             state.warn(f"The pages of {url} could not be listed: {reason}")
-            return f"It could not be listed: {reason}"
-        state.credits += self._prices.map
+            return Found(f"It could not be listed: {reason}")
         rows = [row for row in relevance.rows_of(found.slices) if is_url(row[0])]
         state.learn(row[0] for row in rows)
         lines = [f"- {row[0]} {(row[1] or '')[:100]}" for row in rows]
-        return "\n".join(lines) or "It has no pages."
+        said = "\n".join(lines) or "It has no pages."
+        return Found(said, price=self._prices.map)
 
     async def scrape(
         self, number: int, urls: Sequence[str], state: AgentState, until: float
@@ -117,8 +123,9 @@ class PageReader:
         before = len(self.pages)
         lost = await self.read(number, urls, state, until)
         new = self.pages[before:]
-        state.credits += sum(map(self._price, new))
-        lines = [f"Read {len(new)} of {counted(len(urls), 'page')}."]
+        text = f"Read {len(new)} of {counted(len(urls), 'page')}."
+        state.note("extract", "complete", text)
+        lines = [text]
         lines += [f"- {url} could not be read: {reason}" for url, reason in lost]
         if lost:
             named = "; ".join(f"{url} ({reason})" for url, reason in lost[:MAX_NAMED])
@@ -130,17 +137,12 @@ class PageReader:
         return "\n".join(lines)
 
     def _links(self, pages: Sequence[AgentPage], state: AgentState) -> list[str]:
-        links = [url for url in _in_turns([p.links for p in pages]) if is_url(url)]
+        links = [url for url in in_turns([p.links for p in pages]) if is_url(url)]
         state.learn(links)
         read = {url_key(url) for url in state.urls}
         new = {url_key(url): url for url in links if url_key(url) not in read}
         shown = [f"- {url}" for url in list(new.values())[:SHOWN_LINKS]]
         return ["Links of them:", *shown] if shown else []
-
-    def _price(self, page: AgentPage) -> int:
-        """Return the price of a page that the model reads."""
-        is_read = self._options.schema is not None  # by the format json
-        return page.credits + (0 if is_read else self._prices.reading)
 
     async def read(
         self, number: int, urls: Sequence[str], state: AgentState, until: float
@@ -177,23 +179,24 @@ class PageReader:
         self.pages += [found[number] for number in sorted(found)]
         return [lost[number] for number in sorted(lost)]
 
+    async def in_pool(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Return the result of a function that runs in the converter pool."""
+        operation = self._operation
+        return await self._pool.run(
+            function, *args, team_id=operation.team_id, job_id=operation.id
+        )
+
     async def _pages(self, bodies: list[bytes]) -> list[AgentPage | None]:
         """Return what is kept of stored pages; None for a page that breaks its reader."""
-        operation = self._operation
         try:
-            pages: list[AgentPage] = await self._pool.run(
-                agent_pages,
-                bodies,
-                self._options.prompt,
-                self._words,
-                team_id=operation.team_id,
-                job_id=operation.id,
+            pages: list[AgentPage] = await self.in_pool(
+                agent_pages, bodies, self._options.prompt, self._words
             )
         except (NoConverter, QueueFull, ServiceUnavailable):
             raise
         except Exception:  # the other pages of the run are still good
             if len(bodies) == 1:
-                logger.exception("a page of the agent run %s is left out", operation.id)
+                logger.exception("a page of the run %s is left out", self._operation.id)
                 return [None]
             return [page for body in bodies for page in await self._pages([body])]
         return [*pages]
@@ -210,7 +213,7 @@ def _url_of(body: bytes) -> str:
     return str(json.loads(body)["metadata"]["sourceURL"])
 
 
-def _in_turns(lists: Sequence[Sequence[str]]) -> Iterator[str]:
+def in_turns(lists: Sequence[Sequence[str]]) -> Iterator[str]:
     """Yield the first URL of each list, then the second ones, and so on."""
     for place in range(max(map(len, lists), default=0)):
         for urls in lists:

@@ -1,16 +1,18 @@
-"""The stored state of an agent, and what its caller sees of it as JSON."""
+"""The stored state of a run, and what the caller of an agent sees of it as JSON."""
 
 from __future__ import annotations
 
 import copy
 import json
 import re
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from attrs import asdict, define, field
 
 from scraper_service.content.html.page_urls import without_place
 from scraper_service.content.text.agent_pages import cut
+from scraper_service.content.text.w3c_times import utc_text
 from scraper_service.options.urls import caller_url
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ _WRITTEN = re.compile(r"https?://[^\s<>\"'`{}|\\^]+", re.IGNORECASE)
 
 @define
 class AgentState:
-    """The state of an agent, in JSON values."""
+    """The state of an agent or of deep research, in JSON values."""
 
     #: Rounds that are over: ``action``, ``input``, ``said`` (the observation), and the
     #: ``urls`` that were read.
@@ -46,6 +48,8 @@ class AgentState:
     tokens: int = 0
     #: The last sentence for the caller.
     message: str = "The run waits for its start."
+    #: All sentences for the caller of deep research, with their time and depth.
+    activities: list[dict[str, Any]] = field(factory=list)
     #: Sentences shown to the caller.
     warnings: list[str] = field(factory=list)
 
@@ -63,6 +67,12 @@ class AgentState:
         pending = self.pending or {}
         running = pending["input"]["urls"] if pending.get("action") == "scrape" else []
         return [*(url for each in self.rounds for url in each["urls"]), *running]
+
+    @property
+    def depth(self) -> int:
+        """How many rounds have read pages, or do it now."""
+        is_reading = (self.pending or {}).get("action") == "scrape"
+        return sum(bool(each["urls"]) for each in self.rounds) + is_reading
 
     @property
     def failures(self) -> int:
@@ -97,13 +107,32 @@ class AgentState:
         self.rounds.append({**action, "said": said, "urls": list(urls)})
         self.pending, self.left_out = None, ""
 
+    def note(self, kind: str, status: str, message: str) -> None:
+        """Add an activity, for example of kind ``search`` and status ``complete``."""
+        self.message = message
+        self.activities.append(
+            {
+                "type": kind,
+                "status": status,
+                "message": message,
+                "timestamp": utc_text(datetime.now(UTC)),
+                "depth": self.depth,
+            }
+        )
+
     def warn(self, text: str | None) -> None:
         """Add a sentence to the warnings, unless it is there."""
         if text and text not in self.warnings:
             self.warnings.append(text)
 
+    def response(self, members: Mapping[str, Any]) -> bytes:
+        """Return members of the response and the warnings as a JSON object."""
+        told = {"warning": " ".join(self.warnings)} if self.warnings else {}
+        found = {**members, **told}
+        return json.dumps(found, ensure_ascii=False, separators=(",", ":")).encode()
+
     def result(self, pages: Sequence[AgentPage], **members: Any) -> bytes:
-        """Return the members of the response as a JSON object."""
+        """Return the members of the response of an agent as a JSON object."""
         found: dict[str, Any] = {
             "creditsUsed": self.credits,
             "sources": [source_of(page) for page in pages],
@@ -115,9 +144,7 @@ class AgentState:
             },
             **members,
         }
-        if self.warnings:
-            found["warning"] = " ".join(self.warnings)
-        return json.dumps(found, ensure_ascii=False, separators=(",", ":")).encode()
+        return self.response(found)
 
 
 def source_of(page: AgentPage) -> dict[str, Any]:
