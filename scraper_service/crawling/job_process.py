@@ -20,7 +20,7 @@ from scrapy.exceptions import NotConfigured
 from scraper_service.crawling.logs import job_logger, with_facts
 from scraper_service.crawling.metrics import LoopLag
 from scraper_service.crawling.politeness.host_pace import REFRESH_S, HostPace
-from scraper_service.crawling.politeness.host_permits import LOOK_S
+from scraper_service.crawling.politeness.shared_limit import LOOK_S
 from scraper_service.crawling.politeness.team_limits import REFRESH_S as PERMITS_S
 from scraper_service.crawling.politeness.team_limits import TeamPermits
 from scraper_service.crawling.scheduler import LeasedScheduler
@@ -100,11 +100,13 @@ class Presence:
         pace.connect(self._database, self._owner)
         permits = TeamPermits.shared()
         permits.connect(self._database, self._owner)
+        hosts, teams = pace.shared_limit, permits.shared_limit
         version = self._database.version
         for seconds, work, is_due in (
             (REFRESH_S, pace.refresh, Looks(version).is_due),
-            (LOOK_S, pace.look, partial(pace.is_look_due, Looks(version))),
             (PERMITS_S, permits.refresh, Looks(version).is_due),
+            (LOOK_S, hosts.look, partial(hosts.is_look_due, Looks(version))),
+            (LOOK_S, teams.look, partial(teams.is_look_due, Looks(version))),
         ):
             self._beats.spawn(repeat(seconds, work, FAILURE, is_due=is_due))
         self.every(lease_s / 3, self._reap)

@@ -26,7 +26,7 @@ from scraper_service.storage.jobs.job_control import pause_full_job
 from scraper_service.storage.jobs.jobs import Jobs
 from scraper_service.storage.monitors import checks
 from scraper_service.storage.page_index import PageIndex
-from scraper_service.storage.politeness import host_permits, hosts
+from scraper_service.storage.politeness import hosts, permits
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -114,7 +114,7 @@ def _steps(
 ) -> Iterator[Callable[[], Awaitable[int | None]]]:
     """Yield what deletes a slice each, and returns 0 or None at its end."""
     yield partial(database.write, hosts.forget_hosts)
-    yield partial(database.write, host_permits.forget)
+    yield partial(database.write, permits.forget)
     yield partial(database.write, model_tokens.forget)
     yield Jobs(database).expire
     yield PageIndex(database).expire

@@ -47,15 +47,14 @@ class Usage:
         """Return the credits that the team has used, by day and key."""
         return await self._database.read(usage.read_used, team.id)
 
-    async def concurrency(self, team: Team) -> int:
+    def concurrency(self, team: Team) -> int:
         """Return the number of the team's running pages in all processes."""
         places = self._scrapes.places
-        elsewhere = await places.in_use_elsewhere(team.id)
-        return places.in_use(team.id) + elsewhere
+        return places.in_use(team.id) + places.in_use_elsewhere(team.id)
 
     async def queue(self, team: Team) -> QueueStatus:
         """Return how many pages of the team run and how many wait."""
-        active = await self.concurrency(team)
+        active = self.concurrency(team)
         found = await self._database.read(usage.read_queue, team.id)
         of_jobs = active - self._scrapes.under_way(team.id)
         waiting = max(0, found.pages - of_jobs) + self._scrapes.waiting(team.id)

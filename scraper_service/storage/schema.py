@@ -477,19 +477,6 @@ rate = Table(
     Column("until", Double, nullable=False),
 )
 
-#: The page limit of a team, by process: pages ``granted``, wanted and in use. ``since`` is
-#: the start of the wait for more.
-share = Table(
-    "share",
-    metadata,
-    Column("team_id", ForeignKey("team.id"), primary_key=True),
-    Column("owner", String(36), primary_key=True),
-    Column("granted", Integer, nullable=False),
-    Column("wanted", Integer, nullable=False),
-    Column("in_use", Integer, nullable=False),
-    Column("since", Double),
-)
-
 #: Calls of the last day, and single calls as long as their pages are stored. ``target`` is
 #: a URL or query, None with zero data retention. ``error`` is the reason of a failed call,
 #: ``origin`` the name of the client.
@@ -652,14 +639,12 @@ monitor_snapshot = Table(
 )
 
 #: Processes with leases, which end at ``until``. ``takes`` has names separated by spaces;
-#: see :mod:`scraper_service.storage.frontier.workers`. ``shares_hosts`` is 1 for a process
-#: that asks for each request in flight that it may have at a host.
+#: see :mod:`scraper_service.storage.frontier.workers`.
 worker = Table(
     "worker",
     metadata,
     Column("id", String(36), primary_key=True),
     Column("until", Double, nullable=False),
-    Column("shares_hosts", SmallInteger, nullable=False, server_default=text("0")),
     Column("kind", String(20)),
     Column("host", String(255)),
     Column("pid", Integer),
@@ -696,17 +681,20 @@ host = Table(
     Index("ix_host_updated_at", "updated_at"),
 )
 
-#: Requests in flight that the processes may have at a host; columns as those of ``share``.
-host_share = Table(
-    "host_share",
+#: The limit of a host or team (``kind``, ``name``), by process: what it is ``granted``, what
+#: it wants, and requests or pages in use. ``since`` is the start of its wait for more. A
+#: process with a row of the name ``*`` asks for all that it has in flight.
+permit = Table(
+    "permit",
     metadata,
-    Column("host", String(260), primary_key=True),
+    Column("kind", String(4), primary_key=True),
+    Column("name", String(260), primary_key=True),
     Column("owner", String(36), primary_key=True),
     Column("granted", Integer, nullable=False),
     Column("wanted", Integer, nullable=False),
     Column("in_use", Integer, nullable=False),
     Column("since", Double),
-    Index("ix_host_share_owner", "owner"),
+    Index("ix_permit_owner", "owner"),
 )
 
 #: Requests of a job by host, over all processes. ``facts`` is JSON of a
@@ -944,9 +932,7 @@ STORAGE = {
     "frontier": "autovacuum_vacuum_scale_factor = 0.02,"
     " autovacuum_analyze_scale_factor = 0.02",
     "job": "fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02",
-    **dict.fromkeys(
-        ("host", "host_share", "rate", "share", "team", "worker"), "fillfactor = 50"
-    ),
+    **dict.fromkeys(("host", "permit", "rate", "team", "worker"), "fillfactor = 50"),
 }
 for _table, _options in STORAGE.items():
     _ddl = DDL(f"ALTER TABLE {_table} SET ({_options})")  # type: ignore[no-untyped-call]

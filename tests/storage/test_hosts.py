@@ -7,15 +7,14 @@ import asyncio
 import pytest
 from sqlalchemy import func, select
 
-from scraper_service.crawling.politeness import host_permits
+from scraper_service.crawling.politeness import shared_limit
 from scraper_service.crawling.politeness.host_pace import HostPace
 from scraper_service.shared_objects import Looks
 from scraper_service.storage.database import Database
 from scraper_service.storage.frontier.leases import beat
-from scraper_service.storage.politeness import host_permits as stored_permits
-from scraper_service.storage.politeness import hosts
+from scraper_service.storage.politeness import hosts, permits
 from scraper_service.storage.politeness.hosts import SharedHost
-from scraper_service.storage.schema import host_share
+from scraper_service.storage.schema import permit
 
 SITE = "a.example"
 
@@ -85,7 +84,7 @@ async def paces(database, names="ab"):
         found[-1].connect(database, owner)
     for _ in range(2):  # a process of SQLite waits until the others share
         for pace in found:
-            await pace.look()
+            await pace.shared_limit.look()
     return found
 
 
@@ -153,7 +152,7 @@ async def settled(*crowds, want, most=8):
         assert sum(crowd.running for crowd in crowds) <= most
         assert asyncio.get_running_loop().time() < end, [c.running for c in crowds]
         for crowd in crowds:
-            await crowd.pace.look()
+            await crowd.pace.shared_limit.look()
         for crowd, wanted in zip(crowds, want, strict=True):
             crowd.end(int(crowd.running > wanted))
         await asyncio.sleep(0.01)
@@ -183,9 +182,9 @@ def test_processes_divide_what_a_host_may_have(database, monkeypatch):
         first.add(40)
         await settled(*crowds, want=[8, 0, 0])
         asked = []
-        ask = stored_permits.ask
+        ask = permits.ask
         monkeypatch.setattr(
-            stored_permits, "ask", lambda *args: asked.append(args) or ask(*args)
+            permits, "ask", lambda *args: asked.append(args) or ask(*args)
         )
         second.add(40)
         await asyncio.sleep(0.1)
@@ -211,10 +210,10 @@ def test_more_processes_than_requests_take_turns(database):
         for _ in range(9):
             while not any(crowd.running for crowd in crowds):
                 for crowd in crowds:
-                    await crowd.pace.look()
+                    await crowd.pace.shared_limit.look()
                 await asyncio.sleep(0.01)
             for crowd in crowds:  # so that it is known who waits
-                await crowd.pace.look()
+                await crowd.pace.shared_limit.look()
             await asyncio.sleep(0.02)
             assert sum(crowd.running for crowd in crowds) == 1
             (running,) = [n for n, crowd in enumerate(crowds) if crowd.running]
@@ -249,11 +248,11 @@ def test_the_requests_of_a_process_that_is_gone_are_free(database):
 
 
 def test_a_process_gets_nothing_before_its_next_heartbeat(database):
-    needs = [stored_permits.Need("b.example", 8, 4, 0)]
+    asked = permits.HOST, "a", [permits.Need("b.example", 8, 4, 0)]
     work(database, beat, "a", -1)
-    assert work(database, stored_permits.ask, "a", needs) == [(0, 0)]
+    assert work(database, permits.ask, *asked) == [(0, 0)]
     work(database, beat, "a", 600)
-    assert work(database, stored_permits.ask, "a", needs) == [(8, 8)]
+    assert work(database, permits.ask, *asked) == [(8, 8)]
 
 
 def test_a_process_that_slept_for_its_lease_starts_nothing(database):
@@ -266,7 +265,7 @@ def test_a_process_that_slept_for_its_lease_starts_nothing(database):
         other = HostPace(8)
         other.connect(database, "b")
         for each in (pace, other, pace):
-            await each.look()
+            await each.shared_limit.look()
         crowd = Crowd(pace)
         crowd.add(1)
         await settled(crowd, want=[1])
@@ -277,7 +276,7 @@ def test_a_process_that_slept_for_its_lease_starts_nothing(database):
         await settled(crowd, want=[2])
         # Its lease lasts from its heartbeat, not from its last look at the others.
         await database.write(beat, "a", 5)
-        await pace.look()
+        await pace.shared_limit.look()
         now += 6
         crowd.add(1)
         await asyncio.sleep(0.05)
@@ -287,12 +286,102 @@ def test_a_process_that_slept_for_its_lease_starts_nothing(database):
     asyncio.run(slept())
 
 
+class LateGrants:
+    """A database that stores what is asked for at once, and responds when it ``arrives``."""
+
+    def __init__(self, database):
+        self._database = database
+        self.is_stored, self.arrives = asyncio.Event(), asyncio.Event()
+
+    def __getattr__(self, name):
+        return getattr(self._database, name)
+
+    async def write_aside(self, *arguments):
+        found = await self._database.write_aside(*arguments)
+        self.is_stored.set()
+        await self.arrives.wait()
+        return found
+
+
+def test_permits_that_arrive_after_the_lease_start_nothing(database):
+    async def slept():
+        now = 1000.0
+        await database.write(beat, "a", 15)
+        late = LateGrants(database)
+        pace = HostPace(8, lambda: now)
+        pace.connect(late, "a")
+        first = Crowd(pace)
+        await pace.shared_limit.look()
+        (second,) = map(Crowd, await paces(database, "b"))
+        for crowd in (first, second, first):
+            await crowd.pace.shared_limit.look()
+        first.add(8)
+        await late.is_stored.wait()
+        await database.write(beat, "a", -1)
+        now += 16
+        second.add(8)
+        await settled(second, want=[8])
+        await database.write(beat, "a", 15)
+        await pace.shared_limit.look()
+        late.arrives.set()
+        await asyncio.gather(*pace.shared_limit._tasks)
+        await settled(first, second, want=[0, 8])
+        for crowd in (first, second):
+            await crowd.close()
+
+    asyncio.run(slept())
+
+
+def test_a_process_that_slept_alone_waits_for_those_that_came(database):
+    async def slept():
+        now = 1000.0
+        await database.write(beat, "a", 15)
+        pace = HostPace(8, lambda: now)
+        pace.connect(database, "a")
+        await pace.shared_limit.look()
+        now += 16
+        await database.write(beat, "a", -1)
+        (second,) = map(Crowd, await paces(database, "b"))
+        second.add(8)
+        await settled(second, want=[8])
+        await database.write(beat, "a", 15)
+        await pace.shared_limit.look()
+        first = Crowd(pace)
+        first.add(8)
+        await settled(first, second, want=[4, 4])
+        for crowd in (first, second):
+            await crowd.close()
+
+    asyncio.run(slept())
+
+
+def test_a_process_that_joins_starts_what_others_leave(database):
+    async def joins():
+        await database.write(beat, "a", 600)
+        alone = HostPace(8)
+        alone.connect(database, "a")
+        await alone.shared_limit.look()
+        first = Crowd(alone)
+        first.add(16)
+        await settled(first, want=[8])
+        await database.write(beat, "b", 600)
+        joining = HostPace(8)
+        joining.connect(database, "b")
+        second = Crowd(joining)
+        second.add(8)  # it waits before the first look
+        await settled(second, first, want=[4, 4])
+        for crowd in (first, second):
+            await crowd.close()
+
+    asyncio.run(joins())
+
+
 def test_a_process_that_joins_waits_until_all_others_share(database):
     async def joins():
         await database.write(beat, "a", 600)
         alone = HostPace(8)
         alone.connect(database, "a")
-        await alone.look()
+        await alone.shared_limit.look()
         first = Crowd(alone)
         first.add(8)
         await settled(first, want=[8])
@@ -317,13 +406,19 @@ def test_a_look_whose_time_has_not_come_misses_no_commit(tmp_path, monkeypatch):
         pace = HostPace(8)
         pace.connect(database, "a")
         looks = Looks(lambda: 1)
-        waiting = [pace.is_look_due(looks), pace.is_look_due(looks)]
-        monkeypatch.setattr(host_permits, "ALONE_LOOK_S", 600)
-        await pace.look()
-        early = pace.is_look_due(looks)
-        monkeypatch.setattr(host_permits, "ALONE_LOOK_S", 0)
-        await pace.look()
-        due = [pace.is_look_due(looks), pace.is_look_due(looks)]
+        waiting = [
+            pace.shared_limit.is_look_due(looks),
+            pace.shared_limit.is_look_due(looks),
+        ]
+        monkeypatch.setattr(shared_limit, "ALONE_LOOK_S", 600)
+        await pace.shared_limit.look()
+        early = pace.shared_limit.is_look_due(looks)
+        monkeypatch.setattr(shared_limit, "ALONE_LOOK_S", 0)
+        await pace.shared_limit.look()
+        due = [
+            pace.shared_limit.is_look_due(looks),
+            pace.shared_limit.is_look_due(looks),
+        ]
         database.close()
         return waiting, early, due
 
@@ -332,14 +427,14 @@ def test_a_look_whose_time_has_not_come_misses_no_commit(tmp_path, monkeypatch):
 
 def test_idle_hosts_are_given_back(database, monkeypatch):
     async def idle():
-        monkeypatch.setattr(host_permits, "IDLE_S", 0.0)
+        monkeypatch.setattr(shared_limit, "IDLE_S", 0.0)
         first, _ = await paces(database)
         for name in ("a.example", "b.example"):
             async with first.slot(name):
                 pass
         assert await database.read(rows_of, "a") == 2
-        await first.look()
-        await asyncio.gather(*first._permits._tasks)
+        await first.shared_limit.look()
+        await asyncio.gather(*first.shared_limit._tasks)
         assert await database.read(rows_of, "a") == 0
         async with first.slot("a.example"):
             assert await database.read(rows_of, "a") == 1
@@ -348,5 +443,5 @@ def test_idle_hosts_are_given_back(database, monkeypatch):
 
 
 def rows_of(connection, owner):
-    query = select(func.count()).where(host_share.c.owner == owner)
+    query = select(func.count()).where(permit.c.owner == owner, permit.c.name != "*")
     return connection.scalar(query)

@@ -7,7 +7,6 @@ import concurrent.futures
 import logging
 import uuid
 from collections import Counter
-from functools import partial
 
 import pytest
 from sqlalchemy import func, select, update
@@ -34,9 +33,10 @@ from scraper_service.storage.frontier import leases, outcomes
 from scraper_service.storage.jobs import admission, job_store
 from scraper_service.storage.jobs.admission import Terms
 from scraper_service.storage.jobs.job_records import Job, JobState, Outcome
-from scraper_service.storage.politeness import team_limits
+from scraper_service.storage.politeness import permits as stored_permits
+from scraper_service.storage.politeness.permits import Need
 from scraper_service.storage.schema import ledger as ledger_table
-from scraper_service.storage.schema import rate, share
+from scraper_service.storage.schema import permit, rate
 from scraper_service.storage.transactions import now_of
 from tests.support.waiting import WAIT_S
 
@@ -299,8 +299,10 @@ def test_of_parallel_calls_as_many_pass_as_the_rate_says(databases):
 # -- permits -----------------------------------------------------------------------------------
 
 
-def ask(database, owner, wanted, in_use):
-    return first(database, team_limits.ask, TEAM, owner, wanted, in_use)
+def ask(database, owner, wanted, in_use, limit=4):
+    needs = [Need(TEAM, limit, wanted, in_use)]
+    [grant] = write(database, stored_permits.ask, stored_permits.TEAM, owner, needs)
+    return grant
 
 
 @pytest.fixture
@@ -311,50 +313,51 @@ def two_owners(database):
     return database
 
 
-def test_a_process_knows_in_how_many_processes_a_team_has_pages(two_owners):
-    def processes():
-        with two_owners.engine.begin() as connection:
-            return team_limits.read_limits(connection, "a").processes
+def test_a_process_knows_where_a_team_has_pages(two_owners):
+    def elsewhere():
+        limits, found = write(two_owners, stored_permits.read_teams, "b")
+        assert limits == {TEAM: 4}
+        return found
 
-    assert processes() == {}
+    assert elsewhere() == {}
     ask(two_owners, "a", 4, 1)
-    ask(two_owners, "b", 4, 0)
-    assert processes() == {TEAM: 1}
-    ask(two_owners, "b", 4, 2)
-    assert processes() == {TEAM: 2}
-    write(two_owners, leases.forget_worker, "b")
-    assert processes() == {TEAM: 1}
+    ask(two_owners, "b", 4, 1)
+    assert elsewhere() == {TEAM: (1, 1)}
+    write(two_owners, leases.beat, "c", 100)
+    ask(two_owners, "c", 4, 2)
+    assert elsewhere() == {TEAM: (2, 3)}
+    write(two_owners, leases.forget_worker, "c")
+    assert elsewhere() == {TEAM: (1, 1)}
 
 
 def test_processes_share_places_in_equal_parts(two_owners):
-    assert ask(two_owners, "a", 4, 0) == (4, 4, 4)
-    assert ask(two_owners, "b", 4, 0) == (4, 0, 0)
+    assert ask(two_owners, "a", 4, 0) == (4, 4)
+    assert ask(two_owners, "b", 4, 0) == (0, 0)
     # Who has them all gives up half, as its pages end.
-    assert ask(two_owners, "a", 4, 4) == (4, 2, 4)
-    assert ask(two_owners, "b", 4, 0) == (4, 0, 0)
-    assert ask(two_owners, "a", 4, 3) == (4, 2, 3)
-    assert ask(two_owners, "b", 4, 0) == (4, 1, 1)
-    assert ask(two_owners, "a", 4, 2) == (4, 2, 2)
-    assert ask(two_owners, "b", 4, 1) == (4, 2, 2)
+    assert ask(two_owners, "a", 4, 4) == (2, 4)
+    assert ask(two_owners, "b", 4, 0) == (0, 0)
+    assert ask(two_owners, "a", 4, 3) == (2, 3)
+    assert ask(two_owners, "b", 4, 0) == (1, 1)
+    assert ask(two_owners, "a", 4, 2) == (2, 2)
+    assert ask(two_owners, "b", 4, 1) == (2, 2)
     # And has them again when nobody else wants any.
-    assert ask(two_owners, "b", 0, 0) == (4, 0, 0)
-    assert ask(two_owners, "a", 4, 2) == (4, 4, 4)
+    assert ask(two_owners, "b", 0, 0) == (0, 0)
+    assert ask(two_owners, "a", 4, 2) == (4, 4)
 
 
 def test_a_process_that_is_gone_has_no_places(two_owners):
     assert ask(two_owners, "a", 4, 4).granted == 4
     assert ask(two_owners, "b", 4, 0).granted == 0
     write(two_owners, leases.beat, "a", -1)
-    assert ask(two_owners, "b", 4, 0) == (4, 4, 4)
+    assert ask(two_owners, "b", 4, 0) == (4, 4)
 
 
 def test_one_place_goes_round(two_owners):
-    write(two_owners, change_team, TEAM, TeamChange(concurrency=1))
-    assert ask(two_owners, "a", 1, 0).target == 1
-    assert ask(two_owners, "b", 1, 0).target == 0
-    assert ask(two_owners, "a", 1, 1) == (1, 0, 1)
-    assert ask(two_owners, "a", 1, 0) == (1, 0, 0)  # b has waited for longer
-    assert ask(two_owners, "b", 1, 0) == (1, 1, 1)
+    assert ask(two_owners, "a", 1, 0, limit=1).target == 1
+    assert ask(two_owners, "b", 1, 0, limit=1).target == 0
+    assert ask(two_owners, "a", 1, 1, limit=1) == (0, 1)
+    assert ask(two_owners, "a", 1, 0, limit=1) == (0, 0)  # b has waited for longer
+    assert ask(two_owners, "b", 1, 0, limit=1) == (1, 1)
 
 
 def test_pages_of_two_processes_never_exceed_the_limit(databases):
@@ -383,6 +386,7 @@ def test_pages_of_two_processes_never_exceed_the_limit(databases):
         # For as long as the process lives: only this returns the permits of idle teams.
         while True:
             await permits.refresh()
+            await permits.shared_limit.look()
             await asyncio.sleep(0.1)
 
     async def run():
@@ -404,110 +408,49 @@ def test_pages_of_two_processes_never_exceed_the_limit(databases):
     assert len(done) == 6
 
 
-def test_a_process_that_slept_for_its_lease_starts_no_page(two_owners):
-    async def slept():
-        now = 1000.0
-        permits = TeamPermits(lambda: now)
-        permits.connect(two_owners, "a")
-        await two_owners.write(leases.beat, "a", 15)
-        await permits.refresh()
-        for _ in range(4):
-            await permits.wait(TEAM, "job")
-        for _ in range(3):
-            permits.leave(TEAM)
-        now += 16
-        assert not permits.enter(TEAM)
-        await two_owners.write(leases.beat, "a", -1)
-        await permits.refresh()
-        assert not permits.enter(TEAM)
-        ask = partial(two_owners.write_first, team_limits.ask, TEAM, TEAM)
-        assert await ask("a", 4, 1) == (4, 0, 0)
-        assert await ask("b", 4, 0) == (4, 4, 4)
-        # It has a lease again, but no permits.
-        await two_owners.write(leases.beat, "a", 15)
-        await permits.refresh()
-        assert not permits.enter(TEAM)
-        await asyncio.gather(*permits._tasks)
-        assert not permits.enter(TEAM)
-        await ask("b", 0, 0)
-        await asyncio.wait_for(permits.wait(TEAM, "job"), WAIT_S)
-
-    asyncio.run(slept())
-
-
-def test_permits_that_arrive_after_the_lease_are_not_used(two_owners):
-    class Slow:
-        """A database whose responses to requests for permits arrive late."""
-
-        def __init__(self):
-            self.read = two_owners.read
-            self.is_stored, self.arrives = asyncio.Event(), asyncio.Event()
-
-        async def write_first(self, *arguments):
-            found = await two_owners.write_first(*arguments)
-            self.is_stored.set()
-            await self.arrives.wait()
-            return found
-
-    async def slept():
-        now = 1000.0
-        database = Slow()
-        permits = TeamPermits(lambda: now)
-        permits.connect(database, "a")
-        await two_owners.write(leases.beat, "a", 15)
-        await permits.refresh()
-        permits.limit_to(TEAM, 4)
-        page = asyncio.ensure_future(permits.wait(TEAM, "job"))
-        await database.is_stored.wait()
-        await two_owners.write(leases.beat, "a", -1)
-        now += 16
-        found = await two_owners.write_first(team_limits.ask, TEAM, TEAM, "b", 4, 0)
-        assert found == (4, 4, 4)
-        await two_owners.write(leases.beat, "a", 15)
-        await permits.refresh()
-        database.arrives.set()
-        await asyncio.gather(*permits._tasks)
-        assert not page.done()
-        await two_owners.write_first(team_limits.ask, TEAM, TEAM, "b", 0, 0)
-        await asyncio.wait_for(page, WAIT_S)
-
-    asyncio.run(slept())
-
-
 def test_teams_without_limit_ask_nobody(database):
     async def run():
         permits = TeamPermits()
         permits.connect(database, OWNER)
         await permits.refresh()
+        await permits.shared_limit.look()
         assert all(permits.enter(TEAM) for _ in range(1000))
+        await permits.shared_limit.look()
         for _ in range(1000):
             permits.leave(TEAM)
+        await asyncio.gather(*permits.shared_limit._tasks)
 
     asyncio.run(run())
-    assert write(database, lambda c: c.execute(select(share)).all()) == []
+    assert write(database, parts) == []
+
+
+def parts(connection):
+    return connection.execute(select(permit).where(permit.c.name != "*")).all()
 
 
 def test_processes_know_the_pages_of_a_team_without_limit(database):
     async def run():
-        both = [TeamPermits(), TeamPermits()]
+        both = first, second = TeamPermits(), TeamPermits()
         for permits, owner in zip(both, "ab", strict=True):
             await database.write(leases.beat, owner, 100)
             permits.connect(database, owner)
-        first, second = both
+        for permits in (first, second, first):  # it asks when all others do
+            await permits.shared_limit.look()
 
         async def told():
-            await first.refresh()
-            await asyncio.gather(*first._tasks)
-            return await second.in_use_elsewhere(TEAM)
+            await first.shared_limit.look()
+            await asyncio.gather(*first.shared_limit._tasks)
+            await second.refresh()
+            return second.processes_of(TEAM), second.in_use_elsewhere(TEAM)
 
         assert all(first.enter(TEAM) for _ in range(3))
-        assert await told() == 3
+        assert await told() == (2, 3)
         first.leave(TEAM)
-        assert await told() == 2
+        assert await told() == (2, 2)
         for _ in range(2):
             first.leave(TEAM)
-        assert await told() == 0
-        assert await database.read(lambda c: c.execute(select(share)).all()) == []
+        assert await told() == (1, 0)
+        assert await database.read(parts) == []
 
     asyncio.run(run())
 

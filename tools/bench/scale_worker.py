@@ -26,7 +26,7 @@ from attrs import evolve
 from scraper_service.content.text.kept_responses import StoredResponse, pack
 from scraper_service.crawling.politeness.host_limits import pace_key
 from scraper_service.crawling.politeness.host_pace import HostPace
-from scraper_service.crawling.politeness.host_permits import LOOK_S
+from scraper_service.crawling.politeness.shared_limit import LOOK_S
 from scraper_service.items import KeptResponse
 from scraper_service.storage.database import Database
 from scraper_service.storage.frontier.frontier import Frontier
@@ -119,7 +119,7 @@ class Worker:
         turn = 0
         await asyncio.sleep(LOOK_S * self._random.random())  # not all at once
         while True:
-            await self._pace.look()
+            await self._pace.shared_limit.look()
             turn += 1
             if turn % 10 == 0:
                 await self._frontier.beat(LEASE_S)

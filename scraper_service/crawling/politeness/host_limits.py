@@ -10,11 +10,12 @@ import math
 from collections import Counter, deque
 from functools import lru_cache
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from attrs import define, field
 
-from scraper_service.crawling.politeness.fair_queue import FairQueue, Timer
+from scraper_service.crawling.politeness.fair_queue import Timer
+from scraper_service.crawling.politeness.shared_limit import Limited
 from scraper_service.discovery.retry_after import MAX_PAUSE_S, backoff_s
 from scraper_service.options.urls import origin, url_parts
 
@@ -62,7 +63,7 @@ def _pace_key(netloc: str) -> str:
 
 
 @define(eq=False)
-class Host:
+class Host(Limited):
     """The pace of a host for all processes together, and its waiting requests and turns.
 
     ``window`` is the number of requests that may be in flight, from 1 to ``ceiling``. The
@@ -78,26 +79,15 @@ class Host:
 
     ceiling: int
     is_new: bool = False
-    name: str = ""
-    window: int = field(init=False)
     gap_s: float = 0.0
     opens_at: float = 0.0  # end of the pause
     next_at: float = 0.0  # next start, with a gap
-    used_at: float = 0.0
-    in_flight: int = 0
     backoffs: Counter[str] = field(factory=Counter)  # by reason
 
     # State of :class:`~scraper_service.crawling.politeness.host_pace.HostPace`.
-    waiting: FairQueue[Any] = field(factory=FairQueue)
     timer: Timer | None = None
     is_reserving: bool = False
     has_start: bool = False  # ``next_at`` is reserved for this process
-
-    # State of :class:`~scraper_service.crawling.politeness.host_permits.HostPermits`.
-    permits: int = 0  # requests may start while fewer are in flight
-    granted: int = 0  # what the other processes leave to this process
-    may_ask: bool = True  # False after less than was needed, until the next look
-    is_asking: bool = False
 
     # State of :class:`~scraper_service.crawling.politeness.host_turns.Turns`.
     crawl_delay_s: float = 0.0

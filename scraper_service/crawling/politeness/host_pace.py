@@ -18,12 +18,12 @@ from scraper_service.crawling.politeness.crawl_report import (
 )
 from scraper_service.crawling.politeness.fair_queue import CallLaterT, call_later
 from scraper_service.crawling.politeness.host_limits import Host
-from scraper_service.crawling.politeness.host_permits import HostPermits
 from scraper_service.crawling.politeness.host_turns import Turns
+from scraper_service.crawling.politeness.shared_limit import SharedLimit
 from scraper_service.discovery.retry_after import BUSY
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.shared_objects import BackgroundTasks, Singletons
-from scraper_service.storage.politeness import hosts
+from scraper_service.storage.politeness import hosts, permits
 from scraper_service.storage.politeness.hosts import SharedHost
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from scrapy.settings import BaseSettings
 
-    from scraper_service.shared_objects import Looks
     from scraper_service.storage.database import Database
 
 REFRESH_S = 2.0  # between two reads of the paces of other processes
@@ -58,7 +57,7 @@ class HostPace:
     idle. Owners take turns. A page that needs a pause between pages takes one of ``turns``
     first. A host starts with ``ceiling`` requests in flight and slows down by its responses, see
     :class:`Host`. With ``ramps`` an unknown host starts with one request. Processes that
-    :meth:`connect` share the ceiling by :class:`HostPermits`, the starts of a host with a gap
+    :meth:`connect` share the ceiling by ``shared_limit``, the starts of a host with a gap
     one by one, and their learnt paces within :data:`REFRESH_S`.
     """
 
@@ -74,13 +73,13 @@ class HostPace:
     ):
         self.clock = clock
         self.turns = Turns(self._host, clock, call_later)
-        self._permits = HostPermits(
-            self._host, lambda: tuple(self._hosts.values()), self._dispatch, clock
-        )
         self._ceiling = ceiling
         self._ramps = ramps
         self._call_later = call_later
         self._hosts: dict[str, Host] = {}
+        self.shared_limit = SharedLimit(
+            permits.HOST, self._hosts, self._host, self._dispatch, clock
+        )
         self._sweep_at = MAX_HOSTS
         self._database: Database | None = None
         self._since = 0.0  # time of the database
@@ -99,7 +98,7 @@ class HostPace:
         ``owner`` is the id of this process in the table of workers.
         """
         self.turns.connect(database, owner)
-        self._permits.connect(database, owner)
+        self.shared_limit.connect(database, owner)
         self._database = database
 
     # -- requests --------------------------------------------------------------------
@@ -128,9 +127,9 @@ class HostPace:
             return 0
         if not host.gap_s:
             is_wide = host.window >= self._ceiling
-            return ANY_NUMBER if is_wide else 1 + self._limit(host)
+            return ANY_NUMBER if is_wide else 1 + self.shared_limit.may_have(host)
         # A request that waits too long would miss its deadline.
-        return 1 + min(self._limit(host), int(QUEUED_S / host.gap_s))
+        return 1 + min(self.shared_limit.may_have(host), int(QUEUED_S / host.gap_s))
 
     def closed_s(self, name: str) -> float:
         """Return the seconds until the end of a host's pause, 0 for none."""
@@ -158,18 +157,15 @@ class HostPace:
             now = self.clock()
             if len(self._hosts) >= self._sweep_at:
                 self._sweep(now)
-            host = Host(self._ceiling, self._ramps, name, used_at=now)
+            host = Host(self._ceiling, self._ramps, name=name, used_at=now)
             self._hosts[name] = host
         return host
 
     def _sweep(self, now: float) -> None:
-        hosts = self._hosts.items()
-        self._hosts = {name: host for name, host in hosts if not host.is_plain(now)}
+        for host in tuple(self._hosts.values()):
+            if host.is_plain(now):
+                del self._hosts[host.name]
         self._sweep_at = max(MAX_HOSTS, 2 * len(self._hosts))
-
-    def _limit(self, host: Host) -> int:
-        """Return the requests that this process may have in flight at a host."""
-        return self._permits.limit(host)
 
     def _may_start(self, host: Host, now: float) -> bool:
         if host.opens_in(now) > 0:
@@ -177,7 +173,7 @@ class HostPace:
         if host.in_flight >= host.limit and host.ramps_in(now) <= 0:
             host.ramp_up(now)
             return self._may_start(host, now)
-        if host.in_flight >= self._limit(host):
+        if host.in_flight >= self.shared_limit.may_have(host):
             return False
         return host.has_start or not host.gap_s or self._database is None
 
@@ -230,7 +226,7 @@ class HostPace:
                 slot.turn.set_result(None)
         if not host.waiting:
             return
-        self._permits.want(host)
+        self.shared_limit.want(host)
         if host.gap_s and not host.has_start and self._database is not None:
             if not host.is_reserving:
                 host.is_reserving = True
@@ -247,7 +243,7 @@ class HostPace:
     def leave(self, slot: Slot) -> None:
         """Free a slot for the next request. For :class:`Slot`."""
         slot.host.in_flight -= 1
-        self._permits.left(slot.host)
+        self.shared_limit.left(slot.host)
         self._dispatch(slot.host)
 
     def note(self, host: Host) -> None:
@@ -280,24 +276,13 @@ class HostPace:
         for host in self._hosts.values():
             self._dispatch(host)
 
-    def is_look_due(self, looks: Looks) -> bool:
-        """Return True if a :meth:`look` may find something new."""
-        return self._permits.is_look_due(looks)
-
-    async def look(self) -> None:
-        """Look at the requests of other processes. Called every :data:`LOOK_S`.
-
-        Raises :exc:`ServiceUnavailable`.
-        """
-        await self._permits.look()
-
     async def _reserve(self, database: Database, host: Host) -> None:
         """Reserve the next start of a host among all processes."""
         gap_s = host.gap_s
         try:
             wait_s = await database.write_locking(hosts.reserve, host.name, gap_s)
         except ServiceUnavailable:
-            wait_s = gap_s * self._permits.workers
+            wait_s = gap_s * self.shared_limit.workers
         finally:
             host.is_reserving = False
         host.has_start = True

@@ -6,12 +6,16 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, ClassVar
 
-from attrs import define, field
+from attrs import define
 
-from scraper_service.crawling.politeness.fair_queue import FairQueue
-from scraper_service.errors import ServiceUnavailable
-from scraper_service.shared_objects import BackgroundTasks, Singletons
-from scraper_service.storage.politeness import team_limits
+from scraper_service.crawling.politeness.shared_limit import (
+    UNLIMITED,
+    Limited,
+    SharedLimit,
+)
+from scraper_service.shared_objects import Singletons
+from scraper_service.storage.politeness import permits
+from scraper_service.storage.politeness.permits import Elsewhere
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -19,32 +23,33 @@ if TYPE_CHECKING:
     from scraper_service.storage.database import Database
 
 REFRESH_S = 1.0  # between two reads of changed limits
-POLL_S = 0.2  # while other processes have all permits
+NOWHERE = Elsewhere(processes=0, pages=0)
 
 
 class TeamPermits:
     """Limits the pages in flight per team, fairly between jobs and single scrapes.
 
-    A team without a limit needs no database and never waits. Connected processes share a
-    limit: each takes as many permits as it needs, and all get equal parts if there are too
-    few. A dead process loses its permits together with its leases. So a process starts no page
-    of a team with a limit after its lease has ended, until it has its permits anew.
-
-    ``clock`` returns seconds.
+    A team without a limit never waits. Processes that :meth:`connect` share the limits by
+    ``shared_limit``. ``clock`` returns seconds.
     """
 
     _instances: ClassVar[Singletons[TeamPermits]] = Singletons()
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._valid_until = 0.0  # all permits, by the lease of this process
-        self._lapses = 0
-        self._teams: dict[str, _Team] = {}
+        self._teams: dict[str, Limited] = {}
         self._limits: Mapping[str, int] = {}
-        self._processes: Mapping[str, int] = {}
+        self._elsewhere: Mapping[str, Elsewhere] = {}
+        self.shared_limit = SharedLimit(
+            permits.TEAM,
+            self._teams,
+            self._team,
+            self._dispatch,
+            clock,
+            counts=True,
+        )
         self._database: Database | None = None
         self._owner = ""
-        self._tasks = BackgroundTasks()
 
     @classmethod
     def shared(cls) -> TeamPermits:
@@ -57,16 +62,17 @@ class TeamPermits:
         ``owner`` is the id of this process in the table of workers.
         """
         self._database, self._owner = database, owner
+        self.shared_limit.connect(database, owner)
 
     def limit_to(self, team_id: str, limit: int | None) -> None:
         """Set the limit of a team that is new to this process."""
         if team_id not in self._teams:
-            self._team(team_id).limit = limit
+            self._team(team_id).window = limit or UNLIMITED
 
     def in_use(self, team_id: str) -> int:
         """Return the team's pages in flight in this process."""
         team = self._teams.get(team_id)
-        return team.in_use if team else 0
+        return team.in_flight if team else 0
 
     def waiting(self, team_id: str, owner: str) -> int:
         """Return the number of an owner's pages that wait for a permit."""
@@ -76,33 +82,28 @@ class TeamPermits:
     def free(self, team_id: str) -> int:
         """Return the free permits of a team by the state of this process."""
         team = self._teams.get(team_id)
-        return max(0, team.limit - team.in_use) if team and team.limit else 0
+        return max(0, team.window - team.in_flight) if team else 0
 
     def processes_of(self, team_id: str) -> int:
-        """Return in how many processes a team has pages in flight, at least 1."""
-        return self._processes.get(team_id, 1)
+        """Return in how many processes a team has pages in flight, with this process."""
+        return 1 + self._elsewhere.get(team_id, NOWHERE).processes
 
-    async def in_use_elsewhere(self, team_id: str) -> int:
-        """Return the team's pages in flight in other processes."""
-        if self._database is None:
-            return 0
-        return await self._database.read(
-            team_limits.in_use_elsewhere, team_id, self._owner
-        )
+    def in_use_elsewhere(self, team_id: str) -> int:
+        """Return the team's pages in flight in other processes, as of a second ago."""
+        return self._elsewhere.get(team_id, NOWHERE).pages
 
     def enter(self, team_id: str) -> bool:
         """Take a permit if one is free and no other page waits."""
         team = self._team(team_id)
         if team.waiting or not self._has_room(team):
             return False
-        team.in_use += 1
+        self._start(team)
         return True
 
     async def wait(self, team_id: str, owner: str) -> bool:
         """Wait for a permit. Return True if the limit caused the wait."""
         team = self._team(team_id)
-        is_late = team.limit is not None and team.in_use >= team.limit
-        waiter = _Waiter(asyncio.get_running_loop().create_future(), is_late)
+        waiter = _Waiter(asyncio.get_running_loop().create_future())
         team.waiting.add(owner, waiter)
         self._dispatch(team)
         try:
@@ -117,118 +118,58 @@ class TeamPermits:
     def leave(self, team_id: str) -> None:
         """Return a permit, and grant it to the next page."""
         team = self._teams[team_id]
-        team.in_use -= 1
+        team.in_flight -= 1
         self._dispatch(team)
-        if team.granted > max(team.target, team.in_use):
-            self._ask_soon(team)  # other processes may need the permit
+        self.shared_limit.left(team)
 
-    def _team(self, team_id: str) -> _Team:
+    def _team(self, team_id: str) -> Limited:
         team = self._teams.get(team_id)
         if team is None:
-            team = self._teams[team_id] = _Team(team_id, self._limits.get(team_id))
+            window = self._limits.get(team_id, UNLIMITED)
+            team = self._teams[team_id] = Limited(name=team_id, window=window)
         return team
 
-    def _has_room(self, team: _Team) -> bool:
-        if team.limit is None:
-            return True
-        return team.in_use < team.target and self._clock() <= self._valid_until
+    def _has_room(self, team: Limited) -> bool:
+        return team.in_flight < self.shared_limit.may_have(team)
 
-    def _dispatch(self, team: _Team) -> None:
+    def _start(self, team: Limited) -> None:
+        team.in_flight += 1
+        team.used_at = self._clock()
+
+    def _dispatch(self, team: Limited) -> None:
         while team.waiting and self._has_room(team):
             turn = team.waiting.pop().turn
             if not turn.done():  # else the waiting task was cancelled
-                team.in_use += 1
+                self._start(team)
                 turn.set_result(None)
-        if team.waiting and team.limit is not None and team.target < team.limit:
-            self._ask_soon(team)
-
-    # -- other processes ---------------------------------------------------------------
-
-    def _ask_soon(self, team: _Team) -> None:
-        if self._database is not None and not team.is_asking and team.timer is None:
-            team.is_asking = True
-            self._tasks.spawn(self._ask(self._database, team))
-
-    async def _ask(self, database: Database, team: _Team) -> None:
-        wanted = team.in_use + len(team.waiting)
-        if team.limit is not None:
-            wanted = min(wanted, team.limit)
-        # Until the database responds, start no page beyond those in flight.
-        team.target = min(team.target, team.in_use)
-        lapses = self._lapses
-        try:
-            grant = await database.write_first(
-                team_limits.ask, team.id, team.id, self._owner, wanted, team.in_use
-            )
-            team.limit, team.granted = grant.limit, grant.granted
-            if lapses == self._lapses:  # else others may have the permits since
-                team.target = grant.target
-        except ServiceUnavailable:
-            pass  # the next try follows
-        finally:
-            team.is_asking = False
-        for waiter in list(team.waiting)[max(0, team.target - team.in_use) :]:
-            waiter.is_late = True
-        if team.waiting and team.limit is not None and team.target < team.limit:
-            loop = asyncio.get_running_loop()
-            team.timer = loop.call_later(POLL_S, self._wake, team)
-        self._dispatch(team)
-
-    def _wake(self, team: _Team) -> None:
-        team.timer = None
-        self._dispatch(team)
+        if not team.waiting:
+            return
+        self.shared_limit.want(team)
+        if team.in_flight >= team.window or not team.may_ask:
+            for waiter in team.waiting:
+                waiter.is_late = True
 
     async def refresh(self) -> None:
-        """Apply changed limits, and return permits that other processes need.
+        """Apply changed limits, look at pages of other processes, and forget idle teams.
 
-        Called before the first page of a job, and every :data:`REFRESH_S`. Other processes
-        also learn how many pages of a team without a limit run here. Raises
+        Called before the first page of a job, and every :data:`REFRESH_S`. Raises
         :exc:`ServiceUnavailable`.
         """
         if self._database is None:
             return
-        looked_at = self._clock()
-        found = await self._database.read(team_limits.read_limits, self._owner)
-        self._limits, self._processes = found.by_team, found.processes
-        has_lapsed = self._clock() > self._valid_until
-        self._lapses += has_lapsed
-        # Not longer than others count its permits: the last heartbeat was earlier.
-        self._valid_until = looked_at + found.lease_s
+        found = await self._database.read(permits.read_teams, self._owner)
+        self._limits, self._elsewhere = found
         for team in tuple(self._teams.values()):
-            if has_lapsed:
-                team.target = 0
-            team.limit = found.by_team.get(team.id)
-            if team.is_idle and not team.granted:
-                del self._teams[team.id]
-            elif team.limit is not None or team.granted or found.workers > 1:
-                self._ask_soon(team)
+            team.window = self._limits.get(team.name, UNLIMITED)
+            if not (team.in_flight or team.waiting or team.granted or team.is_asking):
+                del self._teams[team.name]
             self._dispatch(team)
 
 
 @define(eq=False)
 class _Waiter:
     turn: asyncio.Future[None]
-    is_late: bool  # True if the limit causes the wait
-
-
-@define(eq=False)
-class _Team:
-    """A team in this process, with its waiting pages."""
-
-    id: str
-    limit: int | None
-    #: Pages may start while ``in_use`` is below.
-    target: int = 0
-    #: Permits that the database grants to this process.
-    granted: int = 0
-    in_use: int = 0
-    waiting: FairQueue[_Waiter] = field(factory=FairQueue)
-    is_asking: bool = False
-    timer: asyncio.TimerHandle | None = None
-
-    @property
-    def is_idle(self) -> bool:
-        return not (self.in_use or self.waiting or self.is_asking)
+    is_late: bool = False  # True if the limit causes the wait
 
 
 class JobPermits:
@@ -237,8 +178,8 @@ class JobPermits:
     ``nudge`` is called when the scheduler should try the next page again.
     """
 
-    def __init__(self, permits: TeamPermits, nudge: Callable[[], None]):
-        self._permits = permits
+    def __init__(self, teams: TeamPermits, nudge: Callable[[], None]):
+        self._permits = teams
         self._nudge = nudge
         self._team_id = ""
         self._job_id = ""

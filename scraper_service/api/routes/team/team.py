@@ -200,7 +200,7 @@ class TeamRoutes(Routes):
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
         members = {
             "success": True,
-            "concurrency": await self.services.usage.concurrency(team),
+            "concurrency": self.services.usage.concurrency(team),
             "maxConcurrency": team.concurrency or UNLIMITED,
         }
         return encode(members)

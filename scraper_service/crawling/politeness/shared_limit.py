@@ -1,0 +1,255 @@
+"""What this process may have in flight at each host or of each team, of what all may."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from attrs import define, field
+
+from scraper_service.crawling.politeness.fair_queue import FairQueue
+from scraper_service.errors import ServiceUnavailable
+from scraper_service.shared_objects import BackgroundTasks
+from scraper_service.storage.politeness import permits
+from scraper_service.storage.politeness.permits import Need, equal_parts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from scraper_service.shared_objects import Looks
+    from scraper_service.storage.database import Database
+    from scraper_service.storage.politeness.permits import Claimed
+
+LOOK_S = 0.5  # between two looks at the other processes
+ALONE_LOOK_S = 2.0  # the same, while no other process shares the database file
+IDLE_S = 5.0  # without a start, before a process gives its part back
+MOST_AT_ONCE = 500  # hosts or teams in one transaction
+UNLIMITED = 1_000_000_000
+
+
+@define(eq=False, kw_only=True)
+class Limited:
+    """A host or a team: its limit, and what this process has of it."""
+
+    name: str = ""
+    #: What all processes together may have in flight.
+    window: int = UNLIMITED
+    in_flight: int = 0
+    waiting: FairQueue[Any] = field(factory=FairQueue)
+    #: Time of the last start.
+    used_at: float = 0.0
+
+    # State of :class:`SharedLimit`.
+    permits: int = 0  # a start is allowed while fewer are in flight
+    granted: int = 0  # what the other processes leave to this process
+    may_ask: bool = True  # False after less than was needed, until the next look
+    is_asking: bool = False
+
+    @property
+    def limit(self) -> int:
+        """What may be in flight by the state of this process."""
+        return self.window
+
+    @property
+    def needed(self) -> int:
+        """What this process could have in flight."""
+        return min(self.window, self.in_flight + len(self.waiting))
+
+
+LimitedT = TypeVar("LimitedT", bound=Limited)
+
+
+class SharedLimit(Generic[LimitedT]):
+    """Divides the limit of each host, or of each team, among the processes of a database.
+
+    A process that is alone with a host or team gets up to all of its limit. As soon as another
+    process wants some, each gets equal parts, or as much as it needs. The parts never sum to
+    more than the limit. A dead process loses its part together with its leases, so a process
+    that was stopped for longer than its lease starts nothing before it has its part anew.
+
+    On PostgreSQL each process asks from its start. On SQLite a process asks from the moment
+    it sees another one, and a new process starts nothing until all others do.
+
+    ``kind`` is that of the rows in the database. ``known`` has the hosts or teams of this
+    process by name, and ``find`` adds one. ``dispatch`` is called when one may have more in
+    flight. With ``counts`` other processes can read what is in flight.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        known: Mapping[str, LimitedT],
+        find: Callable[[str], LimitedT],
+        dispatch: Callable[[LimitedT], None],
+        clock: Callable[[], float],
+        *,
+        counts: bool = False,
+    ) -> None:
+        self._kind = kind
+        self._known = known
+        self._find = find
+        self._dispatch = dispatch
+        self._clock = clock
+        self._counts = counts
+        self._database: Database | None = None
+        self._owner = ""
+        self._shares = False
+        self._is_ready = True
+        self._valid_until = 0.0  # all permits, by the lease of this process
+        self._expiries = 0  # of all permits
+        self._next_look = 0.0
+        self.workers = 1  # live processes, with this one
+        self._asked: list[LimitedT] = []
+        self._asking: asyncio.Task[None] | None = None
+        self._tasks = BackgroundTasks()
+
+    def connect(self, database: Database, owner: str) -> None:
+        """Share with the other processes of ``database``.
+
+        ``owner`` is the id of this process in the table of workers. Nothing with a limit
+        starts until the first :meth:`look`.
+        """
+        self._database, self._owner = database, owner
+        self._shares = database.engine.dialect.name != "sqlite"
+        self._is_ready = False
+
+    def may_have(self, each: LimitedT) -> int:
+        """Return what may be in flight in this process."""
+        if self._database is None or each.window >= UNLIMITED:
+            return each.limit
+        if not self._is_ready:
+            return 0
+        if not self._shares:
+            return each.limit
+        if self._clock() > self._valid_until:
+            return 0
+        return min(each.limit, each.permits)
+
+    def want(self, each: LimitedT) -> None:
+        """Ask for more of what something waits for, unless that was in vain."""
+        is_full = each.in_flight >= each.permits < each.window
+        if self._shares and self._is_ready and is_full and each.may_ask:
+            self._ask(each)
+
+    def left(self, each: LimitedT) -> None:
+        """Note the end of a request or page. Other processes may wait for its permit."""
+        if each.granted > max(each.permits, each.in_flight):
+            self._ask(each)
+
+    def _ask(self, each: LimitedT) -> None:
+        """Ask for what is needed, together with all that is asked for at this moment."""
+        if self._database is None or each.is_asking:
+            return
+        each.is_asking = True
+        self._asked.append(each)
+        if self._asking is None:
+            self._asking = self._tasks.spawn(self._ask_all(self._database))
+
+    async def _ask_all(self, database: Database) -> None:
+        await asyncio.sleep(0)  # others are asked for at this moment
+        try:
+            while asked := self._asked[:MOST_AT_ONCE]:
+                del self._asked[:MOST_AT_ONCE]
+                with suppress(ServiceUnavailable):  # the next look asks again
+                    await self._ask_for(database, asked)
+        finally:
+            self._asking = None
+
+    async def _ask_for(self, database: Database, asked: Sequence[LimitedT]) -> None:
+        needs = []
+        for each in asked:
+            # Until the database responds, nothing starts beyond what is in flight.
+            each.permits = min(each.permits, each.in_flight)
+            needs.append(Need(each.name, each.window, each.needed, each.in_flight))
+        expiries = self._expiries
+        try:
+            grants = await database.write_aside(
+                permits.ask, self._kind, self._kind, self._owner, needs
+            )
+        finally:
+            for each in asked:
+                each.is_asking = False
+        for each, grant, need in zip(asked, grants, needs, strict=True):
+            each.granted = grant.granted
+            if expiries != self._expiries:  # others may have the permits since
+                self._ask(each)
+                continue
+            each.permits = grant.target
+            each.may_ask = grant.target >= need.wanted
+            self._dispatch(each)
+
+    def is_look_due(self, looks: Looks) -> bool:
+        """Return True if a look at the other processes may find something new.
+
+        A process that waits for the others has to see at once that they are ready.
+        """
+        if not self._is_ready:
+            return True
+        is_time = self._shares or self._clock() >= self._next_look
+        return is_time and looks.is_due()
+
+    async def look(self) -> None:
+        """Look at the other processes. Called every :data:`LOOK_S`.
+
+        Raises :exc:`ServiceUnavailable`.
+        """
+        if (database := self._database) is None:
+            return
+        looked_at = self._clock()
+        self._next_look = looked_at + ALONE_LOOK_S
+        found = await database.read(permits.read, self._kind, self._owner)
+        self.workers = max(1, found.workers)
+        has_lapsed = self._clock() > self._valid_until
+        # Not longer than others count what it has: the heartbeat was earlier.
+        self._valid_until = looked_at + found.lease_s
+        # Permits from before all processes asked, or from before a pause, count no longer.
+        is_first = self.workers > 1 and not self._shares
+        is_anew = has_lapsed or is_first or not self._is_ready
+        self._expiries += is_anew
+        self._shares |= is_first
+        if has_lapsed or not self._is_ready:
+            self._is_ready = found.others_ask or not self._shares
+        if self._shares:
+            claims = {} if is_anew else found.claims
+            for name in claims:
+                self._find(name)  # if it was forgotten, its part is given back later
+            for each in tuple(self._known.values()):
+                self._compare(each, claims.get(each.name))
+            if not found.is_marked:
+                await self._mark(database)
+        for each in tuple(self._known.values()):
+            self._dispatch(each)
+
+    async def _mark(self, database: Database) -> None:
+        """Let others start, as soon as they see all that is in flight here."""
+        if self._asking is not None:
+            await self._asking
+        if all(each.in_flight <= each.granted for each in self._known.values()):
+            await database.write(permits.mark, self._kind, self._owner)
+
+    def _compare(self, each: LimitedT, claims: Mapping[str, Claimed] | None) -> None:
+        """Ask again for a part of a limit, if that would change it."""
+        if each.is_asking:
+            return
+        if claims is None:
+            each.permits = each.granted = 0
+            each.may_ask = True
+            if each.in_flight and (each.window < UNLIMITED or self.workers > 1):
+                self._ask(each)  # for what waits, :meth:`want` asks
+            return
+        mine = claims[self._owner]
+        others = [claim for owner, claim in claims.items() if owner != self._owner]
+        granted = sum(claim.granted for claim in claims.values())
+        each.granted = max(each.granted, mine.granted)  # a response may be lost
+        need = each.needed
+        fair, rest = equal_parts(each.window, [need, *(o.wanted for o in others)])
+        most = fair + (rest > 0) if fair else 0  # below one each, they take turns
+        lacks = need > mine.granted and (granted < each.window or not mine.waits)
+        has_too_much = mine.granted > min(need, most) and any(o.waits for o in others)
+        is_wide = granted > each.window and mine.granted > each.in_flight
+        is_idle = not need and self._clock() - each.used_at > IDLE_S
+        is_counted = self._counts and self.workers > 1
+        is_old = is_counted and mine.in_use != each.in_flight
+        if lacks or has_too_much or is_wide or is_idle or is_old:
+            self._ask(each)

@@ -1,0 +1,247 @@
+"""Rows by which processes share a limit: of requests at a host, or of a team's pages.
+
+Each process gets as much as it needs. Those who want more get equal parts if there is too
+little. Functions run inside a transaction. :func:`ask` is for :meth:`Database.write_aside`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from sqlalchemy import delete, func, or_, select, tuple_
+
+from scraper_service.storage.frontier.leases import is_late
+from scraper_service.storage.schema import permit, team, worker
+from scraper_service.storage.statements import execute
+from scraper_service.storage.transactions import now_of, upsert
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sqlalchemy import Connection
+
+HOST, TEAM = "host", "team"  # kinds of limits
+_MARK = "*"  # the name in the row of a process that asks for all it has in flight
+
+# Held until the commit, and valid behind a pooler; a row of a table would be written again
+# with each lock. In the order of the names, so that processes never wait in a circle.
+_LOCK = """
+SELECT pg_advisory_xact_lock(hashtextextended(%(kind)s::text || ' ' || name, 0))
+FROM unnest(%(names)s::text[]) AS name
+"""
+
+
+class Need(NamedTuple):
+    """What a process needs of the limit of a host or team."""
+
+    name: str
+    #: What all processes together may have in flight.
+    limit: int
+    #: What this process could have in flight.
+    wanted: int
+    #: What it has in flight.
+    in_use: int
+
+
+class Grant(NamedTuple):
+    """The part of a limit that a process gets."""
+
+    #: New requests or pages may start while fewer are in flight.
+    target: int
+    #: What the others leave to it; above ``target`` while it has more in flight.
+    granted: int
+
+
+class Claimed(NamedTuple):
+    """What a process has and wants of a limit: columns of its row."""
+
+    #: What the others leave to it, at least what it has in flight.
+    granted: int
+    wanted: int
+    in_use: int
+    #: Since when it waits for its first, by the clock of the database; None if it does not.
+    since: float | None
+
+    @property
+    def waits(self) -> bool:
+        """True if the process wants more than it has."""
+        return self.wanted > self.granted
+
+
+_ROW = (permit.c.name, permit.c.owner, *(permit.c[each] for each in Claimed._fields))
+
+
+class Processes(NamedTuple):
+    """What a process needs to know of the others."""
+
+    #: Number of live processes, this one included.
+    workers: int
+    #: Seconds until the leases of this process end, 0 if they have ended.
+    lease_s: float
+    #: True if all others ask for what they have in flight.
+    others_ask: bool
+    #: True if that is known of this process.
+    is_marked: bool
+    #: Claims of all live processes by their owner, by the name of a host or team of which
+    #: this process has a part.
+    claims: Mapping[str, Mapping[str, Claimed]]
+
+
+def read(connection: Connection, kind: str, owner: str) -> Processes:
+    """Return what the process ``owner`` needs to know of the others."""
+    now = now_of(connection)
+    live = select(worker.c.id, worker.c.until).where(worker.c.until >= now)
+    ends = {row.id: row.until for row in connection.execute(live)}
+    of_kind = permit.c.kind == kind
+    named = select(permit.c.name).where(of_kind, permit.c.owner == owner)
+    query = select(*_ROW).where(
+        of_kind, or_(permit.c.name == _MARK, permit.c.name.in_(named))
+    )
+    claims: dict[str, dict[str, Claimed]] = {}
+    for name, each, *claim in connection.execute(query):
+        if each in ends:
+            claims.setdefault(name, {})[each] = Claimed(*claim)
+    marked = claims.pop(_MARK, {}).keys()
+    return Processes(
+        len(ends),
+        ends.get(owner, now) - now,
+        ends.keys() - {owner} <= marked,
+        owner in marked,
+        {name: each for name, each in claims.items() if owner in each},
+    )
+
+
+def mark(connection: Connection, kind: str, owner: str) -> None:
+    """Note that a process asks for all that it has in flight from now on."""
+    nothing = Claimed(granted=0, wanted=0, in_use=0, since=None)
+    row = {"kind": kind, "name": _MARK, "owner": owner, **nothing._asdict()}
+    upsert(connection, permit, [row])
+
+
+def ask(
+    connection: Connection, kind: str, owner: str, needs: Sequence[Need]
+) -> list[Grant]:
+    """Return what a process may have in flight, in the order of ``needs``.
+
+    A process that is alone with a host or team gets twice what it needs, so that it asks less
+    often. One that slept for longer than its lease gets nothing until its next heartbeat:
+    others would not count what it has.
+    """
+    if is_late(connection, owner):
+        return [Grant(0, 0)] * len(needs)
+    names = sorted(need.name for need in needs)
+    if connection.dialect.name == "postgresql":
+        execute(connection, _LOCK, {"kind": kind, "names": names})
+    now = now_of(connection)
+    rows = connection.execute(
+        select(worker.c.until, *_ROW)
+        .select_from(permit)
+        .outerjoin(worker, worker.c.id == permit.c.owner)
+        .where(permit.c.kind == kind, permit.c.name.in_(names))
+    )
+    live: dict[str, dict[str, Claimed]] = {name: {} for name in names}
+    ended, grants, stored = [], [], []
+    for until, name, each, *claim in rows:
+        if (until or 0.0) >= now:
+            live[name][each] = Claimed(*claim)
+        else:
+            ended.append((name, each))
+    for need in needs:
+        others = live[need.name]
+        mine = others.pop(owner, None)
+        if not (need.wanted or need.in_use):
+            ended.append((need.name, owner))
+            grants.append(Grant(0, 0))
+            continue
+        since = (mine.since if mine else None) or now
+        goal, claimed = _divide(need, tuple(others.values()), since, now)
+        grants.append(Grant(goal, claimed.granted))
+        key = {"kind": kind, "name": need.name, "owner": owner}
+        stored.append({**key, **claimed._asdict()})
+    if ended:
+        key_of = tuple_(permit.c.name, permit.c.owner)
+        connection.execute(
+            delete(permit).where(permit.c.kind == kind, key_of.in_(sorted(ended)))
+        )
+    if stored:
+        upsert(connection, permit, stored)
+    return grants
+
+
+def _divide(
+    need: Need, others: Sequence[Claimed], since: float, now: float
+) -> tuple[int, Claimed]:
+    """Return the target of a process, and what is stored of it."""
+    wanted = need.wanted if others else min(need.limit, 2 * need.wanted)
+    goal = target(need.limit, others, wanted, need.in_use, since)
+    granted = max(goal, need.in_use)
+    waits_since = (now if granted else since) if wanted > granted else None
+    return goal, Claimed(granted, wanted, need.in_use, waits_since)
+
+
+def target(
+    limit: int, others: Sequence[Claimed], wanted: int, in_use: int, since: float
+) -> int:
+    """Return how much a process may have of a limit, before it starts further work.
+
+    It has ``in_use`` in flight, and could have up to ``wanted``. If others got less than they
+    wanted, those who want more get equal parts. If the limit is below the number of
+    processes, a process gives its part to the one that has waited longest: ``since``.
+    """
+    free = limit - sum(each.granted for each in others)
+    found = min(wanted, max(0, free))
+    short = [each for each in others if each.waits]
+    if not short:
+        return found
+    fair, rest = equal_parts(limit, [wanted, *(each.wanted for each in others)])
+    if fair:
+        # What does not divide goes to those who ask first.
+        above = sum(each.granted > fair for each in others)
+        return min(found, fair + int(above < rest))
+    waits_longest = all(since <= (each.since or since) for each in short)
+    return found if waits_longest and not in_use else 0
+
+
+def equal_parts(limit: int, wanted: Sequence[int]) -> tuple[int, int]:
+    """Return the equal part of those who want more than it, and what does not divide.
+
+    ``wanted`` is what each of them wants of ``limit``.
+    """
+    count = len(wanted)
+    for want in sorted(wanted):
+        if want > limit // count:
+            break
+        limit -= want
+        count -= 1
+    return divmod(limit, count) if count else (max(wanted), 0)
+
+
+def forget(connection: Connection) -> None:
+    """Delete the rows of processes that are gone."""
+    known = select(worker.c.id).where(worker.c.until >= now_of(connection))
+    connection.execute(delete(permit).where(permit.c.owner.not_in(known)))
+
+
+class Elsewhere(NamedTuple):
+    """The pages of a team that are in flight in other processes."""
+
+    processes: int
+    pages: int
+
+
+def read_teams(
+    connection: Connection, owner: str
+) -> tuple[dict[str, int], dict[str, Elsewhere]]:
+    """Return the limits of teams, and their pages in other processes than ``owner``."""
+    limits = select(team.c.id, team.c.concurrency).where(team.c.concurrency > 0)
+    in_flight = (
+        select(permit.c.name, func.count(), func.sum(permit.c.in_use))
+        .join(worker, worker.c.id == permit.c.owner)
+        .where(permit.c.kind == TEAM, permit.c.in_use > 0, permit.c.owner != owner)
+        .where(worker.c.until >= now_of(connection))
+        .group_by(permit.c.name)
+    )
+    return (
+        {row.id: row.concurrency for row in connection.execute(limits)},
+        {name: Elsewhere(*row) for name, *row in connection.execute(in_flight)},
+    )
