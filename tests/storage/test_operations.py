@@ -70,7 +70,8 @@ class World:
             scrape=BATCH.scrape,
         )
         given = Terms(team_id=team, **terms)
-        return self.do(admission.create_operation, given, asked, 1, pages)
+        found = self.do(admission.create_operation, given, asked, 1, pages)
+        return getattr(found, "id", found)  # or the error
 
     def take(self, operation_id, owner=OWNER):
         return self.do(operations.take, operation_id, owner)
