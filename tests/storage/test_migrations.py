@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -15,7 +16,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine, inspect, text
 
 from scraper_service.errors import DatabaseUnusable
-from scraper_service.storage.database import HEAD, Database, migrate
+from scraper_service.storage.database import HEAD, Database, create_statements, migrate
 from scraper_service.storage.schema import metadata
 from tests.support.waiting import WAIT_S
 
@@ -100,12 +101,22 @@ def test_a_migrated_database_is_taken_as_it_is(migrated, tmp_path):
     database.close()
 
 
+def test_another_layout_has_another_version():
+    """Change ``HEAD`` with the tables, then this digest.
+
+    Otherwise a database of the old layout would be opened, and fail in its first statement.
+    """
+    layout = "\n".join(sorted(create_statements("sqlite")))
+    digest = hashlib.sha256(layout.encode()).hexdigest()[:12]
+    assert (HEAD, digest) == ("v0002", "f8f7de154bf1")
+
+
 def test_the_head_is_the_newest_migration():
     folder = ScriptDirectory("scraper_service/storage/migrations")
     assert folder.get_current_head() == HEAD
 
 
-@pytest.mark.parametrize("revision", ["0017", "r0034"])
+@pytest.mark.parametrize("revision", ["0017", "r0034", "v0001"])
 def test_a_layout_from_before_the_first_release_is_refused(
     migrated, tmp_path, revision
 ):
