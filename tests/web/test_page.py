@@ -349,7 +349,7 @@ def test_sitemaps_are_no_pages_of_a_crawl(tab, service):
     expect(shown.get_by_text("are listed here")).to_have_count(0)
     shown.get_by_role("tab", name="URLs").click()
     urls = shown.get_by_role("list", name="URLs").get_by_role("listitem")
-    expect(urls.filter(has_text="/robots.txtsitemap")).to_have_count(1)
+    expect(urls.filter(has_text="/robots.txtrobots")).to_have_count(1)
     shown.get_by_role("tab", name="Site tree").click()
     tree = shown.get_by_role("tabpanel")
     expect(tree.get_by_text("Site 2", exact=True)).to_be_visible()
