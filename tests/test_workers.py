@@ -59,7 +59,7 @@ def test_small_crawls_of_teams_end_exactly_and_fairly(fleet, site):
     counts = Counter()
     for team, crawls in enumerate((11, 3, 3, 3)):
         for n in range(crawls):
-            name = f"{5 + n}-slow20-team{team}n{n}"
+            name = f"{5 + n}-slow20-smallteam{team}n{n}"
             all_.crawl(site, name, limit=5, key=KEYS[team])
             counts[team] += 1
     workers = [all_.worker(), all_.worker()]
@@ -73,7 +73,7 @@ def test_small_crawls_of_teams_end_exactly_and_fairly(fleet, site):
         " max(pages), sum(reserved) FROM job"
     )
     assert [*map(int, exact[0])] == [20, 100, 100, 100, 100, 100, 20, 5, 0]
-    assert site_requests(site, "team") == 100
+    assert site_requests(site, "smallteam") == 100
     # The first team has more than half of the crawls, stored first. The others need not wait.
     order = all_.rows(
         "SELECT team_id, rank() OVER (ORDER BY created_at) FROM job"
