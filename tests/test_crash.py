@@ -1,6 +1,6 @@
 """Jobs survive whatever happens to the service's process.
 
-``CRASH_KILLS`` is the number of kills, 6 unless given; ``CRASH_SEED`` repeats a run.
+``CRASH_KILLS`` is the number of kills, 12 unless given; ``CRASH_SEED`` repeats a run.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from tests.support.crash import (
 from tests.support.linked_site import named
 from tests.support.waiting import WAIT_S, wait_until
 
-KILLS = int(os.environ.get("CRASH_KILLS", "6"))
+KILLS = int(os.environ.get("CRASH_KILLS", "12"))
 SEED = os.environ.get("CRASH_SEED", "tides")
 LEASE_S = 2
 SETTINGS = {"SCRAPER_LEASE_S": str(LEASE_S)}
 FRESH = {"maxAge": 0}  # fetches are counted: nothing may come from a cache
 POLL_S = 0.05
 CANCEL_S = 5  # no fetch begins later than this after a job was cancelled
-RACES = max(15, KILLS)
+RACES = max(30, KILLS)
 SECONDS_PER_KILL = 100  # far more than one takes
 
 

@@ -19,7 +19,7 @@ from tests.support.crash import kill, sqlite_of
 from tests.support.receiver import Receiver
 from tests.support.scripted_site import ScriptedSite, moved, page, slow, text
 
-KILLS = int(os.environ.get("CRASH_KILLS", "10"))
+KILLS = int(os.environ.get("CRASH_KILLS", "20"))
 OTHER_HOST = "127.0.0.3"
 SETTINGS = {"SCRAPER_LEASE_S": "3", "SCRAPER_EGRESS_ALLOW": "127.0.0.2/31"}
 
