@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import hypothesis
 import pytest
 
+from scraper_service.storage.database import Database
 from tests.support.chat_server import ChatServer
 from tests.support.forked_start import ForkedProcess, may_fork
 from tests.support.mockserver import SITE_HOST, Canary, MockServer
@@ -180,6 +181,19 @@ def postgres() -> Iterator[Postgres]:
         pytest.skip(str(error))
     with server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def postgres_tables(
+    postgres: Postgres, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[], str]:
+    """Return a function that returns the URL of a new database with all tables.
+
+    It copies a database: that takes a quarter of the time of creating the tables.
+    """
+    original = postgres()
+    Database(tmp_path_factory.mktemp("original"), original).close()
+    return lambda: postgres(original)
 
 
 @pytest.fixture(scope="session")

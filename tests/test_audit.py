@@ -289,7 +289,7 @@ def test_services_that_start_together_store_a_new_key_once(postgres, tmp_path):
 def test_another_secret_is_noticed_by_service_backup_and_keys(
     start_service, tmp_path, kind, request
 ):
-    url = request.getfixturevalue("postgres")() if kind == "postgresql" else None
+    url = request.getfixturevalue("postgres_tables")() if kind == "postgresql" else None
     settings = {"SCRAPER_DATABASE_URL": url, "SCRAPER_KEY_SECRET": "the right one"}
     service = start_service(tmp_path, **settings)
     service.stop()

@@ -58,7 +58,7 @@ def database(request, tmp_path):
     """An empty database and the settings that name it."""
     if request.param == "sqlite":
         return Database("sqlite", sqlite_of(tmp_path), SETTINGS)
-    address = request.getfixturevalue("postgres")()
+    address = request.getfixturevalue("postgres_tables")()
     settings = {**SETTINGS, "SCRAPER_DATABASE_URL": address}
     return Database("postgresql", address, settings)
 

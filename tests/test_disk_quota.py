@@ -36,7 +36,7 @@ def database(request, tmp_path):
     """The URL of an empty database, and the settings that name it."""
     if request.param == "sqlite":
         return sqlite_of(tmp_path), {}
-    address = request.getfixturevalue("postgres")()
+    address = request.getfixturevalue("postgres_tables")()
     return address, {"SCRAPER_DATABASE_URL": address}
 
 

@@ -56,7 +56,9 @@ def test_a_team_with_thirty_jobs_gets_no_more_than_each_of_five_with_one(
 ):
     with ExitStack() as stack:
         if processes > 1:
-            settings["SCRAPER_DATABASE_URL"] = request.getfixturevalue("postgres")()
+            settings["SCRAPER_DATABASE_URL"] = request.getfixturevalue(
+                "postgres_tables"
+            )()
         service = start_service(**settings)
         for n in range(1, processes):
             worker = Worker(tmp_path / f"worker{n}", **settings)

@@ -73,7 +73,7 @@ def postgres_place(folder, address):
 def each_place(request, tmp_path):
     if request.param == "sqlite":
         return sqlite_place(tmp_path)
-    return postgres_place(tmp_path, request.getfixturevalue("postgres")())
+    return postgres_place(tmp_path, request.getfixturevalue("postgres_tables")())
 
 
 class Cluster:

@@ -156,7 +156,7 @@ def test_all_processes_of_a_job_notice_a_pause(
 ):
     settings = dict(SETTINGS)
     if kind == "postgresql":
-        settings["SCRAPER_DATABASE_URL"] = request.getfixturevalue("postgres")()
+        settings["SCRAPER_DATABASE_URL"] = request.getfixturevalue("postgres_tables")()
     services = [start_service(tmp_path, **settings) for _ in range(2)]
     gauge.gate.clear()
     path = crawl_of(services[0], gauge)

@@ -394,7 +394,7 @@ def test_operations_survive_many_kills(start_service, tmp_path, kind, request):
     settings = {**SETTINGS, "SCRAPER_HOST_CONCURRENCY": "2"}
     database = sqlite_of(tmp_path)
     if kind == "postgresql":
-        database = request.getfixturevalue("postgres")()
+        database = request.getfixturevalue("postgres_tables")()
         settings["SCRAPER_DATABASE_URL"] = database
     chance = random.Random("operations")
     with ScriptedSite(shop.pages() | SLOW) as web:

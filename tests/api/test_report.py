@@ -386,7 +386,7 @@ def test_the_stats_of_two_crawlers_add_up_while_they_run_and_at_their_end(
 ):
     settings = {"SCRAPER_JOB_CONCURRENCY": "4"}
     if database == "PostgreSQL":
-        settings["SCRAPER_DATABASE_URL"] = request.getfixturevalue("postgres")()
+        settings["SCRAPER_DATABASE_URL"] = request.getfixturevalue("postgres_tables")()
     services = [start_service(**settings) for _ in range(2)]
     with PacedSite(pages=60, wait=0.3) as site:
         path = crawl(services[0], site.url())

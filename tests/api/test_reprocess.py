@@ -335,7 +335,7 @@ def database(request, tmp_path):
     """An empty database: its URL, and the settings that name it."""
     if request.param == "sqlite":
         return sqlite_of(tmp_path), {}
-    address = request.getfixturevalue("postgres")()
+    address = request.getfixturevalue("postgres_tables")()
     return address, {"SCRAPER_DATABASE_URL": address}
 
 

@@ -90,7 +90,7 @@ def place(request, tmp_path):
     """Return the address of the job database, and the settings that name it."""
     if request.param == "sqlite":
         return sqlite_of(tmp_path / "data"), {}
-    address = request.getfixturevalue("postgres")()
+    address = request.getfixturevalue("postgres_tables")()
     return address, {"SCRAPER_DATABASE_URL": address}
 
 

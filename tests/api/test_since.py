@@ -123,7 +123,7 @@ def either(request, start_service):
     """A service with one of the databases."""
     if request.param == "sqlite":
         return start_service()
-    url = request.getfixturevalue("postgres")()
+    url = request.getfixturevalue("postgres_tables")()
     return start_service(SCRAPER_DATABASE_URL=url)
 
 

@@ -761,7 +761,7 @@ def test_a_batch_that_goes_on_tells_more(live, web):
 def database(request):
     if request.param == "sqlite":
         return {"SCRAPER_LEASE_S": "3"}
-    address = request.getfixturevalue("postgres")()
+    address = request.getfixturevalue("postgres_tables")()
     return {"SCRAPER_LEASE_S": "3", "SCRAPER_DATABASE_URL": address}
 
 

@@ -593,7 +593,7 @@ def test_the_start_of_a_long_answer_is_kept(hooked, web, receiver, path):
 def database(request, tmp_path):
     if request.param == "sqlite":
         return SETTINGS | {"address": sqlite_of(tmp_path)}
-    address = request.getfixturevalue("postgres")()
+    address = request.getfixturevalue("postgres_tables")()
     return SETTINGS | {"SCRAPER_DATABASE_URL": address, "address": address}
 
 

@@ -50,7 +50,7 @@ def settings(request, tmp_path):
     found.set("DATA_DIR", str(tmp_path))
     found.set("JOB_CONCURRENCY", 4)
     if request.param == "postgresql":
-        found.set("DATABASE_URL", request.getfixturevalue("postgres")())
+        found.set("DATABASE_URL", request.getfixturevalue("postgres_tables")())
     yield found
     Database.shared(found).close()
 

@@ -15,7 +15,7 @@ def database(request, tmp_path):
     elif request.param == "sqlite":
         opened = Database(tmp_path)
     else:
-        make_database = request.getfixturevalue("postgres")
+        make_database = request.getfixturevalue("postgres_tables")
         opened = Database(tmp_path, make_database())
     yield opened
     opened.close()

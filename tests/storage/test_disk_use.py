@@ -21,7 +21,11 @@ ROUNDS = 40
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def url(request):
-    return "" if request.param == "sqlite" else request.getfixturevalue("postgres")()
+    return (
+        ""
+        if request.param == "sqlite"
+        else request.getfixturevalue("postgres_tables")()
+    )
 
 
 @pytest.fixture

@@ -253,7 +253,7 @@ def filled(request, tmp_path_factory):
     """A database with a hundred thousand jobs of a team."""
     url = ""
     if request.param == "postgresql":
-        url = request.getfixturevalue("postgres")()
+        url = request.getfixturevalue("postgres_tables")()
     with closing(Database(tmp_path_factory.mktemp("many"), url)) as database:
         run(database, job_store.make_team, TEAM)
         options = json.dumps({"origin": "api"})

@@ -48,7 +48,7 @@ def databases(request, tmp_path):
     """Two processes' views of one database."""
     url = ""
     if request.param == "postgresql":
-        url = request.getfixturevalue("postgres")()
+        url = request.getfixturevalue("postgres_tables")()
     both = [Database(tmp_path, url) for _ in range(2)]
     for name in (TEAM, OTHER):
         write(both[0], job_store.make_team, name)

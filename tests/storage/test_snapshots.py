@@ -139,7 +139,7 @@ def test_what_is_one_history(url, tag, is_same):
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_processes_that_store_the_same_pages_take_turns(kind, tmp_path, request):
     """Each counts up two pages in another order, and compares again when it is late."""
-    url = request.getfixturevalue("postgres")() if kind == "postgresql" else ""
+    url = request.getfixturevalue("postgres_tables")() if kind == "postgresql" else ""
     databases = [Database(tmp_path, url) for _ in range(3)]
     harnesses = [Harness(each) for each in databases]
     seen: list[tuple[str, int]] = []

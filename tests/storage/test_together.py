@@ -111,7 +111,7 @@ def run_together(work, url, folder):
 def url(request, tmp_path):
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'shared.sqlite'}"
-    return request.getfixturevalue("postgres")()
+    return request.getfixturevalue("postgres_tables")()
 
 
 @pytest.fixture

@@ -38,7 +38,7 @@ def database(request, tmp_path):
     """A job database in a folder, where the bytes are."""
     url = ""
     if request.param == "postgresql":
-        url = request.getfixturevalue("postgres")()
+        url = request.getfixturevalue("postgres_tables")()
     opened = Database(tmp_path, url)
     yield opened
     opened.close()
