@@ -271,8 +271,8 @@ def test_services_that_start_together_store_a_new_key_once(postgres, tmp_path):
     def begin(_):
         database = Database(tmp_path, url)
         with closing(database):
-            database.write_at_once(note_secret, b"secret")
-            database.write_at_once(use_fixed_keys, b"secret", keys)
+            database.write_blocking(note_secret, b"secret")
+            database.write_blocking(use_fixed_keys, b"secret", keys)
 
     with ThreadPoolExecutor(4) as threads:
         assert list(threads.map(begin, range(4))) == [None] * 4

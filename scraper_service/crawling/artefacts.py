@@ -64,7 +64,7 @@ async def hold_artefact(
     """Keep a file of ``size`` bytes for as long as its page is stored."""
     database = Database.shared(settings)
     if job_id := settings.get("JOB_ID"):
-        await database.write_locking(artefacts.hold_for_job, job_id, name, size)
+        await database.write(artefacts.hold_for_job, job_id, name, size)
         return
     holder, team_id = state.scrape_id, state.team_id
     await database.write(artefacts.hold, name, holder, team_id=team_id, size=size)

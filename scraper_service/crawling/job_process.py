@@ -157,7 +157,7 @@ class Presence:
         )
         lease_s = self._settings.getfloat("LEASE_S")
         async with self._beating:
-            await self._database.write_apart(workers.beat, self._owner, lease_s, state)
+            await self._database.write(workers.beat, self._owner, lease_s, state)
         found = await self._database.read(workers.live_workers)
         self.takers = max(1, workers.takers(found, workers.JOBS))
         self.is_alone = len(found) < 2
@@ -167,7 +167,7 @@ class Presence:
             await self._beat()
 
     async def _reap(self) -> None:
-        if ended := await self._database.write_apart(end_half_sent):
+        if ended := await self._database.write(end_half_sent):
             logger.warning("%d connections of a stopped process were ended", ended)
         await self._frontier.forget_workers()
         for job_id in await self._frontier.jobs_with_lost_leases():
@@ -175,7 +175,7 @@ class Presence:
                 text = "job %s: %d URLs of dead processes are taken over"
                 facts = with_facts(job=job_id, event=TAKEN_OVER, urls=returned)
                 job_logger.warning(text, job_id, returned, extra=facts)
-                await self._database.write_locking(
+                await self._database.write(
                     record, job_id, TAKEN_OVER, {"urls": returned}
                 )
 
@@ -213,15 +213,15 @@ def join_job(crawler: Crawler, job_id: str, run_id: str) -> OptionsT:
     database = Database.shared(settings)
     spider = crawler.spidercls.name
     lease_s = settings.getfloat("LEASE_S")
-    joined = database.write_at_once(runs.join, job_id, spider, run_id, lease_s)
+    joined = database.write_blocking(runs.join, job_id, spider, run_id, lease_s)
     try:
-        text = database.write_at_once(
+        text = database.write_blocking(
             job_secrets.whole_options, job_id, joined.job.options
         )
         options = options_from_json(joined.job.kind, json.loads(text))
     except (SecretsUnreadable, ValueError) as error:
         reason = str(error) if isinstance(error, SecretsUnreadable) else broken(error)
-        database.write_at_once(runs.leave, job_id, joined.owner, "failed", reason)
+        database.write_blocking(runs.leave, job_id, joined.owner, "failed", reason)
         raise
     values: dict[str, Any] = {
         "JOB_ID": job_id,
@@ -310,7 +310,7 @@ class JobProcess:
         self._lag.stop()
         self._presence.close()
         try:
-            await self._database.write_locking(
+            await self._database.write(
                 runs.leave, self._job_id, self._owner, reason, early_end(reason)
             )
         except ServiceUnavailable:

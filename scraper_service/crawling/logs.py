@@ -158,7 +158,7 @@ async def _record(
 ) -> int:
     entry = {"process": process, **facts}
     with contextlib.suppress(ServiceUnavailable):  # the log is no reason to fail
-        return await database.write_locking(record, job_id, kind, entry)
+        return await database.write(record, job_id, kind, entry)
     return 0
 
 

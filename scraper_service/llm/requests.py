@@ -166,9 +166,7 @@ class _Budget:
         if not self.caps or self.database is None:
             return
         try:
-            short = await self.database.write_first(
-                model_tokens.take, self.caps[0].account, self.caps, tokens
-            )
+            short = await self.database.write(model_tokens.take, self.caps, tokens)
         except ServiceUnavailable as error:
             raise ModelError("its tokens cannot be counted now") from error
         if short is not None:
@@ -181,11 +179,8 @@ class _Budget:
         self._taken += used - taken
         self.used += used
         if self.caps and self.database is not None and used != taken:
-            name = self.caps[0].account
             with suppress(ServiceUnavailable):  # the reserved tokens stay counted
-                await self.database.write_first(
-                    model_tokens.correct, name, self.caps, used - taken
-                )
+                await self.database.write(model_tokens.correct, self.caps, used - taken)
 
 
 class ChatModel:

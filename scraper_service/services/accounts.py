@@ -29,6 +29,7 @@ from scraper_service.storage.accounts.rate_limits import count_call
 from scraper_service.storage.accounts.teams import TeamRow, team_row
 from scraper_service.storage.schema import key as key_table
 from scraper_service.storage.schema import team as team_table
+from scraper_service.storage.transactions import transaction
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -121,9 +122,7 @@ class DatabaseAccounts:
 
     async def set_site_policy(self, team: Team, policy: SitePolicy) -> None:
         """Replace the policy of a team. Other processes take a second to notice it."""
-        await self._database.write_first(
-            store_site_policy, team.id, team.id, policy, team.actor
-        )
+        await self._database.write(store_site_policy, team.id, policy, team.actor)
         self._found.clear()
 
     async def account(self, team: Team) -> tuple[TeamRow, list[KeyRow]]:
@@ -186,6 +185,7 @@ def find_team(connection: Connection, digest: str) -> Team | None:
     )
 
 
+@transaction(first="{team_id}")
 def store_site_policy(
     connection: Connection,
     team_id: str,
@@ -236,11 +236,7 @@ class Rates:
         most = self.limit(team, mode)
         if not most:
             return
-        refusal = await self._database.write_first(
-            count_call, f"{team.id}/{mode}", team.id, mode, most
-        )
-        if refusal is not None:
-            raise refusal
+        await self._database.write(count_call, team.id, mode, most)
 
 
 class DiskQuota:
@@ -263,6 +259,4 @@ class DiskQuota:
         """Raise :exc:`DiskQuotaExceeded` if a team has no room."""
         if (limit := self.limit(team)) is None:
             return
-        refusal = await self._database.read(disk_use.refusal, team.id, limit)
-        if refusal is not None:
-            raise refusal
+        await self._database.read(disk_use.refusal, team.id, limit)

@@ -87,7 +87,7 @@ async def pause_full_jobs(database: Database, settings: BaseSettings) -> None:
     for team_id, limit in await database.read(disk_use.full_teams, usual_mb):
         warning = PAUSED.format(limit // disk_use.MIB)
         for job_id in await database.read(disk_use.running_jobs, team_id):
-            if await database.write_locking(pause_full_job, job_id, warning, actor):
+            if await database.write(pause_full_job, job_id, warning, actor):
                 facts = with_facts(job=job_id, event="paused")
                 job_logger.warning("job %s: %s", job_id, warning, extra=facts)
 
@@ -134,9 +134,9 @@ async def hide_left_behind(database: Database) -> int:
     """Hide some checks of deleted monitors, and the jobs that they have started."""
     found = await database.read(checks.left_behind, CHECKS_AT_ONCE)
     for check_id in found:
-        await database.write_locking(checks.hide_check, check_id)
+        await database.write(checks.hide_check, check_id)
         for step in await database.read(checks.step_ids, check_id):
-            await database.write_locking(checks.hide_check, step)
+            await database.write(checks.hide_check, step)
     return len(found)
 
 

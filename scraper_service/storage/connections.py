@@ -15,6 +15,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from scraper_service.errors import DatabaseUnusable, ServiceUnavailable
+from scraper_service.storage.transactions import transaction
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -118,6 +119,7 @@ _END_HALF_SENT = text(
 )
 
 
+@transaction(apart=True)
 def end_half_sent(connection: Connection) -> int:
     """End connections of stopped processes in the middle of a pipeline.
 

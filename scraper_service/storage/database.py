@@ -19,7 +19,12 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
-from scraper_service.errors import DatabaseUnusable, DiskFull, ServiceUnavailable
+from scraper_service.errors import (
+    DatabaseUnusable,
+    DiskFull,
+    ServiceError,
+    ServiceUnavailable,
+)
 from scraper_service.shared_objects import Singletons
 from scraper_service.storage.connections import (
     DRIVERS,
@@ -35,6 +40,7 @@ from scraper_service.storage.connections import (
 from scraper_service.storage.files.private_files import close_to_others, private_file
 from scraper_service.storage.schema import metadata
 from scraper_service.storage.secrets import SECRET_BYTES, Box, key_secret, make_data_dir
+from scraper_service.storage.transactions import locking_of
 from scraper_service.storage.write_queue import (
     READ_TIME,
     STORE_TIME,
@@ -47,9 +53,9 @@ if TYPE_CHECKING:
         Awaitable,
         Callable,
         Hashable,
-        Iterable,
         Iterator,
         Mapping,
+        Sequence,
     )
 
     from scrapy.settings import BaseSettings
@@ -102,9 +108,9 @@ class Database:
     Functions for :meth:`read` and the ``write`` methods take a connection inside a
     transaction. Their return commits the transaction, and an exception rolls it back.
     :meth:`read` runs in a reader thread. Writes run in one writer thread and share
-    transactions. A function that locks rows names them, so that all processes lock in one
-    order: :meth:`write_first` for a team, :meth:`write_locking` for a job, a host or a
-    source, and :meth:`write_each` for many items of a job. All methods raise
+    transactions. So a function returns a :exc:`ServiceError` that must not undo the others,
+    and the methods raise it after the commit. A function that locks rows declares them
+    with :func:`~scraper_service.storage.transactions.transaction`. All methods raise
     :exc:`ServiceUnavailable` if the database does not respond.
     """
 
@@ -180,7 +186,7 @@ class Database:
 
     async def read(
         self,
-        function: Callable[Concatenate[Connection, ParamT], ResultT],
+        function: Callable[Concatenate[Connection, ParamT], ResultT | ServiceError],
         *args: ParamT.args,
         **kwargs: ParamT.kwargs,
     ) -> ResultT:
@@ -188,40 +194,102 @@ class Database:
         if self._readers is None:
             return await self.write(function, *args, **kwargs)
 
-        def transact() -> ResultT:
+        def transact() -> ResultT | ServiceError:
             with READ_TIME.time(), self._snapshots.begin() as connection:
                 return function(connection, *args, **kwargs)
 
-        return await self._in_thread(transact)
+        return _unless_error(await self._in_thread(transact))
 
     async def write(
         self,
-        function: Callable[Concatenate[Connection, ParamT], ResultT],
+        function: Callable[Concatenate[Connection, ParamT], ResultT | ServiceError],
         *args: ParamT.args,
         **kwargs: ParamT.kwargs,
     ) -> ResultT:
-        """Run ``function`` in the writer thread. Return after the commit.
-
-        Waiting functions share a transaction. ``function`` must not lock rows.
-        """
-        work = self._writer.submit(lambda c: function(c, *args, **kwargs))
-        return await _answered(asyncio.wrap_future(work))
+        """Run ``function`` where its :func:`transaction` says. Return after the commit."""
+        return await self._write(function, args, kwargs)
 
     async def write_later(
         self,
-        function: Callable[Concatenate[Connection, str, ParamT], ResultT],
-        name: str,
+        function: Callable[Concatenate[Connection, ParamT], ResultT | ServiceError],
         *args: ParamT.args,
         **kwargs: ParamT.kwargs,
     ) -> ResultT:
-        """Do as :meth:`write_locking` after :data:`MOMENT_S`, together with other calls.
+        """Do as :meth:`write` after :data:`MOMENT_S`, together with other calls.
 
         For writes without a waiting client: they leave the processor to other threads.
         """
         if self._moment is None or self._moment.done():
             self._moment = asyncio.ensure_future(asyncio.sleep(MOMENT_S))
         await asyncio.shield(self._moment)
-        return await self._write_named(function, name, args, kwargs, waits=True)
+        return await self._write(function, args, kwargs, waits=True)
+
+    async def _write(
+        self,
+        function: Callable[..., ResultT | ServiceError],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        *,
+        waits: bool = False,
+    ) -> ResultT:
+        def run(connection: Connection) -> ResultT | ServiceError:
+            return function(connection, *args, **kwargs)
+
+        def transact() -> ResultT | ServiceError:
+            with self.engine.begin() as connection:
+                return run(connection)
+
+        locking = locking_of(function)
+        name = locking.name_of(args, kwargs)
+        if not locking.is_apart or self.engine.dialect.name == "sqlite":
+            work = self._writer.submit(run, name, waits=waits)
+        elif name:
+            work = self._writer.submit_aside(run, name)
+        else:
+            return _unless_error(await self._in_thread(transact))
+        result = await _answered(asyncio.wrap_future(work))
+        if locking.is_row:
+            self._commits.note(name)
+        return _unless_error(result)
+
+    def write_blocking(
+        self,
+        function: Callable[Concatenate[Connection, ParamT], ResultT | ServiceError],
+        *args: ParamT.args,
+        **kwargs: ParamT.kwargs,
+    ) -> ResultT:
+        """Do as :meth:`write` in the writer thread, and block until the commit.
+
+        For the start of a process. Raises :exc:`sqlalchemy.exc.SQLAlchemyError`.
+        """
+        name = locking_of(function).name_of(args, kwargs)
+        work = self._writer.submit(lambda c: function(c, *args, **kwargs), name)
+        return _unless_error(work.result())
+
+    async def write_each(
+        self,
+        function: Callable[[Connection, str, list[ItemT]], list[ResultT]],
+        job_id: str,
+        item: ItemT,
+        *,
+        waits: bool = True,
+    ) -> ResultT:
+        """Run ``function`` with all waiting items of a job at once, with the job's lock.
+
+        An item that ``waits`` does so a moment for others. Items that are written one after
+        the other do not wait.
+        """
+        with STORE_TIME.time():
+            work = self._writer.submit_each(function, job_id, item, waits=waits)
+            result = await _answered(asyncio.wrap_future(work))
+        self._commits.note(job_id)
+        return result
+
+    async def drain(self) -> None:
+        """Wait until the calls of :meth:`write_later` have reached the writer."""
+        if self._moment is not None:
+            await asyncio.wait([self._moment])
+            await asyncio.sleep(0)  # the waiting calls run first
 
     def expect(self, name: Hashable, writing: asyncio.Future[None]) -> None:
         """Register the future or task ``writing`` of what readers of ``name`` expect."""
@@ -242,134 +310,11 @@ class Database:
         if (writing := self._expected.get(name)) is not None:
             await asyncio.wait((writing,), timeout=EXPECTED_S)
 
-    async def write_apart(
-        self,
-        function: Callable[Concatenate[Connection, ParamT], ResultT],
-        *args: ParamT.args,
-        **kwargs: ParamT.kwargs,
-    ) -> ResultT:
-        """Do as :meth:`write`, in another thread and transaction on PostgreSQL.
-
-        SQLite has one writer at a time. ``function`` must be idempotent. It must not lock rows
-        that others need, since readers wait for its thread.
-        """
-        if self._readers is None or self.engine.dialect.name == "sqlite":
-            return await self.write(function, *args, **kwargs)
-
-        def transact() -> ResultT:
-            with self.engine.begin() as connection:
-                return function(connection, *args, **kwargs)
-
-        return await self._in_thread(transact)
-
-    async def write_aside(
-        self,
-        function: Callable[Concatenate[Connection, ParamT], ResultT],
-        name: str,
-        *args: ParamT.args,
-        **kwargs: ParamT.kwargs,
-    ) -> ResultT:
-        """Do as :meth:`write_first`, in another thread and transaction on PostgreSQL.
-
-        SQLite has one writer at a time.
-        """
-        if self.engine.dialect.name == "sqlite":
-            return await self.write_first(function, name, *args, **kwargs)
-
-        work = self._writer.submit_aside(
-            lambda c: function(c, *args, **kwargs), f"!{name}"
-        )
-        return await _answered(asyncio.wrap_future(work))
-
-    def write_at_once(
-        self,
-        function: Callable[Concatenate[Connection, ParamT], ResultT],
-        *args: ParamT.args,
-        **kwargs: ParamT.kwargs,
-    ) -> ResultT:
-        """Do as :meth:`write`, and block until the commit. For the start of a process.
-
-        Raises :exc:`sqlalchemy.exc.SQLAlchemyError`.
-        """
-        return self._writer.submit(lambda c: function(c, *args, **kwargs)).result()
-
-    async def drain(self) -> None:
-        """Wait until the calls of :meth:`write_later` have reached the writer."""
-        if self._moment is not None:
-            await asyncio.wait([self._moment])
-            await asyncio.sleep(0)  # the waiting calls run first
-
-    async def write_locking(
-        self,
-        function: Callable[Concatenate[Connection, str, ParamT], ResultT],
-        name: str,
-        *args: ParamT.args,
-        **kwargs: ParamT.kwargs,
-    ) -> ResultT:
-        """Do as :meth:`write` for a ``function`` that locks a row.
-
-        ``name`` is the key of the row: a job, a host or a source. The row of a job is locked
-        before its other rows. Functions of one transaction run in the order of their names.
-        """
-        return await self._write_named(function, name, args, kwargs)
-
-    async def _write_named(
-        self,
-        function: Callable[..., ResultT],
-        name: str,
-        args: Iterable[Any],
-        kwargs: Mapping[str, Any],
-        *,
-        waits: bool = False,
-    ) -> ResultT:
-        work = self._writer.submit(
-            lambda c: function(c, name, *args, **kwargs), name, waits=waits
-        )
-        result = await _answered(asyncio.wrap_future(work))
-        self._commits.note(name)
-        return result
-
-    async def write_first(
-        self,
-        function: Callable[Concatenate[Connection, ParamT], ResultT],
-        name: str,
-        *args: ParamT.args,
-        **kwargs: ParamT.kwargs,
-    ) -> ResultT:
-        """Do as :meth:`write` for a ``function`` that locks the row of a team.
-
-        ``name`` is the team's id, or starts with the id. Teams are locked before jobs.
-        """
-        work = self._writer.submit(
-            lambda c: function(c, *args, **kwargs),
-            f"!{name}",  # before all ids and hosts
-        )
-        return await _answered(asyncio.wrap_future(work))
-
-    async def write_each(
-        self,
-        function: Callable[[Connection, str, list[ItemT]], list[ResultT]],
-        job_id: str,
-        item: ItemT,
-        *,
-        waits: bool = True,
-    ) -> ResultT:
-        """Do as :meth:`write_locking`; ``function`` gets all waiting items of a job at once.
-
-        An item that ``waits`` does so a moment for others. Items that are written one after
-        the other do not wait.
-        """
-        with STORE_TIME.time():
-            work = self._writer.submit_each(function, job_id, item, waits=waits)
-            result = await _answered(asyncio.wrap_future(work))
-        self._commits.note(job_id)
-        return result
-
     def changed(self, name: str, within_s: float) -> asyncio.Future[None]:
         """Return a future of the next commit of this process under ``name``.
 
         The future is done after ``within_s`` at the latest, see :meth:`Commits.next`. Names are
-        those of :meth:`write_locking` and :meth:`write_each`.
+        those of rows in :func:`transaction`, and the jobs of :meth:`write_each`.
         """
         return self._commits.next(name, within_s)
 
@@ -442,6 +387,12 @@ async def _answered(work: Awaitable[ResultT]) -> ResultT:
         if is_full(error):
             raise DiskFull from error
         raise ServiceUnavailable(NO_ANSWER) from error
+
+
+def _unless_error(result: ResultT | ServiceError) -> ResultT:
+    if isinstance(result, ServiceError):
+        raise result
+    return result
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _: object) -> None:

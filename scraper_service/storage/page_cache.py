@@ -18,7 +18,11 @@ from scraper_service.content.text.compression import compress, decompress
 from scraper_service.options.catalogue import cache_facts
 from scraper_service.options.urls import url_parts
 from scraper_service.storage.schema import source
-from scraper_service.storage.transactions import now_of, upsert
+from scraper_service.storage.transactions import (
+    now_of,
+    transaction,
+    upsert,
+)
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -97,6 +101,7 @@ def find_source(
     return StoredSource(body=body, fetched_at=row.fetched_at, **facts)
 
 
+@transaction(row="{key}")
 def store_source(
     connection: Connection,
     key: str,

@@ -17,7 +17,11 @@ from scraper_service.storage.page_cache import script_route
 from scraper_service.storage.page_search import search, team_prefix
 from scraper_service.storage.schema import search_page
 from scraper_service.storage.statements import Insertion, Statement
-from scraper_service.storage.transactions import delete_some, now_of
+from scraper_service.storage.transactions import (
+    delete_some,
+    now_of,
+    transaction,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -75,8 +79,7 @@ class PageIndex:
         self, team_id: str, pages: Sequence[tuple[str, bytes]], retention_s: float
     ) -> None:
         """Add pages, as (URL, packed ``SearchEntry``), a moment later."""
-        name = f"search:{team_id}"
-        await self._database.write_later(add_pages, name, team_id, pages, retention_s)
+        await self._database.write_later(add_pages, team_id, pages, retention_s)
 
     async def search(
         self, team_id: str, query: SearchQuery, source: ResultList, limit: int
@@ -101,17 +104,17 @@ def page_key(url: str) -> str:
     return hashlib.blake2b(text.encode(errors="replace"), digest_size=16).hexdigest()
 
 
+@transaction(row="search:{team_id}")
 def add_pages(
     connection: Connection,
-    name: str,
     team_id: str,
     pages: Sequence[tuple[str, bytes]],
     retention_s: float,
 ) -> None:
-    """Add pages in place of older versions. ``name`` is the lock of the team's index."""
+    """Add pages in place of older versions."""
     dialect = connection.dialect.name
     if dialect == "postgresql":  # SQLite has one writer anyway
-        connection.execute(_LOCK, {"name": name})
+        connection.execute(_LOCK, {"name": f"search:{team_id}"})
     now = now_of(connection)
     new = {page_key(url): (url, unpack_entry(entry)) for url, entry in pages}
     rows = []

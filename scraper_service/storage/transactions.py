@@ -1,10 +1,10 @@
-"""Shared parts of transactions: the clock, the lock of a job, deletion in slices."""
+"""Shared parts of transactions: what they lock, the clock, deletion in slices."""
 
 from __future__ import annotations
 
 import time
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from sqlalchemy import bindparam, delete, insert, select, text, tuple_
 from sqlalchemy.dialects import postgresql, sqlite
@@ -14,7 +14,7 @@ from scraper_service.storage.schema import event, frontier, job
 from scraper_service.storage.statements import Statement
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from sqlalchemy import (
         BindParameter,
@@ -28,7 +28,66 @@ if TYPE_CHECKING:
 
     from scraper_service.storage.jobs.job_records import RowState
 
+FunctionT = TypeVar("FunctionT", bound="Callable[..., Any]")
+
 RETENTION_S = 86_400  # after the last change of a job, unless its caller chose another
+
+
+class Locking(NamedTuple):
+    """What a transaction locks, and where it runs; see :func:`transaction`."""
+
+    #: Format of the name of the lock, empty without a lock.
+    name: str = ""
+    is_row: bool = False
+    is_apart: bool = False
+    #: Names of the arguments, for ``name``.
+    parameters: tuple[str, ...] = ()
+
+    def name_of(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+        """Return the name of the lock of a call with these arguments."""
+        if not self.parameters:
+            return self.name
+        return self.name.format(
+            **dict(zip(self.parameters, args, strict=False)), **kwargs
+        )
+
+
+def transaction(
+    *, first: str = "", row: str = "", apart: bool = False
+) -> Callable[[FunctionT], FunctionT]:
+    """Declare what a function locks, for :class:`~scraper_service.storage.database.Database`.
+
+    ``first`` and ``row`` name the lock by the arguments of the function, such as
+    ``"{job_id}"``. ``first`` is the id of a team, or starts with the id; it may also be a
+    name of work that no two threads do at a time. ``row`` is a job, a host or a source.
+    All processes lock in the same order: names of ``first`` before those of ``row``, each
+    in alphabetic order. The row of a job is locked before its other rows.
+
+    A function that runs ``apart`` has a transaction of its own in another thread on
+    PostgreSQL; SQLite has one writer at a time. With a name, it may wait long for locks.
+    Without a name, it must be idempotent, and must not lock rows that others need, since
+    readers wait for its thread.
+    """
+
+    def declare(function: FunctionT) -> FunctionT:
+        code = function.__code__
+        count = code.co_argcount + code.co_kwonlyargcount
+        name = f"!{first}" if first else row  # before all ids and hosts
+        parameters = code.co_varnames[1:count] if "{" in name else ()
+        locking = Locking(name, bool(row), apart, parameters)
+        function.__dict__["locking"] = locking
+        return function
+
+    return declare
+
+
+def locking_of(function: Callable[..., Any]) -> Locking:
+    """Return what :func:`transaction` declares for a function, else no lock."""
+    found: Locking = getattr(function, "locking", _NO_LOCK)
+    return found
+
+
+_NO_LOCK = Locking()
 
 
 def now_of(connection: Connection) -> float:

@@ -33,14 +33,14 @@ def test_a_turn_is_given_back_after_an_outage(tmp_path, monkeypatch):
         for owner in "ab":
             await Frontier(database, owner).beat(3600)
         turn = await turns_of(database, "a").take("host", 0.01)
-        write, outage = database.write_locking, [1, 2, 3]
+        write, outage = database.write, [1, 2, 3]
 
         async def fail(function, *args):
             if function is hosts.end_turn and outage:
                 raise ServiceUnavailable(f"outage {outage.pop()}")
             return await write(function, *args)
 
-        database.write_locking = fail
+        database.write = fail
         turn.end()
         async with asyncio.timeout(100):
             await turns_of(database, "b").take("host", 0.01)

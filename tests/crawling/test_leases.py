@@ -151,8 +151,7 @@ def failing(monkeypatch, name, times, *, stored):
 
         return write
 
-    for method in ("write_locking", "write_aside"):
-        monkeypatch.setattr(Database, method, fail(getattr(Database, method)))
+    monkeypatch.setattr(Database, "write", fail(Database.write))
 
 
 async def looked(settings, database, times):

@@ -19,7 +19,7 @@ def ask(tmp_path):
     def call(function, *args):
         if not opened:
             opened.append(Database(tmp_path))
-        return opened[0].write_at_once(function, *args)
+        return opened[0].write_blocking(function, *args)
 
     yield call
     for database in opened:

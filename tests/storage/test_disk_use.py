@@ -32,7 +32,7 @@ def url(request):
 def database(url, tmp_path):
     with closing(Database(tmp_path, url)) as opened:
         for team in (TEAM, OTHER):
-            opened.write_at_once(job_store.make_team, team)
+            opened.write_blocking(job_store.make_team, team)
         yield opened
 
 
@@ -47,13 +47,13 @@ def rows(database):
 
 
 def fold_all(database):
-    while database.write_at_once(disk_use.fold):
+    while database.write_blocking(disk_use.fold):
         pass
 
 
 def test_a_file_of_a_call_counts_once_until_it_expires(database):
     def hold(name, holder, **options):
-        database.write_at_once(artefacts.hold, name, holder, **options)
+        database.write_blocking(artefacts.hold, name, holder, **options)
 
     counted = {"team_id": TEAM, "size": 700}
     hold("a.png", "call", **counted)
@@ -62,8 +62,8 @@ def test_a_file_of_a_call_counts_once_until_it_expires(database):
     hold("a.png", "another call", **counted)
     hold("a.png", f"{artefacts.CACHED}key")  # of the page cache
     assert (used(database), used(database, OTHER)) == (1400, 0)
-    database.write_at_once(lambda c: c.execute(update(artefact).values(expires_at=1)))
-    assert database.write_at_once(artefacts.expire) == 3
+    database.write_blocking(lambda c: c.execute(update(artefact).values(expires_at=1)))
+    assert database.write_blocking(artefacts.expire) == 3
     assert used(database) == 0
 
 
@@ -72,27 +72,27 @@ def test_a_file_of_a_job_counts_once_until_its_job_is_deleted(database):
         columns = {"team_id": TEAM, "kind": "crawl", "version": 2, "url": "http://a"}
         job_store.queue_job(connection, "job", options="{}", **columns)
 
-    database.write_at_once(queue)
+    database.write_blocking(queue)
     for name in ("a.png", "a.png", "b.png"):
-        database.write_at_once(artefacts.hold_for_job, "job", name, 500)
+        database.write_blocking(artefacts.hold_for_job, "job", name, 500)
     assert used(database) == 1000
     stored = select(job.c.stored)
-    assert database.write_at_once(lambda c: c.scalar(stored)) == 1000
-    database.write_at_once(deletion.hide, "job")
+    assert database.write_blocking(lambda c: c.scalar(stored)) == 1000
+    database.write_blocking(deletion.hide, "job")
     assert used(database) == 0
     # A file that comes late is counted, and no more with the rest of the job.
-    database.write_at_once(artefacts.hold_for_job, "job", "c.png", 300)
+    database.write_blocking(artefacts.hold_for_job, "job", "c.png", 300)
     assert used(database) == 300
-    while database.write_at_once(job_store.expire):
+    while database.write_blocking(job_store.expire):
         pass
-    database.write_at_once(artefacts.hold_for_job, "job", "d.png", 300)
+    database.write_blocking(artefacts.hold_for_job, "job", "d.png", 300)
     assert used(database) == 0
 
 
 def test_rows_are_joined_without_a_change_of_the_sums(database):
     for size in range(1, 51):
-        database.write_at_once(disk_use.add, TEAM, size)
-        database.write_at_once(disk_use.add, OTHER, -size)
+        database.write_blocking(disk_use.add, TEAM, size)
+        database.write_blocking(disk_use.add, OTHER, -size)
     fold_all(database)
     assert (used(database), used(database, OTHER)) == (1275, -1275)
     assert rows(database) == 2
@@ -102,9 +102,9 @@ def test_processes_that_add_and_join_at_once_lose_nothing(database, url, tmp_pat
     def work(_):
         with closing(Database(tmp_path, url)) as own:
             for _ in range(ROUNDS):
-                own.write_at_once(disk_use.add, TEAM, 3)
-                own.write_at_once(disk_use.add, OTHER, 2)
-                own.write_at_once(disk_use.fold)
+                own.write_blocking(disk_use.add, TEAM, 3)
+                own.write_blocking(disk_use.add, OTHER, 2)
+                own.write_blocking(disk_use.fold)
 
     with concurrent.futures.ThreadPoolExecutor(3) as threads:
         list(threads.map(work, range(3)))

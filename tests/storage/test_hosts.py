@@ -296,8 +296,10 @@ class LateGrants:
     def __getattr__(self, name):
         return getattr(self._database, name)
 
-    async def write_aside(self, *arguments):
-        found = await self._database.write_aside(*arguments)
+    async def write(self, function, *arguments):
+        found = await self._database.write(function, *arguments)
+        if function is not permits.ask:
+            return found
         self.is_stored.set()
         await self.arrives.wait()
         return found

@@ -48,7 +48,7 @@ def stored(database):
 
 
 def run(database, function, *args, **kwargs):
-    return database.write_at_once(function, *args, **kwargs)
+    return database.write_blocking(function, *args, **kwargs)
 
 
 def start(database, url="http://a.example/", team=TEAM, **options):
@@ -281,7 +281,7 @@ def test_a_part_reads_only_its_rows(filled, name, is_analyzed):
     query = QUERIES[name]
     if name in {"all", "jobs"}:
         # In the middle of the list.
-        at = filled.write_at_once(
+        at = filled.write_blocking(
             lambda c: c.scalar(
                 select(job.c.created_at).order_by(job.c.created_at).offset(50_000)
             )

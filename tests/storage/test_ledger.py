@@ -63,7 +63,7 @@ def database(databases):
 
 
 def write(database, function, *args, name=""):
-    """Call a function as :meth:`Database.write_first` does for a name."""
+    """Call a function as :meth:`Database.write` does for a name."""
     work = database._writer.submit(lambda c: function(c, *args), name)
     return work.result(timeout=WAIT_S)
 

@@ -103,7 +103,7 @@ class Filled:
         self.sql(f"UPDATE webhook SET due_at = 1 WHERE job_id = '{self.job}'")
 
     def run(self, function, *args):
-        return self.database.write_at_once(function, *args)
+        return self.database.write_blocking(function, *args)
 
     def sql(self, text):
         self.run(lambda connection: connection.exec_driver_sql(text))
@@ -237,7 +237,7 @@ def bad_plans(database, job_id, mode="force_generic_plan"):
 @pytest.mark.full
 def test_postgresql_reads_no_row_that_it_does_not_need(tmp_path, postgres):
     with closing(Database(tmp_path, postgres())) as database:
-        database.write_at_once(
+        database.write_blocking(
             lambda c: c.exec_driver_sql(
                 "ALTER TABLE frontier SET (autovacuum_enabled = false)"
             )
@@ -296,12 +296,12 @@ def test_sqlite_reads_no_row_that_it_does_not_need(tmp_path):
 def test_ended_jobs_of_a_team_are_not_read(tmp_path):
     """Starts, ends and lists of active jobs take as long however many have ended."""
     with closing(Database(tmp_path)) as database:
-        database.write_at_once(job_store.make_team, "team")
+        database.write_blocking(job_store.make_team, "team")
         seed = Seed("crawl", "http://a.example/", None, ())
-        made = database.write_at_once(job_store.insert_job, "team", seed, "{}", 2)
+        made = database.write_blocking(job_store.insert_job, "team", seed, "{}", 2)
         for analyze in (False, True):
             if analyze:
-                database.write_at_once(lambda c: c.exec_driver_sql("ANALYZE"))
+                database.write_blocking(lambda c: c.exec_driver_sql("ANALYZE"))
             with rolled_back(database) as connection:
                 driver, sent = connection.connection.driver_connection, []
                 driver.set_trace_callback(sent.append)

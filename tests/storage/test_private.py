@@ -26,7 +26,7 @@ def fill(folder):
     """Have all that a service keeps in a folder be made, or opened."""
     key_secret(folder)
     with closing(Database(folder)) as database:
-        database.write_at_once(lambda c: c.exec_driver_sql("SELECT 1"))
+        database.write_blocking(lambda c: c.exec_driver_sql("SELECT 1"))
         asyncio.run(Artefacts(folder / FOLDER, b"").put(b"a picture", "png"))
         return {path.name: mode(path) for path in folder.rglob("*")}
 

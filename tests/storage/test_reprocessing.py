@@ -143,9 +143,10 @@ def test_a_job_has_the_pages_of_its_source_with_their_keys(stored):
 
 def test_sources_of_another_team_are_not_found(stored):
     job_id, key = source(stored)
-    assert isinstance(reprocess(stored, job_id, OTHER), JobNotFound)
-    problem = run(stored, reprocessing.source_problem, job_id, OTHER)
-    assert isinstance(problem, JobNotFound)
+    with pytest.raises(JobNotFound):
+        reprocess(stored, job_id, OTHER)
+    with pytest.raises(JobNotFound):
+        run(stored, reprocessing.source_problem, job_id, OTHER)
     assert run(stored, reprocessing.read_source, job_id, OTHER, key) is None
 
 
@@ -157,14 +158,17 @@ def test_sources_of_a_deleted_or_expired_job_are_gone_at_once(stored):
     expire = update(job).where(job.c.id == job_id).values(expires_at=1.0)
     run(stored, lambda connection: connection.execute(expire).rowcount)
     assert run(stored, reprocessing.read_source, job_id, TEAM, key) is None
-    assert isinstance(reprocess(stored, job_id), JobNotFound)
+    with pytest.raises(JobNotFound):
+        reprocess(stored, job_id)
 
 
 def test_a_running_job_and_one_without_sources_are_refused(stored):
     job_id, _ = source(stored, ends=False)
-    assert isinstance(reprocess(stored, job_id), SourceJobRunning)
+    with pytest.raises(SourceJobRunning):
+        reprocess(stored, job_id)
     job_id, _ = source(stored, kept=None)
-    assert isinstance(reprocess(stored, job_id), SourcesNotStored)
+    with pytest.raises(SourcesNotStored):
+        reprocess(stored, job_id)
 
 
 def test_pages_are_found_by_their_first_and_their_final_url(stored):
@@ -180,7 +184,8 @@ def test_add_ons_that_cannot_be_paid_are_refused(stored):
     job_id, _ = source(stored)
     poor = update(team).where(team.c.id == TEAM).values(credits=3)
     run(stored, lambda connection: connection.execute(poor).rowcount)
-    assert isinstance(reprocess(stored, job_id, price=4), OutOfCredits)
+    with pytest.raises(OutOfCredits):
+        reprocess(stored, job_id, price=4)
     assert reprocess(stored, job_id, price=0).open == 1
     assert reprocess(stored, job_id, price=3).state is JobState.QUEUED
 

@@ -56,7 +56,7 @@ class Index:
 
     def add(self, pages, team=TEAM, retention_s=DAY_S):
         new = [(url, _entry(url, *page)) for url, page in pages.items()]
-        self.run(add_pages, team, team, new, retention_s)
+        self.run(add_pages, team, new, retention_s)
 
     def add_noise(self, count, start=0, team=TEAM):
         """Add pages of no interest."""
@@ -285,7 +285,7 @@ def test_the_plan_of_a_search_reads_no_more_than_it_needs(tmp_path):
 def test_a_search_needs_no_thread_of_the_event_loop(tmp_path):
     """Name servers that do not answer may keep all of these threads busy."""
     database = Database(tmp_path)
-    database.write_at_once(job_store.make_team, TEAM)
+    database.write_blocking(job_store.make_team, TEAM)
     found = PageIndex(database)
 
     async def find():

@@ -117,7 +117,7 @@ def url(request, tmp_path):
 @pytest.fixture
 def database(url, tmp_path):
     with closing(Database(tmp_path / "own", url)) as opened:
-        opened.write_at_once(job_store.make_team, TEAM)
+        opened.write_blocking(job_store.make_team, TEAM)
         yield opened
 
 
@@ -131,10 +131,10 @@ def test_services_that_expire_at_once_do_not_disturb_each_other(
 ):
     seed = Seed("crawl", "http://a.example/", None, (Link(0, "http://a.example/", 0),))
     for _ in range(JOBS):
-        database.write_at_once(job_store.insert_job, TEAM, seed, "{}", 2)
+        database.write_blocking(job_store.insert_job, TEAM, seed, "{}", 2)
     for statement in _FILL.strip().split(";\n"):
         wanted = {"rows": ROWS} if ":rows" in statement else {}
-        database.write_at_once(lambda c, s=statement, w=wanted: c.execute(text(s), w))
+        database.write_blocking(lambda c, s=statement, w=wanted: c.execute(text(s), w))
     assert run_together(expire_all, url, tmp_path) == []
     tables = (job, frontier, delivery, scrape, search_page)
     left = {table.name: count(database, table) for table in tables}
@@ -142,7 +142,7 @@ def test_services_that_expire_at_once_do_not_disturb_each_other(
 
 
 def count(database, table):
-    return database.write_at_once(
+    return database.write_blocking(
         lambda c: c.scalar(select(func.count()).select_from(table))
     )
 
@@ -168,7 +168,7 @@ def test_services_that_index_at_once_do_not_disturb_each_other(database, url, tm
         for host, many in (("0", OF_EACH), ("1", OF_EACH), ("both", OF_BOTH))
         for n in range(many)
     }
-    hits = database.write_at_once(
+    hits = database.write_blocking(
         search, TEAM, parse_query("lorem"), ResultList(), 2 * len(pages)
     )
     found = [hit.url for hit in hits]

@@ -17,7 +17,7 @@ from scraper_service.storage.schema import host, job
 
 def count(database, table):
     query = select(func.count()).select_from(table)
-    return database.write_at_once(lambda c: c.scalar(query))
+    return database.write_blocking(lambda c: c.scalar(query))
 
 
 def test_a_step_that_fails_does_not_stop_the_others(tmp_path):
@@ -26,14 +26,14 @@ def test_a_step_that_fails_does_not_stop_the_others(tmp_path):
     settings.set("DATA_DIR", str(tmp_path), "cmdline")
     fail = "SELECT RAISE(ABORT, 'broken')"
     with closing(Database.shared(settings)) as database:
-        database.write_at_once(job_store.make_team, "team")
+        database.write_blocking(job_store.make_team, "team")
         seed = Seed("crawl", "http://a.example/", None, ())
-        database.write_at_once(job_store.insert_job, "team", seed, "{}", 2)
+        database.write_blocking(job_store.insert_job, "team", seed, "{}", 2)
         for statement in (
             "UPDATE job SET state = 'completed', expires_at = 1",
             "INSERT INTO host (host, updated_at, next_at) VALUES ('a.example', 1, 1)",
             f"CREATE TRIGGER broken BEFORE DELETE ON host BEGIN {fail}; END",
         ):
-            database.write_at_once(lambda c, s=statement: c.execute(text(s)))
+            database.write_blocking(lambda c, s=statement: c.execute(text(s)))
         asyncio.run(expire(database, settings))
         assert (count(database, host), count(database, job)) == (1, 0)

@@ -23,7 +23,7 @@ from scraper_service.storage.database import MIGRATION_LOCK, Database
 from scraper_service.storage.frontier import leases
 from scraper_service.storage.jobs.admission import Terms, create_job
 from scraper_service.storage.jobs.job_store import make_team, start_job
-from scraper_service.storage.transactions import lock_job
+from scraper_service.storage.transactions import lock_job, transaction
 from tests.support.pgbouncer import PROGRAM, PgBouncer
 from tests.support.proxy_line import ProxyLine
 from tests.support.waiting import wait_until
@@ -83,6 +83,7 @@ def begin(database, count=1):
     return asyncio.run(store())
 
 
+@transaction(row="{job_id}")
 def lock(connection, job_id):
     return lock_job(connection, job_id).state
 
@@ -98,8 +99,12 @@ def test_a_transaction_that_is_left_alone_is_ended(opened):
         names = (*names, "statement_timeout", "transaction_isolation")
         return [connection.scalar(text(f"SHOW {name}")) for name in names]
 
+    @transaction(apart=True)
+    def settings_apart(connection):
+        return settings(connection)
+
     [written, read, shared], _ = run(
-        opened.write(settings), opened.read(settings), opened.write_apart(settings)
+        opened.write(settings), opened.read(settings), opened.write(settings_apart)
     )
     assert written == ["5s", "1s", "20s", "read committed"]
     assert read == ["1min", "8s", "20s", "repeatable read"]
@@ -112,15 +117,12 @@ def test_a_locked_job_holds_up_no_other(opened, url, monkeypatch):
 
     async def main():
         with idle_with(url, LOCK, first):
-            late = [
-                asyncio.ensure_future(opened.write_locking(lock, first))
-                for _ in range(3)
-            ]
+            late = [asyncio.ensure_future(opened.write(lock, first)) for _ in range(3)]
             for _ in range(5):  # one behind the other, so that none rides along
                 for name in others:
-                    await opened.write_locking(lock, name)
+                    await opened.write(lock, name)
             await opened.write(make_team, "other")
-            await opened.write_apart(leases.beat, "owner", 5)
+            await opened.write(leases.beat, "owner", 5)
             assert not any(task.done() for task in late)
         assert await asyncio.gather(*late) == ["queued"] * 3
 
@@ -135,12 +137,9 @@ def test_many_locked_jobs_hold_up_no_other(opened, url):
     async def main():
         every = "SELECT 1 FROM job WHERE id <> %s FOR UPDATE"
         with idle_with(url, every, free):
-            late = [
-                asyncio.ensure_future(opened.write_locking(lock, name))
-                for name in locked
-            ]
+            late = [asyncio.ensure_future(opened.write(lock, name)) for name in locked]
             await asyncio.sleep(0.2)  # they have begun
-            await opened.write_locking(lock, free)
+            await opened.write(lock, free)
             assert not any(task.done() for task in late)
         assert await asyncio.gather(*late) == ["queued"] * 12
 
@@ -152,9 +151,9 @@ def test_a_lock_that_is_never_let_go_is_an_error(opened, url, monkeypatch):
     monkeypatch.setattr(write_queue, "ASIDE", connections.Waits(lock_s=0.2))
     [job_id] = begin(opened)
     with idle_with(url, LOCK, job_id):
-        found, _ = run(*(opened.write_locking(lock, job_id) for _ in range(3)))
+        found, _ = run(*(opened.write(lock, job_id) for _ in range(3)))
         assert [type(each) for each in found] == [ServiceUnavailable] * 3
-    assert run(opened.write_locking(lock, job_id))[0] == ["queued"]
+    assert run(opened.write(lock, job_id))[0] == ["queued"]
 
 
 def test_what_locks_a_team_holds_up_no_reader(opened, url):
@@ -166,13 +165,13 @@ def test_what_locks_a_team_holds_up_no_reader(opened, url):
         with idle_with(url, row, TEAM):
             late = [
                 asyncio.ensure_future(
-                    opened.write_aside(top_up, TEAM, TEAM, job_id, number, "page", 1)
+                    opened.write(top_up, TEAM, job_id, number, "page", 1)
                 )
                 for number in range(10)
             ]
             await asyncio.sleep(0.2)
             await opened.read(lambda connection: connection.scalar(text("SELECT 1")))
-            await opened.write_apart(leases.beat, "owner", 5)
+            await opened.write(leases.beat, "owner", 5)
             assert not any(task.done() for task in late)
         await asyncio.gather(*late)
 
@@ -184,17 +183,17 @@ def test_the_leases_of_dead_processes_are_returned_past_a_locked_job(opened, url
     jobs = begin(opened, 2)
 
     for job_id in jobs:
-        run(opened.write_locking(leases.claim, job_id, "gone", 10))
+        run(opened.write(leases.claim, job_id, "gone", 10))
     with idle_with(url, LOCK, jobs[0]):
-        found, _ = run(*(opened.write_locking(leases.reap, name) for name in jobs))
+        found, _ = run(*(opened.write(leases.reap, name) for name in jobs))
         assert found == [0, 1]
-    assert run(opened.write_locking(leases.reap, jobs[0]))[0] == [1]
+    assert run(opened.write(leases.reap, jobs[0]))[0] == [1]
 
 
 def test_a_job_that_is_locked_is_begun_without_a_wait(opened, url):
     [job_id] = begin(opened)
     with idle_with(url, LOCK, job_id):
-        assert run(opened.write_locking(start_job, job_id))[0] == [False]
+        assert run(opened.write(start_job, job_id))[0] == [False]
 
 
 def test_a_process_that_stops_amid_its_statements_keeps_no_lock(
@@ -217,11 +216,11 @@ def test_a_process_that_stops_amid_its_statements_keeps_no_lock(
         line.flush()
 
         def is_locked():
-            found, _ = run(opened.write_locking(lock, job_id))
+            found, _ = run(opened.write(lock, job_id))
             return isinstance(found[0], ServiceUnavailable)
 
         wait_until(is_locked)
-        wait_until(lambda: run(opened.write_apart(connections.end_half_sent))[0] == [1])
+        wait_until(lambda: run(opened.write(connections.end_half_sent))[0] == [1])
         assert not is_locked()
 
 
@@ -242,7 +241,8 @@ def test_connections_that_ended_are_replaced(opened, url):
         works = (lambda c: c.scalar(one) for _ in range(20))
         assert run(*map(opened.read, works))[0] == [1] * 20
         assert run(opened.write(lambda c: c.scalar(one)))[0] == [1]
-        assert run(opened.write_apart(lambda c: c.scalar(one)))[0] == [1]
+        apart = transaction(apart=True)(lambda c: c.scalar(one))
+        assert run(opened.write(apart))[0] == [1]
         end_connections(url)
 
 
@@ -269,14 +269,15 @@ def test_a_transaction_that_slept_is_repeated(opened, url, monkeypatch):
     [job_id] = begin(opened)
     slept = []
 
-    def sleep(connection, name):
-        lock_job(connection, name)
+    @transaction(row="{job_id}")
+    def sleep(connection, job_id):
+        lock_job(connection, job_id)
         if not slept:
-            slept.append(name)
+            slept.append(job_id)
             time.sleep(1)
-        return lock(connection, name)
+        return lock(connection, job_id)
 
-    assert run(opened.write_locking(sleep, job_id))[0] == ["queued"]
+    assert run(opened.write(sleep, job_id))[0] == ["queued"]
 
 
 # -- a server that says nothing ----------------------------------------------------------
@@ -349,14 +350,14 @@ def test_all_holds_behind_a_pooler_of_transactions(pooled, url):
     jobs = begin(opened, 3)
     lock_time = text("SHOW lock_timeout")
     for _ in range(20):  # statements that are used often would be prepared
-        works = (opened.write_locking(lock, name) for name in jobs)
+        works = (opened.write(lock, name) for name in jobs)
         assert run(*works)[0] == ["queued"] * 3
         times = [opened.read(lambda c: c.scalar(lock_time)) for _ in range(8)]
         assert run(*times)[0] == ["8s"] * 8
     with idle_with(url, LOCK, jobs[0]):
-        assert run(opened.write_locking(lock, jobs[1]))[0] == ["queued"]
+        assert run(opened.write(lock, jobs[1]))[0] == ["queued"]
     end_connections(url)
-    assert run(opened.write_locking(lock, jobs[1]))[0] == ["queued"]
+    assert run(opened.write(lock, jobs[1]))[0] == ["queued"]
 
 
 # -- SQLite ------------------------------------------------------------------------------

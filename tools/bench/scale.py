@@ -179,8 +179,8 @@ def make_jobs(
     found = []
     for number in range(count):
         team = team_of(number)
-        database.write_at_once(job_store.make_team, team)
-        job: Any = database.write_at_once(
+        database.write_blocking(job_store.make_team, team)
+        job: Any = database.write_blocking(
             admission.create_job, Terms(team_id=team), options, 2
         )
         found.append(job.id)
@@ -193,7 +193,7 @@ def make_jobs(
 def add_known(database: Database, job_id: str, count: int) -> None:
     """Add the first ``count`` URLs of the model to a job, all of them pending."""
     for first in range(1, count + 1, SLICE):
-        database.write_at_once(_add, job_id, first, min(first + SLICE - 1, count))
+        database.write_blocking(_add, job_id, first, min(first + SLICE - 1, count))
 
 
 def _add(connection: Connection, job_id: str, first: int, last: int) -> None:
@@ -206,7 +206,7 @@ def cancel(url: str, folder: Path, ids: list[str]) -> None:
     """Cancel all jobs."""
     database = Database(folder, url, "bench")
     for number, job_id in enumerate(ids):
-        database.write_at_once(deletion.cancel, job_id, team_of(number))
+        database.write_blocking(deletion.cancel, job_id, team_of(number))
     database.close()
 
 

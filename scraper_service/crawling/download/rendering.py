@@ -203,7 +203,7 @@ class PageRendering:
             database = Database.shared(self._settings)
             try:
                 await ask_on(
-                    lambda: database.write_locking(
+                    lambda: database.write(
                         save_named_session,
                         name,
                         team_id,

@@ -191,9 +191,7 @@ class JobRecorder:
             if not (tallied := self.tally.take(self._crawler.stats.get_stats())):
                 return
             try:
-                await self._database.write_locking(
-                    request_counts.record, self._job_id, tallied
-                )
+                await self._database.write(request_counts.record, self._job_id, tallied)
             except ServiceUnavailable:  # logged where it was raised
                 self.tally.put_back(tallied)
 

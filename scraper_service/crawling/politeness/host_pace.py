@@ -280,7 +280,7 @@ class HostPace:
         """Reserve the next start of a host among all processes."""
         gap_s = host.gap_s
         try:
-            wait_s = await database.write_locking(hosts.reserve, host.name, gap_s)
+            wait_s = await database.write(hosts.reserve, host.name, gap_s)
         except ServiceUnavailable:
             wait_s = gap_s * self.shared_limit.workers
         finally:
@@ -291,7 +291,7 @@ class HostPace:
 
     async def _publish(self, database: Database, shared: SharedHost) -> None:
         with suppress(ServiceUnavailable):
-            await database.write_locking(hosts.publish, shared.name, shared)
+            await database.write(hosts.publish, shared.name, shared)
 
 
 class Slot:

@@ -83,7 +83,7 @@ class Turns:
         if self._database is None:
             return host.turn_at - self._clock()
         try:
-            return await self._database.write_locking(
+            return await self._database.write(
                 hosts.take_turn, host.name, self._owner, delay_s
             )
         except ServiceUnavailable:
@@ -110,7 +110,7 @@ class Turns:
         Until then other processes wait, since this one lives.
         """
         give_back = partial(
-            database.write_locking, hosts.end_turn, host.name, self._owner, delay_s
+            database.write, hosts.end_turn, host.name, self._owner, delay_s
         )
         try:
             await insist(give_back, lambda: True)

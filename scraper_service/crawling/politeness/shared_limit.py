@@ -164,9 +164,7 @@ class SharedLimit(Generic[LimitedT]):
             needs.append(Need(each.name, each.window, each.needed, each.in_flight))
         expiries = self._expiries
         try:
-            grants = await database.write_aside(
-                permits.ask, self._kind, self._kind, self._owner, needs
-            )
+            grants = await database.write(permits.ask, self._kind, self._owner, needs)
         finally:
             for each in asked:
                 each.is_asking = False

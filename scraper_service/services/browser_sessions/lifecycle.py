@@ -381,7 +381,7 @@ class Lifecycle:
         assert session.record.profile is not None
         async with asyncio.timeout(SAVE_S):
             after = await session.page.storage()
-            await self._database.write_locking(
+            await self._database.write(
                 save_named_session,
                 session.record.profile,
                 session.team.id,

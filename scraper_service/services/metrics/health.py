@@ -22,6 +22,7 @@ from sqlalchemy import text
 from scraper_service.crawling.browser import shared_browser
 from scraper_service.crawling.browser.chromium import find_chromium, why_missing
 from scraper_service.errors import ServiceUnavailable, StoreUnavailable
+from scraper_service.storage.transactions import transaction
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -156,7 +157,7 @@ def service_checks(
     async def check_database() -> None:
         try:
             await database.read(_read_something)
-            await database.write_apart(_read_something)
+            await database.write(_read_something)
         except ServiceUnavailable as error:
             raise Unhealthy(str(error).rstrip(".")) from error
 
@@ -207,6 +208,7 @@ def service_checks(
     yield HealthCheck("eventLoop", check_lag)
 
 
+@transaction(apart=True)
 def _read_something(connection: Connection) -> None:
     connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
 

@@ -173,9 +173,7 @@ class ChannelSender(Poller):
         )
 
     async def _attempt(self, check_id: str, channel: str) -> None:
-        found = await self._database.write_aside(
-            messages.take_message, channel, channel, check_id
-        )
+        found = await self._database.write(messages.take_message, channel, check_id)
         if found is None:
             return
         error = await self.send(channel, found)

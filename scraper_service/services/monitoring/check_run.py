@@ -169,8 +169,9 @@ class _Run:
     async def _begin_crawl(self, target: CrawlTarget, options: Any) -> None:
         operation = self._operation
         price = self._work._prices.usual(options.scrape)
-        await operation.store_first(
-            check_steps.add_crawl, target.id, options, price, self._base_of(target)
+        base_id, team_id = self._base_of(target), operation.team_id
+        await operation.store(
+            check_steps.add_crawl, team_id, target.id, options, price, base_id
         )
         self._work._runner.wake()
         crawl = await Jobs(self._work._database).get(
@@ -426,7 +427,7 @@ class _Run:
         if last is None:
             return
         for step in await database.read(check_steps.batches_of, last):
-            while await database.write_locking(drop_sources, step):
+            while await database.write(drop_sources, step):
                 pass
 
     def _has_news(self, counts: dict[str, int]) -> bool:

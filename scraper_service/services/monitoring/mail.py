@@ -276,7 +276,7 @@ class Mailer(Poller):
         return outcome
 
     async def _attempt(self, check_id: str) -> None:
-        mail = await self._database.write_locking(mails.take_mail, check_id)
+        mail = await self._database.write(mails.take_mail, check_id)
         if mail is None:
             return
         left = self._left.pop(check_id, mail.recipients)
@@ -286,11 +286,9 @@ class Mailer(Poller):
             refused = MailOutcome(outcome.refused)
             logger.warning("mail of check %s is refused: %s", check_id, refused)
         if not outcome.put_off:
-            await self._database.write_locking(mails.forget_mail, check_id)
+            await self._database.write(mails.forget_mail, check_id)
             return
-        goes_on = await self._database.write_locking(
-            mails.put_off_mail, check_id, RETRIES_S
-        )
+        goes_on = await self._database.write(mails.put_off_mail, check_id, RETRIES_S)
         if goes_on:
             if len(self._left) >= MOST_LEFT:
                 self._left.clear()

@@ -17,7 +17,6 @@ from scraper_service.errors import (
     Issue,
     JobNotFound,
     OptionUnavailable,
-    ServiceError,
 )
 from scraper_service.options.availability import missing_model
 from scraper_service.options.crawl import BatchOptions
@@ -167,11 +166,7 @@ class TeamMonitors:
             estimate=expected.credits,
             reserve=expected.reserve,
         )
-        found = await self._database.write_aside(
-            monitors.create, team.id, wanted, self._most
-        )
-        if isinstance(found, ServiceError):
-            raise found
+        found = await self._database.write(monitors.create, wanted, self._most)
         return MonitorAnswer(found, _joined(warning, self._mail(found.notification)))
 
     def _require(self, targets: Iterable[TargetT], team: Team) -> None:
@@ -362,15 +357,12 @@ class TeamMonitors:
         expected = estimate(targets, self._prices, judge=judge)
         if "targets" in definition or judge != found.judge:
             changed |= {"estimate": expected.credits, "reserve": expected.reserve}
-        stored = await self._database.write_aside(
+        stored = await self._database.write(
             monitors.change,
-            team.id,
             monitor_id,
             team.id,
             MonitorChange(changed, definition),
         )
-        if isinstance(stored, ServiceError):
-            raise stored
         mail = self._mail(stored.notification) if "notification" in values else None
         return MonitorAnswer(stored, _joined(warning, mail))
 
@@ -383,8 +375,8 @@ class TeamMonitors:
         await asyncio.shield(self._tasks.spawn(self._delete(monitor_id, team)))
 
     async def _delete(self, monitor_id: str, team: Team) -> None:
-        if not await self._database.write_aside(
-            monitors.remove, team.id, monitor_id, team.id, team.actor
+        if not await self._database.write(
+            monitors.remove, monitor_id, team.id, team.actor
         ):
             raise JobNotFound(monitors.NOT_FOUND)
         for check_id in await self._database.read(checks.check_ids, monitor_id):
@@ -395,7 +387,7 @@ class TeamMonitors:
                 await self._hide(step)
 
     async def _hide(self, job_id: str) -> None:
-        await self._database.write_locking(checks.hide_check, job_id)
+        await self._database.write(checks.hide_check, job_id)
         await self._runner.cancel(job_id)
 
     async def run(self, monitor_id: str, team: Team) -> CheckRow:
@@ -405,16 +397,13 @@ class TeamMonitors:
         :exc:`~scraper_service.errors.OutOfCredits`.
         """
         self._availability.check_open()
-        found = await self._database.write_aside(
+        found = await self._database.write(
             checks.start_check,
-            team.id,
             team.id,
             monitor_id,
             "manual",
             usual_disk_mb=self._usual_disk_mb,
         )
-        if isinstance(found, ServiceError):
-            raise found
         assert found is not None
         self._running.wake()
         return found

@@ -64,9 +64,8 @@ class MonitorScheduler(Poller):
         started = 0
         for monitor_id, team_id in due:
             try:
-                found = await self._database.write_aside(
+                found = await self._database.write(
                     checks.start_check,
-                    team_id,
                     team_id,
                     monitor_id,
                     "scheduled",
@@ -78,7 +77,7 @@ class MonitorScheduler(Poller):
             except Exception:
                 # Unreadable secrets, a time zone that is gone: it must not stop the others.
                 logger.exception("monitor %s could not be checked", monitor_id)
-                await self._database.write_aside(
+                await self._database.write(
                     checks.put_off, team_id, monitor_id, at + PUT_OFF_S
                 )
                 continue
@@ -89,7 +88,7 @@ class MonitorScheduler(Poller):
             check_steps.lost_checks, LOST_AT_ONCE
         ):
             try:
-                await self._database.write_locking(check_steps.settle_lost, check_id)
+                await self._database.write(check_steps.settle_lost, check_id)
             except ServiceUnavailable:
                 raise
             except Exception:
@@ -107,9 +106,8 @@ class MonitorScheduler(Poller):
         logger.warning("the clock went back by %.0f s", before - at)
         waiting = await self._database.read(monitors.waiting_monitors, at)
         for first in range(0, len(waiting), DUE_AT_ONCE):
-            await self._database.write_aside(
+            await self._database.write(
                 monitors.set_next_runs,
-                "monitors",
                 at,
                 waiting[first : first + DUE_AT_ONCE],
             )

@@ -23,7 +23,6 @@ from scraper_service.errors import (
     JobNotFound,
     OptionUnavailable,
     QueueFull,
-    ServiceError,
     ServiceUnavailable,
     counted,
 )
@@ -118,7 +117,7 @@ class Operation:
         """Store results of a step in :attr:`memory`, as JSON values by name."""
         self.memory |= facts
         memory = json.dumps(self.memory)
-        await self._store(operations.remember, memory)
+        await self.store(operations.remember, memory)
 
     async def advance(self, result: bytes, action: Any = None, **facts: Any) -> None:
         """Do as :meth:`remember` and :meth:`show` in one write.
@@ -128,24 +127,14 @@ class Operation:
         self.memory |= facts
         memory = json.dumps(self.memory)
         event = None if action is None else json.dumps(action)
-        await self._store(operations.advance, memory, result, event)
+        await self.store(operations.advance, memory, result, event)
 
     async def store(self, function: Callable[..., bool], *args: Any) -> None:
         """Run a write of a step, ``function(connection, job_id, lease, *args)``.
 
         It returns False if the lease is outdated, and has stored nothing then.
         """
-        await self._store(function, *args)
-
-    async def store_first(self, function: Callable[..., bool], *args: Any) -> None:
-        """Do as :meth:`store`, for ``function(connection, team_id, job_id, lease, *args)``.
-
-        It locks the team before the operation.
-        """
-        stored = await self._database.write_aside(
-            function, self.team_id, self.team_id, self.id, self._claim, *args
-        )
-        if not stored:
+        if not await self._database.write(function, self.id, self._claim, *args):
             raise ClaimLost(self.id)
 
     def close(self, state: str, **facts: Any) -> None:
@@ -155,7 +144,7 @@ class Operation:
 
     async def show(self, result: bytes) -> None:
         """Store the result so far as JSON, which the caller can read."""
-        await self._store(operations.show, result)
+        await self.store(operations.show, result)
 
     async def begin(
         self, name: str, batch: BatchOptions, base_id: str | None = None
@@ -164,7 +153,7 @@ class Operation:
 
         It repeats the unchanged pages of the job ``base_id``.
         """
-        await self._store(operations.add_step, name, batch, base_id)
+        await self.store(operations.add_step, name, batch, base_id)
         self._runner.wake()
         return operations.step_id(self.id, name)
 
@@ -210,7 +199,7 @@ class Operation:
         self, result: bytes, pages: int, price: int, tokens: int | None = None
     ) -> None:
         """Store the result as JSON and charge ``price`` credits for ``pages`` pages."""
-        await self._store(operations.complete, result, pages, price, tokens)
+        await self.store(operations.complete, result, pages, price, tokens)
         CREDITS.labels(self._kind).inc(price)
         self.is_over = True
         self._log_end("completed", pages=pages, credits=price)
@@ -221,7 +210,7 @@ class Operation:
         ``result`` is the JSON that the caller sees beside the error; None leaves it as
         it is.
         """
-        await self._store(operations.fail, error, result)
+        await self.store(operations.fail, error, result)
         self.is_over = True
         self._log_end("failed", error=error)
 
@@ -237,14 +226,7 @@ class Operation:
 
     async def release(self) -> None:
         """Release the claim, so that any process may continue the operation."""
-        await self._database.write_locking(operations.release, self.id, self._claim)
-
-    async def _store(self, function: Callable[..., bool], *args: Any) -> None:
-        stored = await self._database.write_locking(
-            function, self.id, self._claim, *args
-        )
-        if not stored:
-            raise ClaimLost(self.id)
+        await self._database.write(operations.release, self.id, self._claim)
 
 
 class Work(Protocol):
@@ -341,11 +323,9 @@ class Operations:
         """
         if self._is_closing:
             raise ServiceUnavailable("The service is stopping.")
-        found = await self._database.write_first(
-            admission.create_operation, terms.team_id, terms, options, version, pages
+        found = await self._database.write(
+            admission.create_operation, terms, options, version, pages
         )
-        if isinstance(found, ServiceError):
-            raise found
         note_job(found.id)
         self._wanted.set()
         return found
@@ -395,9 +375,7 @@ class Operations:
             operations.waiting, owner, dict(self._teams), room, tuple(self.kinds)
         )
         for operation_id, team_id in found:
-            taken = await self._database.write_locking(
-                operations.take, operation_id, owner
-            )
+            taken = await self._database.write(operations.take, operation_id, owner)
             if taken is not None:
                 task = asyncio.ensure_future(self._follow(taken))
                 self._running[operation_id] = task

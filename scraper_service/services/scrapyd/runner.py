@@ -191,7 +191,7 @@ class ScrapydRunner:
             reason = self._why_not_waiting(run, node, read_at)
         if reason is None:
             return False
-        ended = await self._database.write_locking(
+        ended = await self._database.write(
             runs.end_unstarted, run.job_id, run.id, reason
         )
         if ended:
@@ -203,9 +203,7 @@ class ScrapydRunner:
         if self._seen.pop(run.id, None) is not None and node is not None:
             node.works()
         if run.is_lost:
-            ended = await self._database.write_locking(
-                runs.end_lost, run.job_id, run.id
-            )
+            ended = await self._database.write(runs.end_lost, run.job_id, run.id)
             if ended and run.ended_s is None:
                 text = "a process of job %s at %s shows no more signs of life"
                 logger.warning(text, run.job_id, run.node)
@@ -292,7 +290,7 @@ class ScrapydRunner:
         run_id = str(uuid.uuid4())
         self._asking.add(run_id)
         try:
-            noted = await self._database.write_locking(
+            noted = await self._database.write(
                 runs.ask, job.id, run_id, slot, node.name, self.owner
             )
         except ServiceUnavailable:
@@ -309,12 +307,10 @@ class ScrapydRunner:
             await node.schedule(job.spider, job.id, run_id)
         except (NodeRefused, NodeSilent) as error:
             node.refused(error)
-            await self._database.write_locking(
-                runs.end_unstarted, job.id, run_id, str(error)
-            )
+            await self._database.write(runs.end_unstarted, job.id, run_id, str(error))
             self._tell(run_id, node)
             self.wake()
         else:
-            await self._database.write_locking(runs.accept, job.id, run_id)
+            await self._database.write(runs.accept, job.id, run_id)
         finally:
             self._asking.discard(run_id)

@@ -15,7 +15,11 @@ from sqlalchemy import and_, func, insert, or_, select, update
 from scraper_service.options.limits import DAY_S
 from scraper_service.storage.accounts.credits import lock_team
 from scraper_service.storage.schema import browser_session, ledger, worker
-from scraper_service.storage.transactions import delete_some, now_of
+from scraper_service.storage.transactions import (
+    delete_some,
+    now_of,
+    transaction,
+)
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection
@@ -84,6 +88,7 @@ _COLUMNS = [
 ]
 
 
+@transaction(first="{wanted.team_id}")
 def open_session(
     connection: Connection, wanted: SessionRecord, ttl_s: float, most: int
 ) -> SessionRecord | SessionRefusal:
@@ -206,11 +211,14 @@ def end_session(
     return None if row is None else _record(row)
 
 
-def forget(connection: Connection, session_id: str) -> None:
-    """Delete a session whose browser could not be opened."""
-    connection.execute(
-        browser_session.delete().where(browser_session.c.id == session_id)
-    )
+@transaction(first="{team_id}")
+def forget(connection: Connection, session_id: str, team_id: str) -> None:
+    """Delete a session whose browser could not be opened.
+
+    Runs after an :func:`open_session` whose caller has left, which may still be stored.
+    """
+    row = (browser_session.c.id == session_id, browser_session.c.team_id == team_id)
+    connection.execute(browser_session.delete().where(*row))
 
 
 def ask_end(connection: Connection, session_id: str) -> None:
@@ -282,16 +290,14 @@ class SessionStore:
         self, wanted: SessionRecord, ttl_s: float, most: int
     ) -> SessionRecord | SessionRefusal:
         """Store a session, see :func:`open_session`."""
-        return await self._database.write_first(
-            open_session, wanted.team_id, wanted, ttl_s, most
-        )
+        return await self._database.write(open_session, wanted, ttl_s, most)
 
     async def forget(self, session_id: str, team_id: str) -> None:
         """Delete a session whose browser could not be opened.
 
         Runs after an :meth:`open` whose caller has left, which may still be stored.
         """
-        await self._database.write_first(forget, team_id, session_id)
+        await self._database.write(forget, session_id, team_id)
 
     async def find(
         self,

@@ -7,8 +7,7 @@ credits meanwhile, and a job reserves them on its row. The rest of a job becomes
 without an owner, which returns to the balance when the team needs it: the end of a job
 must not wait for the row of the team.
 
-Functions run inside a transaction. Functions that lock the row of a team are for
-:meth:`Database.write_first`. Callers use :class:`Credits`.
+Functions run inside a transaction. Callers use :class:`Credits`.
 """
 
 from __future__ import annotations
@@ -51,6 +50,7 @@ from scraper_service.storage.transactions import (
     delete_some,
     lock_job,
     now_of,
+    transaction,
 )
 
 if TYPE_CHECKING:
@@ -209,6 +209,7 @@ def give_back(connection: Connection, team_id: str, amount: int) -> None:
         )
 
 
+@transaction(first="{call.team_id}")
 def open_hold(
     connection: Connection, call: Call, amount: int, owner: str
 ) -> int | None:
@@ -223,11 +224,13 @@ def open_hold(
     return left
 
 
-def free_hold(connection: Connection, call_id: str) -> None:
-    """Free the hold of a call. Locks no team."""
-    connection.execute(update(hold).where(hold.c.id == call_id).values(owner=None))
+@transaction(first="{call.team_id}")
+def free_hold(connection: Connection, call: Call) -> None:
+    """Return the hold of a call to its team. Waits behind :func:`open_hold`."""
+    connection.execute(update(hold).where(hold.c.id == call.id).values(owner=None))
 
 
+@transaction(first="{call.team_id}")
 def settle(
     connection: Connection, call: Call, price: int, body: bytes | None
 ) -> int | None:
@@ -255,6 +258,7 @@ def settle(
     return left
 
 
+@transaction(first="{call.team_id}")
 def settle_tracked(
     connection: Connection,
     call: Call,
@@ -284,6 +288,7 @@ def settle_tracked(
     return True, left
 
 
+@transaction(row="{call.id}")
 def record(
     connection: Connection, call: Call, price: int, body: bytes | None = None
 ) -> None:
@@ -378,6 +383,7 @@ def charge_row(
     }
 
 
+@transaction(first="{team_id}", apart=True)
 def top_up(
     connection: Connection,
     team_id: str,
@@ -389,8 +395,7 @@ def top_up(
     """Reserve more credits of a job for an expensive page. Return False if too few.
 
     ``row_id`` is the leased URL, which notes the page: a call whose response was lost may be
-    repeated, and changes nothing then. Needs a transaction of its own
-    (:meth:`Database.write_aside`), since it locks the team and then the job.
+    repeated, and changes nothing then.
     """
     lock_team(connection, team_id)
     lock_job(connection, job_id)
@@ -441,13 +446,11 @@ class Credits:
 
     async def hold(self, call: Call, amount: int) -> int | None:
         """Take credits for a call. Return None, or the balance if it is too low."""
-        return await self._database.write_first(
-            open_hold, call.team_id, call, amount, self._owner
-        )
+        return await self._database.write(open_hold, call, amount, self._owner)
 
     async def settle(self, call: Call, price: int, body: bytes | None) -> int | None:
         """Charge a call with a hold, see :func:`settle`."""
-        return await self._database.write_first(settle, call.team_id, call, price, body)
+        return await self._database.write(settle, call, price, body)
 
     async def settle_tracked(
         self,
@@ -458,31 +461,25 @@ class Credits:
         is_limited: bool,
     ) -> tuple[bool, int | None]:
         """Charge a call and store its snapshot, see :func:`settle_tracked`."""
-        return await self._database.write_first(
-            settle_tracked, call.team_id, call, price, body, snapshot, is_limited
+        return await self._database.write(
+            settle_tracked, call, price, body, snapshot, is_limited
         )
 
     async def record(self, call: Call, price: int, body: bytes | None) -> None:
         """Charge a call of an unlimited team, a moment later."""
-        await self._database.write_later(_record_named, call.id, call, price, body)
+        await self._database.write_later(record, call, price, body)
 
     async def free(self, call: Call) -> None:
         """Return the hold of a call to its team. Waits behind :meth:`hold`."""
-        await self._database.write_first(free_hold, call.team_id, call.id)
+        await self._database.write(free_hold, call)
 
     async def top_up(
         self, team_id: str, job_id: str, row_id: int, page_id: str, amount: int
     ) -> bool:
         """Reserve more credits for a page of a job. Return False if the balance is too low."""
-        return await self._database.write_aside(
-            top_up, team_id, team_id, job_id, row_id, page_id, amount
+        return await self._database.write(
+            top_up, team_id, job_id, row_id, page_id, amount
         )
-
-
-def _record_named(
-    connection: Connection, _: str, call: Call, price: int, body: bytes | None
-) -> None:
-    record(connection, call, price, body)
 
 
 def expire(connection: Connection, team_id: str, days: int) -> int:

@@ -13,7 +13,12 @@ from sqlalchemy import and_, func, select, update
 
 from scraper_service.options.limits import DAY_S
 from scraper_service.storage.schema import job, model_use
-from scraper_service.storage.transactions import delete_some, dialect_insert, now_of
+from scraper_service.storage.transactions import (
+    delete_some,
+    dialect_insert,
+    now_of,
+    transaction,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,10 +40,11 @@ class Cap:
     daily: bool = False
 
 
+@transaction(first="{caps[0].account}")
 def take(connection: Connection, caps: Sequence[Cap], tokens: int) -> Cap | None:
     """Take ``tokens`` from all limits. Return a limit with too few tokens, or None.
 
-    If a limit has too few tokens, none are taken. For :meth:`Database.write_first`.
+    If a limit has too few tokens, none are taken.
     """
     now = now_of(connection)
     taken: list[Cap] = []
@@ -51,6 +57,7 @@ def take(connection: Connection, caps: Sequence[Cap], tokens: int) -> Cap | None
     return None
 
 
+@transaction(first="{caps[0].account}")
 def correct(connection: Connection, caps: Sequence[Cap], tokens: int) -> None:
     """Add ``tokens``, which may be negative, to the usage of each limit."""
     now = now_of(connection)

@@ -9,20 +9,27 @@ from sqlalchemy import case, or_, select
 
 from scraper_service.errors import RateLimited
 from scraper_service.storage.schema import rate
-from scraper_service.storage.transactions import dialect_insert, now_of
+from scraper_service.storage.transactions import (
+    dialect_insert,
+    now_of,
+    transaction,
+)
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
+    from scraper_service.errors import ServiceError
+
 WINDOW_S = 60
 
 
+@transaction(first="{team_id}/{mode}")
 def count_call(
     connection: Connection, team_id: str, mode: str, most: int
-) -> RateLimited | None:
+) -> ServiceError | None:
     """Count a call if fewer than ``most`` calls were made in this window.
 
-    Otherwise return the error with the end of the window. For :meth:`Database.write_first`.
+    Otherwise return the error with the end of the window.
     """
     now = now_of(connection)
     is_over = rate.c.until <= now

@@ -15,7 +15,11 @@ from scraper_service.errors import SecretsUnreadable
 from scraper_service.storage.accounts import audit
 from scraper_service.storage.schema import session
 from scraper_service.storage.secrets import Box
-from scraper_service.storage.transactions import dialect_insert, now_of
+from scraper_service.storage.transactions import (
+    dialect_insert,
+    now_of,
+    transaction,
+)
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -111,6 +115,7 @@ def save_session(
     )
 
 
+@transaction(row="{name}")
 def save_named_session(
     connection: Connection, name: str, team_id: str, box: SessionBox, *states: StateT
 ) -> None:

@@ -29,6 +29,7 @@ from scraper_service.storage.transactions import (
     dialect_insert,
     now_of,
     take_some,
+    transaction,
     upsert,
 )
 
@@ -204,6 +205,7 @@ def hold(
         disk_use.add(connection, team_id, size)
 
 
+@transaction(row="{job_id}")
 def hold_for_job(connection: Connection, job_id: str, name: str, size: int) -> None:
     """Keep a file as long as its job is stored, see :func:`hold`."""
     hold(connection, name, job_id, job_id, size=size)

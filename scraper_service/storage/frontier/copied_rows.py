@@ -24,7 +24,10 @@ from scraper_service.storage.jobs.job_records import (
     UrlKind,
 )
 from scraper_service.storage.schema import frontier, job, page
-from scraper_service.storage.transactions import number_of
+from scraper_service.storage.transactions import (
+    number_of,
+    transaction,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,6 +63,7 @@ def begin(
     go_on(connection, job_id)
 
 
+@transaction(row="{job_id}")
 def go_on(connection: Connection, job_id: str) -> bool:
     """Copy the next slice of a job. Return True if no slice is left."""
     row = connection.execute(

@@ -92,7 +92,7 @@ class Frontier:
 
     async def beat(self, lease_s: float) -> None:
         """Extend the leases of this process to ``lease_s`` seconds from now."""
-        await self._database.write_apart(leases.beat, self.owner, lease_s)
+        await self._database.write(leases.beat, self.owner, lease_s)
 
     async def claim(
         self, job_id: str, count: int, beyond: Beyond | None = None
@@ -101,8 +101,8 @@ class Frontier:
 
         Waits for no page that this process stores.
         """
-        return await self._database.write_aside(
-            leases.claim, f"claim {job_id}", job_id, self.owner, count, beyond
+        return await self._database.write(
+            leases.claim, job_id, self.owner, count, beyond
         )
 
     async def store(
@@ -118,7 +118,7 @@ class Frontier:
 
     async def release(self, job_id: str, held: Sequence[tuple[int, int]]) -> None:
         """Return leases of a job, as (id, token), without an attempt."""
-        await self._database.write_locking(leases.release, job_id, held)
+        await self._database.write(leases.release, job_id, held)
 
     async def leases(self) -> list[tuple[str, int, int]]:
         """Return the leases of this process, as (job id, row id, token)."""
@@ -138,4 +138,4 @@ class Frontier:
 
     async def return_lost(self, job_id: str) -> int:
         """Make lost leases of a job pending again. Return the number of URLs."""
-        return await self._database.write_locking(leases.reap, job_id)
+        return await self._database.write(leases.reap, job_id)

@@ -1,7 +1,7 @@
 """Leases on URLs of a frontier: claims, returns, and leases of dead processes.
 
 Parts of :class:`~scraper_service.storage.frontier.frontier.Frontier`. Functions that
-change rows of a job lock the job row first, inside :meth:`Database.write_locking`.
+change rows of a job lock the job row first.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from scraper_service.storage.transactions import (
     look_at_job,
     now_of,
     rows_in,
+    transaction,
     try_lock_job,
     written,
 )
@@ -76,6 +77,7 @@ def is_late(connection: Connection, owner: str) -> bool:
     return until is not None and until < now_of(connection)
 
 
+@transaction(first="claim {job_id}", apart=True)
 def claim(
     connection: Connection,
     job_id: str,
@@ -237,6 +239,7 @@ WHERE frontier.id = returned.id AND frontier.token = returned.token
 """  # noqa: S608  # of constants
 
 
+@transaction(row="{job_id}")
 def release(
     connection: Connection, job_id: str, leases: Sequence[tuple[int, int]]
 ) -> None:
@@ -268,6 +271,7 @@ def leases_of(connection: Connection, owner: str) -> list[tuple[str, int, int]]:
     return [(row[0], row[1], row[2]) for row in connection.execute(query)]
 
 
+@transaction(apart=True)
 def beat(connection: Connection, owner: str, lease_s: float) -> None:
     """Extend the leases of ``owner`` to ``lease_s`` seconds from now."""
     until = now_of(connection) + lease_s
@@ -305,6 +309,7 @@ def jobs_with_lost_leases(connection: Connection) -> list[str]:
     return list(connection.scalars(select(job.c.id).where(job.c.number.in_(numbers))))
 
 
+@transaction(row="{job_id}")
 def reap(connection: Connection, job_id: str) -> int:
     """Make leases of dead processes pending again. Return the number of URLs.
 

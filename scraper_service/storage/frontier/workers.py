@@ -12,7 +12,10 @@ from sqlalchemy import func, select, update
 
 from scraper_service.storage.frontier import leases
 from scraper_service.storage.schema import worker
-from scraper_service.storage.transactions import now_of
+from scraper_service.storage.transactions import (
+    now_of,
+    transaction,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -72,6 +75,7 @@ class LiveWorker:
         return JOBS in self.takes or self.kind in {RUN, SPIDER, COMMAND}
 
 
+@transaction(apart=True)
 def beat(
     connection: Connection, owner: str, lease_s: float, state: WorkerState
 ) -> None:

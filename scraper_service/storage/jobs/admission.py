@@ -51,6 +51,7 @@ from scraper_service.storage.transactions import (
     dialect_insert,
     now_of,
     read_number,
+    transaction,
 )
 from scraper_service.storage.webhooks import subscriptions
 
@@ -91,6 +92,7 @@ class Terms:
     actor: Actor | None = None
 
 
+@transaction(first="{terms.team_id}")
 def create_job(
     connection: Connection,
     terms: Terms,
@@ -186,6 +188,7 @@ def _common_hook(url: str | None, job_id: str) -> Webhook | None:
     return Webhook(url=url.replace("{job_id}", job_id)) if url else None
 
 
+@transaction(first="{terms.team_id}")
 def create_operation(
     connection: Connection,
     terms: Terms,
@@ -289,6 +292,7 @@ def is_key_used(connection: Connection, team_id: str, key: str) -> bool:
     return until is not None and until > now_of(connection)
 
 
+@transaction(first="{terms.team_id}", apart=True)
 def add_entries(
     connection: Connection,
     job_id: str,
@@ -300,8 +304,7 @@ def add_entries(
 
     A webhook in the options replaces the webhook of the batch. May return
     :exc:`JobNotFound`, :exc:`JobEnded`, :exc:`HeadersForgotten`,
-    :exc:`DiskQuotaExceeded`, :exc:`OutOfCredits` and :exc:`IdempotencyKeyUsed`. Needs a transaction of its own (:meth:`Database.write_aside`),
-    since it locks the team and then the job.
+    :exc:`DiskQuotaExceeded`, :exc:`OutOfCredits` and :exc:`IdempotencyKeyUsed`.
     """
     team_id, urls = terms.team_id, batch.urls
     ledger.lock_team(connection, team_id)

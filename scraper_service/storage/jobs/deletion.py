@@ -24,7 +24,11 @@ from scraper_service.storage.schema import (
     scrape,
     webhook,
 )
-from scraper_service.storage.transactions import lock_job, now_of
+from scraper_service.storage.transactions import (
+    lock_job,
+    now_of,
+    transaction,
+)
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -32,6 +36,7 @@ if TYPE_CHECKING:
     from scraper_service.storage.accounts.audit import Actor
 
 
+@transaction(row="{job_id}")
 def cancel(connection: Connection, job_id: str, team_id: str) -> list[str] | None:
     """Cancel a job of a team if it is active. Return the ids of its steps.
 
@@ -54,6 +59,7 @@ def cancel(connection: Connection, job_id: str, team_id: str) -> list[str] | Non
     return list(connection.scalars(steps))
 
 
+@transaction(row="{job_id}")
 def hide(connection: Connection, job_id: str, actor: Actor | None = None) -> None:
     """Hide a job and end its webhook. An active job, such as a step, is cancelled.
 

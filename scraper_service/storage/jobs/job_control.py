@@ -36,7 +36,11 @@ from scraper_service.storage.jobs.job_records import (
     JobState,
 )
 from scraper_service.storage.schema import job
-from scraper_service.storage.transactions import lock_job, now_of
+from scraper_service.storage.transactions import (
+    lock_job,
+    now_of,
+    transaction,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,6 +59,7 @@ class ChangedJob:
     change: JobChange
 
 
+@transaction(first="{team_id}", apart=True)
 def change_job(
     connection: Connection,
     job_id: str,
@@ -66,8 +71,7 @@ def change_job(
 
     A change to what already holds changes nothing. Resuming completes a job without open
     URLs. A finished job takes another retention only. May return :exc:`JobNotFound`, :exc:`JobFinished`, :exc:`OptionUnavailable` and
-    :exc:`OutOfCredits`, without a change. Needs a transaction of its own
-    (:meth:`Database.write_aside`), since it locks the team and then the job.
+    :exc:`OutOfCredits`, without a change.
     """
     lock_team(connection, team_id)
     row = lock_own_job(connection, job_id, team_id)
@@ -215,6 +219,7 @@ def long_paused(connection: Connection, most_s: float) -> list[str]:
     return list(connection.scalars(query))
 
 
+@transaction(row="{job_id}")
 def pause_full_job(
     connection: Connection, job_id: str, warning: str, actor: Actor | None
 ) -> bool:
@@ -238,6 +243,7 @@ def pause_full_job(
     return True
 
 
+@transaction(row="{job_id}")
 def end_long_pause(
     connection: Connection, job_id: str, most_s: float, reason: str
 ) -> bool:

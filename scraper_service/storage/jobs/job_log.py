@@ -15,7 +15,11 @@ from sqlalchemy import delete, func, insert, literal, select
 
 from scraper_service.storage.frontier import refused_links
 from scraper_service.storage.schema import event, frontier, job, job_log
-from scraper_service.storage.transactions import now_of, number_of
+from scraper_service.storage.transactions import (
+    now_of,
+    number_of,
+    transaction,
+)
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -47,6 +51,7 @@ class JobLogbook:
     reasons: tuple[tuple[str, int, str], ...]
 
 
+@transaction(row="{job_id}")
 def record(
     connection: Connection, job_id: str, kind: str, facts: Mapping[str, Any]
 ) -> int:

@@ -46,7 +46,12 @@ from scraper_service.storage.jobs.job_records import (
     UrlKind,
 )
 from scraper_service.storage.schema import delivery, event, frontier, job, page
-from scraper_service.storage.transactions import IN_ORDER, number_of, rows_in
+from scraper_service.storage.transactions import (
+    IN_ORDER,
+    number_of,
+    rows_in,
+    transaction,
+)
 from scraper_service.storage.webhooks import subscriptions
 
 if TYPE_CHECKING:
@@ -75,6 +80,7 @@ class RetriedJob:
     warning: str | None = None
 
 
+@transaction(first="{terms.team_id}", apart=True)
 def retry_pages(
     connection: Connection,
     job_id: str,
@@ -87,8 +93,7 @@ def retry_pages(
     Takes the oldest pages first, as far as the limit of the job allows. May return
     :exc:`JobNotFound`, :exc:`JobFinished` for a cancelled or failed job,
     :exc:`HeadersForgotten`, :exc:`InvalidOptions`, :exc:`DiskQuotaExceeded`,
-    :exc:`OutOfCredits` and :exc:`IdempotencyKeyUsed`, without a change. Needs a transaction of its own
-    (:meth:`Database.write_aside`), since it locks the team and then the job.
+    :exc:`OutOfCredits` and :exc:`IdempotencyKeyUsed`, without a change.
     """
     ledger.lock_team(connection, terms.team_id)
     row = lock_own_job(connection, job_id, terms.team_id)

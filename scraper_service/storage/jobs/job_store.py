@@ -59,6 +59,7 @@ from scraper_service.storage.transactions import (
     now_of,
     number_of,
     take_some,
+    transaction,
 )
 from scraper_service.storage.webhooks import subscriptions
 
@@ -241,6 +242,7 @@ def all_jobs(connection: Connection) -> list[Job]:
     return [_job(row) for row in connection.execute(query)]
 
 
+@transaction(row="{job_id}")
 def start_job(connection: Connection, job_id: str) -> bool:
     """Mark a queued job as running. Return True if this call did so.
 
@@ -259,6 +261,7 @@ def start_job(connection: Connection, job_id: str) -> bool:
     return started.rowcount == 1
 
 
+@transaction(row="{job_id}")
 def end_job(
     connection: Connection,
     job_id: str,

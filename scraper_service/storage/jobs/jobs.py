@@ -88,15 +88,12 @@ class Jobs:
 
         Raises :exc:`QueueFull`, :exc:`OutOfCredits` and :exc:`IdempotencyKeyUsed`.
         """
-        return _raised(
-            await self._database.write_first(
-                admission.create_job,
-                terms.team_id,
-                terms,
-                options,
-                version,
-                idempotency_key,
-            )
+        return await self._database.write(
+            admission.create_job,
+            terms,
+            options,
+            version,
+            idempotency_key,
         )
 
     async def add_entries(
@@ -111,15 +108,12 @@ class Jobs:
         Raises :exc:`JobNotFound` and :exc:`JobEnded` beside the errors of
         :meth:`create`.
         """
-        return _raised(
-            await self._database.write_aside(
-                admission.add_entries,
-                terms.team_id,
-                job_id,
-                terms,
-                options,
-                idempotency_key,
-            )
+        return await self._database.write(
+            admission.add_entries,
+            job_id,
+            terms,
+            options,
+            idempotency_key,
         )
 
     async def pages_of_urls(
@@ -136,7 +130,7 @@ class Jobs:
             problem = reprocessing.source_problem(connection, job_id, team_id)
             return problem or reprocessing.find_pages(connection, job_id, urls)
 
-        return _raised(await self._database.read(find))
+        return await self._database.read(find)
 
     async def create_of_sources(
         self,
@@ -152,17 +146,14 @@ class Jobs:
         ``numbers`` are those of the pages, None for all. Follow it with
         :meth:`copy_rows`. Raises the errors of :meth:`pages_of_urls` and of :meth:`create`.
         """
-        return _raised(
-            await self._database.write_first(
-                reprocessing.create_job_of_sources,
-                terms.team_id,
-                source_id,
-                terms,
-                options,
-                version,
-                numbers,
-                idempotency_key,
-            )
+        return await self._database.write(
+            reprocessing.create_job_of_sources,
+            source_id,
+            terms,
+            options,
+            version,
+            numbers,
+            idempotency_key,
         )
 
     async def copy_rows(self, job_id: str) -> None:
@@ -170,7 +161,7 @@ class Jobs:
 
         Each slice is a transaction. Without this call, claims of the job do so.
         """
-        while not await self._database.write_locking(copied_rows.go_on, job_id):
+        while not await self._database.write(copied_rows.go_on, job_id):
             pass
 
     async def is_key_used(self, team_id: str, idempotency_key: str) -> bool:
@@ -201,7 +192,7 @@ class Jobs:
 
     async def start(self, job_id: str) -> bool:
         """Mark a queued job as running. Return True if this call did so."""
-        return await self._database.write_locking(job_store.start_job, job_id)
+        return await self._database.write(job_store.start_job, job_id)
 
     async def end(
         self,
@@ -211,7 +202,7 @@ class Jobs:
         actor: Actor | None = None,
     ) -> bool:
         """Cancel or fail an active job. Return True if this call ended it."""
-        return await self._database.write_locking(
+        return await self._database.write(
             job_store.end_job, job_id, state, error, actor
         )
 
@@ -227,10 +218,8 @@ class Jobs:
         Raises :exc:`JobNotFound`,
         :exc:`JobFinished`, :exc:`OptionUnavailable` and :exc:`OutOfCredits`.
         """
-        return _raised(
-            await self._database.write_aside(
-                job_control.change_job, team_id, job_id, team_id, request, actor
-            )
+        return await self._database.write(
+            job_control.change_job, job_id, team_id, request, actor
         )
 
     async def retry(
@@ -245,15 +234,12 @@ class Jobs:
         Raises :exc:`JobNotFound`, :exc:`JobFinished`, :exc:`HeadersForgotten`,
         :exc:`InvalidOptions`, :exc:`OutOfCredits` and :exc:`IdempotencyKeyUsed`.
         """
-        return _raised(
-            await self._database.write_aside(
-                job_retry.retry_pages,
-                terms.team_id,
-                job_id,
-                terms,
-                request,
-                idempotency_key,
-            )
+        return await self._database.write(
+            job_retry.retry_pages,
+            job_id,
+            terms,
+            request,
+            idempotency_key,
         )
 
     async def end_long_pauses(self, most_s: float, reason: str) -> list[str]:
@@ -261,7 +247,7 @@ class Jobs:
         return [
             job_id
             for job_id in await self._database.read(job_control.long_paused, most_s)
-            if await self._database.write_locking(
+            if await self._database.write(
                 job_control.end_long_pause, job_id, most_s, reason
             )
         ]
@@ -275,7 +261,7 @@ class Jobs:
         team has no such job. :meth:`expire` deletes the rows. After an error of the
         database the call may be repeated.
         """
-        steps = await self._database.write_locking(deletion.cancel, job_id, team_id)
+        steps = await self._database.write(deletion.cancel, job_id, team_id)
         if steps is None:
             is_call = await self._database.write(
                 deletion.delete_call, job_id, team_id, actor
@@ -284,7 +270,7 @@ class Jobs:
         # The job is the last one: until then a repeated call finds its steps.
         ended = [*steps, job_id]
         for each in ended:
-            await self._database.write_locking(
+            await self._database.write(
                 deletion.hide, each, actor if each == job_id else None
             )
         return ended
@@ -384,13 +370,3 @@ class Jobs:
     async def urls(self, job_id: str, query: AddressQuery) -> Listing:
         """Return URLs of a job with their states."""
         return await self._database.read(job_listing.read_addresses, job_id, query)
-
-
-def _raised(found: T | ServiceError) -> T:
-    """Return a result, or raise the error that the transaction returned.
-
-    A transaction returns errors: raising would undo the others that share it.
-    """
-    if isinstance(found, Exception):
-        raise found
-    return found

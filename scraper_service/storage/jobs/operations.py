@@ -3,8 +3,7 @@
 An operation is a job without a crawler. Batches fetch its pages. Their ids follow from
 the id of the operation and the name of the step, so a process that continues after a
 crash finds them. One process at a time works on an operation. Writes with an outdated
-:class:`OperationLease` are refused. Functions that write run inside
-:meth:`Database.write_locking` with the operation as the name.
+:class:`OperationLease` are refused.
 """
 
 from __future__ import annotations
@@ -31,6 +30,7 @@ from scraper_service.storage.transactions import (
     note,
     now_of,
     number_of,
+    transaction,
     try_lock_job,
 )
 from scraper_service.storage.webhooks import subscriptions
@@ -279,6 +279,7 @@ def waiting(
     return [(row.id, row.team_id) for row in ordered[:limit]]
 
 
+@transaction(row="{job_id}")
 def take(connection: Connection, job_id: str, owner: str) -> Taken | None:
     """Claim an operation. Return None if another process was faster or locks the row.
 
@@ -328,6 +329,7 @@ def take(connection: Connection, job_id: str, owner: str) -> Taken | None:
     )
 
 
+@transaction(row="{job_id}")
 def release(connection: Connection, job_id: str, claim: OperationLease) -> None:
     """Return an operation for another process. The attempt does not count."""
     if holds(connection, job_id, claim):
@@ -350,6 +352,7 @@ def holds(connection: Connection, job_id: str, claim: OperationLease) -> bool:
 # -- steps: each returns False and stores nothing if the claim is outdated ---------------
 
 
+@transaction(row="{job_id}")
 def remember(
     connection: Connection, job_id: str, claim: OperationLease, memory: str
 ) -> bool:
@@ -364,6 +367,7 @@ def remember(
     return True
 
 
+@transaction(row="{job_id}")
 def advance(
     connection: Connection,
     job_id: str,
@@ -385,6 +389,7 @@ def advance(
     return True
 
 
+@transaction(row="{job_id}")
 def show(
     connection: Connection, job_id: str, claim: OperationLease, result: bytes
 ) -> bool:
@@ -395,6 +400,7 @@ def show(
     return True
 
 
+@transaction(row="{job_id}")
 def add_step(
     connection: Connection,
     job_id: str,
@@ -429,6 +435,7 @@ def add_step(
     return True
 
 
+@transaction(row="{job_id}")
 def complete(
     connection: Connection,
     job_id: str,
@@ -475,6 +482,7 @@ def store_end(connection: Connection, job_id: str, at: float, **values: Any) -> 
     job_secrets.forget(connection, job_id)
 
 
+@transaction(row="{job_id}")
 def fail(
     connection: Connection,
     job_id: str,

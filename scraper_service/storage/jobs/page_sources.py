@@ -11,7 +11,7 @@ from scraper_service.content.text.kept_responses import StoredResponse
 from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.schema import page, page_source
 from scraper_service.storage.statements import Insertion
-from scraper_service.storage.transactions import number_of
+from scraper_service.storage.transactions import number_of, transaction
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -75,6 +75,7 @@ def sitemap_source(job_id: str, key: int) -> str:
     return str(uuid.uuid5(uuid.UUID(job_id), f"sitemap {key}"))
 
 
+@transaction(row="{job_id}")
 def drop_sources(connection: Connection, job_id: str) -> int:
     """Delete some responses of an ended job. Return their number, 0 at the end."""
     columns = page_source.c

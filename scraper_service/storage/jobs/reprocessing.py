@@ -34,7 +34,11 @@ from scraper_service.storage.jobs.page_sources import (
     stored_response,
 )
 from scraper_service.storage.schema import frontier, job, page, page_source
-from scraper_service.storage.transactions import now_of, number_of
+from scraper_service.storage.transactions import (
+    now_of,
+    number_of,
+    transaction,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -102,6 +106,7 @@ def find_pages(
             return numbers, missing
 
 
+@transaction(first="{terms.team_id}")
 def create_job_of_sources(
     connection: Connection,
     source_id: str,

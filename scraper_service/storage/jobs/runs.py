@@ -2,7 +2,7 @@
 
 A run is asked for, waits in the queue of its node, runs, and ends. Its state never goes
 back. Each step is a conditional update, so several services and late processes agree.
-Functions run inside :meth:`Database.write_locking`, with the job as the name.
+Functions run inside a transaction.
 """
 
 from __future__ import annotations
@@ -26,7 +26,12 @@ from scraper_service.storage.jobs.job_records import (
     RunState,
 )
 from scraper_service.storage.schema import job, run, worker
-from scraper_service.storage.transactions import dialect_insert, lock_job, now_of
+from scraper_service.storage.transactions import (
+    dialect_insert,
+    lock_job,
+    now_of,
+    transaction,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -113,6 +118,7 @@ def demands(connection: Connection) -> tuple[list[Demand], list[Run]]:
     return [Demand(*row) for row in connection.execute(wanted)], runs
 
 
+@transaction(row="{job_id}")
 def ask(
     connection: Connection, job_id: str, run_id: str, slot: int, node: str, asker: str
 ) -> bool:
@@ -138,11 +144,13 @@ def ask(
     return inserted.first() is not None
 
 
+@transaction(row="{job_id}")
 def accept(connection: Connection, job_id: str, run_id: str) -> None:
     """Mark a run as accepted by its node, unless its process has already joined."""
     _change(connection, run_id, [RunState.ASKED], RunState.WAITING)
 
 
+@transaction(row="{job_id}")
 def end_unstarted(
     connection: Connection, job_id: str, run_id: str, reason: str
 ) -> bool:
@@ -151,6 +159,7 @@ def end_unstarted(
     return _end(connection, run_id, begun, reason)
 
 
+@transaction(row="{job_id}")
 def end_lost(connection: Connection, job_id: str, run_id: str) -> bool:
     """End a run whose process is dead. Return False if the process is alive.
 
@@ -201,6 +210,7 @@ class Joined:
     is_run: bool
 
 
+@transaction(row="{job_id}")
 def join(
     connection: Connection, job_id: str, spider: str, run_id: str, lease_s: float
 ) -> Joined:
@@ -255,6 +265,7 @@ def standing(connection: Connection, job_id: str, run_id: str | None) -> Standin
     return Standing(state, revision, here == RunState.RUNNING)
 
 
+@transaction(row="{job_id}")
 def leave(
     connection: Connection, job_id: str, owner: str, reason: str, error: str | None
 ) -> None:

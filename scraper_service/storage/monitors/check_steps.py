@@ -48,7 +48,11 @@ from scraper_service.storage.schema import (
     page,
     team,
 )
-from scraper_service.storage.transactions import now_of, number_of
+from scraper_service.storage.transactions import (
+    now_of,
+    number_of,
+    transaction,
+)
 from scraper_service.storage.webhooks import subscriptions
 
 if TYPE_CHECKING:
@@ -62,6 +66,7 @@ BACKOFF_AFTER = 3  # failed checks in a row; then a monitor runs less often
 MAX_BACKOFF = 10  # doublings of the interval
 
 
+@transaction(row="{job_id}")
 def begin(connection: Connection, job_id: str, lease: OperationLease) -> bool:
     """Note that a check runs. A second call changes nothing."""
     if not holds(connection, job_id, lease):
@@ -139,11 +144,12 @@ def batches_of(connection: Connection, check_id: str) -> list[str]:
     ]
 
 
+@transaction(first="{team_id}", apart=True)
 def add_crawl(
     connection: Connection,
-    team_id: str,
     job_id: str,
     lease: OperationLease,
+    team_id: str,
     name: str,
     options: CrawlOptions,
     page_price: int,
@@ -192,6 +198,7 @@ def add_crawl(
     return True
 
 
+@transaction(row="{job_id}")
 def add_pages(
     connection: Connection,
     job_id: str,
@@ -261,6 +268,7 @@ def add_pages(
     return True
 
 
+@transaction(row="{job_id}")
 def finish(
     connection: Connection, job_id: str, lease: OperationLease, end: CheckEnd
 ) -> bool:
@@ -313,6 +321,7 @@ def _results(
     return found
 
 
+@transaction(row="{job_id}")
 def settle_lost(connection: Connection, job_id: str, at: float | None = None) -> bool:
     """End a check whose job has ended without it, such as by a broken process."""
     columns = monitor_check.c

@@ -46,7 +46,11 @@ from scraper_service.storage.schema import (
     operation,
     team,
 )
-from scraper_service.storage.transactions import lock_job, now_of
+from scraper_service.storage.transactions import (
+    lock_job,
+    now_of,
+    transaction,
+)
 from scraper_service.storage.webhooks import subscriptions
 
 if TYPE_CHECKING:
@@ -58,6 +62,7 @@ CHUNK_BYTES = 10 * 2**20  # of pages in one response
 _NO_PAGES = json.dumps(dict.fromkeys(STATES, 0))
 
 
+@transaction(first="{team_id}", apart=True)
 def start_check(
     connection: Connection,
     team_id: str,
@@ -206,12 +211,14 @@ def set_monitor(connection: Connection, monitor_id: str, **values: Any) -> None:
     )
 
 
-def put_off(connection: Connection, monitor_id: str, until: float) -> None:
+@transaction(first="{team_id}", apart=True)
+def put_off(
+    connection: Connection, team_id: str, monitor_id: str, until: float
+) -> None:
     """Let a due monitor that cannot be read wait until a time, without reading it."""
+    found = (monitor.c.id == monitor_id, monitor.c.team_id == team_id)
     connection.execute(
-        update(monitor)
-        .where(monitor.c.id == monitor_id, monitor.c.next_at < until)
-        .values(next_at=until)
+        update(monitor).where(*found, monitor.c.next_at < until).values(next_at=until)
     )
 
 
@@ -331,6 +338,7 @@ def check_ids(connection: Connection, monitor_id: str) -> list[str]:
     )
 
 
+@transaction(row="{job_id}")
 def hide_check(connection: Connection, job_id: str) -> None:
     """End a check of a deleted monitor, or a job that it has started, and let it expire.
 

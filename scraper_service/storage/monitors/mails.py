@@ -16,7 +16,10 @@ from sqlalchemy import select, update
 from scraper_service.content.text.compression import decompress
 from scraper_service.storage.monitors.page_rows import PageRow
 from scraper_service.storage.schema import monitor, monitor_check, monitor_page
-from scraper_service.storage.transactions import now_of
+from scraper_service.storage.transactions import (
+    now_of,
+    transaction,
+)
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -54,6 +57,7 @@ def due_mails(connection: Connection, limit: int) -> list[str]:
     )
 
 
+@transaction(row="{check_id}")
 def take_mail(connection: Connection, check_id: str) -> Mail | None:
     """Take a due mail for an attempt. None if another process has it, or none is due."""
     columns = monitor_check.c
@@ -114,6 +118,7 @@ def read_mail(connection: Connection, check_id: str, listed: int) -> Mail | None
     )
 
 
+@transaction(row="{check_id}")
 def forget_mail(connection: Connection, check_id: str) -> None:
     """Note that the mail of a check was sent, or is not wanted any more."""
     connection.execute(
@@ -123,6 +128,7 @@ def forget_mail(connection: Connection, check_id: str) -> None:
     )
 
 
+@transaction(row="{check_id}")
 def put_off_mail(
     connection: Connection, check_id: str, retries_s: tuple[float, ...]
 ) -> bool:

@@ -12,7 +12,10 @@ from sqlalchemy import delete, func, insert, select, update
 
 from scraper_service.storage.monitors.mails import ATTEMPT_S, Mail, read_mail
 from scraper_service.storage.schema import monitor_message as table
-from scraper_service.storage.transactions import now_of
+from scraper_service.storage.transactions import (
+    now_of,
+    transaction,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -51,6 +54,7 @@ def due_messages(connection: Connection, limit: int) -> list[tuple[str, str]]:
     return [(row.job_id, row.channel) for row in rows]
 
 
+@transaction(first="{channel}", apart=True)
 def take_message(connection: Connection, channel: str, check_id: str) -> Mail | None:
     """Take a due message for an attempt.
 

@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING, Any
 from attrs import asdict, evolve, field, frozen
 from sqlalchemy import delete, func, insert, select, update
 
-from scraper_service.errors import JobNotFound, MonitorLimit, SecretsUnreadable
+from scraper_service.errors import (
+    JobNotFound,
+    MonitorLimit,
+    SecretsUnreadable,
+    ServiceError,
+)
 from scraper_service.options.crawl import Webhook
 from scraper_service.options.monitors.schedule import Schedule
 from scraper_service.options.monitors.targets import (
@@ -29,7 +34,10 @@ from scraper_service.storage.accounts.credits import lock_team
 from scraper_service.storage.jobs import job_secrets
 from scraper_service.storage.monitors import snapshots
 from scraper_service.storage.schema import monitor, monitor_check
-from scraper_service.storage.transactions import now_of
+from scraper_service.storage.transactions import (
+    now_of,
+    transaction,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -194,9 +202,10 @@ def _monitor(connection: Connection, row: Row[Any]) -> Monitor:
     return Monitor(**{**values, "judge": bool(row.judge), "is_checked": is_checked})
 
 
+@transaction(first="{wanted.team_id}", apart=True)
 def create(
     connection: Connection, wanted: Monitor, most: int
-) -> Monitor | MonitorLimit:
+) -> Monitor | ServiceError:
     """Store a monitor. Its ``next_at`` follows from its schedule. Locks the team.
 
     Returns :exc:`MonitorLimit` if the team has ``most`` monitors already.
@@ -269,9 +278,10 @@ def lock_monitor(
     return None if row is None else _monitor(connection, row)
 
 
+@transaction(first="{team_id}", apart=True)
 def change(
     connection: Connection, monitor_id: str, team_id: str, wanted: MonitorChange
-) -> Monitor | JobNotFound:
+) -> Monitor | ServiceError:
     """Change a monitor of a team. Its next run time follows from schedule and state.
 
     Snapshots of targets and URLs that are gone are deleted.
@@ -304,6 +314,7 @@ def change(
     return changed
 
 
+@transaction(first="{team_id}", apart=True)
 def remove(
     connection: Connection, monitor_id: str, team_id: str, actor: Actor | None = None
 ) -> bool:
@@ -319,6 +330,7 @@ def remove(
     return True
 
 
+@transaction(first="monitors", apart=True)
 def set_next_runs(connection: Connection, at: float, ids: Iterable[str]) -> None:
     """Set the next run time of active monitors to that of their schedule after ``at``."""
     for monitor_id in sorted(ids):

@@ -1,8 +1,6 @@
 """Rows of hosts, by which processes share the pace of a host.
 
-Functions run inside a transaction. Functions that change a row are for
-:meth:`Database.write_locking` with the host as the name, so that processes lock the rows
-of hosts in one order.
+Functions run inside a transaction.
 """
 
 from __future__ import annotations
@@ -12,7 +10,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from sqlalchemy import and_, delete, or_, select, update
 
 from scraper_service.storage.schema import host, worker
-from scraper_service.storage.transactions import dialect_insert, now_of, upsert
+from scraper_service.storage.transactions import (
+    dialect_insert,
+    now_of,
+    transaction,
+    upsert,
+)
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -44,6 +47,7 @@ class Shared(NamedTuple):
     hosts: tuple[SharedHost, ...]
 
 
+@transaction(row="{name}")
 def take_turn(connection: Connection, name: str, owner: str, delay_s: float) -> float:
     """Take the turn of a host with one page at a time. Return 0 if it was free.
 
@@ -79,6 +83,7 @@ def take_turn(connection: Connection, name: str, owner: str, delay_s: float) -> 
     return max(float(row.next_at) - now, least_s)
 
 
+@transaction(row="{name}")
 def end_turn(connection: Connection, name: str, owner: str, delay_s: float) -> None:
     """Give a turn back. The next turn begins ``delay_s`` later."""
     now = now_of(connection)
@@ -89,6 +94,7 @@ def end_turn(connection: Connection, name: str, owner: str, delay_s: float) -> N
     )
 
 
+@transaction(row="{name}")
 def reserve(connection: Connection, name: str, gap_s: float) -> float:
     """Reserve the next start of a host. Return the seconds until then."""
     now = now_of(connection)
@@ -108,6 +114,7 @@ def reserve(connection: Connection, name: str, gap_s: float) -> float:
     return start_at - now
 
 
+@transaction(row="{name}")
 def publish(connection: Connection, name: str, shared: SharedHost) -> None:
     """Share the pace of a host with other processes. A longer stored pause stays."""
     now = now_of(connection)

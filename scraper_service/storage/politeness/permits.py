@@ -1,7 +1,7 @@
 """Rows by which processes share a limit: of requests at a host, or of a team's pages.
 
 Each process gets as much as it needs. Those who want more get equal parts if there is too
-little. Functions run inside a transaction. :func:`ask` is for :meth:`Database.write_aside`.
+little. Functions run inside a transaction.
 """
 
 from __future__ import annotations
@@ -13,7 +13,11 @@ from sqlalchemy import delete, func, or_, select, tuple_
 from scraper_service.storage.frontier.leases import is_late
 from scraper_service.storage.schema import permit, team, worker
 from scraper_service.storage.statements import execute
-from scraper_service.storage.transactions import now_of, upsert
+from scraper_service.storage.transactions import (
+    now_of,
+    transaction,
+    upsert,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -118,6 +122,7 @@ def mark(connection: Connection, kind: str, owner: str) -> None:
     upsert(connection, permit, [row])
 
 
+@transaction(first="{kind}", apart=True)
 def ask(
     connection: Connection, kind: str, owner: str, needs: Sequence[Need]
 ) -> list[Grant]:

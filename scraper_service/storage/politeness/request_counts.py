@@ -1,7 +1,6 @@
 """Counts of a job's requests by host, and of URLs that robots.txt files refuse.
 
-Functions run inside a transaction. Functions that write lock the job first, and are for
-:meth:`Database.write_locking`.
+Functions run inside a transaction. Functions that write lock the job first.
 """
 
 from __future__ import annotations
@@ -14,7 +13,10 @@ from attrs import define, field, frozen
 from sqlalchemy import select
 
 from scraper_service.storage.schema import job, job_host, job_robots, job_stat
-from scraper_service.storage.transactions import upsert
+from scraper_service.storage.transactions import (
+    transaction,
+    upsert,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -162,6 +164,7 @@ class RobotsRow:
     refused: int
 
 
+@transaction(row="{job_id}")
 def record(connection: Connection, job_id: str, tallied: Tallied) -> None:
     """Add the counts of a process. Ignores a job that is gone."""
     lock = select(job.c.id).where(job.c.id == job_id).with_for_update()

@@ -1,6 +1,6 @@
 """Deliveries of webhooks as callers read them, with their events, and replays.
 
-Functions run inside a transaction. :func:`replay` is for :meth:`Database.write_locking`.
+Functions run inside a transaction.
 """
 
 from __future__ import annotations
@@ -34,7 +34,11 @@ from scraper_service.storage.schema import (
     page,
     webhook,
 )
-from scraper_service.storage.transactions import lock_job, now_of
+from scraper_service.storage.transactions import (
+    lock_job,
+    now_of,
+    transaction,
+)
 from scraper_service.storage.webhooks.subscriptions import WAKE, lacks_headers
 
 if TYPE_CHECKING:
@@ -42,6 +46,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Row
 
+    from scraper_service.errors import ServiceError
     from scraper_service.options.crawl import Webhook
 
 #: Returns the body of an event for a webhook.
@@ -132,9 +137,8 @@ def _check_event(
     )
 
 
-def replay(
-    connection: Connection, job_id: str, seq: int | None
-) -> int | HeadersForgotten:
+@transaction(first="{job_id}", apart=True)
+def replay(connection: Connection, job_id: str, seq: int | None) -> int | ServiceError:
     """Make one delivery due again, or all failed deliveries. Return their number.
 
     Returns :exc:`HeadersForgotten` instead of raising, since other writes share the

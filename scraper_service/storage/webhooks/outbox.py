@@ -1,7 +1,7 @@
 """The outbox of webhook deliveries: which are due, and the results of attempts.
 
-Functions run inside a transaction of :meth:`Database.write_locking`, unless they only
-read, and lock the row of the job first. Callers use :class:`WebhookOutbox`.
+Functions run inside a transaction. If they write, they lock the row of the job first.
+Callers use :class:`WebhookOutbox`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from attrs import evolve
 from sqlalchemy import bindparam, func, select, update
 
-from scraper_service.errors import HeadersForgotten, SecretsUnreadable
+from scraper_service.errors import SecretsUnreadable
 from scraper_service.options.serialization import webhook_from_json
 from scraper_service.storage.jobs import job_secrets
 from scraper_service.storage.jobs.job_records import (
@@ -26,7 +26,12 @@ from scraper_service.storage.jobs.job_records import (
     Event,
 )
 from scraper_service.storage.schema import delivery, job, webhook
-from scraper_service.storage.transactions import lock_job, now_of, written
+from scraper_service.storage.transactions import (
+    lock_job,
+    now_of,
+    transaction,
+    written,
+)
 from scraper_service.storage.webhooks.deliveries import (
     read_deliveries,
     read_delivery,
@@ -94,6 +99,7 @@ def due_jobs(
     return due, math.inf if next_at is None else next_at - now
 
 
+@transaction(row="{job_id}")
 def take(connection: Connection, job_id: str, lease_s: float) -> DeliveryLease | None:
     """Lease the due deliveries of a job. Return None if another process was faster."""
     lock_job(connection, job_id)
@@ -156,6 +162,7 @@ def _hook(
     return hook, None
 
 
+@transaction(row="{job_id}")
 def record(
     connection: Connection,
     job_id: str,
@@ -278,7 +285,7 @@ class WebhookOutbox:
 
     async def lease(self, job_id: str, lease_s: float) -> DeliveryLease | None:
         """Lease the due deliveries of a job. Return None if another process has them."""
-        return await self._database.write_locking(take, job_id, lease_s)
+        return await self._database.write(take, job_id, lease_s)
 
     async def read_event(
         self, job_id: str, seq: int, shape: Callable[[Event], T]
@@ -302,7 +309,7 @@ class WebhookOutbox:
         lease_s: float | None,
     ) -> bool:
         """Store the results of attempts, see :func:`record`."""
-        return await self._database.write_locking(
+        return await self._database.write(
             record, turn.job_id, turn.token, answers, retries_s, lease_s
         )
 
@@ -326,7 +333,4 @@ class WebhookOutbox:
 
         Raises :exc:`HeadersForgotten`.
         """
-        count = await self._database.write_aside(replay, job_id, job_id, seq)
-        if isinstance(count, HeadersForgotten):
-            raise count
-        return count
+        return await self._database.write(replay, job_id, seq)

@@ -1,8 +1,7 @@
 """Webhooks of jobs, and the deliveries for their events.
 
-Deliveries are written in the transaction of their event. Functions run inside a
-transaction of :meth:`Database.write_locking`, unless they only read, and lock the row of
-the job first.
+Deliveries are written in the transaction of their event. Functions that write lock the
+row of the job first.
 """
 
 from __future__ import annotations

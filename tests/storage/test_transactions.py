@@ -1,0 +1,68 @@
+"""What functions declare of their transactions."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import pkgutil
+import string
+
+import pytest
+from sqlalchemy import func, select
+
+from scraper_service import services, storage
+from scraper_service.errors import JobNotFound
+from scraper_service.storage.database import Database
+from scraper_service.storage.jobs import job_store
+from scraper_service.storage.schema import team
+from scraper_service.storage.transactions import locking_of, transaction
+
+
+def declared():
+    """Yield the functions of the service that declare what they lock."""
+    for package in (storage, services):
+        found = pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+        for name in [each.name for each in found if "migrations" not in each.name]:
+            for each in vars(importlib.import_module(name)).values():
+                if "locking" in getattr(each, "__dict__", {}):
+                    yield each
+
+
+def test_names_of_locks_are_made_of_arguments():
+    functions = list(declared())
+    assert len(functions) > 50
+    for function in functions:
+        locking = locking_of(function)
+        fields = [field for _, field, *_ in string.Formatter().parse(locking.name)]
+        names = {field.partition(".")[0].partition("[")[0] for field in fields if field}
+        assert names <= set(locking.parameters), function
+
+
+def test_a_name_is_made_of_any_kind_of_argument():
+    @transaction(first="{team_id}/{mode}")
+    def count(connection, team_id, *, mode="crawl"):
+        pass
+
+    locking = locking_of(count)
+    assert locking.name_of(("team",), {"mode": "map"}) == "!team/map"
+    assert locking.name_of((), {"team_id": "team", "mode": "map"}) == "!team/map"
+    assert not locking.is_row
+    assert locking_of(lambda connection: None).name_of((), {}) == ""
+
+
+@pytest.mark.parametrize("verb", ["write", "write_later", "read"])
+def test_an_error_that_is_returned_is_raised_after_the_commit(tmp_path, verb):
+    def add(connection):
+        if verb != "read":
+            job_store.make_team(connection, "team")
+        return JobNotFound("no job")
+
+    database = Database(tmp_path)
+    with pytest.raises(JobNotFound):
+        asyncio.run(getattr(database, verb)(add))
+    if verb != "read":
+        with pytest.raises(JobNotFound):
+            database.write_blocking(add)
+        count = select(func.count()).select_from(team).where(team.c.id == "team")
+        assert database.write_blocking(lambda c: c.scalar(count)) == 1
+    database.close()
