@@ -290,7 +290,7 @@ class LocalRunner:
             self.wake()
 
     async def _take_up(self) -> None:
-        turns = await self._jobs.turns(
+        turns = await self._jobs.runnable(
             tuple(self._crawlers),
             self._most,
             self.settings.getint("JOB_CONCURRENCY"),

@@ -10,7 +10,7 @@ import sqlite3
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import cache, partial
+from functools import cache, partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, TypeVar
 
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from collections.abc import (
         Awaitable,
         Callable,
+        Coroutine,
         Hashable,
         Iterator,
         Mapping,
@@ -359,6 +360,40 @@ class Database:
             self._watched.close()
         self._writing.dispose()
         self.engine.dispose()
+
+
+def reading(
+    function: Callable[Concatenate[Connection, ParamT], ResultT | ServiceError],
+) -> Callable[Concatenate[Any, ParamT], Coroutine[Any, Any, ResultT]]:
+    """Return a method of a store that runs ``function`` by :meth:`Database.read`.
+
+    The store has its database in ``_database``. The method raises the errors that the
+    function may return.
+    """
+
+    @wraps(function)
+    def method(
+        store: Any, /, *args: ParamT.args, **kwargs: ParamT.kwargs
+    ) -> Coroutine[Any, Any, ResultT]:
+        database: Database = store._database
+        return database.read(function, *args, **kwargs)
+
+    return method
+
+
+def writing(
+    function: Callable[Concatenate[Connection, ParamT], ResultT | ServiceError],
+) -> Callable[Concatenate[Any, ParamT], Coroutine[Any, Any, ResultT]]:
+    """Do as :func:`reading` by :meth:`Database.write`."""
+
+    @wraps(function)
+    def method(
+        store: Any, /, *args: ParamT.args, **kwargs: ParamT.kwargs
+    ) -> Coroutine[Any, Any, ResultT]:
+        database: Database = store._database
+        return database.write(function, *args, **kwargs)
+
+    return method
 
 
 class _Failures:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
 from types import SimpleNamespace
 
@@ -16,8 +17,9 @@ from scraper_service.errors import ServiceUnavailable
 from scraper_service.items import Lease
 from scraper_service.options.spider_arguments import batch_options
 from scraper_service.storage import write_queue
-from scraper_service.storage.database import Database
+from scraper_service.storage.database import Database, writing
 from scraper_service.storage.frontier import leases, outcomes
+from scraper_service.storage.frontier.frontier import Frontier
 from scraper_service.storage.jobs import job_store
 from scraper_service.storage.jobs.admission import Terms, create_job
 from scraper_service.storage.jobs.job_records import JobState, Outcome, RowState
@@ -92,6 +94,7 @@ def held_up(monkeypatch, name):
     began, goes_on = threading.Event(), threading.Event()
     original = getattr(leases, name)
 
+    @functools.wraps(original)
     def slow(*args):
         found = original(*args)
         began.set()
@@ -124,6 +127,7 @@ def test_rows_that_are_late_to_be_given_back_are_so(settings, database, monkeypa
         scheduler, _ = await begun(settings, database)
         rows = [row for _, row in scheduler._queue.rows]
         began, goes_on = held_up(monkeypatch, "release")
+        monkeypatch.setattr(Frontier, "release", writing(leases.release))
         scheduler._tasks.spawn(scheduler._give_back(rows))
         await asyncio.to_thread(began.wait, TIMEOUT_S)
         closing = asyncio.ensure_future(scheduler._close())

@@ -80,8 +80,8 @@ def test_a_job_of_another_team_tells_nothing(harness):
 def test_a_number_belongs_to_one_job(harness):
     first, second = harness.start(), harness.start()
     [number] = [e.seq for e in events_of(harness, first)]
-    assert harness.run(job_events.is_event, first, number)
-    assert not harness.run(job_events.is_event, second, number)
+    assert harness.run(job_events.has_event, first, TEAM, number)
+    assert not harness.run(job_events.has_event, second, TEAM, number)
 
 
 def read_events(engine, job_id, after=0):

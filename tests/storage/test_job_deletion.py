@@ -114,7 +114,7 @@ def test_nothing_of_a_hidden_job_can_be_read(stored):
     delete(stored, job_id)
     assert run(stored, job_store.read_scrape, page.page_id, TEAM) is None
     assert run(stored, job_store.get_job, job_id, TEAM) is None
-    assert run(stored, job_history.read_details, TEAM, job_id) is None
+    assert run(stored, job_history.read_details, job_id, TEAM) is None
     assert not run(stored, artefacts.is_readable, "name.png")
 
 
@@ -181,6 +181,6 @@ def test_a_single_call_goes_with_its_page_and_files(stored):
 
 def test_names_of_headers_are_kept_and_values_are_not(stored):
     job_id = start(stored, headers=json.dumps({"X-Key": "secret"}))
-    found = run(stored, job_history.read_details, TEAM, job_id)
+    found = run(stored, job_history.read_details, job_id, TEAM)
     assert found.header_names == ("X-Key",)
     assert "secret" not in str(found.options)

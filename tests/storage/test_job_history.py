@@ -80,7 +80,7 @@ def listed(database, query=EVERY, team=TEAM):
 
 
 def summary(database, job_id, team=TEAM):
-    found = run(database, job_history.read_details, team, job_id)
+    found = run(database, job_history.read_details, job_id, team)
     return found and found.summary
 
 

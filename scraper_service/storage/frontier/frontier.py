@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from scraper_service.storage.database import reading, writing
 from scraper_service.storage.frontier import leases, outcomes
 
 if TYPE_CHECKING:
@@ -116,9 +117,10 @@ class Frontier:
             outcomes.append, job_id, outcome, waits=waits and not outcome.goes_on
         )
 
-    async def release(self, job_id: str, held: Sequence[tuple[int, int]]) -> None:
-        """Return leases of a job, as (id, token), without an attempt."""
-        await self._database.write(leases.release, job_id, held)
+    release = writing(leases.release)
+    jobs_with_lost_leases = reading(leases.jobs_with_lost_leases)
+    return_lost = writing(leases.reap)
+    forget_workers = writing(leases.forget_workers)
 
     async def leases(self) -> list[tuple[str, int, int]]:
         """Return the leases of this process, as (job id, row id, token)."""
@@ -127,15 +129,3 @@ class Frontier:
     async def end_leases(self) -> None:
         """End all leases of ``owner``, a process that is known to be dead."""
         await self._database.write(leases.forget_worker, self.owner)
-
-    async def forget_workers(self) -> None:
-        """Delete processes that have been dead for long."""
-        await self._database.write(leases.forget_workers)
-
-    async def jobs_with_lost_leases(self) -> list[str]:
-        """Return the ids of jobs with leases of dead processes."""
-        return await self._database.read(leases.jobs_with_lost_leases)
-
-    async def return_lost(self, job_id: str) -> int:
-        """Make lost leases of a job pending again. Return the number of URLs."""
-        return await self._database.write(leases.reap, job_id)

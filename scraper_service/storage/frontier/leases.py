@@ -241,11 +241,11 @@ WHERE frontier.id = returned.id AND frontier.token = returned.token
 
 @transaction(row="{job_id}")
 def release(
-    connection: Connection, job_id: str, leases: Sequence[tuple[int, int]]
+    connection: Connection, job_id: str, held: Sequence[tuple[int, int]]
 ) -> None:
-    """Return unused leases, as (id, token). The attempt does not count."""
+    """Return unused leases of a job, as (id, token). The attempt does not count."""
     lock_job(connection, job_id)
-    rows = [{"id": row_id, "token": token} for row_id, token in leases]
+    rows = [{"id": row_id, "token": token} for row_id, token in held]
     if len(rows) < 2 or connection.dialect.name == "sqlite":
         _RELEASE.run_many(connection, rows)
     else:

@@ -42,16 +42,28 @@ class JobEvents:
     metadata: Mapping[str, Any]
 
 
-def is_event(connection: Connection, job_id: str, number: int) -> bool:
-    """Return True if a job has the event with this number."""
+def has_event(
+    connection: Connection, job_id: str, team_id: str, number: int
+) -> bool | None:
+    """Return True if a job has the event with this number, or for 0.
+
+    Returns None if the team has no such job.
+    """
+    if get_job(connection, job_id, team_id) is None:
+        return None
     found = select(event.c.id).where(
         event.c.id == number, event.c.job_number == number_of(job_id)
     )
-    return connection.scalar(found) is not None
+    return not number or connection.scalar(found) is not None
 
 
-def newest_event(connection: Connection, job_id: str) -> int:
-    """Return the number of a job's newest event, 0 without one."""
+def newest_event(connection: Connection, job_id: str, team_id: str) -> int | None:
+    """Return the number of a job's newest event, 0 without one.
+
+    Returns None if the team has no such job.
+    """
+    if get_job(connection, job_id, team_id) is None:
+        return None
     number = connection.scalar(
         select(func.max(event.c.id)).where(event.c.job_number == number_of(job_id))
     )
@@ -61,9 +73,9 @@ def newest_event(connection: Connection, job_id: str) -> int:
 def read_events(
     connection: Connection, job_id: str, team_id: str, after: int, max_bytes: int
 ) -> JobEvents | None:
-    """Return events after number ``after``. Return None if the team has no such job.
+    """Return the events of a job after number ``after``, and the job.
 
-    Returns at most ``max_bytes`` of pages, but at least one event if there is one. Later
+    Returns None if the team has no such job. Returns at most ``max_bytes`` of pages, but at least one event if there is one. Later
     calls return the rest.
     """
     job = get_job(connection, job_id, team_id)

@@ -172,9 +172,10 @@ def host_of_target(target: str) -> str | None:
 def read_history(
     connection: Connection, team_id: str, query: HistoryQuery
 ) -> tuple[list[JobSummary], JobPosition | None]:
-    """Return the next part of a list, and the position behind it, None at the end.
+    """Return jobs and single calls of a team, and the position behind them.
 
-    The part may have fewer jobs than the limit, and none, before the end.
+    There may be fewer than the limit, and none, before the end. The position is None at
+    the end.
     """
     now = now_of(connection)
     sources = [
@@ -212,7 +213,7 @@ def read_history(
 
 
 def read_details(
-    connection: Connection, team_id: str, job_id: str
+    connection: Connection, job_id: str, team_id: str
 ) -> JobDetails | None:
     """Return a job or single call of a team, None if it is unknown or has expired."""
     summary = _read_summary(connection, team_id, job_id)

@@ -190,7 +190,7 @@ def read_robots_blocked(connection: Connection, job_id: str) -> list[str]:
 
 
 def read_addresses(connection: Connection, job_id: str, query: AddressQuery) -> Listing:
-    """Return matching URLs and their total number."""
+    """Return matching URLs of a job with their states, and their total number."""
     addresses, behind = read_some_addresses(connection, job_id, query)
     return Listing(count_listed(connection, job_id, query), addresses, behind)
 

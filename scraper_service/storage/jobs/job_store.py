@@ -196,7 +196,7 @@ def get_job(connection: Connection, job_id: str, team_id: str | None) -> Job | N
 
 
 def get_whole_job(connection: Connection, job_id: str) -> Job | None:
-    """Return a job as :func:`get_job` with the secrets in its options.
+    """Do as :func:`get_job` for any team, with the secrets in the options.
 
     Only the process that runs the job needs them. Raises :exc:`SecretsUnreadable`.
     """
@@ -312,6 +312,20 @@ def read_pages(
     """
     bodies = read_bodies(connection, job_id, skip, limit, max_bytes)
     return list(map(decompress, bodies))
+
+
+def read_job_with_pages(
+    connection: Connection,
+    job_id: str,
+    team_id: str,
+    skip: int,
+    limit: int | None = None,
+    max_bytes: int = CHUNK_BYTES,
+) -> tuple[Job, list[bytes]] | None:
+    """Return a job and its pages, see :func:`get_job` and :func:`read_pages`."""
+    if (found := get_job(connection, job_id, team_id)) is None:
+        return None
+    return found, read_pages(connection, job_id, skip, limit, max_bytes)
 
 
 def read_bodies(

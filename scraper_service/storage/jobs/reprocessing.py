@@ -75,6 +75,17 @@ def source_problem(
     return None
 
 
+def pages_of_urls(
+    connection: Connection, job_id: str, team_id: str, urls: Iterable[str]
+) -> tuple[list[int], set[str]] | ServiceError:
+    """Do as :func:`find_pages` in a job that can be reprocessed.
+
+    May return the errors of :func:`source_problem`.
+    """
+    problem = source_problem(connection, job_id, team_id)
+    return problem or find_pages(connection, job_id, urls)
+
+
 def find_pages(
     connection: Connection, job_id: str, urls: Iterable[str]
 ) -> tuple[list[int], set[str]]:
