@@ -13,6 +13,7 @@ from sqlalchemy import bindparam, delete, text
 
 from scraper_service.content.text.search_entry import SearchEntry, unpack_entry
 from scraper_service.options.urls import url_parts
+from scraper_service.storage.database import reading, writing
 from scraper_service.storage.page_cache import script_route
 from scraper_service.storage.page_search import search, team_prefix
 from scraper_service.storage.schema import search_page
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from scraper_service.content.text.search_query import SearchQuery
-    from scraper_service.items import Hit
-    from scraper_service.options.map_search import ResultList
     from scraper_service.storage.database import Database
 
 EXPIRE_ROWS = 50  # deleted in one transaction, with all their words
@@ -61,35 +59,6 @@ INSERT INTO search_index (rowid, terms) VALUES (
   CAST(:terms AS tsvector))""")
     ),
 }
-
-
-class PageIndex:
-    """The index of scraped pages in a database, with one part per team.
-
-    :meth:`add` adds pages, and replaces older versions of the same URL. :meth:`search`
-    finds them at once, and returns the best pages for a query. :meth:`expire` deletes old
-    pages in slices: call it until it returns 0. Several processes may call all methods at
-    the same time.
-    """
-
-    def __init__(self, database: Database):
-        self._database = database
-
-    async def add(
-        self, team_id: str, pages: Sequence[tuple[str, bytes]], retention_s: float
-    ) -> None:
-        """Add pages, as (URL, packed ``SearchEntry``), a moment later."""
-        await self._database.write_later(add_pages, team_id, pages, retention_s)
-
-    async def search(
-        self, team_id: str, query: SearchQuery, source: ResultList, limit: int
-    ) -> list[Hit]:
-        """Return at most ``limit`` pages that match a query, the best first."""
-        return await self._database.read(search, team_id, query, source, limit)
-
-    async def expire(self) -> int:
-        """Delete a slice of expired pages. Return the number of rows, 0 at the end."""
-        return await self._database.write(expire)
 
 
 def page_key(url: str) -> str:
@@ -185,3 +154,25 @@ def expire(connection: Connection) -> int:
     return delete_some(
         connection, search_page, is_old, limit=EXPIRE_ROWS, skips_locked=True
     )
+
+
+class PageIndex:
+    """The index of scraped pages in a database, with one part per team.
+
+    :meth:`add` adds pages, and replaces older versions of the same URL. :meth:`search`
+    finds them at once, and returns the best pages for a query. :meth:`expire` deletes old
+    pages in slices: call it until it returns 0. Several processes may call all methods at
+    the same time.
+    """
+
+    def __init__(self, database: Database):
+        self._database = database
+
+    async def add(
+        self, team_id: str, pages: Sequence[tuple[str, bytes]], retention_s: float
+    ) -> None:
+        """Add pages, as (URL, packed ``SearchEntry``), a moment later."""
+        await self._database.write_later(add_pages, team_id, pages, retention_s)
+
+    search = reading(search)
+    expire = writing(expire)

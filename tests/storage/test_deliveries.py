@@ -44,7 +44,7 @@ class Outbox(Harness):
         return self.run(take, job_id, LEASE_S)
 
     def record(self, turn, *answers, lease_s=None):
-        return self.run(record, turn.job_id, turn.token, answers, RETRIES_S, lease_s)
+        return self.run(record, turn, answers, RETRIES_S, lease_s)
 
     def listed(self, job_id):
         found, _ = self.run(

@@ -197,7 +197,7 @@ def webhook_turn(connection, job_id):
     )
     turn = outbox.take(connection, job_id, 1.0)
     assert len(turn.due) == outbox.FIRST_ROWS
-    assert outbox.record(connection, job_id, turn.token, [], [60.0], None)
+    assert outbox.record(connection, turn, [], [60.0], None)
 
 
 @contextmanager

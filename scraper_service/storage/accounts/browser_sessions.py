@@ -14,6 +14,7 @@ from sqlalchemy import and_, func, insert, or_, select, update
 
 from scraper_service.options.limits import DAY_S
 from scraper_service.storage.accounts.credits import lock_team
+from scraper_service.storage.database import reading, writing
 from scraper_service.storage.schema import browser_session, ledger, worker
 from scraper_service.storage.transactions import (
     delete_some,
@@ -286,51 +287,16 @@ class SessionStore:
         self._database = database
         self.owner = owner
 
-    async def open(
-        self, wanted: SessionRecord, ttl_s: float, most: int
-    ) -> SessionRecord | SessionRefusal:
-        """Store a session, see :func:`open_session`."""
-        return await self._database.write(open_session, wanted, ttl_s, most)
-
-    async def forget(self, session_id: str, team_id: str) -> None:
-        """Delete a session whose browser could not be opened.
-
-        Runs after an :meth:`open` whose caller has left, which may still be stored.
-        """
-        await self._database.write(forget, session_id, team_id)
-
-    async def find(
-        self,
-        team_id: str,
-        *,
-        session_id: str | None = None,
-        scrape_id: str | None = None,
-    ) -> SessionRecord | None:
-        """Return a session of a team, see :func:`find`."""
-        return await self._database.read(
-            find, team_id, session_id=session_id, scrape_id=scrape_id
-        )
-
-    async def all(self, team_id: str, *, is_active: bool | None) -> list[SessionRecord]:
-        """Return the sessions of a team, see :func:`list_sessions`."""
-        return await self._database.read(list_sessions, team_id, is_active=is_active)
-
-    async def note_call(self, session_id: str) -> None:
-        """Note the end of a call."""
-        await self._database.write(note_call, session_id)
-
-    async def end(self, session_id: str, credits_billed: int) -> SessionRecord | None:
-        """Store the end of a session, see :func:`end_session`."""
-        return await self._database.write(end_session, session_id, credits_billed)
-
-    async def ask_end(self, session_id: str) -> None:
-        """Ask the process of a session to end it."""
-        await self._database.write(ask_end, session_id)
+    open = writing(open_session)
+    forget = writing(forget)
+    find = reading(find)
+    all = reading(list_sessions)
+    note_call = writing(note_call)
+    end = writing(end_session)
+    ask_end = writing(ask_end)
 
     async def asked_ends(self) -> list[str]:
         """Return the sessions of this process that others have asked it to end."""
         return await self._database.read(asked_ends, self.owner)
 
-    async def end_lost(self) -> int:
-        """End the sessions that no process ends. Return their number."""
-        return await self._database.write(end_lost)
+    end_lost = writing(end_lost)

@@ -31,6 +31,7 @@ from scraper_service.errors import counted
 from scraper_service.options.limits import DAY_S
 from scraper_service.storage import change_snapshots
 from scraper_service.storage.accounts import disk_use
+from scraper_service.storage.database import reading, writing
 from scraper_service.storage.files import artefacts
 from scraper_service.storage.jobs.job_records import ACTIVE
 from scraper_service.storage.jobs.replays import packed_replay
@@ -440,46 +441,21 @@ class Credits:
         self._database = database
         self._owner = owner
 
-    async def balance(self, team_id: str) -> int | None:
-        """Return the credits that a team may spend, None if it is unlimited."""
-        return await self._database.read(balance, team_id)
+    balance = reading(balance)
 
     async def hold(self, call: Call, amount: int) -> int | None:
         """Take credits for a call. Return None, or the balance if it is too low."""
         return await self._database.write(open_hold, call, amount, self._owner)
 
-    async def settle(self, call: Call, price: int, body: bytes | None) -> int | None:
-        """Charge a call with a hold, see :func:`settle`."""
-        return await self._database.write(settle, call, price, body)
-
-    async def settle_tracked(
-        self,
-        call: Call,
-        price: int,
-        body: bytes | None,
-        snapshot: Snapshot,
-        is_limited: bool,
-    ) -> tuple[bool, int | None]:
-        """Charge a call and store its snapshot, see :func:`settle_tracked`."""
-        return await self._database.write(
-            settle_tracked, call, price, body, snapshot, is_limited
-        )
+    settle = writing(settle)
+    settle_tracked = writing(settle_tracked)
 
     async def record(self, call: Call, price: int, body: bytes | None) -> None:
         """Charge a call of an unlimited team, a moment later."""
         await self._database.write_later(record, call, price, body)
 
-    async def free(self, call: Call) -> None:
-        """Return the hold of a call to its team. Waits behind :meth:`hold`."""
-        await self._database.write(free_hold, call)
-
-    async def top_up(
-        self, team_id: str, job_id: str, row_id: int, page_id: str, amount: int
-    ) -> bool:
-        """Reserve more credits for a page of a job. Return False if the balance is too low."""
-        return await self._database.write(
-            top_up, team_id, job_id, row_id, page_id, amount
-        )
+    free = writing(free_hold)
+    top_up = writing(top_up)
 
 
 def expire(connection: Connection, team_id: str, days: int) -> int:

@@ -141,8 +141,7 @@ def _check_event(
 def replay(connection: Connection, job_id: str, seq: int | None) -> int | ServiceError:
     """Make one delivery due again, or all failed deliveries. Return their number.
 
-    Returns :exc:`HeadersForgotten` instead of raising, since other writes share the
-    transaction.
+    May return :exc:`HeadersForgotten`.
     """
     lock_job(connection, job_id)
     if lacks_headers(connection, job_id):
@@ -165,12 +164,11 @@ def replay(connection: Connection, job_id: str, seq: int | None) -> int | Servic
 def read_deliveries(
     connection: Connection,
     job_id: str,
-    *,
     state: DeliveryState | None,
     after: int,
     limit: int,
 ) -> tuple[list[Delivery], int | None]:
-    """Return up to ``limit`` deliveries after number ``after``, in order.
+    """Return up to ``limit`` deliveries of a job after number ``after``, in order.
 
     Returns the last number as well, None at the end.
     """

@@ -16,10 +16,10 @@ from sqlalchemy import bindparam, func, select, update
 
 from scraper_service.errors import SecretsUnreadable
 from scraper_service.options.serialization import webhook_from_json
+from scraper_service.storage.database import reading, writing
 from scraper_service.storage.jobs import job_secrets
 from scraper_service.storage.jobs.job_records import (
     ACTIVE,
-    Delivery,
     DeliveryLease,
     DeliveryState,
     Due,
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from scraper_service.options.crawl import Webhook
     from scraper_service.storage.database import Database
     from scraper_service.storage.jobs.job_records import DeliveryResult
-    from scraper_service.storage.webhooks.deliveries import ShapeT
 
 logger = logging.getLogger(__name__)
 
@@ -162,24 +161,24 @@ def _hook(
     return hook, None
 
 
-@transaction(row="{job_id}")
+@transaction(row="{turn.job_id}")
 def record(
     connection: Connection,
-    job_id: str,
-    token: int,
+    turn: DeliveryLease,
     answers: Sequence[DeliveryResult],
     retries_s: Sequence[float],
     lease_s: float | None,
 ) -> bool:
-    """Store the results of attempts.
+    """Store the results of the attempts of a lease.
 
     ``lease_s`` extends the lease, None returns it. ``retries_s`` are the seconds before each
     retry. Returns False and stores nothing if the lease was lost.
     """
+    job_id = turn.job_id
     state = lock_job(connection, job_id).state
     at = now_of(connection)
     held = select(webhook.c.token).where(webhook.c.job_id == job_id)
-    if connection.scalar(held) != token:
+    if connection.scalar(held) != turn.token:
         return False
     if answers:
         _settle(connection, job_id, answers, retries_s, at)
@@ -271,21 +270,15 @@ class WebhookOutbox:
        deliveries become due again, until their retries are used up.
 
     :meth:`deliveries` lists the deliveries of a job, :meth:`delivery` reads one with its
-    body, and :meth:`replay` makes them due again. All methods raise :exc:`ServiceUnavailable` if the database does not respond.
+    body, and :meth:`replay` makes them due again. All methods raise
+    :exc:`ServiceUnavailable` if the database does not respond.
     """
 
     def __init__(self, database: Database):
         self._database = database
 
-    async def due_jobs(
-        self, busy: Sequence[str], limit: int
-    ) -> tuple[list[tuple[str, str]], float]:
-        """Return jobs with due deliveries, see :func:`due_jobs`."""
-        return await self._database.read(due_jobs, busy, limit)
-
-    async def lease(self, job_id: str, lease_s: float) -> DeliveryLease | None:
-        """Lease the due deliveries of a job. Return None if another process has them."""
-        return await self._database.write(take, job_id, lease_s)
+    due_jobs = reading(due_jobs)
+    lease = writing(take)
 
     async def read_event(
         self, job_id: str, seq: int, shape: Callable[[Event], T]
@@ -301,36 +294,7 @@ class WebhookOutbox:
 
         return await self._database.read(read)
 
-    async def record(
-        self,
-        turn: DeliveryLease,
-        answers: Sequence[DeliveryResult],
-        retries_s: Sequence[float],
-        lease_s: float | None,
-    ) -> bool:
-        """Store the results of attempts, see :func:`record`."""
-        return await self._database.write(
-            record, turn.job_id, turn.token, answers, retries_s, lease_s
-        )
-
-    async def deliveries(
-        self, job_id: str, state: DeliveryState | None, after: int, limit: int
-    ) -> tuple[list[Delivery], int | None]:
-        """Return deliveries of a job after number ``after``, and the last number."""
-        return await self._database.read(
-            read_deliveries, job_id, state=state, after=after, limit=limit
-        )
-
-    async def delivery(self, job_id: str, seq: int, shape: ShapeT) -> Delivery | None:
-        """Return a delivery with its body, None for an unknown number.
-
-        ``shape`` makes the body, in a reader thread.
-        """
-        return await self._database.read(read_delivery, job_id, seq, shape)
-
-    async def replay(self, job_id: str, seq: int | None) -> int:
-        """Make one delivery due again, or all failed deliveries. Return their number.
-
-        Raises :exc:`HeadersForgotten`.
-        """
-        return await self._database.write(replay, job_id, seq)
+    record = writing(record)
+    deliveries = reading(read_deliveries)
+    delivery = reading(read_delivery)
+    replay = writing(replay)
