@@ -216,6 +216,15 @@ def test_no_imports_go_in_a_circle():
     graphlib.TopologicalSorter(graph).prepare()  # raises CycleError with the circle
 
 
+def test_the_frontier_does_not_know_the_stores_of_jobs():
+    """They use it, and share what stands above both."""
+    for path in (ROOT / "scraper_service" / "storage" / "frontier").glob("*.py"):
+        known = {
+            x for x in imports_of(path) if x.startswith("scraper_service.storage.jobs")
+        }
+        assert known == set(), path
+
+
 def test_paths_of_the_architecture_exist():
     text = (ROOT / "docs" / "architecture.md").read_text()
     named = set(re.findall(r"`([a-z_0-9/]+(?:\.py|/))`", text))

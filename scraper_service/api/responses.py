@@ -36,7 +36,7 @@ from scraper_service.api.openapi.shapes import (
 from scraper_service.content.text.w3c_times import utc_text
 from scraper_service.discovery.map_results import BETWEEN
 from scraper_service.options import catalogue
-from scraper_service.storage.jobs.job_records import JobState
+from scraper_service.storage.job_records import JobState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from scraper_service.items import Page, PageMetadata
     from scraper_service.services.mapping import Map
     from scraper_service.services.searching import Result
+    from scraper_service.storage.job_records import Job, PageErrorRow
     from scraper_service.storage.jobs.job_control import ChangedJob
-    from scraper_service.storage.jobs.job_records import Job, PageErrorRow
     from scraper_service.storage.jobs.job_retry import RetriedJob
 
 # Keys of the service's own facts: a <meta> of the page never replaces them.
@@ -479,7 +479,7 @@ def change_members(change: Mapping[str, Any]) -> dict[str, Any]:
     """Return the members ``options`` and ``effect`` of a change.
 
     ``change`` has the fields of a
-    :class:`~scraper_service.storage.jobs.job_records.JobChange`.
+    :class:`~scraper_service.storage.job_records.JobChange`.
     """
     options = {_CHANGEABLE[name]: value for name, value in change["options"].items()}
     return {"options": options, "effect": change["effect"]}

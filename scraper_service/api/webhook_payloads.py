@@ -18,13 +18,13 @@ from scraper_service.api.openapi.shapes import (
     shape,
 )
 from scraper_service.api.responses import change_members, encode
-from scraper_service.storage.jobs.job_records import MONITOR_CHECK, event_id
+from scraper_service.storage.job_records import MONITOR_CHECK, event_id
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from scraper_service.options.crawl import Webhook
-    from scraper_service.storage.jobs.job_records import Event
+    from scraper_service.storage.job_records import Event
 
 AGENT = "agent"
 FAMILIES = {

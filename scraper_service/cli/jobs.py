@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from scraper_service.cli.options import Wanted
     from scraper_service.cli.outputs.output import Destination
     from scraper_service.storage.accounts.audit import Actor
-    from scraper_service.storage.jobs.job_records import Job
+    from scraper_service.storage.job_records import Job
     from scraper_service.storage.jobs.job_retry import RetriedJob
 
 MAX_ERRORS = 20  # that a terminal shows
@@ -266,7 +266,7 @@ def cancel_command(overrides: tuple[str, ...], job_id: str, where: Where) -> Non
         path = f"/v2/crawl/{job_id}"
         remote.call_service(where, lambda r: r.call("DELETE", path))
     else:
-        from scraper_service.storage.jobs.job_records import JobState
+        from scraper_service.storage.job_records import JobState
 
         settings = _known_settings(overrides, where)
         job_id = _of_database(settings, job_id)
@@ -485,12 +485,12 @@ def _write(settings: Settings, function: Any, *arguments: Any) -> Any:
 def _cancelled(connection: Connection, job_id: str, actor: Actor | None) -> Job:
     from scraper_service.cli.local_run import known_job
     from scraper_service.storage.accounts import audit
-    from scraper_service.storage.jobs import job_store
-    from scraper_service.storage.jobs.job_records import JobState
+    from scraper_service.storage.frontier import outcomes
+    from scraper_service.storage.job_records import JobState
 
     job = known_job(connection, job_id)
     if job.is_active:
-        job_store.end_job(connection, job_id, JobState.CANCELLED)
+        outcomes.end_job(connection, job_id, JobState.CANCELLED)
         audit.record(connection, actor, "job.cancelled", job_id, team_id=job.team_id)
     return known_job(connection, job_id)
 
@@ -568,7 +568,7 @@ def _state(settings: Settings, job: Job) -> str:
     An active job is ``running`` while a command runs it. A local job that no command
     runs is ``stopped``.
     """
-    from scraper_service.storage.jobs.job_records import LOCAL_TEAM
+    from scraper_service.storage.job_records import LOCAL_TEAM
 
     if not job.is_active:
         return job.state.value

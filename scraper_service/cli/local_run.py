@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from scraper_service.cli.outputs.output import Output
     from scraper_service.options.crawl import BatchOptions, CrawlOptions
     from scraper_service.storage.database import Database
-    from scraper_service.storage.jobs.job_records import Job
+    from scraper_service.storage.job_records import Job
 
 
 class JobTaken(Exception):
@@ -164,8 +164,8 @@ def new_job(
     connection: Connection, options: CrawlOptions | BatchOptions, retention_s: float
 ) -> Job:
     """Store a job of the local team, which services do not run."""
+    from scraper_service.storage.job_records import LOCAL_TEAM, Job
     from scraper_service.storage.jobs import admission, job_store
-    from scraper_service.storage.jobs.job_records import LOCAL_TEAM, Job
 
     job_store.make_team(connection, LOCAL_TEAM)
     terms = admission.Terms(team_id=LOCAL_TEAM, retention_s=retention_s)
@@ -187,7 +187,7 @@ def known_job(connection: Connection, job_id: str) -> Job:
 def keys_of_job(job: Job | CrawlOptions | BatchOptions) -> tuple[str, ...]:
     """Return the keys of the pages of a job, without metadata."""
     from scraper_service.options.serialization import options_from_json
-    from scraper_service.storage.jobs.job_records import Job
+    from scraper_service.storage.job_records import Job
 
     if isinstance(job, Job):
         return keys_of_options(

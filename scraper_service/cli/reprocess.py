@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from scraper_service.options.crawl import ReprocessRequest
-    from scraper_service.storage.jobs.job_records import Job
+    from scraper_service.storage.job_records import Job
 
 _ROWS = catalogue.select(catalogue.SCRAPE, "formats", *SHAPING)
 _URLS = request_options.CommandOption(

@@ -16,7 +16,7 @@ from scraper_service.storage.database import Database
 from scraper_service.storage.files import artefacts
 from scraper_service.storage.files.artefacts import KINDS, Artefacts
 from scraper_service.storage.files.blob_stores import ObjectStore
-from scraper_service.storage.jobs.job_records import LOCAL_TEAM
+from scraper_service.storage.job_records import LOCAL_TEAM
 from scraper_service.storage.secrets import key_secret
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from scraper_service.items import REMOVED, UNCHANGED, Page, PageError, Snapshot
 from scraper_service.storage import change_snapshots
 from scraper_service.storage.connections import once
 from scraper_service.storage.database import Database
-from scraper_service.storage.jobs.job_records import LOCAL_TEAM
+from scraper_service.storage.job_records import LOCAL_TEAM
 from scraper_service.storage.jobs.jobs import Jobs
 
 if TYPE_CHECKING:

@@ -28,13 +28,14 @@ from scraper_service.errors import SecretsUnreadable, ServiceUnavailable
 from scraper_service.options.serialization import options_from_json
 from scraper_service.settings import check_settings
 from scraper_service.shared_objects import BackgroundTasks, Looks, repeat
+from scraper_service.storage import job_secrets
 from scraper_service.storage.connections import end_half_sent
 from scraper_service.storage.database import Database
 from scraper_service.storage.frontier import workers
 from scraper_service.storage.frontier.frontier import Frontier
-from scraper_service.storage.jobs import job_secrets, runs
+from scraper_service.storage.job_records import ACTIVE, JobState
+from scraper_service.storage.jobs import runs
 from scraper_service.storage.jobs.job_log import TAKEN_OVER, record
-from scraper_service.storage.jobs.job_records import ACTIVE, JobState
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

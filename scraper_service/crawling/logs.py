@@ -17,8 +17,8 @@ from scraper_service.content.text.w3c_times import utc_text
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.shared_objects import BackgroundTasks
 from scraper_service.storage.database import Database
+from scraper_service.storage.job_records import JobState
 from scraper_service.storage.jobs.job_log import BEGAN, LEFT, record
-from scraper_service.storage.jobs.job_records import JobState
 from scraper_service.storage.jobs.jobs import Jobs
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
 
-    from scraper_service.storage.jobs.job_records import Job
+    from scraper_service.storage.job_records import Job
 
 #: The lines about jobs.
 job_logger = logging.getLogger("scraper_service.jobs")

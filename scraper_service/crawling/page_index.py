@@ -16,7 +16,7 @@ from scraper_service.items import Page, SearchPage
 from scraper_service.shared_objects import Singletons
 from scraper_service.storage.connections import insist
 from scraper_service.storage.database import INDEX, NO_ANSWER, Database
-from scraper_service.storage.page_index import PageIndex
+from scraper_service.storage.pages.page_index import PageIndex
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler

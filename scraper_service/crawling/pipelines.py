@@ -42,7 +42,7 @@ from scraper_service.items import (
 from scraper_service.options.availability import HTTP, is_elsewhere
 from scraper_service.options.formats import ChangeTracking
 from scraper_service.options.limits import BlockedSites, parse_sites
-from scraper_service.storage.jobs.job_records import (
+from scraper_service.storage.job_records import (
     LOCAL_TEAM,
     CountedPage,
     Link,

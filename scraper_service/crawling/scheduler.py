@@ -38,15 +38,15 @@ from scraper_service.storage.accounts.credits import Credits
 from scraper_service.storage.connections import insist
 from scraper_service.storage.database import Database
 from scraper_service.storage.frontier.frontier import CrawlFrontier, Frontier
-from scraper_service.storage.jobs import job_listing
-from scraper_service.storage.jobs.admission import Terms
-from scraper_service.storage.jobs.job_records import (
+from scraper_service.storage.job_records import (
     ACTIVE,
     LOCAL_TEAM,
     Commit,
     Outcome,
     UrlKind,
 )
+from scraper_service.storage.jobs import job_listing
+from scraper_service.storage.jobs.admission import Terms
 from scraper_service.storage.jobs.jobs import Jobs
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from twisted.internet.defer import Deferred
 
     from scraper_service.storage.frontier.leases import Beyond
-    from scraper_service.storage.jobs.job_records import Claim, ClaimedRow, Job
+    from scraper_service.storage.job_records import Claim, ClaimedRow, Job
 
 T = TypeVar("T")
 RenewT: TypeAlias = "Callable[[], Awaitable[Outcome]]"

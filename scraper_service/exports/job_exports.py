@@ -26,9 +26,10 @@ from scraper_service.errors import (
 from scraper_service.exports.export_process import ExportProcess
 from scraper_service.exports.formats import ERRORS, FORMATS, PAGES, FileSpec
 from scraper_service.options.urls import url_parts
-from scraper_service.storage.jobs import job_listing, job_store, page_sources
+from scraper_service.storage.job_records import Job
+from scraper_service.storage.jobs import job_listing, job_store
 from scraper_service.storage.jobs.job_listing import AddressQuery, Cursor
-from scraper_service.storage.jobs.job_records import Job
+from scraper_service.storage.pages import page_sources
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable

@@ -154,7 +154,7 @@ class Background:
         from scraper_service.services.monitoring.check_run import MonitorCheck
         from scraper_service.services.monitoring.scheduler import MonitorScheduler
         from scraper_service.services.operations.operations import Operations
-        from scraper_service.storage.jobs.job_records import MONITOR_CHECK
+        from scraper_service.storage.job_records import MONITOR_CHECK
 
         settings = self.settings
         work = MonitorCheck(

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from scraper_service.services.accounts import Team
     from scraper_service.storage.database import Database
+    from scraper_service.storage.job_records import Job
     from scraper_service.storage.jobs.job_events import JobEvents
-    from scraper_service.storage.jobs.job_records import Job
 
 ResultT = TypeVar("ResultT")
 

@@ -20,7 +20,7 @@ from scraper_service.options.serialization import options_from_json
 from scraper_service.services.upkeep import keep_up
 from scraper_service.shared_objects import BackgroundTasks, Looks
 from scraper_service.storage.frontier import workers
-from scraper_service.storage.jobs.job_records import JobState
+from scraper_service.storage.job_records import JobState
 from scraper_service.storage.jobs.jobs import Jobs
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
     from scraper_service.storage.database import Database
-    from scraper_service.storage.jobs.job_records import Job
+    from scraper_service.storage.job_records import Job
     from scraper_service.storage.jobs.turns import WaitingJob
 
 logger = logging.getLogger(__name__)

@@ -34,8 +34,8 @@ from scraper_service.services.crawl_preview import explain
 from scraper_service.services.metrics.tracing import note_job
 from scraper_service.services.upkeep import expire
 from scraper_service.shared_objects import BackgroundTasks
+from scraper_service.storage.job_records import JobState
 from scraper_service.storage.jobs import admission, base_pages
-from scraper_service.storage.jobs.job_records import JobState
 from scraper_service.storage.jobs.jobs import Jobs
 from scraper_service.storage.politeness.crawl_reports import JobReport, read_report
 from scraper_service.storage.webhooks.outbox import WebhookOutbox
@@ -58,6 +58,12 @@ if TYPE_CHECKING:
     from scraper_service.services.job_runner import JobRunner
     from scraper_service.services.webhooks import Webhooks
     from scraper_service.storage.database import Database
+    from scraper_service.storage.job_records import (
+        Delivery,
+        DeliveryState,
+        Job,
+        PageErrorRow,
+    )
     from scraper_service.storage.jobs.base_pages import RemovedUrls
     from scraper_service.storage.jobs.job_control import ChangedJob
     from scraper_service.storage.jobs.job_history import (
@@ -67,12 +73,6 @@ if TYPE_CHECKING:
         JobSummary,
     )
     from scraper_service.storage.jobs.job_listing import AddressQuery, Listing
-    from scraper_service.storage.jobs.job_records import (
-        Delivery,
-        DeliveryState,
-        Job,
-        PageErrorRow,
-    )
     from scraper_service.storage.jobs.job_retry import RetriedJob
 NO_SOURCES = "keepSources must be false or left out with zeroDataRetention, got true"
 

@@ -25,7 +25,7 @@ from scraper_service.storage.files.uploads import Uploads
 from scraper_service.storage.jobs.job_control import pause_full_job
 from scraper_service.storage.jobs.jobs import Jobs
 from scraper_service.storage.monitors import checks
-from scraper_service.storage.page_index import PageIndex
+from scraper_service.storage.pages.page_index import PageIndex
 from scraper_service.storage.politeness import hosts, permits
 
 if TYPE_CHECKING:

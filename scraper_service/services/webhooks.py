@@ -29,7 +29,7 @@ from scraper_service.crawling.download.proxies import Proxies, vetted
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.options.urls import plain_address
 from scraper_service.shared_objects import Looks, repeat
-from scraper_service.storage.jobs.job_records import DeliveryResult, event_id
+from scraper_service.storage.job_records import DeliveryResult, event_id
 from scraper_service.storage.webhooks.outbox import GONE, WebhookOutbox
 
 if TYPE_CHECKING:
@@ -39,12 +39,7 @@ if TYPE_CHECKING:
 
     from scraper_service.options.crawl import Webhook
     from scraper_service.storage.database import Database
-    from scraper_service.storage.jobs.job_records import (
-        Delivery,
-        DeliveryLease,
-        Due,
-        Event,
-    )
+    from scraper_service.storage.job_records import Delivery, DeliveryLease, Due, Event
 
 
 class Signer:

@@ -20,7 +20,7 @@ from scraper_service.options.crawl import CrawlOptions
 from scraper_service.options.serialization import options_from_json
 from scraper_service.storage.frontier.links import latest_crawls
 from scraper_service.storage.frontier.refused_links import is_listed
-from scraper_service.storage.page_cache import page_address
+from scraper_service.storage.pages.page_cache import page_address
 from scraper_service.storage.schema import frontier, snapshot
 from scraper_service.storage.transactions import dialect_insert, now_of, number_of
 

@@ -41,12 +41,7 @@ from scraper_service.storage.files.private_files import close_to_others, private
 from scraper_service.storage.schema import metadata
 from scraper_service.storage.secrets import SECRET_BYTES, Box, key_secret, make_data_dir
 from scraper_service.storage.transactions import locking_of
-from scraper_service.storage.write_queue import (
-    READ_TIME,
-    STORE_TIME,
-    Commits,
-    Writer,
-)
+from scraper_service.storage.write_queue import READ_TIME, STORE_TIME, Commits, Writer
 
 if TYPE_CHECKING:
     from collections.abc import (

@@ -77,7 +77,7 @@ _Serial = BigInteger().with_variant(Integer, "sqlite")
 JOB_NUMBERS = Sequence("job_number_seq", metadata=metadata)
 
 #: Crawls, batches and operations, see
-#: :class:`scraper_service.storage.jobs.job_records.Job`. ``number`` stands for the id in
+#: :class:`scraper_service.storage.job_records.Job`. ``number`` stands for the id in
 #: tables with rows for each URL or page. The counts change only together
 #: with the rows of the frontier. ``parent_id`` is the operation of a step, None for a job
 #: of a caller. ``hook_events`` are the events for the webhook, None without a webhook, and
@@ -177,7 +177,7 @@ operation = Table(
 )
 
 #: Encrypted secrets of active jobs, see
-#: :mod:`scraper_service.storage.jobs.job_secrets`. ``part`` is ``options``, ``webhook``, or
+#: :mod:`scraper_service.storage.job_secrets`. ``part`` is ``options``, ``webhook``, or
 #: a name in the options of frontier rows.
 secret = Table(
     "secret",
@@ -188,10 +188,10 @@ secret = Table(
 )
 
 #: All URLs of a job, each in exactly one state
-#: (:class:`scraper_service.storage.jobs.job_records.RowState`). ``key`` is the number of a
+#: (:class:`scraper_service.storage.job_records.RowState`). ``key`` is the number of a
 #: batch entry, or the hash of the canonical URL in a crawl. ``token`` is the fencing token
 #: of the lease. ``kind`` is a
-#: :class:`scraper_service.storage.jobs.job_records.UrlKind`, ``found_on`` the row of the page
+#: :class:`scraper_service.storage.job_records.UrlKind`, ``found_on`` the row of the page
 #: with the link. ``code`` and ``error`` are the reason of a failure or refusal, ``status`` is
 #: the status of the site for a failure.
 frontier = Table(
@@ -367,7 +367,7 @@ snapshot = Table(
 #: Events of a job in order: ``started``, ``page``, ``paused``, ``resumed``, ``updated``,
 #: ``completed``, ``failed`` and ``cancelled``. A ``page`` event has the delivered page or
 #: the failed URL. ``detail`` is JSON of a
-#: :class:`scraper_service.storage.jobs.job_records.JobChange`, or the error of a failed page
+#: :class:`scraper_service.storage.job_records.JobChange`, or the error of a failed page
 #: that was fetched again later.
 event = Table(
     "event",
@@ -758,7 +758,7 @@ idempotency = Table(
 )
 
 #: Processes on scrapyd nodes, in a
-#: :class:`scraper_service.storage.jobs.job_records.RunState`. A job has at most one active run per
+#: :class:`scraper_service.storage.job_records.RunState`. A job has at most one active run per
 #: ``slot``, counted from 0. ``id`` is the id of the process and of the node's own job,
 #: ``node`` the URL of the node, ``asked_by`` the asking service process. ``progress`` is the
 #: progress of the job at the start, ``reason`` the reason of the end.

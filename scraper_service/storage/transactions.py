@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from sqlalchemy import bindparam, delete, insert, select, text, tuple_
 from sqlalchemy.dialects import postgresql, sqlite
 
-from scraper_service.storage.jobs.job_records import JobState
+from scraper_service.storage.job_records import JobState
 from scraper_service.storage.schema import event, frontier, job
 from scraper_service.storage.statements import Statement
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         Table,
     )
 
-    from scraper_service.storage.jobs.job_records import RowState
+    from scraper_service.storage.job_records import RowState
 
 FunctionT = TypeVar("FunctionT", bound="Callable[..., Any]")
 

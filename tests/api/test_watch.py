@@ -18,8 +18,8 @@ from websockets.exceptions import InvalidStatus
 
 from scraper_service.storage.accounts import keys
 from scraper_service.storage.database import Database
-from scraper_service.storage.jobs import job_store
-from scraper_service.storage.jobs.job_records import JobState
+from scraper_service.storage.frontier import outcomes
+from scraper_service.storage.job_records import JobState
 from scraper_service.storage.secrets import key_secret
 from tests.api.test_webhooks import ended, start, start_batch, until
 from tests.conftest import KEY, Service
@@ -222,7 +222,7 @@ def test_a_failed_job_ends_with_its_error(start_service, going, tmp_path):
         # As another process would: nothing but the database tells of it.
         engine = sa.create_engine(sqlite_of(tmp_path))
         with engine.begin() as database:
-            assert job_store.end_job(database, id_of(job), JobState.FAILED, "It broke.")
+            assert outcomes.end_job(database, id_of(job), JobState.FAILED, "It broke.")
         engine.dispose()
         found = watched(connection)
     assert found.messages == [{"type": "error", "error": "It broke."}]

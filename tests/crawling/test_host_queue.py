@@ -12,7 +12,7 @@ from scraper_service.crawling.page_state import PageState
 from scraper_service.crawling.politeness.host_pace import HostPace
 from scraper_service.crawling.politeness.host_queue import HostQueue
 from scraper_service.items import Lease
-from scraper_service.storage.jobs.job_records import ClaimedRow
+from scraper_service.storage.job_records import ClaimedRow
 from tests.support.page_states import page_of
 from tests.support.virtual_time import VirtualTime
 

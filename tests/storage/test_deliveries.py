@@ -9,14 +9,15 @@ import pytest
 from sqlalchemy import func, select, update
 
 from scraper_service.options.crawl import EVENTS, Webhook
+from scraper_service.storage.frontier import outcomes
 from scraper_service.storage.frontier.links import Seed
-from scraper_service.storage.jobs import job_store
-from scraper_service.storage.jobs.job_records import (
+from scraper_service.storage.job_records import (
     DeliveryResult,
     DeliveryState,
     JobState,
     Link,
 )
+from scraper_service.storage.jobs import job_store
 from scraper_service.storage.schema import delivery, job, webhook
 from scraper_service.storage.transactions import now_of
 from scraper_service.storage.webhooks import deliveries, subscriptions
@@ -151,7 +152,7 @@ def test_failures_are_tried_again_and_then_given_up(outbox):
 def test_what_comes_during_a_turn_is_due_after_it(outbox):
     job_id = outbox.begin()
     turn = outbox.take(job_id)
-    outbox.run(job_store.end_job, job_id, JobState.CANCELLED)
+    outbox.run(outcomes.end_job, job_id, JobState.CANCELLED)
     outbox.record(turn, bad(turn.due[0], is_final=True))
     [due] = outbox.take(job_id).due
     assert (due.seq, due.kind) == (2, "cancelled")
@@ -182,7 +183,7 @@ def test_first_attempts_come_before_further_ones(outbox):
 
 def test_an_expired_job_leaves_nothing_in_the_outbox(outbox):
     job_id = outbox.begin()
-    outbox.run(job_store.end_job, job_id, JobState.CANCELLED)
+    outbox.run(outcomes.end_job, job_id, JobState.CANCELLED)
     outbox.run(lambda c: c.execute(update(job).values(expires_at=1)).rowcount)
     while outbox.run(job_store.expire):
         pass

@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import select
 
 from scraper_service.storage.frontier import outcomes
-from scraper_service.storage.jobs import job_events, job_store
-from scraper_service.storage.jobs.job_records import JobState
+from scraper_service.storage.job_records import JobState
+from scraper_service.storage.jobs import job_events
 from scraper_service.storage.schema import event
 from scraper_service.storage.transactions import number_of
 from tests.storage.test_frontier import TEAM, Harness
@@ -132,6 +132,6 @@ def test_a_reader_never_finds_an_earlier_event_later(database):
 
 def test_a_cancelled_job_tells_so_last(harness):
     job_id = harness.start()
-    harness.run(job_store.end_job, job_id, JobState.CANCELLED)
+    harness.run(outcomes.end_job, job_id, JobState.CANCELLED)
     *_, last = events_of(harness, job_id)
     assert (last.kind, last.error) == ("cancelled", "The job was cancelled.")

@@ -23,9 +23,7 @@ from scraper_service.storage.connections import ASIDE
 from scraper_service.storage.frontier import leases as frontier
 from scraper_service.storage.frontier import outcomes, refused_links
 from scraper_service.storage.frontier.links import Seed
-from scraper_service.storage.jobs import admission, job_listing, job_store
-from scraper_service.storage.jobs.admission import Terms
-from scraper_service.storage.jobs.job_records import (
+from scraper_service.storage.job_records import (
     ACTIVE,
     Job,
     JobState,
@@ -34,6 +32,8 @@ from scraper_service.storage.jobs.job_records import (
     RowState,
     UrlKind,
 )
+from scraper_service.storage.jobs import admission, job_listing, job_store
+from scraper_service.storage.jobs.admission import Terms
 from scraper_service.storage.schema import event, job, ledger, page, worker
 from scraper_service.storage.schema import frontier as rows_of
 from scraper_service.storage.transactions import lock_job, number_of
@@ -341,8 +341,8 @@ def test_a_redirect_to_a_page_that_waits_takes_its_place(harness):
 def test_after_a_cancel_nothing_is_added(harness):
     job_id = harness.start([0, 1])
     zero, _ = harness.claim(job_id)
-    assert harness.run(job_store.end_job, job_id, JobState.CANCELLED)
-    assert not harness.run(job_store.end_job, job_id, JobState.FAILED)
+    assert harness.run(outcomes.end_job, job_id, JobState.CANCELLED)
+    assert not harness.run(outcomes.end_job, job_id, JobState.FAILED)
     assert not harness.deliver(job_id, zero).accepted
     assert harness.check(job_id).state is JobState.CANCELLED
     assert harness.events(job_id) == {"started": 1, "cancelled": 1}

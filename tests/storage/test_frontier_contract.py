@@ -10,8 +10,8 @@ import pytest
 
 from scraper_service.options.spider_arguments import crawl_options
 from scraper_service.storage.frontier.frontier import CrawlFrontier, Frontier
+from scraper_service.storage.job_records import JobState, Link, Outcome
 from scraper_service.storage.jobs.admission import Terms
-from scraper_service.storage.jobs.job_records import JobState, Link, Outcome
 from scraper_service.storage.jobs.jobs import Jobs
 
 TEAM = "team"

@@ -17,23 +17,16 @@ from scraper_service.options.crawl import EVENTS, ChangeRequest, Webhook
 from scraper_service.options.spider_arguments import crawl_options
 from scraper_service.storage.accounts import credits as credits_of
 from scraper_service.storage.accounts.teams import TeamChange, change_team
-from scraper_service.storage.frontier import leases
-from scraper_service.storage.jobs import (
-    admission,
-    job_control,
-    job_events,
-    job_store,
-    runs,
-    turns,
-)
-from scraper_service.storage.jobs.admission import Terms
-from scraper_service.storage.jobs.job_records import (
+from scraper_service.storage.frontier import leases, outcomes
+from scraper_service.storage.job_records import (
     MAX_LIMIT,
     Effect,
     JobState,
     RowState,
     UrlKind,
 )
+from scraper_service.storage.jobs import admission, job_control, job_events, runs, turns
+from scraper_service.storage.jobs.admission import Terms
 from scraper_service.storage.schema import event, job
 from scraper_service.storage.schema import frontier as rows_of
 from scraper_service.storage.transactions import number_of
@@ -181,7 +174,7 @@ def test_a_job_that_has_not_begun_can_be_paused(control):
 def test_an_ended_job_cannot_be_paused(control):
     job_id = control.start()
     control.pause(job_id)
-    assert control.run(job_store.end_job, job_id, JobState.CANCELLED)
+    assert control.run(outcomes.end_job, job_id, JobState.CANCELLED)
     assert control.job(job_id).paused_at is None
     for paused in (True, False):
         error = control.change(job_id, paused=paused)
@@ -320,7 +313,7 @@ def test_a_limit_is_paid_when_it_is_raised_and_returned_when_it_is_lowered(contr
     assert control.balance == 1
     control.change(job_id, limit=5)
     assert control.balance == 85
-    control.run(job_store.end_job, job_id, JobState.CANCELLED)
+    control.run(outcomes.end_job, job_id, JobState.CANCELLED)
     assert control.balance == 100
 
 
@@ -336,7 +329,7 @@ def test_running_pages_above_a_lower_limit_stay_paid(control):
     for row in rows:
         control.deliver(job_id, row)
     assert control.job(job_id).credits == 10
-    control.run(job_store.end_job, job_id, JobState.CANCELLED)
+    control.run(outcomes.end_job, job_id, JobState.CANCELLED)
     assert control.balance == 90
 
 

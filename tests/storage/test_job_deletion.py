@@ -11,8 +11,8 @@ from sqlalchemy import func, select, update
 from scraper_service.options.crawl import Webhook
 from scraper_service.storage.files import artefacts
 from scraper_service.storage.frontier import leases, outcomes
+from scraper_service.storage.job_records import JobState, Outcome
 from scraper_service.storage.jobs import deletion, job_history, job_log, job_store
-from scraper_service.storage.jobs.job_records import JobState, Outcome
 from scraper_service.storage.politeness import request_counts
 from scraper_service.storage.politeness.request_counts import HostCounts, Tallied
 from scraper_service.storage.schema import (
@@ -141,7 +141,7 @@ def test_a_process_writes_nothing_after_the_deletion(stored):
         assert run(stored, leases.claim, job_id, "owner", 1).rows == ()
         run(stored, leases.release, job_id, [(row.id, row.token)])
         run(stored, job_store.start_job, job_id)
-        assert not run(stored, job_store.end_job, job_id, JobState.FAILED)
+        assert not run(stored, outcomes.end_job, job_id, JobState.FAILED)
 
     work()
     expire(stored)

@@ -15,11 +15,11 @@ from scraper_service.options.spider_arguments import batch_options, crawl_option
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts.credits import Call
 from scraper_service.storage.database import Database
-from scraper_service.storage.frontier import leases
+from scraper_service.storage.frontier import leases, outcomes
+from scraper_service.storage.job_records import JobState
 from scraper_service.storage.jobs import admission, job_history, job_store
 from scraper_service.storage.jobs.admission import Terms
 from scraper_service.storage.jobs.job_history import CALLS, JOBS, HistoryQuery
-from scraper_service.storage.jobs.job_records import JobState
 from scraper_service.storage.schema import job
 
 TEAM, OTHER = "team", "other"
@@ -124,10 +124,10 @@ def sql(database, text):
 def test_filters_by_kind_and_state(stored):
     queued, running, ended = (start(stored) for _ in range(3))
     run(stored, job_store.start_job, running)
-    run(stored, job_store.end_job, ended, JobState.CANCELLED)
+    run(stored, outcomes.end_job, ended, JobState.CANCELLED)
     paused, stopped = start(stored), start(stored)
     run(stored, job_store.start_job, stopped)
-    run(stored, job_store.end_job, stopped, JobState.FAILED)
+    run(stored, outcomes.end_job, stopped, JobState.FAILED)
     ids = f"('{paused}', '{stopped}')"
     sql(stored, f"UPDATE job SET paused_at = 1 WHERE id IN {ids}")
     good, bad = call(stored), call(stored, error="no response")
@@ -197,7 +197,7 @@ def test_a_job_of_another_team_is_unknown(stored):
 
 def test_expired_jobs_are_not_listed(stored):
     old, running, over = start(stored), start(stored), call(stored)
-    run(stored, job_store.end_job, old, JobState.FAILED, "x")
+    run(stored, outcomes.end_job, old, JobState.FAILED, "x")
     for table in ("job", "activity"):
         sql(stored, f"UPDATE {table} SET expires_at = 1")
     assert listed(stored) == [running]

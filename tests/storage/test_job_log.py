@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from scraper_service.options.crawl import ChangeRequest
-from scraper_service.storage.frontier import leases
+from scraper_service.storage.frontier import leases, outcomes
+from scraper_service.storage.job_records import JobState
 from scraper_service.storage.jobs import job_control, job_log, job_store
-from scraper_service.storage.jobs.job_records import JobState
 from scraper_service.storage.jobs.metrics import read_counts
 from tests.storage.test_job_history import TEAM, run, start
 
@@ -46,7 +46,7 @@ def test_an_unknown_job_gets_no_entry(stored):
 def test_events_and_entries_are_in_the_order_of_time(stored):
     job_id = start(stored)
     run(stored, job_log.record, job_id, job_log.BEGAN, {"process": "a"})
-    run(stored, job_store.end_job, job_id, JobState.FAILED, "It broke.")
+    run(stored, outcomes.end_job, job_id, JobState.FAILED, "It broke.")
     found = run(stored, job_log.read_log, job_id).entries
     assert [entry.kind for entry in found] == ["started", job_log.BEGAN, "failed"]
     assert found[1].facts == {"process": "a"}
@@ -62,7 +62,7 @@ def test_jobs_and_urls_are_counted_by_state(stored):
     run(stored, job_store.start_job, running)
     request = ChangeRequest(paused=True)
     run(stored, job_control.change_job, paused, TEAM, request)
-    run(stored, job_store.end_job, ended, JobState.CANCELLED)
+    run(stored, outcomes.end_job, ended, JobState.CANCELLED)
     found = run(stored, read_counts)
     assert dict(found.jobs) == {
         ("crawl", "scraping"): 1,

@@ -20,6 +20,8 @@ from scraper_service.errors import (
 from scraper_service.options.crawl import EVENTS, RetryRequest, Webhook
 from scraper_service.options.location import Location
 from scraper_service.options.spider_arguments import batch_options, crawl_options
+from scraper_service.storage.frontier import outcomes
+from scraper_service.storage.job_records import JobState, RowState
 from scraper_service.storage.jobs import (
     admission,
     job_events,
@@ -28,7 +30,6 @@ from scraper_service.storage.jobs import (
     job_store,
 )
 from scraper_service.storage.jobs.admission import Terms
-from scraper_service.storage.jobs.job_records import JobState, RowState
 from scraper_service.storage.schema import frontier as rows_of
 from scraper_service.storage.webhooks import deliveries, subscriptions
 from tests.storage.test_frontier import OWNER, TEAM
@@ -174,7 +175,7 @@ def test_jobs_that_cannot_be_retried(retries, ended):
     retries.fail(running, row)
     assert retries.retry(running).retried == 1
     assert retries.check(running).open == 2
-    retries.run(job_store.end_job, running, JobState.CANCELLED)
+    retries.run(outcomes.end_job, running, JobState.CANCELLED)
     assert isinstance(retries.retry(running), JobFinished)
 
 
@@ -259,7 +260,7 @@ def test_secrets_of_a_running_job_go_with_the_retried_pages(retries):
     again = retries.claim(job_id)[0]
     assert json.loads(again.options)["headers"] == []
     retries.fail(job_id, again)
-    retries.run(job_store.end_job, job_id, JobState.CANCELLED)
+    retries.run(outcomes.end_job, job_id, JobState.CANCELLED)
 
 
 def test_a_completed_job_without_its_headers_is_not_retried(retries):

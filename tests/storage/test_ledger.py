@@ -30,9 +30,9 @@ from scraper_service.storage.accounts.teams import (
 )
 from scraper_service.storage.database import Database
 from scraper_service.storage.frontier import leases, outcomes
+from scraper_service.storage.job_records import Job, JobState, Outcome
 from scraper_service.storage.jobs import admission, job_store
 from scraper_service.storage.jobs.admission import Terms
-from scraper_service.storage.jobs.job_records import Job, JobState, Outcome
 from scraper_service.storage.politeness import permits as stored_permits
 from scraper_service.storage.politeness.permits import Need
 from scraper_service.storage.schema import ledger as ledger_table
@@ -175,9 +175,9 @@ def test_a_job_reserves_its_pages_and_returns_the_rest(database):
     assert (balance(database), charged(database)) == (45, 5)
     ended = start(database, batch(5))
     assert balance(database) == 40
-    write(database, job_store.end_job, ended.id, JobState.FAILED, "x", name=ended.id)
+    write(database, outcomes.end_job, ended.id, JobState.FAILED, "x", name=ended.id)
     assert balance(database) == 45
-    write(database, job_store.end_job, ended.id, JobState.CANCELLED, name=ended.id)
+    write(database, outcomes.end_job, ended.id, JobState.CANCELLED, name=ended.id)
     assert balance(database) == 45
 
 
@@ -263,7 +263,7 @@ def test_everything_at_once_adds_up_and_nobody_waits_in_a_circle(databases, capl
         finish(database, found.id, page=None if n % 5 == 0 else b"{}")
         first(database, lambda c, _: ledger.settle(c, call, 1, b"{}"), name)
         state = JobState.CANCELLED
-        write(other, job_store.end_job, found.id, state, name=found.id)
+        write(other, outcomes.end_job, found.id, state, name=found.id)
 
     with concurrent.futures.ThreadPoolExecutor(8) as threads:
         list(threads.map(work, range(40)))

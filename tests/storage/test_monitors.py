@@ -27,9 +27,9 @@ from scraper_service.services.monitoring.scheduler import MonitorScheduler
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.accounts.teams import TeamChange, change_team
-from scraper_service.storage.frontier import leases
+from scraper_service.storage.frontier import leases, outcomes
+from scraper_service.storage.job_records import MONITOR_CHECK, JobState
 from scraper_service.storage.jobs import job_store, operations
-from scraper_service.storage.jobs.job_records import MONITOR_CHECK, JobState
 from scraper_service.storage.monitors import (
     check_steps,
     checks,
@@ -336,7 +336,7 @@ def test_a_check_that_was_lost_with_its_job_has_failed(world):
     hook = Webhook(url="http://h.example/", events=("check.completed",))
     made = world.make(hook=hook)
     check = world.start(made, None, "manual")
-    world.do(job_store.end_job, check.id, JobState.FAILED, "It broke.")
+    world.do(outcomes.end_job, check.id, JobState.FAILED, "It broke.")
     assert world.do(check_steps.lost_checks, 10) == [check.id]
     assert world.do(check_steps.settle_lost, check.id)
     assert world.do(check_steps.lost_checks, 10) == []
@@ -499,7 +499,7 @@ def test_a_lost_check_ends_though_its_monitor_cannot_be_read(world, how):
     found = [world.start(each, None, "manual") for each in made]
     for check in found:
         world.take(check)
-        world.do(job_store.end_job, check.id, JobState.FAILED, "broke")
+        world.do(outcomes.end_job, check.id, JobState.FAILED, "broke")
     spoil(world, made[0], how)
     if "definition" in UNREADABLE[how]:  # a check has its own copy
         spoilt = update(monitor_check).values(UNREADABLE[how])

@@ -16,10 +16,10 @@ from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts.teams import TeamChange, change_team
 from scraper_service.storage.accounts.usage import read_queue
 from scraper_service.storage.frontier import leases, outcomes
+from scraper_service.storage.job_records import Job, JobState, Outcome
 from scraper_service.storage.jobs import admission, job_store, operations
 from scraper_service.storage.jobs import turns as turns_of
 from scraper_service.storage.jobs.admission import Terms
-from scraper_service.storage.jobs.job_records import Job, JobState, Outcome
 from scraper_service.storage.jobs.operations import (
     MAX_ATTEMPTS,
     OperationLease,
@@ -292,7 +292,7 @@ def test_steps_of_what_has_ended_are_to_be_ended(world):
     world.do(operations.complete, one, claim, b"{}", 0, 0)
     step = step_id(one, "pages")
     assert world.do(operations.orphans) == [step]
-    world.do(job_store.end_job, step, JobState.CANCELLED)
+    world.do(outcomes.end_job, step, JobState.CANCELLED)
     assert world.do(operations.orphans) == []
 
 

@@ -14,7 +14,7 @@ from scraper_service.storage.frontier.page_counts import (
     parse_counts,
     with_empty_fields,
 )
-from scraper_service.storage.jobs.job_records import CountedPage
+from scraper_service.storage.job_records import CountedPage
 
 
 def fact(data=None, status=200, depth=0, verdict="ok"):

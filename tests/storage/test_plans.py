@@ -19,6 +19,7 @@ from scraper_service.storage.database import Database
 from scraper_service.storage.frontier import leases as frontier
 from scraper_service.storage.frontier import links, outcomes, refused_links
 from scraper_service.storage.frontier.links import Seed
+from scraper_service.storage.job_records import ClaimedRow, Link, Outcome, RowState
 from scraper_service.storage.jobs import (
     admission,
     deletion,
@@ -27,7 +28,6 @@ from scraper_service.storage.jobs import (
     operations,
 )
 from scraper_service.storage.jobs.job_listing import AddressQuery, Cursor
-from scraper_service.storage.jobs.job_records import ClaimedRow, Link, Outcome, RowState
 from scraper_service.storage.monitors import check_steps
 from scraper_service.storage.schema import frontier as rows_of
 from scraper_service.storage.transactions import number_of

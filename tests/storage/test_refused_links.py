@@ -13,9 +13,9 @@ from scraper_service.options.serialization import options_to_json
 from scraper_service.options.spider_arguments import crawl_options
 from scraper_service.storage.frontier import refused_links
 from scraper_service.storage.frontier.empty_result import explain_empty_result
+from scraper_service.storage.job_records import Link
 from scraper_service.storage.jobs import job_listing, job_log, job_store
 from scraper_service.storage.jobs.job_listing import AddressQuery
-from scraper_service.storage.jobs.job_records import Link
 from scraper_service.storage.schema import frontier, job, refused_key, refused_list
 from scraper_service.storage.transactions import read_number
 from tests.storage.test_frontier import OWNER, Harness

@@ -12,15 +12,15 @@ from scraper_service.crawling.politeness.host_pace import HostBusy, HostPace
 from scraper_service.options.spider_arguments import crawl_options
 from scraper_service.storage.frontier import leases, outcomes
 from scraper_service.storage.frontier.links import insert_links
-from scraper_service.storage.jobs import admission, job_listing, job_store
-from scraper_service.storage.jobs.admission import Terms
-from scraper_service.storage.jobs.job_records import (
+from scraper_service.storage.job_records import (
     JobState,
     Link,
     Outcome,
     RowState,
     UrlKind,
 )
+from scraper_service.storage.jobs import admission, job_listing, job_store
+from scraper_service.storage.jobs.admission import Terms
 from scraper_service.storage.politeness import request_counts
 from scraper_service.storage.politeness.crawl_reports import read_report
 from scraper_service.storage.politeness.request_counts import (
@@ -235,7 +235,7 @@ def test_nothing_is_kept_of_a_job_that_is_gone(write, job_id, clock):
     tallied = tally.take({"items": 1})
     write(request_counts.record, "no job", tallied)
     write(request_counts.record, job_id, tallied)
-    write(job_store.end_job, job_id, JobState.CANCELLED)
+    write(outcomes.end_job, job_id, JobState.CANCELLED)
     write(lambda connection: connection.execute(job.update().values(expires_at=1.0)))
     while write(job_store.expire):
         pass

@@ -21,9 +21,9 @@ from scraper_service.errors import (
 )
 from scraper_service.items import KeptResponse
 from scraper_service.storage.frontier import copied_rows, leases, outcomes
+from scraper_service.storage.job_records import JobState, Outcome, RowState
 from scraper_service.storage.jobs import deletion, job_store, reprocessing
 from scraper_service.storage.jobs.admission import Terms, create_job
-from scraper_service.storage.jobs.job_records import JobState, Outcome, RowState
 from scraper_service.storage.schema import frontier, job, page, team
 from scraper_service.storage.transactions import number_of
 from tests.storage.test_job_history import OTHER, TEAM, run, start
@@ -255,7 +255,7 @@ def test_pages_that_were_deleted_meanwhile_are_told(stored, narrow):
 
 def test_a_cancelled_job_gets_no_more_rows(stored, narrow):
     made = reprocess_batch(stored, large_source(stored, 8))
-    assert run(stored, job_store.end_job, made.id, JobState.CANCELLED)
+    assert run(stored, outcomes.end_job, made.id, JobState.CANCELLED)
     assert run(stored, copied_rows.go_on, made.id)
     count = select(func.count()).where(frontier.c.job_number == number_of(made.id))
     assert run(stored, lambda connection: connection.scalar(count)) == 3

@@ -15,9 +15,9 @@ from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts.credits import Call
 from scraper_service.storage.files import artefacts
 from scraper_service.storage.frontier import leases, outcomes
+from scraper_service.storage.job_records import JobState
 from scraper_service.storage.jobs import admission, job_store, operations
 from scraper_service.storage.jobs.admission import Terms
-from scraper_service.storage.jobs.job_records import JobState
 from scraper_service.storage.schema import activity, artefact, job, scrape
 from scraper_service.storage.transactions import now_of
 from tests.storage.test_job_deletion import expire, outcome, rows_of
@@ -48,7 +48,7 @@ def test_the_end_of_a_job_begins_its_retention(stored):
         job_id = create(stored, retention_s)
         row = row_of(stored, job_id)
         assert row.expires_at == pytest.approx(row.created_at + retention_s)
-        run(stored, job_store.end_job, job_id, JobState.CANCELLED)
+        run(stored, outcomes.end_job, job_id, JobState.CANCELLED)
         row = row_of(stored, job_id)
         assert row.expires_at == pytest.approx(row.completed_at + retention_s)
 
@@ -74,7 +74,7 @@ def test_a_batch_keeps_its_retention_unless_entries_bring_another(stored):
 
 def test_an_expired_job_leaves_no_row(stored):
     job_id = create(stored, HOUR_S)
-    run(stored, job_store.end_job, job_id, JobState.FAILED)
+    run(stored, outcomes.end_job, job_id, JobState.FAILED)
     expire(stored)
     assert listed(stored) == [job_id]
     past(stored, job, job.c.expires_at, HOUR_S)

@@ -9,10 +9,10 @@ from sqlalchemy import select, update
 
 from scraper_service.errors import JobNotFound, RunRefused
 from scraper_service.options.spider_arguments import batch_options
-from scraper_service.storage.frontier import leases
+from scraper_service.storage.frontier import leases, outcomes
+from scraper_service.storage.job_records import JobState, RunState
 from scraper_service.storage.jobs import admission, job_store, runs
 from scraper_service.storage.jobs.admission import Terms
-from scraper_service.storage.jobs.job_records import JobState, RunState
 from scraper_service.storage.jobs.runs import MAX_LOST
 from scraper_service.storage.schema import job as job_table
 from scraper_service.storage.schema import run as run_table
@@ -106,7 +106,7 @@ def test_a_place_is_given_once(world):
 
 
 def test_a_job_that_is_over_gets_no_run(world):
-    world.do(job_store.end_job, world.job.id, JobState.CANCELLED)
+    world.do(outcomes.end_job, world.job.id, JobState.CANCELLED)
     assert world.ask() is None
     assert world.do(runs.demands)[0] == []
 
@@ -216,7 +216,7 @@ def test_a_job_that_waits_for_days_does_not_expire(world):
 
 def test_the_runs_of_an_expired_job_go_with_it(world):
     world.ask()
-    world.do(job_store.end_job, world.job.id, JobState.CANCELLED)
+    world.do(outcomes.end_job, world.job.id, JobState.CANCELLED)
     old = update(job_table).values(expires_at=0)
     world.do(lambda connection: connection.execute(old))
     assert world.do(job_store.expire) == 0  # its process has to be stopped first

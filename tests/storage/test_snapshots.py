@@ -19,8 +19,9 @@ from scraper_service.storage import change_snapshots
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts.credits import Call
 from scraper_service.storage.database import Database
+from scraper_service.storage.frontier import outcomes
+from scraper_service.storage.job_records import JobState
 from scraper_service.storage.jobs import job_store
-from scraper_service.storage.jobs.job_records import JobState
 from scraper_service.storage.schema import ledger as ledger_table
 from scraper_service.storage.schema import snapshot as table
 from scraper_service.storage.schema import team, worker
@@ -103,7 +104,7 @@ def test_a_page_that_is_not_delivered_leaves_no_snapshot(database):
     assert last(harness).version == 0
     ended = harness.start([0])
     [row] = harness.claim(ended)
-    harness.run(job_store.end_job, ended, JobState.CANCELLED)
+    harness.run(outcomes.end_job, ended, JobState.CANCELLED)
     commit = harness.deliver(ended, row, snapshot=after(0))
     assert (commit.accepted, commit.is_stale) == (False, False)
     assert last(harness).version == 0

@@ -20,16 +20,10 @@ from scraper_service.options.map_search import ResultList
 from scraper_service.services.upkeep import expire
 from scraper_service.storage.database import Database
 from scraper_service.storage.frontier.links import Seed
+from scraper_service.storage.job_records import Link
 from scraper_service.storage.jobs import job_store
-from scraper_service.storage.jobs.job_records import Link
-from scraper_service.storage.page_search import search
-from scraper_service.storage.schema import (
-    delivery,
-    frontier,
-    job,
-    scrape,
-    search_page,
-)
+from scraper_service.storage.pages.page_search import search
+from scraper_service.storage.schema import delivery, frontier, job, scrape, search_page
 
 # On SQLite, services take turns at every write.
 pytestmark = [pytest.mark.full, pytest.mark.timeout(300), pytest.mark.slow_on("sqlite")]

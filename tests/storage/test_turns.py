@@ -8,9 +8,9 @@ from sqlalchemy import update
 from scraper_service.options.spider_arguments import batch_options
 from scraper_service.storage.frontier import leases, workers
 from scraper_service.storage.frontier.workers import WorkerState
+from scraper_service.storage.job_records import LOCAL_TEAM
 from scraper_service.storage.jobs import admission, job_store, turns
 from scraper_service.storage.jobs.admission import Terms
-from scraper_service.storage.jobs.job_records import LOCAL_TEAM
 from scraper_service.storage.schema import job as job_table
 from scraper_service.storage.schema import worker
 

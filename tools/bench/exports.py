@@ -29,8 +29,8 @@ from scraper_service.exports.formats import FORMATS
 from scraper_service.items import KeptResponse
 from scraper_service.services.accounts import OPEN_TEAM_ID
 from scraper_service.storage.database import Database
+from scraper_service.storage.job_records import JobState, RowState
 from scraper_service.storage.jobs import job_store
-from scraper_service.storage.jobs.job_records import JobState, RowState
 from scraper_service.storage.schema import frontier, job, page, page_source
 from scraper_service.storage.transactions import now_of, read_number
 from tools.bench.memory import memory_of

@@ -24,8 +24,8 @@ from scraper_service.storage.database import Database
 from scraper_service.storage.frontier import leases as frontier
 from scraper_service.storage.frontier import outcomes
 from scraper_service.storage.frontier.links import Seed
+from scraper_service.storage.job_records import Link, Outcome
 from scraper_service.storage.jobs import job_store
-from scraper_service.storage.jobs.job_records import Link, Outcome
 from tools.bench.memory import memory_of
 from tools.bench.report import arguments, publish, table
 

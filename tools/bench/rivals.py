@@ -30,9 +30,9 @@ from scraper_service.discovery import page_key
 from scraper_service.options.spider_arguments import crawl_options
 from scraper_service.spiders.crawl import CrawlSpider
 from scraper_service.storage.database import Database
+from scraper_service.storage.job_records import Link, Outcome
 from scraper_service.storage.jobs import admission, job_store
 from scraper_service.storage.jobs.admission import Terms
-from scraper_service.storage.jobs.job_records import Link, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

@@ -24,9 +24,9 @@ from sqlalchemy import text
 
 from scraper_service.options.spider_arguments import crawl_options
 from scraper_service.storage.database import Database
+from scraper_service.storage.job_records import RowState
 from scraper_service.storage.jobs import admission, deletion, job_store
 from scraper_service.storage.jobs.admission import Terms
-from scraper_service.storage.jobs.job_records import RowState
 from tools.bench.postgres import Postgres
 from tools.bench.processes import ServerProcess
 from tools.bench.report import MACHINE, arguments, publish, table

@@ -30,10 +30,10 @@ from scraper_service.crawling.politeness.shared_limit import LOOK_S
 from scraper_service.items import KeptResponse
 from scraper_service.storage.database import Database
 from scraper_service.storage.frontier.frontier import Frontier
-from scraper_service.storage.jobs.job_records import ACTIVE, Link, Outcome
+from scraper_service.storage.job_records import ACTIVE, Link, Outcome
 
 if TYPE_CHECKING:
-    from scraper_service.storage.jobs.job_records import ClaimedRow
+    from scraper_service.storage.job_records import ClaimedRow
 
 SLOTS = 16  # pages in flight of a job, as JOB_CONCURRENCY
 EMPTY_S = 0.1  # after a claim that found nothing

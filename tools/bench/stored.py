@@ -21,8 +21,8 @@ from scraper_service.options.spider_arguments import crawl_options
 from scraper_service.services.accounts import OPEN_TEAM_ID
 from scraper_service.storage.database import Database
 from scraper_service.storage.frontier.links import seed_of
+from scraper_service.storage.job_records import JobState, RowState
 from scraper_service.storage.jobs import job_store
-from scraper_service.storage.jobs.job_records import JobState, RowState
 from scraper_service.storage.schema import frontier, job, page
 from scraper_service.storage.transactions import now_of, read_number
 from tools.bench.load import Call, Load, measure

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from playwright.sync_api import sync_playwright
 
-from scraper_service.storage.jobs.job_records import RowState
+from scraper_service.storage.job_records import RowState
 from tools.bench.calls import KEY, call
 from tools.bench.processes import ServerProcess, ServiceProcess
 

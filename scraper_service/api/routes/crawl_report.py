@@ -55,8 +55,8 @@ from scraper_service.options.json_schema import field_of
 from scraper_service.options.limits import KeyScope, Mode
 from scraper_service.options.serialization import options_from_json
 from scraper_service.storage.frontier.page_counts import with_empty_fields
+from scraper_service.storage.job_records import RowState
 from scraper_service.storage.jobs.job_listing import STATES, AddressQuery, Cursor
-from scraper_service.storage.jobs.job_records import RowState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -29,7 +29,7 @@ from scraper_service.api.responses import encode, iso
 from scraper_service.api.version import Routes
 from scraper_service.errors import JobNotFound
 from scraper_service.options.limits import KeyScope, Mode
-from scraper_service.storage.jobs.job_records import JobState
+from scraper_service.storage.job_records import JobState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -30,14 +30,14 @@ from scraper_service.api.version import Routes
 from scraper_service.api.webhook_payloads import event_type
 from scraper_service.errors import HeadersForgotten, InvalidParameter, JobNotFound
 from scraper_service.options.limits import KeyScope, Mode
-from scraper_service.storage.jobs.job_records import DeliveryState, event_id
+from scraper_service.storage.job_records import DeliveryState, event_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from scraper_service.api.http_server import JsonRequest
     from scraper_service.api.version import RouteT
-    from scraper_service.storage.jobs.job_records import Delivery, Job
+    from scraper_service.storage.job_records import Delivery, Job
 
 MAX_DELIVERIES = 1000  # in one response
 DEFAULT_DELIVERIES = 100

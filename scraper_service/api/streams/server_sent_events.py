@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from scraper_service.api.http_server import JsonRequest
     from scraper_service.api.version import Api
     from scraper_service.services.accounts import Team
-    from scraper_service.storage.jobs.job_records import Event
+    from scraper_service.storage.job_records import Event
 
 MAX_DIGITS = 18  # of an event number; the database stores up to 2**63
 NOW = "now"

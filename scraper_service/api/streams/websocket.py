@@ -32,7 +32,7 @@ from scraper_service.errors import InvalidParameter, JobNotFound, Unauthorized
 from scraper_service.options.limits import Mode
 from scraper_service.services.job_following import SLICE_BYTES
 from scraper_service.shared_objects import until_first_end
-from scraper_service.storage.jobs.job_records import JobState
+from scraper_service.storage.job_records import JobState
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from scraper_service.api.streams.streaming import OpenStreams
     from scraper_service.api.version import Api
     from scraper_service.services.accounts import Team
-    from scraper_service.storage.jobs.job_records import Job
+    from scraper_service.storage.job_records import Job
 
 CATCHUP_BYTES = 900 * 2**10  # of pages in the first message; docs/api.md, WebSocket
 NONCE_BYTES = 16  # RFC 6455, 4.2.1

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from scraper_service.options.crawl import PageOptions
     from scraper_service.services.mapping import Map
     from scraper_service.services.searching import Result, SearchAnswer
-    from scraper_service.storage.jobs.job_records import Job, JobState
+    from scraper_service.storage.job_records import Job, JobState
 
 SCRAPED = either(
     success({"data": ref("Page"), "scrape_id?": ID}),

@@ -8,7 +8,8 @@ import click
 
 from scraper_service.cli.local_run import DatabaseSource, keys_of_job, open_database
 from scraper_service.content.text.kept_responses import archive_row
-from scraper_service.storage.jobs import job_store, page_sources
+from scraper_service.storage.jobs import job_store
+from scraper_service.storage.pages import page_sources
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from scraper_service.cli.outputs.output import Destination
-    from scraper_service.storage.jobs.job_records import Job
+    from scraper_service.storage.job_records import Job
 
 ROWS, BYTES = 250, 8 * 2**20  # that are read at once
 

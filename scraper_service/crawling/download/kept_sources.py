@@ -17,7 +17,7 @@ from scraper_service.crawling.metrics import KEPT_RESPONSES
 from scraper_service.errors import StoreUnavailable
 from scraper_service.storage.files.artefacts import owner_of
 from scraper_service.storage.files.source_files import SourceFiles
-from scraper_service.storage.jobs.job_records import LOCAL_TEAM
+from scraper_service.storage.job_records import LOCAL_TEAM
 
 if TYPE_CHECKING:
     from scrapy.settings import BaseSettings

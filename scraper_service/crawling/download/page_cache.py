@@ -32,7 +32,7 @@ from scraper_service.shared_objects import BackgroundTasks
 from scraper_service.storage.database import Database
 from scraper_service.storage.files import artefacts
 from scraper_service.storage.files.artefacts import name_in
-from scraper_service.storage.page_cache import (
+from scraper_service.storage.pages.page_cache import (
     StoredSource,
     find_source,
     source_key,

@@ -13,7 +13,7 @@ from scraper_service.crawling.download.kept_sources import KeptSources
 from scraper_service.crawling.page_state import PageState
 from scraper_service.crawling.scheduler import LeasedScheduler
 from scraper_service.items import DATA_LOSS
-from scraper_service.storage.jobs.job_records import LOCAL_TEAM
+from scraper_service.storage.job_records import LOCAL_TEAM
 from scraper_service.storage.jobs.reprocessing import read_source
 
 if TYPE_CHECKING:

@@ -21,12 +21,12 @@ from scraper_service.crawling.scheduler import LeasedScheduler
 from scraper_service.discovery.lastmod import proves_no_change
 from scraper_service.options.availability import HTTP
 from scraper_service.options.serialization import scrape_options_from_json
+from scraper_service.storage.job_records import LOCAL_TEAM
 from scraper_service.storage.jobs.base_pages import (
     base_scrape,
     read_base_page,
     read_base_sitemap,
 )
-from scraper_service.storage.jobs.job_records import LOCAL_TEAM
 
 if TYPE_CHECKING:
     from scrapy import Request

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from scraper_service.crawling.politeness.host_queue import HostQueue
     from scraper_service.shared_objects import BackgroundTasks
-    from scraper_service.storage.jobs.job_records import Claim, ClaimedRow
+    from scraper_service.storage.job_records import Claim, ClaimedRow
 
 # Times as many rows, if the first rows wait for their hosts, or are fetched faster than
 # further rows are claimed.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from scraper_service.crawling.politeness.crawl_report import JobTally
     from scraper_service.crawling.politeness.host_pace import HostPace
     from scraper_service.crawling.politeness.host_turns import Turn
-    from scraper_service.storage.jobs.job_records import ClaimedRow
+    from scraper_service.storage.job_records import ClaimedRow
 
 ANY_NUMBER = 1_000_000
 

@@ -24,10 +24,9 @@ from scraper_service.services.monitoring.judge import PRICE, ChangeJudge
 from scraper_service.services.monitoring.progress import TargetProgress, page_row
 from scraper_service.services.monitoring.searches import MonitoredSearch
 from scraper_service.services.operations.operations import ClaimLost, OperationFailed
-from scraper_service.storage.jobs.job_records import JobState
+from scraper_service.storage.job_records import JobState
 from scraper_service.storage.jobs.jobs import Jobs
 from scraper_service.storage.jobs.operations import step_id
-from scraper_service.storage.jobs.page_sources import drop_sources
 from scraper_service.storage.monitors import (
     check_steps,
     checks,
@@ -41,6 +40,7 @@ from scraper_service.storage.monitors.check_records import (
 )
 from scraper_service.storage.monitors.page_rows import PageRow
 from scraper_service.storage.monitors.snapshots import PageSnapshot, url_key
+from scraper_service.storage.pages.page_sources import drop_sources
 
 if TYPE_CHECKING:
     from scrapy.settings import BaseSettings

@@ -39,9 +39,9 @@ from scraper_service.options.site_policy import under_policy
 from scraper_service.services.accounts import DiskQuota
 from scraper_service.services.metrics.tracing import job_span, note_job
 from scraper_service.shared_objects import BackgroundTasks, Looks, repeat
+from scraper_service.storage.job_records import ACTIVE, JobState
 from scraper_service.storage.jobs import admission, operations
 from scraper_service.storage.jobs.admission import Terms
-from scraper_service.storage.jobs.job_records import ACTIVE, JobState
 from scraper_service.storage.jobs.jobs import Jobs
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from scraper_service.services.job_runner import JobRunner
     from scraper_service.storage.accounts.audit import Actor
     from scraper_service.storage.database import Database
-    from scraper_service.storage.jobs.job_records import Job
+    from scraper_service.storage.job_records import Job
     from scraper_service.storage.jobs.operations import (
         Entry,
         OperationEntry,

@@ -27,8 +27,8 @@ from scraper_service.services.scrapyd.nodes import (
 from scraper_service.services.upkeep import keep_up
 from scraper_service.shared_objects import BackgroundTasks
 from scraper_service.storage.frontier import workers
+from scraper_service.storage.job_records import RunState
 from scraper_service.storage.jobs import runs
-from scraper_service.storage.jobs.job_records import RunState
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine

@@ -16,11 +16,7 @@ from scraper_service.options.limits import DAY_S
 from scraper_service.storage.accounts.credits import lock_team
 from scraper_service.storage.database import reading, writing
 from scraper_service.storage.schema import browser_session, ledger, worker
-from scraper_service.storage.transactions import (
-    delete_some,
-    now_of,
-    transaction,
-)
+from scraper_service.storage.transactions import delete_some, now_of, transaction
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection

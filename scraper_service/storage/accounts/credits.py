@@ -33,7 +33,7 @@ from scraper_service.storage import change_snapshots
 from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.database import reading, writing
 from scraper_service.storage.files import artefacts
-from scraper_service.storage.jobs.job_records import ACTIVE
+from scraper_service.storage.job_records import ACTIVE
 from scraper_service.storage.jobs.replays import packed_replay
 from scraper_service.storage.schema import (
     activity,

@@ -9,11 +9,7 @@ from sqlalchemy import case, or_, select
 
 from scraper_service.errors import RateLimited
 from scraper_service.storage.schema import rate
-from scraper_service.storage.transactions import (
-    dialect_insert,
-    now_of,
-    transaction,
-)
+from scraper_service.storage.transactions import dialect_insert, now_of, transaction
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

@@ -15,11 +15,7 @@ from scraper_service.errors import SecretsUnreadable
 from scraper_service.storage.accounts import audit
 from scraper_service.storage.schema import session
 from scraper_service.storage.secrets import Box
-from scraper_service.storage.transactions import (
-    dialect_insert,
-    now_of,
-    transaction,
-)
+from scraper_service.storage.transactions import dialect_insert, now_of, transaction
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

@@ -13,7 +13,7 @@ from sqlalchemy import and_, func, or_, select
 from scraper_service.errors import CallFailed, JobNotFound
 from scraper_service.options.limits import DAY_S
 from scraper_service.storage.accounts.credits import Call, balance
-from scraper_service.storage.jobs.job_records import ACTIVE
+from scraper_service.storage.job_records import ACTIVE
 from scraper_service.storage.schema import activity, job, key, ledger, page, team
 from scraper_service.storage.transactions import now_of
 

@@ -21,7 +21,7 @@ from scraper_service.options.limits import DAY_S
 from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.files import source_files
 from scraper_service.storage.files.blob_stores import FileStore
-from scraper_service.storage.jobs.job_records import ACTIVE
+from scraper_service.storage.job_records import ACTIVE
 from scraper_service.storage.schema import artefact, job
 from scraper_service.storage.secrets import derived_key
 from scraper_service.storage.transactions import (

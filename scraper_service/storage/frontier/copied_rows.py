@@ -17,17 +17,9 @@ from sqlalchemy import insert, literal, select, update
 
 from scraper_service.errors import counted
 from scraper_service.storage.frontier.open_job import OpenJob
-from scraper_service.storage.jobs.job_records import (
-    ACTIVE,
-    JobState,
-    RowState,
-    UrlKind,
-)
+from scraper_service.storage.job_records import ACTIVE, JobState, RowState, UrlKind
 from scraper_service.storage.schema import frontier, job, page
-from scraper_service.storage.transactions import (
-    number_of,
-    transaction,
-)
+from scraper_service.storage.transactions import number_of, transaction
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from scraper_service.storage.database import Database
     from scraper_service.storage.frontier.leases import Beyond
-    from scraper_service.storage.jobs.job_records import Claim, Commit, Outcome
+    from scraper_service.storage.job_records import Claim, Commit, Outcome
 
 
 class CrawlFrontier(Protocol):

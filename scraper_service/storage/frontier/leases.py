@@ -15,9 +15,9 @@ from sqlalchemy import and_, bindparam, func, insert, not_, select, update
 
 from scraper_service.errors import SecretsUnreadable
 from scraper_service.options.limits import DAY_S
+from scraper_service.storage import job_secrets
 from scraper_service.storage.frontier import copied_rows, outcomes
-from scraper_service.storage.jobs import job_secrets, job_store
-from scraper_service.storage.jobs.job_records import (
+from scraper_service.storage.job_records import (
     ACTIVE,
     Claim,
     ClaimedRow,
@@ -27,12 +27,7 @@ from scraper_service.storage.jobs.job_records import (
     UrlKind,
 )
 from scraper_service.storage.schema import frontier, job, worker
-from scraper_service.storage.statements import (
-    Statement,
-    arrays,
-    constant,
-    run_together,
-)
+from scraper_service.storage.statements import Statement, arrays, constant, run_together
 from scraper_service.storage.transactions import (
     IN_ORDER,
     lock_job,
@@ -118,7 +113,7 @@ def claim(
     try:
         return evolve(found, rows=tuple(_whole(connection, job_id, leased)))
     except SecretsUnreadable as error:
-        job_store.end_job(connection, job_id, JobState.FAILED, str(error))
+        outcomes.end_job(connection, job_id, JobState.FAILED, str(error))
         return Claim((), JobState.FAILED)
 
 

@@ -17,7 +17,7 @@ from scraper_service.discovery.sitemap_locations import (
 from scraper_service.items import KnownPage
 from scraper_service.options.crawl import BatchOptions, CrawlOptions
 from scraper_service.options.urls import join_url
-from scraper_service.storage.jobs.job_records import (
+from scraper_service.storage.job_records import (
     MAX_LIMIT,
     JobState,
     Link,

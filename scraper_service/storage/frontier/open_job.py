@@ -23,7 +23,7 @@ from scraper_service.options.crawl import CHANGEABLE, CrawlOptions
 from scraper_service.options.limits import DAY_S
 from scraper_service.options.serialization import options_from_json
 from scraper_service.options.urls import origin, robots_url
-from scraper_service.storage import change_snapshots
+from scraper_service.storage import change_snapshots, job_secrets
 from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.accounts.credits import (
     ADD_CHARGE,
@@ -34,14 +34,9 @@ from scraper_service.storage.accounts.credits import (
 from scraper_service.storage.frontier import refused_links
 from scraper_service.storage.frontier.duplicates import add_texts
 from scraper_service.storage.frontier.empty_result import NO_PAGE, explain_empty_result
-from scraper_service.storage.frontier.links import (
-    INSERT_ROWS,
-    PASSING,
-    insert_links,
-)
+from scraper_service.storage.frontier.links import INSERT_ROWS, PASSING, insert_links
 from scraper_service.storage.frontier.page_counts import add_pages
-from scraper_service.storage.jobs import job_secrets
-from scraper_service.storage.jobs.job_records import (
+from scraper_service.storage.job_records import (
     Commit,
     Effect,
     JobChange,
@@ -50,7 +45,7 @@ from scraper_service.storage.jobs.job_records import (
     RowState,
     UrlKind,
 )
-from scraper_service.storage.jobs.page_sources import add_sources
+from scraper_service.storage.pages.page_sources import add_sources
 from scraper_service.storage.politeness.request_counts import add_refused
 from scraper_service.storage.schema import event, frontier, job, page
 from scraper_service.storage.statements import (
@@ -76,7 +71,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
 
     from scraper_service.storage.frontier.packed_pages import Packed
-    from scraper_service.storage.jobs.job_records import Outcome
+    from scraper_service.storage.job_records import Outcome
 
 MAX_WARNING = 2000  # characters
 ROBOTS = "robots"  # code of URLs that robots.txt refuses

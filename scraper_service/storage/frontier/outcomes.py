@@ -1,29 +1,30 @@
-"""The transactions of fetched and of returned URLs."""
+"""The ends of fetches and of jobs: transactions of fetched and returned URLs."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from attrs import evolve
-from sqlalchemy import bindparam, select
+from sqlalchemy import bindparam, select, update
 
+from scraper_service.storage import job_secrets
+from scraper_service.storage.accounts import audit
+from scraper_service.storage.accounts.credits import give_back
 from scraper_service.storage.frontier.open_job import OpenJob
 from scraper_service.storage.frontier.packed_pages import pack_all
-from scraper_service.storage.jobs.job_records import (
-    ACTIVE,
-    Commit,
-    JobState,
-    RowState,
-)
+from scraper_service.storage.job_records import ACTIVE, Commit, JobState, RowState
 from scraper_service.storage.schema import frontier, job, page
 from scraper_service.storage.statements import Statement
+from scraper_service.storage.transactions import note, now_of, transaction
+from scraper_service.storage.webhooks import subscriptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from sqlalchemy import Connection
 
-    from scraper_service.storage.jobs.job_records import Outcome
+    from scraper_service.storage.accounts.audit import Actor
+    from scraper_service.storage.job_records import Outcome
 
 # Claims go on meanwhile: they take pending URLs, which a commit only adds. What takes
 # pending URLs away locks the whole row, as :func:`lock_job`.
@@ -77,6 +78,43 @@ def hold_surplus(connection: Connection, job_id: str) -> None:
         open_job = OpenJob(connection, row)
         open_job.hold_surplus()
         open_job.write(JobState(row.state))
+
+
+@transaction(row="{job_id}")
+def end_job(
+    connection: Connection,
+    job_id: str,
+    state: JobState,
+    error: str | None = None,
+    actor: Actor | None = None,
+) -> bool:
+    """Cancel or fail an active job. Return True if this call ended the job.
+
+    ``actor`` is the caller who ends it, for the audit log.
+    """
+    at = now_of(connection)
+    ended = connection.execute(
+        update(job)
+        .where(job.c.id == job_id, job.c.state.in_(ACTIVE))
+        .values(
+            state=state,
+            error=error,
+            paused_at=None,
+            completed_at=at,
+            expires_at=at + job.c.retention_s,
+        )
+        .returning(job.c.team_id, job.c.reserved)
+    ).one_or_none()
+    if ended is None:
+        return False
+    if ended.reserved:
+        give_back(connection, ended.team_id, ended.reserved)
+        connection.execute(update(job).where(job.c.id == job_id).values(reserved=0))
+    audit.record(connection, actor, f"job.{state}", job_id)
+    note(connection, job_id, state.value, at)
+    subscriptions.tell_locked(connection, job_id, state.value, at)
+    job_secrets.forget(connection, job_id)
+    return True
 
 
 def _runs(outcomes: Sequence[Outcome]) -> Iterator[list[Outcome]]:

@@ -13,7 +13,7 @@ from scraper_service.content.text.kept_responses import StoredResponse, pack
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scraper_service.storage.jobs.job_records import Outcome
+    from scraper_service.storage.job_records import Outcome
 
 
 @frozen

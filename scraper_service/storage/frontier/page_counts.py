@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from scraper_service.options.json_schema import Field
-    from scraper_service.storage.jobs.job_records import CountedPage
+    from scraper_service.storage.job_records import CountedPage
 
 MAX_NAMES = 100  # of one part; the row of the job is written with each page
 MAX_LEVELS = 3  # of nested fields

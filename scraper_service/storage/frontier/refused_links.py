@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, Connection
 
-    from scraper_service.storage.jobs.job_records import Link
+    from scraper_service.storage.job_records import Link
 
 #: Reasons of refused links that are rows of the frontier.
 AS_ROWS: Final = frozenset(

@@ -12,10 +12,7 @@ from sqlalchemy import func, select, update
 
 from scraper_service.storage.frontier import leases
 from scraper_service.storage.schema import worker
-from scraper_service.storage.transactions import (
-    now_of,
-    transaction,
-)
+from scraper_service.storage.transactions import now_of, transaction
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -30,13 +30,12 @@ from scraper_service.options.extraction import AgentOptions, ExtractOptions
 from scraper_service.options.limits import DAY_S
 from scraper_service.options.parsing import short
 from scraper_service.options.serialization import operation_to_json, options_to_json
+from scraper_service.storage import job_secrets
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.accounts.audit import Actor
 from scraper_service.storage.frontier.links import insert_links, seed_of
-from scraper_service.storage.jobs import job_secrets, operations
-from scraper_service.storage.jobs.base_pages import find_base
-from scraper_service.storage.jobs.job_records import (
+from scraper_service.storage.job_records import (
     ACTIVE,
     MONITOR_CHECK,
     Job,
@@ -44,6 +43,8 @@ from scraper_service.storage.jobs.job_records import (
     Link,
     RowState,
 )
+from scraper_service.storage.jobs import operations
+from scraper_service.storage.jobs.base_pages import find_base
 from scraper_service.storage.jobs.job_store import get_job, insert_job
 from scraper_service.storage.schema import idempotency, job
 from scraper_service.storage.transactions import (

@@ -17,13 +17,8 @@ from scraper_service.errors import InvalidOptions, Issue
 from scraper_service.items import REMOVED, UNCHANGED, KeptResponse
 from scraper_service.options.crawl import parse_since
 from scraper_service.options.serialization import scrape_options_from_json
-from scraper_service.storage.jobs.job_records import (
-    ACTIVE,
-    JobState,
-    RowState,
-    UrlKind,
-)
-from scraper_service.storage.jobs.page_sources import (
+from scraper_service.storage.job_records import ACTIVE, JobState, RowState, UrlKind
+from scraper_service.storage.pages.page_sources import (
     RESPONSE,
     has_sources,
     sitemap_source,
@@ -36,7 +31,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Row, Select
 
     from scraper_service.options.crawl import CrawlOptions
-    from scraper_service.storage.jobs.job_records import Job
+    from scraper_service.storage.job_records import Job
 
 
 @frozen

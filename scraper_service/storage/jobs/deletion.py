@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import delete, exists, func, select, update
 
+from scraper_service.storage import job_secrets
 from scraper_service.storage.accounts import audit, disk_use
-from scraper_service.storage.jobs import job_secrets
+from scraper_service.storage.frontier.outcomes import end_job
+from scraper_service.storage.job_records import ACTIVE, JobState
 from scraper_service.storage.jobs.job_history import CALLS, INTERACT
-from scraper_service.storage.jobs.job_records import ACTIVE, JobState
-from scraper_service.storage.jobs.job_store import end_job
 from scraper_service.storage.schema import (
     activity,
     artefact,
@@ -24,11 +24,7 @@ from scraper_service.storage.schema import (
     scrape,
     webhook,
 )
-from scraper_service.storage.transactions import (
-    lock_job,
-    now_of,
-    transaction,
-)
+from scraper_service.storage.transactions import lock_job, now_of, transaction
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

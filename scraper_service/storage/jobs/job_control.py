@@ -24,9 +24,9 @@ from scraper_service.options.limits import DAY_S, HIDDEN
 from scraper_service.options.parsing import short
 from scraper_service.storage.accounts import audit
 from scraper_service.storage.accounts.credits import lock_team
+from scraper_service.storage.frontier import outcomes
 from scraper_service.storage.frontier.open_job import OpenJob
-from scraper_service.storage.jobs import job_store
-from scraper_service.storage.jobs.job_records import (
+from scraper_service.storage.job_records import (
     ACTIVE,
     CRAWLED,
     MAX_LIMIT,
@@ -35,12 +35,9 @@ from scraper_service.storage.jobs.job_records import (
     JobChange,
     JobState,
 )
+from scraper_service.storage.jobs import job_store
 from scraper_service.storage.schema import job
-from scraper_service.storage.transactions import (
-    lock_job,
-    now_of,
-    transaction,
-)
+from scraper_service.storage.transactions import lock_job, now_of, transaction
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -251,4 +248,4 @@ def end_long_pause(
     paused_at = lock_job(connection, job_id).paused_at
     if paused_at is None or paused_at > now_of(connection) - most_s:
         return False  # resumed meanwhile
-    return job_store.end_job(connection, job_id, JobState.CANCELLED, reason)
+    return outcomes.end_job(connection, job_id, JobState.CANCELLED, reason)

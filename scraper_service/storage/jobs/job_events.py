@@ -16,12 +16,7 @@ from sqlalchemy import func, select
 
 from scraper_service.content.text.compression import decompress
 from scraper_service.options.serialization import webhook_from_json
-from scraper_service.storage.jobs.job_records import (
-    Event,
-    Job,
-    event_error,
-    failure_of,
-)
+from scraper_service.storage.job_records import Event, Job, event_error, failure_of
 from scraper_service.storage.jobs.job_store import get_job
 from scraper_service.storage.schema import event, frontier, page, webhook
 from scraper_service.storage.transactions import number_of

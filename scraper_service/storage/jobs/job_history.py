@@ -16,7 +16,7 @@ from attrs import evolve, frozen
 from sqlalchemy import Column, ColumnElement, desc, func, select, tuple_, union_all
 
 from scraper_service.discovery.canonical_urls import parse_uncached
-from scraper_service.storage.jobs.job_records import (
+from scraper_service.storage.job_records import (
     ACTIVE,
     CRAWLED,
     MONITOR_CHECK,
@@ -25,14 +25,7 @@ from scraper_service.storage.jobs.job_records import (
     UrlKind,
 )
 from scraper_service.storage.jobs.job_store import MAX_TARGET
-from scraper_service.storage.schema import (
-    activity,
-    frontier,
-    job,
-    key,
-    ledger,
-    webhook,
-)
+from scraper_service.storage.schema import activity, frontier, job, key, ledger, webhook
 from scraper_service.storage.transactions import now_of, written
 
 if TYPE_CHECKING:
@@ -139,7 +132,7 @@ class JobSummary:
     key: str | None
     error: str | None
     warning: str | None = None
-    #: See :attr:`~scraper_service.storage.jobs.job_records.Job.source_job_id`.
+    #: See :attr:`~scraper_service.storage.job_records.Job.source_job_id`.
     source_job_id: str | None = None
     #: True if ``GET /scrape/{id}`` returns the page of a single call.
     has_page: bool = False

@@ -12,11 +12,7 @@ from sqlalchemy import and_, func, or_, select, text
 
 from scraper_service.storage.frontier import refused_links
 from scraper_service.storage.frontier.open_job import ROBOTS
-from scraper_service.storage.jobs.job_records import (
-    PageErrorRow,
-    RowState,
-    UrlKind,
-)
+from scraper_service.storage.job_records import PageErrorRow, RowState, UrlKind
 from scraper_service.storage.schema import frontier, job
 from scraper_service.storage.transactions import IN_ORDER, number_of, rows_in, written
 

@@ -15,11 +15,7 @@ from sqlalchemy import delete, func, insert, literal, select
 
 from scraper_service.storage.frontier import refused_links
 from scraper_service.storage.schema import event, frontier, job, job_log
-from scraper_service.storage.transactions import (
-    now_of,
-    number_of,
-    transaction,
-)
+from scraper_service.storage.transactions import now_of, number_of, transaction
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

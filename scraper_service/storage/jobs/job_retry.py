@@ -31,20 +31,15 @@ from scraper_service.options.serialization import (
     unstructured,
 )
 from scraper_service.options.urls import host_of
+from scraper_service.storage import job_secrets
 from scraper_service.storage.accounts import audit, disk_use
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.frontier.empty_result import without_explanation
 from scraper_service.storage.frontier.open_job import ROBOTS, OpenJob
-from scraper_service.storage.jobs import job_secrets, job_store
+from scraper_service.storage.job_records import ACTIVE, Job, JobState, RowState, UrlKind
+from scraper_service.storage.jobs import job_store
 from scraper_service.storage.jobs.admission import Terms, use_key
 from scraper_service.storage.jobs.job_control import lock_own_job
-from scraper_service.storage.jobs.job_records import (
-    ACTIVE,
-    Job,
-    JobState,
-    RowState,
-    UrlKind,
-)
 from scraper_service.storage.schema import delivery, event, frontier, job, page
 from scraper_service.storage.transactions import (
     IN_ORDER,

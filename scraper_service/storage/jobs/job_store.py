@@ -11,11 +11,10 @@ from attrs import evolve, fields
 from sqlalchemy import delete, exists, func, insert, or_, select, update
 
 from scraper_service.content.text.compression import decompress
-from scraper_service.storage.accounts import audit, disk_use
-from scraper_service.storage.accounts.credits import give_back
+from scraper_service.storage import job_secrets
+from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.frontier.links import insert_links
-from scraper_service.storage.jobs import job_secrets
-from scraper_service.storage.jobs.job_records import (
+from scraper_service.storage.job_records import (
     ACTIVE,
     CRAWLED,
     Job,
@@ -61,12 +60,10 @@ from scraper_service.storage.transactions import (
     take_some,
     transaction,
 )
-from scraper_service.storage.webhooks import subscriptions
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection, Row, Table
 
-    from scraper_service.storage.accounts.audit import Actor
     from scraper_service.storage.frontier.links import Seed
 
 CHUNK_BYTES = 10 * 2**20  # of pages in one response
@@ -259,43 +256,6 @@ def start_job(connection: Connection, job_id: str) -> bool:
         .values(state=JobState.SCRAPING, started_at=now_of(connection))
     )
     return started.rowcount == 1
-
-
-@transaction(row="{job_id}")
-def end_job(
-    connection: Connection,
-    job_id: str,
-    state: JobState,
-    error: str | None = None,
-    actor: Actor | None = None,
-) -> bool:
-    """Cancel or fail an active job. Return True if this call ended the job.
-
-    ``actor`` is the caller who ends it, for the audit log.
-    """
-    at = now_of(connection)
-    ended = connection.execute(
-        update(job)
-        .where(job.c.id == job_id, job.c.state.in_(ACTIVE))
-        .values(
-            state=state,
-            error=error,
-            paused_at=None,
-            completed_at=at,
-            expires_at=at + job.c.retention_s,
-        )
-        .returning(job.c.team_id, job.c.reserved)
-    ).one_or_none()
-    if ended is None:
-        return False
-    if ended.reserved:
-        give_back(connection, ended.team_id, ended.reserved)
-        connection.execute(update(job).where(job.c.id == job_id).values(reserved=0))
-    audit.record(connection, actor, f"job.{state}", job_id)
-    note(connection, job_id, state.value, at)
-    subscriptions.tell_locked(connection, job_id, state.value, at)
-    job_secrets.forget(connection, job_id)
-    return True
 
 
 def read_pages(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from scraper_service.storage.database import reading, writing
-from scraper_service.storage.frontier import copied_rows
+from scraper_service.storage.frontier import copied_rows, outcomes
 from scraper_service.storage.jobs import (
     admission,
     deletion,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from scraper_service.storage.accounts.audit import Actor
     from scraper_service.storage.database import Database
-    from scraper_service.storage.jobs.job_records import PageErrorRow
+    from scraper_service.storage.job_records import PageErrorRow
 
 T = TypeVar("T")
 
@@ -80,7 +80,7 @@ class Jobs:
     runnable = reading(turns.job_turns)
     get_whole = reading(job_store.get_whole_job)
     start = writing(job_store.start_job)
-    end = writing(job_store.end_job)
+    end = writing(outcomes.end_job)
     change = writing(job_control.change_job)
     retry = writing(job_retry.retry_pages)
     expire = writing(job_store.expire)

@@ -11,7 +11,7 @@ from sqlalchemy import exists, func, select
 
 from scraper_service.storage.accounts.disk_use import used_by_all
 from scraper_service.storage.frontier.workers import live_workers
-from scraper_service.storage.jobs.job_records import (
+from scraper_service.storage.job_records import (
     ACTIVE,
     DeliveryState,
     JobState,

@@ -19,11 +19,13 @@ from scraper_service.content.text.compression import compress, decompress
 from scraper_service.discovery import Reason
 from scraper_service.errors import SecretsUnreadable
 from scraper_service.options.serialization import options_to_json
+from scraper_service.storage import job_secrets
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts import disk_use
+from scraper_service.storage.frontier import outcomes
 from scraper_service.storage.frontier.links import seed_of
-from scraper_service.storage.jobs import job_secrets, job_store
-from scraper_service.storage.jobs.job_records import ACTIVE, JobState, RowState, UrlKind
+from scraper_service.storage.job_records import ACTIVE, JobState, RowState, UrlKind
+from scraper_service.storage.jobs import job_store
 from scraper_service.storage.schema import frontier, job, operation, page, worker
 from scraper_service.storage.transactions import (
     lock_job,
@@ -301,12 +303,12 @@ def take(connection: Connection, job_id: str, owner: str) -> Taken | None:
         return None
     if row.attempts >= MAX_ATTEMPTS:
         error = f"The process ended {MAX_ATTEMPTS} times in the same step."
-        job_store.end_job(connection, job_id, JobState.FAILED, error)
+        outcomes.end_job(connection, job_id, JobState.FAILED, error)
         return None
     try:
         options = job_secrets.whole_options(connection, job_id, row.options)
     except SecretsUnreadable as unreadable:
-        job_store.end_job(connection, job_id, JobState.FAILED, str(unreadable))
+        outcomes.end_job(connection, job_id, JobState.FAILED, str(unreadable))
         return None
     token = row.token + 1
     connection.execute(
@@ -498,7 +500,7 @@ def fail(
         return False
     if result is not None:
         _store_result(connection, job_id, result)
-    return job_store.end_job(connection, job_id, JobState.FAILED, error)
+    return outcomes.end_job(connection, job_id, JobState.FAILED, error)
 
 
 def _store_result(connection: Connection, job_id: str, result: bytes) -> None:

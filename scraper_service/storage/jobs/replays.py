@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 from sqlalchemy import or_, select
 
 from scraper_service.errors import SecretsUnreadable
-from scraper_service.storage.jobs import job_secrets
-from scraper_service.storage.jobs.job_records import ACTIVE, JobState
+from scraper_service.storage import job_secrets
+from scraper_service.storage.job_records import ACTIVE, JobState
 from scraper_service.storage.schema import activity, frontier, job, page, scrape
 from scraper_service.storage.transactions import now_of
 

@@ -14,9 +14,8 @@ from attrs import frozen
 from sqlalchemy import case, delete, select, update
 
 from scraper_service.errors import JobNotFound, RunRefused
-from scraper_service.storage.frontier import leases
-from scraper_service.storage.jobs import job_store
-from scraper_service.storage.jobs.job_records import (
+from scraper_service.storage.frontier import leases, outcomes
+from scraper_service.storage.job_records import (
     ACTIVE,
     CRAWLED,
     LOCAL_TEAM,
@@ -25,6 +24,7 @@ from scraper_service.storage.jobs.job_records import (
     JobState,
     RunState,
 )
+from scraper_service.storage.jobs import job_store
 from scraper_service.storage.schema import job, run, worker
 from scraper_service.storage.transactions import (
     dialect_insert,
@@ -184,7 +184,7 @@ def end_lost(connection: Connection, job_id: str, run_id: str) -> bool:
         and last[-1].progress == _progress(connection, job_id)
     ):
         error = f"Its processes were lost {MAX_LOST} times and it got nowhere."
-        job_store.end_job(connection, job_id, JobState.FAILED, error)
+        outcomes.end_job(connection, job_id, JobState.FAILED, error)
     return True
 
 
@@ -272,7 +272,7 @@ def leave(
     """End the work of a process on a job. Fail the job if there is an ``error``."""
     lock_job(connection, job_id)
     if error is not None:
-        job_store.end_job(connection, job_id, JobState.FAILED, error)
+        outcomes.end_job(connection, job_id, JobState.FAILED, error)
     _end(connection, owner, [RunState.RUNNING], reason)
     connection.execute(delete(worker).where(worker.c.id == owner))
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 from sqlalchemy import and_, func, select
 
-from scraper_service.storage.jobs.job_records import (
+from scraper_service.storage.job_records import (
     ACTIVE,
     CRAWLED,
     LOCAL_TEAM,

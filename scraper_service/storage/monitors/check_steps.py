@@ -23,8 +23,8 @@ from scraper_service.options.site_policy import policy_from_json
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.frontier.links import seed_of
+from scraper_service.storage.job_records import ACTIVE, JobState
 from scraper_service.storage.jobs import job_store
-from scraper_service.storage.jobs.job_records import ACTIVE, JobState
 from scraper_service.storage.jobs.operations import holds, step_id, store_end
 from scraper_service.storage.monitors import messages, snapshots
 from scraper_service.storage.monitors.check_records import (
@@ -48,11 +48,7 @@ from scraper_service.storage.schema import (
     page,
     team,
 )
-from scraper_service.storage.transactions import (
-    now_of,
-    number_of,
-    transaction,
-)
+from scraper_service.storage.transactions import now_of, number_of, transaction
 from scraper_service.storage.webhooks import subscriptions
 
 if TYPE_CHECKING:

@@ -27,8 +27,9 @@ from scraper_service.options.limits import DAY_S
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.accounts.credits import Call
+from scraper_service.storage.frontier import outcomes
+from scraper_service.storage.job_records import ACTIVE, MONITOR_CHECK, JobState
 from scraper_service.storage.jobs import job_store
-from scraper_service.storage.jobs.job_records import ACTIVE, MONITOR_CHECK, JobState
 from scraper_service.storage.jobs.operations import step_id
 from scraper_service.storage.monitors.check_records import STATES, CheckPages, CheckRow
 from scraper_service.storage.monitors.messages import open_messages
@@ -46,11 +47,7 @@ from scraper_service.storage.schema import (
     operation,
     team,
 )
-from scraper_service.storage.transactions import (
-    lock_job,
-    now_of,
-    transaction,
-)
+from scraper_service.storage.transactions import lock_job, now_of, transaction
 from scraper_service.storage.webhooks import subscriptions
 
 if TYPE_CHECKING:
@@ -345,7 +342,7 @@ def hide_check(connection: Connection, job_id: str) -> None:
     A check with waiting deliveries lives for another day.
     """
     lock_job(connection, job_id)
-    job_store.end_job(connection, job_id, JobState.CANCELLED)
+    outcomes.end_job(connection, job_id, JobState.CANCELLED)
     waiting = subscriptions.open_deliveries(connection, job_id)
     keep_s = DAY_S if waiting and waiting.waiting else 0
     connection.execute(

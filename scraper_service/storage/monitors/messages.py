@@ -12,10 +12,7 @@ from sqlalchemy import delete, func, insert, select, update
 
 from scraper_service.storage.monitors.mails import ATTEMPT_S, Mail, read_mail
 from scraper_service.storage.schema import monitor_message as table
-from scraper_service.storage.transactions import (
-    now_of,
-    transaction,
-)
+from scraper_service.storage.transactions import now_of, transaction
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -18,7 +18,7 @@ from scraper_service.discovery import Reason
 from scraper_service.discovery.sitemap import absent
 from scraper_service.discovery.sitemap_locations import crawl_key
 from scraper_service.storage.frontier.refused_links import is_listed
-from scraper_service.storage.jobs.job_records import RowState
+from scraper_service.storage.job_records import RowState
 from scraper_service.storage.jobs.operations import step_id
 from scraper_service.storage.monitors.snapshots import PageSnapshot
 from scraper_service.storage.schema import frontier, page

@@ -29,15 +29,12 @@ from scraper_service.options.monitors.targets import (
     target_to_json,
 )
 from scraper_service.options.serialization import webhook_from_json, webhook_to_json
+from scraper_service.storage import job_secrets
 from scraper_service.storage.accounts import audit
 from scraper_service.storage.accounts.credits import lock_team
-from scraper_service.storage.jobs import job_secrets
 from scraper_service.storage.monitors import snapshots
 from scraper_service.storage.schema import monitor, monitor_check
-from scraper_service.storage.transactions import (
-    now_of,
-    transaction,
-)
+from scraper_service.storage.transactions import now_of, transaction
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -9,9 +9,9 @@ from attrs import frozen
 from sqlalchemy import Row, cast, func, select
 
 from scraper_service.storage.frontier.page_counts import PageCounts, parse_counts
+from scraper_service.storage.job_records import Job
 from scraper_service.storage.jobs import job_listing, job_store
 from scraper_service.storage.jobs.job_listing import SitemapCounts
-from scraper_service.storage.jobs.job_records import Job
 from scraper_service.storage.politeness import request_counts
 from scraper_service.storage.politeness.request_counts import HostCounts, RobotsRow
 from scraper_service.storage.schema import job, job_host

@@ -13,10 +13,7 @@ from attrs import define, field, frozen
 from sqlalchemy import select
 
 from scraper_service.storage.schema import job, job_host, job_robots, job_stat
-from scraper_service.storage.transactions import (
-    transaction,
-    upsert,
-)
+from scraper_service.storage.transactions import transaction, upsert
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,7 +14,7 @@ from sqlalchemy import select, update
 from scraper_service.content.text.compression import decompress
 from scraper_service.errors import HeadersForgotten
 from scraper_service.options.serialization import webhook_from_json
-from scraper_service.storage.jobs.job_records import (
+from scraper_service.storage.job_records import (
     MONITOR_CHECK,
     Delivery,
     DeliveryState,
@@ -34,11 +34,7 @@ from scraper_service.storage.schema import (
     page,
     webhook,
 )
-from scraper_service.storage.transactions import (
-    lock_job,
-    now_of,
-    transaction,
-)
+from scraper_service.storage.transactions import lock_job, now_of, transaction
 from scraper_service.storage.webhooks.subscriptions import WAKE, lacks_headers
 
 if TYPE_CHECKING:

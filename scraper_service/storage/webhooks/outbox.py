@@ -16,9 +16,9 @@ from sqlalchemy import bindparam, func, select, update
 
 from scraper_service.errors import SecretsUnreadable
 from scraper_service.options.serialization import webhook_from_json
+from scraper_service.storage import job_secrets
 from scraper_service.storage.database import reading, writing
-from scraper_service.storage.jobs import job_secrets
-from scraper_service.storage.jobs.job_records import (
+from scraper_service.storage.job_records import (
     ACTIVE,
     DeliveryLease,
     DeliveryState,
@@ -26,12 +26,7 @@ from scraper_service.storage.jobs.job_records import (
     Event,
 )
 from scraper_service.storage.schema import delivery, job, webhook
-from scraper_service.storage.transactions import (
-    lock_job,
-    now_of,
-    transaction,
-    written,
-)
+from scraper_service.storage.transactions import lock_job, now_of, transaction, written
 from scraper_service.storage.webhooks.deliveries import (
     read_deliveries,
     read_delivery,
@@ -46,7 +41,7 @@ if TYPE_CHECKING:
 
     from scraper_service.options.crawl import Webhook
     from scraper_service.storage.database import Database
-    from scraper_service.storage.jobs.job_records import DeliveryResult
+    from scraper_service.storage.job_records import DeliveryResult
 
 logger = logging.getLogger(__name__)
 

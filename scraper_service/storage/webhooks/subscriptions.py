@@ -14,8 +14,8 @@ from sqlalchemy import bindparam, func, insert, or_, select, update
 
 from scraper_service.options.serialization import webhook_to_json
 from scraper_service.options.urls import origin
-from scraper_service.storage.jobs import job_secrets
-from scraper_service.storage.jobs.job_records import DeliveryState
+from scraper_service.storage import job_secrets
+from scraper_service.storage.job_records import DeliveryState
 from scraper_service.storage.schema import delivery, job, secret, webhook
 from scraper_service.storage.transactions import upsert
 

@@ -14,15 +14,11 @@ from sqlalchemy import bindparam, delete, text
 from scraper_service.content.text.search_entry import SearchEntry, unpack_entry
 from scraper_service.options.urls import url_parts
 from scraper_service.storage.database import reading, writing
-from scraper_service.storage.page_cache import script_route
-from scraper_service.storage.page_search import search, team_prefix
+from scraper_service.storage.pages.page_cache import script_route
+from scraper_service.storage.pages.page_search import search, team_prefix
 from scraper_service.storage.schema import search_page
 from scraper_service.storage.statements import Insertion, Statement
-from scraper_service.storage.transactions import (
-    delete_some,
-    now_of,
-    transaction,
-)
+from scraper_service.storage.transactions import delete_some, now_of, transaction
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

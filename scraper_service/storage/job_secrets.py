@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sqlalchemy import delete, exists, insert, or_, select
 
 from scraper_service.errors import SecretsUnreadable
-from scraper_service.storage.jobs.job_records import ACTIVE, DeliveryState
+from scraper_service.storage.job_records import ACTIVE, DeliveryState
 from scraper_service.storage.schema import delivery, job, secret
 from scraper_service.storage.transactions import written
 

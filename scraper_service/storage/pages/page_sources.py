@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from scraper_service.storage.jobs.job_records import Outcome
+    from scraper_service.storage.job_records import Outcome
 
 DROPPED_AT_ONCE = 200  # in one transaction
 _ADD = Insertion(

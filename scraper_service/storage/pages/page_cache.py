@@ -18,11 +18,7 @@ from scraper_service.content.text.compression import compress, decompress
 from scraper_service.options.catalogue import cache_facts
 from scraper_service.options.urls import url_parts
 from scraper_service.storage.schema import source
-from scraper_service.storage.transactions import (
-    now_of,
-    transaction,
-    upsert,
-)
+from scraper_service.storage.transactions import now_of, transaction, upsert
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
