@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import importlib
 import pkgutil
+import re
 import string
+from pathlib import Path
 
 import pytest
 from sqlalchemy import func, select
 
-from scraper_service import services, storage
+from scraper_service import storage
 from scraper_service.errors import JobNotFound
 from scraper_service.storage.database import Database
 from scraper_service.storage.jobs import job_store
 from scraper_service.storage.schema import team
 from scraper_service.storage.transactions import locking_of, transaction
 
+PACKAGE = Path(storage.__file__).parents[1]
+WRITTEN = re.compile(r"\b(?:write(?:_later|_blocking)?|writing)\(\s*(?:\w+\.)*(\w+)")
+LOCKING = {"lock_job", "lock_own_job", "lock_team", "lock_monitor"}
+
 
 def declared():
-    """Yield the functions of the service that declare what they lock."""
-    for package in (storage, services):
-        found = pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
-        for name in [each.name for each in found if "migrations" not in each.name]:
-            for each in vars(importlib.import_module(name)).values():
-                if "locking" in getattr(each, "__dict__", {}):
-                    yield each
+    """Yield the functions of the stores that declare what they lock."""
+    found = pkgutil.walk_packages(storage.__path__, f"{storage.__name__}.")
+    for name in [each.name for each in found if "migrations" not in each.name]:
+        for each in vars(importlib.import_module(name)).values():
+            if "locking" in getattr(each, "__dict__", {}):
+                yield each
 
 
 def test_names_of_locks_are_made_of_arguments():
@@ -66,3 +72,20 @@ def test_an_error_that_is_returned_is_raised_after_the_commit(tmp_path, verb):
         count = select(func.count()).select_from(team).where(team.c.id == "team")
         assert database.write_blocking(lambda c: c.scalar(count)) == 1
     database.close()
+
+
+def test_functions_that_lock_declare_it():
+    """The writer could otherwise lock in another order than other processes."""
+    texts = {path: path.read_text() for path in PACKAGE.rglob("*.py")}
+    written = {name for text in texts.values() for name in WRITTEN.findall(text)}
+    functions = [
+        node
+        for path, text in texts.items()
+        if path.is_relative_to(PACKAGE / "storage")
+        for node in ast.parse(text).body
+        if isinstance(node, ast.FunctionDef)
+        and node.name in written
+        and LOCKING & {name.id for name in ast.walk(node) if isinstance(name, ast.Name)}
+    ]
+    assert len(functions) > 15
+    assert [node.name for node in functions if not node.decorator_list] == []
