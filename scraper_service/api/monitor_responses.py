@@ -31,9 +31,12 @@ from scraper_service.storage.monitors.check_records import STATES
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scraper_service.storage.monitors.check_records import CheckPages, CheckRow
+    from scraper_service.storage.monitors.check_records import (
+        CheckPages,
+        CheckRow,
+        PageRow,
+    )
     from scraper_service.storage.monitors.monitors import Monitor
-    from scraper_service.storage.monitors.page_rows import PageRow
 
 #: A test message.
 MESSAGE = shape(

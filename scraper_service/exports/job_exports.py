@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from scraper_service.exports.formats import ExportFormat
     from scraper_service.storage.database import Database
-    from scraper_service.storage.files.source_files import SourceFiles
+    from scraper_service.storage.pages.page_sources import SourceFiles
 
     RowT = Callable[[Any], bytes]
 

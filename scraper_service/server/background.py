@@ -88,12 +88,12 @@ class Background:
 
     def check_secret(self, refusal: str) -> None:
         """Raise :exc:`ValueError` if services of the database have another secret."""
-        from scraper_service.storage.accounts.known_secret import is_known
+        from scraper_service.storage.accounts.keys import is_known_secret
         from scraper_service.storage.secrets import key_secret
 
         secret = key_secret(self.data_dir, self.settings["KEY_SECRET"])
         with self.database.engine.begin() as connection:
-            if not is_known(connection, secret):
+            if not is_known_secret(connection, secret):
                 raise ValueError(refusal)
 
     def _make_runner(self) -> JobRunner:

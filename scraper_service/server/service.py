@@ -47,12 +47,12 @@ class ApiFront:
         from scraper_service.services.capabilities import Availability
         from scraper_service.services.job_following import JobTails
         from scraper_service.services.resident_crawler import ResidentCrawler
-        from scraper_service.storage.accounts.known_secret import ANOTHER
+        from scraper_service.storage.accounts.keys import MISMATCH
 
         self._background = background
         self._announce = announce
         self.settings = settings = background.settings
-        background.check_secret(ANOTHER)
+        background.check_secret(MISMATCH)
         self._tools = check_tools(settings.getlist("MCP_TOOLS"))
         self.database = background.database
         self.resident = ResidentCrawler(background.process)
@@ -137,14 +137,14 @@ class ApiFront:
     async def _make_accounts(self) -> DatabaseAccounts:
         """Return the accounts with the keys of the settings."""
         from scraper_service.services import accounts
-        from scraper_service.storage.accounts import audit, keys, known_secret
+        from scraper_service.storage.accounts import audit, keys
         from scraper_service.storage.jobs.jobs import Jobs
 
         secret = self._key_secret()
         fixed = [k.strip() for k in self.settings.getlist("API_KEYS") if k.strip()]
         enabled = self.settings.getbool("AUTH_ENABLED")
         actor = self._actor(audit.SETTINGS)
-        await self.database.write(known_secret.note_secret, secret)
+        await self.database.write(keys.note_secret, secret)
         for end in await self.database.write(keys.use_fixed_keys, secret, fixed, actor):
             logger.warning(
                 "the key ...%s of SCRAPER_API_KEYS was revoked by `keys revoke` and stays"

@@ -38,14 +38,17 @@ from scraper_service.storage.monitors import (
     monitors,
     snapshots,
 )
-from scraper_service.storage.monitors.check_records import CheckedPages, CheckEnd
+from scraper_service.storage.monitors.check_records import (
+    CheckedPages,
+    CheckEnd,
+    PageRow,
+)
 from scraper_service.storage.monitors.monitors import (
     PAUSED,
     Definition,
     Monitor,
     MonitorChange,
 )
-from scraper_service.storage.monitors.page_rows import PageRow
 from scraper_service.storage.monitors.snapshots import PageSnapshot, url_key
 from scraper_service.storage.schema import (
     job,

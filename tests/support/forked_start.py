@@ -59,7 +59,7 @@ scraper_service.content.answers scraper_service.content.documents.kinds
 scraper_service.crawling.robots scraper_service.llm.prompts
 scraper_service.services.operations.agent.agent
 scraper_service.services.operations.agent.research scraper_service.services.operations.extraction
-scraper_service.storage.accounts.known_secret
+scraper_service.storage.accounts.keys
 scraper_service.services.jobs scraper_service.services.operations.llms_txt
 scraper_service.services.scraping scraper_service.storage.files.uploads
 scraper_service.web.sessions werkzeug.routing wsproto multipart

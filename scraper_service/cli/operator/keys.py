@@ -221,7 +221,7 @@ def create_key_command(
     concurrency and disk quota can be given only for a new team.
     """
     from scraper_service.options.limits import KeyScope
-    from scraper_service.storage.accounts import keys, known_secret, teams
+    from scraper_service.storage.accounts import keys, teams
     from scraper_service.storage.secrets import key_secret
 
     if team_name is not None and not team_name.strip():
@@ -235,8 +235,8 @@ def create_key_command(
         disk_mb=disk_mb,
     )
     with transaction(database) as connection:
-        if not known_secret.is_known(connection, secret):
-            raise click.ClickException(known_secret.ANOTHER)
+        if not keys.is_known_secret(connection, secret):
+            raise click.ClickException(keys.MISMATCH)
         known = find_team_id(connection, team_name) if team_name else None
         if known is not None and change != teams.TeamChange():
             raise click.UsageError(
@@ -305,11 +305,11 @@ def forget_secret_command(overrides: tuple[str, ...], data_dir: str | None) -> N
     All API keys, stored sessions and secrets of running jobs are unreadable then: create
     new keys. Services that run keep their secret until they end.
     """
-    from scraper_service.storage.accounts import known_secret
+    from scraper_service.storage.accounts import keys
 
     database, _ = open_database(overrides, data_dir)
     with transaction(database) as connection:
-        known_secret.forget_secret(connection)
+        keys.forget_secret(connection)
     click.echo(
         "the next service may have any secret; keys of the old one are not valid"
     )

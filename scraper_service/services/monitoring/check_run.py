@@ -37,8 +37,8 @@ from scraper_service.storage.monitors.check_records import (
     STATES,
     CheckedPages,
     CheckEnd,
+    PageRow,
 )
-from scraper_service.storage.monitors.page_rows import PageRow
 from scraper_service.storage.monitors.snapshots import PageSnapshot, url_key
 from scraper_service.storage.pages.page_sources import drop_sources
 

@@ -18,8 +18,7 @@ from scraper_service.options.map_search import (
 )
 from scraper_service.options.monitors.targets import WINDOWS
 from scraper_service.storage.monitors import snapshots
-from scraper_service.storage.monitors.check_records import CheckedPages
-from scraper_service.storage.monitors.page_rows import PageRow
+from scraper_service.storage.monitors.check_records import CheckedPages, PageRow
 from scraper_service.storage.monitors.snapshots import PageSnapshot
 
 if TYPE_CHECKING:

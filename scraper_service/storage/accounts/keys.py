@@ -1,4 +1,7 @@
-"""API keys. The database has their hashes only."""
+"""API keys, and the mark of the secret of their hashes.
+
+The database has the hashes only.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +14,17 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
-from sqlalchemy import and_, insert, or_, select, update
+from sqlalchemy import and_, delete, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from scraper_service.options.limits import KeyScope
 from scraper_service.storage.accounts import audit
 from scraper_service.storage.accounts.teams import create_team
 from scraper_service.storage.schema import audit as audit_table
+from scraper_service.storage.schema import installation
 from scraper_service.storage.schema import key as key_table
+from scraper_service.storage.secrets import mark_of
+from scraper_service.storage.transactions import upsert
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -30,6 +36,13 @@ if TYPE_CHECKING:
 PREFIX = "fc-"
 KEY_BYTES = 32
 MAX_LISTED = 200  # keys of one team
+MARK = "secret"  # the name of the mark in the table of the installation
+MISMATCH = (
+    "the secret is not the one that this job database is used with, so its API keys are not"
+    " valid here: set the same SCRAPER_KEY_SECRET, or the same key.secret in the data folder,"
+    " for all services, nodes and commands. If that secret is lost, `scraper-service keys"
+    " forget-secret` lets a service start with a new one"
+)
 COMMAND, SETTINGS = "command", "settings"  # where a key comes from
 
 
@@ -255,3 +268,26 @@ def _utc(at: Any) -> Any:
 
 def _now() -> datetime:
     return datetime.now(UTC)
+
+
+def is_known_secret(connection: Connection, secret: bytes) -> bool:
+    """Return False if the services of this database have another secret.
+
+    Keys and entrusted values are unreadable with another secret. Without this mark, a service
+    or command with the wrong one would only find that every key is unknown.
+    """
+    found = connection.scalar(
+        select(installation.c.value).where(installation.c.name == MARK)
+    )
+    return found is None or found == mark_of(secret)
+
+
+def note_secret(connection: Connection, secret: bytes) -> None:
+    """Store what stands for a secret that :func:`is_known_secret`."""
+    # Another service may start at the same time.
+    upsert(connection, installation, [{"name": MARK, "value": mark_of(secret)}])
+
+
+def forget_secret(connection: Connection) -> None:
+    """Let the next service of this database have any secret."""
+    connection.execute(delete(installation).where(installation.c.name == MARK))

@@ -19,9 +19,9 @@ from sqlalchemy import and_, exists, or_, select, update
 from scraper_service.errors import StoreUnavailable
 from scraper_service.options.limits import DAY_S
 from scraper_service.storage.accounts import disk_use
-from scraper_service.storage.files import source_files
 from scraper_service.storage.files.blob_stores import FileStore
 from scraper_service.storage.job_records import ACTIVE
+from scraper_service.storage.pages import page_sources
 from scraper_service.storage.schema import artefact, job
 from scraper_service.storage.secrets import derived_key
 from scraper_service.storage.transactions import (
@@ -119,7 +119,7 @@ class Artefacts:
             found = await store.next_names(before)
             for form, unused in (
                 (_NAME, unheld),
-                (source_files.NAME, source_files.unheld),
+                (page_sources.NAME, page_sources.unheld),
             ):
                 names = [name for name in found if form.fullmatch(name)]
                 if names:

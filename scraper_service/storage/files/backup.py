@@ -24,7 +24,7 @@ from attrs import asdict, field, frozen
 from sqlalchemy import URL
 
 from scraper_service.errors import BackupFailed
-from scraper_service.storage.accounts.known_secret import ANOTHER, is_known
+from scraper_service.storage.accounts.keys import MISMATCH, is_known_secret
 from scraper_service.storage.connections import (
     SQLITE_FILE,
     database_url,
@@ -372,8 +372,8 @@ def _check_secret(address: URL, data_dir: Path, setting: str) -> None:
     engine = make_engine(address)
     try:
         with engine.connect() as connection:
-            if not is_known(connection, _secret(data_dir, setting)):
-                raise BackupFailed(ANOTHER)
+            if not is_known_secret(connection, _secret(data_dir, setting)):
+                raise BackupFailed(MISMATCH)
     finally:
         engine.dispose()
 

@@ -31,14 +31,18 @@ from scraper_service.storage.frontier import outcomes
 from scraper_service.storage.job_records import ACTIVE, MONITOR_CHECK, JobState
 from scraper_service.storage.jobs import job_store
 from scraper_service.storage.jobs.operations import step_id
-from scraper_service.storage.monitors.check_records import STATES, CheckPages, CheckRow
+from scraper_service.storage.monitors.check_records import (
+    STATES,
+    CheckPages,
+    CheckRow,
+    PageRow,
+)
 from scraper_service.storage.monitors.messages import open_messages
 from scraper_service.storage.monitors.monitors import (
     NOT_FOUND,
     lock_monitor,
     sealed_definition,
 )
-from scraper_service.storage.monitors.page_rows import PageRow
 from scraper_service.storage.schema import (
     job,
     monitor,

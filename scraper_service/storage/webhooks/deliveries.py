@@ -23,7 +23,7 @@ from scraper_service.storage.job_records import (
     event_error,
     failure_of,
 )
-from scraper_service.storage.monitors.page_rows import PageRow
+from scraper_service.storage.monitors.check_records import PageRow
 from scraper_service.storage.schema import (
     delivery,
     frontier,
