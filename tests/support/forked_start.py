@@ -102,8 +102,7 @@ scraper_service.content.change_tracking.monitored_pages
 scraper_service.crawling.download.stored_sources
 scraper_service.crawling.download.unchanged_pages
 scraper_service.services.metrics.sentry scraper_service.services.monitoring.check_run
-scraper_service.services.monitoring.compared_pages
-scraper_service.services.monitoring.progress
+scraper_service.services.monitoring.target_runs
 scraper_service.services.monitoring.searches scraper_service.web.files
 """.split()
 # Variables that an interpreter reads when it starts.

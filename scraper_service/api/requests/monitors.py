@@ -25,7 +25,6 @@ from scraper_service.options.monitors.schedule import (
 )
 from scraper_service.options.monitors.targets import (
     MAX_TARGETS,
-    ScrapeTarget,
     SearchTarget,
     TargetT,
 )
@@ -382,16 +381,7 @@ def _camel(body: object) -> object:
 
 def _shown(given: dict[str, Any], target: TargetT) -> dict[str, Any]:
     """Return a target for responses: as given, with its id and the defaults of searches."""
-    found = {**given, "id": target.id}
-    if isinstance(target, ScrapeTarget):
-        found["urls"] = list(target.urls)
-    elif isinstance(target, SearchTarget):
-        found |= {
-            "queries": list(target.queries),
-            "searchWindow": target.window,
-            "maxResults": target.max_results,
-        }
-    return found
+    return {**given, "id": target.id, **target.shown()}
 
 
 def _shown_hook(hook: Webhook) -> dict[str, Any]:

@@ -1,4 +1,10 @@
-"""What a monitor looks at: the targets scrape, crawl and search."""
+"""What a monitor looks at: the targets scrape, crawl and search.
+
+Each kind has the same members beside its options: ``max_pages`` of a check, the ``scrape``
+options of its pages and the ``job`` that fetches them (None for searches), ``fixed_urls``
+(None if each check finds them), ``shown``, the members of a response that differ from the
+request, and ``charges_itself``: its job pays, not the check.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 from attrs import evolve, field, frozen
 from attrs.validators import ge, in_, le, max_len, min_len
 
-from scraper_service.options.crawl import CrawlOptions
+from scraper_service.options.crawl import BatchOptions, CrawlOptions
 from scraper_service.options.formats import (
     ChangeTracking,
     ComparedText,
@@ -45,6 +51,7 @@ class ScrapeTarget:
     """URLs that are scraped."""
 
     type: ClassVar[str] = "scrape"
+    charges_itself: ClassVar[bool] = False
 
     id: str
     urls: tuple[str, ...] = field(validator=[min_len(1), max_len(MAX_URLS)])
@@ -53,17 +60,49 @@ class ScrapeTarget:
     mode: str = field(validator=in_(MODES))
     compare: Compare = field(factory=Compare)
 
+    @property
+    def max_pages(self) -> int:
+        return len(self.urls)
+
+    @property
+    def fixed_urls(self) -> tuple[str, ...]:
+        return self.urls
+
+    def job(self) -> BatchOptions:
+        return BatchOptions(
+            urls=self.urls, scrape=self.scrape, max_concurrency=None, webhook=None
+        )
+
+    def shown(self) -> dict[str, Any]:
+        return {"urls": list(self.urls)}
+
 
 @frozen(kw_only=True)
 class CrawlTarget:
     """A site that is crawled."""
 
     type: ClassVar[str] = "crawl"
+    charges_itself: ClassVar[bool] = True
+    fixed_urls: ClassVar[None] = None
 
     id: str
     crawl: CrawlOptions
     mode: str = field(validator=in_(MODES))
     compare: Compare = field(factory=Compare)
+
+    @property
+    def max_pages(self) -> int:
+        return self.crawl.limit
+
+    @property
+    def scrape(self) -> ScrapeOptions:
+        return self.crawl.scrape
+
+    def job(self) -> CrawlOptions:
+        return self.crawl
+
+    def shown(self) -> dict[str, Any]:
+        return {}
 
 
 @frozen(kw_only=True)
@@ -71,6 +110,9 @@ class SearchTarget:
     """Queries whose new results are reported."""
 
     type: ClassVar[str] = "search"
+    charges_itself: ClassVar[bool] = False
+    scrape: ClassVar[None] = None
+    fixed_urls: ClassVar[None] = None
 
     id: str
     queries: tuple[str, ...] = field(validator=[min_len(1), max_len(MAX_QUERIES)])
@@ -79,6 +121,20 @@ class SearchTarget:
     max_results: int = field(default=10, validator=[ge(1), le(MAX_RESULTS)])
     include_domains: tuple[str, ...] = ()
     exclude_domains: tuple[str, ...] = ()
+
+    @property
+    def max_pages(self) -> int:
+        return self.max_results
+
+    def job(self) -> None:
+        return None
+
+    def shown(self) -> dict[str, Any]:
+        return {
+            "queries": list(self.queries),
+            "searchWindow": self.window,
+            "maxResults": self.max_results,
+        }
 
 
 TargetT: TypeAlias = ScrapeTarget | CrawlTarget | SearchTarget

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from scraper_service.options.monitors.targets import CrawlTarget, ScrapeTarget
+from scraper_service.options.monitors.targets import SearchTarget
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from scraper_service.crawling.pricing import Prices
-    from scraper_service.options.monitors.targets import SearchTarget, TargetT
+    from scraper_service.options.monitors.targets import TargetT
 
 DAYS = 30  # of an estimate of a month
 
@@ -41,16 +41,13 @@ def estimate(
     """
     total = reserve = 0
     for target in targets:
-        if isinstance(target, ScrapeTarget):
-            count = len(target.urls)
-            price = count * prices.usual(target.scrape)
-            reserve += price
-        elif isinstance(target, CrawlTarget):
-            count = (crawled or {}).get(target.id) or target.crawl.limit
-            price = count * prices.usual(target.crawl.scrape)
-        else:
-            count, price = target.max_results, search_price(target, prices)
-            reserve += price
+        count = (crawled or {}).get(target.id) or target.max_pages
+        price = (
+            search_price(target, prices)
+            if isinstance(target, SearchTarget)
+            else count * prices.usual(target.scrape)
+        )
+        reserve += 0 if target.charges_itself else price
         total += price + (count if judge else 0)
     return Estimate(total, reserve)
 

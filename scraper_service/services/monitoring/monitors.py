@@ -19,8 +19,6 @@ from scraper_service.errors import (
     OptionUnavailable,
 )
 from scraper_service.options.availability import missing_model
-from scraper_service.options.crawl import BatchOptions
-from scraper_service.options.monitors.targets import CrawlTarget, ScrapeTarget
 from scraper_service.options.parsing import short
 from scraper_service.options.site_policy import under_policy
 from scraper_service.options.urls import DEFAULT_PORTS, origin
@@ -173,18 +171,10 @@ class TeamMonitors:
         """Raise the errors of the options of each target."""
         for number, target in enumerate(targets):
             try:
-                if isinstance(target, ScrapeTarget):
-                    batch = BatchOptions(
-                        urls=target.urls,
-                        scrape=target.scrape,
-                        max_concurrency=None,
-                        webhook=None,
+                if (options := target.job()) is not None:
+                    self._availability.require_job(
+                        under_policy(options, team.site_policy)
                     )
-                    batch = under_policy(batch, team.site_policy)
-                    self._availability.require_job(batch)
-                elif isinstance(target, CrawlTarget):
-                    options = under_policy(target.crawl, team.site_policy)
-                    self._availability.require_job(options)
             except OptionUnavailable as error:
                 error.above = ("targets", number, "scrapeOptions")
                 raise

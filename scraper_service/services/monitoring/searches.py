@@ -64,7 +64,6 @@ class MonitoredSearch:
         self,
         target: SearchTarget,
         plan: CheckPlan,
-        check_id: str,
         judge: ChangeJudge,
         until: float,
     ) -> FoundResults:

@@ -22,8 +22,6 @@ from scraper_service.errors import (
 from scraper_service.options.crawl import Webhook
 from scraper_service.options.monitors.schedule import Schedule
 from scraper_service.options.monitors.targets import (
-    CrawlTarget,
-    ScrapeTarget,
     TargetT,
     target_from_json,
     target_to_json,
@@ -70,13 +68,8 @@ class Definition:
             return True
         return any(
             options.headers or options.actions
-            for options in (
-                target.crawl.scrape
-                if isinstance(target, CrawlTarget)
-                else target.scrape
-                for target in self.targets
-                if isinstance(target, CrawlTarget | ScrapeTarget)
-            )
+            for target in self.targets
+            if (options := target.scrape) is not None
         )
 
 

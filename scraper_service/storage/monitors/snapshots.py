@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 from sqlalchemy import bindparam, delete, select, update
 
-from scraper_service.options.monitors.targets import ScrapeTarget
 from scraper_service.storage.schema import monitor_snapshot as table
 from scraper_service.storage.transactions import upsert
 
@@ -139,8 +138,8 @@ def prune(connection: Connection, monitor_id: str, targets: Iterable[TargetT]) -
         delete(table).where(of_monitor, table.c.target_id.not_in(tuple(known)))
     )
     for target in known.values():
-        if isinstance(target, ScrapeTarget):
-            keys = tuple(url_key(url) for url in target.urls)
+        if target.fixed_urls is not None:
+            keys = tuple(map(url_key, target.fixed_urls))
             connection.execute(
                 delete(table).where(
                     of_monitor,
