@@ -44,6 +44,7 @@ def settings(order):
         "SCRAPER_MAX_RUNNING_JOBS": "7",
         "SCRAPER_SHUTDOWN_TIMEOUT_S": "1",
         "SCRAPER_MARKDOWN_CONVERTER": "html2text",
+        "SCRAPER_CONVERTER_TIMEOUT_S": "600",  # also of those that wait for the order
         "PYTHONPATH": str(GATED_CONVERTER),
         "CONVERSIONS": str(order),
     }

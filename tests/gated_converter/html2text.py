@@ -1,6 +1,6 @@
 """A stand-in for html2text, in processes that have this folder in their PYTHONPATH.
 
-Conversions wait until the folder ``CONVERSIONS`` has a file ``go``. Then each takes 0.1 s,
+Conversions wait until the folder ``CONVERSIONS`` has a file ``go``. Then each takes 0.3 s,
 and adds the name of its site to the file ``order``: see ``tests/support/linked_site.py``.
 """
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 FOLDER = Path(os.environ["CONVERSIONS"])
 POLL_S = 0.05
-TIME_S = 0.1
+TIME_S = 0.3  # so that converters are what all wait for, also on a slow machine
 
 
 class HTML2Text:
