@@ -269,6 +269,11 @@ class Outcome:
     #: The response that the page was made of, if the job keeps it.
     kept: KeptResponse | StoredResponse | None = None
 
+    @property
+    def redirected_to(self) -> tuple[int, str] | None:
+        """Key and URL of another URL that the fetch ended at, None without one."""
+        return self.final if self.final and self.final[0] != self.key else None
+
 
 @frozen
 class Commit:

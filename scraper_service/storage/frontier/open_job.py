@@ -201,11 +201,15 @@ class OpenJob:
         accepted = [outcome for outcome in held if outcome.row_id not in stale]
         if not accepted:
             return stale
-        duplicates = {
-            outcome.row_id: url
-            for outcome in accepted
-            if outcome.page is not None and (url := self._duplicate_of(outcome))
-        }
+        duplicates: dict[int, str] = {}
+        for outcome in accepted:
+            if outcome.page is None or outcome.redirected_to is None:
+                continue
+            other = self._row_of(outcome.redirected_to[0])
+            if other is not None and other.state in {RowState.DONE, RowState.ALIAS}:
+                duplicates[outcome.row_id] = str(other.url)
+            else:
+                self._take_over(*outcome.redirected_to, other, outcome)
         delivered = [
             x for x in accepted if x.page is not None and x.row_id not in duplicates
         ]
@@ -307,20 +311,23 @@ class OpenJob:
             self._connection.execute(delete(frontier).where(rows))
             self.sitemap_files -= len(guesses)
 
-    def _duplicate_of(self, outcome: Outcome) -> str | None:
-        """Return the URL of the page of the job that this page was redirected to.
-
-        None if the job has no such page. A known URL without a page is not fetched any
-        more: this page takes its place.
-        """
-        if outcome.final is None or outcome.final[0] == outcome.key:
-            return None
-        key, url = outcome.final
-        other = self._connection.execute(
-            select(frontier.c.id, frontier.c.state, frontier.c.url).where(
-                frontier.c.job_number == self.number, frontier.c.key == key
+    def _row_of(self, key: int) -> Row[Any] | None:
+        """Return the row of a URL, None without one."""
+        columns = frontier.c
+        found: Row[Any] | None = self._connection.execute(
+            select(columns.id, columns.state, columns.url).where(
+                columns.job_number == self.number, columns.key == key
             )
         ).one_or_none()
+        return found
+
+    def _take_over(
+        self, key: int, url: str, other: Row[Any] | None, outcome: Outcome
+    ) -> None:
+        """Let a page stand for the URL that it was redirected to, which has no page.
+
+        ``other`` is the row of that URL. It is not fetched any more.
+        """
         if other is None:
             self.skipped -= refused_links.take_out(
                 self._connection, self.number, key, self._key_of
@@ -329,27 +336,19 @@ class OpenJob:
             self.skipped += insert_links(
                 self._connection, self.number, alias, RowState.ALIAS
             )
-            return None
-        if other.state in {RowState.DONE, RowState.ALIAS}:
-            return str(other.url)
+            return
+        change = update(frontier).where(frontier.c.id == other.id)
         if other.state == RowState.FAILED:
             # It stays an error of the job, but a retry finds the page and leaves it.
-            self._connection.execute(
-                update(frontier)
-                .where(frontier.c.id == other.id)
-                .values(page_id=outcome.page_id)
-            )
-        else:
-            # A running fetch of the other URL loses its lease and stores nothing.
-            self._connection.execute(
-                update(frontier)
-                .where(frontier.c.id == other.id)
-                .values(state=RowState.ALIAS, owner=None, found_on=outcome.row_id)
-            )
-            self.open -= other.state in {RowState.PENDING, RowState.LEASED}
-            self.held -= other.state == RowState.HELD
-            self.skipped += other.state != RowState.SKIPPED
-        return None
+            self._connection.execute(change.values(page_id=outcome.page_id))
+            return
+        # A running fetch of the other URL loses its lease and stores nothing.
+        self._connection.execute(
+            change.values(state=RowState.ALIAS, owner=None, found_on=outcome.row_id)
+        )
+        self.open -= other.state in {RowState.PENDING, RowState.LEASED}
+        self.held -= other.state == RowState.HELD
+        self.skipped += other.state != RowState.SKIPPED
 
     def _key_of(self, url: str) -> int:
         return crawl_key(self._crawl_options, url)
