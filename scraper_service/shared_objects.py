@@ -84,12 +84,11 @@ def next_turn(every_s: float, now: float) -> float:
     return (passed + 1) * every_s - _PHASE_S
 
 
-class Looks:
-    """Decides whether to look at a database again.
+class ChangePoll:
+    """Skips polls of an unchanged database.
 
-    ``version`` returns a number that another number follows after each commit, None if
-    nobody knows. A look at an unchanged database would find what the last one found, except
-    for what time alone has changed: :data:`MOST_PASSED_S` later, it is due anyhow.
+    ``version`` returns a number that every commit changes, or None if it is unknown. Time
+    alone changes what a poll finds, so one is due :data:`MOST_PASSED_S` after the last.
     """
 
     def __init__(self, version: Callable[[], int | None]):
@@ -98,7 +97,7 @@ class Looks:
         self._until = -math.inf
 
     def is_due(self) -> bool:
-        """Return True if a look may find something new. It has to follow at once."""
+        """Return True if a poll may find something new. It has to follow at once."""
         version, now = self._version(), time.monotonic()
         if version is not None and version == self._seen and now < self._until:
             return False
@@ -228,8 +227,8 @@ class Poller:
     def open(self) -> None:
         """Start to look."""
         if self.is_used:
-            looks = Looks(self._database.version)
-            turns = repeat(POLL_S, self.do_due, self.failure, is_due=looks.is_due)
+            poll = ChangePoll(self._database.version)
+            turns = repeat(POLL_S, self.do_due, self.failure, is_due=poll.is_due)
             self._loop = asyncio.ensure_future(turns)
 
     async def close(self) -> None:

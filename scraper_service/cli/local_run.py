@@ -259,7 +259,7 @@ class DatabaseSource:
     def _read_left_out(self, connection: Connection) -> dict[str, int]:
         from scraper_service.storage.jobs import job_listing
 
-        return job_listing.count_addresses(connection, self.job_id)[1]
+        return job_listing.count_by_state(connection, self.job_id)[1]
 
 
 class LocalRun:

@@ -27,7 +27,7 @@ from scraper_service.crawling.scheduler import LeasedScheduler
 from scraper_service.errors import SecretsUnreadable, ServiceUnavailable
 from scraper_service.options.serialization import options_from_json
 from scraper_service.settings import check_settings
-from scraper_service.shared_objects import BackgroundTasks, Looks, repeat
+from scraper_service.shared_objects import BackgroundTasks, ChangePoll, repeat
 from scraper_service.storage import job_secrets
 from scraper_service.storage.connections import end_half_sent
 from scraper_service.storage.database import Database
@@ -104,10 +104,10 @@ class Presence:
         hosts, teams = pace.shared_limit, permits.shared_limit
         version = self._database.version
         for seconds, work, is_due in (
-            (REFRESH_S, pace.refresh, Looks(version).is_due),
-            (PERMITS_S, permits.refresh, Looks(version).is_due),
-            (LOOK_S, hosts.look, partial(hosts.is_look_due, Looks(version))),
-            (LOOK_S, teams.look, partial(teams.is_look_due, Looks(version))),
+            (REFRESH_S, pace.refresh, ChangePoll(version).is_due),
+            (PERMITS_S, permits.refresh, ChangePoll(version).is_due),
+            (LOOK_S, hosts.look, partial(hosts.is_look_due, ChangePoll(version))),
+            (LOOK_S, teams.look, partial(teams.is_look_due, ChangePoll(version))),
         ):
             self._beats.spawn(repeat(seconds, work, FAILURE, is_due=is_due))
         self.every(lease_s / 3, self._reap)

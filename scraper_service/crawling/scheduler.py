@@ -663,7 +663,7 @@ class LeasedScheduler(BaseScheduler):
 
         A job in memory ends with its crawler.
         """
-        counts = await self._database.read(job_listing.count_addresses, self.job_id)
+        counts = await self._database.read(job_listing.count_by_state, self.job_id)
         assert self._crawler.stats is not None
         for reason, count in counts[1].items():
             self._crawler.stats.set_value(f"urls/{reason}", count)

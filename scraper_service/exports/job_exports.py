@@ -28,7 +28,7 @@ from scraper_service.exports.formats import ERRORS, FORMATS, PAGES, FileSpec
 from scraper_service.options.urls import url_parts
 from scraper_service.storage.job_records import Job
 from scraper_service.storage.jobs import job_listing, job_store
-from scraper_service.storage.jobs.job_listing import AddressQuery, Cursor
+from scraper_service.storage.jobs.job_listing import Cursor, UrlQuery
 from scraper_service.storage.pages import page_sources
 
 if TYPE_CHECKING:
@@ -254,7 +254,7 @@ def _count(
         return job, job.pages, has_sources, False
     if query.what == ERRORS:
         return job, job_listing.count_errors(connection, job_id), False, False
-    count = job_listing.count_listed(connection, job_id, AddressQuery(limit=1))
+    count = job_listing.count_urls(connection, job_id, UrlQuery(limit=1))
     is_settling = job_listing.read_current(connection, job_id) is not None
     return job, count, False, is_settling
 
@@ -289,10 +289,10 @@ def _read(
         )
         after: Cursor | int | None = last
     else:
-        rows, after = job_listing.read_some_addresses(
+        rows, after = job_listing.read_some_urls(
             connection,
             job_id,
-            AddressQuery(after=place.after, skip=place.skip, limit=most),
+            UrlQuery(after=place.after, skip=place.skip, limit=most),
         )
     packed = [compress(query.row(row)) for row in rows]
     return packed, _Place(after=after, is_end=after is None)

@@ -86,7 +86,7 @@ class ChatServer:
         if key:
             self._headers["Authorization"] = f"Bearer {key}"
         self._timeout_s = timeout_s
-        self._places = asyncio.Semaphore(concurrency)
+        self._permits = asyncio.Semaphore(concurrency)
         self._instead: dict[str, str | None] = {}  # refused members of _OPTIONAL
         self._by_prompt: dict[str, None] = {}  # names of refused schemas
         self._rests_until = 0.0
@@ -163,7 +163,7 @@ class ChatServer:
             if left <= 0:
                 raise ModelError("no time was left for it")
             try:
-                async with asyncio.timeout(left), self._places:
+                async with asyncio.timeout(left), self._permits:
                     return await self._post(body)
             except TimeoutError:
                 raise TimedOut("it took too long") from None

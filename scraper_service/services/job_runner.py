@@ -18,7 +18,7 @@ from scraper_service.crawling.scheduler import LeasedScheduler
 from scraper_service.errors import SecretsUnreadable, ServiceUnavailable
 from scraper_service.options.serialization import options_from_json
 from scraper_service.services.upkeep import keep_up
-from scraper_service.shared_objects import BackgroundTasks, Looks
+from scraper_service.shared_objects import BackgroundTasks, ChangePoll
 from scraper_service.storage.frontier import workers
 from scraper_service.storage.job_records import JobState
 from scraper_service.storage.jobs.jobs import Jobs
@@ -163,7 +163,7 @@ class LocalRunner:
         self._only = only
         self.settings = process.settings
         self.owner = str(uuid.uuid4())
-        self._looks = Looks(database.version)
+        self._poll = ChangePoll(database.version)
         # A command runs its own job, whatever services leave to workers.
         self._most = 1 if only else self.settings.getint("MAX_RUNNING_JOBS")
         takes = work_of(self.settings)[0 if self._most else 1 :]
@@ -280,7 +280,7 @@ class LocalRunner:
             logger.exception("a crawler could not be closed")
 
     def _may_find_some(self) -> bool:
-        return self._looks.is_due() or bool(self._resting)
+        return self._poll.is_due() or bool(self._resting)
 
     async def _look(self) -> None:
         """Take up jobs at once that other processes have stored."""
@@ -306,7 +306,7 @@ class LocalRunner:
         while waiting:
             each = self._next(waiting)
             waiting.remove(each)
-            if self._closing or not self._has_room_for(each.team_id):
+            if self._closing or not self._make_room(each.team_id):
                 return
             try:
                 job = await self._jobs.get_whole(each.id)
@@ -326,12 +326,12 @@ class LocalRunner:
             scheduler = self._scheduler(job_id)
             if self._closing or scheduler is None or not scheduler.is_due:
                 continue
-            if self._has_room_for(self._teams[job_id]):
+            if self._make_room(self._teams[job_id]):
                 self._resting.remove(job_id)
                 scheduler.go_on()
 
     def _share(self, waiting: tuple[WaitingJob, ...]) -> Iterator[WaitingJob]:
-        """Yield the jobs without the queued ones that other processes have to take."""
+        """Yield running jobs, and this process's part of the queued ones."""
         left = math.ceil(
             sum(each.is_queued for each in waiting) / self._presence.takers
         )
@@ -365,16 +365,20 @@ class LocalRunner:
 
         return min(waiting, key=turn)
 
-    def _has_room_for(self, team_id: str) -> bool:
-        """Return True if a job of a team may run.
+    def _make_room(self, team_id: str) -> bool:
+        """Let a running job make room for a job of a team if that is needed and possible.
 
-        At the limit, a job may run if a running one can rest, or if another team has at least
-        two running jobs more. The latest job of that team then stops for a while and loses
-        nothing.
+        Return True if the job may run.
+        """
+        is_free = self._running().total() < self._most
+        return is_free or self._rest_one() or self._stop_one(team_id)
+
+    def _stop_one(self, team_id: str) -> bool:
+        """Stop the latest job of a team with at least two running jobs more than another.
+
+        The job loses nothing, and is continued later. Return False without such a team.
         """
         running = self._running()
-        if running.total() < self._most or self._rest_one():
-            return True
         [(largest, count)] = running.most_common(1)
         if count <= running[team_id] + 1:
             return False

@@ -72,7 +72,7 @@ if TYPE_CHECKING:
         JobPosition,
         JobSummary,
     )
-    from scraper_service.storage.jobs.job_listing import AddressQuery, Listing
+    from scraper_service.storage.jobs.job_listing import Listing, UrlQuery
     from scraper_service.storage.jobs.job_retry import RetriedJob
 NO_SOURCES = "keepSources must be false or left out with zeroDataRetention, got true"
 
@@ -116,7 +116,7 @@ class TeamJobs:
         self._tasks = BackgroundTasks()
         self._has_deleted = False  # since the rows of deleted jobs were looked for
         self._is_deleting = False
-        self._places = TeamPermits.shared()
+        self._permits = TeamPermits.shared()
         self._most_jobs = runner.settings.getint("MAX_ACTIVE_JOBS")
         self._retention = Retention.of(runner.settings)
         self._disk = DiskQuota(database, runner.settings.getint("TEAM_DISK_MB"))
@@ -145,7 +145,7 @@ class TeamJobs:
         terms = self._terms(options, team, least_pages)
         job = await self._jobs.create(terms, options, version, idempotency_key)
         note_job(job.id)
-        self._places.limit_to(team.id, team.concurrency)
+        self._permits.limit_to(team.id, team.concurrency)
         self._runner.wake()
         return job
 
@@ -334,7 +334,7 @@ class TeamJobs:
             job_id, terms, options, version, numbers, idempotency_key
         )
         note_job(found.id)
-        self._places.limit_to(team.id, team.concurrency)
+        self._permits.limit_to(team.id, team.concurrency)
         self._runner.wake()
         # A client that goes away must not end it halfway; a lost database does not undo it.
         await asyncio.shield(self._tasks.spawn(self._copy_rows(found.id)))
@@ -358,7 +358,7 @@ class TeamJobs:
         await self._job(job_id, team)
         return await self._jobs.errors(job_id, shape)
 
-    async def addresses(self, job_id: str, team: Team, query: AddressQuery) -> Listing:
+    async def urls(self, job_id: str, team: Team, query: UrlQuery) -> Listing:
         """Return URLs of a job with their states, and the cursor of the next part."""
         await self._job(job_id, team)
         return await self._jobs.urls(job_id, query)

@@ -10,7 +10,7 @@ from scraper_service.crawling.artefacts import shared_artefacts
 from scraper_service.crawling.logs import job_logger, log_end, with_facts
 from scraper_service.errors import ServiceUnavailable, StoreUnavailable, counted
 from scraper_service.options.limits import DAY_S
-from scraper_service.shared_objects import Looks
+from scraper_service.shared_objects import ChangePoll
 from scraper_service.storage.accounts import (
     audit,
     browser_sessions,
@@ -51,7 +51,7 @@ PAUSED = (
 def keep_up(presence: Presence, database: Database, settings: BaseSettings) -> None:
     """Repeat this work while a process is present."""
     presence.every(EXPIRE_S, partial(expire, database, settings))
-    is_due = Looks(database.version).is_due
+    is_due = ChangePoll(database.version).is_due
     pause_full = partial(pause_full_jobs, database, settings)
     presence.every(QUOTA_S, pause_full, is_due=is_due)
     presence.every(LEDGER_S, partial(expire_charges, database, settings))

@@ -28,7 +28,7 @@ from scraper_service.crawling.download.egress import EgressPolicy, Refusals
 from scraper_service.crawling.download.proxies import Proxies, vetted
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.options.urls import plain_address
-from scraper_service.shared_objects import Looks, repeat
+from scraper_service.shared_objects import ChangePoll, repeat
 from scraper_service.storage.job_records import DeliveryResult, event_id
 from scraper_service.storage.webhooks.outbox import GONE, WebhookOutbox
 
@@ -247,7 +247,7 @@ class Webhooks:
         self._lanes: dict[str, asyncio.Task[None]] = {}
         self._receivers: dict[str, _Receiver] = {}
         self._wanted = asyncio.Event()
-        self._looks = Looks(database.version)
+        self._poll = ChangePoll(database.version)
         self._next_at = math.inf  # monotonic time at which the next retry is due
         self._closing = False
 
@@ -305,7 +305,7 @@ class Webhooks:
     # -- turns -----------------------------------------------------------------------
 
     def _may_find_some(self) -> bool:
-        return self._looks.is_due() or time.monotonic() >= self._next_at
+        return self._poll.is_due() or time.monotonic() >= self._next_at
 
     async def _begin_turns(self) -> None:
         await asyncio.sleep(PAUSE_BETWEEN_S)

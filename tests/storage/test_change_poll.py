@@ -11,7 +11,7 @@ import uvloop
 
 from scraper_service import shared_objects
 from scraper_service.errors import DatabaseUnusable
-from scraper_service.shared_objects import Looks, next_turn, repeat
+from scraper_service.shared_objects import ChangePoll, next_turn, repeat
 from scraper_service.storage.database import Database
 from scraper_service.storage.jobs.metrics import read_counts
 from scraper_service.storage.schema import team
@@ -52,8 +52,8 @@ def test_a_commit_changes_the_version_and_a_read_does_not(opened, tmp_path):
 def test_a_database_in_memory_has_no_version():
     database = Database.in_memory()
     assert database.version() is None
-    assert Looks(database.version).is_due()
-    assert Looks(database.version).is_due()
+    assert ChangePoll(database.version).is_due()
+    assert ChangePoll(database.version).is_due()
     database.close()
 
 
@@ -98,7 +98,7 @@ class Work:
 
 
 async def repeated(work, wanted):
-    looks = Looks(lambda: work.version)
+    looks = ChangePoll(lambda: work.version)
     turns = repeat(0.01, work, "it has failed", wanted=wanted, is_due=looks.is_due)
     task = asyncio.ensure_future(turns)
     await asyncio.sleep(0.2)

@@ -9,7 +9,7 @@ from sqlalchemy import func, select
 
 from scraper_service.crawling.politeness import shared_limit
 from scraper_service.crawling.politeness.host_pace import HostPace
-from scraper_service.shared_objects import Looks
+from scraper_service.shared_objects import ChangePoll
 from scraper_service.storage.database import Database
 from scraper_service.storage.frontier.leases import beat
 from scraper_service.storage.politeness import hosts, permits
@@ -407,7 +407,7 @@ def test_a_look_whose_time_has_not_come_misses_no_commit(tmp_path, monkeypatch):
         await database.write(beat, "a", 600)
         pace = HostPace(8)
         pace.connect(database, "a")
-        looks = Looks(lambda: 1)
+        looks = ChangePoll(lambda: 1)
         waiting = [
             pace.shared_limit.is_look_due(looks),
             pace.shared_limit.is_look_due(looks),

@@ -27,7 +27,7 @@ from scraper_service.storage.jobs import (
     job_store,
     operations,
 )
-from scraper_service.storage.jobs.job_listing import AddressQuery, Cursor
+from scraper_service.storage.jobs.job_listing import Cursor, UrlQuery
 from scraper_service.storage.monitors import check_steps
 from scraper_service.storage.schema import frontier as rows_of
 from scraper_service.storage.transactions import number_of
@@ -185,10 +185,10 @@ def page_of_listing(connection, job_id):
         )
     )
     cursor = Cursor(RowState.PENDING, last)
-    found = job_listing.read_addresses(
-        connection, job_id, AddressQuery(state="pending", after=cursor, limit=50)
+    found = job_listing.read_urls(
+        connection, job_id, UrlQuery(state="pending", after=cursor, limit=50)
     )
-    assert len(found.addresses) == 50
+    assert len(found.urls) == 50
 
 
 def webhook_turn(connection, job_id):

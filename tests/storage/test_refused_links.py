@@ -15,7 +15,7 @@ from scraper_service.storage.frontier import refused_links
 from scraper_service.storage.frontier.empty_result import explain_empty_result
 from scraper_service.storage.job_records import Link
 from scraper_service.storage.jobs import job_listing, job_log, job_store
-from scraper_service.storage.jobs.job_listing import AddressQuery
+from scraper_service.storage.jobs.job_listing import UrlQuery
 from scraper_service.storage.schema import frontier, job, refused_key, refused_list
 from scraper_service.storage.transactions import read_number
 from tests.storage.test_frontier import OWNER, Harness
@@ -73,10 +73,10 @@ def listed(harness, job_id, limit=1000, skip=0, **query):
     """Return what lists have in parts of a size, and check the totals."""
     found, after = [], None
     while True:
-        asked = AddressQuery(after=after, limit=limit, skip=skip, **query)
-        part = harness.run(job_listing.read_addresses, job_id, asked)
-        found += part.addresses
-        after, skip = part.behind, 0
+        asked = UrlQuery(after=after, limit=limit, skip=skip, **query)
+        part = harness.run(job_listing.read_urls, job_id, asked)
+        found += part.urls
+        after, skip = part.next, 0
         if after is None:
             return found, part.total
 
@@ -125,7 +125,7 @@ def test_lists_are_read_in_parts_of_any_size(harness, job_id):
     assert len(everything) == total == 4 + 13
     reasons = Counter(each.reason for each in everything if each.reason)
     assert reasons == {"external": 4, "trap": 8, "excluded": 1}
-    assert harness.run(job_listing.count_addresses, job_id)[1] == reasons
+    assert harness.run(job_listing.count_by_state, job_id)[1] == reasons
     for limit in (1, 2, 3, 7):
         assert listed(harness, job_id, limit)[0] == everything
     for skip in range(len(everything) + 2):

@@ -256,10 +256,10 @@ def brute_force(connection, job_id):
     rows = []
     after = None
     while True:
-        query = job_listing.AddressQuery(after=after, limit=7)
-        part = job_listing.read_addresses(connection, job_id, query)
-        rows += part.addresses
-        after = part.behind
+        query = job_listing.UrlQuery(after=after, limit=7)
+        part = job_listing.read_urls(connection, job_id, query)
+        rows += part.urls
+        after = part.next
         if after is None:
             break
     assert len(rows) == part.total
@@ -299,7 +299,7 @@ def test_addresses_are_counted_as_they_are_listed(write, job_id):
         (commit,) = write(outcomes.append, job_id, [ended])
         assert commit.accepted
     assert not any(ends.values())
-    states, reasons, _ = write(job_listing.count_addresses, job_id)
+    states, reasons, _ = write(job_listing.count_by_state, job_id)
     known_states, known_reasons = write(brute_force, job_id)
     assert {name: count for name, count in states.items() if count} == known_states
     assert reasons == known_reasons
@@ -334,7 +334,7 @@ def test_sitemaps_are_counted_apart(write, job_id):
     write(insert_links, number, links[:1], RowState.DONE)
     write(insert_links, number, [link(9, "X", kind=UrlKind.SITEMAP)], RowState.FAILED)
     write(insert_links, number, links[1:], RowState.PENDING)
-    _, reasons, files = write(job_listing.count_addresses, job_id)
+    _, reasons, files = write(job_listing.count_by_state, job_id)
     assert (files.files, files.read, files.failed) == (4, 1, 1)
     assert files.reasons == {"X": 1}
     assert reasons == {}

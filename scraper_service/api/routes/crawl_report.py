@@ -56,7 +56,7 @@ from scraper_service.options.limits import KeyScope, Mode
 from scraper_service.options.serialization import options_from_json
 from scraper_service.storage.frontier.page_counts import with_empty_fields
 from scraper_service.storage.job_records import RowState
-from scraper_service.storage.jobs.job_listing import STATES, AddressQuery, Cursor
+from scraper_service.storage.jobs.job_listing import STATES, Cursor, UrlQuery
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -246,7 +246,7 @@ class CrawlReportRoutes(Routes):
         """Return the URLs of a job, and why each was fetched or not."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
         query = _url_query(request)
-        found = await self.services.jobs.addresses(parse_job_id(job_id), team, query)
+        found = await self.services.jobs.urls(parse_job_id(job_id), team, query)
         return _listed(found, query, self.url_of(request))
 
     @Described(
@@ -291,10 +291,10 @@ class CrawlReportRoutes(Routes):
         return await server_sent_events.follow(self.api, request, job_id)
 
 
-def _url_query(request: JsonRequest) -> AddressQuery:
+def _url_query(request: JsonRequest) -> UrlQuery:
     """Return the filters and paging of a query. Raises :exc:`InvalidParameter`."""
     place = _AFTER.read(request)
-    return AddressQuery(
+    return UrlQuery(
         state=_STATE.read(request),
         reason=_REASON.read(request),
         losses=_LOSS.read_all(request),
@@ -304,20 +304,20 @@ def _url_query(request: JsonRequest) -> AddressQuery:
     )
 
 
-def _listed(found: Listing, query: AddressQuery, path: str) -> bytes:
+def _listed(found: Listing, query: UrlQuery, path: str) -> bytes:
     """Return a part of the list. ``path`` is the absolute URL of the list."""
     members: dict[str, Any] = {
         "success": True,
         "total": found.total,
-        "urls": [url_members(address) for address in found.addresses],
+        "urls": [url_members(url) for url in found.urls],
     }
-    if (behind := found.behind) is not None:
+    if (after := found.next) is not None:
         facts = (
             ("state", query.state),
             ("reason", query.reason),
             *(("loss", kind) for kind in query.losses),
             ("limit", query.limit),
-            ("after", f"{behind.state:d}.{behind.row_id}"),
+            ("after", f"{after.state:d}.{after.row_id}"),
         )
         terms = (f"{k}={quote(str(v))}" for k, v in facts if v is not None)
         members["next"] = f"{path}?{'&'.join(terms)}"

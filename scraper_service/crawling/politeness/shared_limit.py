@@ -17,7 +17,7 @@ from scraper_service.storage.politeness.permits import Need, equal_parts
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from scraper_service.shared_objects import Looks
+    from scraper_service.shared_objects import ChangePoll
     from scraper_service.storage.database import Database
     from scraper_service.storage.politeness.permits import Claimed
 
@@ -177,7 +177,7 @@ class SharedLimit(Generic[LimitedT]):
             each.may_ask = grant.target >= need.wanted
             self._dispatch(each)
 
-    def is_look_due(self, looks: Looks) -> bool:
+    def is_look_due(self, poll: ChangePoll) -> bool:
         """Return True if a look at the other processes may find something new.
 
         A process that waits for the others has to see at once that they are ready.
@@ -185,7 +185,7 @@ class SharedLimit(Generic[LimitedT]):
         if not self._is_ready:
             return True
         is_time = self._shares or self._clock() >= self._next_look
-        return is_time and looks.is_due()
+        return is_time and poll.is_due()
 
     async def look(self) -> None:
         """Look at the other processes. Called every :data:`LOOK_S`.

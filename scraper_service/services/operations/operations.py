@@ -38,7 +38,7 @@ from scraper_service.options.serialization import operation_from_json
 from scraper_service.options.site_policy import under_policy
 from scraper_service.services.accounts import DiskQuota
 from scraper_service.services.metrics.tracing import job_span, note_job
-from scraper_service.shared_objects import BackgroundTasks, Looks, repeat
+from scraper_service.shared_objects import BackgroundTasks, ChangePoll, repeat
 from scraper_service.storage.job_records import ACTIVE, JobState
 from scraper_service.storage.jobs import admission, operations
 from scraper_service.storage.jobs.admission import Terms
@@ -267,7 +267,7 @@ class Operations:
         self._running: dict[str, asyncio.Task[None]] = {}
         self._teams: dict[str, str] = {}  # by running operation
         self._wanted = asyncio.Event()
-        self._looks = Looks(database.version)
+        self._poll = ChangePoll(database.version)
         self._looked_at = -math.inf  # monotonic
         self._orphaned = asyncio.Event()  # set if steps may have lost their operation
         self._loops = BackgroundTasks()
@@ -290,7 +290,7 @@ class Operations:
                 self._end_orphans,
                 "the steps of ended operations could not be ended",
                 wanted=self._orphaned,
-                is_due=Looks(self._database.version).is_due,
+                is_due=ChangePoll(self._database.version).is_due,
             )
         )
 
@@ -363,7 +363,7 @@ class Operations:
         is_alone = self._runner.is_alone or not self._most
         if is_alone and time.monotonic() < self._looked_at + POLL_S:
             return False
-        return self._looks.is_due()
+        return self._poll.is_due()
 
     async def _take_up(self) -> None:
         self._looked_at = time.monotonic()
@@ -443,12 +443,12 @@ class OperationCalls:
         self,
         operations: Operations,
         engines: Engines,
-        places: TeamPermits,
+        permits: TeamPermits,
         settings: BaseSettings,
     ):
         self._operations = operations
         self._engines = engines
-        self._places = places
+        self._permits = permits
         self._most_jobs = settings.getint("MAX_ACTIVE_JOBS")
         self._webhook_url: str | None = settings["WEBHOOK_URL"] or None
         self._no_model = missing_model(settings)
@@ -486,7 +486,7 @@ class OperationCalls:
             retention_s=self._retention.seconds(options.retention_days),
             disk_bytes=self._disk.limit(team),
         )
-        self._places.limit_to(team.id, team.concurrency)
+        self._permits.limit_to(team.id, team.concurrency)
         pages = work.pages(options)
         if isinstance(options, AgentOptions):
             terms = evolve(terms, least_pages=min(pages, AGENT_CREDITS))

@@ -68,7 +68,7 @@ class Cursor:
 
 
 @frozen(kw_only=True)
-class AddressQuery:
+class UrlQuery:
     """A query for URLs of a job, in the order of states and rows."""
 
     #: A value of :data:`STATES`, None for all.
@@ -89,9 +89,9 @@ class Listing:
 
     #: Number of all matching URLs.
     total: int
-    addresses: list[JobUrl]
-    #: Position for the next part, None at the end.
-    behind: Cursor | None
+    urls: list[JobUrl]
+    #: Position to continue from, None at the end.
+    next: Cursor | None
 
 
 def read_errors(connection: Connection, job_id: str) -> list[PageErrorRow]:
@@ -185,13 +185,13 @@ def read_robots_blocked(connection: Connection, job_id: str) -> list[str]:
     return list(connection.scalars(query))
 
 
-def read_addresses(connection: Connection, job_id: str, query: AddressQuery) -> Listing:
+def read_urls(connection: Connection, job_id: str, query: UrlQuery) -> Listing:
     """Return matching URLs of a job with their states, and their total number."""
-    addresses, behind = read_some_addresses(connection, job_id, query)
-    return Listing(count_listed(connection, job_id, query), addresses, behind)
+    urls, following = read_some_urls(connection, job_id, query)
+    return Listing(count_urls(connection, job_id, query), urls, following)
 
 
-def count_listed(connection: Connection, job_id: str, query: AddressQuery) -> int:
+def count_urls(connection: Connection, job_id: str, query: UrlQuery) -> int:
     """Return the number of all matching URLs, wherever the query begins."""
     if query.reason is None and not query.losses:
         return _count_all(connection, job_id, query.state)
@@ -203,10 +203,10 @@ def count_listed(connection: Connection, job_id: str, query: AddressQuery) -> in
     )
 
 
-def read_some_addresses(
-    connection: Connection, job_id: str, query: AddressQuery
+def read_some_urls(
+    connection: Connection, job_id: str, query: UrlQuery
 ) -> tuple[list[JobUrl], Cursor | None]:
-    """Return matching URLs, and the position for the next part, None at the end."""
+    """Return matching URLs, and the position to continue from, None at the end."""
     after, skip, limit = query.after, query.skip, query.limit
     left = _states(query)
     if after is not None:
@@ -233,10 +233,10 @@ def read_some_addresses(
         if len(found) > limit:
             break
     last = found[limit - 1][1] if len(found) > limit else None
-    return [address for address, _ in found[:limit]], last
+    return [url for url, _ in found[:limit]], last
 
 
-def _states(query: AddressQuery) -> list[RowState]:
+def _states(query: UrlQuery) -> list[RowState]:
     return [
         state
         for state, name in STATES.items()
@@ -252,7 +252,7 @@ def _may_have(state: RowState, reason: str | None) -> bool:
 
 
 def _conditions(
-    job_id: str, state: RowState, query: AddressQuery | None = None, after: int = 0
+    job_id: str, state: RowState, query: UrlQuery | None = None, after: int = 0
 ) -> list[ColumnElement[bool]]:
     columns = frontier.c
     where = rows_in(job_id, state, after)
@@ -356,7 +356,7 @@ class SitemapCounts:
     reasons: Mapping[str, int]
 
 
-def count_addresses(
+def count_by_state(
     connection: Connection, job_id: str
 ) -> tuple[dict[str, int], dict[str, int], SitemapCounts]:
     """Return the numbers of URLs of a job by state and by reason.

@@ -144,4 +144,4 @@ class Jobs:
 
         return await self._database.read(read)
 
-    urls = reading(job_listing.read_addresses)
+    urls = reading(job_listing.read_urls)

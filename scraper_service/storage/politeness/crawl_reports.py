@@ -46,7 +46,7 @@ def read_report(connection: Connection, job_id: str, team_id: str) -> JobReport 
     found = job_store.get_job(connection, job_id, team_id)
     if found is None:
         return None
-    states, reasons, sitemaps = job_listing.count_addresses(connection, job_id)
+    states, reasons, sitemaps = job_listing.count_by_state(connection, job_id)
     return JobReport(
         job=found,
         states=states,
