@@ -16,8 +16,9 @@ from attrs import field, frozen
 from sqlalchemy import null, or_, select, update
 
 from scraper_service.errors import Unauthorized
-from scraper_service.options.limits import KeyScope, Mode
-from scraper_service.options.site_policy import (
+from scraper_service.options.limits import (
+    KeyScope,
+    Mode,
     SitePolicy,
     policy_from_json,
     policy_to_json,

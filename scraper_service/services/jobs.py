@@ -25,10 +25,9 @@ from scraper_service.errors import (
     ServiceUnavailable,
 )
 from scraper_service.options.crawl import CrawlOptions, fetching_all
-from scraper_service.options.limits import Retention
+from scraper_service.options.limits import Retention, under_policy
 from scraper_service.options.parsing import MAX_ISSUES, short
 from scraper_service.options.serialization import options_from_json
-from scraper_service.options.site_policy import under_policy
 from scraper_service.services.accounts import DiskQuota
 from scraper_service.services.crawl_preview import explain
 from scraper_service.services.metrics.tracing import note_job

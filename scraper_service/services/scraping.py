@@ -22,8 +22,8 @@ from scraper_service.errors import (
 )
 from scraper_service.options.availability import require_parseable
 from scraper_service.options.catalogue import USUAL_PAGE
+from scraper_service.options.limits import under_policy
 from scraper_service.options.serialization import replay_from_json, replay_to_json
-from scraper_service.options.site_policy import under_policy
 from scraper_service.services.resident_crawler import failed_page
 from scraper_service.services.searching import ResultPages
 from scraper_service.storage.accounts import sessions, usage

@@ -37,7 +37,7 @@ metadata = MetaData(
 #: credits of the plan, ``concurrency`` the largest number of pages in flight, ``rates``
 #: the calls per minute by mode as JSON. None means unlimited, or the settings.
 #: ``disk_mb`` is the disk quota in MiB, None for that of the settings, 0 for none.
-#: ``site_policy`` is JSON of a :class:`scraper_service.options.site_policy.SitePolicy`.
+#: ``site_policy`` is JSON of a :class:`scraper_service.options.limits.SitePolicy`.
 team = Table(
     "team",
     metadata,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from scraper_service.options.limits import SitePolicy
 from scraper_service.options.parsing import Bool, Key, Object, structure
 from scraper_service.options.request_values import THREAT_PROTECTION
 from scraper_service.options.scrape import SiteRules
-from scraper_service.options.site_policy import SitePolicy
 
 if TYPE_CHECKING:
     from scraper_service.options.parsing import Position

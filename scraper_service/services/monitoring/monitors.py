@@ -19,8 +19,8 @@ from scraper_service.errors import (
     OptionUnavailable,
 )
 from scraper_service.options.availability import missing_model
+from scraper_service.options.limits import under_policy
 from scraper_service.options.parsing import short
-from scraper_service.options.site_policy import under_policy
 from scraper_service.options.urls import DEFAULT_PORTS, origin
 from scraper_service.services.monitoring.channels import ChannelSender
 from scraper_service.services.monitoring.estimates import DAYS, estimate

@@ -25,12 +25,12 @@ from scraper_service.errors import (
     counted,
 )
 from scraper_service.llm.model import LanguageModel
+from scraper_service.options.limits import under_policy
 from scraper_service.options.monitors.targets import (
     CrawlTarget,
     ScrapeTarget,
     SearchTarget,
 )
-from scraper_service.options.site_policy import under_policy
 from scraper_service.services.job_runner import JobRunner
 from scraper_service.services.monitoring.estimates import search_price
 from scraper_service.services.monitoring.judge import PRICE, ChangeJudge

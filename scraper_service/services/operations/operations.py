@@ -33,9 +33,8 @@ from scraper_service.options.availability import (
     require_researchable,
 )
 from scraper_service.options.extraction import AgentOptions, ResearchOptions
-from scraper_service.options.limits import Retention
+from scraper_service.options.limits import Retention, under_policy
 from scraper_service.options.serialization import operation_from_json
-from scraper_service.options.site_policy import under_policy
 from scraper_service.services.accounts import DiskQuota
 from scraper_service.services.metrics.tracing import job_span, note_job
 from scraper_service.shared_objects import BackgroundTasks, ChangePoll, repeat

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from attrs import field, frozen
 
-from scraper_service.options.site_policy import SitePolicy
+from scraper_service.options.limits import SitePolicy
 from scraper_service.storage.monitors.monitors import Definition
 from scraper_service.storage.monitors.snapshots import PageSnapshot
 from scraper_service.storage.webhooks.subscriptions import OpenDeliveries

@@ -17,9 +17,8 @@ from sqlalchemy import insert, select, update
 
 from scraper_service.content.text.compression import compress
 from scraper_service.errors import counted
-from scraper_service.options.limits import DAY_S
+from scraper_service.options.limits import DAY_S, policy_from_json
 from scraper_service.options.serialization import options_to_json
-from scraper_service.options.site_policy import policy_from_json
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.frontier.links import seed_of

@@ -14,9 +14,8 @@ from scraper_service.api.requests.threat_protection import (
 )
 from scraper_service.api.responses import encode
 from scraper_service.api.version import Routes
-from scraper_service.options.limits import KeyScope, Mode
+from scraper_service.options.limits import KeyScope, Mode, SitePolicy
 from scraper_service.options.request_values import LIST_MODES
-from scraper_service.options.site_policy import SitePolicy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
