@@ -14,8 +14,8 @@ from attrs import frozen
 
 from scraper_service.errors import ConversionFailed, InvalidOptions, Issue
 from scraper_service.items import UPLOADED, PageSource
-from scraper_service.options import formats as kinds
 from scraper_service.options.crawl import PageOptions
+from scraper_service.options.format_table import BYTES, ROW_OF
 from scraper_service.options.spider_arguments import options_of
 from scraper_service.options.urls import caller_url
 
@@ -27,11 +27,7 @@ if TYPE_CHECKING:
     from scraper_service.items import PageContent
 
 # Formats that need only the bytes of a page.
-FORMATS = (
-    *(kinds.Markdown, kinds.Html, kinds.RawHtml, kinds.Links, kinds.Images),
-    *(kinds.Attributes, kinds.Summary, kinds.Json),
-    *(kinds.Branding, kinds.Product, kinds.Menu),
-)
+FORMATS = {each: row.tag for each, row in ROW_OF.items() if BYTES not in row.not_of}
 DEFAULT_FORMATS = ("markdown", "links")
 OPTIONS = frozenset(
     {
@@ -147,8 +143,8 @@ def conversion_options(
     values = {"formats": asked, **options}
     page = options_of(PageOptions, {"url": base, **values})
     for index, kind in enumerate(page.scrape.formats):
-        if not isinstance(kind, FORMATS):
-            named = ", ".join(each.type for each in FORMATS)
+        if type(kind) not in FORMATS:
+            named = ", ".join(FORMATS.values())
             text = f"{kind.type} needs the service; without it: {named}"
             raise _invalid(text, "formats", index)
     return page

@@ -25,6 +25,7 @@ from scraper_service.crawling.page_state import STATE, PageState
 from scraper_service.discovery.canonical_urls import site_of
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.options.availability import BROWSER
+from scraper_service.options.format_table import EMBEDDED, FORMATS
 from scraper_service.options.urls import origin, request_url, url_parts
 
 if TYPE_CHECKING:
@@ -32,9 +33,7 @@ if TYPE_CHECKING:
 
     from scraper_service.items import PageContent
 #: Formats of the page itself, also if its text is that of a document.
-_OF_PAGE = frozenset(
-    "raw_html links attributes branding menu product screenshot".split()
-)
+_OF_PAGE = frozenset(row.tag for row in FORMATS if EMBEDDED in row.not_of)
 _VERDICT = frozenset({"verdict", "verdict_evidence", "word_count", "reading_time"})
 _PAGE_ERROR = "scraper_service.crawling.page_errors.page_error"
 

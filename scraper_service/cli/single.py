@@ -26,25 +26,24 @@ from scraper_service.cli.outputs.page_files import (
     content_of,
     write_page,
 )
-from scraper_service.cli.outputs.page_formats import DATA, FILE, KINDS, PICTURE
+from scraper_service.cli.outputs.page_formats import KINDS
 from scraper_service.content.text.printable import printable
 from scraper_service.exports.page_names import PageNames
+from scraper_service.options.format_table import DATA, FILE, HTML, PICTURE, TEXT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_MARKDOWN = ("markdown", "summary", "answer")
-_HTML = ("html", "rawHtml")
-_PICTURE = ("screenshot",)
 _JPEG = (".jpg", ".jpeg")
 # Formats that a file with this ending may contain. Other endings allow any format.
 TAKES = {
-    ".md": _MARKDOWN,
-    ".markdown": _MARKDOWN,
-    ".html": _HTML,
-    ".htm": _HTML,
-    ".png": _PICTURE,
-    **dict.fromkeys(_JPEG, _PICTURE),
+    ending: tuple(key for key, each in KINDS.items() if each == kind)
+    for kind, endings in (
+        (TEXT, (".md", ".markdown")),
+        (HTML, (".html", ".htm")),
+        (PICTURE, (".png", *_JPEG)),
+    )
+    for ending in endings
 }
 #: Endings of files with many pages.
 OF_JOBS = {Path(f"x{ending}").suffix for ending in JOB_ENDINGS} - {*ENDINGS}

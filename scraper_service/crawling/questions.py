@@ -29,7 +29,7 @@ from scraper_service.llm.model import (
     member_of,
 )
 from scraper_service.options import formats
-from scraper_service.options.availability import BY_MODEL, asks_model, is_answered
+from scraper_service.options.availability import asks_model, is_answered, is_by_model
 from scraper_service.storage.accounts import model_tokens
 
 if TYPE_CHECKING:
@@ -483,7 +483,7 @@ class _Answers:
                 self.warnings.append(text.format(_listed(names), reason))
         assert content.fetch is not None
         formats = content.fetch.options.formats
-        is_all = open_questions and all(isinstance(item, BY_MODEL) for item in formats)
+        is_all = open_questions and is_by_model(formats)
         if is_all and not self.by_model:
             return _failed(content, FAILED, " ".join(self.warnings))
         return evolve(

@@ -14,12 +14,13 @@ from attrs import frozen
 from scraper_service.errors import OptionUnavailable
 from scraper_service.options import formats
 from scraper_service.options.crawl import CrawlOptions
+from scraper_service.options.format_table import ROW_OF, UPLOAD
 from scraper_service.options.formats import Branding, ChangeTracking, Screenshot
 from scraper_service.options.location import DEFAULT_COUNTRY, GENERIC_COUNTRY
 from scraper_service.options.scrape import CHANGE_WAIT_MS, ScrapeOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from typing import Any
 
     from scraper_service.options.crawl import BatchOptions
@@ -70,9 +71,6 @@ def is_elsewhere(options: ScrapeOptions) -> bool:
     return place is not None and place.country not in {DEFAULT_COUNTRY, GENERIC_COUNTRY}
 
 
-#: Formats that only a model can produce.
-BY_MODEL = (formats.Question, formats.Highlights, formats.Query)
-
 NO_MODEL = (
     "it needs a language model, which the operator has not set up"
     " (SCRAPER_LLM_BASE_URL)"
@@ -101,7 +99,12 @@ def missing_model(settings: Mapping[str, Any]) -> str | None:
 
 def is_answered(item: formats.Format) -> bool:
     """Return True if a model produces the format, where there is a model."""
-    return is_by_either(item) or isinstance(item, BY_MODEL)
+    return is_by_either(item) or ROW_OF[type(item)].by_model
+
+
+def is_by_model(found: Iterable[formats.Format]) -> bool:
+    """Return True if only a model produces the formats."""
+    return all(ROW_OF[type(item)].by_model for item in found)
 
 
 def asks_model(options: ScrapeOptions) -> bool:
@@ -114,13 +117,6 @@ def asks_model(options: ScrapeOptions) -> bool:
 
 
 RECOGNISER = "tesseract"
-
-_MEDIA = "it needs a media extractor, which this release does not have"
-
-FORMATS_UNAVAILABLE: dict[type[formats.Format], str] = {
-    formats.Audio: _MEDIA,
-    formats.Video: _MEDIA,
-}
 
 
 def can_recognise_text() -> bool:
@@ -172,12 +168,9 @@ def require_available(
     :raises OptionUnavailable: for the first option that cannot.
     """
     for item in options.formats:
-        if reason := FORMATS_UNAVAILABLE.get(type(item)):
-            name = item.key if isinstance(item, formats.Json) else item.type
-            raise OptionUnavailable(
-                "formats",
-                f"format {name!r} is not available here: {reason}",
-            )
+        if reason := ROW_OF[type(item)].missing:
+            text = f"format {item.type!r} is not available here: {reason}"
+            raise OptionUnavailable("formats", text)
     needed = needs_browser(options)
     if browser is not None and needed is not None and needed != PROFILE:
         raise OptionUnavailable(
@@ -197,7 +190,7 @@ def _require_no_model(options: ScrapeOptions, reason: str) -> None:
 
     The check for prompt injection is never left out, as it protects the caller.
     """
-    if options.formats and all(isinstance(f, BY_MODEL) for f in options.formats):
+    if options.formats and is_by_model(options.formats):
         name = options.formats[0].type
         text = f"format {name!r} is not available here: {reason}"
         raise OptionUnavailable("formats", text)
@@ -260,13 +253,6 @@ _NOT_OF_FILES: tuple[tuple[str, str, Callable[[ScrapeOptions], bool]], ...] = (
     ("session", "session", lambda o: o.session is not None),
     ("profile", "profile", lambda o: o.profile is not None),
 )
-_FORMATS_NOT_OF_FILES: dict[type[formats.Format], str] = {
-    formats.ChangeTracking: "changeTracking",
-    formats.Screenshot: "screenshot",
-    formats.Branding: "branding",
-    formats.Audio: "audio",
-    formats.Video: "video",
-}
 
 
 def require_parseable(options: ScrapeOptions) -> None:
@@ -280,6 +266,6 @@ def require_parseable(options: ScrapeOptions) -> None:
             message = f"{what} cannot be used with an uploaded file"
             raise OptionUnavailable(attribute, message, code)
     for item in options.formats:
-        if name := _FORMATS_NOT_OF_FILES.get(type(item)):
-            message = f"format {name!r} cannot be made of an uploaded file"
+        if UPLOAD in (row := ROW_OF[type(item)]).not_of:
+            message = f"format {row.name!r} cannot be made of an uploaded file"
             raise OptionUnavailable("formats", message, code)

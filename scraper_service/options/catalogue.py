@@ -46,6 +46,7 @@ from scraper_service.options.map_search import (
 )
 from scraper_service.options.parsing import (
     NO_DEFAULT,
+    PROMPT,
     Anything,
     Array,
     Bool,
@@ -57,8 +58,11 @@ from scraper_service.options.parsing import (
     Text,
     Then,
     ValueKind,
+    build,
     choice,
     integer,
+    need,
+    pick,
 )
 from scraper_service.options.scrape import (
     MAX_WAIT_MS,
@@ -233,8 +237,8 @@ CALLER: TableT = (
     Option("integration", "integration", Text(256), None,
         "The name of a platform that integrates the client."),
     Option("audit_username", Each("auditMetadata", "auditMetadata"),
-        Object({"username": values.need(Text(1024), "name", "The name of the user.")},
-            values.pick("name")), None,
+        Object({"username": need(Text(1024), "name", "The name of the user.")},
+            pick("name")), None,
         "The user on whose behalf the client calls."),
 )
 
@@ -355,7 +359,7 @@ PACE: TableT = (
 #: The attributes of :class:`~scraper_service.options.crawl.CrawlOptions`.
 CRAWL: TableT = (
     URL,
-    Option("prompt", Each(None, "prompt"), values.PROMPT, None,
+    Option("prompt", Each(None, "prompt"), PROMPT, None,
         "Say in words what to fetch; options that are given win.",
         Flag("--prompt", "TEXT")),
     Option("limit", "limit", integer(1), 10_000,
@@ -453,7 +457,7 @@ SOURCE: TableT = (
 
 
 def _source(kind: str) -> Object:
-    return Object(keys(SOURCE, "v2"), values.build(dict, kind=kind))
+    return Object(keys(SOURCE, "v2"), build(dict, kind=kind))
 
 
 def _ignored(value: object) -> None:
@@ -506,9 +510,9 @@ SEARCH: TableT = (
 EXTRACT: TableT = (
     Option("urls", "urls", Array(Text(), MAX_EXTRACT_URLS), (),
         "The pages to read; a URL that ends in /* stands for the pages below it."),
-    Option("prompt", "prompt", values.PROMPT, None,
+    Option("prompt", "prompt", PROMPT, None,
         "What to find, in words."),
-    Option("system_prompt", "systemPrompt", values.PROMPT, None,
+    Option("system_prompt", "systemPrompt", PROMPT, None,
         "Instructions to the language model."),
     Option("schema", "schema", Schema(), None,
         "The JSON Schema of the result."),
@@ -579,9 +583,9 @@ RESEARCH: TableT = (
         "At most N pages."),
     Option("time_limit_s", "timeLimit", integer(MIN_RESEARCH_S, MAX_RESEARCH_S), 300,
         "Stop reading after this time, in seconds."),
-    Option("analysis_prompt", "analysisPrompt", values.PROMPT, None,
+    Option("analysis_prompt", "analysisPrompt", PROMPT, None,
         "Instructions for the report."),
-    Option("system_prompt", "systemPrompt", values.PROMPT, None,
+    Option("system_prompt", "systemPrompt", PROMPT, None,
         "Instructions to the language model."),
     Option("formats", "formats", Array(choice("markdown", "json"), 10), ("markdown",),
         "The formats of the result."),

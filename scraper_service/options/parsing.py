@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import islice
 from typing import Any, ClassVar, Final, Protocol, TypeAlias
 
-from attrs import field, frozen
+from attrs import NOTHING, field, fields_dict, frozen, has
 
 from scraper_service.errors import InvalidOptions, Issue, SchemaRefused, counted
 from scraper_service.options.json_schema import field_of
@@ -297,6 +297,50 @@ class Object:
         }
 
 
+KeysT: TypeAlias = Mapping[str, Key]
+MakeT: TypeAlias = Callable[[dict[str, Any], Position], Any]
+
+
+@frozen
+class Build:
+    """A ``make`` for :class:`Object` that calls ``cls`` with the values."""
+
+    cls: Callable[..., Any]
+    defaults: Mapping[str, Any]
+
+    def __call__(self, values: dict[str, Any], at: Position) -> Any:
+        return self.cls(**{**self.defaults, **values})
+
+    def default_of(self, name: str) -> Any:
+        """Return the value of an object without the key that sets ``name``."""
+        if name in self.defaults:
+            return self.defaults[name]
+        if not (isinstance(self.cls, type) and has(self.cls)):
+            return NO_DEFAULT
+        found = fields_dict(self.cls)[name].default
+        is_constant = found is not NOTHING and not hasattr(found, "factory")
+        return found if is_constant else NO_DEFAULT
+
+
+def build(cls: Callable[..., Any], **defaults: Any) -> Build:
+    """Return a ``make`` for :class:`Object` that calls ``cls`` with the values."""
+    return Build(cls, defaults)
+
+
+def pick(name: str) -> MakeT:
+    """Return a ``make`` for :class:`Object` that returns one of the values."""
+
+    def make(values: dict[str, Any], at: Position) -> Any:
+        return values[name]
+
+    return make
+
+
+def need(kind: ValueKind, to: str, help: str = "") -> Key:  # noqa: A002  # as in Key
+    """Return a key that a request must have."""
+    return Key(kind, to, required=True, help=help)
+
+
 def guesses(
     unknown: Iterable[str | int],
     known: Collection[str],
@@ -422,6 +466,7 @@ def _cut(key: str | int) -> str | int:
 
 MAX_INTEGER = 2**53 - 1  # what a double of any client holds exactly
 MAX_TEXT = 100_000  # characters of a string without a bound of its own
+MAX_PROMPT = 10_000  # characters
 MAX_SCHEMA_DEPTH = 50
 MAX_SCHEMA_VALUES = 10_000
 
@@ -505,6 +550,9 @@ class Text:
         if len(value) > self.maximum:
             return at.too_many("character", self.maximum, len(value))
         return value
+
+
+PROMPT = Text(MAX_PROMPT)
 
 
 @frozen

@@ -7,19 +7,26 @@ is the spelling of one version of the API.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from attrs import NOTHING, fields_dict, frozen, has
+from attrs import frozen
 
 from scraper_service.errors import InvalidOptions, Issue
-from scraper_service.options import actions, formats, map_search, selectors, urls
+from scraper_service.options import actions, map_search, urls
 from scraper_service.options.crawl import (
     COMMON_EVENTS,
     EVENTS,
     Webhook,
     parse_since,
+)
+from scraper_service.options.format_table import (
+    A_SELECTOR,
+    FORMATS,
+    NAMED,
+    SCREENSHOT,
+    STORED,
+    FormatRow,
 )
 from scraper_service.options.location import (
     DEFAULT_COUNTRY,
@@ -29,11 +36,11 @@ from scraper_service.options.location import (
 )
 from scraper_service.options.parsing import (
     INVALID,
-    NO_DEFAULT,
     Array,
     Bool,
     Choice,
     Key,
+    KeysT,
     Number,
     Object,
     Pairs,
@@ -43,8 +50,10 @@ from scraper_service.options.parsing import (
     Text,
     Then,
     ValueKind,
+    build,
     choice,
     integer,
+    need,
     short,
 )
 from scraper_service.options.scrape import (
@@ -66,58 +75,17 @@ from scraper_service.options.scrape import (
 )
 from scraper_service.options.url_patterns import MAX_PATTERNS, caller_patterns
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
 #: The help of a key that is accepted so that public clients work.
 NO_EFFECT = "Accepted without effect."
 NO_URLS = "No valid URLs provided: urls must have at least 1 item"
-MAX_PROMPT = 10_000  # characters
 LIST_MODES = ("off", "manual-only")  # modes of threatProtection with lists alone
 MAX_SITES = 1000  # entries of one list of threatProtection
 MAX_EVENTS = 100  # entries of the events of a webhook
 MAX_HOOK_METADATA = 64 * 1024  # characters of JSON, which go with every event
 _PAPER_SIZES = "A0 A1 A2 A3 A4 A5 A6 Letter Legal Tabloid Ledger"
-
-KeysT: TypeAlias = Mapping[str, Key]
-MakeT: TypeAlias = Callable[[dict[str, Any], Position], Any]
-
-
-@frozen
-class Build:
-    """A ``make`` for :class:`Object` that calls ``cls`` with the values."""
-
-    cls: Callable[..., Any]
-    defaults: Mapping[str, Any]
-
-    def __call__(self, values: dict[str, Any], at: Position) -> Any:
-        return self.cls(**{**self.defaults, **values})
-
-    def default_of(self, name: str) -> Any:
-        """Return the value of an object without the key that sets ``name``."""
-        if name in self.defaults:
-            return self.defaults[name]
-        if not (isinstance(self.cls, type) and has(self.cls)):
-            return NO_DEFAULT
-        found = fields_dict(self.cls)[name].default
-        is_constant = found is not NOTHING and not hasattr(found, "factory")
-        return found if is_constant else NO_DEFAULT
-
-
-def build(cls: Callable[..., Any], **defaults: Any) -> Build:
-    """Return a ``make`` for :class:`Object` that calls ``cls`` with the values."""
-    return Build(cls, defaults)
-
-
-def pick(name: str) -> MakeT:
-    """Return a ``make`` for :class:`Object` that returns one of the values."""
-
-    def make(values: dict[str, Any], at: Position) -> Any:
-        return values[name]
-
-    return make
-
-
-def need(kind: ValueKind, to: str, help: str = "") -> Key:  # noqa: A002  # as in Key
-    """Return a key that a request must have."""
-    return Key(kind, to, required=True, help=help)
 
 
 def capped_ms(timeout_ms: int) -> int:
@@ -136,9 +104,6 @@ def some_urls(kind: ValueKind, error: str) -> Then:
     return Then(kind, check, {"minItems": 1})
 
 
-PROMPT = Text(MAX_PROMPT)
-_A_SELECTOR = "A CSS selector."
-_QUESTION = Text(MAX_PROMPT, minimum=1)
 URL = Then(Text(), urls.caller_url, {"minLength": 1, "maxLength": urls.MAX_URL})
 HEADERS = Then(Pairs(Text()), urls.caller_headers, {"maxProperties": urls.MAX_HEADERS})
 
@@ -299,138 +264,17 @@ REDACT_PII = FlagOr(
 
 # Formats.
 
-VIEWPORT = Object(
-    {
-        "width": need(integer(1, 7680), "width", "In CSS pixels."),
-        "height": need(integer(1, 4320), "height", "In CSS pixels."),
-    },
-    build(formats.Viewport),
-)
-_SCREENSHOT: KeysT = {
-    "fullPage": Key(
-        Bool(), "full_page", help="Take the whole page, not only the window."
-    ),
-    "quality": Key(
-        integer(1, 100), "quality", help="Make a JPEG of this quality, not a PNG."
-    ),
-    "viewport": Key(VIEWPORT, "viewport", help="The size of the window."),
-}
 
-# Formats without options, by their name in JSON.
-PLAIN_FORMATS: Mapping[str, formats.Format] = {
-    "markdown": formats.Markdown(),
-    "html": formats.Html(),
-    "rawHtml": formats.RawHtml(),
-    "links": formats.Links(),
-    "images": formats.Images(),
-    "summary": formats.Summary(),
-    "branding": formats.Branding(),
-    "product": formats.Product(),
-    "menu": formats.Menu(),
-    "audio": formats.Audio(),
-    "video": formats.Video(),
-    "rawBase64": formats.RawBase64(),
-}
-_FORMATS_V1 = Choice(
-    {
-        **PLAIN_FORMATS,
-        "content": formats.Markdown(),
-        "screenshot": formats.Screenshot(),
-        "screenshot@fullPage": formats.Screenshot(full_page=True),
-        "json": formats.Json(),
-        "extract": formats.Json(key="extract"),
-        "changeTracking": formats.ChangeTracking(),
-    }
+def _formats(rows: Iterable[FormatRow]) -> Then:
+    kinds = {row.name: row.kind() for row in rows}
+    return Then(Array(Tagged(kinds), 100), urls.caller_formats)
+
+
+FORMATS_V1 = Array(
+    Choice({row.name: row.format() for row in FORMATS if "v1" in row.versions}), 100
 )
-SELECTORS_KEY = Key(
-    selectors.SELECTORS,
-    "selectors",
-    help="What to read exactly, by CSS or XPath, without a model.",
-    is_own=True,
-)
-CHANGE_TRACKING: KeysT = {
-    "modes": Key(
-        Array(choice("git-diff", "json"), 10),
-        "modes",
-        help="Return a diff of the Markdown, or changes of the data.",
-    ),
-    "schema": Key(
-        Schema(), "schema", help="The JSON Schema of the data that json compares."
-    ),
-    "prompt": Key(PROMPT, "prompt", help="The data that json compares, in words."),
-    "tag": Key(Text(256), "tag", help="The name of a history of its own."),
-    "selectors": SELECTORS_KEY,
-}
-_ATTRIBUTE_SELECTOR = Object(
-    {
-        "selector": need(Text(), "selector", _A_SELECTOR),
-        "attribute": need(
-            Text(256, minimum=1), "attribute", "The name of the attribute."
-        ),
-    },
-    build(formats.AttributeSelector),
-)
-_FORMATS_V2 = Tagged(
-    {
-        **{name: Object({}, build(type(f))) for name, f in PLAIN_FORMATS.items()},
-        "screenshot": Object(_SCREENSHOT, build(formats.Screenshot)),
-        # The Python client's spelling of its screenshot_full_page.
-        "screenshot@fullPage": Object({}, build(formats.Screenshot, full_page=True)),
-        "json": Object(
-            {
-                "prompt": Key(PROMPT, "prompt", help="What to find, in words."),
-                "schema": Key(
-                    Schema(), "schema", help="The JSON Schema of the result."
-                ),
-                "selectors": SELECTORS_KEY,
-                "checkPromptInjection": Key(
-                    Bool(),
-                    "check_prompt_injection",
-                    help="Refuse pages with instructions to language models.",
-                ),
-            },
-            build(formats.Json),
-        ),
-        "changeTracking": Object(CHANGE_TRACKING, build(formats.ChangeTracking)),
-        "attributes": Object(
-            {
-                "selectors": need(
-                    Array(_ATTRIBUTE_SELECTOR, urls.MAX_SELECTORS),
-                    "selectors",
-                    "The elements, and the attribute of each.",
-                )
-            },
-            build(formats.Attributes),
-        ),
-        "question": Object(
-            {"question": need(_QUESTION, "question", "The question.")},
-            build(formats.Question),
-        ),
-        "highlights": Object(
-            {"query": need(_QUESTION, "query", "What quotations must fit.")},
-            build(formats.Highlights),
-        ),
-        "query": Object(
-            {
-                "prompt": need(_QUESTION, "prompt", "The question or the query."),
-                "mode": Key(
-                    choice("freeform", "directQuote"),
-                    "mode",
-                    help="Return an answer (freeform) or quotations (directQuote).",
-                ),
-            },
-            build(formats.Query),
-        ),
-    }
-)
-FORMAT_NAMES = tuple(_FORMATS_V2.kinds)  # without those of the service itself
-FORMATS_V1 = Array(_FORMATS_V1, 100)
-FORMATS_V2 = Then(Array(_FORMATS_V2, 100), urls.caller_formats)
-_OF_A_FETCH = {"screenshot", "screenshot@fullPage", "changeTracking", "audio", "video"}
-_STORED_FORMATS = Tagged(
-    {name: kind for name, kind in _FORMATS_V2.kinds.items() if name not in _OF_A_FETCH}
-)
-STORED_FORMATS = Then(Array(_STORED_FORMATS, 100), urls.caller_formats)
+FORMATS_V2 = _formats(NAMED.values())
+STORED_FORMATS = _formats(row for row in NAMED.values() if STORED not in row.not_of)
 
 # Parsers of files.
 
@@ -512,7 +356,7 @@ def _actions(screenshot: KeysT) -> Array:
         ),
         "click": Object(
             {
-                "selector": need(_SELECTOR, "selector", _A_SELECTOR),
+                "selector": need(_SELECTOR, "selector", A_SELECTOR),
                 "all": Key(Bool(), "all", help="Click every element that matches."),
             },
             build(actions.Click),
@@ -574,8 +418,8 @@ def _actions(screenshot: KeysT) -> Array:
 
 
 # The Python client's model of the action has a quality, too.
-ACTIONS_V1 = _actions({key: _SCREENSHOT[key] for key in ("fullPage", "quality")})
-ACTIONS_V2 = _actions(_SCREENSHOT)
+ACTIONS_V1 = _actions({key: SCREENSHOT[key] for key in ("fullPage", "quality")})
+ACTIONS_V2 = _actions(SCREENSHOT)
 
 # Jobs.
 

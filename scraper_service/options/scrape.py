@@ -14,16 +14,13 @@ from attrs.validators import ge, in_, instance_of, le, optional
 
 from scraper_service.errors import Issue
 from scraper_service.options.actions import Action, ScrollToEnd, Wait
+from scraper_service.options.format_table import REFUSED, ROW_OF
 from scraper_service.options.formats import (
-    Attributes,
     ChangeTracking,
     Format,
-    Html,
     Json,
     Markdown,
     RawBase64,
-    RawHtml,
-    Screenshot,
 )
 from scraper_service.options.location import Location
 
@@ -296,6 +293,7 @@ class OptionRule:
     holds: Callable[[ScrapeOptions], bool]
 
 
+_SHOWN = [f"{{{row.tag}}}" for row in ROW_OF.values() if row.personal_data == REFUSED]
 RULES = (
     OptionRule(
         "wait_for_ms",
@@ -335,13 +333,11 @@ RULES = (
     ),
     OptionRule(
         "redact_pii",
-        "{redact_pii} allows none of the formats {html}, {raw_html}, {raw_base64},"
-        " {screenshot} and {attributes}: they would show what is replaced elsewhere",
+        f"{{redact_pii}} allows none of the formats {', '.join(_SHOWN[:-1])} and"
+        f" {_SHOWN[-1]}: they would show what is replaced elsewhere",
         lambda o: (
             o.redact_pii is None
-            or not any(
-                map(o.format, (Html, RawHtml, RawBase64, Screenshot, Attributes))
-            )
+            or not any(ROW_OF[type(f)].personal_data == REFUSED for f in o.formats)
         ),
     ),
     OptionRule(

@@ -30,6 +30,7 @@ from scraper_service.options.crawl import (
     PageOptions,
     Webhook,
 )
+from scraper_service.options.format_table import FORMATS, NAMED, snake_case
 from scraper_service.options.formats import merge_formats
 from scraper_service.options.map_search import (
     CATEGORIES,
@@ -52,7 +53,6 @@ from scraper_service.options.parsing import (
     guesses,
     short,
 )
-from scraper_service.options.request_values import FORMAT_NAMES
 from scraper_service.options.scrape import ScrapeOptions, SiteRules, broken_rules
 from scraper_service.options.serialization import structured, unstructured
 from scraper_service.options.url_patterns import caller_patterns
@@ -69,10 +69,9 @@ CRAWL_DEFAULTS = catalogue.defaults(catalogue.CRAWL, "shell")
 BATCH_DEFAULTS = catalogue.defaults(catalogue.BATCH, "shell")
 MAP_DEFAULTS = catalogue.defaults(catalogue.MAP, "shell")
 
-# Values of ``type`` which are not the snake_case of another spelling.
+# Values of ``type`` that stand for a format with options.
 _TAG_ALIASES: dict[str, dict[str, Any]] = {
-    "screenshot@full_page": {"type": "screenshot", "full_page": True},
-    "extract": {"type": "json", "key": "extract"},
+    row.tag: {"type": row.cls.type, **row.preset} for row in FORMATS if row.preset
 }
 
 
@@ -243,11 +242,11 @@ def _unknown_formats(given: Any) -> Iterator[Issue]:
     """Yield an issue for each format of a name that callers do not know."""
     for index, item in enumerate(given if isinstance(given, list) else ()):
         name = item.get("type") if isinstance(item, dict) else item
-        if isinstance(name, str) and _snake_case(name) in _FORMAT_TAGS:
+        if isinstance(name, str) and snake_case(name) in _FORMAT_TAGS:
             continue
         text = f"formats.{index}: no format has the name {short(name)}; "
-        text += guesses([str(name)], FORMAT_NAMES)
-        text += f"allowed are {', '.join(FORMAT_NAMES)}"
+        text += guesses([str(name)], NAMED)
+        text += f"allowed are {', '.join(NAMED)}"
         yield Issue("custom", ("formats", index), text)
 
 
@@ -265,15 +264,11 @@ def _tagged(item: Any) -> Any:
         item = {"type": item}
     if not isinstance(item, dict) or not isinstance(item.get("type"), str):
         return item
-    tag = _snake_case(item["type"])
+    tag = snake_case(item["type"])
     return {**item, "type": tag, **_TAG_ALIASES.get(tag, {})}
 
 
-def _snake_case(name: str) -> str:
-    return re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", name).lower().replace("-", "_")
-
-
-_FORMAT_TAGS = {*map(_snake_case, FORMAT_NAMES), *_TAG_ALIASES}
+_FORMAT_TAGS = {*(row.tag for row in NAMED.values()), *_TAG_ALIASES}
 
 
 _CHECKS: dict[str, Callable[[Any], Any]] = {

@@ -11,14 +11,13 @@ from scraper_service.crawling.download.proxies import Proxies
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.exports.formats import FORMATS
 from scraper_service.options.availability import (
-    BY_MODEL,
-    FORMATS_UNAVAILABLE,
     RECOGNISER,
     can_recognise_text,
     missing_model,
     require_available,
     require_job_available,
 )
+from scraper_service.options.format_table import FORMATS as PAGE_FORMATS
 from scraper_service.options.limits import parse_languages
 from scraper_service.search_engines.search_engine import OWN
 from scraper_service.services.browser_sessions.caller_code.sandbox import why_no_program
@@ -172,10 +171,9 @@ def _why_no_code(settings: BaseSettings, engines: Engines) -> str | None:
 
 
 def _formats(no_model: str | None) -> Iterator[Capability]:
-    for kind, why in FORMATS_UNAVAILABLE.items():
-        yield Capability(kind.type, why)
-    for each in BY_MODEL:
-        yield Capability(each.type, no_model)
+    for row in PAGE_FORMATS:
+        if row.missing or row.by_model:
+            yield Capability(row.tag, row.missing or no_model)
 
 
 def _told(found: Capability) -> dict[str, Any]:

@@ -13,18 +13,13 @@ from markdown_it import MarkdownIt
 from scraper_service.cli.job_state import FailedUrl, OutputFailed
 from scraper_service.cli.outputs.files import TableFile, WriterFile
 from scraper_service.cli.outputs.page_files import MarkdownFolder
-from scraper_service.cli.outputs.page_formats import (
-    FORMATS,
-    NAMES,
-    WITH_OPTIONS,
-    keys_of_body,
-)
+from scraper_service.cli.outputs.page_formats import NAMES, WITH_OPTIONS, keys_of_body
 from scraper_service.cli.terminal import fitted
 from scraper_service.content.text.printable import printable
 from scraper_service.exports.formats import FileSpec
 from scraper_service.exports.front_matter import front_matter
 from scraper_service.exports.tables import FACTS
-from scraper_service.options.request_values import PLAIN_FORMATS
+from scraper_service.options.format_table import FORMATS, NAMED
 
 
 def _lines(path):
@@ -90,11 +85,12 @@ def test_a_table_has_the_formats_that_were_asked_for_and_no_others(tmp_path):
 )
 def test_every_format_has_the_column_of_its_result(formats, keys):
     assert keys_of_body({"formats": formats}) == keys
-    assert set(NAMES) | set(WITH_OPTIONS) <= set(FORMATS)
+    assert set(NAMES) | set(WITH_OPTIONS) <= set(NAMED)
 
 
 def test_every_format_of_the_api_has_a_column():
-    plain = {name for name in PLAIN_FORMATS if name not in {"audio", "video"}}
+    plain = {row.name for row in FORMATS if row.tag == row.cls.type and not row.options}
+    plain -= {"audio", "video", "comparedText"}
     assert plain | {"json", "screenshot", "changeTracking"} <= set(NAMES)
 
 

@@ -23,6 +23,7 @@ from scraper_service.api.openapi.shapes import (
     shape,
 )
 from scraper_service.items import LOSS_KINDS
+from scraper_service.options.format_table import FORMATS
 
 _TEXTS = either(TEXT, array(TEXT))
 
@@ -136,30 +137,30 @@ ACTIONS = shape(
     }
 )
 
-#: The members of a search result beside its own: those of its page, if it was scraped.
-RESULT_MEMBERS: dict[str, ShapeT] = {
-    "markdown?": TEXT,
-    "comparedText?": own(
+_OBJECT = or_null(mapping(ANY))
+# The results of formats that are no text, by the key in a page.
+_RESULTS: dict[str, ShapeT] = {
+    "comparedText": own(
         said(TEXT, "Of a monitor: the Markdown of the parts that it compares.")
     ),
-    "html?": TEXT,
-    "rawHtml?": TEXT,
-    "links?": array(TEXT),
-    "images?": array(TEXT),
-    "screenshot?": said(TEXT, "The URL of a file."),
-    "summary?": TEXT,
-    "json?": ANY,
-    "extract?": ANY,
-    "changeTracking?": CHANGES,
-    "attributes?": array(
+    "links": array(TEXT),
+    "images": array(TEXT),
+    "screenshot": said(TEXT, "The URL of a file."),
+    "json": ANY,
+    "extract": ANY,
+    "changeTracking": CHANGES,
+    "attributes": array(
         shape({"selector": TEXT, "attribute": TEXT, "values": array(TEXT)})
     ),
-    "product?": or_null(mapping(ANY)),
-    "menu?": or_null(mapping(ANY)),
-    "branding?": or_null(mapping(ANY)),
-    "answer?": TEXT,
-    "highlights?": TEXT,
-    "rawBase64?": TEXT,
+    "product": _OBJECT,
+    "menu": _OBJECT,
+    "branding": _OBJECT,
+}
+#: The members of a search result beside its own: those of its page, if it was scraped.
+RESULT_MEMBERS: dict[str, ShapeT] = {
+    **{
+        f"{row.key}?": _RESULTS.get(row.key, TEXT) for row in FORMATS if not row.missing
+    },
     "actions?": ACTIONS,
     "pages?": array(shape({"pageNumber": COUNT, "markdown": TEXT})),
     "blocks?": array(

@@ -16,6 +16,7 @@ from scraper_service.options.parsing import (
     INVALID,
     Anything,
     Key,
+    KeysT,
     Object,
     Pairs,
     Position,
@@ -24,10 +25,10 @@ from scraper_service.options.parsing import (
     choice,
     short,
 )
-from scraper_service.options.request_values import NO_EFFECT, KeysT
+from scraper_service.options.request_values import NO_EFFECT
 
 if TYPE_CHECKING:
-    from scraper_service.options.request_values import MakeT
+    from scraper_service.options.parsing import MakeT
 
 # Options of all pages that the run reads.
 _PAGE = ("location", "zero_data_retention", "site_rules")

@@ -29,7 +29,7 @@ from scraper_service.options.parsing import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scraper_service.options.request_values import KeysT, MakeT
+    from scraper_service.options.parsing import KeysT, MakeT
     from scraper_service.options.scrape import ScrapeOptions
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)

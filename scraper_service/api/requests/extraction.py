@@ -19,8 +19,10 @@ from scraper_service.options.extraction import (
 from scraper_service.options.formats import Json, Markdown
 from scraper_service.options.parsing import (
     INVALID,
+    PROMPT,
     Bool,
     Key,
+    KeysT,
     Object,
     Position,
     Text,
@@ -28,17 +30,12 @@ from scraper_service.options.parsing import (
     ValueKind,
     choice,
 )
-from scraper_service.options.request_values import (
-    NO_EFFECT,
-    PROMPT,
-    KeysT,
-    query_text,
-)
+from scraper_service.options.request_values import NO_EFFECT, query_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scraper_service.options.request_values import MakeT
+    from scraper_service.options.parsing import MakeT
 
 LLMS_CACHE_MS = 172_800_000  # 2 days, as a scrape of v2
 

@@ -16,6 +16,7 @@ from scraper_service.options.parsing import (
     Anything,
     Array,
     Key,
+    KeysT,
     Object,
     Pairs,
     Position,
@@ -24,10 +25,11 @@ from scraper_service.options.parsing import (
     ValueKind,
     choice,
     integer,
+    need,
     short,
     structure,
 )
-from scraper_service.options.request_values import URL, KeysT, need
+from scraper_service.options.request_values import URL
 
 ENDPOINTS = ("search", "scrape", "parse", "map")
 MAX_METADATA_BYTES = 8 * 1024  # of JSON in UTF-8

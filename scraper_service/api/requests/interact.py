@@ -24,7 +24,7 @@ from scraper_service.options.parsing import (
 from scraper_service.services.browser_sessions.steps import SessionOptions, Step
 
 if TYPE_CHECKING:
-    from scraper_service.options.request_values import KeysT
+    from scraper_service.options.parsing import KeysT
 
 USUAL_TTL_S, MOST_TTL_S = 300, 3600
 USUAL_STEP_S, MOST_STEP_S = 30, 300

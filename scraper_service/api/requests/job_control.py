@@ -39,7 +39,7 @@ from scraper_service.options.urls import MAX_URL
 
 if TYPE_CHECKING:
     from scraper_service.options.catalogue import TableT
-    from scraper_service.options.request_values import KeysT, MakeT
+    from scraper_service.options.parsing import KeysT, MakeT
 
 MAX_FILTER = 1000  # entries
 

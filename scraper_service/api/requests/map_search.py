@@ -20,7 +20,7 @@ from scraper_service.options.request_values import CAPPED_TIMEOUT, NO_EFFECT
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from scraper_service.options.request_values import KeysT, MakeT
+    from scraper_service.options.parsing import KeysT, MakeT
 
 MAP_DEFAULTS = catalogue.defaults(catalogue.MAP, "v2")
 

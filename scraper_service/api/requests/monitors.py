@@ -33,6 +33,7 @@ from scraper_service.options.parsing import (
     Array,
     Bool,
     Key,
+    KeysT,
     Object,
     Position,
     Text,
@@ -43,11 +44,7 @@ from scraper_service.options.parsing import (
     short,
     structure,
 )
-from scraper_service.options.request_values import (
-    KeysT,
-    unique,
-    webhook_kind,
-)
+from scraper_service.options.request_values import unique, webhook_kind
 
 MAX_NAME = 256
 MAX_GOAL = 2000

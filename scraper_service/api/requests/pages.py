@@ -26,7 +26,7 @@ from scraper_service.options.request_values import NO_EFFECT, THREAT_PROTECTION
 from scraper_service.options.scrape import CHANGE_WAIT_MS, ScrapeOptions, broken_rules
 
 if TYPE_CHECKING:
-    from scraper_service.options.request_values import KeysT, MakeT
+    from scraper_service.options.parsing import KeysT, MakeT
 
 SpellT: TypeAlias = Callable[[str], str]
 

@@ -9,7 +9,7 @@ from scraper_service.options.parsing import Array, Object, Tagged, bare_kind
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from scraper_service.options.request_values import KeysT
+    from scraper_service.options.parsing import KeysT
 
 #: Values whose keys are the caller's own.
 _FREE = frozenset({"schema", "headers", "metadata", "fields"})

@@ -14,11 +14,12 @@ from scraper_service.options.parsing import (
     Object,
     Text,
     Then,
+    build,
     integer,
+    need,
     short,
     structure,
 )
-from scraper_service.options.request_values import build, need
 
 MAX_TYPE = 255  # characters of a content type
 _TYPE = re.compile(r"[\w.+-]+/[\w.+-]+(?: *; *[\w.+-]+=[\w.+\"-]+)*", re.ASCII)

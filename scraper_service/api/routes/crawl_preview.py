@@ -37,8 +37,15 @@ from scraper_service.discovery.crawl_prompt import MAX_PAGES
 from scraper_service.errors import InvalidOptions, Issue, PromptUnclear
 from scraper_service.options.crawl import SITEMAP_MODES, Caller
 from scraper_service.options.limits import KeyScope, Mode
-from scraper_service.options.parsing import Object, Text, Then, short, structure
-from scraper_service.options.request_values import MAX_PROMPT, need
+from scraper_service.options.parsing import (
+    MAX_PROMPT,
+    Object,
+    Text,
+    Then,
+    need,
+    short,
+    structure,
+)
 from scraper_service.options.serialization import options_to_json
 from scraper_service.options.urls import caller_url
 

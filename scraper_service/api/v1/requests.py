@@ -9,29 +9,24 @@ from attrs import evolve
 from scraper_service.api.requests import crawl, extraction, map_search, pages
 from scraper_service.api.responses import camel
 from scraper_service.options import catalogue, formats
+from scraper_service.options.format_table import CHANGE_TRACKING, JSON
 from scraper_service.options.map_search import ResultList
 from scraper_service.options.parsing import (
     INVALID,
+    PROMPT,
     Bool,
     Key,
+    KeysT,
     Number,
     Object,
     Position,
     Refused,
-    Schema,
     Text,
     Then,
     choice,
     structure,
 )
-from scraper_service.options.request_values import (
-    CHANGE_TRACKING,
-    LOCATION,
-    NO_EFFECT,
-    PROMPT,
-    SELECTORS_KEY,
-    KeysT,
-)
+from scraper_service.options.request_values import LOCATION, NO_EFFECT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,12 +62,12 @@ COMPANIONS = (
 _EXTRACTION = Object(
     {
         "mode": Key(choice("llm"), help=NO_EFFECT),
-        "schema": Key(Schema(), "schema", help="The JSON Schema of the result."),
+        "schema": JSON["schema"],
         "systemPrompt": Key(
             PROMPT, "system_prompt", help="Instructions to the language model."
         ),
-        "prompt": Key(PROMPT, "prompt", help="What to find, in words."),
-        "selectors": SELECTORS_KEY,
+        "prompt": JSON["prompt"],
+        "selectors": JSON["selectors"],
         "temperature": Key(Number(0, 2), help=NO_EFFECT),
         "agent": Key(
             Object(
@@ -83,11 +78,7 @@ _EXTRACTION = Object(
             ),
             help=NO_EFFECT,
         ),
-        "checkPromptInjection": Key(
-            Bool(),
-            "check_prompt_injection",
-            help="Refuse pages with instructions to language models.",
-        ),
+        "checkPromptInjection": JSON["checkPromptInjection"],
     }
 )
 

@@ -22,13 +22,15 @@ from scraper_service.options.parsing import (
     Anything,
     Array,
     Key,
+    KeysT,
     Object,
     Position,
     Text,
     integer,
+    need,
     structure,
 )
-from scraper_service.options.request_values import NO_EFFECT, KeysT, need, some_urls
+from scraper_service.options.request_values import NO_EFFECT, some_urls
 from scraper_service.options.urls import MAX_URL
 
 if TYPE_CHECKING:

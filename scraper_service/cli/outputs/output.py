@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Protocol
 import click
 from attrs import evolve, frozen
 
-from scraper_service.cli.outputs.page_formats import EVERY_KEY, FILE, KINDS, PICTURE
+from scraper_service.cli.outputs.page_formats import EVERY_KEY, KINDS
 from scraper_service.exports.formats import FORMATS as EXPORT_FORMATS
 from scraper_service.exports.formats import FileSpec
 from scraper_service.exports.tables import FACTS, LAST
+from scraper_service.options.format_table import FILE, PICTURE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -21,11 +21,12 @@ import click
 from attrs import frozen
 
 from scraper_service.cli.job_state import FailedUrl, OutputFailed
-from scraper_service.cli.outputs.page_formats import FILE, KINDS, PICTURE
+from scraper_service.cli.outputs.page_formats import KINDS
 from scraper_service.content.text.printable import printable
 from scraper_service.errors import counted
 from scraper_service.exports.front_matter import front_matter
 from scraper_service.exports.page_names import PageNames
+from scraper_service.options.format_table import FILE, PICTURE
 from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:

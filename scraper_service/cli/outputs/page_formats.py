@@ -1,68 +1,26 @@
-"""The formats of a page on the command line: their names, and the kinds of their results."""
+"""The keys of a page on the command line: the results of its formats, and what they are."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from attrs import frozen
+from scraper_service.options.format_table import NAMED, ROW_OF
+from scraper_service.options.formats import Json, Query
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from scraper_service.options.scrape import ScrapeOptions
 
-TEXT, DATA, PICTURE, FILE = "text", "data", "picture", "file"
 QUOTES = "directQuote"  # the mode of the format query that makes highlights
-
-
-@frozen
-class PageFormat:
-    """A format of the command line."""
-
-    #: The name in a body of /v2.
-    name: str
-    #: The key of the result in a page object.
-    key: str
-    #: :data:`TEXT`, :data:`DATA` (JSON), :data:`PICTURE`, or :data:`FILE` (base64).
-    kind: str = DATA
-
-
-_SAME = (
-    ("markdown", TEXT),
-    ("html", TEXT),
-    ("rawHtml", TEXT),
-    ("links", DATA),
-    ("images", DATA),
-    ("summary", TEXT),
-    ("json", DATA),
-    ("screenshot", PICTURE),
-    ("product", DATA),
-    ("menu", DATA),
-    ("branding", DATA),
-    ("changeTracking", DATA),
-    ("attributes", DATA),
-    ("highlights", DATA),
-    ("rawBase64", FILE),
-    ("audio", DATA),
-    ("video", DATA),
-)
-FORMATS = {
-    **{name: PageFormat(name, name, kind) for name, kind in _SAME},
-    "question": PageFormat("question", "answer", TEXT),
-    "query": PageFormat("query", "answer", TEXT),
-    "screenshot@fullPage": PageFormat("screenshot@fullPage", "screenshot", PICTURE),
-}
-KINDS = {each.key: each.kind for each in FORMATS.values()}
+#: The kind of each result by its key in a page object.
+KINDS = {row.key: row.result for row in NAMED.values()}
 # The names that -f takes. Other formats have options of their own.
-NAMES = tuple(
-    name
-    for name in FORMATS
-    if name not in {"attributes", "highlights", "question", "query", "audio", "video"}
-)
-WITH_OPTIONS = ("attributes", "question", "highlights", "query")
+NAMES = tuple(n for n, row in NAMED.items() if row.is_bare and not row.missing)
+WITH_OPTIONS = tuple(name for name, row in NAMED.items() if not row.is_bare)
 # Keys that options of the PDF parser add to a page.
 _OF_PDF = (("pages", ("pages", "pageMarkdown")), ("blocks", ("blocks",)))
-EVERY_KEY = (*dict.fromkeys(KINDS), "actions", "pages", "blocks")
+EVERY_KEY = (*KINDS, "actions", "pages", "blocks")
 
 
 def keys_of_body(body: dict[str, Any]) -> tuple[str, ...]:
@@ -83,9 +41,6 @@ def keys_of_body(body: dict[str, Any]) -> tuple[str, ...]:
 
 def keys_of_options(options: ScrapeOptions) -> tuple[str, ...]:
     """Return the keys of a page, beside metadata, for ``options``."""
-    from scraper_service.api.v2.requests import wire_name
-    from scraper_service.options.formats import Json, Query
-
     keys: list[str | None] = []
     for each in options.formats:
         if isinstance(each, Json):
@@ -93,7 +48,7 @@ def keys_of_options(options: ScrapeOptions) -> tuple[str, ...]:
         elif isinstance(each, Query):
             keys.append(_key({"type": "query", "mode": each.mode}))
         else:
-            keys.append(_key(wire_name(each.type)))
+            keys.append(ROW_OF[type(each)].key)
     if options.actions:
         keys.append("actions")
     if parser := options.pdf_parser:
@@ -105,7 +60,7 @@ def _key(item: Any) -> str | None:
     name = item.get("type") if isinstance(item, dict) else item
     if name == "query" and isinstance(item, dict) and item.get("mode") == QUOTES:
         return "highlights"
-    found = FORMATS.get(name) if isinstance(name, str) else None
+    found = NAMED.get(name) if isinstance(name, str) else None
     return found.key if found else None
 
 

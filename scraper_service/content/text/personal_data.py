@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
+from scraper_service.options.format_table import FORMATS, REPLACED
 from scraper_service.options.scrape import EMAIL, FINANCIAL, PHONE, SECRET, RedactPii
 
 if TYPE_CHECKING:
@@ -108,15 +109,8 @@ _MARKS = re.compile(r"\*{1,3}|~~|`{1,3}|[\u00ad\u200b-\u200d\u2060\ufeff]+")
 _MARKED_LINE = re.compile(r".*(?:[*~`\u00ad\u200b-\u200d\u2060\ufeff]).*")
 _GONE = ("mailto:", "tel:", "sms:")  # links that are personal data themselves
 _TEXTS = (
-    "markdown",
-    "compared_text",
-    "summary",
-    "json",
-    "extract",
-    "pages",
-    "blocks",
-    "product",
-    "menu",
+    *(row.tag for row in FORMATS if row.personal_data == REPLACED),
+    *("pages", "blocks"),
 )
 
 
