@@ -14,6 +14,7 @@ from attrs import frozen
 
 from scraper_service.errors import ConversionFailed, InvalidOptions, Issue
 from scraper_service.items import UPLOADED, PageSource
+from scraper_service.options import catalogue
 from scraper_service.options.crawl import PageOptions
 from scraper_service.options.format_table import BYTES, ROW_OF
 from scraper_service.options.spider_arguments import options_of
@@ -29,12 +30,7 @@ if TYPE_CHECKING:
 # Formats that need only the bytes of a page.
 FORMATS = {each: row.tag for each, row in ROW_OF.items() if BYTES not in row.not_of}
 DEFAULT_FORMATS = ("markdown", "links")
-OPTIONS = frozenset(
-    {
-        *("exclude_tags", "include_tags", "only_main_content"),
-        *("parsers", "remove_base64_images"),
-    }
-)
+OPTIONS = frozenset(row.attribute for row in catalogue.SCRAPE if row.is_of_library)
 
 
 @frozen(kw_only=True)

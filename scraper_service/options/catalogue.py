@@ -135,6 +135,8 @@ class Option:
     is_nested: bool = True
     #: True for an option that the reference API does not have.
     is_own: bool = False
+    #: True for an option of :func:`scraper_service.convert`, which has no network.
+    is_of_library: bool = False
 
     def name(self, entrance: Entrance) -> str | None:
         """Return the name of the option at an entrance, None if it has none there."""
@@ -246,13 +248,16 @@ CALLER: TableT = (
 SCRAPE: TableT = (
     Option("only_main_content", "onlyMainContent", Bool(), True,
         "Keep only the main content, without navigation, header and footer.",
-        Flag("--whole-page", help="Keep navigation, header and footer.")),
+        Flag("--whole-page", help="Keep navigation, header and footer."),
+        is_of_library=True),
     Option("only_clean_content", Each(None, "onlyCleanContent"), Bool(), False,
         "Let a language model remove what is not content from the Markdown."),
     Option("include_tags", "includeTags", values.SELECTORS, (),
-        "Keep only elements that match a CSS selector.", Flag("--include-tags", "CSS")),
+        "Keep only elements that match a CSS selector.", Flag("--include-tags", "CSS"),
+        is_of_library=True),
     Option("exclude_tags", "excludeTags", values.SELECTORS, (),
-        "Leave out elements that match a CSS selector.", Flag("--exclude-tags", "CSS")),
+        "Leave out elements that match a CSS selector.", Flag("--exclude-tags", "CSS"),
+        is_of_library=True),
     Option("headers", "headers", values.HEADERS, (),
         "Send a header.", Flag("-H --header", "NAME:VALUE")),
     Option("timeout_ms", "timeout",
@@ -275,10 +280,10 @@ SCRAPE: TableT = (
         "The formats of the result.", Flag("-f --format", "FORMAT"),
         in_cache_key=_screenshot),
     Option("remove_base64_images", "removeBase64Images", Bool(), True,
-        "Remove images with data: URLs from the Markdown."),
+        "Remove images with data: URLs from the Markdown.", is_of_library=True),
     Option("parsers", Each("parsePDF", "parsers"),
         Each(values.PARSERS_V1, values.PARSERS_V2), (PdfParser(),),
-        "The parsers of files."),
+        "The parsers of files.", is_of_library=True),
     Option("actions", "actions", Each(values.ACTIONS_V1, values.ACTIONS_V2), (),
         "Steps in a browser before the page is taken."),
     Option("fast_mode", "fastMode", Bool(), False,

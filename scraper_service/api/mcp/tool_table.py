@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scraper_service.api.mcp.agent_tools import AGENT_TOOLS
 from scraper_service.api.mcp.tools import (
     FLAG,
     MOST_WAIT_S,
@@ -18,6 +17,8 @@ from scraper_service.api.mcp.tools import (
     listing,
     of_monitor,
     one_of,
+    run_agent,
+    run_agent_status,
     run_crawl,
     run_crawl_status,
     run_credit_usage,
@@ -33,33 +34,51 @@ from scraper_service.api.mcp.tools import (
     run_search_feedback,
     said,
 )
+from scraper_service.api.v2 import requests as v2
+from scraper_service.options.parsing import Array, Choice, Key, Object, Text, bare_kind
+from scraper_service.options.request_values import UrlOr
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-_PAGE_OPTIONS: dict[str, Mapping[str, Any]] = {
+
+
+def _of(kind: Object, names: str) -> dict[str, Mapping[str, Any]]:
+    """Return the schemas of some keys of a request, short to save tokens."""
+    return {name: _schema(kind.fields[name]) for name in names.split()}
+
+
+def _schema(key: Key) -> Mapping[str, Any]:
+    kind = bare_kind(key.kind)
+    if isinstance(kind, Choice):
+        return one_of(*kind.values)  # the words say enough
+    types = kind.expected.split(" or ")
+    found: dict[str, Any] = {"type": types if len(types) > 1 else types[0]}
+    if isinstance(kind, UrlOr):
+        found = {"type": ["string", "object"]}
+    elif isinstance(kind, Array) and isinstance(bare_kind(kind.item), Text):
+        found = TEXTS
+    return found if key.required else said(found, key.help)
+
+
+_PARSE_OPTIONS: dict[str, Mapping[str, Any]] = {
     "formats": said(TEXTS, "markdown (default), html, links, summary, json, ..."),
     "jsonOptions": said(OBJECT, "For json: prompt, schema or selectors."),
     "queryOptions": said(OBJECT, "For query: prompt, mode."),
-    "screenshotOptions": said(OBJECT, "fullPage, quality, viewport."),
     "pdfOptions": said(OBJECT, "maxPages."),
-    "parsers": {"type": "array"},
-    "onlyMainContent": FLAG,
-    "includeTags": said(TEXTS, "CSS selectors."),
-    "excludeTags": said(TEXTS, "CSS selectors."),
-    "waitFor": said(NUMBER, "Milliseconds."),
-    "actions": said(OBJECTS, "Steps in a browser before the page is read."),
-    "mobile": FLAG,
-    "location": said(OBJECT, "country, languages."),
-    "proxy": one_of("auto", "basic", "stealth"),
-    "maxAge": said(NUMBER, "Accept a stored page up to this age in milliseconds."),
-    "timeout": said(NUMBER, "Milliseconds."),
-    "skipTlsVerification": FLAG,
-    "removeBase64Images": FLAG,
-    "storeInCache": FLAG,
-    "lockdown": said(FLAG, "Stored pages only."),
-    "profile": OBJECT,
-    "redactPII": {"type": ["boolean", "object"]},
-    "zeroDataRetention": FLAG,
+    **_of(
+        v2.PAGE,
+        "parsers onlyMainContent includeTags excludeTags timeout removeBase64Images"
+        " redactPII zeroDataRetention",
+    ),
+}
+_PAGE_OPTIONS: dict[str, Mapping[str, Any]] = {
+    **_PARSE_OPTIONS,
+    "screenshotOptions": said(OBJECT, "fullPage, quality, viewport."),
+    **_of(
+        v2.PAGE,
+        "waitFor actions mobile location proxy maxAge skipTlsVerification storeInCache"
+        " lockdown profile",
+    ),
 }
 _WAIT = {
     "waitSeconds": said(
@@ -74,17 +93,6 @@ _SIGNALS: dict[str, Mapping[str, Any]] = {
     "missingContent": OBJECTS,
     "querySuggestions": TEXT,
 }
-_PARSE_OPTIONS = {
-    name: kind
-    for name, kind in _PAGE_OPTIONS.items()
-    if name
-    in {
-        *("formats", "jsonOptions", "queryOptions", "pdfOptions", "parsers"),
-        *("onlyMainContent", "includeTags", "excludeTags", "timeout"),
-        *("removeBase64Images", "redactPII", "zeroDataRetention"),
-    }
-}
-
 TOOLS: tuple[Tool, ...] = (
     Tool(
         name="firecrawl_scrape",
@@ -100,14 +108,10 @@ TOOLS: tuple[Tool, ...] = (
         name="firecrawl_map",
         title="List the URLs of a site",
         description="Return the URLs of a site, those that fit search first.",
-        arguments={
-            "url": TEXT,
-            "search": TEXT,
-            "sitemap": one_of("include", "skip", "only"),
-            "includeSubdomains": FLAG,
-            "limit": NUMBER,
-            "ignoreQueryParameters": FLAG,
-        },
+        arguments=_of(
+            v2.MAP,
+            "url search sitemap includeSubdomains limit ignoreQueryParameters",
+        ),
         required=("url",),
         routes=(("POST", "/map"),),
         reads_only=True,
@@ -118,18 +122,13 @@ TOOLS: tuple[Tool, ...] = (
         title="Search the web",
         description="Return results of a web search; scrapeOptions adds their pages.",
         arguments={
-            "query": TEXT,
-            "limit": NUMBER,
-            "tbs": said(TEXT, "Time: qdr:h, qdr:d, qdr:w, qdr:m, qdr:y."),
-            "filter": TEXT,
-            "location": TEXT,
-            "includeDomains": TEXTS,
-            "excludeDomains": TEXTS,
-            "sources": {"type": "array"},
-            "categories": {"type": "array"},
+            **_of(
+                v2.SEARCH,
+                "query limit tbs filter location includeDomains excludeDomains sources"
+                " categories scrapeOptions",
+            ),
             "highlights": FLAG,
             "enterprise": TEXTS,
-            "scrapeOptions": OBJECT,
         },
         required=("query",),
         routes=(("POST", "/search"),),
@@ -141,29 +140,15 @@ TOOLS: tuple[Tool, ...] = (
         title="Crawl a site",
         description="Start a crawl and wait for it a while; returns its id and counts.",
         arguments={
-            "url": TEXT,
-            "prompt": said(TEXT, "What to crawl, in words."),
-            "limit": said(NUMBER, "Most pages."),
-            "maxDiscoveryDepth": NUMBER,
-            "includePaths": said(TEXTS, "Regular expressions."),
-            "excludePaths": said(TEXTS, "Regular expressions."),
-            "regexOnFullURL": FLAG,
-            "allowSubdomains": FLAG,
-            "allowExternalLinks": FLAG,
-            "crawlEntireDomain": FLAG,
-            "sitemap": one_of("include", "skip", "only"),
-            "delay": {"type": "number"},
-            "maxConcurrency": NUMBER,
-            "ignoreRobotsTxt": FLAG,
-            "robotsUserAgent": TEXT,
-            "ignoreQueryParameters": FLAG,
-            "deduplicateSimilarURLs": FLAG,
-            "dedupeBoilerplate": FLAG,
-            "zeroDataRetention": FLAG,
-            "retentionDays": {"type": "number"},
-            "webhook": {"type": ["string", "object"]},
+            **_of(
+                v2.CRAWL,
+                "url prompt limit maxDiscoveryDepth includePaths excludePaths"
+                " regexOnFullURL allowSubdomains allowExternalLinks crawlEntireDomain"
+                " sitemap delay maxConcurrency ignoreRobotsTxt robotsUserAgent"
+                " ignoreQueryParameters deduplicateSimilarURLs dedupeBoilerplate"
+                " zeroDataRetention retentionDays webhook scrapeOptions",
+            ),
             "webhookHeaders": OBJECT,
-            "scrapeOptions": OBJECT,
             **_WAIT,
         },
         required=("url",),
@@ -187,12 +172,11 @@ TOOLS: tuple[Tool, ...] = (
         title="Extract data",
         description="Return data from pages, by a prompt or a JSON Schema.",
         arguments={
-            "urls": said(TEXTS, "URLs; /* at the end stands for the pages below."),
-            "prompt": TEXT,
-            "schema": OBJECT,
-            "allowExternalLinks": FLAG,
-            "enableWebSearch": FLAG,
-            "includeSubdomains": FLAG,
+            **_of(
+                v2.EXTRACT,
+                "urls prompt schema allowExternalLinks enableWebSearch"
+                " includeSubdomains",
+            ),
             **_WAIT,
         },
         required=("urls",),
@@ -200,7 +184,30 @@ TOOLS: tuple[Tool, ...] = (
         reads_only=True,
         run=run_extract,
     ),
-    *AGENT_TOOLS,
+    Tool(
+        name="firecrawl_agent",
+        title="Research by an agent",
+        description="Let an agent search and read pages for a prompt; returns its id.",
+        arguments=_of(
+            v2.AGENT, "prompt urls schema effort maxCredits strictConstrainToURLs"
+        ),
+        required=("prompt",),
+        routes=(("POST", "/agent"), ("GET", "/agent/{}")),
+        needs_model=True,
+        run=run_agent,
+    ),
+    Tool(
+        name="firecrawl_agent_status",
+        title="Read an agent's run",
+        description="Return the state of an agent and its answer.",
+        arguments=_ID,
+        required=("id",),
+        routes=(("GET", "/agent/{}"),),
+        reads_only=True,
+        is_open_world=False,
+        needs_model=True,
+        run=run_agent_status,
+    ),
     Tool(
         name="firecrawl_interact",
         title="Use a page in a browser",
