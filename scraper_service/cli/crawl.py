@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scraper_service.cli import local_requests, request_options
-from scraper_service.cli.options import examples, takes_output, takes_service
+from scraper_service.cli import request_options
+from scraper_service.cli.jobs_client import takes_service
+from scraper_service.cli.options import examples, takes_output
 from scraper_service.cli.outputs import page_formats
-from scraper_service.cli.settings import fetch_settings
-from scraper_service.content.text.printable import printable
 
 if TYPE_CHECKING:
     from typing import TextIO
 
-    from scraper_service.cli.options import Wanted, Where
+    from scraper_service.cli.jobs_client import Where
+    from scraper_service.cli.options import Wanted
 
 _detach = click.option(
     "--detach",
@@ -38,9 +38,7 @@ _detach = click.option(
 @takes_output
 @_detach
 @takes_service
-@click.pass_obj
 def crawl_command(
-    overrides: tuple[str, ...],
     url: str,
     body: dict[str, Any],
     wanted: Wanted,
@@ -61,7 +59,7 @@ def crawl_command(
     """
     if body.get("prompt"):
         body = request_options.without_defaults(body)
-    _run("crawl", overrides, {"url": url, **body}, wanted, where, detach=detach)
+    _run("crawl", {"url": url, **body}, wanted, where, detach=detach)
 
 
 @click.command(
@@ -77,9 +75,7 @@ def crawl_command(
 @takes_output
 @_detach
 @takes_service
-@click.pass_obj
 def batch_command(
-    overrides: tuple[str, ...],
     file: TextIO,
     body: dict[str, Any],
     wanted: Wanted,
@@ -95,12 +91,11 @@ def batch_command(
     urls = [line for line in lines if line and not line.startswith("#")]
     if not urls:
         raise click.UsageError("FILE: it has no URLs")
-    _run("batch", overrides, {"urls": urls, **body}, wanted, where, detach=detach)
+    _run("batch", {"urls": urls, **body}, wanted, where, detach=detach)
 
 
 def _run(
     kind: str,
-    overrides: tuple[str, ...],
     body: dict[str, Any],
     wanted: Wanted,
     where: Where,
@@ -109,24 +104,8 @@ def _run(
 ) -> None:
     keys = page_formats.keys_of_body(body.get("scrapeOptions", body))
     place = wanted.destination().of_pages(keys)
-    if where.server:
-        from scraper_service.cli import remote
-
-        if detach:
-            print(remote.call_service(where, lambda r: remote.start(r, kind, body)))
-            return
-        run = remote.RemoteRun(where, place, quiet=wanted.quiet)
-        sys.exit(run.run_new(kind, body))
+    client = where.client()
     if detach:
-        raise click.UsageError("--detach needs a service: --server")
-    from scraper_service.crawling.browser.chromium import why_missing
-    from scraper_service.options.availability import missing_model
-
-    settings = fetch_settings(overrides, LOG_LEVEL="ERROR", DATA_DIR=where.data_dir)
-    missing = why_missing(settings), missing_model(settings)
-    options, left_out = local_requests.job_options(kind, body, *missing)
-    for url in left_out:
-        click.echo(f"left out: {printable(url, 200)}", err=True)
-    from scraper_service.cli.local_run import LocalRun
-
-    sys.exit(LocalRun(settings, options, place, quiet=wanted.quiet).run())
+        print(client.start(kind, body))
+    else:
+        sys.exit(client.run(kind, body, place, quiet=wanted.quiet))

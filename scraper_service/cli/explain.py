@@ -9,7 +9,6 @@ from typing import Any
 import click
 
 from scraper_service.cli.settings import fetch_settings
-from scraper_service.cli.terminal import end_when_interrupted
 from scraper_service.content.losses import describe
 from scraper_service.content.text.printable import printable
 
@@ -99,28 +98,12 @@ def _lines_of_matches(found: list[dict[str, Any]]) -> list[str]:
 
 def _fetched(overrides: tuple[str, ...], url: str) -> tuple[str, str]:
     """Return the HTML source of the page, and its final URL."""
-    from scrapy.crawler import AsyncCrawlerProcess
-
-    from scraper_service.crawling.middlewares import item_made
+    from scraper_service.cli.local import only_page, run_spider
 
     settings = fetch_settings(overrides, LOG_LEVEL="ERROR")
-    pages: list[Any] = []
-
-    def keep(item: Any) -> None:
-        pages.append(item)
-
-    end_when_interrupted()
-    process = AsyncCrawlerProcess(settings)
-    crawler = process.create_crawler("scrape")
-    crawler.signals.connect(keep, item_made)
-    process.crawl(crawler, url=url, formats="rawHtml")
-    process.start(install_signal_handlers=False)
-    if not pages:
-        raise click.ClickException("no page came out; see the log above")
-    if pages[0].failure:
-        failure = pages[0].failure
-        raise click.ClickException(f"{url}: {failure.message} ({failure.code})")
-    return json.loads(pages[0].values["raw_html"]), pages[0].metadata.url
+    pages, _ = run_spider(settings, "scrape", url=url, formats="rawHtml")
+    page = only_page(pages, url)
+    return json.loads(page.values["raw_html"]), page.metadata.url
 
 
 def _lines_of_losses(losses: list[dict[str, Any]]) -> list[str]:

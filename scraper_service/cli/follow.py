@@ -22,13 +22,13 @@ import click
 from attrs import field, frozen
 
 from scraper_service.cli.job_state import CRAWL_DENIAL, FailedUrl, Status
-from scraper_service.cli.terminal import fitted
+from scraper_service.cli.terminal import end_at_once, fitted
 from scraper_service.content.text.printable import printable
 from scraper_service.errors import counted
 from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:
-    from scraper_service.cli.outputs.output import Output
+    from scraper_service.cli.outputs.output import Destination, Output
 
 PLAIN_S = 5.0  # between two plain lines
 SPEED_S = 10.0  # window of the mean speed
@@ -333,6 +333,66 @@ class Follower:
         await asyncio.to_thread(self._output.close, failures)
         found = {} if status.pages else await self._source.left_out()
         return Ending(failures, {k: n for k, n in found.items() if k in LEFT_OUT})
+
+
+async def export_pages(source: JobSource, output: Output) -> tuple[Status, int]:
+    """Write the pages that a job has so far; return its status and their number."""
+    status, pages = await source.poll(0)
+    output.open()
+    written = 0
+    while pages:
+        await asyncio.to_thread(output.write, pages)
+        written += len(pages)
+        status, pages = await source.poll(written)
+    output.close(await source.failures())
+    return status, written
+
+
+class ShownRun:
+    """The display of a run, and its stop by a signal."""
+
+    #: What the first signal prints; the second one ends the process.
+    stopping: str | None = None
+
+    def __init__(self, *, quiet: bool):
+        self._quiet = quiet
+        self._progress: Progress = Silent(speaks=not quiet)
+        self._stopped = asyncio.Event()
+        self._signal = 0
+
+    def _listen(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in stop_signals():
+            loop.add_signal_handler(number, self._signalled, number)
+
+    def _signalled(self, number: int) -> None:
+        if self._stopped.is_set():
+            self._progress.stop()
+            end_at_once(128 + number)
+        self._signal = number
+        self._stopped.set()
+        if self.stopping:
+            self._progress.say(self.stopping)
+
+    def _show(self, place: Destination) -> None:
+        """Begin the display that suits standard error and the output."""
+        self._progress = progress(
+            quiet=self._quiet,
+            to_stdout=place.is_stdout,
+            lists_pages=place.path is None,
+        )
+
+    def _end(
+        self, status: Status, ending: Ending, place: Destination, export: str
+    ) -> int:
+        """Print the summary of a job that has ended; return the exit code.
+
+        ``export`` is the command that writes pages that were only listed.
+        """
+        self._progress.say(summary(status, ending))
+        if place.path is None and status.pages:
+            self._progress.say(f"to keep them: {export} -o FILE")
+        return exit_code(status, ending)
 
 
 def stop_signals() -> list[signal.Signals]:

@@ -1,4 +1,4 @@
-"""State and errors of a job, as the command line shows them."""
+"""State and errors of a job, as the command line shows them, and how it is named."""
 
 from __future__ import annotations
 
@@ -6,16 +6,22 @@ import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+import click
 from attrs import frozen
 
+from scraper_service.content.text.printable import printable
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from scraper_service.storage.jobs.job_log import JobLogbook
 
 # Codes of URLs that a rule left out, before the request or after it.
 ROBOTS, EXTERNAL_LINK, CRAWL_DENIAL = "ROBOTS", "EXTERNAL_LINK", "CRAWL_DENIAL"
 ACTIVE = ("queued", "scraping")
+UUID_LENGTH = 36  # characters
+MAX_SHOWN = 3  # ids in the error for an ambiguous prefix
+LAST = "last"
 
 
 class OutputFailed(Exception):
@@ -92,3 +98,41 @@ def logbook_lines(logbook: JobLogbook) -> Iterator[str]:
         yield f"{utc(each.at)}  {each.kind:10}  {facts}".rstrip()
     for code, count, text in logbook.reasons:
         yield f"{count} x {code}: {text}".rstrip(": ")
+
+
+@frozen
+class ShownJob:
+    """What `jobs show` prints."""
+
+    #: The job with its counts, as in the list of jobs.
+    facts: dict[str, Any]
+    failures: list[FailedUrl]
+    #: The URLs that robots.txt refuses.
+    refused: list[str]
+    #: The Scrapy stats of the job.
+    stats: dict[str, float]
+
+
+def chosen(text: str, ids: Sequence[str]) -> str:
+    """Return the id in ``ids`` that begins with ``text``, or the first for ``last``.
+
+    ``ids`` are ordered from the newest job to the oldest. Raises
+    :exc:`click.ClickException` if no id or more than one id matches.
+    """
+    found = ids[:1] if text == LAST else [each for each in ids if each.startswith(text)]
+    if not found:
+        missing = "there are no jobs" if text == LAST else f"no job has an id {text}..."
+        raise click.ClickException(f"{missing}; see `jobs list`")
+    if len(found) > 1:
+        shown = ", ".join(found[:MAX_SHOWN])
+        more = ", ..." if len(found) > MAX_SHOWN else ""
+        raise click.ClickException(
+            f"{len(found)} jobs have an id {text}...: {shown}{more}"
+        )
+    return found[0]
+
+
+def tell_left_out(urls: Iterable[str]) -> None:
+    """Print the URLs of a batch that are left out."""
+    for url in urls:
+        click.echo(f"left out: {printable(str(url), 200)}", err=True)

@@ -21,19 +21,11 @@ from typing import TYPE_CHECKING, Any, Self
 import attrs
 import click
 
-from scraper_service.cli.follow import (
-    Ending,
-    Follower,
-    Silent,
-    exit_code,
-    progress,
-    stop_signals,
-    summary,
-)
+from scraper_service.cli.follow import Ending, Follower, ShownRun
 from scraper_service.cli.job_state import FailedUrl, OutputFailed, ReaderGone, Status
 from scraper_service.cli.outputs.output import STDOUT, Destination, destination
 from scraper_service.cli.outputs.page_formats import keys_of_options
-from scraper_service.cli.terminal import READER_GONE, end_at_once, end_when_interrupted
+from scraper_service.cli.terminal import READER_GONE, end_when_interrupted
 from scraper_service.errors import counted
 
 if TYPE_CHECKING:
@@ -42,7 +34,6 @@ if TYPE_CHECKING:
     from scrapy.settings import Settings
     from sqlalchemy import Connection
 
-    from scraper_service.cli.follow import Progress
     from scraper_service.cli.outputs.output import Output
     from scraper_service.options.crawl import BatchOptions, CrawlOptions
     from scraper_service.storage.database import Database
@@ -215,28 +206,25 @@ class DatabaseSource:
     poll_s = 0.25
 
     def __init__(self, database: Database, job_id: str):
-        self._database = database
+        self.database = database
         self.job_id = job_id
 
     async def poll(self, skip: int) -> tuple[Status, list[bytes]]:
-        return await self._database.read(self._poll, skip)
+        return await self.database.read(self._poll, skip)
 
     def _poll(self, connection: Connection, skip: int) -> tuple[Status, list[bytes]]:
-        job = known_job(connection, self.job_id)
-        return status_of(job), self.read_pages(connection, skip)
-
-    def read_pages(self, connection: Connection, skip: int) -> list[bytes]:
         from scraper_service.storage.jobs import job_store
 
-        return job_store.read_pages(connection, self.job_id, skip, None)
+        job = known_job(connection, self.job_id)
+        return status_of(job), job_store.read_pages(connection, self.job_id, skip)
 
     async def current(self) -> str | None:
         from scraper_service.storage.jobs import job_listing
 
-        return await self._database.read(job_listing.read_current, self.job_id)
+        return await self.database.read(job_listing.read_current, self.job_id)
 
     async def failures(self) -> list[FailedUrl]:
-        return await self._database.read(self.read_failures)
+        return await self.database.read(self.read_failures)
 
     def read_failures(self, connection: Connection) -> list[FailedUrl]:
         from scraper_service.storage.jobs import job_listing
@@ -254,7 +242,7 @@ class DatabaseSource:
         return job_listing.read_robots_blocked(connection, self.job_id)
 
     async def left_out(self) -> dict[str, int]:
-        return await self._database.read(self._read_left_out)
+        return await self.database.read(self._read_left_out)
 
     def _read_left_out(self, connection: Connection) -> dict[str, int]:
         from scraper_service.storage.jobs import job_listing
@@ -262,12 +250,14 @@ class DatabaseSource:
         return job_listing.count_by_state(connection, self.job_id)[1]
 
 
-class LocalRun:
+class LocalRun(ShownRun):
     """A run of one job in this process, until the job has ended or is interrupted.
 
     ``work`` are the options of a new job, or the id of a job to resume. The pages of a
     resumed job go to the destination of its earlier run, unless ``place`` is given.
     """
+
+    stopping = "stopping: pages under way end first; again to end at once"
 
     def __init__(
         self,
@@ -279,16 +269,13 @@ class LocalRun:
     ):
         from scrapy.crawler import AsyncCrawlerProcess
 
+        super().__init__(quiet=quiet)
         # First of all: this installs the reactor, which other modules import.
         self._process = AsyncCrawlerProcess(settings)
         self._settings = settings
         self._database = open_database(settings)
         self._work = work
         self._place = place
-        self._quiet = quiet
-        self._progress: Progress = Silent(speaks=not quiet)
-        self._stopped = asyncio.Event()
-        self._signal = 0
         self._is_paused = False
         self._result: int | BaseException = 1
         self._task: asyncio.Task[None] | None = None
@@ -319,8 +306,7 @@ class LocalRun:
         begin_collections()
         loop = asyncio.get_running_loop()
         loop.set_default_executor(ThreadPoolExecutor(RESOLVER_THREADS, "resolver"))
-        for number in stop_signals():
-            loop.add_signal_handler(number, self._signalled, number)
+        self._listen()
         try:
             self._result = await self._run()
         except (JobTaken, OutputFailed, ServiceUnavailable, OSError) as error:
@@ -332,14 +318,6 @@ class LocalRun:
         ConverterPool.shared(self._settings).close()
         self._database.close()
         reactor.stop()
-
-    def _signalled(self, number: int) -> None:
-        if self._stopped.is_set():
-            self._progress.stop()
-            end_at_once(128 + number)
-        self._signal = number
-        self._stopped.set()
-        self._progress.say("stopping: pages under way end first; again to end at once")
 
     async def _run(self) -> int:
         from scraper_service.options.limits import Retention
@@ -380,10 +358,7 @@ class LocalRun:
             text = f"{how}: {counted(status.pages, 'page')}{why}"
             self._progress.say(f"{text}\n{self._how_to_resume(job)}")
             return 1 if self._is_paused else 128 + self._signal
-        self._progress.say(summary(status, ending))
-        if place.path is None and status.pages:
-            self._progress.say(f"to keep them: {self._command('export', job)} -o FILE")
-        return exit_code(status, ending)
+        return self._end(status, ending, place, self._command("export", job))
 
     async def _deliver(
         self, job: Job, place: Destination, output: Output
@@ -392,11 +367,7 @@ class LocalRun:
 
         All pages are written, also if the run was interrupted.
         """
-        self._progress = progress(
-            quiet=self._quiet,
-            to_stdout=place.is_stdout,
-            lists_pages=place.path is None,
-        )
+        self._show(place)
         source = DatabaseSource(self._database, job.id)
         follower = Follower(source, output, self._progress)
         try:

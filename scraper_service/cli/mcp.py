@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import click
 
-from scraper_service.cli.options import Where, takes_service
+from scraper_service.cli.jobs_client import Where, takes_service
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,8 +38,7 @@ VERSION_META = "io.modelcontextprotocol/protocolVersion"
 
 @click.command("mcp")
 @takes_service
-@click.pass_obj
-def mcp_command(overrides: tuple[str, ...], where: Where) -> None:
+def mcp_command(where: Where) -> None:
     """Serve the tools for agents (MCP) on standard input and output.
 
     With --server the tools are those of a running service. Without it the command starts a
@@ -49,7 +48,7 @@ def mcp_command(overrides: tuple[str, ...], where: Where) -> None:
         if where.server is not None:
             asyncio.run(_relay(where.server, where.key))
             return
-        with OwnService(where.data_dir, overrides) as own:
+        with OwnService(where.data_dir, where.overrides) as own:
             asyncio.run(_relay(own.url, own.key))
     except KeyboardInterrupt:
         raise SystemExit(130) from None

@@ -1,4 +1,4 @@
-"""Options of several commands: the output of pages, and the service to use."""
+"""Options of several commands, above all the output of pages."""
 
 from __future__ import annotations
 
@@ -40,17 +40,6 @@ class Wanted:
         return self.destination() if is_named else None
 
 
-@frozen
-class Where:
-    """The service to use, if any."""
-
-    #: The URL of the service; None runs without a service.
-    server: str | None
-    key: str
-    #: The data folder of a run without a service.
-    data_dir: str | None
-
-
 _OUTPUT = (
     click.option(
         "-o",
@@ -70,26 +59,6 @@ _OUTPUT = (
     ),
     click.option(
         "-q", "--quiet", is_flag=True, help="Show neither progress nor summary."
-    ),
-)
-_SERVICE = (
-    click.option(
-        "--server",
-        envvar="SCRAPER_SERVER",
-        metavar="URL",
-        help="Use a running service.  [env: SCRAPER_SERVER]",
-    ),
-    click.option(
-        "--key",
-        envvar="SCRAPER_KEY",
-        default="",
-        metavar="KEY",
-        help="The key of that service.  [env: SCRAPER_KEY]",
-    ),
-    click.option(
-        "--data-dir",
-        type=click.Path(file_okay=False),
-        help="The folder of jobs without a service.  [default: data]",
     ),
 )
 
@@ -114,24 +83,12 @@ def takes_output(command: Callable[..., Any]) -> Callable[..., Any]:
         wanted = Wanted(path, format_, overwrite, quiet)
         return command(wanted=wanted, **values)
 
-    return _with(_OUTPUT, with_wanted)
+    return with_options(_OUTPUT, with_wanted)
 
 
-def takes_service(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of the service; the command receives them as ``where``."""
-
-    @functools.wraps(command)
-    def with_where(
-        server: str | None, key: str, data_dir: str | None, **values: Any
-    ) -> Any:
-        if server and data_dir:
-            raise click.UsageError("--data-dir: a service has a data folder of its own")
-        return command(where=Where(server or None, key, data_dir), **values)
-
-    return _with(_SERVICE, with_where)
-
-
-def _with(options: tuple[Any, ...], command: Callable[..., Any]) -> Callable[..., Any]:
+def with_options(
+    options: tuple[Any, ...], command: Callable[..., Any]
+) -> Callable[..., Any]:
     for option in reversed(options):
         command = option(command)
     return command

@@ -13,19 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scraper_service.cli import local_requests, request_options, single
-from scraper_service.cli.options import examples, takes_service
+from scraper_service.cli import request_options, single
+from scraper_service.cli.jobs_client import takes_service
+from scraper_service.cli.options import examples
 from scraper_service.cli.outputs import page_formats
-from scraper_service.cli.settings import fetch_settings
-from scraper_service.cli.terminal import end_when_interrupted
 from scraper_service.content.text.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from scrapy.settings import Settings
-
-    from scraper_service.cli.options import Where
+    from scraper_service.cli.jobs_client import Where
 
 MAX_FILE_BYTES = 50 * 2**20  # the limit of POST /v2/parse
 ERROR_STATUS = 3  # exit code for a page with a status of 400 or more
@@ -71,9 +68,7 @@ _as_object = click.option(
 @_page_output
 @_as_object
 @takes_service
-@click.pass_obj
 def scrape_command(
-    overrides: tuple[str, ...],
     url: str,
     body: dict[str, Any],
     output: str | None,
@@ -90,11 +85,11 @@ def scrape_command(
     """
     if "://" not in url and Path(url).is_file():
         click.echo(f"{printable(url)} is a file: read as `parse` does", err=True)
-        _parse(overrides, url, body, output, where, as_json=as_json)
+        _parse(url, body, output, where, as_json=as_json)
         return
     body = single.with_picture({"url": url, **body}, output)
     place = _place(body, output, where, as_json=as_json)
-    page = _page(overrides, body, where)
+    page = where.client().scrape(body)
     _tell(page)
     place.write(page)
     metadata = page.get("metadata", {})
@@ -119,9 +114,7 @@ def scrape_command(
 @_page_output
 @_as_object
 @takes_service
-@click.pass_obj
 def parse_command(
-    overrides: tuple[str, ...],
     file: str,
     body: dict[str, Any],
     output: str | None,
@@ -136,11 +129,10 @@ def parse_command(
     Exit codes: 0 all is well, 1 there is no page, 2 wrong use, 130 interrupted, 141
     nobody reads the output any more.
     """
-    _parse(overrides, file, body, output, where, as_json=as_json)
+    _parse(file, body, output, where, as_json=as_json)
 
 
 def _parse(
-    overrides: tuple[str, ...],
     file: str,
     body: dict[str, Any],
     output: str | None,
@@ -161,31 +153,9 @@ def _parse(
     if len(data) > MAX_FILE_BYTES:
         raise click.UsageError(f"{file}: a file has at most {MAX_FILE_BYTES} bytes")
     name = "stdin" if file == "-" else Path(file).name
-    page = _parsed(overrides, name, data, body, where)
+    page = where.client().parse(name, data, body)
     _tell(page)
     place.write(page)
-
-
-def _parsed(
-    overrides: tuple[str, ...],
-    name: str,
-    data: bytes,
-    body: dict[str, Any],
-    where: Where,
-) -> dict[str, Any]:
-    """Return the page object of a file; raise :exc:`click.ClickException`."""
-    if where.server:
-        from scraper_service.cli import remote
-
-        found = remote.call_service(where, lambda r: r.send_file(name, data, body))
-        return found.get("data") or {}
-    from scraper_service.crawling.browser.chromium import why_missing
-    from scraper_service.options.availability import missing_model
-
-    settings = _settings(overrides, where)
-    missing = why_missing(settings), missing_model(settings)
-    upload, options = local_requests.parse_options(name, data, body, *missing)
-    return _first(*_run(settings, "scrape", page=options, upload=upload), options.url)
 
 
 def _place(
@@ -208,41 +178,6 @@ def _status(status: int) -> str:
         return str(status)
 
 
-def _page(
-    overrides: tuple[str, ...], body: dict[str, Any], where: Where
-) -> dict[str, Any]:
-    """Return a page object of /v2; raise :exc:`click.ClickException`."""
-    if where.server:
-        from scraper_service.cli import remote
-
-        found = remote.call_service(where, lambda r: r.call("POST", "/v2/scrape", body))
-        return found.get("data") or {}
-    from scraper_service.crawling.browser.chromium import why_missing
-    from scraper_service.options.availability import missing_model
-
-    settings = _settings(overrides, where)
-    missing = why_missing(settings), missing_model(settings)
-    options = local_requests.page_options(body, *missing)
-    if options.scrape.max_age_ms:
-        raise click.UsageError("--max-age: only a service keeps pages; see --server")
-    return _first(*_run(settings, "scrape", page=options), options.url)
-
-
-def _first(pages: list[Any], _: Any, url: str) -> dict[str, Any]:
-    """Return the page object of a run with one page.
-
-    Raises :exc:`click.ClickException` if there is no page.
-    """
-    from scraper_service.api.responses import page_json
-
-    if not pages:
-        raise click.ClickException("no page came out; see the log above")
-    if failure := pages[0].failure:
-        text = f"{url}: {failure.message} ({failure.code})"
-        raise click.ClickException(printable(text))
-    return dict(json.loads(page_json(pages[0])))
-
-
 @click.command(
     "map",
     epilog=examples(
@@ -255,9 +190,7 @@ def _first(pages: list[Any], _: Any, url: str) -> dict[str, Any]:
 @_output
 @click.option("--json", "as_json", is_flag=True, help="Print objects with titles.")
 @takes_service
-@click.pass_obj
 def map_command(
-    overrides: tuple[str, ...],
     url: str,
     body: dict[str, Any],
     output: str | None,
@@ -268,7 +201,7 @@ def map_command(
 
     Exit codes: 0 all is well, 1 there is no map, 2 wrong use, 130 interrupted.
     """
-    links, warnings = _links(overrides, {"url": url, **body}, where)
+    links, warnings = where.client().map({"url": url, **body})
     for warning in warnings:
         click.echo(f"warning: {printable(warning)}", err=True)
     lines = (
@@ -276,28 +209,6 @@ def map_command(
         for link in links
     )
     _write(lines, output)
-
-
-def _links(
-    overrides: tuple[str, ...], body: dict[str, Any], where: Where
-) -> tuple[list[dict[str, str]], list[str]]:
-    """Return the links of a map as objects, and the warnings."""
-    if where.server:
-        from scraper_service.cli import remote
-
-        found = remote.call_service(where, lambda r: r.call("POST", "/v2/map", body))
-        return found.get("links") or [], _warnings(found)
-    from scraper_service.crawling.page_errors import map_failure, map_warnings
-
-    options = local_requests.map_options(body)
-    settings = _settings(overrides, where)
-    links, spider = _run(settings, "map", options=options)
-    url = printable(options.url)
-    if spider.found is None:
-        raise click.ClickException(f"{url}: Map timed out (MAP_TIMEOUT)")
-    if failure := map_failure(spider.found):
-        raise click.ClickException(f"{url}: {failure.message} ({failure.code})")
-    return [link.as_dict() for link in links], map_warnings(spider.found)
 
 
 @click.command(
@@ -314,9 +225,7 @@ def _links(
     "--json", "as_json", is_flag=True, help="Print objects, one in each line."
 )
 @takes_service
-@click.pass_obj
 def search_command(
-    overrides: tuple[str, ...],
     query: str,
     body: dict[str, Any],
     output: str | None,
@@ -328,7 +237,7 @@ def search_command(
     Engines are those of the settings; see SCRAPER_SEARCH_PROVIDERS. Exit codes: 0 all is well,
     1 no engine answered, 2 wrong use, 130 interrupted.
     """
-    results, warnings = _results(overrides, {"query": query, **body}, where)
+    results, warnings = where.client().search({"query": query, **body})
     for warning in warnings:
         click.echo(f"warning: {printable(warning)}", err=True)
     _write(
@@ -338,42 +247,6 @@ def search_command(
         ),
         output,
     )
-
-
-def _warnings(answer: dict[str, Any]) -> list[str]:
-    """Return the warnings in a response of a service."""
-    return [str(answer["warning"])] if answer.get("warning") else []
-
-
-def _results(
-    overrides: tuple[str, ...], body: dict[str, Any], where: Where
-) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the results of a search or their pages, and the warnings."""
-    if where.server:
-        from scraper_service.cli import remote
-
-        answer = remote.call_service(
-            where, lambda r: r.call("POST", "/v2/search", body)
-        )
-        groups = answer.get("data") or {}
-        found = [
-            {"source": kind, **item} for kind, items in groups.items() for item in items
-        ]
-        return found, _warnings(answer)
-    from scraper_service.api.responses import page_json
-    from scraper_service.crawling.browser.chromium import why_missing
-    from scraper_service.items import Page
-
-    settings = _settings(overrides, where)
-    options = local_requests.search_options(body, why_missing(settings))
-    items, spider = _run(settings, "search", options=options)
-    if spider.failure is not None:
-        raise click.ClickException(printable(spider.failure))
-    found = [
-        json.loads(page_json(item)) if isinstance(item, Page) else item.as_dict()
-        for item in items
-    ]
-    return found, list(spider.found.warnings)
 
 
 def _shown(result: dict[str, Any]) -> str:
@@ -388,33 +261,6 @@ def _shown(result: dict[str, Any]) -> str:
     return "\n".join(printable(str(part)) for part in parts if part) + "\n"
 
 
-def _settings(overrides: tuple[str, ...], where: Where) -> Settings:
-    return fetch_settings(overrides, LOG_LEVEL="ERROR", DATA_DIR=where.data_dir)
-
-
 def _write(lines: Iterable[str], output: str | None) -> None:
     data = "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
     single.write_bytes(data, output)
-
-
-def _run(settings: Settings, name: str, **arguments: Any) -> tuple[list[Any], Any]:
-    """Run a spider as `scrapy crawl` does; return its items and the spider.
-
-    Ctrl-C ends the process at once.
-    """
-    from scrapy.crawler import AsyncCrawlerProcess
-
-    from scraper_service.crawling.middlewares import item_made
-
-    items: list[Any] = []
-
-    def keep(item: Any) -> None:
-        items.append(item)
-
-    end_when_interrupted()
-    process = AsyncCrawlerProcess(settings)
-    crawler = process.create_crawler(name)
-    crawler.signals.connect(keep, item_made)
-    process.crawl(crawler, **arguments)
-    process.start(install_signal_handlers=False)
-    return items, crawler.spider

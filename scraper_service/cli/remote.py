@@ -11,23 +11,25 @@ import os
 import shlex
 import time
 import uuid
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 from urllib.parse import urlencode
 
 import aiohttp
 import click
 
-from scraper_service.cli.follow import (
-    Follower,
-    Silent,
-    exit_code,
-    progress,
-    stop_signals,
-    summary,
+from scraper_service.cli.follow import Follower, ShownRun, export_pages
+from scraper_service.cli.job_state import (
+    UUID_LENGTH,
+    FailedUrl,
+    OutputFailed,
+    ReaderGone,
+    ShownJob,
+    Status,
+    chosen,
+    tell_left_out,
 )
-from scraper_service.cli.job_state import FailedUrl, OutputFailed, ReaderGone, Status
-from scraper_service.cli.local_requests import with_flag
-from scraper_service.cli.terminal import READER_GONE, end_at_once
+from scraper_service.cli.request_options import with_flag
+from scraper_service.cli.terminal import READER_GONE
 from scraper_service.content.text.printable import printable
 from scraper_service.errors import counted
 
@@ -35,8 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from types import TracebackType
 
-    from scraper_service.cli.follow import Progress
-    from scraper_service.cli.options import Where
+    from scraper_service.cli.options import Wanted
     from scraper_service.cli.outputs.output import Destination
 
 CONNECT_S = 10
@@ -293,49 +294,164 @@ def _line(page: Any) -> bytes:
 
 T = TypeVar("T")
 PATHS = {"crawl": "/v2/crawl", "batch": "/v2/batch/scrape"}
+KINDS = {"crawl": "crawl", "batch_scrape": "batch"}  # as in a job database
+MOST_RECENT = 100  # jobs among which a prefix is looked up
+USUAL_JOBS = 20  # in a list
 
 
-def call_service(where: Where, work: Callable[[Remote], Awaitable[T]]) -> T:
-    """Run ``work`` with a client of the service, and return its result.
+class RemoteClient:
+    """Lets a running service do the work of commands, see :mod:`scraper_service.cli.jobs_client`."""
 
-    Raises :exc:`click.ClickException`.
-    """
-    assert where.server is not None
-    remote = Remote(where.server, where.key)
+    def __init__(self, server: str, key: str):
+        self.server = server
+        self._key = key
 
-    async def run() -> T:
-        async with remote:
-            return await work(remote)
+    def call(self, work: Callable[[Remote], Awaitable[T]]) -> T:
+        """Run ``work`` with a connection to the service, and return its result.
 
-    try:
-        return asyncio.run(run())
-    except RemoteError as error:
-        if error.status == 400:
-            raise click.UsageError(str(error)) from error
-        raise click.ClickException(str(error)) from error
+        Raises :exc:`click.ClickException`.
+        """
+        remote = Remote(self.server, self._key)
+
+        async def run() -> T:
+            async with remote:
+                return await work(remote)
+
+        try:
+            return asyncio.run(run())
+        except RemoteError as error:
+            if error.status == 400:
+                raise click.UsageError(str(error)) from error
+            raise click.ClickException(str(error)) from error
+
+    def _call(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
+        return self.call(lambda remote: remote.call(method, path, body))
+
+    # -- pages
+
+    def scrape(self, body: dict[str, Any]) -> dict[str, Any]:
+        return self._call("POST", "/v2/scrape", body).get("data") or {}
+
+    def parse(self, name: str, data: bytes, body: dict[str, Any]) -> dict[str, Any]:
+        found = self.call(lambda remote: remote.send_file(name, data, body))
+        return found.get("data") or {}
+
+    def map(self, body: dict[str, Any]) -> tuple[list[dict[str, str]], list[str]]:
+        found = self._call("POST", "/v2/map", body)
+        return found.get("links") or [], _warnings(found)
+
+    def search(self, body: dict[str, Any]) -> tuple[list[dict[str, Any]], list[str]]:
+        found = self._call("POST", "/v2/search", body)
+        groups = (found.get("data") or {}).items()
+        results = [{"source": kind, **item} for kind, items in groups for item in items]
+        return results, _warnings(found)
+
+    # -- jobs
+
+    def start(self, kind: str, body: dict[str, Any]) -> str:
+        """Start a job that goes on without the command; return its id."""
+        return self.call(lambda remote: start(remote, kind, body))
+
+    def run(
+        self, kind: str, body: dict[str, Any], place: Destination, *, quiet: bool
+    ) -> int:
+        return RemoteRun(self, place, quiet=quiet).run_new(kind, body)
+
+    def newest(self, most: int | None) -> list[dict[str, Any]]:
+        """Return crawls and batches with their counts, the newest first."""
+        kinds = ",".join(KINDS)
+        query = urlencode({"kind": kinds, "limit": most or USUAL_JOBS}, safe=",")
+        found = self._call("GET", f"/v2/jobs?{query}")
+        return [_row(each) for each in found.get("jobs") or ()]
+
+    def find(self, text: str) -> str:
+        """Return the full id of a job. ``text`` is an id, a prefix or ``last``."""
+        if len(text) == UUID_LENGTH:
+            return text
+        return chosen(text, [row["id"] for row in self.newest(MOST_RECENT)])
+
+    def show(self, job_id: str) -> ShownJob:
+        async def read(remote: Remote) -> ShownJob:
+            source = RemoteSource(remote, job_id)
+            facts = _row((await remote.call("GET", f"/v2/jobs/{job_id}"))["data"])
+            failures, refused = await source.failures(), await source.robots_blocked()
+            return ShownJob(facts, failures, refused, await source.stats())
+
+        return self.call(read)
+
+    def log(self, text: str) -> NoReturn:
+        raise click.UsageError(
+            "a service does not give the log of a job: use the command where its job"
+            " database is, without --server and SCRAPER_SERVER"
+        )
+
+    def cancel(self, job_id: str) -> None:
+        self._call("DELETE", f"/v2/crawl/{job_id}")
+
+    def pause(self, job_id: str) -> None:
+        self._call("PATCH", f"/v2/crawl/{job_id}", {"paused": True})
+
+    def retry(self, job_id: str, codes: tuple[str, ...]) -> tuple[int, str | None]:
+        """Return the number of pages that are fetched again, and a warning."""
+        body = {"codes": list(codes)} if codes else {}
+        found = self._call("POST", f"/v2/crawl/{job_id}/retry", body)
+        return found["retried"], found.get("warning")
+
+    def reprocess(self, job_id: str, body: dict[str, Any]) -> tuple[str, int]:
+        """Start a job of the stored pages of another one. Return its id and their number."""
+
+        async def make(remote: Remote) -> tuple[str, int]:
+            path = f"/v2/crawl/{job_id}/reprocess"
+            made = str((await remote.call("POST", path, body))["id"])
+            status = await remote.call("GET", f"/v2/crawl/{made}?limit=1")
+            return made, status["total"]
+
+        return self.call(make)
+
+    def resume(self, job_id: str, wanted: Wanted) -> int:
+        """Let a job go on if it is paused, and follow it to its end."""
+
+        async def resume(remote: Remote) -> None:
+            status, _ = await RemoteSource(remote, job_id).poll(0)
+            if status.state != "scraping":
+                return
+            try:
+                await remote.call("PATCH", f"/v2/crawl/{job_id}", {"paused": False})
+            except RemoteError as error:
+                if error.status != 409:  # it has ended meanwhile
+                    raise
+
+        run = RemoteRun(self, wanted.destination(), quiet=wanted.quiet)
+        self.call(resume)
+        return run.run_known(job_id)
+
+    def export(self, job_id: str, place: Destination, *, quiet: bool) -> int:
+        run = RemoteRun(self, place, quiet=quiet)
+        return run.download(job_id) if place.is_archive else run.export(job_id)
+
+
+def _warnings(answer: dict[str, Any]) -> list[str]:
+    """Return the warnings in a response of a service."""
+    return [str(answer["warning"])] if answer.get("warning") else []
 
 
 async def start(remote: Remote, kind: str, body: dict[str, Any]) -> str:
     """Start a job and return its id. Prints the URLs that are left out."""
     found = await remote.call("POST", PATHS[kind], body)
-    for url in found.get("invalidURLs") or ():
-        click.echo(f"left out: {printable(str(url), 200)}", err=True)
+    tell_left_out(found.get("invalidURLs") or ())
     return str(found["id"])
 
 
-class RemoteRun:
+class RemoteRun(ShownRun):
     """Follows a new or a known job of a service, and writes its pages.
 
     An interruption cancels a new job. A known job continues at the service.
     """
 
-    def __init__(self, where: Where, place: Destination, *, quiet: bool):
-        self._where = where
+    def __init__(self, client: RemoteClient, place: Destination, *, quiet: bool):
+        super().__init__(quiet=quiet)
+        self._client = client
         self._place = place
-        self._quiet = quiet
-        self._progress: Progress = Silent(speaks=not quiet)
-        self._stopped = asyncio.Event()
-        self._signal = 0
 
     def run_new(self, kind: str, body: dict[str, Any]) -> int:
         """Return the exit code; raise :exc:`click.ClickException`."""
@@ -366,18 +482,9 @@ class RemoteRun:
 
         async def work(remote: Remote) -> int:
             source = RemoteSource(remote, job_id)
-            status, pages = await source.poll(0)
-            output = self._place.output()
-            output.open()
-            written = 0
-            while pages:
-                await asyncio.to_thread(output.write, pages)
-                written += len(pages)
-                status, pages = await source.poll(written)
-            output.close(await source.failures())
-            self._progress.say(
-                f"{counted(written, 'page')} of a job that is {status.state}"
-            )
+            status, written = await export_pages(source, self._place.output())
+            text = f"{counted(written, 'page')} of a job that is {status.state}"
+            self._progress.say(text)
             return 0
 
         return self._run(work)
@@ -402,7 +509,7 @@ class RemoteRun:
 
     def _run(self, work: Callable[[Remote], Awaitable[int]]) -> int:
         try:
-            return call_service(self._where, work)
+            return self._client.call(work)
         except OutputFailed as error:
             raise click.ClickException(str(error)) from error
         except ReaderGone:
@@ -410,27 +517,11 @@ class RemoteRun:
         finally:
             self._progress.stop()
 
-    def _listen(self) -> None:
-        loop = asyncio.get_running_loop()
-        for number in stop_signals():
-            loop.add_signal_handler(number, self._signalled, number)
-
-    def _signalled(self, number: int) -> None:
-        if self._stopped.is_set():
-            self._progress.stop()
-            end_at_once(128 + number)
-        self._signal = number
-        self._stopped.set()
-
     async def _follow(
         self, remote: Remote, job_id: str, output: Any, *, is_new: bool
     ) -> int:
         place = self._place
-        self._progress = progress(
-            quiet=self._quiet,
-            to_stdout=place.is_stdout,
-            lists_pages=place.path is None,
-        )
+        self._show(place)
         follower = Follower(RemoteSource(remote, job_id), output, self._progress)
         again = self._command("resume" if not is_new else "export", job_id)
         try:
@@ -454,11 +545,7 @@ class RemoteRun:
             return READER_GONE
         self._progress.stop()
         if not self._signal:
-            self._progress.say(summary(status, ending))
-            if place.path is None and status.pages:
-                words = f"{self._command('export', job_id)} -o FILE"
-                self._progress.say(f"to keep them: {words}")
-            return exit_code(status, ending)
+            return self._end(status, ending, place, self._command("export", job_id))
         if status.is_active:
             text = f"job {job_id} goes on at {remote.address}; to follow it: {again}"
         else:
@@ -481,32 +568,7 @@ class RemoteRun:
     def _command(self, verb: str, job_id: str) -> str:
         # Without the key: terminals keep their output.
         words = ["scraper-service", "jobs", verb, job_id]
-        return shlex.join([*words, "--server", str(self._where.server)])
-
-
-async def reprocess(
-    remote: Remote, job_id: str, body: dict[str, Any]
-) -> tuple[str, int]:
-    """Start a job of the stored pages of another one. Return its id and their number."""
-    found = await remote.call("POST", f"/v2/crawl/{job_id}/reprocess", body)
-    made = str(found["id"])
-    status = await remote.call("GET", f"/v2/crawl/{made}?limit=1")
-    return made, status["total"]
-
-
-KINDS = {"crawl": "crawl", "batch_scrape": "batch"}  # as in a job database
-
-
-async def list_jobs(remote: Remote, most: int) -> list[dict[str, Any]]:
-    """Return at most ``most`` crawls and batches with their counts, the newest first."""
-    query = urlencode({"kind": ",".join(KINDS), "limit": most}, safe=",")
-    found = await remote.call("GET", f"/v2/jobs?{query}")
-    return [_row(each) for each in found.get("jobs") or ()]
-
-
-async def read_job(remote: Remote, job_id: str) -> dict[str, Any]:
-    """Return a job with its counts, as in the list."""
-    return _row((await remote.call("GET", f"/v2/jobs/{job_id}"))["data"])
+        return shlex.join([*words, "--server", self._client.server])
 
 
 def _row(job: dict[str, Any]) -> dict[str, Any]:

@@ -2,13 +2,14 @@
 
 The options are those of the catalogue that have a flag. A service takes the body as it
 is; a run without a service reads it by the same rules
-(:mod:`scraper_service.cli.local_requests`).
+(:mod:`scraper_service.cli.local`).
 """
 
 from __future__ import annotations
 
 import functools
 import json
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ import click
 from attrs import frozen
 
 from scraper_service.cli.outputs.page_formats import NAMES, WITH_OPTIONS
+from scraper_service.errors import named
 from scraper_service.options import catalogue
 from scraper_service.options.map_search import CATEGORIES, SOURCES
 from scraper_service.options.parsing import (
@@ -278,3 +280,15 @@ def _taken(
         for key, value in found.items()
         if value is not None and (value != () or key not in _LEFT_OUT)
     }
+
+
+def with_flag(path: tuple[str | int, ...] | list[str | int], message: str) -> str:
+    """Return a message about a key of a body, with its flag or argument instead."""
+    keys = [key for key in path if key != "scrapeOptions"]
+    name = SPELLINGS.get(str(keys[0])) if keys else None
+    if name is None:
+        return message
+    # A message begins with the path, or does not name it.
+    start = re.escape(".".join(map(str, path)))
+    rest = re.sub(rf"^{start}\b:? ?", "", message)
+    return named(name, rest)
