@@ -68,7 +68,8 @@ class FormatRow:
     versions: tuple[str, ...] = field(default=("v1", "v2"), kw_only=True)
     #: What the format cannot be made of.
     not_of: frozenset[str] = field(default=frozenset(), kw_only=True)
-    #: What redactPII does; None if no personal data can stand in the format.
+    #: What redactPII does with the text of the format; None if it has none, or if it is
+    #: made of text that is redacted already.
     personal_data: str | None = field(default=None, kw_only=True)
     #: Why this release cannot make the format; None if it can.
     missing: str | None = field(default=None, kw_only=True)
@@ -105,7 +106,7 @@ def snake_case(name: str) -> str:
 
 _QUESTION = Text(MAX_PROMPT, minimum=1)
 A_SELECTOR = "A CSS selector."
-VIEWPORT = Object(
+_VIEWPORT = Object(
     {
         "width": need(integer(1, 7680), "width", "In CSS pixels."),
         "height": need(integer(1, 4320), "height", "In CSS pixels."),
@@ -130,14 +131,14 @@ SCREENSHOT: KeysT = {
         help="Take the whole page, not only the window."),
     "quality": Key(integer(1, 100), "quality",
         help="Make a JPEG of this quality, not a PNG."),
-    "viewport": Key(VIEWPORT, "viewport", help="The size of the window."),
+    "viewport": Key(_VIEWPORT, "viewport", help="The size of the window."),
 }
-SELECTORS_KEY = Key(selectors.SELECTORS, "selectors", is_own=True,
+_SELECTORS = Key(selectors.SELECTORS, "selectors", is_own=True,
     help="What to read exactly, by CSS or XPath, without a model.")
 JSON: KeysT = {
     "prompt": Key(PROMPT, "prompt", help="What to find, in words."),
     "schema": Key(Schema(), "schema", help="The JSON Schema of the result."),
-    "selectors": SELECTORS_KEY,
+    "selectors": _SELECTORS,
     "checkPromptInjection": Key(Bool(), "check_prompt_injection",
         help="Refuse pages with instructions to language models."),
 }
@@ -148,7 +149,7 @@ CHANGE_TRACKING: KeysT = {
         help="The JSON Schema of the data that json compares."),
     "prompt": Key(PROMPT, "prompt", help="The data that json compares, in words."),
     "tag": Key(Text(256), "tag", help="The name of a history of its own."),
-    "selectors": SELECTORS_KEY,
+    "selectors": _SELECTORS,
 }
 _ATTRIBUTES: KeysT = {
     "selectors": need(Array(_ATTRIBUTE_SELECTOR, MAX_SELECTORS), "selectors",
