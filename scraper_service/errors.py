@@ -12,6 +12,48 @@ from typing import Any
 
 from attrs import field, frozen
 
+#: Codes of pages of a job that failed, see docs/troubleshooting.md, Error codes.
+FAILURE_CODES = (
+    "CONCURRENCY_QUEUE_TIMEOUT",
+    "CRAWL_DENIAL",
+    "EXTERNAL_LINK",
+    "INSUFFICIENT_CREDITS",
+    "ROBOTS_UNREACHABLE",
+    "SCRAPE_ACTIONS_NOT_SUPPORTED",
+    "SCRAPE_ACTION_ERROR",
+    "SCRAPE_ALL_ENGINES_FAILED",
+    "SCRAPE_DNS_RESOLUTION_ERROR",
+    "SCRAPE_LOCKDOWN_CACHE_MISS",
+    "SCRAPE_NO_CACHED_DATA",
+    "SCRAPE_PDF_INSUFFICIENT_TIME_ERROR",
+    "SCRAPE_PROMPT_INJECTION_DETECTED",
+    "SCRAPE_RETRY_LIMIT",
+    "SCRAPE_SITE_ERROR",
+    "SCRAPE_SSL_ERROR",
+    "SCRAPE_TIMEOUT",
+    "SCRAPE_UNSUPPORTED_FILE_ERROR",
+    "SOURCE_NOT_STORED",
+    "UNKNOWN_ERROR",
+    "UNSUPPORTED_SITE",
+)
+#: Codes of the API that no page of a job has here: a retry takes them, and finds no page.
+OTHER_CODES = (
+    "BAD_REQUEST",
+    "BAD_REQUEST_INVALID_JSON",
+    "JSON_CONTENT_TOO_LARGE",
+    "MAP_FAILED",
+    "MAP_TIMEOUT",
+    "PARSE_UNSUPPORTED_OPTIONS",
+    "SCRAPE_BRANDING_NOT_SUPPORTED",
+    "SCRAPE_JOB_CANCELLED",
+    "SCRAPE_PDF_ANTIBOT_ERROR",
+    "SCRAPE_PDF_PREFETCH_FAILED",
+    "SCRAPE_RACED_REDIRECT_ERROR",
+    "SCRAPE_SITEMAP_ERROR",
+    "SCRAPE_ZDR_VIOLATION_ERROR",
+    "UNSUPPORTED_FILE_TYPE",
+)
+
 
 def variable(setting: str) -> str:
     """Return the environment variable of a setting, as messages name it."""

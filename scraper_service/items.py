@@ -6,63 +6,26 @@ and pipelines turn this into a ``Page``, which the caller gets.
 
 from __future__ import annotations
 
+import mimetypes
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import unquote
 
 from attrs import asdict, evolve, field, frozen
 
+from scraper_service.errors import InvalidOptions, Issue
 from scraper_service.options.formats import ChangeTracking
 from scraper_service.options.scrape import ScrapeOptions
 
 # Hash, first byte and end of a block; see scraper_service/content/text/fingerprint.py.
 BlockT = tuple[int, int, int]
 DATA_LOSS = "dataloss"  # Scrapy's flag of a truncated response
+MAX_FILE_NAME = 255  # characters of the name of an uploaded file
+SHOWN = 60  # characters of a name in an error
 UPLOADED = "upload://file/"  # URL prefix of uploaded files, before the file name
 DUPLICATE = "duplicate"  # error code of a page that equals another page of its job
 #: Codes of pages of a crawl with ``since``: the same as before, and gone since then.
 UNCHANGED, REMOVED = "unchanged", "removed"
-#: Codes of pages of a job that failed, see docs/troubleshooting.md, Error codes.
-FAILURE_CODES = (
-    "CONCURRENCY_QUEUE_TIMEOUT",
-    "CRAWL_DENIAL",
-    "EXTERNAL_LINK",
-    "INSUFFICIENT_CREDITS",
-    "ROBOTS_UNREACHABLE",
-    "SCRAPE_ACTIONS_NOT_SUPPORTED",
-    "SCRAPE_ACTION_ERROR",
-    "SCRAPE_ALL_ENGINES_FAILED",
-    "SCRAPE_DNS_RESOLUTION_ERROR",
-    "SCRAPE_LOCKDOWN_CACHE_MISS",
-    "SCRAPE_NO_CACHED_DATA",
-    "SCRAPE_PDF_INSUFFICIENT_TIME_ERROR",
-    "SCRAPE_PROMPT_INJECTION_DETECTED",
-    "SCRAPE_RETRY_LIMIT",
-    "SCRAPE_SITE_ERROR",
-    "SCRAPE_SSL_ERROR",
-    "SCRAPE_TIMEOUT",
-    "SCRAPE_UNSUPPORTED_FILE_ERROR",
-    "SOURCE_NOT_STORED",
-    "UNKNOWN_ERROR",
-    "UNSUPPORTED_SITE",
-)
-#: Codes of the API that no page of a job has here: a retry takes them, and finds no page.
-OTHER_CODES = (
-    "BAD_REQUEST",
-    "BAD_REQUEST_INVALID_JSON",
-    "JSON_CONTENT_TOO_LARGE",
-    "MAP_FAILED",
-    "MAP_TIMEOUT",
-    "PARSE_UNSUPPORTED_OPTIONS",
-    "SCRAPE_BRANDING_NOT_SUPPORTED",
-    "SCRAPE_JOB_CANCELLED",
-    "SCRAPE_PDF_ANTIBOT_ERROR",
-    "SCRAPE_PDF_PREFETCH_FAILED",
-    "SCRAPE_RACED_REDIRECT_ERROR",
-    "SCRAPE_SITEMAP_ERROR",
-    "SCRAPE_ZDR_VIOLATION_ERROR",
-    "UNSUPPORTED_FILE_TYPE",
-)
 #: Kinds of ``metadata.losses`` with a name for people, in the singular.
 LOSS_KINDS = {
     "annotation": "annotation",
@@ -328,6 +291,45 @@ class Upload:
     #: Empty if unknown.
     content_type: str
     body: bytes
+
+
+def upload_of(filename: str, kind: str, body: bytes) -> Upload:
+    """Return a file with the name and content type that its sender gives.
+
+    Raises :exc:`InvalidOptions` for a file without name or content.
+    """
+    try:
+        name = file_name(filename)
+    except ValueError as error:
+        raise InvalidOptions([Issue("custom", ("file",), str(error))]) from None
+    if not body:
+        text = f"the file {name!r} is empty"
+        raise InvalidOptions([Issue("custom", ("file",), text)])
+    return Upload(name, content_type(name, kind), body)
+
+
+def file_name(given: str) -> str:
+    """Return the name in the path that a client gives.
+
+    Raises :exc:`ValueError` for a path without a name, or with a long one.
+    """
+    name = given.replace("\\", "/").rpartition("/")[2].strip()
+    name = "".join(c for c in name if c.isprintable())
+    if not name:
+        raise ValueError("the file has no name")
+    if len(name) > MAX_FILE_NAME:
+        raise ValueError(
+            f"a file name has at most {MAX_FILE_NAME} characters, got {len(name)}:"
+            f" {name[:SHOWN]!r}..."
+        )
+    return name
+
+
+def content_type(name: str, given: str) -> str:
+    """Return the type of a file. Its name decides if the client gives none."""
+    if given.lower() in {"", "application/octet-stream"}:
+        return mimetypes.guess_type(name)[0] or ""
+    return given
 
 
 @frozen(kw_only=True)

@@ -17,10 +17,10 @@ import pytest
 from scraper_service import settings
 from scraper_service.api.v1 import requests as v1
 from scraper_service.api.v1.app import V1
-from scraper_service.api.v2 import requests as v2
 from scraper_service.api.v2.app import V2
-from scraper_service.items import OTHER_CODES
+from scraper_service.errors import OTHER_CODES
 from scraper_service.options.parsing import Object
+from scraper_service.options.requests import body_v2 as v2
 from tests.conftest import Service
 from tests.content.pdfmaker import pdf
 from tests.support import shop

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import mimetypes
 from typing import TYPE_CHECKING, Any
 
 import multipart
@@ -15,19 +14,17 @@ from scraper_service.api.request_body import (
     MAX_FILE_BYTES,
 )
 from scraper_service.errors import InvalidOptions, Issue
-from scraper_service.items import Upload
+from scraper_service.items import MAX_FILE_NAME, SHOWN, Upload, upload_of
 
 if TYPE_CHECKING:
     from typing import BinaryIO
 
     from scraper_service.api.http_server import JsonRequest
 
-MAX_NAME = 255  # characters of a file name
 # Headers of a part. Much longer than a name may be, so that the error for a long name
 # is about the name.
 MAX_HEADER_BYTES = 32 * 2**10
 MAX_OPTIONS_BYTES = 256 * 2**10
-SHOWN = 60  # characters of a name in an error
 
 
 @frozen
@@ -86,7 +83,7 @@ def _form(body: BinaryIO, boundary: bytes) -> UploadForm:
         raise _refused(
             "file",
             f"a header of a part has at most {MAX_HEADER_BYTES} bytes, a file name at"
-            f" most {MAX_NAME} characters ({error})",
+            f" most {MAX_FILE_NAME} characters ({error})",
         ) from None
     except multipart.MultipartError as error:
         raise _refused("file", f"the form cannot be read: {error}") from None
@@ -99,44 +96,6 @@ def _form(body: BinaryIO, boundary: bytes) -> UploadForm:
 def _upload(part: multipart.MultipartSegment, body: bytes) -> Upload:
     sent = _decoded(part.filename or "", "file name", "file")
     return upload_of(sent, part.header("Content-Type") or "", body)
-
-
-def upload_of(filename: str, kind: str, body: bytes) -> Upload:
-    """Return a file with the name and content type that its sender gives.
-
-    Raises :exc:`InvalidOptions` for a file without name or content.
-    """
-    try:
-        name = file_name(filename)
-    except ValueError as error:
-        raise _refused("file", str(error)) from None
-    if not body:
-        raise _refused("file", f"the file {name!r} is empty")
-    return Upload(name, content_type(name, kind), body)
-
-
-def file_name(given: str) -> str:
-    """Return the name in the path that a client gives.
-
-    Raises :exc:`ValueError` for a path without a name, or with a long one.
-    """
-    name = given.replace("\\", "/").rpartition("/")[2].strip()
-    name = "".join(c for c in name if c.isprintable())
-    if not name:
-        raise ValueError("the file has no name")
-    if len(name) > MAX_NAME:
-        raise ValueError(
-            f"a file name has at most {MAX_NAME} characters, got {len(name)}:"
-            f" {name[:SHOWN]!r}..."
-        )
-    return name
-
-
-def content_type(name: str, given: str) -> str:
-    """Return the type of a file. Its name decides if the client gives none."""
-    if given.lower() in {"", "application/octet-stream"}:
-        return mimetypes.guess_type(name)[0] or ""
-    return given
 
 
 def _decoded(text: str, what: str, path: str) -> str:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import click
 
-from scraper_service.api.v2 import requests
 from scraper_service.cli.follow import export_pages
 from scraper_service.cli.job_state import (
     UUID_LENGTH,
@@ -37,10 +36,11 @@ from scraper_service.cli.settings import check_egress, fetch_settings, load_sett
 from scraper_service.cli.terminal import end_when_interrupted, leave_pipe
 from scraper_service.content.text.printable import printable
 from scraper_service.errors import InvalidOptions, OptionUnavailable, counted
-from scraper_service.items import Page
+from scraper_service.items import Page, upload_of
 from scraper_service.options import availability
 from scraper_service.options.crawl import ChangeRequest, RetryRequest
 from scraper_service.options.limits import Retention
+from scraper_service.options.requests import body_v2 as requests
 from scraper_service.options.serialization import options_from_json
 from scraper_service.storage.accounts import audit
 from scraper_service.storage.frontier import outcomes
@@ -88,18 +88,17 @@ class LocalClient:
         if options.scrape.max_age_ms:
             text = "--max-age: only a service keeps pages; see --server"
             raise click.UsageError(text)
-        return _only(run_spider(settings, "scrape", page=options)[0], options.url)
+        pages, _ = run_spider(settings, "scrape", page=options)
+        return _object_of(settings, only_page(pages, options.url))
 
     def parse(self, name: str, data: bytes, body: dict[str, Any]) -> dict[str, Any]:
-        from scraper_service.api.uploads import upload_of
-
         settings, missing = self._fetching()
         upload = _read(lambda _: upload_of(name, "", data), None)
         options = attrs.evolve(_read(requests.parse_options, body), url=upload.name)
         _check(availability.require_parseable, options.scrape)
         _check(availability.require_available, options.scrape, *missing)
         pages, _ = run_spider(settings, "scrape", page=options, upload=upload)
-        return _only(pages, options.url)
+        return _object_of(settings, only_page(pages, options.url))
 
     def map(self, body: dict[str, Any]) -> tuple[list[dict[str, str]], list[str]]:
         from scraper_service.crawling.page_errors import map_failure, map_warnings
@@ -115,8 +114,6 @@ class LocalClient:
         return [link.as_dict() for link in links], map_warnings(spider.found)
 
     def search(self, body: dict[str, Any]) -> tuple[list[dict[str, Any]], list[str]]:
-        from scraper_service.api.responses import page_json
-
         settings, (browser, _) = self._fetching()
         options = _read(requests.search_options, body)
         if options.scrape is not None:
@@ -125,7 +122,7 @@ class LocalClient:
         if spider.failure is not None:
             raise click.ClickException(printable(spider.failure))
         found = [
-            json.loads(page_json(item)) if isinstance(item, Page) else item.as_dict()
+            _object_of(settings, item) if isinstance(item, Page) else item.as_dict()
             for item in items
         ]
         return found, list(spider.found.warnings)
@@ -374,13 +371,12 @@ def _prompted(options: CrawlOptions, body: dict[str, Any]) -> CrawlOptions:
     """Return the options of a crawl, filled from its prompt."""
     if options.prompt is None:
         return options
-    from scraper_service.api.routes import crawl_preview
     from scraper_service.discovery.crawl_prompt import options_from_prompt
 
     found = options_from_prompt(options.prompt, options.url)
     text = json.dumps(requests.derived_fields(found.values), ensure_ascii=False)
     click.echo(f"the prompt asks for: {printable(text, 500)}", err=True)
-    return crawl_preview.filled(found.values, body)
+    return requests.filled(found.values, body)
 
 
 def _read(read: Callable[[Any], Any], body: object) -> Any:
@@ -437,7 +433,8 @@ def only_page(pages: list[Page], url: str) -> Page:
     return pages[0]
 
 
-def _only(pages: list[Page], url: str) -> dict[str, Any]:
-    from scraper_service.api.responses import page_json
+def _object_of(settings: Settings, page: Page) -> dict[str, Any]:
+    """Return the object of a page, as jobs store it."""
+    from scrapy.utils.misc import load_object
 
-    return dict(json.loads(page_json(only_page(pages, url))))
+    return dict(json.loads(load_object(settings["PAGE_SERIALIZER"])(page)))

@@ -13,7 +13,6 @@ from typing import Any, Final, Literal, TypeAlias
 
 from attrs import asdict, fields, frozen
 
-from scraper_service.options import request_values as values
 from scraper_service.options.crawl import (
     AGENT_EVENTS,
     EXTRACT_EVENTS,
@@ -64,6 +63,7 @@ from scraper_service.options.parsing import (
     need,
     pick,
 )
+from scraper_service.options.requests import values
 from scraper_service.options.scrape import (
     MAX_WAIT_MS,
     MIN_TOKENS,

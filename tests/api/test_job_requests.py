@@ -10,7 +10,6 @@ from firecrawl.v2.methods.batch import prepare_batch_scrape_request
 from firecrawl.v2.methods.crawl import _prepare_crawl_request
 
 from scraper_service.api.v1 import requests as v1
-from scraper_service.api.v2 import requests as v2
 from scraper_service.errors import InvalidOptions
 from scraper_service.options import formats
 from scraper_service.options.crawl import (
@@ -19,6 +18,7 @@ from scraper_service.options.crawl import (
     CrawlOptions,
     Webhook,
 )
+from scraper_service.options.requests import body_v2 as v2
 from scraper_service.options.scrape import SiteRules
 from scraper_service.options.spider_arguments import BATCH_DEFAULTS, CRAWL_DEFAULTS
 

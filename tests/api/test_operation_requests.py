@@ -9,10 +9,10 @@ from firecrawl.v2.methods.extract import _prepare_extract_request
 from firecrawl.v2.types import AgentOptions, ScrapeOptions
 
 from scraper_service.api.v1 import requests as v1
-from scraper_service.api.v2 import requests as v2
 from scraper_service.errors import InvalidOptions
 from scraper_service.options.extraction import OPERATIONS
 from scraper_service.options.formats import Json, Markdown
+from scraper_service.options.requests import body_v2 as v2
 from scraper_service.options.serialization import operation_from_json, operation_to_json
 
 URL = "https://example.com/docs"

@@ -7,16 +7,16 @@ import pytest
 from firecrawl.v2 import types
 from firecrawl.v2.utils.validation import prepare_scrape_options
 
-from scraper_service.api.v2.requests import (
+from scraper_service.errors import InvalidOptions
+from scraper_service.options import actions, formats, location, scrape
+from scraper_service.options.parsing import Key, Object, structure
+from scraper_service.options.requests.body_v2 import (
     DEFAULTS,
     SCRAPE_OPTIONS,
     WHERE,
     page_options,
     wire_name,
 )
-from scraper_service.errors import InvalidOptions
-from scraper_service.options import actions, formats, location, scrape
-from scraper_service.options.parsing import Key, Object, structure
 
 URL = "https://example.com"
 MARKDOWN = formats.Markdown()

@@ -7,11 +7,6 @@ import uuid
 import pytest
 from sqlalchemy import func, select, update
 
-from scraper_service.api.v2.requests import (
-    batch_options,
-    crawl_options,
-    crawl_reprocess,
-)
 from scraper_service.content.text.kept_responses import unpack
 from scraper_service.errors import (
     JobNotFound,
@@ -20,6 +15,11 @@ from scraper_service.errors import (
     SourcesNotStored,
 )
 from scraper_service.items import KeptResponse
+from scraper_service.options.requests.body_v2 import (
+    batch_options,
+    crawl_options,
+    crawl_reprocess,
+)
 from scraper_service.storage.frontier import copied_rows, leases, outcomes
 from scraper_service.storage.job_records import JobState, Outcome, RowState
 from scraper_service.storage.jobs import deletion, job_store, reprocessing

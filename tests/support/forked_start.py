@@ -51,9 +51,9 @@ scraper_service.server.service scraper_service.server.worker
 scraper_service.services.live_workers scraper_service.services.upkeep
 scrapy.crawler scrapy.core.engine scrapy.core.scraper scrapy.utils.project
 scraper_service.api.application scraper_service.api.errors
-scraper_service.api.parameters scraper_service.api.requests.crawl
+scraper_service.api.parameters scraper_service.options.requests.crawl
 scraper_service.api.requests.feedback scraper_service.api.streams.streaming
-scraper_service.api.v1.requests scraper_service.api.v2.requests
+scraper_service.api.v1.requests scraper_service.options.requests.body_v2
 scraper_service.api.webhook_payloads scraper_service.cli.outputs.output
 scraper_service.content.answers scraper_service.content.documents.kinds
 scraper_service.crawling.robots scraper_service.llm.prompts

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from scraper_service.api.v2 import requests
 from scraper_service.discovery.crawl_prompt import options_from_prompt
+from scraper_service.options.requests import body_v2 as requests
 from scraper_service.options.url_patterns import Patterns
 from tools.bench.crawl_prompt_cases import SITES
 

@@ -29,7 +29,7 @@ from scraper_service.options.parsing import (
     Then,
     bare_kind,
 )
-from scraper_service.options.request_values import URL, FlagOr, UrlOr
+from scraper_service.options.requests.values import URL, FlagOr, UrlOr
 from scraper_service.options.selectors import AsGiven, Never
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ from typing import Any
 
 from attrs import frozen
 
-from scraper_service.api.requests.pages import CALLER, CALLER_KEYS, EXPERIMENTAL
 from scraper_service.options.crawl import Caller
 from scraper_service.options.parsing import (
     Anything,
@@ -29,7 +28,8 @@ from scraper_service.options.parsing import (
     short,
     structure,
 )
-from scraper_service.options.request_values import URL
+from scraper_service.options.requests.pages import CALLER, CALLER_KEYS, EXPERIMENTAL
+from scraper_service.options.requests.values import URL
 
 ENDPOINTS = ("search", "scrape", "parse", "map")
 MAX_METADATA_BYTES = 8 * 1024  # of JSON in UTF-8

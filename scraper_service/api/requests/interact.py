@@ -6,9 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
-from scraper_service.api.requests.pages import CALLER_KEYS, EXPERIMENTAL
-from scraper_service.api.v2 import requests as v2
-from scraper_service.options import request_values as values
 from scraper_service.options.formats import ChangeTracking, RawBase64
 from scraper_service.options.parsing import (
     INVALID,
@@ -21,6 +18,9 @@ from scraper_service.options.parsing import (
     integer,
     structure,
 )
+from scraper_service.options.requests import body_v2 as v2
+from scraper_service.options.requests import values
+from scraper_service.options.requests.pages import CALLER_KEYS, EXPERIMENTAL
 from scraper_service.services.browser_sessions.steps import SessionOptions, Step
 
 if TYPE_CHECKING:

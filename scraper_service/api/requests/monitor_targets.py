@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
-from scraper_service.api.requests import crawl, pages
 from scraper_service.api.requests.snake_case import spellings
-from scraper_service.api.v2 import requests as v2
 from scraper_service.options import catalogue
 from scraper_service.options.formats import Markdown
 from scraper_service.options.monitors.compare import (
@@ -51,7 +49,9 @@ from scraper_service.options.parsing import (
     need,
     short,
 )
-from scraper_service.options.request_values import (
+from scraper_service.options.requests import body_v2 as v2
+from scraper_service.options.requests import crawl, pages
+from scraper_service.options.requests.values import (
     SELECTORS,
     URL,
     query_text,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from scraper_service.options.limits import SitePolicy
 from scraper_service.options.parsing import Bool, Key, Object, structure
-from scraper_service.options.request_values import THREAT_PROTECTION
+from scraper_service.options.requests.values import THREAT_PROTECTION
 from scraper_service.options.scrape import SiteRules
 
 if TYPE_CHECKING:

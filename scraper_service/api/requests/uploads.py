@@ -6,8 +6,7 @@ import re
 
 from attrs import frozen
 
-from scraper_service.api.requests.pages import CALLER_KEYS, EXPERIMENTAL
-from scraper_service.api.uploads import MAX_NAME, file_name
+from scraper_service.items import MAX_FILE_NAME, file_name
 from scraper_service.options.crawl import Caller
 from scraper_service.options.parsing import (
     Key,
@@ -20,6 +19,7 @@ from scraper_service.options.parsing import (
     short,
     structure,
 )
+from scraper_service.options.requests.pages import CALLER_KEYS, EXPERIMENTAL
 
 MAX_TYPE = 255  # characters of a content type
 _TYPE = re.compile(r"[\w.+-]+/[\w.+-]+(?: *; *[\w.+-]+=[\w.+\"-]+)*", re.ASCII)
@@ -47,7 +47,7 @@ def _content_type(text: str) -> str:
 UPLOAD = Object(
     {
         "filename": need(
-            Then(Text(MAX_NAME, minimum=1), file_name),
+            Then(Text(MAX_FILE_NAME, minimum=1), file_name),
             "name",
             "The name of the file, which helps to detect its kind.",
         ),

@@ -24,12 +24,12 @@ from scraper_service.api.openapi.shapes import (
     success,
 )
 from scraper_service.api.parameters import NumberParameter, parse_job_id
-from scraper_service.api.requests.pages import ignored_names
 from scraper_service.api.responses import encode, iso
 from scraper_service.api.routes.operations import started
 from scraper_service.api.version import Routes
 from scraper_service.errors import JobEnded, JobNotFound
 from scraper_service.options.limits import KeyScope, Mode
+from scraper_service.options.requests.pages import ignored_names
 from scraper_service.storage.job_records import JobState
 
 if TYPE_CHECKING:

@@ -26,12 +26,7 @@ from scraper_service.api.openapi.shapes import (
     shape,
     success,
 )
-from scraper_service.api.requests.pages import (
-    CALLER_KEYS,
-    EXPERIMENTAL,
-)
 from scraper_service.api.responses import encode
-from scraper_service.api.v2 import requests
 from scraper_service.api.version import Routes
 from scraper_service.discovery.crawl_prompt import MAX_PAGES
 from scraper_service.errors import InvalidOptions, Issue, PromptUnclear
@@ -45,6 +40,11 @@ from scraper_service.options.parsing import (
     need,
     short,
     structure,
+)
+from scraper_service.options.requests import body_v2 as requests
+from scraper_service.options.requests.pages import (
+    CALLER_KEYS,
+    EXPERIMENTAL,
 )
 from scraper_service.options.serialization import options_to_json
 from scraper_service.options.urls import caller_url
@@ -233,16 +233,6 @@ def check(values: Mapping[str, Any]) -> None:
     )
 
 
-def filled(values: Mapping[str, Any], body: Any) -> CrawlOptions:
-    """Return the options of a crawl: those of the body, then ``values``."""
-    given = {
-        key: value
-        for key, value in body.items()
-        if value is not None and key not in requests.EXPLAIN_ONLY
-    }
-    return requests.crawl_options({**requests.derived_fields(values), **given})
-
-
 async def prompted(
     service: TeamJobs, body: Body, options: CrawlOptions, team: Team
 ) -> tuple[CrawlOptions, dict[str, Any]]:
@@ -255,7 +245,7 @@ async def prompted(
     found = await service.preview(options.url, options.prompt, team, check)
     if found.is_refused and not found.values:
         raise _unclear(found)
-    final = await body.read(partial(filled, dict(found.values)))
+    final = await body.read(partial(requests.filled, dict(found.values)))
     values = options_to_json(final)
     facts: dict[str, Any] = {
         "promptGeneratedOptions": requests.derived_fields(found.values),

@@ -36,10 +36,8 @@ from scraper_service.api.parameters import (
     NumberParameter,
     parse_job_id,
 )
-from scraper_service.api.requests.pages import wire_names
 from scraper_service.api.responses import encode, job_state
 from scraper_service.api.streams import server_sent_events
-from scraper_service.api.v2 import requests
 from scraper_service.api.version import Routes
 from scraper_service.api.webhook_payloads import SENT_EVENT
 from scraper_service.content.text.w3c_times import utc_time
@@ -48,11 +46,13 @@ from scraper_service.crawling.politeness.host_turns import MAX_CRAWL_DELAY_S
 from scraper_service.discovery.retry_after import MAX_PAUSE_S
 from scraper_service.discovery.scope_rules import Reason
 from scraper_service.discovery.sitemap import ABSENT, UNREADABLE
-from scraper_service.errors import JobNotFound, QueueFull, SchemaRefused
-from scraper_service.items import FAILURE_CODES, LOSS_KINDS, REMOVED, UNCHANGED
+from scraper_service.errors import FAILURE_CODES, JobNotFound, QueueFull, SchemaRefused
+from scraper_service.items import LOSS_KINDS, REMOVED, UNCHANGED
 from scraper_service.options.formats import Json
 from scraper_service.options.json_schema import field_of
 from scraper_service.options.limits import KeyScope, Mode
+from scraper_service.options.requests import body_v2 as requests
+from scraper_service.options.requests.pages import wire_names
 from scraper_service.options.serialization import options_from_json
 from scraper_service.storage.frontier.page_counts import with_empty_fields
 from scraper_service.storage.job_records import RowState

@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from scraper_service.api.http_server import JsonRequest
-    from scraper_service.api.requests.job_control import JobChangeRequest
     from scraper_service.api.version import RouteT
     from scraper_service.options.crawl import ReprocessRequest
+    from scraper_service.options.requests.job_control import JobChangeRequest
 
 
 _RETRIED = Described(

@@ -34,13 +34,13 @@ from scraper_service.api.parameters import (
     argument,
     parse_job_id,
 )
-from scraper_service.api.requests.pages import wire_names
 from scraper_service.api.responses import encode, iso, spelled_options
-from scraper_service.api.v2 import requests
 from scraper_service.api.version import Routes
 from scraper_service.errors import InvalidParameter, JobNotFound
 from scraper_service.options import catalogue
 from scraper_service.options.limits import KeyScope, Mode
+from scraper_service.options.requests import body_v2 as requests
+from scraper_service.options.requests.pages import wire_names
 from scraper_service.options.urls import caller_domain
 from scraper_service.storage.jobs.job_history import (
     CALLS,

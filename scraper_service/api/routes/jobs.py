@@ -16,7 +16,6 @@ from scraper_service.api.parameters import (
     paging,
     parse_job_id,
 )
-from scraper_service.api.requests.pages import ignored_names
 from scraper_service.api.responses import (
     ACTIVE_CRAWLS,
     BATCH_STARTED,
@@ -35,6 +34,7 @@ from scraper_service.errors import (
     PromptUnclear,
 )
 from scraper_service.options.limits import KeyScope, Mode
+from scraper_service.options.requests.pages import ignored_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

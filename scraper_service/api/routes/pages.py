@@ -15,10 +15,10 @@ from scraper_service.api.openapi.shapes import (
 )
 from scraper_service.api.page_parts import MAX_TOKENS, PAGE, cut
 from scraper_service.api.parameters import parse_job_id
-from scraper_service.api.requests.pages import ignored_names
 from scraper_service.api.version import Routes
 from scraper_service.errors import InvalidParameter, JobNotFound, MapTimedOut
 from scraper_service.options.limits import KeyScope, Mode
+from scraper_service.options.requests.pages import ignored_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

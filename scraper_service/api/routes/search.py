@@ -9,10 +9,10 @@ from attrs import evolve
 from scraper_service.api.application import note_caller, with_base
 from scraper_service.api.errors import WORK_ERRORS
 from scraper_service.api.openapi.described import Described
-from scraper_service.api.requests.pages import ignored_names
 from scraper_service.api.version import Routes
 from scraper_service.errors import InvalidOptions, SearchDown, SearchTimedOut
 from scraper_service.options.limits import KeyScope, Mode
+from scraper_service.options.requests.pages import ignored_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

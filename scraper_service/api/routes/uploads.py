@@ -44,10 +44,9 @@ from scraper_service.api.request_body import (
     JSON,
     MAX_FILE_BYTES,
 )
-from scraper_service.api.requests.pages import ignored_names
 from scraper_service.api.requests.uploads import UPLOAD, upload_request
 from scraper_service.api.responses import encode, iso
-from scraper_service.api.uploads import content_type, read_form
+from scraper_service.api.uploads import read_form
 from scraper_service.api.version import Routes
 from scraper_service.content.documents.kinds import KINDS
 from scraper_service.errors import (
@@ -61,8 +60,10 @@ from scraper_service.errors import (
     UploadNotFound,
     UploadUsed,
 )
+from scraper_service.items import content_type
 from scraper_service.options.availability import can_recognise_text
 from scraper_service.options.limits import KeyScope, Mode
+from scraper_service.options.requests.pages import ignored_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
-from scraper_service.api.requests import crawl, extraction, map_search, pages
 from scraper_service.api.responses import camel
 from scraper_service.options import catalogue, formats
 from scraper_service.options.format_table import CHANGE_TRACKING, JSON
@@ -26,16 +25,17 @@ from scraper_service.options.parsing import (
     choice,
     structure,
 )
-from scraper_service.options.request_values import LOCATION, NO_EFFECT
+from scraper_service.options.requests import crawl, extraction, map_search, pages
+from scraper_service.options.requests.values import LOCATION, NO_EFFECT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scraper_service.api.requests.crawl import BatchRequest
-    from scraper_service.api.requests.extraction import ExtractRequest
     from scraper_service.options.crawl import CrawlOptions, PageOptions
     from scraper_service.options.extraction import LlmsTextOptions, ResearchOptions
     from scraper_service.options.map_search import MapOptions, SearchOptions
+    from scraper_service.options.requests.crawl import BatchRequest
+    from scraper_service.options.requests.extraction import ExtractRequest
 
 WHERE = "body (v1)"
 

@@ -17,7 +17,6 @@ from scraper_service.api.openapi.shapes import (
     shape,
     success,
 )
-from scraper_service.api.requests.pages import wire_names
 from scraper_service.api.responses import (
     active_crawls,
     encode,
@@ -31,6 +30,7 @@ from scraper_service.api.responses import (
 )
 from scraper_service.api.v1 import requests
 from scraper_service.discovery.map_results import address_row
+from scraper_service.options.requests.pages import wire_names
 
 if TYPE_CHECKING:
     from scraper_service.api.http_server import JsonRequest

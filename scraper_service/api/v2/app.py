@@ -24,8 +24,9 @@ from scraper_service.api.routes.team.threat_protection import ThreatProtectionRo
 from scraper_service.api.routes.uploads import FileRoutes
 from scraper_service.api.routes.webhook_deliveries import WebhookDeliveryRoutes
 from scraper_service.api.routing import VersionApp
-from scraper_service.api.v2 import requests, responses
+from scraper_service.api.v2 import responses
 from scraper_service.api.version import Api
+from scraper_service.options.requests import body_v2 as requests
 
 if TYPE_CHECKING:
     from scraper_service.api.application import RequestChecks

@@ -29,7 +29,6 @@ from scraper_service.api.openapi.shapes import (
     shape,
     success,
 )
-from scraper_service.api.requests.pages import wire_names
 from scraper_service.api.responses import (
     active_crawls,
     camel,
@@ -41,8 +40,9 @@ from scraper_service.api.responses import (
     page_json,
     search_item,
 )
-from scraper_service.api.v2 import requests
 from scraper_service.discovery.map_results import object_row
+from scraper_service.options.requests import body_v2 as requests
+from scraper_service.options.requests.pages import wire_names
 
 if TYPE_CHECKING:
     from scraper_service.api.http_server import JsonRequest

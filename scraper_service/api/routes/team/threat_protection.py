@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from scraper_service.api.application import warned
 from scraper_service.api.openapi.described import Described
 from scraper_service.api.openapi.shapes import BOOL, TEXT, array, one_of, shape, success
-from scraper_service.api.requests.pages import ignored_names
 from scraper_service.api.requests.threat_protection import (
     TEAM_PROTECTION,
     team_protection,
@@ -15,7 +14,8 @@ from scraper_service.api.requests.threat_protection import (
 from scraper_service.api.responses import encode
 from scraper_service.api.version import Routes
 from scraper_service.options.limits import KeyScope, Mode, SitePolicy
-from scraper_service.options.request_values import LIST_MODES
+from scraper_service.options.requests.pages import ignored_names
+from scraper_service.options.requests.values import LIST_MODES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
-from scraper_service.api.requests import pages
-from scraper_service.api.requests.pages import EXPERIMENTAL
 from scraper_service.errors import InvalidOptions, Issue
 from scraper_service.options import catalogue
 from scraper_service.options.extraction import AgentOptions
@@ -25,7 +23,9 @@ from scraper_service.options.parsing import (
     choice,
     short,
 )
-from scraper_service.options.request_values import NO_EFFECT
+from scraper_service.options.requests import pages
+from scraper_service.options.requests.pages import EXPERIMENTAL
+from scraper_service.options.requests.values import NO_EFFECT
 
 if TYPE_CHECKING:
     from scraper_service.options.parsing import MakeT

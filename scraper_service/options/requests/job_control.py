@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, frozen
 
-from scraper_service.api.requests import pages
-from scraper_service.errors import InvalidOptions, Issue
-from scraper_service.items import FAILURE_CODES, OTHER_CODES
+from scraper_service.errors import FAILURE_CODES, OTHER_CODES, InvalidOptions, Issue
 from scraper_service.options import catalogue
 from scraper_service.options.crawl import (
     CHANGEABLE,
@@ -34,7 +32,8 @@ from scraper_service.options.parsing import (
     integer,
     short,
 )
-from scraper_service.options.request_values import STORED_FORMATS
+from scraper_service.options.requests import pages
+from scraper_service.options.requests.values import STORED_FORMATS
 from scraper_service.options.urls import MAX_URL
 
 if TYPE_CHECKING:

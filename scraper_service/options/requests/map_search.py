@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from attrs import evolve
 
-from scraper_service.api.requests import pages
 from scraper_service.options import catalogue
 from scraper_service.options.map_search import (
     DEFAULT_AGE_MS,
@@ -15,7 +14,8 @@ from scraper_service.options.map_search import (
     SearchOptions,
 )
 from scraper_service.options.parsing import INVALID, Anything, Key, Position
-from scraper_service.options.request_values import CAPPED_TIMEOUT, NO_EFFECT
+from scraper_service.options.requests import pages
+from scraper_service.options.requests.values import CAPPED_TIMEOUT, NO_EFFECT
 
 if TYPE_CHECKING:
     from collections.abc import Callable

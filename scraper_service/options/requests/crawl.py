@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import attrs
 from attrs import evolve, frozen
 
-from scraper_service.api.requests import pages
 from scraper_service.options import catalogue, urls
 from scraper_service.options.crawl import BatchOptions, CrawlOptions, path_depth
 from scraper_service.options.parsing import (
@@ -25,6 +24,7 @@ from scraper_service.options.parsing import (
     ValueKind,
     short,
 )
+from scraper_service.options.requests import pages
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

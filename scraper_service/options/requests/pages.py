@@ -22,7 +22,7 @@ from scraper_service.options.parsing import (
     Position,
     choice,
 )
-from scraper_service.options.request_values import NO_EFFECT, THREAT_PROTECTION
+from scraper_service.options.requests.values import NO_EFFECT, THREAT_PROTECTION
 from scraper_service.options.scrape import CHANGE_WAIT_MS, ScrapeOptions, broken_rules
 
 if TYPE_CHECKING:

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from attrs import evolve, frozen
 
-from scraper_service.api.requests import pages
-from scraper_service.api.requests.pages import EXPERIMENTAL
 from scraper_service.options import catalogue, urls
 from scraper_service.options.extraction import (
     MAX_QUESTION,
@@ -30,7 +28,9 @@ from scraper_service.options.parsing import (
     ValueKind,
     choice,
 )
-from scraper_service.options.request_values import NO_EFFECT, query_text
+from scraper_service.options.requests import pages
+from scraper_service.options.requests.pages import EXPERIMENTAL
+from scraper_service.options.requests.values import NO_EFFECT, query_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,14 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, frozen
 
-from scraper_service.api.requests import (
-    agent,
-    crawl,
-    extraction,
-    job_control,
-    map_search,
-    pages,
-)
 from scraper_service.errors import InvalidOptions, Issue
 from scraper_service.options import catalogue
 from scraper_service.options.crawl import CrawlOptions, PageOptions
@@ -30,21 +22,29 @@ from scraper_service.options.parsing import (
     need,
     structure,
 )
-from scraper_service.options.request_values import NO_EFFECT, some_urls
+from scraper_service.options.requests import (
+    agent,
+    crawl,
+    extraction,
+    job_control,
+    map_search,
+    pages,
+)
+from scraper_service.options.requests.values import NO_EFFECT, some_urls
 from scraper_service.options.urls import MAX_URL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scraper_service.api.requests.crawl import BatchRequest
-    from scraper_service.api.requests.extraction import ExtractRequest
-    from scraper_service.api.requests.job_control import (
-        JobChangeRequest,
-        JobRetryRequest,
-    )
     from scraper_service.options.crawl import ReprocessRequest
     from scraper_service.options.extraction import AgentOptions
     from scraper_service.options.map_search import MapOptions, SearchOptions
+    from scraper_service.options.requests.crawl import BatchRequest
+    from scraper_service.options.requests.extraction import ExtractRequest
+    from scraper_service.options.requests.job_control import (
+        JobChangeRequest,
+        JobRetryRequest,
+    )
 
 WHERE = "body (v2)"
 MAX_EXPLAINED = 1000  # URLs
@@ -268,6 +268,16 @@ def crawl_options(body: object) -> CrawlOptions:
 def derived_fields(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the body of a crawl from options by attribute."""
     return {wire_name(name): value for name, value in values.items()}
+
+
+def filled(values: Mapping[str, Any], body: Any) -> CrawlOptions:
+    """Return the options of a crawl: those of the body, then ``values``."""
+    given = {
+        key: value
+        for key, value in body.items()
+        if value is not None and key not in EXPLAIN_ONLY
+    }
+    return crawl_options({**derived_fields(values), **given})
 
 
 def explain_request(body: object) -> ExplainRequest:
