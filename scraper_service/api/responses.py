@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import asdict, evolve
 
+from scraper_service.api.openapi.page_shapes import METADATA
 from scraper_service.api.openapi.shapes import (
     ANY,
     BOOL,
@@ -50,47 +51,10 @@ if TYPE_CHECKING:
 
 # Keys of the service's own facts: a <meta> of the page never replaces them.
 RESERVED = frozenset(
-    {
-        "answeredBy",
-        "cacheState",
-        "cachedAt",
-        "canonicalUrl",
-        "changeStatus",
-        "chunk",
-        "concurrencyLimited",
-        "concurrencyQueueDurationMs",
-        "contentType",
-        "creditsUsed",
-        "duplicateOf",
-        "embeddedUrl",
-        "engine",
-        "error",
-        "feeds",
-        "headline",
-        "lastModified",
-        "losses",
-        "numPages",
-        "ogLocaleAlternate",
-        "postprocessorsUsed",
-        "proxyUsed",
-        "readingTime",
-        "redacted",
-        "scrapeId",
-        "sitemapLastmod",
-        "sourceScrapeId",
-        "sourceURL",
-        "statusCode",
-        "timezone",
-        "tokenCount",
-        "tokensUsed",
-        "totalPages",
-        "unchanged",
-        "url",
-        "verdict",
-        "verdictEvidence",
-        "wordCount",
-        "xRobotsTag",
-    }
+    METADATA["properties"].keys() - {"description", "language", "title"}
+    | set(
+        "canonicalUrl feeds headline postprocessorsUsed readingTime wordCount".split()
+    )
 )
 # A public client renames these keys (``num_pages``) and checks their types. A <meta> of
 # such a name would make all pages of a job unreadable for this client.
