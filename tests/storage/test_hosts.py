@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 
 import pytest
 from sqlalchemy import func, select
@@ -183,9 +184,13 @@ def test_processes_divide_what_a_host_may_have(database, monkeypatch):
         await settled(*crowds, want=[8, 0, 0])
         asked = []
         ask = permits.ask
-        monkeypatch.setattr(
-            permits, "ask", lambda *args: asked.append(args) or ask(*args)
-        )
+
+        @functools.wraps(ask)  # with what it declares to lock
+        def counted(*args):
+            asked.append(args)
+            return ask(*args)
+
+        monkeypatch.setattr(permits, "ask", counted)
         second.add(40)
         await asyncio.sleep(0.1)
         assert second.running == 0  # until a request of the first ends

@@ -311,15 +311,14 @@ class OpenJob:
             self._connection.execute(delete(frontier).where(rows))
             self.sitemap_files -= len(guesses)
 
-    def _row_of(self, key: int) -> Row[Any] | None:
-        """Return the row of a URL, None without one."""
+    def _row_of(self, key: int) -> Any:
+        """Return id, state and URL of the row of a URL, None without one."""
         columns = frontier.c
-        found: Row[Any] | None = self._connection.execute(
+        return self._connection.execute(
             select(columns.id, columns.state, columns.url).where(
                 columns.job_number == self.number, columns.key == key
             )
         ).one_or_none()
-        return found
 
     def _take_over(
         self, key: int, url: str, other: Row[Any] | None, outcome: Outcome
