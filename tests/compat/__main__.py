@@ -40,16 +40,20 @@ SCRIPTS = (
 def answer_of(lamp: str) -> dict[str, Any]:
     """Return what the language model answers to everything.
 
-    These are data of a page, options of a crawl, searches of deep research, and an action
-    of an agent, which reads the page ``lamp``.
+    These are a report of deep research, and for all else data of a page, options of a
+    crawl, searches of deep research, and an action of an agent, which reads the page
+    ``lamp``.
     """
-    return {
+    data = {
         "name": "Brass Lamp",
         "include_paths": ["^/shop"],
         "limit": 5,
         "queries": ["founder of the shop"],
         "action": "scrape",
         "urls": [lamp],
+    }
+    return {
+        "by_text": {"Write the answer in Markdown": "The shop has a founder.", "": data}
     }
 
 
