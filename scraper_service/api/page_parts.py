@@ -54,7 +54,7 @@ async def cut(
     return found
 
 
-async def within(
+async def fit_pages(
     pool: ConverterPool, pages: list[bytes], max_tokens: int, team_id: str
 ) -> list[bytes]:
     """Return the first pages that have at most ``max_tokens`` tokens together.

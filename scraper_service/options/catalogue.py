@@ -78,6 +78,7 @@ from scraper_service.options.urls import url_parts
 Entrance: TypeAlias = Literal["v1", "v2", "shell"]
 
 MAX_USER_AGENT = 256  # characters
+DAY_MS = 86_400_000
 
 #: The default of an option that every request must have.
 REQUIRED: Final = object()
@@ -290,7 +291,7 @@ SCRAPE: TableT = (
         "Prefer speed over completeness."),
     Option("proxy", "proxy", values.PROXY, Each("basic", "auto"),
         "The kind of proxy."),
-    Option("max_age_ms", "maxAge", integer(0), Each(0, 172_800_000, 0),  # 2 days
+    Option("max_age_ms", "maxAge", integer(0), Each(v1=0, v2=2 * DAY_MS, shell=0),
         "Accept a stored page up to this age, in milliseconds; 0 always fetches.",
         Flag("--max-age", "SECONDS", "Take what was fetched up to SECONDS ago.  [default: 0]")),
     Option("min_age_ms", Each(None, "minAge"), integer(0), None,

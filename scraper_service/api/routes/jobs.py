@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from scraper_service.api.application import note_caller, warned, with_base
 from scraper_service.api.errors import WORK_ERRORS
 from scraper_service.api.openapi.described import Described
-from scraper_service.api.page_parts import TOKENS, within
+from scraper_service.api.page_parts import TOKENS, fit_pages
 from scraper_service.api.parameters import (
     IDEMPOTENCY_KEY,
     LIMIT,
@@ -149,7 +149,7 @@ class JobRoutes(Routes):
             parse_job_id(job_id), team, skip or 0, limit
         )
         if max_tokens is not None:
-            pages = await within(self.checks.pool, pages, max_tokens, team.id)
+            pages = await fit_pages(self.checks.pool, pages, max_tokens, team.id)
             bounds = (*bounds, max_tokens)
         answer = self.api.responses.status(job, pages, bounds, self.url_of(request))
         return with_base(answer, self.base_url(request))

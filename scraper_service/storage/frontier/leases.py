@@ -140,9 +140,10 @@ def _claiming(count: int) -> Statement:
 def _claim_beyond(
     connection: Connection, job_id: str, owner: str, count: int, beyond: Beyond
 ) -> tuple[list[Any], int | None]:
-    """Lease URLs of other sites. Return their rows, and how far the look went.
+    """Lease pending URLs whose site is not in ``beyond.sites``.
 
-    Reads at most :data:`LOOK_ROWS` rows, so that a job with many URLs of one site costs little.
+    Scans at most :data:`LOOK_ROWS` rows after ``beyond.row_id``. Returns the rows, and the id
+    to continue from, None after the last row.
     """
     columns = frontier.c
     looked_at = (
