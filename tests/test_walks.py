@@ -1,0 +1,22 @@
+"""How many modules a request runs through: a bound that only falls."""
+
+from __future__ import annotations
+
+import pytest
+
+from tools.bench.processes import ServerProcess
+from tools.walks import count
+
+MOST = (40, 60, 78, 20)
+
+
+@pytest.mark.full
+def test_a_request_runs_through_no_more_modules_than_before(tmp_path):
+    with ServerProcess("tools.bench.static") as site:
+        walks = count(tmp_path, site.line("http"))
+    counts = tuple(map(len, walks.values()))
+    assert all(counts), walks
+    too_many = [
+        name for name, n, most in zip(walks, counts, MOST, strict=True) if n > most
+    ]
+    assert not too_many, counts
