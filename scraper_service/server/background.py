@@ -127,16 +127,17 @@ class Background:
         sources = Sources(self.maps, self.searches)
         writer = AgentWriter(language_model(settings), settings)
         most_s = settings.getint("OPERATION_TIMEOUT_S")
-        tools = RunTools(sources, self.pool, prices, writer, most_s)
+        tools = RunTools(sources, prices, writer, most_s)
         kinds: dict[str, Work] = {
-            "extract": Extract(sources, self.pool, prices, settings),
+            "extract": Extract(sources, prices, settings),
             "agent": Agent(tools),
-            "llmstxt": LlmsText(sources, self.pool, prices, settings),
+            "llmstxt": LlmsText(sources, prices, settings),
             "deep_research": Research(tools),
         }
         self.operations = Operations(
             self.database,
             self.runner,
+            self.pool,
             kinds,
             settings.getint("MAX_RUNNING_OPERATIONS"),
         )
@@ -160,7 +161,6 @@ class Background:
         work = MonitorCheck(
             self.database,
             self.runner,
-            self.pool,
             self.searches,
             Prices(settings),
             language_model(settings),
@@ -169,6 +169,7 @@ class Background:
         checks = Operations(
             self.database,
             self.runner,
+            self.pool,
             {MONITOR_CHECK: work},
             settings.getint("MONITOR_CONCURRENCY"),
         )

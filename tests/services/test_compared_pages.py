@@ -13,10 +13,12 @@ from scraper_service.services.monitoring.target_runs import compared
 BAD = b"bad"
 
 
-class Pool:
-    """A converter pool that a bad page always breaks."""
+class Check:
+    """An operation whose converters a bad page always breaks."""
 
-    async def run(self, function, pages, *args, **_):
+    id = "check"
+
+    async def in_pool(self, function, pages, *args, **_):
         assert function is compare_monitored
         if BAD in pages:
             raise TimeoutError
@@ -31,9 +33,8 @@ def page(number):
 def test_one_bad_page_is_an_error_and_the_others_are_compared():
     pages = [page(n) for n in range(7)]
     pages[4] = BAD
-    operation = SimpleNamespace(id="check", team_id="team")
     target = SimpleNamespace(mode="markdown", compare=Compare())
-    work = compared(Pool(), operation, target, pages, [None] * 7)
+    work = compared(Check(), target, pages, [None] * 7)
     found = asyncio.run(work)
     assert [each.status for each in found] == [*["new"] * 4, "error", "new", "new"]
     assert found[4].error == "The page could not be compared (TimeoutError)."

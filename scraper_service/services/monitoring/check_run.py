@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from scrapy.settings import BaseSettings
 
-    from scraper_service.crawling.converter_pool.pool import ConverterPool
     from scraper_service.crawling.pricing import Prices
     from scraper_service.llm.model import LanguageModel
     from scraper_service.search_engines.searches import Searches
@@ -48,7 +47,6 @@ class MonitorCheck:
         self,
         database: Database,
         runner: JobRunner,
-        pool: ConverterPool,
         searches: Searches,
         prices: Prices,
         model: LanguageModel | None,
@@ -58,7 +56,6 @@ class MonitorCheck:
         self._tools = CheckTools(
             database=database,
             runner=runner,
-            pool=pool,
             searches=MonitoredSearch(searches, database),
             prices=prices,
             model=model,

@@ -15,7 +15,6 @@ from scraper_service.content.change_tracking.monitored_pages import (
     compare_monitored,
     final_urls,
 )
-from scraper_service.crawling.converter_pool.pool import ConverterPool
 from scraper_service.crawling.pricing import Prices
 from scraper_service.errors import (
     ConverterDied,
@@ -108,7 +107,6 @@ class CheckTools:
 
     database: Database
     runner: JobRunner
-    pool: ConverterPool
     searches: MonitoredSearch
     prices: Prices
     model: LanguageModel | None
@@ -278,9 +276,7 @@ class PageTargetRun(TargetRun):
         keys = [url_key(url) for url in urls]
         known = await self._known(keys)
         earlier = [known[key].body if key in known else None for key in keys]
-        found = await compared(
-            self._tools.pool, self._operation, self._target, bodies, earlier
-        )
+        found = await compared(self._operation, self._target, bodies, earlier)
         judge = self._judge()
         rows, new, kept, dropped, ignored = [], [], [], [], 0
         for url, key, page in zip(urls, keys, found, strict=True):
@@ -364,13 +360,9 @@ class CrawlRun(PageTargetRun):
             await self.end(NO_CREDITS)
 
     async def _urls(self, entries: list[Entry]) -> list[str]:
-        urls: list[str] = await self._tools.pool.run(
-            final_urls,
-            [entry.body for entry in entries],
-            team_id=self._operation.team_id,
-            job_id=self._operation.id,
+        return await self._operation.in_pool(
+            final_urls, [entry.body for entry in entries]
         )
-        return urls
 
     async def _finish(self, job: Job) -> None:
         progress = self._progress
@@ -473,7 +465,6 @@ def _page_row(
 
 
 async def compared(
-    pool: ConverterPool,
     operation: Operation,
     target: ScrapeTarget | CrawlTarget,
     pages: Sequence[bytes],
@@ -485,25 +476,19 @@ async def compared(
     does so alone is an error.
     """
     try:
-        found: list[ComparedPage] = await pool.run(
+        return await operation.in_pool(
             compare_monitored,
             list(pages),
             list(earlier),
             target.mode,
             target.compare,
             timeout_s=COMPARE_S,
-            team_id=operation.team_id,
-            job_id=operation.id,
         )
     except BROKEN as error:
         if len(pages) > 1:
             middle = len(pages) // 2
-            first = await compared(
-                pool, operation, target, pages[:middle], earlier[:middle]
-            )
-            rest = await compared(
-                pool, operation, target, pages[middle:], earlier[middle:]
-            )
+            first = await compared(operation, target, pages[:middle], earlier[:middle])
+            rest = await compared(operation, target, pages[middle:], earlier[middle:])
             return [*first, *rest]
         logger.warning("a page of check %s was not compared (%r)", operation.id, error)
         text = NOT_COMPARED.format(type(error).__name__)
@@ -512,4 +497,3 @@ async def compared(
                 status="error", url="", scrape_id=None, status_code=None, error=text
             )
         ]
-    return found

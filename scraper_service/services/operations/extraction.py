@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
     from scraper_service.content.text.stored_pages import StoredPage
-    from scraper_service.crawling.converter_pool.pool import ConverterPool
     from scraper_service.crawling.pricing import Prices
     from scraper_service.services.operations.operations import Operation
     from scraper_service.services.operations.sources import Sources
@@ -59,12 +58,10 @@ class Extract:
     def __init__(
         self,
         sources: Sources,
-        pool: ConverterPool,
         prices: Prices,
         settings: BaseSettings,
     ):
         self._sources = sources
-        self._pool = pool
         self._price = prices.extract_page
         self._has_model = bool(settings["LLM_BASE_URL"])
         self._site_pages = settings.getint("EXTRACT_PAGES")
@@ -152,14 +149,8 @@ class Extract:
             text = f"The pages of {url} could not be listed: {found.error:.300}"
             plan.warnings.append(text)
             return [url]
-        urls: list[str] = await self._pool.run(
-            relevance.pages_of_site,
-            found.slices,
-            url,
-            words,
-            limit,
-            team_id=operation.team_id,
-            job_id=operation.id,
+        urls: list[str] = await operation.in_pool(
+            relevance.pages_of_site, found.slices, url, words, limit
         )
         return await self._permitted(urls, plan, url) or [url]
 
@@ -185,14 +176,8 @@ class Extract:
         bodies = [
             entry.body async for entries in operation.entries(step) for entry in entries
         ]
-        found: list[str] = await self._pool.run(
-            relevance.pages_elsewhere,
-            bodies,
-            starts,
-            words,
-            limit,
-            team_id=operation.team_id,
-            job_id=operation.id,
+        found: list[str] = await operation.in_pool(
+            relevance.pages_elsewhere, bodies, starts, words, limit
         )
         return found
 
@@ -221,9 +206,7 @@ class Extract:
         lost = {f.number: (f.url, f.error) for f in await operation.failures(step)}
         async for entries in operation.entries(step):
             bodies = [entry.body for entry in entries]
-            found: list[StoredPage] = await self._pool.run(
-                read_pages, bodies, team_id=operation.team_id, job_id=operation.id
-            )
+            found: list[StoredPage] = await operation.in_pool(read_pages, bodies)
             for entry, page in zip(entries, found, strict=True):
                 if page.error is None and page.data is not None:
                     numbered[entry.number] = page
@@ -258,7 +241,7 @@ class Extract:
         """Store the result. Only the pages that it uses are charged."""
         options: ExtractOptions = operation.options
         result: bytes
-        result, used = await self._pool.run(
+        result, used = await operation.in_pool(
             result_json,
             [PageData(page.url, page.data) for page in pages],
             options.prompt,
@@ -266,8 +249,6 @@ class Extract:
             options.show_sources,
             by_rules,
             warnings,
-            team_id=operation.team_id,
-            job_id=operation.id,
         )
         counted = [page.tokens for page in pages if page.tokens is not None]
         tokens = sum(counted) if counted else None

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
     from scraper_service.content.llms_txt import LlmsPage
-    from scraper_service.crawling.converter_pool.pool import ConverterPool
     from scraper_service.crawling.pricing import Prices
     from scraper_service.options.extraction import LlmsTextOptions
     from scraper_service.services.operations.operations import Operation
@@ -32,12 +31,10 @@ class LlmsText:
     def __init__(
         self,
         sources: Sources,
-        pool: ConverterPool,
         prices: Prices,
         settings: BaseSettings,
     ):
         self._sources = sources
-        self._pool = pool
         self._price = prices.page
         self._most_s = settings.getint("OPERATION_TIMEOUT_S")
 
@@ -91,11 +88,8 @@ class LlmsText:
         found = await self._sources.site(
             options.url, operation.team_id, options.scrape, until, limit=limit
         )
-        rows: list[relevance.RowT] = await self._pool.run(
-            relevance.rows_of,
-            found.slices,
-            team_id=operation.team_id,
-            job_id=operation.id,
+        rows: list[relevance.RowT] = await operation.in_pool(
+            relevance.rows_of, found.slices
         )
         urls = with_written_start((row[0] for row in rows[:limit]), options.url)
         urls, refused = await self._sources.permitted(urls, options.url)
@@ -109,12 +103,8 @@ class LlmsText:
         full = operation.options.show_full_text
         async for entries in operation.entries(step, len(pages)):
             bodies = [entry.body for entry in entries]
-            found: list[LlmsPage] = await self._pool.run(
-                llms_txt.llms_pages,
-                bodies,
-                full,
-                team_id=operation.team_id,
-                job_id=operation.id,
+            found: list[LlmsPage] = await operation.in_pool(
+                llms_txt.llms_pages, bodies, full
             )
             for entry, page in zip(entries, found, strict=True):
                 pages[entry.number] = page
@@ -129,14 +119,8 @@ class LlmsText:
     ) -> bytes:
         url = operation.options.url
         told = " ".join(filter(None, (operation.warning, warning))) or None
-        text: bytes = await self._pool.run(
-            llms_txt.llms_json,
-            url,
-            pages,
-            full,
-            told,
-            team_id=operation.team_id,
-            job_id=operation.id,
+        text: bytes = await operation.in_pool(
+            llms_txt.llms_json, url, pages, full, told
         )
         return text
 

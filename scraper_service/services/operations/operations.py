@@ -13,7 +13,7 @@ import logging
 import math
 import time
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from attrs import evolve
 
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
     from scrapy.settings import BaseSettings
 
+    from scraper_service.crawling.converter_pool.pool import ConverterPool
     from scraper_service.crawling.download.engines import Engines
     from scraper_service.crawling.politeness.team_limits import TeamPermits
     from scraper_service.options.crawl import BatchOptions
@@ -64,6 +65,8 @@ if TYPE_CHECKING:
         StepFailure,
         Taken,
     )
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -90,7 +93,9 @@ class Operation:
     Each step raises :exc:`ClaimLost` if the operation is not this process's any more.
     """
 
-    def __init__(self, taken: Taken, database: Database, runner: JobRunner):
+    def __init__(
+        self, taken: Taken, database: Database, runner: JobRunner, pool: ConverterPool
+    ):
         self.id = taken.id
         self.team_id = taken.team_id
         self.page_limit = taken.page_limit
@@ -102,6 +107,7 @@ class Operation:
         self._claim = taken.claim
         self._database = database
         self._runner = runner
+        self._pool = pool
 
     @cached_property
     def options(self) -> Any:
@@ -111,6 +117,19 @@ class Operation:
     def deadline(self, seconds: float) -> float:
         """Return the time ``seconds`` after the start (:func:`time.monotonic`)."""
         return self._began + seconds
+
+    async def in_pool(
+        self, function: Callable[..., T], *args: Any, timeout_s: float | None = None
+    ) -> T:
+        """Return the result of a function that runs in the converter pool.
+
+        Raises the errors of :meth:`ConverterPool.run`.
+        """
+        own: dict[str, Any] = {"team_id": self.team_id, "job_id": self.id}
+        if timeout_s is not None:
+            own["timeout_s"] = timeout_s
+        found: T = await self._pool.run(function, *args, **own)
+        return found
 
     async def remember(self, **facts: Any) -> None:
         """Store results of a step in :attr:`memory`, as JSON values by name."""
@@ -255,11 +274,13 @@ class Operations:
         self,
         database: Database,
         runner: JobRunner,
+        pool: ConverterPool,
         kinds: Mapping[str, Work],
         most: int,
     ):
         self._database = database
         self._runner = runner
+        self._pool = pool
         self.kinds = kinds
         self.disk = DiskQuota(database, runner.settings.getint("TEAM_DISK_MB"))
         self._most = most
@@ -388,7 +409,7 @@ class Operations:
 
     async def _follow(self, taken: Taken) -> None:
         """Run an operation until it ends or another process claims it."""
-        operation = Operation(taken, self._database, self._runner)
+        operation = Operation(taken, self._database, self._runner, self._pool)
         try:
             await log_begin(self._database, taken.id, self._runner.owner)
             with job_span(taken.id, taken.kind):

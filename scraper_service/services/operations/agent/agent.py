@@ -83,7 +83,7 @@ class AgentRun(ModelRun):
         most = BOUNDS[self._options.effort or "medium"]
         super().__init__(operation, tools, RunBounds(*most, until, late))
         self._budget = min(self._options.max_credits, operation.page_limit)
-        self._answer = FinalAnswer(operation, self._reader, tools.writer)
+        self._answer = FinalAnswer(operation, tools.writer)
         self._partial: dict[str, Any] = {}
         self._counted = 0  # pages in it
         named = [*self._options.urls]

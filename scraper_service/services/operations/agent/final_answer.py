@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from scraper_service.llm.page_answers import PageAnswer
     from scraper_service.options.extraction import AgentOptions
     from scraper_service.services.operations.agent.agent_writer import AgentWriter
-    from scraper_service.services.operations.agent.page_reader import PageReader
     from scraper_service.services.operations.agent.run_state import AgentState
     from scraper_service.services.operations.operations import Operation
 
@@ -29,9 +28,8 @@ _CITED = re.compile(r"\[(\d{1,3}(?:, ?\d{1,3})*)\]")
 class FinalAnswer:
     """Makes the members ``data`` and ``sources`` of the status of one run."""
 
-    def __init__(self, operation: Operation, reader: PageReader, writer: AgentWriter):
+    def __init__(self, operation: Operation, writer: AgentWriter):
         self._operation = operation
-        self._reader = reader
         self._writer = writer
         self._options: AgentOptions = operation.options
 
@@ -67,7 +65,7 @@ class FinalAnswer:
         if missing:
             names = ", ".join(each.lstrip("/").replace("/", ".") for each in missing)
             state.warn(f"No page has {names}, which the schema requires.")
-        fields: dict[str, list[str]] = await self._reader.in_pool(
+        fields: dict[str, list[str]] = await self._operation.in_pool(
             field_sources, value, data_of(pages)
         )
         sources = [_source_of_fields(page, fields) for page in pages]
@@ -88,7 +86,7 @@ class FinalAnswer:
     async def _merged(
         self, pages: Sequence[AgentPage], schema: Mapping[str, Any]
     ) -> PageAnswer:
-        found: PageAnswer = await self._reader.in_pool(
+        found: PageAnswer = await self._operation.in_pool(
             merged_answer, data_of(pages), schema
         )
         return found

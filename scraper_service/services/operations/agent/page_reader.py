@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from attrs import frozen
 
@@ -22,10 +22,9 @@ from scraper_service.services.operations.agent.bounds import MAPPED, RESULTS, ba
 from scraper_service.services.operations.agent.run_state import is_url, url_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from scraper_service.content.text.agent_pages import AgentPage
-    from scraper_service.crawling.converter_pool.pool import ConverterPool
     from scraper_service.crawling.pricing import Prices
     from scraper_service.options.extraction import RunOptionsT
     from scraper_service.services.operations.agent.run_state import AgentState
@@ -54,16 +53,9 @@ class Found:
 class PageReader:
     """Runs the actions of one run, and adds the URLs that they find to its state."""
 
-    def __init__(
-        self,
-        operation: Operation,
-        sources: Sources,
-        pool: ConverterPool,
-        prices: Prices,
-    ):
+    def __init__(self, operation: Operation, sources: Sources, prices: Prices):
         self._operation = operation
         self._sources = sources
-        self._pool = pool
         self._prices = prices
         self._options: RunOptionsT = operation.options
         self._words = relevance.search_text(self._options.prompt, self._options.schema)
@@ -179,17 +171,10 @@ class PageReader:
         self.pages += [found[number] for number in sorted(found)]
         return [lost[number] for number in sorted(lost)]
 
-    async def in_pool(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Return the result of a function that runs in the converter pool."""
-        operation = self._operation
-        return await self._pool.run(
-            function, *args, team_id=operation.team_id, job_id=operation.id
-        )
-
     async def _pages(self, bodies: list[bytes]) -> list[AgentPage | None]:
         """Return what is kept of stored pages; None for a page that breaks its reader."""
         try:
-            pages: list[AgentPage] = await self.in_pool(
+            pages: list[AgentPage] = await self._operation.in_pool(
                 agent_pages, bodies, self._options.prompt, self._words
             )
         except (NoConverter, QueueFull, ServiceUnavailable):

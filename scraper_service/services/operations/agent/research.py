@@ -153,7 +153,7 @@ class ResearchRun(ModelRun):
         if "markdown" in formats:
             analysis = await self._report()
         if "json" in formats:
-            joined = await self._reader.in_pool(merge, data_of(pages))
+            joined = await self._operation.in_pool(merge, data_of(pages))
             data["json"] = {} if joined.data is None else joined.data
         text = f"The answer is made of {counted(len(pages), 'page')}."
         self._state.note("synthesis", "complete", text)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from scraper_service.crawling.converter_pool.pool import ConverterPool
 from scraper_service.crawling.pricing import Prices
 from scraper_service.errors import counted
 from scraper_service.services.operations.agent import choices
@@ -36,7 +35,6 @@ class RunTools:
     """What the runs of a process share."""
 
     sources: Sources
-    pool: ConverterPool
     prices: Prices
     writer: AgentWriter
     #: The most seconds of a run.
@@ -55,7 +53,7 @@ class ModelRun(ABC):
     def __init__(self, operation: Operation, tools: RunTools, bounds: RunBounds):
         self._operation = operation
         self._tools = tools
-        self._reader = PageReader(operation, tools.sources, tools.pool, tools.prices)
+        self._reader = PageReader(operation, tools.sources, tools.prices)
         self._bounds = bounds
         self._state = AgentState.of(operation.memory)
 
