@@ -20,8 +20,8 @@ ROOT = Path(__file__).parents[1]
 CONFIG = configparser.ConfigParser()
 CONFIG.read(ROOT / "setup.cfg", encoding="utf-8")
 EXTRAS = CONFIG["options.extras_require"]
-# Not installed for the tests, so that its package is unknown.
-BY_HAND = {"ddgs": "ddgs"}
+# May be missing, so that their packages are unknown.
+BY_HAND = {"anydoc": "firecrawl-anydoc", "ddgs": "ddgs", "olefile": "olefile"}
 #: The extras of the image, which ``deploy/Dockerfile`` names.
 IMAGE = re.search(r"'\.\[([\w,-]+)\]'", (ROOT / "deploy/Dockerfile").read_text())
 

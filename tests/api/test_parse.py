@@ -15,6 +15,7 @@ import pytest
 from firecrawl import AsyncFirecrawl, Firecrawl
 
 from scraper_service.api.request_body import MAX_FILE_BYTES
+from scraper_service.content.documents.kinds import KINDS
 from tests.api.test_documents import FILES
 from tests.conftest import KEY
 from tests.content.pdfmaker import pdf
@@ -287,6 +288,8 @@ def test_formats_are_listed_as_clients_read_them(service):
     found = {each.format: each for each in client.get_parse_formats()}
     assert found["pdf"].available
     assert found["docx"].extensions[0] == "docx"
+    assert found["doc"].available == KINDS["doc"].is_available
+    assert "encrypted" not in found
     assert found["png"].kind == "image"
     assert "application/epub+zip" in found["epub"].mime_types
 

@@ -6,6 +6,7 @@ from datetime import date, datetime, time, timedelta
 import pytest
 
 from scraper_service.content.convert import make_content
+from scraper_service.content.documents import kinds
 from scraper_service.content.documents.number_formats import format_value
 from tests.content import officemaker
 from tests.content.officemaker import docx, epub, odf, ole, paragraph, pptx, row, xlsx
@@ -625,8 +626,6 @@ REFUSED = {
         ole("EncryptedPackage", "EncryptionInfo"),
         "encrypted with a password",
     ),
-    "doc": (ole("WordDocument"), ".doc of before 2007"),
-    "ppt": (ole("PowerPoint Document"), ".ppt of before 2007"),
     "xls that is damaged": (ole("Workbook"), "it is damaged"),
     "another file of that form": (ole("__properties_version1.0"), "x-ole-storage"),
     "another archive": (officemaker.archive({"a.txt": "x"}), "application/zip"),
@@ -651,6 +650,16 @@ REFUSED = {
 @pytest.mark.parametrize(("body", "reason"), REFUSED.values(), ids=REFUSED)
 def test_files_that_cannot_be_read_say_why(body, reason):
     assert reason in refusal(body)
+
+
+@pytest.mark.parametrize(
+    ("stream", "name"), [("WordDocument", ".doc"), ("PowerPoint Document", ".ppt")]
+)
+def test_files_of_before_2007_are_refused_without_their_extra(
+    monkeypatch, stream, name
+):
+    monkeypatch.setattr(kinds, "find_spec", lambda name: None)
+    assert f"{name} of before 2007 needs the extra office" in refusal(ole(stream))
 
 
 def test_html_of_a_document_is_a_whole_page():

@@ -235,9 +235,9 @@ def file_formats() -> list[dict[str, Any]]:
     """Return the kinds of files that can be sent, and whether each works here."""
     found = [_row(*kind, available=True) for kind in _PLAIN]
     for kind in KINDS.values():
-        if kind.refusal is None:
+        if kind.reader:
             names = (kind.name, kind.extensions, kind.mime_types)
-            found.append(_row(*names, available=True))
+            found.append(_row(*names, available=kind.is_available))
     reads = can_recognise_text()
     return found + [_row(*kind, "image", available=reads) for kind in _PICTURES]
 

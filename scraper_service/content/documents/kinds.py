@@ -10,6 +10,7 @@ import posixpath
 import re
 import zipfile
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -41,8 +42,22 @@ class FileKind:
     reader: str = ""
     #: The reader's argument: ``bytes``, or ``text`` for the decoded bytes.
     takes: str = "bytes"
-    #: The program, and why its files are refused; None for files with a reader.
+    #: The program, and why its files are refused; None for files that are always read.
     refusal: tuple[str, str] | None = None
+
+    @property
+    def is_available(self) -> bool:
+        """Return True if this installation reads the files."""
+        if self.refusal is None:
+            return True
+        return bool(self.reader) and all(map(find_spec, ("anydoc", "olefile")))
+
+
+def _needs_extra(extension: str) -> str:
+    return (
+        f"the format .{extension} of before 2007 needs the extra office "
+        "(pip install 'scraper-service[office]')"
+    )
 
 
 KINDS = {
@@ -112,21 +127,17 @@ KINDS = {
         ),
         FileKind(
             "doc",
-            ("doc",),
+            ("doc", "dot"),
             ("application/msword",),
-            refusal=(
-                "Word",
-                "the format .doc of before 2007 is not supported, .docx is",
-            ),
+            "ole:read_doc",
+            refusal=("Word", _needs_extra("doc")),
         ),
         FileKind(
             "ppt",
-            ("ppt",),
+            ("ppt", "pps", "pot"),
             ("application/vnd.ms-powerpoint",),
-            refusal=(
-                "PowerPoint",
-                "the format .ppt of before 2007 is not supported, .pptx is",
-            ),
+            "ole:read_ppt",
+            refusal=("PowerPoint", _needs_extra("ppt")),
         ),
         FileKind(
             "encrypted",
@@ -209,7 +220,7 @@ def read_document(
     :raises Unreadable: for a damaged, encrypted or hostile file.
     """
     found = KINDS[kind]
-    if found.refusal:
+    if found.refusal and not found.is_available:
         raise unreadable(*found.refusal)
     module, _, name = found.reader.partition(":")
     read = getattr(import_module(f"{_PACKAGE}.{module}"), name)
