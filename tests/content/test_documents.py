@@ -376,6 +376,21 @@ def test_rich_text():
     assert content.other == {"author": "A. Writer"}
 
 
+def test_headings_of_rich_text_may_have_the_marks_of_a_list():
+    paragraphs = (
+        r"\pard\plain \s1\ilvl0\outlinelevel0{\listtext\pard\plain \tab}Harbour\par"
+        r"\pard\outlinelevel1\ilvl1{\listtext\pard 1.1.\tab}Tides\par\pard Text.\par"
+    )
+    text = markdown_of(rf"{{\rtf1 {paragraphs}}}", "text/rtf")
+    assert text == "# Harbour\n\n## 1.1. Tides\n\nText."
+
+
+def test_halves_of_a_sign_of_rich_text_may_have_different_replacements():
+    assert (
+        markdown_of(r"{\rtf1 a \uc0 \u55357\uc1 \u56832\'3f b}", "text/rtf") == "a 😀 b"
+    )
+
+
 def test_rich_text_of_an_unknown_code_page_is_read():
     assert markdown_of(r"{\rtf1\ansi\ansicpg99999 caf\'e9}", "text/plain") == "café"
 

@@ -124,8 +124,9 @@ class TextState:
     target: str = "text"
     #: The number of the font.
     font: int = 0
-    #: How many characters after a Unicode character are skipped.
-    unicode_skip: int = 1
+    #: How many characters after a Unicode character are skipped. Halves of one sign may
+    #: differ in it.
+    unicode_skip: int = field(default=1, eq=False)
     #: The URL of the link around.
     link: str | None = None
 
@@ -174,11 +175,14 @@ class RtfWriter:
         if not content:
             return
         self._end_table()
-        if mark or list_level >= 0:
+        is_numbered = bool(mark) and mark[0] not in BULLETS
+        if level < 0 and (mark or list_level >= 0):
             self._items.append((max(list_level, 0), content))
-            self._numbered = bool(mark) and mark[0] not in BULLETS
+            self._numbered = is_numbered
             return
         self._end_list()
+        if is_numbered:
+            content = f"{escape(mark)} {content}"
         tag = f"h{min(level, 5) + 1}" if level >= 0 else "p"
         self._parts.append(f"{element(tag, content)}\n")
 
@@ -455,7 +459,7 @@ class _Reader:
                 self._fonts[state.font] = CHARSETS[number]
             case "plain":
                 state.bold = state.italic = state.strike = state.hidden = False
-            case "pard":
+            case "pard" if state.target != "listtext":
                 self._paragraph = Paragraph(paragraph.runs)
             case "intbl":
                 paragraph.in_table = True
