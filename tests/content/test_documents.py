@@ -391,6 +391,33 @@ def test_halves_of_a_sign_of_rich_text_may_have_different_replacements():
     )
 
 
+def test_hidden_text_and_hidden_slides_of_opendocument_are_left_out():
+    style = '<style:style style:name="h"><style:{}/></style:style>'
+    body = odf(
+        "text",
+        '<text:p>Seen.<text:span text:style-name="h"> Not so.</text:span></text:p>'
+        '<text:p text:style-name="h">Nor this.</text:p>',
+        styles=style.format('text-properties text:display="none"'),
+    )
+    content = read(body)
+    assert value(content, "markdown") == "Seen."
+    assert content.losses[0]["kind"] == "hiddenPart"
+    assert content.losses[0]["texts"] == ["Not so.", "Nor this."]
+    slide = (
+        "<draw:frame><draw:text-box><text:p>{}</text:p></draw:text-box></draw:frame>"
+    )
+    body = odf(
+        "presentation",
+        f"<draw:page>{slide.format('Seen.')}</draw:page>"
+        f'<draw:page draw:style-name="h">{slide.format("Not so.")}</draw:page>',
+        styles=style.format('drawing-page-properties presentation:visibility="hidden"'),
+    )
+    content = read(body)
+    assert value(content, "markdown") == "## Slide 1\n\nSeen."
+    assert content.warnings == ("Hidden slides were left out: 1.",)
+    assert content.losses[0]["kind"] == "hiddenPart"
+
+
 def test_rich_text_of_an_unknown_code_page_is_read():
     assert markdown_of(r"{\rtf1\ansi\ansicpg99999 caf\'e9}", "text/plain") == "café"
 

@@ -155,6 +155,7 @@ def _repeated(item: Any, name: str) -> int:
 
 KIND = "OpenDocument"
 COMMENT = "Comments of a document are no part of its text."
+HIDDEN = "Hidden text of a document is left out."
 FORM = "Form fields of OpenDocument files are not converted."
 FILM = "Films and sounds inside a document are not converted."
 PICTURE = "A picture of a document has no description, which would stand for it."
@@ -239,6 +240,7 @@ class _Reader:
         self._notes: list[str] = []
         self._depth = 0
         self._hidden: set[str] = set()
+        self._hidden_texts: set[str] = set()
         self._emphasis: dict[str, list[str]] = {}
         self._numbered: set[str] = set()
         for style in root.iter("{*}style", "{*}list-style"):
@@ -264,8 +266,13 @@ class _Reader:
             if position.startswith(("super", "sub")):
                 tags.append("sup" if position.startswith("super") else "sub")
             self._emphasis[name] = tags
+            if attribute(shape, "display") == "none":
+                self._hidden_texts.add(name)
         place = style.find("{*}table-properties")
         if place is not None and attribute(place, "display") == "false":
+            self._hidden.add(name)
+        page = style.find("{*}drawing-page-properties")
+        if page is not None and attribute(page, "visibility") == "hidden":
             self._hidden.add(name)
 
     # -- Texts ---------------------------------------------------------------------------
@@ -331,6 +338,9 @@ class _Reader:
 
     def inline(self, parent: Any) -> str:
         """Return an element's text with its inline elements."""
+        if attribute(parent, "style-name") in self._hidden_texts:
+            self.losses.add("hiddenPart", HIDDEN, text="".join(parent.itertext()))
+            return ""
         if self._depth > MAX_DEPTH:
             return escape("".join(parent.itertext()))
         self._depth += 1
@@ -448,7 +458,11 @@ class _Reader:
 
     def slides(self, main: Any) -> Iterator[str]:
         """Yield a section for each slide."""
+        hidden = 0
         for number, page in enumerate(main.iterfind("{*}page"), 1):
+            if attribute(page, "style-name") in self._hidden:
+                hidden += 1
+                continue
             heading = ""
             parts = []
             for shape in page.iter("{*}frame", "{*}custom-shape"):
@@ -471,6 +485,9 @@ class _Reader:
             title = element("h2", heading or f"Slide {number}")
             yield element("section", title + "".join(parts) + self.notes())
             self._notes = []
+        if hidden:
+            self.warnings.append(f"Hidden slides were left out: {hidden}.")
+            self.losses.add("hiddenPart", self.warnings[-1], count=hidden)
 
     # -- Cells ---------------------------------------------------------------------------
 
