@@ -418,6 +418,17 @@ def test_hidden_text_and_hidden_slides_of_opendocument_are_left_out():
     assert content.losses[0]["kind"] == "hiddenPart"
 
 
+def test_all_text_of_a_page_of_notes_is_read():
+    box = "<p:sp><p:txBody><a:p><a:r><a:t>In a box.</a:t></a:r></a:p></p:txBody></p:sp>"
+    body = pptx(
+        officemaker.shape("title", "Tides"),
+        notes=officemaker.shape("sldNum", "7")
+        + officemaker.shape("body", "Said.")
+        + box,
+    )
+    assert markdown_of(body) == "## Tides\n\n> Notes:\n>\n> Said.\n>\n> In a box."
+
+
 def test_rich_text_of_an_unknown_code_page_is_read():
     assert markdown_of(r"{\rtf1\ansi\ansicpg99999 caf\'e9}", "text/plain") == "café"
 

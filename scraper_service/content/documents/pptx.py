@@ -126,7 +126,6 @@ class _SlideReader:
             told = [
                 reader._shape(shape, is_list=False)
                 for shape in _shapes(self._archive.xml(notes))
-                if _placeholder(shape) == "body"
             ]
             if any(told):
                 parts.append(element("blockquote", f"<p>Notes:</p>{''.join(told)}"))
