@@ -55,8 +55,8 @@ class FileKind:
 
 def _needs_extra(extension: str) -> str:
     return (
-        f"the format .{extension} of before 2007 needs the extra office "
-        "(pip install 'scraper-service[office]')"
+        f"the format .{extension} of before 2007 needs the extra office"
+        f" (pip install 'scraper-service[office]'); .{extension}x needs nothing"
     )
 
 
