@@ -2,8 +2,9 @@
 
 ``python -m tools.walks`` starts the service and prints for each walk how many modules had a
 function called: from a crawl request to the stored job, from there to the stored page, in
-the service and in the process that converts it, and for a read of the status. What an idle
-service runs meanwhile does not count. ``--list`` prints the modules, too.
+the service and in the process that converts it, and for a read of the status. Each walk is
+repeated, and only the modules of every repetition count: background work of the service
+falls into some of them. ``--list`` prints the modules, too.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 PACKAGE = "scraper_service"
+REPETITIONS = 4
+IDLE_S = 6.0
+ADMITTED_S = 1.0
 PAGE_S = 4.0  # for the crawl of one page
 FRESH = {"scrapeOptions": {"maxAge": 0}}
 # Notes files from one SIGUSR1 to the next, and writes them into a file for the process.
@@ -64,7 +68,7 @@ class Walks:
         self.service = ServiceProcess(folder / "data", environment)
         self.url = self.service.url
 
-    def run(self, work: Callable[[], object], wait_s: float = 1.0) -> list[set[str]]:
+    def run(self, work: Callable[[], object], wait_s: float) -> list[set[str]]:
         """Return the modules that ran: in the service, and in its other processes."""
         self._toggle()
         work()
@@ -81,6 +85,11 @@ class Walks:
             path.unlink()
         return found
 
+    def common(self, work: Callable[[], object], wait_s: float) -> list[set[str]]:
+        """Return the modules that ran in every repetition of ``work``, as :meth:`run`."""
+        runs = [self.run(work, wait_s) for _ in range(REPETITIONS)]
+        return [set.intersection(*part) for part in zip(*runs, strict=True)]
+
     def _toggle(self) -> None:
         os.killpg(self.service.pid, signal.SIGUSR1)
         time.sleep(0.5)
@@ -88,23 +97,23 @@ class Walks:
 
 def count(folder: Path, origin: str) -> dict[str, set[str]]:
     """Return the modules of each walk."""
+    body = {"url": f"{origin}/article", "limit": 1, "sitemap": "skip", **FRESH}
     waiting = Walks(folder / "waiting", SCRAPER_MAX_RUNNING_JOBS="0")
     try:
-        body = {"url": f"{origin}/article", "limit": 1, "sitemap": "skip"}
-        idle = waiting.run(lambda: None, 6.0)[0]
         jobs: list[str] = []
         start = lambda: jobs.append(call(f"{waiting.url}/v2/crawl", body)["id"])  # noqa: E731
-        admitted = waiting.run(start)[0] - idle
+        idle = waiting.run(lambda: None, IDLE_S)[0]
+        admitted = waiting.common(start, ADMITTED_S)[0] - idle
         path = f"{waiting.url}/v2/crawl/{jobs[0]}"
-        read = waiting.run(lambda: call(path))[0] - idle
+        read = waiting.common(lambda: call(path), ADMITTED_S)[0] - idle
     finally:
         waiting.service.kill()
     running = Walks(folder / "running", SCRAPER_CONVERTER_PROCESSES="1")
     try:
         call(f"{running.url}/v2/scrape", {"url": f"{origin}/article"})
-        idle = running.run(lambda: None, 6.0)[0]
-        crawl = lambda: call(f"{running.url}/v2/crawl", {**body, **FRESH})  # noqa: E731
-        service, converter = running.run(crawl, PAGE_S)
+        idle = running.run(lambda: None, IDLE_S)[0]
+        crawl = lambda: call(f"{running.url}/v2/crawl", body)  # noqa: E731
+        service, converter = running.common(crawl, PAGE_S)
     finally:
         running.service.kill()
     return {
