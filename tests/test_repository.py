@@ -87,3 +87,24 @@ def test_the_subject_of_a_commit_is_checked_by_a_hook(tmp_path, message, wrong):
     )
     assert (done.returncode != 0) == bool(wrong)
     assert wrong in done.stderr
+
+
+def test_a_range_of_commits_is_checked_too(tmp_path):
+    """As a pull request does; a merge has the words of Git."""
+    git = ("git", "-c", "user.name=a", "-c", "user.email=a@example.com", "commit")
+    subprocess.run(("git", "init", "-q"), cwd=tmp_path, check=True)
+    for subject in ("docs: Begin", "docs: Add a page", "wrong subject"):
+        command = (*git, "--allow-empty", "--no-verify", "-qm", subject)
+        subprocess.run(command, cwd=tmp_path, check=True)
+    check = (sys.executable, ROOT / "tools" / "commit_message.py")
+    good = subprocess.run((*check, "HEAD~2..HEAD~1"), cwd=tmp_path, check=False)
+    assert good.returncode == 0
+    bad = subprocess.run(
+        (*check, "HEAD~2..HEAD"),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert bad.returncode == 1
+    assert bad.stderr.startswith("wrong subject: the subject must be")

@@ -1,8 +1,12 @@
-"""Checks the message of a commit, as a hook of Git: ``commit_message.py FILE``."""
+"""Checks the message of a commit, as a hook of Git: ``commit_message.py FILE``.
+
+``commit_message.py FROM..TO`` checks the commits of a range.
+"""
 
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -25,7 +29,17 @@ def fault(message: str) -> str | None:
     return None
 
 
+def messages(named: str) -> list[str]:
+    """Return the message in a file, or those of a range of commits."""
+    if ".." not in named:
+        return [Path(named).read_text(encoding="utf-8")]
+    command = ("git", "log", "--no-merges", "-z", "--format=%B", named)
+    found = subprocess.run(command, capture_output=True, text=True, check=True).stdout  # noqa: S603
+    return [message for message in found.split("\0") if message]
+
+
 if __name__ == "__main__":
-    [_, file] = sys.argv
-    wrong = fault(Path(file).read_text(encoding="utf-8"))
-    sys.exit(wrong and f"{wrong}: see CONTRIBUTING.md, Commits")
+    [_, source] = sys.argv
+    lines = {message.partition("\n")[0]: fault(message) for message in messages(source)}
+    wrong = [f"{line}: {why}" for line, why in lines.items() if why]
+    sys.exit("\n".join([*wrong, "see CONTRIBUTING.md, Commits"]) if wrong else None)
