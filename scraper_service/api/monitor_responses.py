@@ -31,10 +31,10 @@ from scraper_service.storage.monitors.check_records import STATES
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from scraper_service.storage.job_records import PageRow
     from scraper_service.storage.monitors.check_records import (
         CheckPages,
         CheckRow,
-        PageRow,
     )
     from scraper_service.storage.monitors.monitors import Monitor
 

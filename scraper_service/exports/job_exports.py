@@ -26,10 +26,10 @@ from scraper_service.errors import (
 from scraper_service.exports.export_process import ExportProcess
 from scraper_service.exports.formats import ERRORS, FORMATS, PAGES, FileSpec
 from scraper_service.options.urls import url_parts
+from scraper_service.storage.files import page_sources
 from scraper_service.storage.job_records import Job
 from scraper_service.storage.jobs import job_listing, job_store
 from scraper_service.storage.jobs.job_listing import Cursor, UrlQuery
-from scraper_service.storage.pages import page_sources
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from scraper_service.exports.formats import ExportFormat
     from scraper_service.storage.database import Database
-    from scraper_service.storage.pages.page_sources import SourceFiles
+    from scraper_service.storage.files.page_sources import SourceFiles
 
     RowT = Callable[[Any], bytes]
 

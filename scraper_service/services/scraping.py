@@ -29,7 +29,7 @@ from scraper_service.services.searching import ResultPages
 from scraper_service.storage.accounts import sessions, usage
 from scraper_service.storage.accounts.credits import Call, store_answer
 from scraper_service.storage.jobs.jobs import Jobs
-from scraper_service.storage.jobs.replays import read_replay
+from scraper_service.storage.pages.replays import read_replay
 
 if TYPE_CHECKING:
     from collections.abc import Callable

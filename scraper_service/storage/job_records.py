@@ -6,7 +6,7 @@ import json
 import uuid
 from collections.abc import Iterable, Mapping
 from enum import IntEnum, StrEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from attrs import field, frozen
 
@@ -445,3 +445,29 @@ class Delivery:
     response: str | None = None
     #: The body that is sent; None in lists, and after the end of the job's retention.
     body: bytes | None = None
+
+
+@frozen
+class PageRow:
+    """A page of a check, as it is stored: facts, diff and data, each a line of JSON.
+
+    Diffs are long. They are only passed on between the converter pool, the database and
+    responses, and never parsed by the event loop.
+    """
+
+    #: Facts as JSON values: ``status``, ``url``, and others that callers read.
+    facts: dict[str, Any]
+    #: JSON in one line; None without a diff, and without data.
+    diff: bytes | None = None
+    data: bytes | None = None
+
+    def encoded(self, **facts: Any) -> bytes:
+        """Return the row with further facts, for :meth:`read`."""
+        head = json.dumps({**facts, **self.facts}).encode()
+        return b"\n".join((head, self.diff or b"", self.data or b""))
+
+    @classmethod
+    def read(cls, text: bytes) -> Self:
+        """Return the row from the result of :meth:`encoded`."""
+        head, diff, data = text.split(b"\n")
+        return cls(json.loads(head), diff or None, data or None)

@@ -10,7 +10,7 @@ from sqlalchemy import bindparam, delete, insert, select, text, tuple_
 from sqlalchemy.dialects import postgresql, sqlite
 
 from scraper_service.storage.job_records import JobState
-from scraper_service.storage.schema import event, frontier, job
+from scraper_service.storage.schema import event, frontier, job, worker
 from scraper_service.storage.statements import Statement
 
 if TYPE_CHECKING:
@@ -294,3 +294,13 @@ def _upsert(table: Table, columns: tuple[str, ...], adds: str | None) -> Stateme
         return found
 
     return Statement(make)
+
+
+def is_late(connection: Connection, owner: str) -> bool:
+    """Return True if a process has a row in the table of workers that has ended.
+
+    It slept for longer than its leases. Until its next heartbeat it takes nothing, since others
+    would take that over at once.
+    """
+    until = connection.scalar(select(worker.c.until).where(worker.c.id == owner))
+    return until is not None and until < now_of(connection)

@@ -18,7 +18,7 @@ from scraper_service.crawling.page_errors import page_error
 from scraper_service.storage.database import Database
 from scraper_service.storage.files.artefacts import Artefacts
 from scraper_service.storage.files.blob_stores import ObjectStore
-from scraper_service.storage.pages.page_sources import name_of
+from scraper_service.storage.files.page_sources import name_of
 from scraper_service.storage.secrets import key_secret
 from tests.api.test_archives import crawl, records
 from tests.api.test_exports import fetch, finish

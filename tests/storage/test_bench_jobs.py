@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from scraper_service.storage.database import Database
+from scraper_service.storage.files import page_sources
 from scraper_service.storage.frontier import leases
 from scraper_service.storage.jobs import job_store
-from scraper_service.storage.pages import page_sources
 from tools.bench import exports, stored
 
 

@@ -67,8 +67,8 @@ if TYPE_CHECKING:
     from scraper_service.crawling.politeness.host_limits import Host
     from scraper_service.options.json_schema import Field
     from scraper_service.services.jobs import CrawlReport
+    from scraper_service.storage.jobs.crawl_reports import JobReport
     from scraper_service.storage.jobs.job_listing import JobUrl, Listing
-    from scraper_service.storage.politeness.crawl_reports import JobReport
     from scraper_service.storage.politeness.request_counts import HostCounts, RobotsRow
 
 MAX_ADDRESSES = 1000  # in one response

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from scraper_service.content.text.kept_responses import archive_row
-from scraper_service.storage.pages import page_sources
+from scraper_service.storage.files import page_sources
 
 if TYPE_CHECKING:
     from scraper_service.cli.job_state import Status

@@ -16,8 +16,8 @@ from scraper_service.crawling.download.download_errors import (
 from scraper_service.crawling.metrics import KEPT_RESPONSES
 from scraper_service.errors import StoreUnavailable
 from scraper_service.storage.files.artefacts import owner_of
+from scraper_service.storage.files.page_sources import SourceFiles
 from scraper_service.storage.job_records import LOCAL_TEAM
-from scraper_service.storage.pages.page_sources import SourceFiles
 
 if TYPE_CHECKING:
     from scrapy.settings import BaseSettings

@@ -20,9 +20,9 @@ from scraper_service.services.monitoring.target_runs import (
     target_run,
 )
 from scraper_service.services.operations.operations import OperationFailed
+from scraper_service.storage.files.page_sources import drop_sources
 from scraper_service.storage.monitors import check_steps, checks
 from scraper_service.storage.monitors.check_records import STATES, CheckEnd
-from scraper_service.storage.pages.page_sources import drop_sources
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

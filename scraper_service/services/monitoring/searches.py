@@ -17,8 +17,9 @@ from scraper_service.options.map_search import (
     TimeFilter,
 )
 from scraper_service.options.monitors.targets import WINDOWS
+from scraper_service.storage.job_records import PageRow
 from scraper_service.storage.monitors import snapshots
-from scraper_service.storage.monitors.check_records import CheckedPages, PageRow
+from scraper_service.storage.monitors.check_records import CheckedPages
 from scraper_service.storage.monitors.snapshots import PageSnapshot
 
 if TYPE_CHECKING:

@@ -36,14 +36,13 @@ from scraper_service.services.monitoring.judge import PRICE, ChangeJudge
 from scraper_service.services.monitoring.searches import MonitoredSearch
 from scraper_service.services.operations.operations import ClaimLost, Operation
 from scraper_service.storage.database import Database
-from scraper_service.storage.job_records import JobState
+from scraper_service.storage.job_records import JobState, PageRow
 from scraper_service.storage.jobs.jobs import Jobs
 from scraper_service.storage.jobs.operations import step_id
 from scraper_service.storage.monitors import check_steps, missing_pages, snapshots
 from scraper_service.storage.monitors.check_records import (
     CheckedPages,
     CheckPlan,
-    PageRow,
 )
 from scraper_service.storage.monitors.snapshots import PageSnapshot, url_key
 

@@ -32,11 +32,11 @@ from scraper_service.options.limits import DAY_S
 from scraper_service.storage import change_snapshots
 from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.database import reading, writing
-from scraper_service.storage.files import artefacts
 from scraper_service.storage.job_records import ACTIVE
-from scraper_service.storage.jobs.replays import packed_replay
+from scraper_service.storage.pages.replays import packed_replay
 from scraper_service.storage.schema import (
     activity,
+    artefact,
     frontier,
     hold,
     job,
@@ -74,6 +74,11 @@ _ADD_ACTIVITY = Insertion(
     *("at", "expires_at"),
 )
 _ADD_PAGE = Insertion(scrape, "id", "team_id", "body", "expires_at", "replay")
+_KEEP_FILES = (
+    update(artefact)
+    .where(artefact.c.holder == bindparam("call"), artefact.c.job_id.is_(None))
+    .values(expires_at=bindparam("until"))
+)
 _READ_CHARGE = Statement(
     select(ledger.c.page_id).where(ledger.c.page_id == bindparam("call"))
 )
@@ -120,7 +125,7 @@ class Call:
     error: str | None = None
     #: Seconds that the call and its page are stored.
     retention_s: float = RETENTION_S
-    #: What opens the page again, see :mod:`scraper_service.storage.jobs.replays`.
+    #: What opens the page again, see :mod:`scraper_service.storage.pages.replays`.
     replay: dict[str, Any] | None = None
 
 
@@ -316,7 +321,9 @@ def record(
         _ADD_PAGE.run(connection, row)
         disk_use.add(connection, call.team_id, len(page))
         if call.retention_s != RETENTION_S:
-            artefacts.keep_until(connection, call.id, at + call.retention_s)
+            connection.execute(
+                _KEEP_FILES, {"call": call.id, "until": at + call.retention_s}
+            )
 
 
 def store_answer(

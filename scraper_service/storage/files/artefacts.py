@@ -14,14 +14,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import parse_qs
 
-from sqlalchemy import and_, exists, or_, select, update
+from sqlalchemy import and_, exists, or_, select
 
 from scraper_service.errors import StoreUnavailable
 from scraper_service.options.limits import DAY_S
 from scraper_service.storage.accounts import disk_use
+from scraper_service.storage.files import page_sources
 from scraper_service.storage.files.blob_stores import FileStore
 from scraper_service.storage.job_records import ACTIVE
-from scraper_service.storage.pages import page_sources
 from scraper_service.storage.schema import artefact, job
 from scraper_service.storage.secrets import derived_key
 from scraper_service.storage.transactions import (
@@ -209,15 +209,6 @@ def hold(
 def hold_for_job(connection: Connection, job_id: str, name: str, size: int) -> None:
     """Keep a file as long as its job is stored, see :func:`hold`."""
     hold(connection, name, job_id, job_id, size=size)
-
-
-def keep_until(connection: Connection, holder: str, expires_at: float) -> None:
-    """Keep the files of a single call until a time in seconds since 1970."""
-    connection.execute(
-        update(artefact)
-        .where(artefact.c.holder == holder, artefact.c.job_id.is_(None))
-        .values(expires_at=expires_at)
-    )
 
 
 def expire(connection: Connection) -> int:

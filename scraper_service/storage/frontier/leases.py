@@ -30,6 +30,7 @@ from scraper_service.storage.schema import frontier, job, worker
 from scraper_service.storage.statements import Statement, arrays, constant, run_together
 from scraper_service.storage.transactions import (
     IN_ORDER,
+    is_late,
     lock_job,
     lock_job_shared,
     look_at_job,
@@ -60,16 +61,6 @@ class Beyond(NamedTuple):
     row_id: int
     #: What the URLs of the sites begin with.
     sites: tuple[str, ...]
-
-
-def is_late(connection: Connection, owner: str) -> bool:
-    """Return True if a process has a row in the table of workers that has ended.
-
-    It slept for longer than its leases. Until its next heartbeat it takes nothing, since others
-    would take that over at once.
-    """
-    until = connection.scalar(select(worker.c.until).where(worker.c.id == owner))
-    return until is not None and until < now_of(connection)
 
 
 @transaction(first="claim {job_id}", apart=True)

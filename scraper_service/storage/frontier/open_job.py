@@ -31,6 +31,7 @@ from scraper_service.storage.accounts.credits import (
     give_back,
     take,
 )
+from scraper_service.storage.files.page_sources import add_sources
 from scraper_service.storage.frontier import refused_links
 from scraper_service.storage.frontier.duplicates import add_texts
 from scraper_service.storage.frontier.empty_result import NO_PAGE, explain_empty_result
@@ -45,7 +46,6 @@ from scraper_service.storage.job_records import (
     RowState,
     UrlKind,
 )
-from scraper_service.storage.pages.page_sources import add_sources
 from scraper_service.storage.politeness.request_counts import add_refused
 from scraper_service.storage.schema import event, frontier, job, page
 from scraper_service.storage.statements import (

@@ -17,13 +17,13 @@ from scraper_service.errors import InvalidOptions, Issue
 from scraper_service.items import REMOVED, UNCHANGED, KeptResponse
 from scraper_service.options.crawl import parse_since
 from scraper_service.options.serialization import scrape_options_from_json
-from scraper_service.storage.job_records import ACTIVE, JobState, RowState, UrlKind
-from scraper_service.storage.pages.page_sources import (
+from scraper_service.storage.files.page_sources import (
     RESPONSE,
     has_sources,
     sitemap_source,
     stored_response,
 )
+from scraper_service.storage.job_records import ACTIVE, JobState, RowState, UrlKind
 from scraper_service.storage.schema import frontier, job, page, page_source, refused_key
 from scraper_service.storage.transactions import now_of, number_of
 

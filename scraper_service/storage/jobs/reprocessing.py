@@ -23,16 +23,16 @@ from scraper_service.errors import (
     SourcesNotStored,
 )
 from scraper_service.options.crawl import BatchOptions, CrawlOptions
+from scraper_service.storage.files.page_sources import (
+    RESPONSE,
+    has_sources,
+    stored_response,
+)
 from scraper_service.storage.frontier import copied_rows
 from scraper_service.storage.frontier.links import Seed
 from scraper_service.storage.job_records import ACTIVE, Job
 from scraper_service.storage.jobs.admission import Terms, admit_job
 from scraper_service.storage.jobs.job_store import get_job
-from scraper_service.storage.pages.page_sources import (
-    RESPONSE,
-    has_sources,
-    stored_response,
-)
 from scraper_service.storage.schema import frontier, job, page, page_source
 from scraper_service.storage.transactions import now_of, number_of, transaction
 

@@ -2,44 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any
 
 from attrs import field, frozen
 
 from scraper_service.options.limits import SitePolicy
+from scraper_service.storage.job_records import PageRow
 from scraper_service.storage.monitors.monitors import Definition
 from scraper_service.storage.monitors.snapshots import PageSnapshot
 from scraper_service.storage.webhooks.subscriptions import OpenDeliveries
 
 STATES = ("same", "changed", "new", "removed", "error")  # of pages
-
-
-@frozen
-class PageRow:
-    """A page of a check, as it is stored: facts, diff and data, each a line of JSON.
-
-    Diffs are long. They are only passed on between the converter pool, the database and
-    responses, and never parsed by the event loop.
-    """
-
-    #: Facts as JSON values: ``status``, ``url``, and others that callers read.
-    facts: dict[str, Any]
-    #: JSON in one line; None without a diff, and without data.
-    diff: bytes | None = None
-    data: bytes | None = None
-
-    def encoded(self, **facts: Any) -> bytes:
-        """Return the row with further facts, for :meth:`read`."""
-        head = json.dumps({**facts, **self.facts}).encode()
-        return b"\n".join((head, self.diff or b"", self.data or b""))
-
-    @classmethod
-    def read(cls, text: bytes) -> Self:
-        """Return the row from the result of :meth:`encoded`."""
-        head, diff, data = text.split(b"\n")
-        return cls(json.loads(head), diff or None, data or None)
 
 
 @frozen(kw_only=True)

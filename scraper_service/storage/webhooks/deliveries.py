@@ -20,10 +20,10 @@ from scraper_service.storage.job_records import (
     DeliveryState,
     Event,
     JobState,
+    PageRow,
     event_error,
     failure_of,
 )
-from scraper_service.storage.monitors.check_records import PageRow
 from scraper_service.storage.schema import (
     delivery,
     frontier,
