@@ -8,7 +8,7 @@ TESTS := $(BIN)/python -m pytest -n 4 --dist worksteal
 # all modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help compat serve test test-all test-rest soak soak-monitors lint format docs bench bench-quality web-libraries egg test-deploy clean
+.PHONY: help compat serve test test-all test-rest soak soak-monitors lint format docs docs-site bench bench-quality web-libraries egg test-deploy clean
 
 help:
 	@echo "make serve   install, then serve on http://127.0.0.1:3002, data in ./data"
@@ -19,7 +19,8 @@ help:
 	@echo "make soak-monitors  40 monitors, two services, 40 kills"
 	@echo "make lint    check format, lint and types"
 	@echo "make format  format, and apply automatic lint fixes"
-	@echo "make docs    write docs/configuration.md and docs/options.md"
+	@echo "make docs    write docs/reference/configuration.md and docs/reference/options.md"
+	@echo "make docs-site  make a site of the documentation in build/docs-site"
 	@echo "make bench   measure latency and throughput, with other crawlers for comparison"
 	@echo "make bench-quality  measure content, Markdown, metadata, PDF and extraction"
 	@echo "make compat  call every method of the public clients, and print a table"
@@ -62,6 +63,9 @@ format: $(VENV)/.test-installed
 docs: $(VENV)/.installed
 	$(BIN)/python -m tools.configuration
 	$(BIN)/python -m tools.option_reference
+
+docs-site: $(VENV)/.docs-installed
+	cd deploy/docs-site && $(CURDIR)/$(BIN)/mkdocs build --strict
 
 bench: $(VENV)/.bench-installed
 	$(BIN)/python -m tools.bench.scrape $(ARGS)
@@ -124,6 +128,10 @@ $(VENV)/.test-installed: $(SOURCES)
 $(VENV)/.test-compiled: $(VENV)/.test-installed
 	-@$(BIN)/python -m pytest --collect-only -qq >/dev/null 2>&1
 	touch $@
+
+$(VENV)/.docs-installed: $(VENV)/.installed
+	$(INSTALL) '.[docs]'
+	@touch $@
 
 $(VENV)/.bench-installed: $(VENV)/.test-installed
 	$(INSTALL) '.[bench]'

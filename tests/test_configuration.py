@@ -1,4 +1,4 @@
-"""``docs/configuration.md``: it is what the generator writes, and names every setting."""
+"""``docs/reference/configuration.md``: it is what the generator writes, and names every setting."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tools import configuration
 
 
 def test_the_page_is_what_the_generator_writes():
-    text = "docs/configuration.md is not up to date: run make docs"
+    text = "docs/reference/configuration.md is not up to date: run make docs"
     assert configuration.PAGE.read_text() == configuration.page(), text
 
 

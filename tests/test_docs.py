@@ -85,7 +85,7 @@ def a_shop():
 def test_the_version_of_a_client_for_node_is_the_tested_one(package, tested_by):
     tested = json.loads((ROOT / "tests" / tested_by / "package.json").read_text())
     version = tested["dependencies"][package]
-    text = (DOCS / "integrations.md").read_text()
+    text = (DOCS / "how-to" / "integrations.md").read_text()
     assert set(re.findall(rf"\b{package}@([\w.]+)", text)) == {version}
 
 
@@ -128,7 +128,7 @@ def test_every_heading_that_the_code_cites_is_there():
     for path in (ROOT / "scraper_service").rglob("*.py"):
         text = re.sub(r"\s+(?:# )?", " ", path.read_text())
         for page, cited in re.findall(
-            r"\b(docs/[\w-]+\.md), ([A-Z].{,60}|llms.{,60})", text
+            r"\b(docs/[\w/-]+\.md), ([A-Z].{,60}|llms.{,60})", text
         ):
             found = headings(ROOT / page)
             if not any(cited.startswith(heading) for heading in found):
@@ -140,16 +140,24 @@ def test_the_readme_is_short():
     assert len((ROOT / "README.md").read_text().splitlines()) <= MAX_LINES
 
 
-def test_the_readme_links_to_every_page():
+def test_the_index_links_to_every_page():
     linked = {
-        (ROOT / link.partition("#")[0]).resolve() for link in links(ROOT / "README.md")
+        (page.parent / link.partition("#")[0]).resolve()
+        for page in (ROOT / "README.md", DOCS / "README.md", DOCS / "api" / "README.md")
+        for link in links(page)
     }
-    assert set(DOCS.glob("*.md")) - linked == set()
+    assert set(DOCS.rglob("*.md")) - linked == set()
+
+
+def test_the_site_of_the_documentation_has_every_page():
+    text = (ROOT / "deploy" / "docs-site" / "mkdocs.yml").read_text()
+    named = set(re.findall(r"[\w/-]+\.md", text.partition("\nnav:")[2]))
+    assert named == {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")}
 
 
 @pytest.mark.full
 def test_every_error_code_has_its_row():
-    page = (DOCS / "troubleshooting.md").read_text()
+    page = (DOCS / "how-to" / "troubleshooting.md").read_text()
     written = Counter(
         node.value
         for path in (ROOT / "scraper_service").rglob("*.py")
@@ -164,9 +172,13 @@ def test_every_error_code_has_its_row():
     assert {code for code in codes if f"| `{code}` |" not in page} == set()
 
 
+def api_pages():
+    return "".join(page.read_text() for page in (DOCS / "api").glob("*.md"))
+
+
 @pytest.mark.parametrize("version", [v1, v2], ids=["v1", "v2"])
 def test_every_option_of_a_body_has_its_place_in_the_api(version):
-    page = (DOCS / "api.md").read_text()
+    page = api_pages()
     kinds = [value for value in vars(version).values() if isinstance(value, Object)]
     names = {name for kind in kinds for name in kind.fields}
     assert len(names) > 60
@@ -176,7 +188,7 @@ def test_every_option_of_a_body_has_its_place_in_the_api(version):
 
 @pytest.mark.parametrize("api", [V1, V2], ids=["v1", "v2"])
 def test_every_route_has_its_place_in_the_api(api):
-    page = (DOCS / "api.md").read_text()
+    page = api_pages()
     routes = {
         re.sub(r"<(?:\w+:)?(?:\w*_)?(\w+)>", r"{\1}", rule.rule)
         for rule in api(None, None, None, None).klein.url_map.iter_rules()
@@ -211,7 +223,7 @@ def test_make_names_its_targets():
 @pytest.mark.timeout(300)  # each command starts an interpreter
 @pytest.mark.parametrize("number", [0, 1], ids=["120 columns", "40 columns"])
 def test_the_session_at_a_terminal_prints_what_is_shown(site, tmp_path, number):
-    session = [block.text for block in blocks(DOCS / "command-line.md")]
+    session = [block.text for block in blocks(DOCS / "reference" / "command-line.md")]
     session = [text for text in session if text.startswith("$ ")][number]
     shown = re.findall(r"^\$ (.+)\n((?:(?!\$ ).*\n)*)", session, re.MULTILINE)
     page = site.url("/example")
@@ -247,7 +259,7 @@ def run_line(line, folder):
 @pytest.mark.full(keep=1)
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_shell_takes_the_completion(shell):
-    lines = (DOCS / "command-line.md").read_text().splitlines()
+    lines = (DOCS / "reference" / "command-line.md").read_text().splitlines()
     line = next(line for line in lines if f"{shell}_source" in line)
     variable, value = re.search(r"(\w+)=(\w+)", line).groups()
     done = subprocess.run(

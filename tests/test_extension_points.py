@@ -16,7 +16,7 @@ from scraper_service import settings
 from scraper_service.search_engines.search_engine import load_providers
 from tests.support.documents import ROOT, blocks
 
-PAGE = ROOT / "docs" / "extension-points.md"
+PAGE = ROOT / "docs" / "how-to" / "extension-points.md"
 NAMES = sorted(
     set(re.findall(r"`((?:scrapy\w*|scraper_service)\.[\w.]+)`", PAGE.read_text()))
 )

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 HOUSE = tomllib.loads((ROOT / "tests" / "house.toml").read_text())
 PACKAGE = ROOT / "scraper_service"
 SLACK = 0.02  # of a number, by which it may be below the one in the file
-PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md"))
+PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md"))
 # Third forms that do not end in -ed. Those that are also a first form, such as "read" and
 # "set", are verbs.
 THIRD_FORMS = frozenset(

@@ -227,7 +227,7 @@ def test_the_frontier_does_not_know_the_stores_of_jobs():
 
 
 def test_paths_of_the_architecture_exist():
-    text = (ROOT / "docs" / "architecture.md").read_text()
+    text = (ROOT / "docs" / "explanation" / "architecture.md").read_text()
     named = set(re.findall(r"`([a-z_0-9/]+(?:\.py|/))`", text))
     assert len(named) > 30
     for path in named:

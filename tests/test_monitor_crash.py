@@ -133,7 +133,7 @@ def test_no_check_is_missed_or_run_twice_and_each_change_is_told_once(
         wait_until(lambda: {each["Message-ID"] for each in mail.messages} >= mails)
         assert {each["Message-ID"] for each in mail.messages} == mails
         spent = time.monotonic() - begun
-        print(  # the figures of docs/monitors.md
+        print(  # the figures of docs/how-to/monitors.md
             f"{MONITORS} monitors, {KILLS} kills, {MONITORS * (KILLS + 1)} checks,"
             f" {len(mails)} mails ({len(mail.messages)} received), {spent:.0f} s"
         )

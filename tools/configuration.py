@@ -1,4 +1,4 @@
-"""Write ``docs/configuration.md`` from the comments of ``scraper_service/settings.py``.
+"""Write ``docs/reference/configuration.md`` from the comments of ``scraper_service/settings.py``.
 
 ``python -m tools.configuration`` writes the page. A group of settings begins with a line
 ``# -- Title ---``; the comment lines above a setting are its description. Settings
@@ -15,7 +15,7 @@ from attrs import field, frozen
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "scraper_service" / "settings.py"
-PAGE = ROOT / "docs" / "configuration.md"
+PAGE = ROOT / "docs" / "reference" / "configuration.md"
 END = "Not settings"  # the group after the last group of the page
 
 HEAD = """# Configuration

@@ -1,4 +1,4 @@
-"""Write ``docs/options.md`` from the catalogue of options.
+"""Write ``docs/reference/options.md`` from the catalogue of options.
 
 ``python -m tools.option_reference`` writes the page.
 """
@@ -23,7 +23,7 @@ from scraper_service.options.parsing import (
     bare_kind,
 )
 
-PAGE = Path(__file__).parents[1] / "docs" / "options.md"
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "options.md"
 
 HEAD = """# Options
 
@@ -33,7 +33,7 @@ with their names in v2. A flag shows its own unit: `maxAge` has milliseconds, `-
 
 Where defaults differ, that of v2 stands first, then that of v1, then that of spiders and
 the command line.
-`docs/api.md` has the values of formats, actions and other objects.
+[Scrape and formats](../api/scrape.md) has the values of formats, actions and other objects.
 
 This page is written by `make docs` from `scraper_service/options/catalogue.py`.
 """

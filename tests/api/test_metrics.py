@@ -358,7 +358,7 @@ def exported(service):
 
 
 def test_every_metric_is_documented(measured):
-    page = (ROOT / "docs" / "metrics.md").read_text()
+    page = (ROOT / "docs" / "reference" / "metrics.md").read_text()
     documented = set(re.findall(r"^\| `(scraper_\w+)`", page, re.MULTILINE))
     assert documented == exported(measured)
 
@@ -374,7 +374,7 @@ def test_rules_and_board_use_metrics_that_exist(measured, name):
 
 
 def test_documented_labels_are_those_of_the_samples(measured):
-    page = (ROOT / "docs" / "metrics.md").read_text()
+    page = (ROOT / "docs" / "reference" / "metrics.md").read_text()
     rows = re.findall(r"^\| `scraper_(\w+)` \| ([^|]*) \|", page, re.MULTILINE)
     labels = {
         f"scraper_{name}": set(re.findall(r"`(\w+)`", cell)) for name, cell in rows

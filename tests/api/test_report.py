@@ -273,7 +273,7 @@ def test_a_reason_that_does_not_exist_is_refused(service, kind):
     names = text.partition("one of ")[2].rpartition(", got ")[0].split(", ")
     for name in names:
         assert service.get(f"{path}?reason={name}").status == 404
-    page = (ROOT / "docs" / "troubleshooting.md").read_text()
+    page = (ROOT / "docs" / "how-to" / "troubleshooting.md").read_text()
     documented = set(re.findall(r"^\| `([A-Z_]+)` \|", page, re.MULTILINE))
     calls = {"BAD_REQUEST", "BAD_REQUEST_INVALID_JSON", "MAP_TIMEOUT"}
     calls |= {"PARSE_UNSUPPORTED_OPTIONS", "UNSUPPORTED_FILE_TYPE"}

@@ -190,10 +190,10 @@ def test_a_job_is_told_from_start_to_end(
 
 
 def shown_check():
-    """Return the function that docs/api.md shows to receivers."""
+    """Return the function that docs/api/events.md shows to receivers."""
     [code] = [
         block.text
-        for block in blocks(ROOT / "docs" / "api.md")
+        for block in blocks(ROOT / "docs" / "api" / "events.md")
         if "def is_genuine" in block.text
     ]
     found = {}

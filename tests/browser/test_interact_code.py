@@ -593,7 +593,7 @@ def test_a_machine_that_refuses_namespaces_says_so(monkeypatch, tmp_path):
     settings = Settings({"INTERACT_CODE": "node", "DATA_DIR": str(tmp_path)})
     why = asyncio.run(CallerCode(settings).why_off("node"))
     assert "cannot be isolated here: bwrap: No permissions" in why
-    assert "docs/browser.md" in why
+    assert "docs/how-to/browser.md" in why
 
 
 def test_a_trial_ends_and_is_one_for_all_who_wait(monkeypatch, tmp_path):

@@ -18,7 +18,7 @@ from tests.browser.conftest import SETTINGS, Png, chromium_processes, fetch
 from tests.support.app_site import WORDS
 from tests.support.waiting import wait_until
 
-PAGE = Path(__file__).parents[2] / "docs" / "browser.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "browser.md"
 
 
 def facts_of(page):

@@ -56,7 +56,7 @@ def test_help_is_a_sentence(option):
 
 
 def test_the_reference_is_what_the_generator_writes():
-    text = "docs/options.md is not up to date: run make docs"
+    text = "docs/reference/options.md is not up to date: run make docs"
     assert option_reference.PAGE.read_text() == option_reference.page(), text
 
 

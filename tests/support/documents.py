@@ -22,7 +22,7 @@ from attrs import frozen
 ROOT = Path(__file__).parents[2]
 PAGES = (
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
-    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
     ROOT / "deploy" / "README.md",
 )
 SERVICE = "http://127.0.0.1:3002"
