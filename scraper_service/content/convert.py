@@ -44,13 +44,13 @@ from scraper_service.content.html.document import (
     parse,
     split_browser_styles,
 )
-from scraper_service.content.html.embedded import find_embedded
-from scraper_service.content.html.form_values import show_form_values
-from scraper_service.content.html.players import (
+from scraper_service.content.html.embedded import (
+    find_embedded,
     find_players,
     is_player,
     link_players,
 )
+from scraper_service.content.html.form_values import show_form_values
 from scraper_service.content.html.redundant_elements import (
     drop_duplicate_blocks,
     drop_edit_links,

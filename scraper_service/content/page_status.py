@@ -18,8 +18,11 @@ from lxml import etree
 
 from scraper_service.content.decode import sniff, utf8_of
 from scraper_service.content.html.document import parse
-from scraper_service.content.html.embedded import STANDING_IN, standing_in_words
-from scraper_service.content.html.players import is_player
+from scraper_service.content.html.embedded import (
+    STANDING_IN,
+    is_player,
+    standing_in_words,
+)
 from scraper_service.content.metadata import Evidence
 from scraper_service.content.passes import visible_text
 from scraper_service.content.text.any_case import AnyCase

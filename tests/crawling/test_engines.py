@@ -9,7 +9,7 @@ import pytest
 from attrs import evolve
 from scrapy.settings import Settings
 
-from scraper_service.content.html.players import AD_HOSTS
+from scraper_service.content.html.embedded import AD_HOSTS
 from scraper_service.crawling.browser.ads import is_blocked, read_hosts
 from scraper_service.crawling.browser.emulation import languages, time_zone
 from scraper_service.crawling.download.engines import Engines
