@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve
 from scrapy.utils.misc import load_object
 
-from scraper_service.content.answers import result_name
+from scraper_service.content.formats.answers import result_name
 from scraper_service.content.losses import joined_rows, without_document
 from scraper_service.content.page_status import (
     EMPTY_SHELL,

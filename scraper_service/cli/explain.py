@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from scraper_service.cli.settings import fetch_settings
+from scraper_service.content.characters import printable
 from scraper_service.content.losses import describe
-from scraper_service.content.text.printable import printable
 
 
 @click.command("explain")
@@ -42,7 +42,7 @@ def explain_command(
     """
     from scraper_service.content.decode import text_of
     from scraper_service.content.main_content.explain import explain
-    from scraper_service.content.structured_data.selector_matches import (
+    from scraper_service.content.structured_data.selectors import (
         selector_matches,
     )
     from scraper_service.library import convert

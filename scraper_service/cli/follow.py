@@ -23,7 +23,7 @@ from attrs import field, frozen
 
 from scraper_service.cli.job_state import CRAWL_DENIAL, FailedUrl, Status
 from scraper_service.cli.terminal import end_at_once, fitted
-from scraper_service.content.text.printable import printable
+from scraper_service.content.characters import printable
 from scraper_service.errors import counted
 from scraper_service.options.urls import url_parts
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from attrs import frozen
 
-from scraper_service.content.text.printable import printable
+from scraper_service.content.characters import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -18,7 +18,7 @@ from scraper_service.cli.job_state import LAST, UUID_LENGTH, logbook_json, logbo
 from scraper_service.cli.jobs_client import takes_service
 from scraper_service.cli.options import takes_output
 from scraper_service.cli.terminal import fitted
-from scraper_service.content.text.printable import printable
+from scraper_service.content.characters import printable
 from scraper_service.errors import FAILURE_CODES, OTHER_CODES, counted
 from scraper_service.options import catalogue
 from scraper_service.options.crawl import SHAPING

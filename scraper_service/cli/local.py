@@ -34,7 +34,7 @@ from scraper_service.cli.operator.keys import operator
 from scraper_service.cli.request_options import with_flag
 from scraper_service.cli.settings import check_egress, fetch_settings, load_settings
 from scraper_service.cli.terminal import end_when_interrupted, leave_pipe
-from scraper_service.content.text.printable import printable
+from scraper_service.content.characters import printable
 from scraper_service.errors import InvalidOptions, OptionUnavailable, counted
 from scraper_service.items import Page, upload_of
 from scraper_service.options import availability

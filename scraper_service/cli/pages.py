@@ -17,7 +17,7 @@ from scraper_service.cli import request_options, single
 from scraper_service.cli.jobs_client import takes_service
 from scraper_service.cli.options import examples
 from scraper_service.cli.outputs import page_formats
-from scraper_service.content.text.printable import printable
+from scraper_service.content.characters import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

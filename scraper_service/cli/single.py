@@ -27,7 +27,7 @@ from scraper_service.cli.outputs.page_files import (
     write_page,
 )
 from scraper_service.cli.outputs.page_formats import KINDS
-from scraper_service.content.text.printable import printable
+from scraper_service.content.characters import printable
 from scraper_service.exports.page_names import PageNames
 from scraper_service.options.format_table import DATA, FILE, HTML, PICTURE, TEXT
 

@@ -7,7 +7,7 @@ import signal
 import sys
 from typing import NoReturn
 
-from scraper_service.content.text.printable import printable
+from scraper_service.content.characters import printable
 
 INTERRUPTED = 130  # exit code of shells for SIGINT: 128 + 2
 READER_GONE = 141  # exit code of shells for SIGPIPE: 128 + 13

@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 from lxml import etree
 
+from scraper_service.content.characters import AnyCase
 from scraper_service.content.decode import sniff, utf8_of
+from scraper_service.content.error_pages import error_page
 from scraper_service.content.html.document import parse
 from scraper_service.content.html.embedded import (
     STANDING_IN,
     is_player,
     standing_in_words,
 )
-from scraper_service.content.metadata import Evidence
+from scraper_service.content.metadata.evidence import Evidence
 from scraper_service.content.passes import visible_text
-from scraper_service.content.text.any_case import AnyCase
-from scraper_service.content.text.error_pages import error_page
 
 if TYPE_CHECKING:
     from scraper_service.content.html.document import Document
@@ -349,7 +349,7 @@ def page_verdict(
     """Return ``verdict`` and ``verdict_evidence`` as metadata.
 
     An HTTP error whose verdict would be ``ok`` gets neither. ``text`` is the result of
-    :func:`scraper_service.content.text.sentences.main_words`. Call this before the page
+    :func:`scraper_service.content.markdown.sentences.main_words`. Call this before the page
     is cleaned.
     """
     name, why = verdict(_facts(html, status, evidence, text))

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from attrs import evolve
 
-from scraper_service.content.text.fingerprint import without_blocks
-from scraper_service.content.text.parts import counted
+from scraper_service.content.formats.tokens import counted
+from scraper_service.content.search.duplicates import without_blocks
 from scraper_service.crawling.scheduler import LeasedScheduler
 from scraper_service.items import Page
 from scraper_service.options.urls import url_parts

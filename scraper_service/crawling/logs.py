@@ -13,7 +13,7 @@ from scrapy import signals
 from scrapy.exceptions import NotConfigured
 from scrapy.utils.log import TopLevelFormatter
 
-from scraper_service.content.text.w3c_times import utc_text
+from scraper_service.content.metadata.dates import utc_text
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.shared_objects import BackgroundTasks
 from scraper_service.storage.database import Database

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 from attrs import define, evolve, field, frozen
 from scrapy.utils.misc import load_object
 
-from scraper_service.content.answers import not_found, result_name
-from scraper_service.content.markdown.cleanup import numbered, without
-from scraper_service.content.text.parts import counted
+from scraper_service.content.formats.answers import not_found, result_name
+from scraper_service.content.formats.tokens import counted, numbered, without
 from scraper_service.crawling.middlewares import page_abandoned
 from scraper_service.crawling.scheduler import LeasedScheduler
 from scraper_service.errors import ServiceUnavailable
@@ -35,7 +34,7 @@ from scraper_service.storage.accounts import model_tokens
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
-    from scraper_service.content.text.parts import MarkdownPart
+    from scraper_service.content.formats.tokens import MarkdownPart
     from scraper_service.items import Fetch
     from scraper_service.options.scrape import ScrapeOptions
 

@@ -17,7 +17,7 @@ import ada_url
 from tldextract import TLDExtract
 
 from scraper_service.content.html.page_urls import is_route
-from scraper_service.content.text.fingerprint import distance
+from scraper_service.content.search.duplicates import distance
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

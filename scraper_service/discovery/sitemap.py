@@ -24,18 +24,18 @@ from scraper_service.content.decode import (
     sniff,
     utf8_of,
 )
+from scraper_service.content.metadata.dates import w3c_time
 from scraper_service.content.page_status import (
     MAX_JUDGED,
     WEB_PAGE,
     page_in_place,
 )
-from scraper_service.content.text.w3c_times import w3c_time
-from scraper_service.content.text.xml_repair import cut_of
 from scraper_service.discovery.sitemap_xml import (
     ROOTS,
     START,
     SitemapEntry,
     SitemapParser,
+    cut_of,
 )
 from scraper_service.errors import counted
 from scraper_service.items import PageError, PageSource

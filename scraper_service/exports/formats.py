@@ -50,7 +50,7 @@ class ExportFormat:
     is_text: bool = False
     #: True if a running job can be exported.
     takes_running: bool = True
-    #: True if its rows are those of :func:`scraper_service.content.text.kept_responses.archive_row`.
+    #: True if its rows are those of :func:`scraper_service.content.stored_pages.archive_row`.
     needs_sources: bool = False
     #: The library that it needs, and the extra that installs the library.
     library: str | None = None

@@ -6,7 +6,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from scraper_service.content.text.printable import printable
+from scraper_service.content.characters import printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import asdict, evolve, frozen
 
-from scraper_service.content.text.compression import compress
-from scraper_service.content.text.kept_responses import StoredResponse, archive_row
+from scraper_service.content.stored_pages import StoredResponse, archive_row, compress
 from scraper_service.errors import (
     ExportUnavailable,
     JobNotFound,

@@ -14,7 +14,7 @@ from attrs import frozen
 from warcio.statusandheaders import StatusAndHeaders
 from warcio.warcwriter import WARCWriter
 
-from scraper_service.content.text.kept_responses import read_archive_row
+from scraper_service.content.stored_pages import read_archive_row
 from scraper_service.exports.output_buffer import OutputBuffer
 
 if TYPE_CHECKING:

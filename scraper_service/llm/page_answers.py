@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from scraper_service.content.merging import PageData, is_empty, merge
+from scraper_service.content.structured_data.merging import PageData, is_empty, merge
 from scraper_service.llm.replies import read_value
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from attrs import field, frozen
 from prometheus_client import Counter
 
-from scraper_service.content.text.search_query import (
+from scraper_service.content.search.query import (
     engine_text,
     narrow_query,
     parse_query,

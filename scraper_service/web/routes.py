@@ -34,7 +34,7 @@ markdown_preview = RemoteFunction("scraper_service.web.previews:markdown_preview
 html_preview = RemoteFunction("scraper_service.web.previews:html_preview")
 explain = RemoteFunction("scraper_service.content.main_content.explain:explain")
 selector_matches = RemoteFunction(
-    "scraper_service.content.structured_data.selector_matches:selector_matches"
+    "scraper_service.content.structured_data.selectors:selector_matches"
 )
 
 

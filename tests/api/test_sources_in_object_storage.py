@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 from scrapy.settings import Settings
 
-from scraper_service.content.text.kept_responses import StoredResponse
+from scraper_service.content.stored_pages import StoredResponse
 from scraper_service.crawling.download.download_errors import SourceMissing
 from scraper_service.crawling.download.kept_sources import KeptSources
 from scraper_service.crawling.page_errors import page_error

@@ -15,7 +15,7 @@ from scraper_service.cli.outputs.files import TableFile, WriterFile
 from scraper_service.cli.outputs.page_files import MarkdownFolder
 from scraper_service.cli.outputs.page_formats import NAMES, WITH_OPTIONS, keys_of_body
 from scraper_service.cli.terminal import fitted
-from scraper_service.content.text.printable import printable
+from scraper_service.content.characters import printable
 from scraper_service.exports.formats import FileSpec
 from scraper_service.exports.front_matter import front_matter
 from scraper_service.exports.tables import FACTS

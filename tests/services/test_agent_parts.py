@@ -6,8 +6,13 @@ import json
 
 import pytest
 
-from scraper_service.content.merging import PageData
-from scraper_service.content.text.agent_pages import WHOLE, agent_pages, cut, told_pages
+from scraper_service.content.formats.agent_pages import (
+    WHOLE,
+    agent_pages,
+    cut,
+    told_pages,
+)
+from scraper_service.content.structured_data.merging import PageData
 from scraper_service.llm.page_answers import field_sources, merged_answer
 from scraper_service.services.operations.agent.choices import (
     ChoiceRefused,

@@ -11,7 +11,7 @@ import pytest
 from attrs import evolve
 from sqlalchemy import func, select, update
 
-from scraper_service.content.text.compression import decompress
+from scraper_service.content.stored_pages import decompress
 from scraper_service.errors import (
     CheckRunning,
     DiskQuotaExceeded,

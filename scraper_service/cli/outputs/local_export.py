@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from scraper_service.content.text.kept_responses import archive_row
+from scraper_service.content.stored_pages import archive_row
 from scraper_service.storage.pages import page_sources
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from attrs import frozen
 
 from scraper_service.cli.job_state import FailedUrl, OutputFailed
 from scraper_service.cli.outputs.page_formats import KINDS
-from scraper_service.content.text.printable import printable
+from scraper_service.content.characters import printable
 from scraper_service.errors import counted
 from scraper_service.exports.front_matter import front_matter
 from scraper_service.exports.page_names import PageNames

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from scraper_service.content.change_tracking.comparison import GONE
-from scraper_service.content.change_tracking.diff import as_json, as_patch, hunks
-from scraper_service.content.change_tracking.ignored_parts import (
+from scraper_service.content.change_tracking.comparison import (
+    GONE,
     changed_characters,
     counted_fields,
     counted_text,
 )
+from scraper_service.content.change_tracking.diff import as_json, as_patch, hunks
 from scraper_service.options.monitors.compare import Compare
 
 if TYPE_CHECKING:

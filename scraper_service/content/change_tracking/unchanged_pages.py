@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from scraper_service.content.page_status import EMPTY_SHELL
-from scraper_service.content.text.compression import decompress
+from scraper_service.content.stored_pages import decompress
 from scraper_service.items import PageContent
 
 if TYPE_CHECKING:

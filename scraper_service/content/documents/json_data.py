@@ -12,14 +12,17 @@ import time
 from collections import Counter, deque
 from typing import TYPE_CHECKING, Any
 
-from scraper_service.content.merging import fields_without_value
 from scraper_service.content.metadata.linked_data import folded, parse_json
+from scraper_service.content.structured_data.merging import fields_without_value
 from scraper_service.content.structured_data.nodes import plain
 from scraper_service.content.structured_data.page import Extraction, Value
 from scraper_service.content.structured_data.prompts import fields_of
-from scraper_service.content.structured_data.requested_fields import interpret_field
+from scraper_service.content.structured_data.requested_fields import (
+    interpret_field,
+    phrase_of,
+    singular,
+)
 from scraper_service.content.structured_data.typed import Typing
-from scraper_service.content.structured_data.vocabulary import phrase_of, singular
 from scraper_service.options.json_schema import Field, field_of
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from scraper_service.content.characters import parse_digits
 from scraper_service.content.decode import Unreadable
 from scraper_service.content.documents.archive import (
     MAX_DEPTH,
@@ -37,7 +38,6 @@ from scraper_service.content.documents.sheets import (
     sheets_html,
 )
 from scraper_service.content.losses import Losses
-from scraper_service.content.text.digits import parse_digits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

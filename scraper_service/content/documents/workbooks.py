@@ -22,6 +22,7 @@ from python_calamine import (
     SheetVisibleEnum,
 )
 
+from scraper_service.content.characters import parse_digits
 from scraper_service.content.documents.archive import (
     MAX_XML_BYTES,
     OLE,
@@ -38,15 +39,15 @@ from scraper_service.content.documents.markup import (
     escape,
     properties,
 )
-from scraper_service.content.documents.number_formats import BUILTIN, format_value
 from scraper_service.content.documents.sheets import (
+    BUILTIN,
     MAX_SHEETS,
     Grid,
     GridCell,
+    format_value,
     sheets_html,
 )
 from scraper_service.content.losses import Losses
-from scraper_service.content.text.digits import parse_digits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from lxml import etree
 
+from scraper_service.content.characters import AnyCase
 from scraper_service.content.html.document import drop
 from scraper_service.content.html.elements import MAX_NAMES
 from scraper_service.content.passes import (
@@ -28,7 +29,6 @@ from scraper_service.content.passes import (
     suspects,
     texts_in,
 )
-from scraper_service.content.text.any_case import AnyCase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

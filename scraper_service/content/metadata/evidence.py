@@ -11,6 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from scraper_service.content.html.page_urls import absolute, has_host, is_web
+from scraper_service.content.markdown.sentences import main_words
 from scraper_service.content.metadata.linked_data import (
     LinkedData,
     folded,
@@ -19,7 +20,6 @@ from scraper_service.content.metadata.linked_data import (
 )
 from scraper_service.content.metadata.marks import Marks
 from scraper_service.content.passes import elements, texts_in
-from scraper_service.content.text.sentences import main_words
 from scraper_service.items import MetaRefresh
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ import re
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any
 
+from scraper_service.content.characters import AnyCase
 from scraper_service.content.html.special_elements import CHANGES, special_elements
 from scraper_service.content.metadata.dates import iso_date, url_date
 from scraper_service.content.metadata.linked_data import folded, text_of
@@ -18,7 +19,6 @@ from scraper_service.content.metadata.marks import (
     timed_text,
 )
 from scraper_service.content.passes import texts_in, with_text
-from scraper_service.content.text.any_case import AnyCase
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -19,21 +19,21 @@ from attrs import field, frozen
 from scraper_service.content.decode import Unreadable, clean_text
 from scraper_service.content.losses import Losses
 from scraper_service.content.pdf import ocr
-from scraper_service.content.pdf.annotations import PICTURE
-from scraper_service.content.pdf.blocks import Part, parts_of
-from scraper_service.content.pdf.lines import Line, PageText, unread_share
-from scraper_service.content.pdf.pdfium import (
-    PASSWORD_ERROR,
-    SECURITY_ERROR,
-    PdfiumFile,
-)
-from scraper_service.content.pdf.placing import place_marks
-from scraper_service.content.pdf.shifted import has_shifted_codes
-from scraper_service.content.pdf.writing import (
+from scraper_service.content.pdf.annotations import PICTURE, place_marks
+from scraper_service.content.pdf.blocks import (
+    Part,
     by_page,
     html_of,
     join_pages,
     list_blocks,
+    parts_of,
+)
+from scraper_service.content.pdf.lines import Line, PageText, unread_share
+from scraper_service.content.pdf.ocr import has_shifted_codes
+from scraper_service.content.pdf.pdfium import (
+    PASSWORD_ERROR,
+    SECURITY_ERROR,
+    PdfiumFile,
 )
 from scraper_service.errors import counted
 from scraper_service.items import PageError

@@ -18,7 +18,6 @@ from scraper_service.content.pdf.annotations import (
     read_annotations,
     record_attachments,
 )
-from scraper_service.content.pdf.characters import PageCharacters
 from scraper_service.content.pdf.lines import (
     Box,
     Cell,
@@ -29,8 +28,8 @@ from scraper_service.content.pdf.lines import (
     rotate_box,
     unread_share,
 )
-from scraper_service.content.pdf.rules import find_grids, read_rules
-from scraper_service.content.pdf.words import LOOSE, Speller
+from scraper_service.content.pdf.tables import find_grids, read_rules
+from scraper_service.content.pdf.words import LOOSE, PageCharacters, Speller
 
 MAX_LINKS = 1000  # per page
 MAX_OBJECTS = 500  # page objects examined for text without characters

@@ -12,26 +12,29 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
-from scraper_service.content.structured_data.candidates import from_cells
-from scraper_service.content.structured_data.declared_values import of_a_node
+from scraper_service.content.structured_data import contact, names
+from scraper_service.content.structured_data.candidates import (
+    UNLABELLED,
+    from_cells,
+    of_a_node,
+)
 from scraper_service.content.structured_data.nodes import plain
 from scraper_service.content.structured_data.page import Origin, Value
-from scraper_service.content.structured_data.places import PLACES, contact, names
-from scraper_service.content.structured_data.places.around import (
-    heading_text,
-    is_foreign,
-    main_heading,
-    one_line,
-)
 from scraper_service.content.structured_data.reading import MAX_ELEMENTS
 from scraper_service.content.structured_data.requested_fields import (
     LINK_FORMATS,
     SUBJECTS,
     content_words_of,
     interpret_field,
+    phrase_of,
 )
-from scraper_service.content.structured_data.scope import Candidate
-from scraper_service.content.structured_data.vocabulary import phrase_of
+from scraper_service.content.structured_data.scope import (
+    Candidate,
+    heading_text,
+    is_foreign,
+    main_heading,
+    one_line,
+)
 from scraper_service.options.json_schema import Field
 
 if TYPE_CHECKING:
@@ -70,7 +73,7 @@ _ITEM_SHAPES = {
     "phones": "phone",
 }
 _MANY = {
-    name: PLACES.get(name, contact.links)
+    name: UNLABELLED.get(name, contact.links)
     for name in "image images social email emails phone phones links url".split()
 }
 

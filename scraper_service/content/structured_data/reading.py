@@ -15,9 +15,9 @@ from attrs import define, field
 
 from scraper_service.content.html.elements import BLOCKS
 from scraper_service.content.markdown.tables import data_rows
-from scraper_service.content.metadata.entries import Entries
+from scraper_service.content.metadata.marks import Entries
+from scraper_service.content.structured_data.requested_fields import phrase_of, words_of
 from scraper_service.content.structured_data.values import SYMBOL
-from scraper_service.content.structured_data.vocabulary import phrase_of, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

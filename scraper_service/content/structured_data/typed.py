@@ -13,7 +13,7 @@ from scraper_service.content.metadata.dates import iso_date
 from scraper_service.content.structured_data import values
 from scraper_service.content.structured_data.nodes import text_of_markup
 from scraper_service.content.structured_data.reading import GAP
-from scraper_service.content.structured_data.vocabulary import UNITS
+from scraper_service.content.structured_data.requested_fields import UNITS
 
 if TYPE_CHECKING:
     from scraper_service.content.structured_data.requested_fields import RequestedField

@@ -10,7 +10,7 @@ from typing import Any
 from price_parser import Price
 from price_parser.parser import parse_number
 
-from scraper_service.content.structured_data.vocabulary import UNITS, singular
+from scraper_service.content.structured_data.requested_fields import UNITS, singular
 
 MAX_TEXT = 400  # characters of a text that are searched for a value
 MAX_NAME = 80  # characters of a person's name

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 from attrs import evolve
 
 from scraper_service.content.markdown import MARKDOWN_CONVERTERS, NATIVE
-from scraper_service.content.wire import content_from_wire
+from scraper_service.content.stored_pages import content_from_wire
 from scraper_service.crawling.converter_pool.converter import (
     RemoteFunction,
     uncopied,

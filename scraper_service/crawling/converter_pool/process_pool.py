@@ -240,7 +240,7 @@ class ProcessPool:
         count, but is at most :data:`JOB_PATIENCE_S`. ``team_id`` and ``job_id`` are charged with the
         converter time.
 
-        A function that returns :class:`~scraper_service.content.wire.Unfinished` has an
+        A function that returns :class:`~scraper_service.content.stored_pages.Unfinished` has an
         :class:`EarlyResult`.
 
         Raises :exc:`TimeoutError`, its subclass :exc:`NoConverter` if ``function`` did not begin in

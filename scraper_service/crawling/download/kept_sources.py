@@ -7,7 +7,7 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from scraper_service.content.text.kept_responses import pack, unpack
+from scraper_service.content.stored_pages import pack, unpack
 from scraper_service.crawling.artefacts import object_store, service_secret
 from scraper_service.crawling.download.download_errors import (
     SourceMissing,
@@ -22,7 +22,7 @@ from scraper_service.storage.pages.page_sources import SourceFiles
 if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
-    from scraper_service.content.text.kept_responses import StoredResponse
+    from scraper_service.content.stored_pages import StoredResponse
     from scraper_service.items import KeptResponse
 
 logger = logging.getLogger(__name__)

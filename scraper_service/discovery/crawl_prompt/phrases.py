@@ -9,7 +9,7 @@ import math
 import re
 from typing import Any
 
-from scraper_service.content.text.search_terms import folded
+from scraper_service.content.search.words import folded
 
 MAX_DELAY_S = 60
 MAX_DIGITS = 15  # of a number; Python refuses to parse much longer ones

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 from sqlalchemy import TextClause, select, text
 
-from scraper_service.content.text.compression import decompress
-from scraper_service.content.text.search_entry import (
+from scraper_service.content.search.index_entry import (
     FACT,
     FILE,
     IMAGE,
@@ -29,14 +28,15 @@ from scraper_service.content.text.search_entry import (
     mark,
     snippet,
 )
-from scraper_service.content.text.search_query import SearchQuery, phrase_pattern
-from scraper_service.content.text.search_terms import (
+from scraper_service.content.search.query import SearchQuery, phrase_pattern
+from scraper_service.content.search.words import (
     COMMON,
     folded,
     stem,
     tokens_of,
     words_of,
 )
+from scraper_service.content.stored_pages import decompress
 from scraper_service.items import Hit
 from scraper_service.storage.schema import search_page
 from scraper_service.storage.transactions import now_of
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from scraper_service.content.text.search_query import PlaceCondition
+    from scraper_service.content.search.query import PlaceCondition
     from scraper_service.options.map_search import ResultList
 
 MAX_WORDS = 32  # of a query; the rest is dropped

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from scraper_service.content.text.agent_pages import cut, told_pages
+from scraper_service.content.formats.agent_pages import cut, told_pages
 from scraper_service.llm.model import ModelError
 from scraper_service.services.operations.agent.choices import CHOICE_SCHEMA
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from scrapy.settings import BaseSettings
 
-    from scraper_service.content.text.agent_pages import AgentPage
+    from scraper_service.content.formats.agent_pages import AgentPage
     from scraper_service.llm.model import LanguageModel, ModelAnswer
     from scraper_service.options.extraction import RunOptionsT
     from scraper_service.services.operations.agent.run_state import AgentState

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import asdict, define, field
 
+from scraper_service.content.formats.agent_pages import cut
 from scraper_service.content.html.page_urls import without_place
-from scraper_service.content.text.agent_pages import cut
-from scraper_service.content.text.w3c_times import utc_text
+from scraper_service.content.metadata.dates import utc_text
 from scraper_service.options.urls import caller_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from scraper_service.content.text.agent_pages import AgentPage
+    from scraper_service.content.formats.agent_pages import AgentPage
 
 MAX_KNOWN = 2000  # URLs
 MAX_LENGTH = 1000  # characters of a URL that was found
