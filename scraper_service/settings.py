@@ -31,8 +31,8 @@ BOT_NAME = "scraper-service"
 COMMANDS_MODULE = "scraper_service.cli.commands"
 # Scrapy checks the endings of `-o` and `-O` before add-ons are known.
 FEED_EXPORTERS = {
-    "parquet": "scraper_service.feeds.exporters.ParquetExporter",
-    "zip": "scraper_service.feeds.exporters.MarkdownExporter",
+    "parquet": "scraper_service.feeds.ParquetExporter",
+    "zip": "scraper_service.feeds.MarkdownExporter",
 }
 NEWSPIDER_MODULE = "scraper_service.spiders"
 SPIDER_LOADER_WARN_ONLY = False

@@ -30,8 +30,6 @@ from scraper_service.discovery.sitemap import (
     GUESS,
     MAX_KEPT_BYTES,
     MAX_KEPT_TOTAL,
-)
-from scraper_service.discovery.sitemap_locations import (
     first_scope,
     sitemap_places,
     starts_with_sitemap,

@@ -37,8 +37,10 @@ from scraper_service.discovery.map_results import (
     start_row,
     text_of,
 )
-from scraper_service.discovery.sitemap import FETCH_TIMEOUT_S, MAX_FILES, SLICE_ROWS
-from scraper_service.discovery.sitemap_locations import (
+from scraper_service.discovery.sitemap import (
+    FETCH_TIMEOUT_S,
+    MAX_FILES,
+    SLICE_ROWS,
     first_base,
     reads_sitemaps,
     sitemap_places,

@@ -21,8 +21,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 import click
 from attrs import field, frozen
 
-from scraper_service.cli.job_state import CRAWL_DENIAL, FailedUrl, Status
-from scraper_service.cli.terminal import end_at_once, fitted
+from scraper_service.cli.terminal import (
+    CRAWL_DENIAL,
+    FailedUrl,
+    Status,
+    end_at_once,
+    fitted,
+)
 from scraper_service.content.characters import printable
 from scraper_service.errors import counted
 from scraper_service.options.urls import url_parts

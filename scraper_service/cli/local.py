@@ -12,15 +12,6 @@ import attrs
 import click
 
 from scraper_service.cli.follow import export_pages
-from scraper_service.cli.job_state import (
-    UUID_LENGTH,
-    OutputFailed,
-    ReaderGone,
-    ShownJob,
-    chosen,
-    tell_left_out,
-    utc,
-)
 from scraper_service.cli.local_run import (
     DatabaseSource,
     LocalRun,
@@ -31,10 +22,21 @@ from scraper_service.cli.local_run import (
     open_database,
 )
 from scraper_service.cli.operator.keys import operator
-from scraper_service.cli.request_options import with_flag
+from scraper_service.cli.options import with_flag
 from scraper_service.cli.settings import check_egress, fetch_settings, load_settings
-from scraper_service.cli.terminal import end_when_interrupted, leave_pipe
+from scraper_service.cli.terminal import (
+    UUID_LENGTH,
+    OutputFailed,
+    ReaderGone,
+    ShownJob,
+    chosen,
+    end_when_interrupted,
+    leave_pipe,
+    tell_left_out,
+    utc,
+)
 from scraper_service.content.characters import printable
+from scraper_service.content.stored_pages import archive_row
 from scraper_service.errors import InvalidOptions, OptionUnavailable, counted
 from scraper_service.items import Page, upload_of
 from scraper_service.options import availability
@@ -48,6 +50,7 @@ from scraper_service.storage.job_records import LOCAL_TEAM, JobState
 from scraper_service.storage.jobs import job_control, job_retry, job_store, reprocessing
 from scraper_service.storage.jobs.admission import Terms
 from scraper_service.storage.jobs.job_log import read_log
+from scraper_service.storage.pages import page_sources
 from scraper_service.storage.politeness.request_counts import read_stats
 
 if TYPE_CHECKING:
@@ -57,7 +60,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from scraper_service.cli.options import Wanted
-    from scraper_service.cli.outputs.output import Destination
+    from scraper_service.cli.outputs.output import Destination, Output
+    from scraper_service.cli.terminal import Status
     from scraper_service.options.crawl import (
         BatchOptions,
         CrawlOptions,
@@ -197,7 +201,7 @@ class LocalClient:
         return LocalRun(self._settings, job_id, place, quiet=wanted.quiet).run()
 
     def export(self, job_id: str, place: Destination, *, quiet: bool) -> int:
-        from scraper_service.cli.outputs.local_export import write_archive
+        from scraper_service.cli.local import write_archive
 
         job = self._reading(known_job, job_id)
         source = DatabaseSource(open_database(self._settings), job_id)
@@ -438,3 +442,35 @@ def _object_of(settings: Settings, page: Page) -> dict[str, Any]:
     from scrapy.utils.misc import load_object
 
     return dict(json.loads(load_object(settings["PAGE_SERIALIZER"])(page)))
+
+
+ROWS, BYTES = 250, 8 * 2**20  # that are read at once
+
+
+async def write_archive(source: DatabaseSource, output: Output) -> tuple[Status, int]:
+    """Write the responses of a job; return its status and their number.
+
+    Raises :exc:`click.ClickException` for a job without responses, and the errors of
+    outputs.
+    """
+    database, job_id = source.database, source.job_id
+    if not await database.read(page_sources.has_sources, job_id):
+        raise click.ClickException(
+            f"job {job_id} has not kept the responses of its pages"
+            " (SCRAPER_KEEP_SOURCES, zero data retention)"
+        )
+    status, _ = await source.poll(0)
+    output.open()
+    written = first = 0
+    while True:
+        rows, behind = await database.read(
+            page_sources.read_archived, job_id, first, ROWS, BYTES
+        )
+        if behind == first:
+            break
+        first = behind
+        # Responses of local jobs are in the database.
+        output.write([archive_row(*row) for row in rows])
+        written += len(rows)
+    output.close(await source.failures())
+    return status, written

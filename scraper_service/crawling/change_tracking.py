@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, Self
 from attrs import evolve
 from scrapy.exceptions import NotConfigured
 
-from scraper_service.content.change_tracking.comparison import GONE, compare_pages
-from scraper_service.content.change_tracking.unchanged_pages import (
+from scraper_service.content.change_tracking.comparison import (
     ERROR_STATUS,
+    GONE,
     change_since,
+    compare_pages,
 )
 from scraper_service.crawling.converter_pool.pool import ConverterPool
 from scraper_service.crawling.scheduler import LeasedScheduler

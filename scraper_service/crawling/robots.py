@@ -39,7 +39,7 @@ from scraper_service.crawling.page_state import STATE, FetchKind, FetchLimits, P
 from scraper_service.crawling.politeness.crawl_report import JobRecorder
 from scraper_service.crawling.politeness.host_limits import pace_key
 from scraper_service.crawling.politeness.host_pace import HostBusy, HostPace
-from scraper_service.discovery.retry_after import BUSY, backoff_s
+from scraper_service.discovery.outgoing_requests import BUSY, backoff_s
 from scraper_service.discovery.robots import (
     MAX_BYTES,
     REFUSE_ALL,

@@ -20,7 +20,7 @@ from scraper_service.discovery.canonical_urls import (
     plain_page_key,
 )
 from scraper_service.discovery.scope_rules import MAX_HOSTS, CrawlScope
-from scraper_service.discovery.sitemap_locations import crawl_key
+from scraper_service.discovery.sitemap import crawl_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

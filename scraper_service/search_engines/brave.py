@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from scraper_service.items import Hit
 from scraper_service.search_engines.json_http import (
+    PagedSearch,
     is_address,
     number_of,
     rows_of,
     text_of,
 )
-from scraper_service.search_engines.paged import PagedSearch
 from scraper_service.search_engines.search_engine import EngineQuery, unheeded
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Self
 
-from scraper_service.discovery.outgoing_proxy import OutgoingProxy
+from scraper_service.discovery.outgoing_requests import OutgoingProxy
 from scraper_service.items import Hit
 from scraper_service.search_engines.json_http import is_address, number_of, text_of
 from scraper_service.search_engines.search_engine import (

@@ -10,14 +10,13 @@ import pytest
 import yaml
 from markdown_it import MarkdownIt
 
-from scraper_service.cli.job_state import FailedUrl, OutputFailed
 from scraper_service.cli.outputs.files import TableFile, WriterFile
 from scraper_service.cli.outputs.page_files import MarkdownFolder
 from scraper_service.cli.outputs.page_formats import NAMES, WITH_OPTIONS, keys_of_body
-from scraper_service.cli.terminal import fitted
+from scraper_service.cli.terminal import FailedUrl, OutputFailed, fitted
 from scraper_service.content.characters import printable
 from scraper_service.exports.formats import FileSpec
-from scraper_service.exports.front_matter import front_matter
+from scraper_service.exports.markdown_zip import front_matter
 from scraper_service.exports.tables import FACTS
 from scraper_service.options.format_table import FORMATS, NAMED
 

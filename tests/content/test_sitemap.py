@@ -22,8 +22,8 @@ from scraper_service.discovery.sitemap import (
     SitemapContent,
     is_sitemap_address,
     read_sitemap,
+    sitemap_places,
 )
-from scraper_service.discovery.sitemap_locations import sitemap_places
 from scraper_service.discovery.sitemap_xml import SitemapEntry
 from scraper_service.items import PageSource
 from scraper_service.options.spider_arguments import crawl_options

@@ -13,7 +13,7 @@ from scraper_service.content.formats.agent_pages import (
     told_pages,
 )
 from scraper_service.content.structured_data.merging import PageData
-from scraper_service.llm.page_answers import field_sources, merged_answer
+from scraper_service.llm.replies import field_sources, merged_answer
 from scraper_service.services.operations.agent.choices import (
     ChoiceRefused,
     read_choice,

@@ -12,9 +12,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scraper_service.cli.job_state import OutputFailed, ReaderGone
 from scraper_service.cli.outputs.page_files import Unavailable, content_of, ending_of
 from scraper_service.cli.outputs.page_formats import EVERY_KEY, KINDS
+from scraper_service.cli.terminal import OutputFailed, ReaderGone
 from scraper_service.exports.formats import make_writer
 from scraper_service.exports.page_names import PageNames
 from scraper_service.exports.sqlite_file import SqliteFile, is_export
@@ -24,7 +24,7 @@ from scraper_service.options.format_table import FILE, PICTURE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scraper_service.cli.job_state import FailedUrl
+    from scraper_service.cli.terminal import FailedUrl
     from scraper_service.exports.formats import FileSpec
 
 

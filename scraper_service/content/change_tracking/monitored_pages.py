@@ -19,7 +19,7 @@ from scraper_service.content.change_tracking.comparison import (
     counted_text,
 )
 from scraper_service.content.change_tracking.diff import as_json, as_patch, hunks
-from scraper_service.options.monitors.compare import Compare
+from scraper_service.options.monitors import Compare
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -87,7 +87,7 @@ def compare_monitored(
 
     ``pages`` are JSON. ``earlier`` has the ``body`` of the last comparison of each, None for
     a URL without a snapshot. ``mode`` is one of
-    :data:`scraper_service.options.monitors.targets.MODES`. A page whose changes do not
+    :data:`scraper_service.options.monitors.MODES`. A page whose changes do not
     count by ``compare`` is the same, and its snapshot stays: small changes add up.
     """
     return [

@@ -14,9 +14,9 @@ from urllib.parse import unquote, unquote_plus
 from lxml import etree
 
 from scraper_service.content.html.document import drop
-from scraper_service.content.html.drawn_formulas import mathml_of
 from scraper_service.content.html.elements import BLOCKS, MATHJAX, role
 from scraper_service.content.html.page_urls import absolute
+from scraper_service.content.markdown.maths import mathml_of
 from scraper_service.content.passes import with_text
 from scraper_service.options.urls import url_parts
 

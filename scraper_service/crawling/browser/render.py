@@ -13,7 +13,6 @@ from scraper_service.content.html.document import append_browser_styles
 from scraper_service.crawling.browser import scripts
 from scraper_service.crawling.browser.actions import run_actions, screenshot
 from scraper_service.crawling.browser.devtools import is_too_large
-from scraper_service.crawling.browser.emulation import time_zone
 from scraper_service.crawling.browser.loading import (
     content,
     goto,
@@ -21,7 +20,12 @@ from scraper_service.crawling.browser.loading import (
     loaded,
     settle,
 )
-from scraper_service.crawling.browser.open_page import OpenPage, PageOrder, RenderedPage
+from scraper_service.crawling.browser.open_page import (
+    OpenPage,
+    PageOrder,
+    RenderedPage,
+    time_zone,
+)
 from scraper_service.crawling.browser.proxy import Passage
 from scraper_service.crawling.download.download_errors import (
     BrowserGone,

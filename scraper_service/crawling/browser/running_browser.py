@@ -24,9 +24,9 @@ from attrs import define, field
 from scrapy.utils.misc import load_object
 
 from scraper_service.crawling.browser import chromium
+from scraper_service.crawling.browser.chromium import RemoteBrowser
 from scraper_service.crawling.browser.devtools import MAX_REPLY_BYTES, node_options
 from scraper_service.crawling.browser.proxy import LOOPBACK, no_passage
-from scraper_service.crawling.browser.remote_browser import RemoteBrowser
 from scraper_service.crawling.download.download_errors import BrowserGone
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from scraper_service.crawling.browser import ads, chromium
-from scraper_service.crawling.browser.remote_browser import RemoteBrowser
+from scraper_service.crawling.browser.chromium import RemoteBrowser
 from scraper_service.crawling.browser.running_browser import (
     END_S,
     RunningBrowser,

@@ -61,7 +61,7 @@ from scraper_service.crawling.scrapy_shortcuts.streaming_handler import (
     PageResponse,
     StreamingHandler,
 )
-from scraper_service.discovery.retry_after import retry_after_s
+from scraper_service.discovery.outgoing_requests import retry_after_s
 from scraper_service.options.availability import BROWSER, HTTP, needs_browser
 from scraper_service.options.urls import host_of, plain_address
 

@@ -14,11 +14,10 @@ from scrapy.exceptions import NotConfigured
 from scrapy.http import Response
 
 from scraper_service.crawling.download.download_errors import SourceMissing
-from scraper_service.crawling.download.kept_sources import KeptSources
-from scraper_service.crawling.download.stored_sources import read_head
+from scraper_service.crawling.download.kept_sources import KeptSources, read_head
 from scraper_service.crawling.page_state import FetchKind, PageState
 from scraper_service.crawling.scheduler import LeasedScheduler
-from scraper_service.discovery.lastmod import proves_no_change
+from scraper_service.discovery.sitemap import proves_no_change
 from scraper_service.options.availability import HTTP
 from scraper_service.options.serialization import scrape_options_from_json
 from scraper_service.storage.job_records import LOCAL_TEAM

@@ -23,7 +23,6 @@ from scraper_service.options.parsing import (
     structure,
 )
 from scraper_service.options.requests import (
-    agent,
     crawl,
     extraction,
     job_control,
@@ -101,7 +100,7 @@ EXTRACT = extraction.extract_kind(
     "v2", SCRAPE_KEYS, scrape_options, ignores_invalid=True
 )
 
-AGENT = agent.agent_kind(scrape_options)
+AGENT = extraction.agent_kind(scrape_options)
 
 
 def _search(values: dict[str, Any], at: Position) -> Any:

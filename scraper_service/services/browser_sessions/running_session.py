@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
-from scraper_service.crawling.browser.command_lines import (
+from scraper_service.crawling.browser.commands import (
     CommandInvalid,
     LineRefused,
     parse_lines,
 )
-from scraper_service.crawling.browser.devtools import DevTools
-from scraper_service.crawling.browser.devtools_rules import error_reply
+from scraper_service.crawling.browser.devtools import DevTools, error_reply
 from scraper_service.crawling.download.download_errors import (
     ActionFailed,
     BrowserGone,

@@ -1,9 +1,7 @@
-"""Schedules of monitors: cron expressions, and words that stand for them.
+"""Monitors: their targets, their schedules, and what they do not count as a change.
 
-``cronsim`` reads the fields and finds the local times that match. What a local time means
-where clocks change is decided here (docs/monitors.md, Schedules): a time that does not
-exist runs at the next minute that does, and a time that occurs twice runs once. cronsim's
-own rule follows Debian's cron, which runs a wildcard in both hours.
+The targets are scrape, crawl and search. A schedule is a cron expression, or words that
+stand for it. The option ``compare`` of a target leaves parts out of comparisons.
 """
 
 from __future__ import annotations
@@ -12,16 +10,245 @@ import re
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 from zoneinfo import ZoneInfo, available_timezones
 
-from attrs import frozen
+from attrs import evolve, field, frozen
+from attrs.validators import ge, in_, le, max_len, min_len
 from cronsim import CronSim, CronSimError
 
+from scraper_service.options.crawl import BatchOptions, CrawlOptions
+from scraper_service.options.formats import (
+    ChangeTracking,
+    ComparedText,
+    Format,
+    Json,
+    Markdown,
+)
 from scraper_service.options.parsing import short
+from scraper_service.options.scrape import ScrapeOptions
+from scraper_service.options.serialization import structured, unstructured
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
+
+MAX_FIELDS = 100
+MAX_PATTERNS = 20
+MAX_CHARACTERS = 100_000
+
+
+@frozen(kw_only=True)
+class FieldRule:
+    """When another value of a field of the data counts as a change."""
+
+    #: The path, such as ``plans[0].price``; ``plans[].price`` stands for each index.
+    path: str
+    #: True for a field that never counts.
+    ignore: bool = False
+    #: The least difference of two numbers, 0 for any.
+    min_difference: float = field(default=0, validator=ge(0))
+    #: The same in percent of the previous number.
+    min_percent: float = field(default=0, validator=ge(0))
+
+
+@frozen(kw_only=True)
+class Compare:
+    """What is left out of a comparison.
+
+    Diffs show only what the selectors leave, and all of it.
+    """
+
+    #: CSS selectors of the elements whose text counts; empty for the whole content.
+    include_selectors: tuple[str, ...] = ()
+    #: CSS selectors of elements whose text does not count.
+    exclude_selectors: tuple[str, ...] = ()
+    #: Regular expressions (RE2) of text that does not count.
+    ignore_patterns: tuple[str, ...] = field(
+        default=(), validator=max_len(MAX_PATTERNS)
+    )
+    ignore_numbers: bool = False
+    ignore_dates: bool = False
+    #: The least number of characters that differ, 0 for any.
+    min_characters: int = field(default=0, validator=ge(0))
+    fields: tuple[FieldRule, ...] = field(default=(), validator=max_len(MAX_FIELDS))
+
+    @property
+    def selects(self) -> bool:
+        """Whether only parts of the page count."""
+        return bool(self.include_selectors or self.exclude_selectors)
+
+    @property
+    def cleans(self) -> bool:
+        """Whether a part of the text does not count."""
+        return bool(self.ignore_patterns or self.ignore_numbers or self.ignore_dates)
+
+
+MAX_TARGETS = 50
+MAX_URLS = 1000  # of a target
+MAX_QUERIES = 12
+MAX_QUERY = 256  # characters
+MAX_RESULTS = 50
+MAX_DOMAINS = 50
+#: Seconds of each ``searchWindow``.
+WINDOWS: Mapping[str, int] = {
+    "5m": 300,
+    "15m": 900,
+    "1h": 3600,
+    "6h": 6 * 3600,
+    "24h": 86_400,
+    "7d": 7 * 86_400,
+}
+MODES = ("markdown", "json", "mixed")
+
+
+@frozen(kw_only=True)
+class ScrapeTarget:
+    """URLs that are scraped."""
+
+    type: ClassVar[str] = "scrape"
+    charges_itself: ClassVar[bool] = False
+
+    id: str
+    urls: tuple[str, ...] = field(validator=[min_len(1), max_len(MAX_URLS)])
+    scrape: ScrapeOptions
+    #: What is compared: one of :data:`MODES`.
+    mode: str = field(validator=in_(MODES))
+    compare: Compare = field(factory=Compare)
+
+    @property
+    def max_pages(self) -> int:
+        return len(self.urls)
+
+    @property
+    def fixed_urls(self) -> tuple[str, ...]:
+        return self.urls
+
+    def job(self) -> BatchOptions:
+        return BatchOptions(
+            urls=self.urls, scrape=self.scrape, max_concurrency=None, webhook=None
+        )
+
+    def shown(self) -> dict[str, Any]:
+        return {"urls": list(self.urls)}
+
+
+@frozen(kw_only=True)
+class CrawlTarget:
+    """A site that is crawled."""
+
+    type: ClassVar[str] = "crawl"
+    charges_itself: ClassVar[bool] = True
+    fixed_urls: ClassVar[None] = None
+
+    id: str
+    crawl: CrawlOptions
+    mode: str = field(validator=in_(MODES))
+    compare: Compare = field(factory=Compare)
+
+    @property
+    def max_pages(self) -> int:
+        return self.crawl.limit
+
+    @property
+    def scrape(self) -> ScrapeOptions:
+        return self.crawl.scrape
+
+    def job(self) -> CrawlOptions:
+        return self.crawl
+
+    def shown(self) -> dict[str, Any]:
+        return {}
+
+
+@frozen(kw_only=True)
+class SearchTarget:
+    """Queries whose new results are reported."""
+
+    type: ClassVar[str] = "search"
+    charges_itself: ClassVar[bool] = False
+    scrape: ClassVar[None] = None
+    fixed_urls: ClassVar[None] = None
+
+    id: str
+    queries: tuple[str, ...] = field(validator=[min_len(1), max_len(MAX_QUERIES)])
+    window: str = field(default="24h", validator=in_(WINDOWS))
+    #: Results of one check, over all queries.
+    max_results: int = field(default=10, validator=[ge(1), le(MAX_RESULTS)])
+    include_domains: tuple[str, ...] = ()
+    exclude_domains: tuple[str, ...] = ()
+
+    @property
+    def max_pages(self) -> int:
+        return self.max_results
+
+    def job(self) -> None:
+        return None
+
+    def shown(self) -> dict[str, Any]:
+        return {
+            "queries": list(self.queries),
+            "searchWindow": self.window,
+            "maxResults": self.max_results,
+        }
+
+
+TargetT: TypeAlias = ScrapeTarget | CrawlTarget | SearchTarget
+TARGETS: Mapping[str, type[TargetT]] = {
+    kind.type: kind for kind in (ScrapeTarget, CrawlTarget, SearchTarget)
+}
+
+
+def target_to_json(target: TargetT) -> dict[str, Any]:
+    """Return a target as JSON values for :func:`target_from_json`."""
+    return {"type": target.type, **unstructured(target)}
+
+
+def target_from_json(value: Mapping[str, Any]) -> TargetT:
+    """Return the target from the JSON values of :func:`target_to_json`."""
+    values = dict(value)
+    return structured(values, TARGETS[values.pop("type")])
+
+
+def monitored_formats(given: tuple[Format, ...]) -> tuple[tuple[Format, ...], str]:
+    """Return the formats of a monitored page, and the mode of its comparison.
+
+    Markdown is always made. ``changeTracking`` stands for what is compared: its data come
+    from the format ``json``, because a monitor compares with snapshots of its own. Raises
+    :exc:`ValueError`.
+    """
+    tracking = next((f for f in given if isinstance(f, ChangeTracking)), None)
+    formats = [f for f in given if not isinstance(f, ChangeTracking)]
+    if not any(isinstance(f, Markdown) for f in formats):
+        formats.append(Markdown())
+    if tracking is None or "json" not in tracking.modes:
+        return tuple(formats), "markdown"
+    data = next((f for f in formats if isinstance(f, Json)), None)
+    asked = (tracking.prompt, tracking.schema, tracking.selectors)
+    if any(each is not None for each in asked):
+        if data is None:
+            prompt, schema, selectors = asked
+            formats.append(Json(prompt=prompt, schema=schema, selectors=selectors))
+        elif (data.prompt, data.schema, data.selectors) != asked:
+            raise ValueError(
+                "changeTracking and json must have the same schema, prompt and selectors,"
+                " or one of them none: a page has one json"
+            )
+    elif data is None:
+        raise ValueError(
+            "changeTracking with the mode json needs a schema, a prompt, selectors, or the format json"
+            " beside it"
+        )
+    return tuple(formats), "mixed" if "git-diff" in tracking.modes else "json"
+
+
+def with_compared_text(scrape: ScrapeOptions, compare: Compare) -> ScrapeOptions:
+    """Return the options of a monitored page that also make the parts to compare."""
+    if not compare.selects:
+        return scrape
+    parts = ComparedText(compare.include_selectors, compare.exclude_selectors)
+    formats: Any = (*scrape.formats, parts)
+    return evolve(scrape, formats=formats)
+
 
 MIN_GAP = 5  # minutes between two run times
 LOOKED_AT_DAYS = 4 * 366 + 1  # for days in a row: each date occurs in them

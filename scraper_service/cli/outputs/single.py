@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import click
 from attrs import frozen
 
-from scraper_service.cli.job_state import OutputFailed
 from scraper_service.cli.outputs.output import (
     ENDINGS,
     JOB_ENDINGS,
@@ -27,6 +26,7 @@ from scraper_service.cli.outputs.page_files import (
     write_page,
 )
 from scraper_service.cli.outputs.page_formats import KINDS
+from scraper_service.cli.terminal import OutputFailed
 from scraper_service.content.characters import printable
 from scraper_service.exports.page_names import PageNames
 from scraper_service.options.format_table import DATA, FILE, HTML, PICTURE, TEXT
