@@ -8,9 +8,8 @@ from typing import Protocol
 
 from attrs import frozen
 
-from scraper_service.exports.jsonl import JsonlWriter
 from scraper_service.exports.markdown_zip import MarkdownZipWriter
-from scraper_service.exports.tables import COLUMNS, CsvWriter
+from scraper_service.exports.tables import COLUMNS, CsvWriter, JsonlWriter
 
 PAGES, ERRORS, URLS = "pages", "errors", "urls"
 WHAT = (PAGES, ERRORS, URLS)

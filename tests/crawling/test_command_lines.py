@@ -6,7 +6,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies
 
-from scraper_service.crawling.browser.commands import (
+from scraper_service.crawling.browser.command_lines import (
     COMMANDS,
     CommandInvalid,
     LineRefused,

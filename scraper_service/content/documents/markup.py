@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 from lxml import etree
-from markdown_it import MarkdownIt
 
 from scraper_service.content.decode import clean_text
 from scraper_service.content.documents.archive import local
@@ -207,6 +206,8 @@ def read_markdown(text: str) -> ConvertedDocument:
     heading = _TITLE.search(source)
     if heading:
         known.setdefault("title", heading[1])
+    from markdown_it import MarkdownIt  # noqa: PLC0415  # loaded on first use
+
     parser = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
     return ConvertedDocument(
         body=parser.render(source),

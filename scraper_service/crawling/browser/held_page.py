@@ -1,6 +1,7 @@
 """A page that stays open between the steps of its caller, in a browser of its own.
 
-The order of such a page has the settings and rules of all sessions.
+A browser of its own, so that pages of other callers neither end it nor see it, and so that
+the end of the session ends every process of it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from attrs import define, evolve, field
 from playwright.async_api import Error as PlaywrightError
 from scrapy.exceptions import DownloadFailedError
 
-from scraper_service.crawling.artefacts import keeper
 from scraper_service.crawling.browser.actions import run_actions
 from scraper_service.crawling.browser.devtools import is_too_large
 from scraper_service.crawling.browser.loading import content, goto, settle
@@ -28,25 +28,14 @@ from scraper_service.crawling.browser.render import (
     page_html,
     page_screenshot,
 )
-from scraper_service.crawling.browser.running_browser import (
-    RunningBrowser,
-    load_modules,
-    start,
-)
-from scraper_service.crawling.browser.shared_browser import SharedBrowser
+from scraper_service.crawling.browser.running_browser import RunningBrowser, start
 from scraper_service.crawling.download.download_errors import (
     BrowserGone,
     NotAPage,
     PageTooLarge,
     SessionOver,
 )
-from scraper_service.crawling.download.egress import EgressPolicy, ForbiddenDestination
-from scraper_service.crawling.download.proxies import Proxies, vetted
-from scraper_service.crawling.download.rendering import MAX_BYTES, product_tokens
-from scraper_service.crawling.page_state import PageState
 from scraper_service.items import Rendered, TakenPage
-from scraper_service.options.limits import parse_sites
-from scraper_service.options.urls import host_of, origin, url_parts
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -278,65 +267,3 @@ class HeldPage:
         """Return the cookies and the local storage, as Playwright's storage state."""
         state: dict[str, Any] = await self.opened.context.storage_state()
         return state
-
-
-ANYWHERE = "https://example.com/"  # for the outgoing proxy of a page without a URL
-NOWHERE = "http://no-page.invalid/"  # the origin that gets the headers of a blank page
-
-
-async def session_order(
-    settings: BaseSettings,
-    session_id: str,
-    team_id: str,
-    options: ScrapeOptions,
-    url: str | None,
-    state: dict[str, Any] | None,
-) -> PageOrder:
-    """Return the order for the page of a session.
-
-    ``state`` are the cookies and storage that it begins with. Each navigation is resolved
-    and checked by the egress rule before its request, so that a refused one leaves the page
-    as it is; the passage of the page checks all requests again.
-    """
-    await load_modules()
-    from scraper_service.crawling.browser.open_page import PageOrder  # noqa: PLC0415
-
-    proxies = Proxies.shared(settings)
-    upstream = proxies.choose("basic", session_id) or proxies.outgoing(url or ANYWHERE)
-    policy = EgressPolicy(settings.getlist("EGRESS_ALLOW"))
-
-    async def judge(url: str, *, can_leave: bool) -> None:
-        if url_parts(url).scheme not in {"http", "https"}:
-            raise ForbiddenDestination("no http(s) URL")
-        if (refusal := order.refusal(host_of(url))) is not None:
-            raise refusal
-        await vetted(policy, url, upstream)
-
-    async def keep(data: bytes, kind: str) -> str:
-        page = PageState(
-            options=options,
-            scrape_id=session_id,
-            source_url=order.url,
-            team_id=team_id,
-            deadline=order.ends_at,
-        )
-        return await keeper(settings, page)(data, kind)
-
-    order = PageOrder(
-        url=url or NOWHERE,
-        first_origin=origin(url or NOWHERE),
-        options=options,
-        load_s=0.0,
-        ends_at=time.monotonic(),
-        max_bytes=settings.getint("DOWNLOAD_MAXSIZE") or MAX_BYTES,
-        name=product_tokens(settings["USER_AGENT"]),
-        policy=policy,
-        sites=parse_sites(settings.getlist("BLOCKED_SITES")),
-        ads=await SharedBrowser.shared(settings).blocked_hosts(),
-        judge=judge,
-        max_moves=settings.getint("REDIRECT_MAX_TIMES"),
-        keep=keep,
-        upstream=upstream,
-        state=state,
-    )
-    return order

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
-from scraper_service.crawling.browser.commands import (
+from scraper_service.crawling.browser.command_lines import (
     CommandInvalid,
     LineRefused,
     parse_lines,
@@ -25,7 +25,7 @@ from scraper_service.options.urls import host_of
 from scraper_service.services.browser_sessions.failures import FAILURES, reason_of
 
 if TYPE_CHECKING:
-    from scraper_service.crawling.browser.commands import PageCommand
+    from scraper_service.crawling.browser.command_lines import PageCommand
 
 MOST_ROUNDS = 15  # answers of the model to one prompt
 MOST_COMMANDS = 10  # of one answer
@@ -103,7 +103,7 @@ class PromptRun:
         raise ActionFailed(UNFINISHED)
 
     async def _ask(self) -> dict[str, Any]:
-        from scraper_service.crawling.browser.commands import snapshot  # noqa: PLC0415
+        from scraper_service.crawling.browser.command_lines import snapshot  # noqa: PLC0415
 
         opened = self.page.opened
         tree = await snapshot(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
-from scraper_service.crawling.browser.commands import (
+from scraper_service.crawling.browser.command_lines import (
     CommandInvalid,
     LineRefused,
     parse_lines,
