@@ -16,6 +16,7 @@ from scraper_service.content.change_tracking.comparison import GONE
 from scraper_service.crawling.change_tracking import Changes
 from scraper_service.crawling.download.download_errors import SITE_BLOCKED
 from scraper_service.crawling.download.kept_sources import KeptSources
+from scraper_service.crawling.download.page_errors import page_error
 from scraper_service.crawling.download.proxies import Proxies
 from scraper_service.crawling.metrics import (
     CREDITS,
@@ -23,7 +24,6 @@ from scraper_service.crawling.metrics import (
     PAGE_SECONDS,
     PAGES,
 )
-from scraper_service.crawling.page_errors import page_error
 from scraper_service.crawling.pricing import Prices
 from scraper_service.crawling.scheduler import LeasedScheduler
 from scraper_service.discovery import Reason

@@ -34,7 +34,7 @@ from scraper_service.crawling.download.download_errors import (
     RobotsUnreachable,
 )
 from scraper_service.crawling.download.egress import ForbiddenDestination
-from scraper_service.crawling.page_errors import page_error
+from scraper_service.crawling.download.page_errors import page_error
 from scraper_service.crawling.page_state import STATE, FetchKind, FetchLimits, PageState
 from scraper_service.crawling.politeness.crawl_report import JobRecorder
 from scraper_service.crawling.politeness.host_limits import pace_key
