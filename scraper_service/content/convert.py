@@ -39,11 +39,11 @@ from scraper_service.content.formats.links_and_images import (
     page_links,
 )
 from scraper_service.content.formats.privacy import Redaction
-from scraper_service.content.formats.tokens import beyond, counted
+from scraper_service.content.formats.tokens import beyond, count_and_cut
 from scraper_service.content.html.cleaning import (
     clean,
     cleaned_html,
-    preformatted,
+    preformatted_html,
     without_frames,
 )
 from scraper_service.content.html.diagrams import record_drawings
@@ -357,7 +357,7 @@ class _Conversion:
         if found and self._file(found, body, text):
             return
         if kind in {"json", "xml"}:
-            self._text(text, _fenced(text, kind))
+            self._text(text, _fence(text, kind))
         else:
             self._text(text, text.strip("\n") if kind == "text" else "")
 
@@ -643,7 +643,7 @@ class _Conversion:
         text = self.markdown
         if text is None:
             text = json.loads(self.values["markdown"])
-        count, part = counted(text, self.options)
+        count, part = count_and_cut(text, self.options)
         self.facts["token_count"] = count
         if part is not None:
             self.values["part"] = part.as_json
@@ -684,7 +684,7 @@ class _Conversion:
 
     def _text(self, text: str, as_markdown: str) -> None:
         self._add_search_entry(text, "")
-        page = preformatted(text) if text.strip() else ""
+        page = preformatted_html(text) if text.strip() else ""
         values = {
             "markdown": as_markdown,
             "html": page,
@@ -764,7 +764,7 @@ def _as_json(value: Any) -> bytes:
     return _JSON.encode(value).encode()
 
 
-def _fenced(text: str, language: str) -> str:
+def _fence(text: str, language: str) -> str:
     fence = "```"
     while fence in text:
         fence += "`"

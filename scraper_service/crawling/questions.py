@@ -16,7 +16,11 @@ from attrs import define, evolve, field, frozen
 from scrapy.utils.misc import load_object
 
 from scraper_service.content.formats.answers import not_found, result_name
-from scraper_service.content.formats.tokens import counted, numbered, without
+from scraper_service.content.formats.tokens import (
+    count_and_cut,
+    drop_blocks,
+    number_blocks,
+)
 from scraper_service.crawling.middlewares import page_abandoned
 from scraper_service.crawling.scheduler import LeasedScheduler
 from scraper_service.errors import ServiceUnavailable
@@ -414,11 +418,11 @@ class ModelPipeline:
             data = (
                 ""
                 if self._model is None
-                else await self._run(fetch, numbered, markdown)
+                else await self._run(fetch, number_blocks, markdown)
             )
             dropped = await blocks_to_drop(data, ask)
-            cleaned = await self._run(fetch, without, markdown, dropped)
-            counts = await self._run(fetch, counted, cleaned, fetch.options)
+            cleaned = await self._run(fetch, drop_blocks, markdown, dropped)
+            counts = await self._run(fetch, count_and_cut, cleaned, fetch.options)
             page.take_markdown(cleaned, *counts)
         except ModelError as error:
             page.left_out.setdefault(error.reason, []).append(CLEAN_UP)

@@ -22,7 +22,7 @@ from scraper_service.content.decode import (
     utf8_of,
 )
 from scraper_service.content.metadata.dates import w3c_time
-from scraper_service.content.page_status import MAX_JUDGED, WEB_PAGE, page_in_place
+from scraper_service.content.page_status import MAX_JUDGED, WEB_PAGE, page_sent_as_file
 from scraper_service.discovery.canonical_urls import (
     page_key,
     parse_url,
@@ -257,7 +257,7 @@ class _Reading:
         yield from self._entries_of(body)
         if self.is_html or not self.is_sitemap:
             html = utf8_of(body[:MAX_JUDGED], source.content_type)
-            self.page = page_in_place(html, source.url)
+            self.page = page_sent_as_file(html, source.url)
             if self.is_html:
                 self.page = self.page or WEB_PAGE
 

@@ -305,7 +305,7 @@ def repeated_content(packed: bytes, *, is_asked: bool) -> PageContent | None:
             # Names of our own are in camelCase; an underscore is of a <meta> of the site.
             facts["other" if "_" in name else "known"][name] = value
     values = {
-        _CAPITAL.sub(lambda found: "_" + found[0].lower(), name): _json_of(value)
+        _CAPITAL.sub(lambda found: "_" + found[0].lower(), name): json_line(value)
         for name, value in page.items()
     }
     return PageContent(values=values, **facts)
@@ -349,5 +349,6 @@ def _camel(name: str) -> str:
     return first + "".join(word.capitalize() for word in others)
 
 
-def _json_of(value: Any) -> bytes:
+def json_line(value: Any) -> bytes:
+    """Return a value as JSON in one line."""
     return json.dumps(value, ensure_ascii=False).encode(errors="replace")

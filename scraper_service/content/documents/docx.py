@@ -27,7 +27,7 @@ from scraper_service.content.documents.markup import (
     inner_html,
     properties,
 )
-from scraper_service.content.losses import Losses
+from scraper_service.content.losses import Losses, is_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -100,7 +100,7 @@ class WordXml:
             self._drawing(item)
         for item in list(root.iter("{*}oMathPara", "{*}oMath")):
             # The formulas of a displayed one leave the tree with it.
-            if item.getparent() is not None and _is_below(item, root):
+            if item.getparent() is not None and is_in(item, root):
                 _replace(item, [self._run(formula(item, self._losses))])
         self._record_objects(root)
         for item in root.iter(*_SHAPES):
@@ -268,10 +268,6 @@ def _inherits(name: str, own: dict[str, bool | None], base: dict[str, str]) -> b
 
 def _is_on(item: Any) -> bool:
     return attribute(item, "val") not in {"0", "false", "off"}
-
-
-def _is_below(item: Any, root: Any) -> bool:
-    return item is root or any(above is root for above in item.iterancestors())
 
 
 def _is_boxed(item: Any, data: Any) -> bool:

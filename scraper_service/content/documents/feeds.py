@@ -21,7 +21,7 @@ from scraper_service.content.documents.markup import (
 from scraper_service.content.html.page_urls import (
     absolute,
     best_candidate,
-    changed_base,
+    change_base,
     xml_base,
 )
 from scraper_service.content.losses import Losses
@@ -110,10 +110,10 @@ def read_feed(text: str, url: str) -> ConvertedDocument | None:
     }
     other = {"author": _author(head), "generator": _child_text(head, "generator")}
     sections = [_entry(entry, url) for entry in entries[:MAX_ENTRIES]]
-    return _converted(sections, len(entries), known, other, text)
+    return _document_of(sections, len(entries), known, other, text)
 
 
-def _converted(
+def _document_of(
     sections: list[str],
     count: int,
     known: dict[str, str],
@@ -167,7 +167,9 @@ def _json_feed(feed: ObjectT, text: str, url: str) -> ConvertedDocument:
         for name in ("title", "description", "language")
     }
     sections = [_json_entry(entry, url) for entry in entries[:MAX_ENTRIES]]
-    return _converted(sections, len(entries), known, {"author": authors_of(feed)}, text)
+    return _document_of(
+        sections, len(entries), known, {"author": authors_of(feed)}, text
+    )
 
 
 def _json_entry(entry: ObjectT, url: str) -> str:
@@ -189,7 +191,7 @@ def _json_entry(entry: ObjectT, url: str) -> str:
             next(strings(entry, "date_published", "date_modified"), ""),
             authors_of(entry),
         ],
-        _balanced(markup, url, url),
+        _balance(markup, url, url),
     )
 
 
@@ -219,10 +221,10 @@ def _content(found: Any, url: str) -> str:
         markup = "".join(found.itertext())
         if found.get("type") == "text":
             markup = escape(markup)
-    return _balanced(markup, xml_base(found, url), url)
+    return _balance(markup, xml_base(found, url), url)
 
 
-def _balanced(markup: str, base: str, url: str) -> str:
+def _balance(markup: str, base: str, url: str) -> str:
     body = html_body(f"<body>{markup}") if markup.strip() else None
     if body is None:
         return ""
@@ -237,7 +239,7 @@ def _resolve(body: Any, base: str) -> None:
     for found in body.iterdescendants(etree.Element):
         own = bases[found.getparent()]
         if value := found.attrib.pop("xml:base", None):
-            own = changed_base(own, value)
+            own = change_base(own, value)
         bases[found] = own
         for name in _URLS:
             if value := found.get(name):

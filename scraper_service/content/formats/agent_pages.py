@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import field, frozen
 
-from scraper_service.content.html.page_urls import without_place
+from scraper_service.content.html.page_urls import without_fragment
 from scraper_service.content.markdown.sentences import sentences
 from scraper_service.content.search.words import (
     COMMON,
@@ -129,14 +129,14 @@ def agent_pages(bodies: Sequence[bytes], prompt: str, words: str) -> list[AgentP
 
 def _links(given: Sequence[Any], search: SearchWords) -> tuple[str, ...]:
     links = dict.fromkeys(
-        without_place(link)
+        without_fragment(link)
         for link in given
         if isinstance(link, str) and url_parts(link).scheme in {"http", "https"}
     )
     return tuple(sorted(links, key=lambda u: -search.score(u, None, None)))[:MAX_LINKS]
 
 
-def told_pages(pages: Sequence[AgentPage], limit: int) -> str:
+def pages_text(pages: Sequence[AgentPage], limit: int) -> str:
     """Return the pages as numbered parts within ``limit`` bytes in UTF-8."""
     if not pages:
         return ""

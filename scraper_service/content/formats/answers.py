@@ -106,12 +106,12 @@ class Answers:
         self._facts["answered_by"] = "selectors"
         for item in self._json_formats:
             if item.selectors is not None:
-                self._add(item.key, partial(self._selected, document, item))
+                self._add(item.key, partial(self._select_data, document, item))
         changes = self._options.format(ChangeTracking)
         if changes and changes.selectors is not None:
-            self.change_data = self._selected(document, changes)
+            self.change_data = self._select_data(document, changes)
 
-    def _selected(self, document: Document, item: Json | ChangeTracking) -> Any:
+    def _select_data(self, document: Document, item: Json | ChangeTracking) -> Any:
         from scraper_service.content.structured_data.selectors import (  # noqa: PLC0415  # rare
             read_selectors,
         )

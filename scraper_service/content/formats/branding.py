@@ -85,7 +85,7 @@ class Styles:
     def take(self, css: str) -> None:
         """Add the rules of a style sheet."""
         for rule in islice(_rules(css), MAX_RULES):
-            declared = _declared(parse_blocks_contents(rule.content or []))
+            declared = _read_declarations(parse_blocks_contents(rule.content or []))
             if rule.type == "at-rule":
                 self.faces += filter(None, [declared.get("font-family")])
                 continue
@@ -113,10 +113,12 @@ def styles_of(root: Any, looks: str = "") -> Styles:
 
 def declarations(css: str) -> dict[str, str]:
     """Return the declarations of a block, with names in lower case; the last one wins."""
-    return _declared(parse_declaration_list(css[:MAX_BLOCK], skip_comments=True))
+    return _read_declarations(
+        parse_declaration_list(css[:MAX_BLOCK], skip_comments=True)
+    )
 
 
-def _declared(nodes: list[Any]) -> dict[str, str]:
+def _read_declarations(nodes: list[Any]) -> dict[str, str]:
     return {
         node.name if node.name.startswith("--") else node.lower_name: _text(node.value)
         for node in nodes

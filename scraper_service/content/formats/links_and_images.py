@@ -19,7 +19,7 @@ from scraper_service.content.html.document import select
 from scraper_service.content.html.page_urls import (
     absolute,
     best_candidate,
-    encoded,
+    encode_url,
     is_web,
     origin_of,
     without_session,
@@ -67,7 +67,7 @@ def links(document: Document) -> list[str]:
         address = without_session(address)
         if address in found:
             continue
-        if (safe := encoded(address)) != address and is_web(address):
+        if (safe := encode_url(address)) != address and is_web(address):
             if written is None:  # the tree may have complete URLs only
                 written = {each.strip() for each in document.parts.followed}
             if address not in written:
@@ -206,7 +206,7 @@ def images(document: Document) -> list[str]:
         for value in _candidates(element):
             address = absolute(document.base, value) if value else None
             if is_web(address):
-                found[encoded(str(address))] = None
+                found[encode_url(str(address))] = None
         if len(found) >= MAX_IMAGES:
             break
     return list(found)

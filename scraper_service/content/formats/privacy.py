@@ -133,13 +133,13 @@ class Redaction:
         for name in _TEXTS:
             if name in found:
                 before = Counter(self.counts)
-                found[name] = _encoded(self.value(json.loads(found[name])))
+                found[name] = _encode(self.value(json.loads(found[name])))
                 if name != "markdown" and "markdown" in found:
                     self.counts = before
         if "links" in found:
             links = json.loads(found["links"])
             before = Counter(self.counts)
-            found["links"] = _encoded(
+            found["links"] = _encode(
                 [x for x in links if not x.startswith(_GONE) and self.text(x) == x]
             )
             self.counts = before
@@ -171,7 +171,7 @@ class Redaction:
             if entity not in self.options.replaced:
                 continue
             parts, last = [], 0
-            for start, end in _joined(self._spans(find, text)):
+            for start, end in _join_overlaps(self._spans(find, text)):
                 before, after = _open_marks(text, start, end)
                 found = _MARKS.sub("", text[start:end])
                 parts += [text[last:start], before, self._instead(entity, found), after]
@@ -187,7 +187,7 @@ class Redaction:
         for line in _MARKED_LINE.finditer(text):
             if _DIGITS.search(line[0]) is None and not any(x in line[0] for x in _AT):
                 continue
-            shown, places = _shown(line[0])
+            shown, places = _without_marks(line[0])
             for start, end in find(shown, self.language):
                 first, last = places[start], places[end - 1] + 1
                 if last - first > end - start:  # else it was found already
@@ -202,7 +202,7 @@ class Redaction:
         return f"<{entity}>"
 
 
-def _shown(text: str) -> tuple[str, list[int]]:
+def _without_marks(text: str) -> tuple[str, list[int]]:
     """Return a text without marks, and the place of each of its characters in the text."""
     parts: list[str] = []
     places: list[int] = []
@@ -216,7 +216,7 @@ def _shown(text: str) -> tuple[str, list[int]]:
     return "".join(parts), places
 
 
-def _joined(spans: Iterable[SpanT]) -> Iterator[SpanT]:
+def _join_overlaps(spans: Iterable[SpanT]) -> Iterator[SpanT]:
     """Yield spans in their order, those that overlap as one."""
     first = last = 0
     for start, end in sorted(spans):
@@ -249,7 +249,7 @@ def _open_marks(text: str, start: int, end: int) -> tuple[str, str]:
     return "".join(begins), "".join(ends)
 
 
-def _encoded(value: Any) -> bytes:
+def _encode(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False).encode()
 
 

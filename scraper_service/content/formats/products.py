@@ -151,7 +151,7 @@ def _from_structured_data(graph: Graph, node: NodeT, url: str) -> dict[str, Any]
         is_named = bool(own) or len(offers) > 1
         variants += [_variant(graph, each, x, is_named=is_named) for x in offers]
     own_url = graph.text(node, "url")
-    return _known(
+    return _with_values(
         title=plain(node.get("name"))[:MAX_TEXT],
         brand=graph.text(node, "brand", "manufacturer"),
         category=graph.text(node, "category"),
@@ -172,7 +172,7 @@ def _variant(
     own_name = plain(node.get("name")) if is_named else ""
     number = graph.text(offer, *_NUMBERS) or graph.text(node, *_NUMBERS, "productID")
     images = dict([*image_urls(graph, item)] or image_urls(graph, node))
-    return _known(
+    return _with_values(
         id=number,
         sku=graph.text(offer, "sku") or plain(item.get("sku") or node.get("sku")),
         title=graph.text(offer, "name", "itemOffered.name") or own_name,
@@ -180,7 +180,7 @@ def _variant(
         price=now,
         sale=_sale(graph, offer, now),
         availability=availability(graph.text(offer, "availability")),
-        images=[_known(url=x, alt=alt) for x, alt in images.items()][:MAX_IMAGES],
+        images=[_with_values(url=x, alt=alt) for x, alt in images.items()][:MAX_IMAGES],
     )
 
 
@@ -202,7 +202,7 @@ def _from_meta_tags(evidence: Evidence, url: str) -> dict[str, Any]:
     """Return the product of a page from its meta tags or its visible price."""
     first = evidence.first
     amount = first("product:price:amount", "og:price:amount", "twitter:data1")
-    shown = amount or _shown_price(evidence)
+    shown = amount or _visible_price(evidence)
     is_sold = shown and not amount and _stated_availability(evidence)
     is_product = first("og:type").lower() in {"product", "og:product"}
     title = first("og:title") or next(iter(evidence.headings), evidence.title)
@@ -211,13 +211,13 @@ def _from_meta_tags(evidence: Evidence, url: str) -> dict[str, Any]:
     image = first("og:image")
     image_url = absolute(evidence.document.base, image) if image else None
     currency = first("product:price:currency", "og:price:currency")
-    variant = _known(
+    variant = _with_values(
         price=price(shown, currency),
         availability=availability(first("product:availability", "og:availability")),
         images=[{"url": image_url}] if image_url else None,
         sku=first("product:retailer_item_id"),
     )
-    return _known(
+    return _with_values(
         title=" ".join(title.split())[:MAX_TEXT],
         brand=first("product:brand", "og:brand"),
         category=first("product:category"),
@@ -227,7 +227,7 @@ def _from_meta_tags(evidence: Evidence, url: str) -> dict[str, Any]:
     )
 
 
-def _shown_price(evidence: Evidence) -> str:
+def _visible_price(evidence: Evidence) -> str:
     """Return the first visible price in an element with a class or id for prices."""
     tags = ("span", "div", "p", "strong", "b", "ins")
     for element in evidence.document.body.iter(*tags):
@@ -239,6 +239,6 @@ def _shown_price(evidence: Evidence) -> str:
     return ""
 
 
-def _known(**facts: Any) -> dict[str, Any]:
+def _with_values(**facts: Any) -> dict[str, Any]:
     """Return the facts with a value."""
     return {name: value for name, value in facts.items() if value}

@@ -73,7 +73,7 @@ class MarkdownPart:
         return found
 
 
-def counted(text: str, options: ScrapeOptions) -> tuple[int, MarkdownPart | None]:
+def count_and_cut(text: str, options: ScrapeOptions) -> tuple[int, MarkdownPart | None]:
     """Return the tokens of a Markdown text, and the part that ``options`` want."""
     count = count_tokens(text)
     if options.max_tokens is None:
@@ -204,13 +204,13 @@ def _fitting(block: str, limit: int) -> Iterator[str]:
         if len(run) < len(lines):
             yield from _fitting("\n".join(run), limit)
         elif (fence := _FENCE.match(run[0])) and _size(run[0]) * 4 <= limit:
-            yield from _fenced(run, fence, limit)
+            yield from _split_code(run, fence, limit)
         elif _is_table(run) and _size(run[0] + run[1]) * 2 <= limit:
             head = f"{run[0]}\n{run[1]}\n"
-            rows = _packed(run[2:], "\n", limit - _size(head), (_WORD,))
+            rows = _pack(run[2:], "\n", limit - _size(head), (_WORD,))
             yield from (head + text for text in rows)
         else:
-            yield from _packed(run, "\n", limit, (_SENTENCE, _WORD))
+            yield from _pack(run, "\n", limit, (_SENTENCE, _WORD))
 
 
 def _runs(lines: list[str]) -> Iterator[list[str]]:
@@ -244,7 +244,7 @@ def _is_table(lines: list[str]) -> bool:
     )
 
 
-def _fenced(lines: list[str], fence: re.Match[str], limit: int) -> Iterator[str]:
+def _split_code(lines: list[str], fence: re.Match[str], limit: int) -> Iterator[str]:
     """Yield the code in pieces, each with the opening and closing line of the whole."""
     opening = lines[0]
     closing = " " * len(fence[1]) + fence[2]
@@ -252,11 +252,11 @@ def _fenced(lines: list[str], fence: re.Match[str], limit: int) -> Iterator[str]
     if len(lines) > 1 and end and not end.strip(fence[2][0]):
         closing, lines = lines[-1], lines[:-1]
     room = limit - _size(f"{opening}\n\n{closing}")
-    for text in _packed(lines[1:], "\n", room, ()):
+    for text in _pack(lines[1:], "\n", room, ()):
         yield f"{opening}\n{text}\n{closing}"
 
 
-def _packed(
+def _pack(
     pieces: Iterable[str], gap: str, limit: int, smaller: tuple[re.Pattern[str], ...]
 ) -> Iterator[str]:
     """Yield ``pieces``, joined by ``gap`` as long as they fit into ``limit``.
@@ -282,7 +282,7 @@ def _packed(
 def _cut(text: str, limit: int, smaller: tuple[re.Pattern[str], ...]) -> Iterator[str]:
     if smaller:
         pattern, *others = smaller
-        for piece in _packed(_split(text, pattern), "", limit, tuple(others)):
+        for piece in _pack(_split(text, pattern), "", limit, tuple(others)):
             if kept := piece.rstrip(" \t"):
                 yield kept
         return
@@ -305,7 +305,7 @@ def _split(text: str, pattern: re.Pattern[str]) -> Iterator[str]:
 MAX_SHOWN = 600  # characters of a block: enough to classify it
 
 
-def numbered(value: bytes) -> str:
+def number_blocks(value: bytes) -> str:
     """Return the Markdown of a JSON text with a number before each block."""
     return "\n\n".join(
         f"[{number}] {block[:MAX_SHOWN]}"
@@ -313,7 +313,7 @@ def numbered(value: bytes) -> str:
     )
 
 
-def without(value: bytes, numbers: Collection[int]) -> bytes:
+def drop_blocks(value: bytes, numbers: Collection[int]) -> bytes:
     """Return the JSON text of Markdown without the blocks of these numbers.
 
     Return ``value`` unchanged if no block would remain.

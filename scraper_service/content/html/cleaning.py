@@ -203,7 +203,7 @@ def clean(document: Document, *, complete: bool = True) -> None:
     found, frames = _replace_elements(document)
     document.players = frames + found["video"] + found["audio"]
     if found["template"]:
-        _place_streamed_parts(body, found["template"])
+        _move_streamed_parts(body, found["template"])
     rest = [part for part in document.root if part is not body]
     styles = [x for part in rest for x in elements(part, "style")] + found["style"]
     rules = HidingRules(styles)
@@ -376,7 +376,7 @@ def _resolve_noscript(body: Any, blocks: list[Any]) -> bool:
     return is_changed
 
 
-def _place_streamed_parts(body: Any, templates: list[Any]) -> None:
+def _move_streamed_parts(body: Any, templates: list[Any]) -> None:
     """Move the parts that React streams later to their places.
 
     React sends such parts hidden, at the end of the page; a script moves them in the
@@ -486,6 +486,6 @@ def cleaned_html(document: Document) -> str:
     return clean_text(text)
 
 
-def preformatted(text: str) -> str:
+def preformatted_html(text: str) -> str:
     """Return a plain text document as HTML."""
     return f"<html><body><pre>{escapes.escape(text, quote=False)}</pre></body></html>"

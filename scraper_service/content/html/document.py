@@ -43,7 +43,7 @@ _HOSTS = frozenset(
 _NOT_DRAWN = ("style", "script", "template")
 
 
-def place_shadow_roots(root: Any, losses: Losses) -> None:
+def open_shadow_roots(root: Any, losses: Losses) -> None:
     """Replace the content of each host by its shadow root, with the slots filled.
 
     Style sheets of a shadow root apply to it alone, and are dropped.
@@ -57,7 +57,7 @@ def place_shadow_roots(root: Any, losses: Losses) -> None:
             continue
         count += 1
         if count <= MAX_ROOTS:
-            _place(host, template, losses)
+            _open_shadow_root(host, template, losses)
         else:
             text = " ".join("".join(template.itertext()).split())
             losses.add("shadowRoot", TOO_MANY, text=text)
@@ -69,7 +69,7 @@ def _may_host(tag: Any) -> bool:
     return isinstance(tag, str) and (tag in _HOSTS or "-" in tag)
 
 
-def _place(host: Any, template: Any, losses: Losses) -> None:
+def _open_shadow_root(host: Any, template: Any, losses: Losses) -> None:
     given: dict[str, list[Any]] = {}
     for node in _nodes(host):
         if node is not template:
@@ -365,7 +365,7 @@ def exclude(document: Document, selectors: Iterable[str]) -> None:
         if element.tag not in {"html", "body", "head"}:
             drop(element)
         elif element.tag != "head":
-            _empty(document.body)
+            empty(document.body)
 
 
 def include(document: Document, selectors: tuple[str, ...]) -> None:
@@ -382,7 +382,7 @@ def include(document: Document, selectors: tuple[str, ...]) -> None:
     ]
     for element in outermost:
         drop(element)
-    _empty(body)
+    empty(body)
     body.extend(outermost)
     if not outermost:
         names = ", ".join(selectors)
@@ -449,7 +449,7 @@ def _tree(data: bytes) -> tuple[Any, Parts, Losses]:
             _empty_embed(element)
     losses = Losses()
     if found.shadows:
-        place_shadow_roots(root, losses)
+        open_shadow_roots(root, losses)
         found = Parts(*page_parts(root, MAX_TYPES))
     return root, found, losses
 
@@ -558,10 +558,11 @@ def _without_late_tags(text: bytes) -> bytes:
     return _TAG.sub(keep, text)
 
 
-def _empty(body: Any) -> None:
-    for child in list(body):
-        body.remove(child)
-    body.text = None
+def empty(element: Any) -> None:
+    """Remove all children and the text of an element."""
+    for child in list(element):
+        element.remove(child)
+    element.text = None
 
 
 _TRANSLATOR = HTMLTranslator()

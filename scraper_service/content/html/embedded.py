@@ -315,13 +315,13 @@ def find_embedded(document: Document) -> list[Embedded]:
         if element.tag == "object" and element.getparent().tag == "head":
             document.body.insert(0, element)
     for element in embeds:
-        each = _embedded(element, document.base)
+        each = _read_embedded(element, document.base)
         if each is not None:
             found.setdefault(each.target or "", each)
     return list(found.values())
 
 
-def _embedded(element: Any, base: str) -> Embedded | None:
+def _read_embedded(element: Any, base: str) -> Embedded | None:
     names = ("data",) if element.tag == "object" else _SOURCES
     value = next((x for name in names if (x := element.get(name, "").strip())), "")
     # The document of a ``srcdoc`` stands in the page.

@@ -13,7 +13,7 @@ from urllib.parse import unquote, unquote_plus
 
 from lxml import etree
 
-from scraper_service.content.html.document import drop
+from scraper_service.content.html.document import drop, empty
 from scraper_service.content.html.elements import BLOCKS, MATHJAX, role
 from scraper_service.content.html.page_urls import absolute
 from scraper_service.content.markdown.maths import mathml_of
@@ -51,7 +51,7 @@ _BREAKS = frozenset({"br", "wbr"})
 _BREAK = "\ue0f0"  # stands for a line break
 
 
-def undelimited(text: str) -> tuple[str, bool]:
+def without_delimiters(text: str) -> tuple[str, bool]:
     """Return a formula without the delimiters around it, and whether it is displayed."""
     text = text.strip()
     for start, end, displayed in _PAIRS:
@@ -283,7 +283,7 @@ def mark_formulas(
         elif element.tag == "mjx-container":
             _mark_drawn(document, element)
         else:
-            tex, displayed = undelimited("".join(element.itertext()))
+            tex, displayed = without_delimiters("".join(element.itertext()))
             shown = "display" in (element.get("class") or "")
             _become(element, tex, displayed=displayed or shown)
     body = document.body
@@ -369,7 +369,7 @@ def _mark_drawn(document: Document, container: Any) -> None:
         document.losses.add("formula", UNREADABLE, text=text, near=container)
         drop(container)
         return
-    _empty(container)
+    empty(container)
     if displayed:
         made.set("display", "block")
     container.append(made)
@@ -391,7 +391,7 @@ def _mark_signed(document: Document, element: Any) -> None:
             if _become_mathml(element, value):
                 return
         elif name not in _PLACES or is_named or _is_formula(element, name, value):
-            tex, is_displayed = undelimited(value)
+            tex, is_displayed = without_delimiters(value)
             displayed = displayed or is_displayed or _says_displayed(element)
             _become(element, tex, displayed=displayed)
             return
@@ -399,7 +399,7 @@ def _mark_signed(document: Document, element: Any) -> None:
         _mark_bare_katex(document, element)
     elif is_named and all(child.tag == "br" for child in element):
         text = "".join(element.itertext())
-        tex, is_displayed = undelimited(text)
+        tex, is_displayed = without_delimiters(text)
         is_raw = not names.isdisjoint(_RAW_NAMES) or tag in {"code", "pre"}
         if tex != text.strip() or (is_raw and text.strip()):
             displayed = is_displayed or tag == "pre" or not names.isdisjoint(_DISPLAYED)
@@ -448,7 +448,7 @@ def _become_mathml(element: Any, source: str) -> bool:
     if found is None or not "".join(found.itertext()).strip():
         return False
     found.tail = None
-    _empty(element)
+    empty(element)
     if element.tag == "img":
         _become(element, "", displayed=False)
         element.attrib.pop("data-tex", None)
@@ -460,7 +460,7 @@ def _become_mathml(element: Any, source: str) -> bool:
 
 def _become(element: Any, tex: str, *, displayed: bool) -> None:
     """Replace the content of an element by a formula; a void element becomes one."""
-    _empty(element)
+    empty(element)
     tex = _FORBIDDEN.sub("", tex).strip()
     if element.tag == "img":
         made = element
@@ -474,12 +474,6 @@ def _become(element: Any, tex: str, *, displayed: bool) -> None:
     made.text = tex
     if displayed:
         made.set("display", "block")
-
-
-def _empty(element: Any) -> None:
-    for child in list(element):
-        element.remove(child)
-    element.text = None
 
 
 _SIGNS = re.compile(r"[\\^_={}]")  # of TeX in an alternative text
@@ -513,7 +507,7 @@ def mark_picture(document: Document, image: Any) -> bool:
         return True
     displayed = not names.isdisjoint(_DISPLAYED_IMAGES)
     if not tex or _SIGNS.search(alt):
-        tex, is_displayed = undelimited(alt)
+        tex, is_displayed = without_delimiters(alt)
         displayed = displayed or is_displayed
     if not tex or tex.lower() in _GENERIC:
         document.losses.add(

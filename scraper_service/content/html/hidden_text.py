@@ -127,7 +127,7 @@ def _opened_ids(body: Any) -> frozenset[str]:
 def _is_tab(element: Any) -> bool:
     """Return True for one of a set of tabs, or of samples of code."""
     above = element.getparent()
-    if _is_sample(element) and any(map(_is_sample, _beside(element))):
+    if _is_sample(element) and any(map(_is_sample, _near_siblings(element))):
         return True
     for holder in (above, None if above is None else above.getparent()):
         if holder is None or holder.tag in {"body", "main", "html"}:
@@ -160,7 +160,7 @@ def _is_sample(element: Any) -> bool:
     return element.tag == "pre" or _holds_code(element)
 
 
-def _beside(element: Any) -> Iterator[Any]:
+def _near_siblings(element: Any) -> Iterator[Any]:
     """Yield the nearest siblings of the same kind: all siblings would take too long."""
     for preceding in (True, False):
         yield from islice(element.itersiblings(element.tag, preceding=preceding), 1)

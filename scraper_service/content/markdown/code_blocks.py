@@ -192,7 +192,7 @@ def _collect(
                 parts.append(tail)
 
 
-def fenced(element: Any) -> str:
+def fenced_code(element: Any) -> str:
     """Return a ``pre`` element as a fenced code block, empty if it has no text."""
     code = text_with_breaks(element)
     if "\r" in code:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from lxml import etree
 
-from scraper_service.content.markdown.inline import escaped
+from scraper_service.content.markdown.inline import escape_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -95,9 +95,14 @@ def with_tex(text: str) -> str | None:
         source = match[1] or match[2] or match[3]
         if _LIKE_TEX.search(source):
             sign = "$" if match[1] else "$$"
-            parts += [escaped(text[end : match.start()]), sign, source.strip(), sign]
+            parts += [
+                escape_text(text[end : match.start()]),
+                sign,
+                source.strip(),
+                sign,
+            ]
             end = match.end()
-    return "".join([*parts, escaped(text[end:])]) if parts else None
+    return "".join([*parts, escape_text(text[end:])]) if parts else None
 
 
 def _tidy(source: str) -> str:
@@ -126,7 +131,7 @@ def _tex(element: Any, depth: int) -> str:
     count, layout = _LAYOUTS.get(tag, (0, ""))
     if count and len(element) == count and depth < MAX_DEPTH:
         arguments = [_tex(child, depth + 1) for child in element]
-        return _accented(tag, arguments) or layout.format(*arguments)
+        return _accent(tag, arguments) or layout.format(*arguments)
     if tag == "msqrt":
         return f"\\sqrt{{{_row(element, depth)}}}"
     if tag == "mfenced":
@@ -168,7 +173,7 @@ def _token(tag: str, text: str) -> str:
     return text
 
 
-def _accented(tag: str, arguments: list[str]) -> str:
+def _accent(tag: str, arguments: list[str]) -> str:
     accent = _ACCENTS.get(arguments[1]) if tag == "mover" else None
     if arguments[1:] == [r"\to"] and tag == "mover":
         accent = "vec"
@@ -216,7 +221,7 @@ def mathml_of(drawn: Any) -> Any:
     ``drawn`` is the element ``mjx-math`` or ``svg``.
     """
     try:
-        made = _filled("math", _nodes(drawn), 0)
+        made = _fill("math", _nodes(drawn), 0)
     except _UnknownError:
         return None
     return made if "".join(made.itertext()).strip() else None
@@ -259,35 +264,35 @@ def _nodes(element: Any, slots: dict[str, list[Any]] | None = None) -> list[Any]
     return found
 
 
-def _made(part: Any, depth: int) -> Any:
+def _build(part: Any, depth: int) -> Any:
     name = _name(part)
     if name in _TOKENS or depth > MAX_DEPTH:
         made = etree.Element(name if name in _TOKENS else "mtext")
         made.text = _characters(part)
         return made
     if name in _ROWS:
-        return _filled("mrow", _nodes(part), depth)
+        return _fill("mrow", _nodes(part), depth)
     if name in {"mtable", "mtr", "mtd", "mlabeledtr"}:
-        return _filled(name.replace("labeled", ""), _nodes(part), depth)
+        return _fill(name.replace("labeled", ""), _nodes(part), depth)
     slots: dict[str, list[Any]] = {}
     nodes = _nodes(part, slots)
     arguments = _arguments(name, nodes, slots)
     if name == "msqrt":
-        return _filled(name, arguments[0], depth)
+        return _fill(name, arguments[0], depth)
     made = etree.Element(name)
     for argument in arguments:
         if not argument:
             raise _UnknownError(name)
         if len(argument) == 1:
-            made.append(_made(argument[0], depth + 1))
+            made.append(_build(argument[0], depth + 1))
         else:
-            made.append(_filled("mrow", argument, depth))
+            made.append(_fill("mrow", argument, depth))
     return made
 
 
-def _filled(tag: str, parts: Sequence[Any], depth: int) -> Any:
+def _fill(tag: str, parts: Sequence[Any], depth: int) -> Any:
     made = etree.Element(tag)
-    made.extend(_made(part, depth + 1) for part in parts)
+    made.extend(_build(part, depth + 1) for part in parts)
     return made
 
 

@@ -23,7 +23,7 @@ from scraper_service.content.html.page_urls import is_placeholder, is_route
 from scraper_service.content.markdown import inline, maths
 from scraper_service.content.markdown.code_blocks import (
     code_span,
-    fenced,
+    fenced_code,
     text_with_breaks,
 )
 from scraper_service.content.markdown.inline import APART, MARKS, PAD
@@ -131,6 +131,9 @@ _LONE = re.compile(
 )
 MAX_SIGNS = 3  # an anchor with as many child elements is a real link
 _IMAGE = re.compile(r"!\[[^\[\]]*\]\(\S+\)")
+REMOVED_IMAGE = "<Base64-Image-Removed>"
+MAX_EMOJI = 16  # characters: a family, a flag of letters
+_EMOJI_NAMES = re.compile(r"emoji|smil", re.IGNORECASE)
 _holds_lines = Finder("br", "div", "li", "pre")
 _holds_links = Finder("a")
 
@@ -198,7 +201,7 @@ class Spans(InlineRun):
             if ("\\" in text or "$$" in text) and (formulas := maths.with_tex(text)):
                 run.append(formulas)
                 return
-            text = inline.escaped(text, label=self.in_link)
+            text = inline.escape_text(text, label=self.in_link)
         if run and text[:1] in _AFTER_BRACKET and self._follows_bracket():
             text = "\\" + text
         run.append(text)
@@ -352,17 +355,8 @@ class Spans(InlineRun):
                 self._code_span(line)
                 self.flush()
             return
-        if lines := fenced(element):
+        if lines := fenced_code(element):
             self.layout.add(lines)
-
-
-REMOVED_IMAGE = "<Base64-Image-Removed>"
-MAX_EMOJI = 16  # characters: a family, a flag of letters
-_EMOJI_NAMES = re.compile(r"emoji|smil", re.IGNORECASE)
-
-
-class Pictures(Spans):
-    """Writes images and media, and formulas as TeX."""
 
     def image(self, element: Any) -> None:
         """Write an image, without tracking pixels and repeated images."""
@@ -378,7 +372,7 @@ class Pictures(Spans):
             return
         alt = attributes.get("alt") or ""
         if alt:
-            alt = inline.escaped(inline.plain(alt).strip(), label=True)
+            alt = inline.escape_text(inline.plain(alt).strip(), label=True)
         if source[:5].lower() == "data:":
             if self.remove_base64:
                 record_image(self.document, element, is_removed=True)

@@ -25,7 +25,7 @@ from scraper_service.content.html.lazy_images import record_image
 from scraper_service.content.markdown import HTML2TEXT, NATIVE
 from scraper_service.content.markdown.inline import BREAK, STRONG, STRONG_END
 from scraper_service.content.markdown.layout import Level
-from scraper_service.content.markdown.spans import REMOVED_IMAGE, Pictures
+from scraper_service.content.markdown.spans import REMOVED_IMAGE, Spans
 from scraper_service.content.markdown.tables import (
     MAX_CELLS,
     MAX_COLUMNS,
@@ -83,7 +83,7 @@ def markdown(document: Document, *, remove_base64_images: bool) -> str:
     return clean_text(writer.layout.text())
 
 
-class _Writer(Pictures):
+class _Writer(Spans):
     """Walks the tree; each method writes one kind of element."""
 
     def block(self, element: Any) -> None:

@@ -16,7 +16,7 @@ from scraper_service.content.markdown.sentences import (
     shared_words,
 )
 from scraper_service.content.metadata.evidence import MAX_VALUE
-from scraper_service.content.metadata.linked_data import folded, text_of
+from scraper_service.content.metadata.linked_data import fold_name, text_of
 from scraper_service.content.metadata.sources import (
     authors,
     modification_date,
@@ -245,7 +245,7 @@ def _headline(evidence: Evidence) -> str:
     if alike and max(alike) >= LEAST_LIKE:
         return headings[alike.index(max(alike))]
     for heading, own in zip(headings, words, strict=True):
-        if folded(heading) in evidence.site_names:
+        if fold_name(heading) in evidence.site_names:
             continue
         if any(shared_words(own, title) >= LEAST_SHARED for title in titles):
             return heading

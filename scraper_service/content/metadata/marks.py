@@ -353,9 +353,9 @@ def text_before(element: Any) -> str:
 
 def _pieces_of_byline(found: _Text) -> list[str]:
     element, parent = found.element, found.parent
-    pieces = pieces_of(parent) if parent is element else pieces_behind(element)
+    pieces = pieces_of(parent) if parent is element else pieces_after(element)
     if pieces and _BY.fullmatch(f"{pieces[-1].rstrip(' :')} "):
-        pieces += pieces_behind(parent)  # they have the name
+        pieces += pieces_after(parent)  # they have the name
     return pieces
 
 
@@ -398,7 +398,7 @@ def pieces_of(element: Any) -> list[str]:
     return [piece for text in texts_in(element) if (piece := " ".join(text.split()))]
 
 
-def pieces_behind(element: Any) -> list[str]:
+def pieces_after(element: Any) -> list[str]:
     """Return the first texts behind an element in its parent."""
     pieces = [" ".join((element.tail or "").split())]
     left = MAX_TEXT

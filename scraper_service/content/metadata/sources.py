@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from scraper_service.content.characters import AnyCase
 from scraper_service.content.html.special_elements import CHANGES, special_elements
 from scraper_service.content.metadata.dates import iso_date, url_date
-from scraper_service.content.metadata.linked_data import folded, text_of
+from scraper_service.content.metadata.linked_data import fold_name, text_of
 from scraper_service.content.metadata.marks import (
     CHANGED,
     author_of,
@@ -130,7 +130,7 @@ def authors(evidence: Evidence) -> list[str]:
     site = evidence.site_names
     for source in AUTHORS:
         names = list(dict.fromkeys(n for n in map(_name, source(evidence)) if n))
-        people = [name for name in names if folded(name) not in site]
+        people = [name for name in names if fold_name(name) not in site]
         if people:
             return people[:MAX_NAMES]
         publisher = publisher or names[:1]

@@ -135,7 +135,7 @@ def _field(widget: Any, form: Any, losses: Losses) -> Mark | None:
         )
         value = _text(raw.FPDFAnnot_GetFormFieldValue, form, widget)
         if kind in _CHOICES:
-            value = _chosen(widget, form) or value
+            value = _chosen_labels(widget, form) or value
         if is_secret and value:
             losses.add("formField", SIGNATURE)
             return None
@@ -144,7 +144,7 @@ def _field(widget: Any, form: Any, losses: Losses) -> Mark | None:
     return Mark(value, _box(widget)) if value else None
 
 
-def _chosen(widget: Any, form: Any) -> str:
+def _chosen_labels(widget: Any, form: Any) -> str:
     """Return the labels of the chosen options."""
     count = min(raw.FPDFAnnot_GetOptionCount(form, widget), MAX_OPTIONS)
     return ", ".join(
@@ -207,7 +207,7 @@ FAR = 60.0  # points between a field and its label, beyond which a label above i
 _FILL = re.compile(r"_{3,}|\.{5,}")  # where a value is to be written
 
 
-def place_marks(page: PageText, *, is_drawn: bool = False) -> None:
+def insert_marks(page: PageText, *, is_drawn: bool = False) -> None:
     """Move the marks of a page into its lines, each after its label.
 
     ``is_drawn`` is True for lines without positions, as recognised in a picture that
@@ -222,10 +222,10 @@ def place_marks(page: PageText, *, is_drawn: bool = False) -> None:
                 page.lines.append(_line(mark, text, SIZE))
         return
     for mark in sorted(marks, key=lambda mark: (-mark.box[3], mark.box[0])):
-        _place(mark, page.lines)
+        _insert_mark(mark, page.lines)
 
 
-def _place(mark: Mark, lines: list[Line]) -> None:
+def _insert_mark(mark: Mark, lines: list[Line]) -> None:
     left, bottom, right, top = mark.box
     middle = (bottom + top) / 2
     row = [line for line in lines if _is_beside(line, bottom, top, middle)]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from attrs import define, field
 
 from scraper_service.content.decode import clean_text
-from scraper_service.content.markdown.inline import destination, escaped, plain
+from scraper_service.content.markdown.inline import destination, escape_text, plain
 from scraper_service.content.pdf.lines import HEADING_RATIO, Block, Hyphens, rotate_box
 from scraper_service.content.pdf.order import blocks_in_order, drop_repeated
 
@@ -226,10 +226,10 @@ def _pieces(lines: list[Line], hyphens: Hyphens) -> list[Piece]:
             at = end
         if at < len(line.text):
             pieces.append((line.text[at:], None))
-    return _merged(pieces)
+    return _merge(pieces)
 
 
-def _merged(pieces: list[Piece]) -> list[Piece]:
+def _merge(pieces: list[Piece]) -> list[Piece]:
     """Join neighbouring pieces with the same link, and white space between them."""
     result: list[Piece] = []
     for index, (text, target) in enumerate(pieces):
@@ -273,7 +273,7 @@ def join_parts(last: Part, first: Part, hyphens: Hyphens | None = None) -> Part:
     pieces[-1] = (text[:ends], url)
     if link:
         pieces.append((link, None))
-    return Part(last.kind, _merged([*pieces, *first.pieces]), last.level, box=last.box)
+    return Part(last.kind, _merge([*pieces, *first.pieces]), last.level, box=last.box)
 
 
 _LINE_START = re.compile(r"^(?=#{1,6}\s|[-+]\s|>|=+$|-+$|~~~)")
@@ -361,14 +361,14 @@ def html_of(pages: Iterable[Iterable[Part]], title: str) -> str:
 def _piece(piece: Piece) -> str:
     text, url = piece
     if url is None:
-        return escaped(plain(text))
-    return f"[{escaped(plain(text), label=True)}]({destination(url)})"
+        return escape_text(plain(text))
+    return f"[{escape_text(plain(text), label=True)}]({destination(url)})"
 
 
 def _table(rows: list[list[str]]) -> str:
     lines = []
     for row in rows:
-        cells = (escaped(plain(cell)).replace("|", "\\|") for cell in row)
+        cells = (escape_text(plain(cell)).replace("|", "\\|") for cell in row)
         lines.append(f"| {' | '.join(cells)} |")
     lines.insert(1, "|".join(["", *(" --- " for _ in rows[0]), ""]))
     return "\n".join(lines)

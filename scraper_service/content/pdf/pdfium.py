@@ -176,7 +176,7 @@ class _PageReader:
         line = Line("", size or y1 - y0, x0, y0, x1, y1)
         line.is_bold, line.is_fixed = self._style(start, end, is_piece=is_piece)
         line.is_rotated = characters.is_askew(start, end)
-        touched = self._links and self._touched(line)
+        touched = self._links and self._links_touching(line)
         middle = (y0 + y1) / 2
         borders = [
             x
@@ -202,7 +202,7 @@ class _PageReader:
         if rest is not None:
             self._add_line(rest, end, lines)
 
-    def _touched(self, line: Line) -> list[tuple[Box, str]]:
+    def _links_touching(self, line: Line) -> list[tuple[Box, str]]:
         """Return the links that overlap a line."""
         middle = (line.y0 + line.y1) / 2
         return [

@@ -86,8 +86,8 @@ def _segments(item: int, count: int) -> Iterable[Box]:
 
 def find_grids(rules: list[Box]) -> list[RuledGrid]:
     """Return the tables whose columns or rows are parted by lines."""
-    across = _merged([r for r in rules if r[2] - r[0] > r[3] - r[1]], 0)
-    upright = _merged([r for r in rules if r[2] - r[0] <= r[3] - r[1]], 1)
+    across = _merge([r for r in rules if r[2] - r[0] > r[3] - r[1]], 0)
+    upright = _merge([r for r in rules if r[2] - r[0] <= r[3] - r[1]], 1)
     if len(upright) * len(across) > MAX_CROSSINGS:
         return []
     groups: list[tuple[list[Box], set[Box]]] = []
@@ -109,7 +109,7 @@ def find_grids(rules: list[Box]) -> list[RuledGrid]:
     return [grid for grid in grids if grid is not None]
 
 
-def _merged(rules: list[Box], low: int) -> list[Box]:
+def _merge(rules: list[Box], low: int) -> list[Box]:
     """Join the pieces of lines: a table may have four lines for each cell."""
     found: list[Box] = []
     other = 1 - low
@@ -126,9 +126,9 @@ def _merged(rules: list[Box], low: int) -> list[Box]:
 def _grid(upright: list[Box], across: Iterable[Box]) -> RuledGrid | None:
     rules = [*upright, *across]
     ends = [x for rule in rules for x in (rule[0], rule[2])]
-    xs = _places([*(v[0] for v in upright), min(ends), max(ends)])
+    xs = _distinct([*(v[0] for v in upright), min(ends), max(ends)])
     ends = [y for rule in rules for y in (rule[1], rule[3])]
-    ys = _places([*(h[1] for h in across), min(ends), max(ends)])
+    ys = _distinct([*(h[1] for h in across), min(ends), max(ends)])
     grid = RuledGrid(upright, list(across), xs, ys[::-1])
     return None if upright and len(xs) < 3 else grid
 
@@ -138,7 +138,7 @@ def _touch(h: Box, v: Box) -> bool:
     return is_within and v[1] - NEAR < h[1] < v[3] + NEAR
 
 
-def _places(numbers: list[float]) -> list[float]:
+def _distinct(numbers: list[float]) -> list[float]:
     """Return the distinct numbers in ascending order."""
     found: list[float] = []
     for number in sorted(numbers):
@@ -208,7 +208,7 @@ def table(rows: list[Line]) -> list[Block] | None:
     for row in rows:
         values = [""] * len(edges)
         for cell in row.cells:
-            place = _place(cell.x0, edges)
+            place = _column_of(cell.x0, edges)
             values[place] = f"{values[place]} {cell.text}".strip()
         grid.append(values)
     return [Block(rows, grid)]
@@ -234,7 +234,7 @@ def _column_edges(rows: list[Line]) -> list[tuple[float, float]]:
     return edges
 
 
-def _place(x: float, edges: list[tuple[float, float]]) -> int:
+def _column_of(x: float, edges: list[tuple[float, float]]) -> int:
     for index, (_, right) in enumerate(edges):
         if x <= right:
             return index
@@ -246,7 +246,7 @@ def _split_columns(rows: list[Line], edges: list[tuple[float, float]]) -> list[B
     for row in rows:
         for cell in row.cells:
             part = Line(cell.text, row.size, cell.x0, row.y0, cell.x1, row.y1, [cell])
-            columns[_place(cell.x0, edges)].lines.append(part)
+            columns[_column_of(cell.x0, edges)].lines.append(part)
     return [column for column in columns if column.lines]
 
 
@@ -294,7 +294,7 @@ def _by_gaps(cells: _Cells) -> _Cells:
     found: _Cells = {}
     for (row, _), parts in cells.items():
         for part in parts:
-            found.setdefault((row, _place(part.x0, edges)), []).append(part)
+            found.setdefault((row, _column_of(part.x0, edges)), []).append(part)
     return found
 
 
@@ -318,7 +318,7 @@ def _ruled_rows(cells: _Cells, *, is_open: bool) -> list[list[str]]:
         elif is_open and not _is_row(counts, len(bands)):
             return []
         else:
-            rows.append([_joined(lines) for lines in texts])
+            rows.append([_join(lines) for lines in texts])
     return rows if min(len(rows), len(columns)) > 1 else []
 
 
@@ -339,7 +339,7 @@ def _texts(parts: list[Line]) -> list[str]:
     return [" ".join(p.text for p in sorted(row, key=lambda p: p.x0)) for row in rows]
 
 
-def _joined(lines: list[str]) -> str:
+def _join(lines: list[str]) -> str:
     text = ""
     for line in lines:
         end, link = Hyphens().joint(text, line) if text else (0, "")

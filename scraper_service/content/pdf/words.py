@@ -306,7 +306,7 @@ class Speller:
         crossed: list[tuple[Box, str]] = []
         if self._links:
             last_box = characters.box(last)
-            crossed = self._crossed(box, last_box)
+            crossed = self._links_crossing(box, last_box)
             if crossed and self._is_part(crossed, box, last_box):
                 return self._by_sign(part, start, crossed, spaced=spaced)
         if self.is_reversed and characters.piece(start) != characters.piece(last):
@@ -347,7 +347,7 @@ class Speller:
             character == LAM and before in ALEFS
         )
 
-    def _crossed(self, first: Box, last: Box) -> list[tuple[Box, str]]:
+    def _links_crossing(self, first: Box, last: Box) -> list[tuple[Box, str]]:
         """Return the links that overlap a word."""
         left, right = min(first[0], last[0]), max(first[2], last[2])
         return [

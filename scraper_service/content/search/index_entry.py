@@ -14,7 +14,7 @@ from urllib.parse import unquote
 from attrs import frozen
 
 from scraper_service.content.search.words import (
-    folded,
+    fold,
     language_code,
     stems,
     tokens_of,
@@ -111,7 +111,7 @@ def search_entry(
     again = [stems_of[k] * min(n - 1, MORE_TIMES) for k, n in counts.items() if n > 1]
     marks = [mark(TITLE, each) for each in titles.split()]
     marks += [mark(TITLE, each) for each in words_of(facts.get("title", ""))]
-    marks += [mark(URL, folded(each)) for each in in_url]
+    marks += [mark(URL, fold(each)) for each in in_url]
     marks += [mark(SITE, each) for each in _sites(url)]
     marks += [mark(FILE, each) for each in _files(url, kind)]
     marks += [mark(FACT, PAGE)]
@@ -234,11 +234,11 @@ def snippet(text: str, description: str, words: Sequence[str]) -> str:
     the description is preferred.
     """
     wanted = {word[: max(PREFIX, len(word) - 3)] for word in words if word}
-    about = folded(description)
+    about = fold(description)
     if description and all(word in about for word in wanted):
         return _cut(description, 0)
     text = text[:LOOKED_AT]
-    plain = folded(text)
+    plain = fold(text)
     if not wanted or len(plain) != len(text):
         plain = text.lower() if len(text.lower()) == len(text) else text
     best, most = 0, 0

@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 from attrs import evolve, frozen
 
-from scraper_service.content.search.words import folded, is_unspaced, words_of
+from scraper_service.content.search.words import fold, is_unspaced, words_of
 from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class SearchQuery:
                 return False
         if any(place.has(url) for place in self.not_places):
             return False
-        address, heading = spaced(unquote(url)), spaced(title)
+        address, heading = pad_words(unquote(url)), pad_words(title)
         if any(
             word not in unquote(url).lower() for word in map(str.lower, self.in_url)
         ):
@@ -118,7 +118,7 @@ class SearchQuery:
             return False
         if any(stands_in(word, heading) for word in self.not_in_title):
             return False
-        shown = f"{heading}{spaced(description)}"
+        shown = f"{heading}{pad_words(description)}"
         if any(stands_in(text, shown) for text in self.without):
             return False
         shown += address
@@ -140,7 +140,7 @@ def parse_query(text: str) -> SearchQuery:
         if not value or (value in _JOINING and not name and part["quoted"] is None):
             continue
         if kind := _PLACES.get(name):
-            place = PlaceCondition(kind, _place_value(kind, value))
+            place = PlaceCondition(kind, _condition_value(kind, value))
             goal = sites if kind == "site" else files
             (not_places if part["minus"] else goal).append(place)
         elif field := _FIELDS.get(name):
@@ -166,7 +166,7 @@ def narrow_query(
 ) -> SearchQuery:
     """Return a query that is limited to categories and domains."""
     groups = (
-        tuple(place for name in categories for place in places_of(name)),
+        tuple(place for name in categories for place in conditions_of(name)),
         tuple(PlaceCondition("site", domain) for domain in include),
     )
     return evolve(
@@ -179,7 +179,7 @@ def narrow_query(
     )
 
 
-def places_of(category: str) -> tuple[PlaceCondition, ...]:
+def conditions_of(category: str) -> tuple[PlaceCondition, ...]:
     """Return the places of a category; a result is in at least one."""
     if category == "github":
         return (PlaceCondition("site", "github.com"),)
@@ -191,7 +191,7 @@ def places_of(category: str) -> tuple[PlaceCondition, ...]:
 def category_of(url: str, categories: Iterable[str]) -> str | None:
     """Return the first of ``categories`` that a URL belongs to, or None."""
     for name in categories:
-        if any(place.has(url) for place in places_of(name)):
+        if any(place.has(url) for place in conditions_of(name)):
             return name
     return None
 
@@ -212,14 +212,14 @@ def engine_text(
     return " ".join(parts)
 
 
-def spaced(text: str) -> str:
+def pad_words(text: str) -> str:
     """Return the folded words of a text, with single spaces between and around."""
     return f" {' '.join(words_of(text))} "
 
 
 def stands_in(text: str, spaced_text: str) -> bool:
-    """Return True if words occur in a text of :func:`spaced`, in sequence."""
-    return spaced(text) in spaced_text
+    """Return True if words occur in a text of :func:`pad_words`, in sequence."""
+    return pad_words(text) in spaced_text
 
 
 def phrase_pattern(text: str) -> re.Pattern[str]:
@@ -227,7 +227,7 @@ def phrase_pattern(text: str) -> re.Pattern[str]:
 
     The pattern is faster than :func:`stands_in` on long texts.
     """
-    words = re.findall(r"\w+", folded(text).replace("_", " "))
+    words = re.findall(r"\w+", fold(text).replace("_", " "))
     if not words:
         return re.compile("")  # a phrase without words matches every text
     first, *others = map(re.escape, words)
@@ -239,9 +239,9 @@ def phrase_pattern(text: str) -> re.Pattern[str]:
     return re.compile(f"{first}{before}{inner}{last}")
 
 
-def _place_value(kind: str, value: str) -> str:
+def _condition_value(kind: str, value: str) -> str:
     if kind == "file":
-        return folded(value).lstrip(".")
+        return fold(value).lstrip(".")
     value = re.sub(r"^[a-z]+://", "", value, flags=re.IGNORECASE)
     host, slash, path = value.partition("/")
     host = host.lower().removeprefix("*").strip(".")

@@ -85,7 +85,7 @@ _UNSPACED = re.compile(
 )
 
 
-def folded(text: str) -> str:
+def fold(text: str) -> str:
     """Return a text without case, accents and compatibility forms."""
     if text.isascii():
         return text.lower()
@@ -121,7 +121,7 @@ def is_unspaced(character: str) -> bool:
 
 def words_of(text: str) -> list[str]:
     """Return the words of :func:`tokens_of`, folded."""
-    return [folded(token) for token in tokens_of(text)]
+    return [fold(token) for token in tokens_of(text)]
 
 
 def stem(token: str, language: str) -> str:
@@ -133,7 +133,7 @@ def stems(tokens: list[str], language: str) -> list[str]:
     """Return the :func:`stem` of each token."""
     stemmer = _stemmer(language)
     found = tokens if stemmer is None else stemmer.stemWords(tokens)
-    return [folded(each) for each in found]
+    return [fold(each) for each in found]
 
 
 def language_code(tag: str | None) -> str:
@@ -183,9 +183,7 @@ class SearchWords:
     _words: tuple[tuple[str, re.Pattern[str]], ...] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        words = list(dict.fromkeys(_WORD_OF_URL.findall(_folded(self.search))))[
-            :MAX_WORDS
-        ]
+        words = list(dict.fromkeys(_WORD_OF_URL.findall(fold(self.search))))[:MAX_WORDS]
         self._words = tuple(
             (word, re.compile(rf"(?<![^\W_]){re.escape(word)}(?![^\W_])"))
             for word in words
@@ -193,11 +191,11 @@ class SearchWords:
 
     def score(self, url: str, title: str | None, description: str | None) -> int:
         """Return the score of a page; 0 if no word matches."""
-        texts = [(_folded(_visible(url)), WHOLE_IN, PART_IN)]
+        texts = [(fold(_visible(url)), WHOLE_IN, PART_IN)]
         if title:
-            texts.append((_folded(title), WHOLE_IN, PART_IN))
+            texts.append((fold(title), WHOLE_IN, PART_IN))
         if description:
-            texts.append((_folded(description), WHOLE_DESCRIBED, PART_DESCRIBED))
+            texts.append((fold(description), WHOLE_DESCRIBED, PART_DESCRIBED))
         total = 0
         for word, whole in self._words:
             is_long = len(word) >= MIN_PART or not word.isascii()
@@ -219,10 +217,3 @@ def _visible(url: str) -> str:
     """Return the URL without its scheme and percent-encoding."""
     rest = url.partition("://")[2]
     return unquote(rest) if "%" in rest else rest
-
-
-def _folded(text: str) -> str:
-    if text.isascii():
-        return text.lower()
-    parts = unicodedata.normalize("NFKD", text.casefold())
-    return "".join(part for part in parts if not unicodedata.combining(part))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
-from scraper_service.content.metadata.linked_data import folded
+from scraper_service.content.metadata.linked_data import fold_name
 from scraper_service.content.structured_data import contact, names, numbers
 from scraper_service.content.structured_data.nodes import (
     ARTICLE,
@@ -36,7 +36,7 @@ from scraper_service.content.structured_data.scope import (
     is_foreign,
     longest_part,
     main_heading,
-    named,
+    named_candidates,
     one_line,
 )
 from scraper_service.options.urls import url_parts
@@ -430,7 +430,7 @@ def _from_record(scope: Scope, requested: RequestedField) -> Iterator[Candidate]
         yield from links if requested.shape == "url" else _domains(links)
     if generator := OF_RECORDS.get(name) or BY_SHAPE.get(requested.shape):
         yield from generator(scope)
-    for found in named(scope, NAMED.get(name, ""), 0.69):
+    for found in named_candidates(scope, NAMED.get(name, ""), 0.69):
         if 0 < len(found.text) <= SHORT:
             yield found
     yield from _of_kind(scope, name)
@@ -510,7 +510,7 @@ def _titles(
     if shown:
         sites = {*page.evidence.site_names, *page.host.split(".")[:-1]}
         shown = _PATH.split(shown)[-1] or shown
-        trust = 0.6 if folded(shown) in sites else 0.95
+        trust = 0.6 if fold_name(shown) in sites else 0.95
         yield Candidate(shown, f"heading {heading.tag}", trust, heading)
     if declared and main is not None:
         yield Candidate(declared, f"{main.name}.name", 0.85)

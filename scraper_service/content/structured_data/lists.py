@@ -91,7 +91,7 @@ def plain_list(
         is_link = item.format in LINK_FORMATS and shape != "image"
         one = evolve(one, shape="url" if is_link else shape)
     limit = min(field.max_items or MAX_ITEMS, MAX_ITEMS)
-    for found in _places(run, requested, scope):
+    for found in _candidate_lists(run, requested, scope):
         texts = found.parts or (found.text,)
         if requested.concept_name != "headings":
             texts = tuple(_BULLET.sub("", text) for text in texts)
@@ -102,7 +102,7 @@ def plain_list(
     return None
 
 
-def _places(
+def _candidate_lists(
     run: ExtractionRun, requested: RequestedField, scope: Scope
 ) -> Iterator[Candidate]:
     """Yield lists of values, the most trusted origins first."""

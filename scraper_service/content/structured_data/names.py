@@ -11,7 +11,7 @@ from scraper_service.content.structured_data import values
 from scraper_service.content.structured_data.requested_fields import words_of
 from scraper_service.content.structured_data.scope import (
     Candidate,
-    named,
+    named_candidates,
     one_line,
 )
 
@@ -69,7 +69,7 @@ _PERSONAL = frozenset("user username author member company brand vendor".split()
 def persons(scope: Scope) -> Iterator[Candidate]:
     """Yield the names of authors."""
     names = "author username user-name byline creator poster hnuser nickname submitter"
-    found = list(named(scope, names, 0.8))
+    found = list(named_candidates(scope, names, 0.8))
     found += [
         Candidate(one_line(scope, link), "link to a profile", 0.7, link)
         for link in scope.all("a")
@@ -96,7 +96,7 @@ def dates(scope: Scope) -> Iterator[Candidate]:
         if value := element.get("datetime") or text:
             yield Candidate(value, "time element", 0.85, element, parts)
     names = "date time posted published timestamp age relativetime"
-    for found in named(scope, names, 0.75):
+    for found in named_candidates(scope, names, 0.75):
         value = found.element.get("title") or found.element.get("content")
         for written in (value, found.text):
             if written and len(written) <= MAX_DATE and re.search(r"\d", written):
@@ -124,7 +124,7 @@ def titles(scope: Scope) -> Iterator[Candidate]:
         text = one_line(scope, heading)
         if text and not _BUTTON.match(text):
             yield Candidate(text, f"heading {heading.tag}", 0.85, heading)
-    for found in named(scope, "title headline name heading subject", 0.8):
+    for found in named_candidates(scope, "title headline name heading subject", 0.8):
         text = _name_line(scope, found.element)
         link = next(found.element.iter("a"), None)
         if link is not None and len(one_line(scope, link)) > 0.5 * len(text):
@@ -211,7 +211,7 @@ def briefs(scope: Scope) -> Iterator[Candidate]:
             yield Candidate(scope.reading.text(element), "definition", 0.8, element)
             return
     names = "short-description description summary excerpt teaser snippet intro abstract deck"
-    for found in named(scope, names, 0.75):
+    for found in named_candidates(scope, names, 0.75):
         text = scope.reading.text(found.element)
         is_all = found.element in scope.elements or (name and text.startswith(name))
         if not is_all and len(text) >= 3:

@@ -274,7 +274,7 @@ def heading_text(scope: Scope, heading: Any) -> str:
     return join_texts(p for p in parts if not _is_inside(p[1], _BUTTON)) or text
 
 
-def named(scope: Scope, names: str, trust: float) -> Iterator[Candidate]:
+def named_candidates(scope: Scope, names: str, trust: float) -> Iterator[Candidate]:
     """Yield the elements with a class or id of these names, in the order of the names.
 
     ``names`` are separated by spaces; a name of several words has hyphens.

@@ -187,12 +187,12 @@ class _Reading:
         if _is_element(value):
             value = text_of(value)
         for name in plan.transforms:
-            value = self._transformed(name, value)
+            value = self._transform(name, value)
             if value is None:
                 return None
         return value
 
-    def _transformed(self, name: str, value: Any) -> Any:
+    def _transform(self, name: str, value: Any) -> Any:
         text = value if isinstance(value, str) else str(value)
         match name:
             case "strip":

@@ -149,7 +149,7 @@ class Typing:
             shape in _WRITTEN and not _WRITTEN[shape].search(text)
         ):
             return None
-        return _normalized(shape, text)[:MAX_STRING]
+        return _normalize(shape, text)[:MAX_STRING]
 
     def _url(self, text: str) -> str | None:
         if re.search(r"\s", text) or not re.search(r"[/?.][a-z]{2}|/", text):
@@ -181,7 +181,7 @@ class Typing:
             return True  # no check without a linear-time match
 
 
-def _normalized(shape: str, text: str) -> str:
+def _normalize(shape: str, text: str) -> str:
     """Return a text in the usual spelling of its shape."""
     if shape == "person":
         return values.person_of(text)

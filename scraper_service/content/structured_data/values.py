@@ -294,8 +294,8 @@ def enum_of(choices: tuple[Any, ...], text: str) -> Any | None:
     with the same meaning about stock. Letter case, spaces and punctuation do not
     matter.
     """
-    folded = {choice: f" {_folded(str(choice))} " for choice in choices}
-    whole = f" {_folded(text)} "
+    folded = {choice: f" {_fold(str(choice))} " for choice in choices}
+    whole = f" {_fold(text)} "
     within = [choice for choice, own in folded.items() if own.strip() and own in whole]
     if within:
         return max(within, key=lambda choice: len(folded[choice]))
@@ -308,7 +308,7 @@ def enum_of(choices: tuple[Any, ...], text: str) -> Any | None:
     return None
 
 
-def _folded(text: str) -> str:
+def _fold(text: str) -> str:
     split = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", text.rsplit("schema.org/", 1)[-1])
     return " ".join(re.findall(r"[^\W_]+", split.lower()))
 

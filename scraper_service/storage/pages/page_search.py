@@ -31,7 +31,7 @@ from scraper_service.content.search.index_entry import (
 from scraper_service.content.search.query import SearchQuery, phrase_pattern
 from scraper_service.content.search.words import (
     COMMON,
-    folded,
+    fold,
     stem,
     tokens_of,
     words_of,
@@ -105,7 +105,7 @@ class _Conditions:
     def __init__(self, query: SearchQuery, languages: Sequence[str], kind: str):
         self._languages = sorted({"", *languages})
         tokens = _all_tokens(query.words)
-        telling = [token for token in tokens if folded(token) not in COMMON]
+        telling = [token for token in tokens if fold(token) not in COMMON]
         self.words = self._groups(telling or tokens)
         self.needed = self._groups(_all_tokens(query.phrases))
         self.has_words = bool(self.words or self.needed)
@@ -135,9 +135,7 @@ class _Conditions:
         return [{stem(token, each) for each in self._languages} for token in some]
 
     def _title(self, token: str) -> set[str]:
-        return {
-            mark(TITLE, each) for each in (folded(token), *self._groups([token])[0])
-        }
+        return {mark(TITLE, each) for each in (fold(token), *self._groups([token])[0])}
 
 
 def _place(place: PlaceCondition) -> str:
@@ -294,7 +292,7 @@ class _Reading:
         title, about = facts.get("title", ""), facts.get("description", "")
         text = decompress(row.text).decode()
         if query.phrases or query.without:
-            whole = folded(f"{title}\n{about}\n{text}")
+            whole = fold(f"{title}\n{about}\n{text}")
             if not all(pattern.search(whole) for pattern in self._phrases):
                 return None
             if any(pattern.search(whole) for pattern in self._without):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import asdict, define, field
 
 from scraper_service.content.formats.agent_pages import cut
-from scraper_service.content.html.page_urls import without_place
+from scraper_service.content.html.page_urls import without_fragment
 from scraper_service.content.metadata.dates import utc_text
 from scraper_service.options.urls import caller_url
 
@@ -159,7 +159,7 @@ def url_key(url: str) -> str:
     The host is in lower case. There is no fragment but a route of a script, and no slash
     at the end.
     """
-    scheme, mark, rest = without_place(url).partition("://")
+    scheme, mark, rest = without_fragment(url).partition("://")
     host, slash, path = rest.partition("/")
     return f"{scheme.lower()}{mark}{host.lower()}{slash}{path}".rstrip("/")
 
