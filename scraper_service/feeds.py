@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 ERROR_CODE = "errorCode"
 TAIL = (*LAST, ERROR_CODE)
+PLAIN = (str, int, float, list, tuple, dict, type(None))
+# Characters that XML cannot hold (XML 1.0, production 2).
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class FlatItem(dict[str, Any]):
@@ -93,11 +96,6 @@ class FlatItems:
         others = {k: v for k, v in facts.items() if k not in {*values, *last}}
         columns = dict.fromkeys((*FACTS, *keys, *values, *TAIL))
         return FlatItem({**shown, **values, **others, **last}, columns)
-
-
-PLAIN = (str, int, float, list, tuple, dict, type(None))
-# Characters that XML cannot hold (XML 1.0, production 2).
-_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class Feeds(FeedExporter):

@@ -32,6 +32,28 @@ if TYPE_CHECKING:
 
 FURTHER = "further"
 _LEFT_OUT = frozenset({"sources", "categories", "includeDomains"})  # where empty
+_FORMATS = catalogue.select(catalogue.SCRAPE, "formats")
+_OUTPUT = (
+    click.option(
+        "-o",
+        "--output",
+        "path",
+        metavar="PATH",
+        help="Write to a file: .jsonl, .csv, .zip, .sqlite, .parquet, .warc.gz, .wacz; or to a folder: FOLDER/.",
+    ),
+    click.option(
+        "--output-format",
+        "format_",
+        type=click.Choice(FORMATS),
+        help="The format of the output, whatever the name of PATH.",
+    ),
+    click.option(
+        "--overwrite", is_flag=True, help="Write into a folder that has files already."
+    ),
+    click.option(
+        "-q", "--quiet", is_flag=True, help="Show neither progress nor summary."
+    ),
+)
 
 
 @frozen
@@ -203,7 +225,6 @@ _FURTHER = CommandOption(
         "help": "Further options, as in a request body of the HTTP API.",
     },
 )
-_FORMATS = catalogue.select(catalogue.SCRAPE, "formats")
 _PAGE = command_options(
     # The formats are the first option in the help text.
     (*_FORMATS, *(each for each in catalogue.SCRAPE if each not in _FORMATS))
@@ -314,29 +335,6 @@ class Wanted:
         """Return the destination, None if the command line names none."""
         is_named = self.path is not None or self.format is not None
         return self.destination() if is_named else None
-
-
-_OUTPUT = (
-    click.option(
-        "-o",
-        "--output",
-        "path",
-        metavar="PATH",
-        help="Write to a file: .jsonl, .csv, .zip, .sqlite, .parquet, .warc.gz, .wacz; or to a folder: FOLDER/.",
-    ),
-    click.option(
-        "--output-format",
-        "format_",
-        type=click.Choice(FORMATS),
-        help="The format of the output, whatever the name of PATH.",
-    ),
-    click.option(
-        "--overwrite", is_flag=True, help="Write into a folder that has files already."
-    ),
-    click.option(
-        "-q", "--quiet", is_flag=True, help="Show neither progress nor summary."
-    ),
-)
 
 
 def examples(*commands: str) -> str:

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130  # exit code of shells for SIGINT: 128 + 2
 READER_GONE = 141  # exit code of shells for SIGPIPE: 128 + 13
+ACTIVE = ("queued", "scraping")
+UUID_LENGTH = 36  # characters
+MAX_SHOWN = 3  # ids in the error for an ambiguous prefix
+LAST = "last"
 
 
 def end_at_once(code: int) -> NoReturn:
@@ -72,10 +76,6 @@ def fitted(text: str, columns: int) -> str:
 
 # Codes of URLs that a rule left out, before the request or after it.
 ROBOTS, EXTERNAL_LINK, CRAWL_DENIAL = "ROBOTS", "EXTERNAL_LINK", "CRAWL_DENIAL"
-ACTIVE = ("queued", "scraping")
-UUID_LENGTH = 36  # characters
-MAX_SHOWN = 3  # ids in the error for an ambiguous prefix
-LAST = "last"
 
 
 class OutputFailed(Exception):

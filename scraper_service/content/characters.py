@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+MAX_DIGITS = 15  # Python refuses to parse numbers of some thousand digits
+_HARMFUL = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+
 
 class AnyCase:
     """A pattern in lower case that matches text in any case.
@@ -42,9 +45,6 @@ def _lower(text: str) -> str:
     return lower.replace("i\u0307", "i").replace("\u0131", "i").replace("\u017f", "s")
 
 
-MAX_DIGITS = 15  # Python refuses to parse numbers of some thousand digits
-
-
 def parse_digits(text: str, default: int = 0) -> int:
     """Return ``text`` as a number; ``default`` if it has other characters than digits.
 
@@ -55,9 +55,6 @@ def parse_digits(text: str, default: int = 0) -> int:
         return default
     digits = digits.lstrip("0") or "0"
     return int(digits) if len(digits) <= MAX_DIGITS else 10**MAX_DIGITS - 1
-
-
-_HARMFUL = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 
 
 def printable(text: str, most: int | None = None) -> str:

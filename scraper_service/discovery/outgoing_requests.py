@@ -17,6 +17,11 @@ from attrs import field, frozen
 
 from scraper_service.options.urls import url_parts
 
+MAX_PAUSE_S = 600.0  # the longest pause, even if a site requests more
+BACKOFF_S = 1.0  # the first pause without a Retry-After; it doubles
+MAX_BACKOFF_S = 60.0
+BUSY = frozenset({429, 503})
+
 
 class Settings(Protocol):
     """What this module needs of Scrapy's settings."""
@@ -73,12 +78,6 @@ class OutgoingProxy:
 def _is_usable(url: str) -> bool:
     parts = url_parts(url)
     return bool(parts.scheme == "http" and parts.hostname and parts.port)
-
-
-MAX_PAUSE_S = 600.0  # the longest pause, even if a site requests more
-BACKOFF_S = 1.0  # the first pause without a Retry-After; it doubles
-MAX_BACKOFF_S = 60.0
-BUSY = frozenset({429, 503})
 
 
 def retry_after_s(value: str, sent: str, now: float) -> float | None:

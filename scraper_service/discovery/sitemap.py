@@ -57,6 +57,34 @@ SKEW_S = HOUR_S  # between the clocks of a site and of the service
 
 # W3C Date and Time Formats, https://www.w3.org/TR/NOTE-datetime
 _DAY = re.compile(r"(\d{4})(?:-(\d{2})(?:-(\d{2}))?)?$")
+# Limits of one file; the first two are those of sitemaps.org/protocol.html.
+MAX_BYTES = 52_428_800  # decoded
+MAX_URLS = 50_000  # entries of pages or sitemaps
+FETCH_TIMEOUT_S = 120
+# Limits of one job, which has to store the files (docs/crawling.md, Sitemaps).
+MAX_FILES = 500
+MAX_LEVELS = 3  # levels of nesting: an index, its sitemaps, and one more
+# Responses that a crawl keeps for the next one, as received.
+MAX_KEPT_BYTES = 8 * 2**20  # of one file
+MAX_KEPT_TOTAL = 64 * 2**20  # of one process of a job
+# The code of a guessed sitemap that is missing. The job forgets its URL.
+GUESS = "guess"
+SLICE_ROWS = 1000  # about 100 kB of JSON; decoded in 1 ms
+MAX_GZIP_LAYERS = 2  # in the file itself: some servers compress a .gz file again
+PIECE = 256 * 2**10  # characters
+MAX_PIECE = 2**20  # characters without a cut
+FEED_RECORDS = frozenset({"item", "entry"})
+_GZIP = b"\x1f\x8b\x08"
+_ADDRESS = re.compile(r"https?://(?:[^/?#\s\[]|\[[0-9a-f:.]+\])", re.IGNORECASE)
+_COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
+_LINE = re.compile(r"(?:^|\r)[ \t]*(https?://\S+)", re.IGNORECASE | re.MULTILINE)
+_SITEMAP = re.compile(
+    r"https?://[^/?#]+/[^?#]*\.xml(?:\.gz)?(?:[?#]|\Z)", re.IGNORECASE
+)
+# Endings of pages; a path with such an ending is not a folder.
+PAGE_ENDINGS = (".html", ".htm", ".xhtml", ".php", ".asp", ".aspx", ".jsp")
+# "SITEMAPS" in ASCII: a sitemap file and a page with the same URL are separate rows.
+_OF_SITEMAPS = 0x53_49_54_45_4D_41_50_53
 
 
 def proves_no_change(lastmod: str, fetched_at: float) -> bool:
@@ -86,35 +114,8 @@ def _end_of(text: str) -> float | None:
     return moment.timestamp()
 
 
-# Limits of one file; the first two are those of sitemaps.org/protocol.html.
-MAX_BYTES = 52_428_800  # decoded
-MAX_URLS = 50_000  # entries of pages or sitemaps
-FETCH_TIMEOUT_S = 120
-# Limits of one job, which has to store the files (docs/crawling.md, Sitemaps).
-MAX_FILES = 500
-MAX_LEVELS = 3  # levels of nesting: an index, its sitemaps, and one more
-
-# Responses that a crawl keeps for the next one, as received.
-MAX_KEPT_BYTES = 8 * 2**20  # of one file
-MAX_KEPT_TOTAL = 64 * 2**20  # of one process of a job
-
-# The code of a guessed sitemap that is missing. The job forgets its URL.
-GUESS = "guess"
 # Codes of the errors of a file that was answered.
 ABSENT, UNREADABLE = "SITEMAP_ABSENT", "SITEMAP_UNREADABLE"
-SLICE_ROWS = 1000  # about 100 kB of JSON; decoded in 1 ms
-MAX_GZIP_LAYERS = 2  # in the file itself: some servers compress a .gz file again
-PIECE = 256 * 2**10  # characters
-MAX_PIECE = 2**20  # characters without a cut
-
-FEED_RECORDS = frozenset({"item", "entry"})
-_GZIP = b"\x1f\x8b\x08"
-_ADDRESS = re.compile(r"https?://(?:[^/?#\s\[]|\[[0-9a-f:.]+\])", re.IGNORECASE)
-_COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
-_LINE = re.compile(r"(?:^|\r)[ \t]*(https?://\S+)", re.IGNORECASE | re.MULTILINE)
-_SITEMAP = re.compile(
-    r"https?://[^/?#]+/[^?#]*\.xml(?:\.gz)?(?:[?#]|\Z)", re.IGNORECASE
-)
 
 
 @frozen(kw_only=True)
@@ -314,10 +315,6 @@ def _end_of_lines(text: str) -> int:
     return text.rfind("\n") + 1
 
 
-# Endings of pages; a path with such an ending is not a folder.
-PAGE_ENDINGS = (".html", ".htm", ".xhtml", ".php", ".asp", ".aspx", ".jsp")
-
-
 def reads_sitemaps(options: ScopeOptions) -> bool:
     """Return True if a crawl or map reads sitemaps."""
     return options.sitemap != "skip" and not options.scrape.lockdown
@@ -370,10 +367,6 @@ def sitemap_places(start_url: str, declared: Sequence[str]) -> tuple[str, ...]:
 def _folder(path: str) -> str:
     folder, _, name = path.rpartition("/")
     return folder if name.lower().endswith(PAGE_ENDINGS) else path.rstrip("/")
-
-
-# "SITEMAPS" in ASCII: a sitemap file and a page with the same URL are separate rows.
-_OF_SITEMAPS = 0x53_49_54_45_4D_41_50_53
 
 
 def crawl_key(options: CrawlOptions, url: str | ParsedUrl) -> int:

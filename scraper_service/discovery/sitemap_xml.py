@@ -29,6 +29,61 @@ _REFERENCE = re.compile(
     r"<!\[CDATA\[.*?(?:\]\]>|\Z)|&(?!(?:amp|lt|gt|quot|apos);)(#?\w{1,32};)?", re.DOTALL
 )
 FORBIDDEN = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+# The characters < and &: 40 for each of 50,000 entries, parsed in 2 s.
+MAX_MARKS = 2_000_000
+MAX_TEXT = 1000  # characters of a title or description
+MAX_MESSAGE = 100  # characters of a parser message
+# The start of a document, which may follow a message of the server.
+START = re.compile(
+    r"<\?xml[\s?]|(?P<html><!doctype\s+html|<html\b)"
+    r"|<(?:[\w.-]+:)?(?:urlset|sitemapindex|rss|feed|rdf|url|sitemap)\b",
+    re.IGNORECASE,
+)
+ROOTS = frozenset({"urlset", "sitemapindex", "rss", "rdf", "feed"})  # rdf: RSS 1.0
+# The elements with a URL, by lower-case name, and the children that are read.
+RECORDS = {
+    "url": {"loc": "address", "lastmod": "time"},
+    "sitemap": {"loc": "address", "lastmod": "time"},
+    "item": {
+        "link": "address",
+        "guid": "guid",
+        "title": "title",
+        "description": "description",
+        "pubdate": "time",
+    },
+    "entry": {
+        "link": "link",
+        "title": "title",
+        "summary": "description",
+        "updated": "time",
+        "published": "published",
+    },
+}
+_NEWS = "{http://www.google.com/schemas/sitemap-news/0.9"
+# Elements of other vocabularies, read anywhere in a record.
+_FOREIGN = {
+    (_NEWS, "title"): "title",
+    (_NEWS, "publication_date"): "published",
+    ("{http://purl.org/dc/elements/1.1/", "date"): "time",
+}
+_ABOUT = "{http://www.w3.org/1999/02/22-rdf-syntax-ns#}about"
+_BASE = "{http://www.w3.org/XML/1998/namespace}base"
+_HARMLESS = frozenset({"ERR_RESERVED_XML_NAME"})
+_WRAPPER = "_"
+# Entries of a sitemap as nearly all sites write them. They have no attributes and no
+# references, so they need no parser.
+_PLAIN_RECORD = (
+    r"<url>\s*+<loc>([^<>&]*+)</loc>\s*+(?:<lastmod>([^<>&]*+)</lastmod>\s*+)?"
+    r"(?:<changefreq>[^<>&]*+</changefreq>\s*+)?"
+    r"(?:<priority>[^<>&]*+</priority>\s*+)?</url>\s*+"
+)
+_PLAIN = re.compile(_PLAIN_RECORD)
+# Not possessive as a whole: Python 3.11.0 to 3.11.4 gives up such a group if its last
+# repetition fails (gh-106052), which would lose entries.
+_PLAIN_RUN = re.compile(f"(?:{_PLAIN_RECORD}){{8,}}".replace("([", "(?:["))
+_MARK = "_run"  # the name of the marker element
+_OURS = re.compile(rf"<{_MARK}/?>?")
+_TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
 
 
 def cut_of(text: str) -> int:
@@ -71,65 +126,6 @@ def _resolve_reference(reference: str) -> str:
     name = reference[1:]
     text = html.unescape(reference) if name[0] == "#" else html5.get(name, reference)
     return html.escape(FORBIDDEN.sub("", text))
-
-
-# The characters < and &: 40 for each of 50,000 entries, parsed in 2 s.
-MAX_MARKS = 2_000_000
-MAX_TEXT = 1000  # characters of a title or description
-MAX_MESSAGE = 100  # characters of a parser message
-
-# The start of a document, which may follow a message of the server.
-START = re.compile(
-    r"<\?xml[\s?]|(?P<html><!doctype\s+html|<html\b)"
-    r"|<(?:[\w.-]+:)?(?:urlset|sitemapindex|rss|feed|rdf|url|sitemap)\b",
-    re.IGNORECASE,
-)
-ROOTS = frozenset({"urlset", "sitemapindex", "rss", "rdf", "feed"})  # rdf: RSS 1.0
-# The elements with a URL, by lower-case name, and the children that are read.
-RECORDS = {
-    "url": {"loc": "address", "lastmod": "time"},
-    "sitemap": {"loc": "address", "lastmod": "time"},
-    "item": {
-        "link": "address",
-        "guid": "guid",
-        "title": "title",
-        "description": "description",
-        "pubdate": "time",
-    },
-    "entry": {
-        "link": "link",
-        "title": "title",
-        "summary": "description",
-        "updated": "time",
-        "published": "published",
-    },
-}
-_NEWS = "{http://www.google.com/schemas/sitemap-news/0.9"
-# Elements of other vocabularies, read anywhere in a record.
-_FOREIGN = {
-    (_NEWS, "title"): "title",
-    (_NEWS, "publication_date"): "published",
-    ("{http://purl.org/dc/elements/1.1/", "date"): "time",
-}
-_ABOUT = "{http://www.w3.org/1999/02/22-rdf-syntax-ns#}about"
-_BASE = "{http://www.w3.org/XML/1998/namespace}base"
-
-_HARMLESS = frozenset({"ERR_RESERVED_XML_NAME"})
-_WRAPPER = "_"
-# Entries of a sitemap as nearly all sites write them. They have no attributes and no
-# references, so they need no parser.
-_PLAIN_RECORD = (
-    r"<url>\s*+<loc>([^<>&]*+)</loc>\s*+(?:<lastmod>([^<>&]*+)</lastmod>\s*+)?"
-    r"(?:<changefreq>[^<>&]*+</changefreq>\s*+)?"
-    r"(?:<priority>[^<>&]*+</priority>\s*+)?</url>\s*+"
-)
-_PLAIN = re.compile(_PLAIN_RECORD)
-# Not possessive as a whole: Python 3.11.0 to 3.11.4 gives up such a group if its last
-# repetition fails (gh-106052), which would lose entries.
-_PLAIN_RUN = re.compile(f"(?:{_PLAIN_RECORD}){{8,}}".replace("([", "(?:["))
-_MARK = "_run"  # the name of the marker element
-_OURS = re.compile(rf"<{_MARK}/?>?")
-_TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
 
 
 class SitemapEntry(NamedTuple):

@@ -20,6 +20,20 @@ from scraper_service.exports.page_names import PageNames
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+# Characters that YAML restricts or forbids (YAML 1.2.2, 5.1).
+_UNSAFE = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
+# Keys that name the page, in their order, and further ones for files of one's own.
+NAMING = ("url", "title", "scrapeId", "statusCode")
+FURTHER = {
+    "sourceURL": "sourceURL",
+    "language": "language",
+    "author": "author",
+    "date": "publishedTime",
+    "modified": "modifiedTime",
+    "description": "description",
+}
+INDEX = "index.jsonl"
+
 
 class OutputBuffer:
     """A file that cannot seek; :meth:`take` returns what was written since."""
@@ -48,20 +62,6 @@ class OutputBuffer:
         taken = bytes(self._data)
         self._data.clear()
         return taken
-
-
-# Characters that YAML restricts or forbids (YAML 1.2.2, 5.1).
-_UNSAFE = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
-# Keys that name the page, in their order, and further ones for files of one's own.
-NAMING = ("url", "title", "scrapeId", "statusCode")
-FURTHER = {
-    "sourceURL": "sourceURL",
-    "language": "language",
-    "author": "author",
-    "date": "publishedTime",
-    "modified": "modifiedTime",
-    "description": "description",
-}
 
 
 def front_matter(
@@ -93,7 +93,6 @@ def _scalar(value: int | str) -> str:
     return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", quoted)
 
 
-INDEX = "index.jsonl"
 FIRST_YEAR, LAST_YEAR = 1980, 2107  # of a time in a ZIP file
 
 

@@ -49,6 +49,18 @@ REPAIR = (
     "The answer cannot be used:\n{faults}\nGive the whole answer again, corrected, and "
     "nothing else."
 )
+logger = logging.getLogger(__name__)
+PATH = "/chat/completions"
+MAX_ANSWER_BYTES = 2**20
+MAX_REFUSAL_BYTES = 4096  # read of a response with an error status
+ATTEMPTS = 3
+FIRST_PAUSE_S = 0.5
+CONNECT_S = 10.0
+REST_S = 10.0  # without requests after a failed connection
+MAX_SCHEMAS = 1000  # remembered names of refused schemas
+_AGAIN = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
+# Request members that some servers or models refuse, with their replacements; None: omit.
+_OPTIONAL = {"max_tokens": "max_completion_tokens", "temperature": None}
 
 
 def messages(
@@ -92,22 +104,6 @@ def repair(
         {"role": "assistant", "content": answer[:MAX_REPAIRED]},
         {"role": "user", "content": complaint},
     ]
-
-
-logger = logging.getLogger(__name__)
-
-PATH = "/chat/completions"
-MAX_ANSWER_BYTES = 2**20
-MAX_REFUSAL_BYTES = 4096  # read of a response with an error status
-ATTEMPTS = 3
-FIRST_PAUSE_S = 0.5
-CONNECT_S = 10.0
-REST_S = 10.0  # without requests after a failed connection
-MAX_SCHEMAS = 1000  # remembered names of refused schemas
-
-_AGAIN = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
-# Request members that some servers or models refuse, with their replacements; None: omit.
-_OPTIONAL = {"max_tokens": "max_completion_tokens", "temperature": None}
 
 
 class TimedOut(ModelError):

@@ -30,6 +30,7 @@ _THOUGHTS = re.compile(r"\A\s*<(think|thinking|reasoning)>.*?</\1>", re.DOTALL)
 _BRACKET = re.compile(r"[][{}]")
 _DECODER = json.JSONDecoder()
 _FENCED = re.compile(r"```[\w-]*[ \t]*\n(.*?)(?:\n```|\Z)", re.DOTALL)
+_ANSWER = ""  # stands for the URL of an answer among those of its pages
 
 
 @frozen(kw_only=True)
@@ -320,9 +321,6 @@ def _faults(value: Any, schema: Mapping[str, Any], wanted: Field) -> tuple[str, 
             for error in errors[:MAX_FAULTS]
         )
     raise SchemaRefused("the schema cannot be used")
-
-
-_ANSWER = ""  # stands for the URL of an answer among those of its pages
 
 
 @frozen(kw_only=True)

@@ -35,6 +35,58 @@ if TYPE_CHECKING:
 MAX_FIELDS = 100
 MAX_PATTERNS = 20
 MAX_CHARACTERS = 100_000
+MAX_TARGETS = 50
+MAX_URLS = 1000  # of a target
+MAX_QUERIES = 12
+MAX_QUERY = 256  # characters
+MAX_RESULTS = 50
+MAX_DOMAINS = 50
+#: Seconds of each ``searchWindow``.
+WINDOWS: Mapping[str, int] = {
+    "5m": 300,
+    "15m": 900,
+    "1h": 3600,
+    "6h": 6 * 3600,
+    "24h": 86_400,
+    "7d": 7 * 86_400,
+}
+MODES = ("markdown", "json", "mixed")
+MIN_GAP = 5  # minutes between two run times
+LOOKED_AT_DAYS = 4 * 366 + 1  # for days in a row: each date occurs in them
+FOLD = timedelta(hours=3)  # the longest repetition of local times, with room
+MACROS = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+}
+# The names are those of cronsim.
+FIELDS = {
+    "minute": "0 to 59",
+    "hour": "0 to 23",
+    "day-of-month": "1 to 31, as far as the month has them",
+    "month": "1 to 12 or JAN to DEC",
+    "day-of-week": "0 to 7 or SUN to SAT",
+}
+DAYS = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
+MINUTES = (5, 6, 10, 12, 15, 20, 30)
+HOURS = (2, 3, 4, 6, 8, 12)
+FORMS = (
+    "every N minutes",
+    "every N minutes starting at :MM",
+    "hourly",
+    "every N hours",
+    "daily [at T]",
+    "every day [at T]",
+    "weekly [on DAY] [at T]",
+    "every DAY [at T]",
+    "weekdays [at T]",
+    "monthly [at T]",
+)
+_NAME = r"(?:\d{1,2}|[A-Z]{3})"
+_ITEM = re.compile(rf"(?:\*|({_NAME})(?:-({_NAME}))?)(?:/(\d{{1,4}}))?")
+_TIME = r"(\d{1,2})(?::(\d{2}))? ?(am|pm)?"
+_DAY = "|".join(DAYS)
 
 
 @frozen(kw_only=True)
@@ -81,24 +133,6 @@ class Compare:
     def cleans(self) -> bool:
         """Whether a part of the text does not count."""
         return bool(self.ignore_patterns or self.ignore_numbers or self.ignore_dates)
-
-
-MAX_TARGETS = 50
-MAX_URLS = 1000  # of a target
-MAX_QUERIES = 12
-MAX_QUERY = 256  # characters
-MAX_RESULTS = 50
-MAX_DOMAINS = 50
-#: Seconds of each ``searchWindow``.
-WINDOWS: Mapping[str, int] = {
-    "5m": 300,
-    "15m": 900,
-    "1h": 3600,
-    "6h": 6 * 3600,
-    "24h": 86_400,
-    "7d": 7 * 86_400,
-}
-MODES = ("markdown", "json", "mixed")
 
 
 @frozen(kw_only=True)
@@ -248,45 +282,6 @@ def with_compared_text(scrape: ScrapeOptions, compare: Compare) -> ScrapeOptions
     parts = ComparedText(compare.include_selectors, compare.exclude_selectors)
     formats: Any = (*scrape.formats, parts)
     return evolve(scrape, formats=formats)
-
-
-MIN_GAP = 5  # minutes between two run times
-LOOKED_AT_DAYS = 4 * 366 + 1  # for days in a row: each date occurs in them
-FOLD = timedelta(hours=3)  # the longest repetition of local times, with room
-MACROS = {
-    "@hourly": "0 * * * *",
-    "@daily": "0 0 * * *",
-    "@weekly": "0 0 * * 0",
-    "@monthly": "0 0 1 * *",
-}
-# The names are those of cronsim.
-FIELDS = {
-    "minute": "0 to 59",
-    "hour": "0 to 23",
-    "day-of-month": "1 to 31, as far as the month has them",
-    "month": "1 to 12 or JAN to DEC",
-    "day-of-week": "0 to 7 or SUN to SAT",
-}
-DAYS = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
-MINUTES = (5, 6, 10, 12, 15, 20, 30)
-HOURS = (2, 3, 4, 6, 8, 12)
-FORMS = (
-    "every N minutes",
-    "every N minutes starting at :MM",
-    "hourly",
-    "every N hours",
-    "daily [at T]",
-    "every day [at T]",
-    "weekly [on DAY] [at T]",
-    "every DAY [at T]",
-    "weekdays [at T]",
-    "monthly [at T]",
-)
-
-_NAME = r"(?:\d{1,2}|[A-Z]{3})"
-_ITEM = re.compile(rf"(?:\*|({_NAME})(?:-({_NAME}))?)(?:/(\d{{1,4}}))?")
-_TIME = r"(\d{1,2})(?::(\d{2}))? ?(am|pm)?"
-_DAY = "|".join(DAYS)
 
 
 @frozen

@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 MAX_ANSWER_BYTES = 4 * 2**20
 READ_BYTES = 64 * 1024
 LARGE_BYTES = 256 * 1024  # larger responses are parsed in a thread
+_REASONS = {
+    401: "refused the key",
+    402: "wants to be paid",
+    403: "refused the request (status 403)",
+    429: "gets too many requests (status 429)",
+}
 
 
 class JsonClient:
@@ -109,14 +115,6 @@ class JsonClient:
     async def close(self) -> None:
         if self._session is not None:
             await self._session.close()
-
-
-_REASONS = {
-    401: "refused the key",
-    402: "wants to be paid",
-    403: "refused the request (status 403)",
-    429: "gets too many requests (status 429)",
-}
 
 
 def text_of(value: object) -> str:

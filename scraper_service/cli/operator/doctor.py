@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 #: A name that never resolves (RFC 6761): the attempt shows that the proxy was reached.
 PROBE = "http://scraper-service.invalid/"
 BROWSER_PROBE_S = 15.0
+LOW_SPACE_BYTES = 2**30
+PROBE_S = 2.0  # for an answer of what listens on the port
 
 
 async def try_browser(settings: Settings) -> tuple[bool, str]:
@@ -92,10 +94,6 @@ async def _why_no_way(running: RunningBrowser) -> str | None:
     except OSError as error:
         text = f"no proxy can listen at {place} ({error.strerror or error})"
     return f"{text}; see SCRAPER_BROWSER_PROXY_ADDRESS"
-
-
-LOW_SPACE_BYTES = 2**30
-PROBE_S = 2.0  # for an answer of what listens on the port
 
 
 @frozen

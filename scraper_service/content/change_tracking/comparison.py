@@ -40,6 +40,41 @@ NO_DATA = (
     " are null."
 )
 OTHERWISE = "The previous values were found by the {}, the current ones by the {}."
+_MONTH = (
+    "(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
+    "|sep(?:t(?:ember)?)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)"
+)
+#: Dates and times as numbers, and with English names of months; ages such as ``2 days ago``.
+_DATES = re.compile(
+    rf"\d{{4}}-\d{{2}}-\d{{2}}(?:[T ]\d{{2}}:\d{{2}}(?::\d{{2}}(?:\.\d+)?)?(?:Z|[+-]\d{{2}}:?\d{{2}})?)?"
+    r"|\d{1,2}[./]\d{1,2}[./](?:\d{4}|\d{2})"
+    rf"|\b\d{{1,2}}(?:st|nd|rd|th)?\.? {_MONTH}\.?,? \d{{4}}"
+    rf"|\b{_MONTH}\.? \d{{1,2}}(?:st|nd|rd|th)?(?:, ?| )\d{{4}}"
+    r"|\b\d{1,2}:\d{2}(?::\d{2})?(?: ?[ap]m)?\b"
+    r"|\b\d{1,4} (?:second|minute|hour|day|week|month|year)s? ago\b",
+    re.IGNORECASE,
+)
+_NUMBERS = re.compile(r"\d(?:[\d.,\u00a0\u202f']*\d)?")
+_INDEX = re.compile(r"\[\d+\]")
+#: Metadata of the fetch, which the new page has of its own. The others stay.
+_OF_FETCH = frozenset(
+    {
+        *("sourceURL", "url", "statusCode", "scrapeId", "sourceScrapeId"),
+        *("contentType", "xRobotsTag", "proxyUsed", "engine", "timezone"),
+        *("cacheState", "cachedAt", "creditsUsed", "unchanged", "tokensUsed", "error"),
+        *("changeStatus", "sitemapLastmod"),
+    }
+)
+_OF_CONTENT = {
+    "answeredBy": "answered_by",
+    "numPages": "num_pages",
+    "totalPages": "total_pages",
+    "tokenCount": "token_count",
+    "losses": "losses",
+}
+ERROR_STATUS = 400
+COMPARED = frozenset({"markdown", "json"})
+_CAPITAL = re.compile("[A-Z]")
 
 
 @frozen(kw_only=True)
@@ -167,24 +202,6 @@ def _iso(seconds: float) -> str:
     return utc_text(datetime.fromtimestamp(seconds, UTC))
 
 
-_MONTH = (
-    "(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
-    "|sep(?:t(?:ember)?)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)"
-)
-#: Dates and times as numbers, and with English names of months; ages such as ``2 days ago``.
-_DATES = re.compile(
-    rf"\d{{4}}-\d{{2}}-\d{{2}}(?:[T ]\d{{2}}:\d{{2}}(?::\d{{2}}(?:\.\d+)?)?(?:Z|[+-]\d{{2}}:?\d{{2}})?)?"
-    r"|\d{1,2}[./]\d{1,2}[./](?:\d{4}|\d{2})"
-    rf"|\b\d{{1,2}}(?:st|nd|rd|th)?\.? {_MONTH}\.?,? \d{{4}}"
-    rf"|\b{_MONTH}\.? \d{{1,2}}(?:st|nd|rd|th)?(?:, ?| )\d{{4}}"
-    r"|\b\d{1,2}:\d{2}(?::\d{2})?(?: ?[ap]m)?\b"
-    r"|\b\d{1,4} (?:second|minute|hour|day|week|month|year)s? ago\b",
-    re.IGNORECASE,
-)
-_NUMBERS = re.compile(r"\d(?:[\d.,\u00a0\u202f']*\d)?")
-_INDEX = re.compile(r"\[\d+\]")
-
-
 def counted_text(text: str, compare: Compare) -> str:
     """Return a text without the parts that do not count.
 
@@ -258,27 +275,6 @@ def _number(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value)
-
-
-#: Metadata of the fetch, which the new page has of its own. The others stay.
-_OF_FETCH = frozenset(
-    {
-        *("sourceURL", "url", "statusCode", "scrapeId", "sourceScrapeId"),
-        *("contentType", "xRobotsTag", "proxyUsed", "engine", "timezone"),
-        *("cacheState", "cachedAt", "creditsUsed", "unchanged", "tokensUsed", "error"),
-        *("changeStatus", "sitemapLastmod"),
-    }
-)
-_OF_CONTENT = {
-    "answeredBy": "answered_by",
-    "numPages": "num_pages",
-    "totalPages": "total_pages",
-    "tokenCount": "token_count",
-    "losses": "losses",
-}
-ERROR_STATUS = 400
-COMPARED = frozenset({"markdown", "json"})
-_CAPITAL = re.compile("[A-Z]")
 
 
 def repeated_content(packed: bytes, *, is_asked: bool) -> PageContent | None:

@@ -43,6 +43,26 @@ CONTROL = "ActiveX controls of a document are not converted."
 # Of a hidden run: fields remain whole, as their ends stand in other runs.
 _FIELD = frozenset({"rPr", "fldChar", "instrText"})
 _USED = ("{*}txbxContent", "{*}chart", "{*}relIds", "{*}oMath", "{*}pic")
+KIND = "Word"
+MAX_IMAGE_BYTES = 5 * 2**20
+LARGE = "Pictures of over 5 MiB are not embedded in the page."
+# Styles of titles, quotations and code, in addition to mammoth's own.
+STYLES = f"""
+{MARK_STYLES}
+p[style-name='Title'] => h1:fresh
+p[style-name='Subtitle'] => h2:fresh
+p[style-name='Quote'] => blockquote:fresh > p:fresh
+p[style-name='Intense Quote'] => blockquote:fresh > p:fresh
+p[style-name^='HTML Preformatted'] => pre:separator('\\n')
+p[style-name^='Code'] => pre:separator('\\n')
+p[style-name^='Source'] => pre:separator('\\n')
+r[style-name^='HTML Code'] => code
+r[style-name^='Code'] => code
+u => em
+strike => s
+comment-reference =>
+"""
+_NOTE_BACK = re.compile(r'\s*<a href="#(?:footnote|endnote|comment)-ref-\d+">↑</a>')
 
 
 class WordXml:
@@ -304,28 +324,6 @@ def _keep_deleted_mark(paragraph: Any) -> None:
     after = paragraph.getnext()
     if deleted is not None and (after is None or local(after) != "p"):
         deleted.getparent().remove(deleted)
-
-
-KIND = "Word"
-MAX_IMAGE_BYTES = 5 * 2**20
-LARGE = "Pictures of over 5 MiB are not embedded in the page."
-# Styles of titles, quotations and code, in addition to mammoth's own.
-STYLES = f"""
-{MARK_STYLES}
-p[style-name='Title'] => h1:fresh
-p[style-name='Subtitle'] => h2:fresh
-p[style-name='Quote'] => blockquote:fresh > p:fresh
-p[style-name='Intense Quote'] => blockquote:fresh > p:fresh
-p[style-name^='HTML Preformatted'] => pre:separator('\\n')
-p[style-name^='Code'] => pre:separator('\\n')
-p[style-name^='Source'] => pre:separator('\\n')
-r[style-name^='HTML Code'] => code
-r[style-name^='Code'] => code
-u => em
-strike => s
-comment-reference =>
-"""
-_NOTE_BACK = re.compile(r'\s*<a href="#(?:footnote|endnote|comment)-ref-\d+">↑</a>')
 
 
 def read_docx(body: bytes, *, embed_images: bool) -> ConvertedDocument:

@@ -33,6 +33,13 @@ _VERSION = "jsonfeed.org"
 _VERSIONS = ("https://jsonfeed.org/version/", "http://jsonfeed.org/version/")
 
 ObjectT = dict[str, Any]
+MAX_ENTRIES = 1000
+ROOTS = frozenset({"rss", "RDF", "feed"})
+_BODIES = ("encoded", "content", "description", "summary")
+# Attributes with a URL, and with several.
+_URLS = ("href", "src", "poster", "data", "cite", "data-src")
+_SRCSETS = ("srcset", "data-srcset")
+_DATES = ("pubDate", "published", "updated", "date", "modified", "issued")
 
 
 def may_be_json_feed(text: str) -> bool:
@@ -73,15 +80,6 @@ def authors_of(holder: ObjectT) -> str:
     given = objects(holder, "authors") or objects(holder, "author")
     names = (name for each in given for name in strings(each, "name"))
     return ", ".join(dict.fromkeys(" ".join(name.split()) for name in names))
-
-
-MAX_ENTRIES = 1000
-ROOTS = frozenset({"rss", "RDF", "feed"})
-_BODIES = ("encoded", "content", "description", "summary")
-# Attributes with a URL, and with several.
-_URLS = ("href", "src", "poster", "data", "cite", "data-src")
-_SRCSETS = ("srcset", "data-srcset")
-_DATES = ("pubDate", "published", "updated", "date", "modified", "issued")
 
 
 def read_feed(text: str, url: str) -> ConvertedDocument | None:

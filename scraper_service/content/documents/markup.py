@@ -26,6 +26,22 @@ if TYPE_CHECKING:
 MAX_CELLS = 100_000  # in all tables of a document; a page has at most 300,000 tags
 MAX_FACT = 2000  # characters
 LINKED = ("http://", "https://", "mailto:", "#", "data:image/")
+CORE = "docProps/core.xml"
+_FRONT = re.compile(
+    r"\A---[ \t]*\r?\n(.*?)\r?\n(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL
+)
+_FACT = re.compile(r"^([A-Za-z]\w*)[ \t]*:[ \t]*(.+?)[ \t]*$", re.MULTILINE)
+_TITLE = re.compile(r"^#[ \t]+(.+?)[ \t]*#*$", re.MULTILINE)
+_KNOWN = {
+    "title": "title",
+    "description": "description",
+    "keywords": "keywords",
+    "tags": "keywords",
+    "lang": "language",
+    "language": "language",
+    "date": "published_time",
+}
+MAX_FRONT = 20_000  # characters
 
 
 @define(kw_only=True)
@@ -145,9 +161,6 @@ def nested_list(items: list[tuple[int, str]], tag: str = "ul") -> str:
     return f"{element(tag, ''.join(parts))}\n"
 
 
-CORE = "docProps/core.xml"
-
-
 def properties(archive: Archive) -> tuple[dict[str, str], dict[str, str]]:
     """Return an OOXML file's title, author and dates (ECMA-376, part 2, 11).
 
@@ -172,23 +185,6 @@ def properties(archive: Archive) -> tuple[dict[str, str], dict[str, str]]:
         "lastModifiedBy": declared.get("lastModifiedBy"),
     }
     return facts(known), facts(other)
-
-
-_FRONT = re.compile(
-    r"\A---[ \t]*\r?\n(.*?)\r?\n(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL
-)
-_FACT = re.compile(r"^([A-Za-z]\w*)[ \t]*:[ \t]*(.+?)[ \t]*$", re.MULTILINE)
-_TITLE = re.compile(r"^#[ \t]+(.+?)[ \t]*#*$", re.MULTILINE)
-_KNOWN = {
-    "title": "title",
-    "description": "description",
-    "keywords": "keywords",
-    "tags": "keywords",
-    "lang": "language",
-    "language": "language",
-    "date": "published_time",
-}
-MAX_FRONT = 20_000  # characters
 
 
 def read_markdown(text: str) -> ConvertedDocument:

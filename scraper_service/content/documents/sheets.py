@@ -65,6 +65,13 @@ _DIRECTIVES = {
     "s": ("%-S", "%S"),
     "a": ("%p",),
 }
+MAX_COLUMNS = 200  # of a sheet
+MAX_SHEETS = 200
+MAX_COVERED = 1_000_000  # cells below merged cells, which should not overlap
+SAMPLE = 64 * 1024  # characters from which the delimiter is detected
+MAX_FIELD = 2**20  # characters
+DELIMITERS = ",;\t|"
+_NUMBER = re.compile(r"[-+(]?[\d.,\s'%\u00a0]*\d[\d.,\s'%\u00a0)]*\Z")
 
 
 def format_value(value: Value, code: str) -> str:
@@ -159,11 +166,6 @@ def _digits(value: float, mask: str) -> str:
 def _general(value: float) -> str:
     is_whole = abs(value) < 1e15 and value == int(value)
     return str(int(value)) if is_whole else f"{value:.10g}"
-
-
-MAX_COLUMNS = 200  # of a sheet
-MAX_SHEETS = 200
-MAX_COVERED = 1_000_000  # cells below merged cells, which should not overlap
 
 
 @define
@@ -283,12 +285,6 @@ def _spans(
         spans[place] = span
         covered |= {(r, c) for r in inner_rows for c in inner_columns} - {place}
     return spans, covered
-
-
-SAMPLE = 64 * 1024  # characters from which the delimiter is detected
-MAX_FIELD = 2**20  # characters
-DELIMITERS = ",;\t|"
-_NUMBER = re.compile(r"[-+(]?[\d.,\s'%\u00a0]*\d[\d.,\s'%\u00a0)]*\Z")
 
 
 def read_delimited(text: str, *, tabs: bool = False) -> ConvertedDocument | None:

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 SHORTEST, LONGEST = 40, 400  # characters of a sentence
 SHORTEST_WIDE = 15  # outside ASCII: some scripts need fewer characters
 KEPT = 60  # sentences of one page
+WHOLE = 6000  # characters of a page that is kept as it is; longer ones become notes
+MAX_LINKS = 200  # of one page
+MAX_DATA = 4000  # characters of the data of a page in a prompt
 
 
 def sentences_for(page: StoredPage, query: str) -> list[str]:
@@ -56,11 +59,6 @@ def _may_stand(text: str) -> bool:
         return False
     letters = sum(c.isalpha() or c.isspace() for c in text)
     return letters >= 0.7 * len(text)
-
-
-WHOLE = 6000  # characters of a page that is kept as it is; longer ones become notes
-MAX_LINKS = 200  # of one page
-MAX_DATA = 4000  # characters of the data of a page in a prompt
 
 
 @frozen(kw_only=True)

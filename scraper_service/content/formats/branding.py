@@ -46,6 +46,35 @@ MAX_STEPS = 8  # variables that refer to variables
 
 _VARIABLE = re.compile(r"var\(\s*(--[\w-]+)\s*(?:,([^()]*(?:\([^()]*\))?[^()]*))?\)")
 _ROOTS = frozenset({":root", "html", "body", ":host", ":root,:host", "*"})
+_FAINT = 0.1  # colours with less opacity are ignored
+_GREY = 24  # largest difference between the channels of a grey
+_SPACES = frozenset({"srgb", "hsl", "hwb"})
+NO_PRODUCT = "No product was found on the page."
+MAX_FONTS = 10
+MAX_UNREAD = 3  # style sheets that a warning names
+UNREAD_SHEETS = (
+    "Style sheets that are files of their own were not read ({}): colours, fonts and"
+    " shapes are those of the page itself."
+)
+_MAKERS = frozenset({"Organization", "Corporation", "LocalBusiness", "Brand", "Store"})
+_GENERIC = frozenset(
+    "serif sans-serif monospace cursive fantasy system-ui ui-sans-serif ui-serif math "
+    "ui-monospace ui-rounded emoji inherit initial unset -apple-system blinkmacsystemfont".split()
+)
+_LOGO = re.compile(r"(?:^|[\s_/.-])logo|brand[-_]?(?:logo|mark|image)", re.IGNORECASE)
+_BUTTON = re.compile(r"(?:^|[\s.])(?:button|btn|cta)\b(?!.*:)", re.IGNORECASE)
+_PRIMARY = re.compile(r"primary|cta", re.IGNORECASE)
+_SECOND = re.compile(r"secondary|outline|ghost", re.IGNORECASE)
+# Names of CSS variables by the role of their colour.
+_VARIABLES = {
+    "primary": r"^--(?:[\w]+-)?(?:colou?r-)?(?:primary|brand|main)(?:-colou?r|-500|-600)?$",
+    "secondary": r"^--(?:[\w]+-)?(?:colou?r-)?secondary(?:-colou?r|-500)?$",
+    "accent": r"^--(?:[\w]+-)?(?:colou?r-)?(?:accent|highlight)(?:-colou?r|-500)?$",
+    "background": r"^--(?:[\w]+-)?(?:colou?r-)?(?:bg|background|surface|body-bg)(?:-colou?r)?$",
+    "textPrimary": r"^--(?:[\w]+-)?(?:colou?r-)?(?:text|fg|foreground|body-color)(?:-colou?r|-primary)?$",
+    "link": r"^--(?:[\w]+-)?(?:colou?r-)?link(?:-colou?r)?$",
+}
+_TAGS = ("h1", "h2", "h3", "body")
 
 
 @define
@@ -154,11 +183,6 @@ def _rules(css: str) -> Iterator[Any]:
             sheets.append(iter(inner))
 
 
-_FAINT = 0.1  # colours with less opacity are ignored
-_GREY = 24  # largest difference between the channels of a grey
-_SPACES = frozenset({"srgb", "hsl", "hwb"})
-
-
 def colour(css: str) -> str | None:
     """Return the first colour in a declaration's value as ``#RRGGBB``, or None.
 
@@ -194,35 +218,6 @@ def is_grey(found: str) -> bool:
     """Return True if a colour is black, white or a grey."""
     parts = [int(found[n : n + 2], 16) for n in (1, 3, 5)]
     return max(parts) - min(parts) <= _GREY
-
-
-NO_PRODUCT = "No product was found on the page."
-MAX_FONTS = 10
-MAX_UNREAD = 3  # style sheets that a warning names
-UNREAD_SHEETS = (
-    "Style sheets that are files of their own were not read ({}): colours, fonts and"
-    " shapes are those of the page itself."
-)
-
-_MAKERS = frozenset({"Organization", "Corporation", "LocalBusiness", "Brand", "Store"})
-_GENERIC = frozenset(
-    "serif sans-serif monospace cursive fantasy system-ui ui-sans-serif ui-serif math "
-    "ui-monospace ui-rounded emoji inherit initial unset -apple-system blinkmacsystemfont".split()
-)
-_LOGO = re.compile(r"(?:^|[\s_/.-])logo|brand[-_]?(?:logo|mark|image)", re.IGNORECASE)
-_BUTTON = re.compile(r"(?:^|[\s.])(?:button|btn|cta)\b(?!.*:)", re.IGNORECASE)
-_PRIMARY = re.compile(r"primary|cta", re.IGNORECASE)
-_SECOND = re.compile(r"secondary|outline|ghost", re.IGNORECASE)
-# Names of CSS variables by the role of their colour.
-_VARIABLES = {
-    "primary": r"^--(?:[\w]+-)?(?:colou?r-)?(?:primary|brand|main)(?:-colou?r|-500|-600)?$",
-    "secondary": r"^--(?:[\w]+-)?(?:colou?r-)?secondary(?:-colou?r|-500)?$",
-    "accent": r"^--(?:[\w]+-)?(?:colou?r-)?(?:accent|highlight)(?:-colou?r|-500)?$",
-    "background": r"^--(?:[\w]+-)?(?:colou?r-)?(?:bg|background|surface|body-bg)(?:-colou?r)?$",
-    "textPrimary": r"^--(?:[\w]+-)?(?:colou?r-)?(?:text|fg|foreground|body-color)(?:-colou?r|-primary)?$",
-    "link": r"^--(?:[\w]+-)?(?:colou?r-)?link(?:-colou?r)?$",
-}
-_TAGS = ("h1", "h2", "h3", "body")
 
 
 def branding(

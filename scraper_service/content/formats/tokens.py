@@ -40,6 +40,7 @@ _SENTENCE = re.compile(
     r"(?<=[.!?\u3002\uff01\uff1f])[ \t\n]+|(?<=[\u3002\uff01\uff1f])"
 )
 _WORD = re.compile(r"[ \t\n]+")
+MAX_SHOWN = 600  # characters of a block: enough to classify it
 
 
 @frozen
@@ -300,9 +301,6 @@ def _split(text: str, pattern: re.Pattern[str]) -> Iterator[str]:
             last = found.end()
     if last < len(text):
         yield text[last:]
-
-
-MAX_SHOWN = 600  # characters of a block: enough to classify it
 
 
 def number_blocks(value: bytes) -> str:

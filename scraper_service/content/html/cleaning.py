@@ -90,6 +90,41 @@ _ENDS_LABEL = re.compile(r"[^\W\d_]:\Z")
 # Roles of elements with a place of their own.
 _ROLES = frozenset({"cell", "gridcell", "columnheader", "rowheader", "tooltip"})
 _EXACT = frozenset({"pre", "code", "kbd", "samp", "tt", "math", "textarea"})
+UNCOVERED_WORDS = 100  # hidden content with more words may be the page itself
+SPEECH_WORDS = 500  # hidden texts with fewer words are searched for instructions
+FEW_WORDS = 30
+HIDDEN = "It is hidden, and no control of the page opens it."
+FAINT = 0.1  # of the visible words; a larger transparent share awaits a script
+_NO_WORDS = frozenset({"script", "style", "template"})
+_PLACEHOLDERS = frozenset({"B:", "P:"})  # id prefixes of React's placeholders
+_FRAMES = './/*[@data-original-tag="iframe"]'
+MAX_FRAMES = 50  # srcdoc documents parsed per page
+MAX_FRAME_DEPTH = 5  # srcdoc documents inside each other
+_DROPPED = (etree.Comment, etree.PI, etree.Entity, *DROPPED)
+_URL_ATTRIBUTES = {
+    "a": "href",
+    "area": "href",
+    "img": "src",
+    "source": "src",
+    "video": "src",
+    "audio": "src",
+    "embed": "src",
+    "track": "src",
+    "input": "src",
+    "form": "action",
+    "blockquote": "cite",
+    "q": "cite",
+}
+MAX_ROUNDS = 3  # of replacements of elements by their content
+_MASKED_EMAIL = "/cdn-cgi/l/email-protection"
+_MASK = re.compile(r"\s*\[email\sprotected\]\s*")
+# Parts of URLs that do not stay as written; see without_session() and is_placeholder().
+_CHANGED_URLS = {
+    "a": ("sid=", "sessionid", "zenid=", ".php?s=", _MASKED_EMAIL),
+    "img": (*PLACEHOLDERS, *PICTURE_PARTS),
+}
+_SCRIPTING = ("script", "style", "noscript", "template", "svg")  # in a head
+_WITH_EVENT_HANDLERS = etree.XPath("//*[@*[starts-with(name(), 'on')]]")
 
 
 def separate_words(body: Any) -> None:
@@ -157,41 +192,6 @@ def _are_label_and_value(element: Any, behind: Any, before: str) -> bool:
         and _LABELS.search(others)
         and _ENDS_WORD.search(before[-3:])
     )
-
-
-UNCOVERED_WORDS = 100  # hidden content with more words may be the page itself
-SPEECH_WORDS = 500  # hidden texts with fewer words are searched for instructions
-FEW_WORDS = 30
-HIDDEN = "It is hidden, and no control of the page opens it."
-FAINT = 0.1  # of the visible words; a larger transparent share awaits a script
-_NO_WORDS = frozenset({"script", "style", "template"})
-_PLACEHOLDERS = frozenset({"B:", "P:"})  # id prefixes of React's placeholders
-_FRAMES = './/*[@data-original-tag="iframe"]'
-MAX_FRAMES = 50  # srcdoc documents parsed per page
-MAX_FRAME_DEPTH = 5  # srcdoc documents inside each other
-_DROPPED = (etree.Comment, etree.PI, etree.Entity, *DROPPED)
-_URL_ATTRIBUTES = {
-    "a": "href",
-    "area": "href",
-    "img": "src",
-    "source": "src",
-    "video": "src",
-    "audio": "src",
-    "embed": "src",
-    "track": "src",
-    "input": "src",
-    "form": "action",
-    "blockquote": "cite",
-    "q": "cite",
-}
-MAX_ROUNDS = 3  # of replacements of elements by their content
-_MASKED_EMAIL = "/cdn-cgi/l/email-protection"
-_MASK = re.compile(r"\s*\[email\sprotected\]\s*")
-# Parts of URLs that do not stay as written; see without_session() and is_placeholder().
-_CHANGED_URLS = {
-    "a": ("sid=", "sessionid", "zenid=", ".php?s=", _MASKED_EMAIL),
-    "img": (*PLACEHOLDERS, *PICTURE_PARTS),
-}
 
 
 def clean(document: Document, *, complete: bool = True) -> None:
@@ -466,10 +466,6 @@ def _unmask_email(link: Any) -> bool:
         if element.text and _MASK.fullmatch(element.text):
             element.text = name
     return True
-
-
-_SCRIPTING = ("script", "style", "noscript", "template", "svg")  # in a head
-_WITH_EVENT_HANDLERS = etree.XPath("//*[@*[starts-with(name(), 'on')]]")
 
 
 def cleaned_html(document: Document) -> str:

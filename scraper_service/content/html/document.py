@@ -41,6 +41,45 @@ _HOSTS = frozenset(
     "span".split()
 )
 _NOT_DRAWN = ("style", "script", "template")
+MAX_DEPTH = 150  # elements inside each other; browsers stop at 512
+TOO_DEEP = MAX_DEPTH + 10
+MAX_TAGS = 300_000  # lxml needs about 0.6 kB per tag
+MIN_TAG = 3  # bytes
+MAX_ATTRIBUTES = 5_000  # of a tag longer than LONG_TAG
+LONG_TAG = 50_000  # bytes
+MAX_TITLE = 2000  # characters of a heading that stands for a title
+MAX_LISTS = 20  # tables and lists whose rows are counted
+MAX_DIGITS = 10  # of a number of rows
+MAX_TYPES = 20  # of microdata; the first ones tell the kind of the page
+NOT_SHOWN = (
+    "A list of the page declares more rows than it shows. The action scrollToEnd collects"
+    " rows that appear while scrolling."
+)
+_ROWS = ".//tr[normalize-space()] | .//*[@role='row'][normalize-space()]"
+_TAG = re.compile(rb"<(/?)([a-zA-Z][^\s/>]*)[^>]*>")
+_HOME = re.compile(r"https?://[^/?#]+/?(?:#|\Z)", re.IGNORECASE)
+_ATTRIBUTE = re.compile(rb"[^\s=\"'/]+(?:\s*=\s*(?:\"[^\"]*\"?|'[^']*'?|[^\s\"']\S*))?")
+# lxml refuses the characters that XML forbids whenever the tree is changed. They are
+# removed from the UTF-8 bytes, as a search in text takes longer than libxml2's parsing.
+# In UTF-8 a control character is never part of another character.
+_CONTROLS = bytes({*range(32), 127} - {*b"\t\n\r"})
+_FORBIDDEN_CHARACTERS = ("\ufffe".encode(), "\uffff".encode())
+# Without the flag for both cases, which would test each byte, not only those behind "&#".
+_FORBIDDEN_REFERENCE = re.compile(
+    rb"&#(?:0*(?:[0-8]|1[124-9]|2\d|3[01]|127)(?!\d)"
+    rb"|[xX]0*(?:[0-8bce-fBCE-F]|1[0-9a-fA-F]|7[fF]|[fF]{3}[efEF])(?![0-9a-fA-F]));?"
+)
+# Elements behind which an HTML 5 parser stays in the head.
+_HEAD_ELEMENTS = frozenset(
+    "base basefont bgsound link meta noframes noscript object script style template title".split()
+)
+_IFRAME = re.compile(r"(?<![\w\-.#:\[=\"'])iframe(?![\w-])")
+# Around the styles that a browser computed for a page. They are appended to its HTML, so that
+# they travel, and are stored, together with the page.
+_LOOKS_START = b'\n<style id="scraper-looks">'
+_LOOKS_END = b"</style>\n"
+MAX_CSS_BYTES = 64 * 1024
+_TRANSLATOR = HTMLTranslator()
 
 
 def open_shadow_roots(root: Any, losses: Losses) -> None:
@@ -139,49 +178,6 @@ def _text_of(node: Any) -> str:
     if not isinstance(node.tag, str) or node.tag in _NOT_DRAWN:
         return ""
     return "".join(node.itertext())
-
-
-MAX_DEPTH = 150  # elements inside each other; browsers stop at 512
-TOO_DEEP = MAX_DEPTH + 10
-MAX_TAGS = 300_000  # lxml needs about 0.6 kB per tag
-MIN_TAG = 3  # bytes
-MAX_ATTRIBUTES = 5_000  # of a tag longer than LONG_TAG
-LONG_TAG = 50_000  # bytes
-MAX_TITLE = 2000  # characters of a heading that stands for a title
-MAX_LISTS = 20  # tables and lists whose rows are counted
-MAX_DIGITS = 10  # of a number of rows
-MAX_TYPES = 20  # of microdata; the first ones tell the kind of the page
-
-NOT_SHOWN = (
-    "A list of the page declares more rows than it shows. The action scrollToEnd collects"
-    " rows that appear while scrolling."
-)
-_ROWS = ".//tr[normalize-space()] | .//*[@role='row'][normalize-space()]"
-_TAG = re.compile(rb"<(/?)([a-zA-Z][^\s/>]*)[^>]*>")
-_HOME = re.compile(r"https?://[^/?#]+/?(?:#|\Z)", re.IGNORECASE)
-_ATTRIBUTE = re.compile(rb"[^\s=\"'/]+(?:\s*=\s*(?:\"[^\"]*\"?|'[^']*'?|[^\s\"']\S*))?")
-# lxml refuses the characters that XML forbids whenever the tree is changed. They are
-# removed from the UTF-8 bytes, as a search in text takes longer than libxml2's parsing.
-# In UTF-8 a control character is never part of another character.
-_CONTROLS = bytes({*range(32), 127} - {*b"\t\n\r"})
-_FORBIDDEN_CHARACTERS = ("\ufffe".encode(), "\uffff".encode())
-# Without the flag for both cases, which would test each byte, not only those behind "&#".
-_FORBIDDEN_REFERENCE = re.compile(
-    rb"&#(?:0*(?:[0-8]|1[124-9]|2\d|3[01]|127)(?!\d)"
-    rb"|[xX]0*(?:[0-8bce-fBCE-F]|1[0-9a-fA-F]|7[fF]|[fF]{3}[efEF])(?![0-9a-fA-F]));?"
-)
-# Elements behind which an HTML 5 parser stays in the head.
-_HEAD_ELEMENTS = frozenset(
-    "base basefont bgsound link meta noframes noscript object script style template title".split()
-)
-_IFRAME = re.compile(r"(?<![\w\-.#:\[=\"'])iframe(?![\w-])")
-
-
-# Around the styles that a browser computed for a page. They are appended to its HTML, so that
-# they travel, and are stored, together with the page.
-_LOOKS_START = b'\n<style id="scraper-looks">'
-_LOOKS_END = b"</style>\n"
-MAX_CSS_BYTES = 64 * 1024
 
 
 @frozen
@@ -563,6 +559,3 @@ def empty(element: Any) -> None:
     for child in list(element):
         element.remove(child)
     element.text = None
-
-
-_TRANSLATOR = HTMLTranslator()

@@ -97,6 +97,48 @@ _MACHINERY = re.compile(
     r"|js\.stripe\.com|(?:^|\.)ads?\d?\.|/(?:ads?|adserver|pixel|iframe-ads?|safeframe)/"
     r"|addthis|sharethis|(?:^|\.)livechat|tawk\.to|zendesk|drift\.com|hubspot.*/tracking"
 )
+MAX_EMBEDDED = 200  # documents of one page
+MAX_TEXT = 20_000  # characters of a sentence that are searched for boilerplate
+_SOURCES = ("src", "data-src", "data-lazy-src")
+_TEXT_FILES = frozenset({"md", "feed"})
+_EXTENSIONS = frozenset(
+    extension
+    for kind in KINDS.values()
+    if kind.name not in _TEXT_FILES
+    for extension in kind.extensions
+) | {"pdf"}
+_TYPES = frozenset(
+    mime
+    for kind in KINDS.values()
+    if kind.name not in _TEXT_FILES
+    for mime in kind.mime_types
+) | {"application/pdf", "application/x-pdf"}
+_PICTURES = frozenset("svg svgz png jpg jpeg gif webp avif bmp".split())
+_MEDIA = frozenset("mp4 webm ogv mov m4v mp3 ogg oga wav m4a swf".split())
+_MEDIA_TYPES = ("video/", "audio/", "application/x-shockwave", "application/x-java")
+# Viewers of other sites by host, path and the parameter that names the document.
+_VIEWERS = (
+    ("docs.google.com", ("/viewer", "/gview", "/viewerng/viewer"), "url"),
+    ("drive.google.com", ("/viewerng/viewer", "/viewer"), "url"),
+    ("view.officeapps.live.com", ("/op/embed.aspx", "/op/view.aspx"), "src"),
+)
+#: Elements whose content a browser shows only in place of the element; besides these
+#: ``iframe`` and :data:`MEDIA`.
+STANDING_IN = ("applet", "canvas", "noembed", "noframes", "object")
+MEDIA = ("video", "audio")
+_RAW = ("iframe", "noembed", "noframes")
+_SENTENCE = re.compile(r"[^.!?\u3002\uff01\uff1f]*[.!?\u3002\uff01\uff1f]*")
+_OF_BROWSERS = re.compile(
+    r"browser|navigateur|navegador|braus|przegl|браузер|ブラウザ|浏览器|瀏覽器"
+    r"|plug-?in|flash player|\bframes?\b|\bframeset|\btag\b|html ?5|cadres",
+    re.IGNORECASE,
+)
+_OF_SUPPORT = re.compile(
+    r"support|unterst|en charge|soporta|compatib|enable|cannot|can.t|kann|unable|install"
+    r"|upgrade|does(?:n.t| not)|nicht|ondersteun|obsługuj|поддерж|サポート|対応|支持"
+    r"|display|require|needs?\b",
+    re.IGNORECASE,
+)
 
 
 @frozen
@@ -236,50 +278,6 @@ def _url_of_media(media: Any) -> str | None:
         return None
     source = media if media.get("src") else media.find("source")
     return None if source is None else source.get("src")
-
-
-MAX_EMBEDDED = 200  # documents of one page
-MAX_TEXT = 20_000  # characters of a sentence that are searched for boilerplate
-_SOURCES = ("src", "data-src", "data-lazy-src")
-_TEXT_FILES = frozenset({"md", "feed"})
-_EXTENSIONS = frozenset(
-    extension
-    for kind in KINDS.values()
-    if kind.name not in _TEXT_FILES
-    for extension in kind.extensions
-) | {"pdf"}
-_TYPES = frozenset(
-    mime
-    for kind in KINDS.values()
-    if kind.name not in _TEXT_FILES
-    for mime in kind.mime_types
-) | {"application/pdf", "application/x-pdf"}
-_PICTURES = frozenset("svg svgz png jpg jpeg gif webp avif bmp".split())
-_MEDIA = frozenset("mp4 webm ogv mov m4v mp3 ogg oga wav m4a swf".split())
-_MEDIA_TYPES = ("video/", "audio/", "application/x-shockwave", "application/x-java")
-# Viewers of other sites by host, path and the parameter that names the document.
-_VIEWERS = (
-    ("docs.google.com", ("/viewer", "/gview", "/viewerng/viewer"), "url"),
-    ("drive.google.com", ("/viewerng/viewer", "/viewer"), "url"),
-    ("view.officeapps.live.com", ("/op/embed.aspx", "/op/view.aspx"), "src"),
-)
-#: Elements whose content a browser shows only in place of the element; besides these
-#: ``iframe`` and :data:`MEDIA`.
-STANDING_IN = ("applet", "canvas", "noembed", "noframes", "object")
-MEDIA = ("video", "audio")
-_RAW = ("iframe", "noembed", "noframes")
-_SENTENCE = re.compile(r"[^.!?\u3002\uff01\uff1f]*[.!?\u3002\uff01\uff1f]*")
-_OF_BROWSERS = re.compile(
-    r"browser|navigateur|navegador|braus|przegl|браузер|ブラウザ|浏览器|瀏覽器"
-    r"|plug-?in|flash player|\bframes?\b|\bframeset|\btag\b|html ?5|cadres",
-    re.IGNORECASE,
-)
-_OF_SUPPORT = re.compile(
-    r"support|unterst|en charge|soporta|compatib|enable|cannot|can.t|kann|unable|install"
-    r"|upgrade|does(?:n.t| not)|nicht|ondersteun|obsługuj|поддерж|サポート|対応|支持"
-    r"|display|require|needs?\b",
-    re.IGNORECASE,
-)
 
 
 @frozen(eq=False)

@@ -49,6 +49,82 @@ _IGNORED = re.compile(
 )
 _BREAKS = frozenset({"br", "wbr"})
 _BREAK = "\ue0f0"  # stands for a line break
+#: MathML with a prefix, and elements of MathJax and GitHub.
+FORMULA_TAGS = ("mml:math", "m:math", "mjx-container", "math-renderer")
+#: Attributes in which scripts keep a formula's source.
+FORMULA_ATTRIBUTES = (
+    *("data-tex", "data-latex", "data-katex", "data-math", "data-formula"),
+    *("data-mathml", "data-equation"),
+)
+#: Parts of the classes of formulas, and of the URLs of their pictures.
+FORMULA_CLASSES = ("math", "latex", "katex", "formula")
+PICTURE_PARTS = (
+    *("latex", "mathurl.", "cht=tx", "render/math", "math/render", "equation?tex=", "mathtex", "mimetex"),
+    *("upmath.me/", "tex.s2cms.ru/", "math.now.sh"),
+)  # fmt: skip
+UNREADABLE = (
+    "The page has only a picture of the formula, without its source; "
+    "the format screenshot shows it."
+)
+ASCII_MATH = "The formula is AsciiMath, which is not translated into TeX."
+_PLACES = frozenset(
+    {"data-math", "data-formula", "data-equation", "data-value"}
+)  # also of other things
+_NO_FORMULAS = frozenset({"", "true", "false", "1", "0"})
+_LIKE_TEX = re.compile(r"[\\^_={}]|^\s*\w\s*$")
+_NAMES = frozenset(
+    "math math-container math-inline math-display math-block arithmatex latex katex "
+    "formula ql-formula equation language-math js-render-math".split()
+)
+_RAW_NAMES = frozenset(
+    {"inline", "display", "math-inline", "math-display", "ql-formula"}
+)
+_DISPLAYED = frozenset("display block math-display math-block displaymath".split())
+_IMAGE_NAMES = frozenset(
+    "latex tex math mwe-math-fallback-image-inline mwe-math-fallback-image-display "
+    "wirisformula latexcenter".split()
+)
+_DISPLAYED_IMAGES = frozenset(
+    "mwe-math-fallback-image-display latexcenter ql-img-displayed-equation".split()
+)
+# Alternative texts that are no TeX.
+_GENERIC = frozenset(
+    "equation formula latex tex math maths image img picture math-equation eqn".split()
+)
+# Services whose query is the formula, or a parameter of it.
+_QUERY = re.compile(
+    r"(?:codecogs\.com/[\w.]*(?:latex|image|download)|/(?:mathtex|mimetex)(?:\.cgi)?)\?"
+)
+_PARAMETER = re.compile(
+    r"latex\.php\?|/render/math\?|/equation\?tex=|[?&]cht=tx|math\.now\.sh\?|[?&]latex="
+)
+_PARAMETERS = frozenset({"latex", "tex", "chl", "math", "from"})
+_PATH = re.compile(r"//(?:i\.upmath\.me|tex\.s2cms\.ru)/(?:svg|png)/")
+_PICTURE = re.compile(
+    r"quicklatex|mathurl\.|latex\.codecogs|/media/math/render/|latex\.artofproblemsolving"
+)
+_SETTINGS = re.compile(
+    r"\s*\\(?:dpi\{\d+\}|inline(?![a-zA-Z])|(?:bg|fn)_[a-zA-Z]+|bg\{\w+\}"
+    r"|large(?=\s*\\(?:dpi|inline)))\s*"
+)
+_MAX_URL = 8000  # characters
+# Characters that lxml refuses; a URL may contain them.
+_FORBIDDEN = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff\ud800-\udfff]")
+_WIRIS = str.maketrans("«»¨§", '<>"&')
+_MAX_SCRIPT = 20_000  # characters of a script that configures formulas
+_SCRIPT_FILE = re.compile(r"mathjax|katex|auto-render")
+_SCRIPT = re.compile(r"[mM]athJax|renderMathInElement|\bkatex\b", re.ASCII)
+# Each text that _SCRIPT matches has one of these parts.
+_OF_SCRIPTS = ("athJax", "athInElement", "atex")
+_SINGLE = re.compile(
+    r"\[\s*(['\"])\$\1\s*,\s*(['\"])\$\2\s*\]|left['\"]?\s*:\s*(['\"])\$\3"
+)
+_NO_PLACES = frozenset(
+    {"math", "td", "th", "html", "body", "script", "input", "option"}
+)
+_BESIDE = frozenset({"defs", "style", "title", "mjx-speech", "rect"})
+_FEW = 200  # child elements of a drawn formula
+_SIGNS = re.compile(r"[\\^_={}]")  # of TeX in an alternative text
 
 
 def without_delimiters(text: str) -> tuple[str, bool]:
@@ -188,84 +264,6 @@ def _closing_dollar(text: str, inside: int, dollars: str) -> int:
     if _SURE_TEX.search(tex):
         return end
     return end if dollars == "$" and not _PROSE.search(tex) else -1
-
-
-#: MathML with a prefix, and elements of MathJax and GitHub.
-FORMULA_TAGS = ("mml:math", "m:math", "mjx-container", "math-renderer")
-#: Attributes in which scripts keep a formula's source.
-FORMULA_ATTRIBUTES = (
-    *("data-tex", "data-latex", "data-katex", "data-math", "data-formula"),
-    *("data-mathml", "data-equation"),
-)
-#: Parts of the classes of formulas, and of the URLs of their pictures.
-FORMULA_CLASSES = ("math", "latex", "katex", "formula")
-PICTURE_PARTS = (
-    *("latex", "mathurl.", "cht=tx", "render/math", "math/render", "equation?tex=", "mathtex", "mimetex"),
-    *("upmath.me/", "tex.s2cms.ru/", "math.now.sh"),
-)  # fmt: skip
-UNREADABLE = (
-    "The page has only a picture of the formula, without its source; "
-    "the format screenshot shows it."
-)
-ASCII_MATH = "The formula is AsciiMath, which is not translated into TeX."
-_PLACES = frozenset(
-    {"data-math", "data-formula", "data-equation", "data-value"}
-)  # also of other things
-_NO_FORMULAS = frozenset({"", "true", "false", "1", "0"})
-_LIKE_TEX = re.compile(r"[\\^_={}]|^\s*\w\s*$")
-_NAMES = frozenset(
-    "math math-container math-inline math-display math-block arithmatex latex katex "
-    "formula ql-formula equation language-math js-render-math".split()
-)
-_RAW_NAMES = frozenset(
-    {"inline", "display", "math-inline", "math-display", "ql-formula"}
-)
-_DISPLAYED = frozenset("display block math-display math-block displaymath".split())
-_IMAGE_NAMES = frozenset(
-    "latex tex math mwe-math-fallback-image-inline mwe-math-fallback-image-display "
-    "wirisformula latexcenter".split()
-)
-_DISPLAYED_IMAGES = frozenset(
-    "mwe-math-fallback-image-display latexcenter ql-img-displayed-equation".split()
-)
-# Alternative texts that are no TeX.
-_GENERIC = frozenset(
-    "equation formula latex tex math maths image img picture math-equation eqn".split()
-)
-# Services whose query is the formula, or a parameter of it.
-_QUERY = re.compile(
-    r"(?:codecogs\.com/[\w.]*(?:latex|image|download)|/(?:mathtex|mimetex)(?:\.cgi)?)\?"
-)
-_PARAMETER = re.compile(
-    r"latex\.php\?|/render/math\?|/equation\?tex=|[?&]cht=tx|math\.now\.sh\?|[?&]latex="
-)
-_PARAMETERS = frozenset({"latex", "tex", "chl", "math", "from"})
-_PATH = re.compile(r"//(?:i\.upmath\.me|tex\.s2cms\.ru)/(?:svg|png)/")
-_PICTURE = re.compile(
-    r"quicklatex|mathurl\.|latex\.codecogs|/media/math/render/|latex\.artofproblemsolving"
-)
-_SETTINGS = re.compile(
-    r"\s*\\(?:dpi\{\d+\}|inline(?![a-zA-Z])|(?:bg|fn)_[a-zA-Z]+|bg\{\w+\}"
-    r"|large(?=\s*\\(?:dpi|inline)))\s*"
-)
-_MAX_URL = 8000  # characters
-# Characters that lxml refuses; a URL may contain them.
-_FORBIDDEN = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff\ud800-\udfff]")
-_WIRIS = str.maketrans("«»¨§", '<>"&')
-
-_MAX_SCRIPT = 20_000  # characters of a script that configures formulas
-_SCRIPT_FILE = re.compile(r"mathjax|katex|auto-render")
-_SCRIPT = re.compile(r"[mM]athJax|renderMathInElement|\bkatex\b", re.ASCII)
-# Each text that _SCRIPT matches has one of these parts.
-_OF_SCRIPTS = ("athJax", "athInElement", "atex")
-_SINGLE = re.compile(
-    r"\[\s*(['\"])\$\1\s*,\s*(['\"])\$\2\s*\]|left['\"]?\s*:\s*(['\"])\$\3"
-)
-_NO_PLACES = frozenset(
-    {"math", "td", "th", "html", "body", "script", "input", "option"}
-)
-_BESIDE = frozenset({"defs", "style", "title", "mjx-speech", "rect"})
-_FEW = 200  # child elements of a drawn formula
 
 
 def mark_formulas(
@@ -474,9 +472,6 @@ def _become(element: Any, tex: str, *, displayed: bool) -> None:
     made.text = tex
     if displayed:
         made.set("display", "block")
-
-
-_SIGNS = re.compile(r"[\\^_={}]")  # of TeX in an alternative text
 
 
 def may_be_tex(url: str) -> bool:

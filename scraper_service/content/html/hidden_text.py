@@ -64,6 +64,114 @@ _POPUPS = frozenset({"modal", "offcanvas", "dropdown", "popover", "tooltip"})
 _CONTROLLING = ("aria-controls", "data-target", "data-bs-target", "data-tab")
 _NAMING = (*_CONTROLLING, "href")
 _SEARCHES = etree.XPath("boolean(.//input[@type='search'] | .//*[@role='search'])")
+MAX_STYLE = 4000  # characters
+_OFF = r"-(?:\d{4,}|9\d\d|\d{3,}(?=\s*r?em|\s*vw|\s*vh))"
+_ZERO = r"0*\.?0*(?:px|em|rem|%|pt)?\s*(?:!important)?\s*(?:;|$)"
+# The last of several declarations counts.
+_SWITCHES = re.compile(
+    r"(?:^|[;\s{])(display|visibility)\s*:\s*([a-z-]+)", re.IGNORECASE
+)
+_OFF_VALUES = frozenset(
+    {("display", "none"), ("visibility", "hidden"), ("visibility", "collapse")}
+)
+_NAME = re.compile(r"(?:^|[;\s{])([a-zA-Z-]+)\s*:")
+_SIZES = frozenset({"width", "height", "max-width", "max-height"})
+_SMALL = re.compile(
+    r"(?:^|[;\s])(?:max-)?(?:width|height)\s*:\s*(?:0(?:px|%)?|1px)\s*(?:!important)?\s*(?:;|$)",
+    re.IGNORECASE,
+)
+_CUT = re.compile(r"overflow(?:-[xy])?\s*:\s*(?:hidden|clip)", re.IGNORECASE)
+_MOVING = re.compile(
+    r"transform|transition|animation|will-change|filter", re.IGNORECASE
+)
+# Elements that grow when a reader opens them.
+_FOLDED = re.compile(r"transition(?:-property)?\s*:[^;]*height", re.IGNORECASE)
+_COLOUR = re.compile(r"(?:^|[;\s])color\s*:\s*([^;!]+)", re.IGNORECASE)
+_GROUND = re.compile(r"(?:^|[;\s])background(?:-color)?\s*:\s*([^;!]+)", re.IGNORECASE)
+_NAMED = {"white": "#ffffff", "black": "#000000", "red": "#ff0000", "yellow": "#ffff00"}
+_RGB = re.compile(r"rgba?\(\s*(\d{1,3})[\s,]+(\d{1,3})[\s,]+(\d{1,3})")
+MAX_SHEETS = 50
+MAX_CSS = 1_000_000  # characters of a page
+MAX_RULES = 500
+MAX_SELECTOR = 2000  # characters
+_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+# A bare tag matches too many elements.
+_SIMPLE = re.compile(r"([a-z][\w-]*)?((?:[.#][\w-]+)*)", re.IGNORECASE)
+_SELECTOR_NAME = re.compile(r"[.#][\w-]+")
+# Classes that style sheets hide from the eye but not from screen readers.
+_SCREEN_READER_ONLY = frozenset(
+    "sr-only visually-hidden visuallyhidden screen-reader-text screen-reader-only "
+    "a11y-hidden assistive-text element-invisible u-visually-hidden u-hidden-visually "
+    "screenreader-only visually-hidden-focusable sr-only-focusable".split()
+)
+# Elements that a reader opens with a click: their text is part of the page.
+_OPENABLE = AnyCase(
+    r"(?:^|[\s_-])(?:tabs?|tab-?pane|tab-?panel|tab-?content|panel|accordion|collapse|"
+    r"collapsible|collapsed|toggle|expand|expandable|expander|faq|answer|details|spoiler|"
+    r"read-?more|show-?more|more-?text)(?=$|[\s_-])",
+)
+# Elements that a script shows, or that are shown now.
+_SHOWN = frozenset(
+    "active show shown open opened visible in current is-active is-open is-visible "
+    "selected fade animated aos-init wow reveal animate elementor-invisible".split()
+)
+_MOVED = (
+    "data-w-id",
+    "data-aos",
+    "data-framer-name",
+    "data-framer-appear-id",
+    "data-animation",
+)
+# Line numbers of code.
+_GUTTER = re.compile(
+    r"(?<![\w-])(?:gutter|linenos?|line-numbers-rows|lineno|rouge-gutter)(?![\w-])"
+)
+_GUTTERS = frozenset("gutter lineno linenos line-numbers-rows rouge-gutter".split())
+# Every style that hides has one of these parts, and so has one that draws a block.
+_STYLE_PARTS = (
+    *"none hidden collapse clip font-size scale opacity color block".split(),
+    *(f"-{digit}" for digit in range(10)),
+)
+_NUMBERED = frozenset({"td", "span", "div", "pre"})
+_HEADINGS = frozenset({"h1", "h2", "title"})
+MAX_SWITCH = 20  # elements searched for the switch of the hidden element behind them
+_holds_title = Finder("h1")
+_NEVER = frozenset({"body", "main", "html", "head"})
+MAX_EXCERPT = 80  # characters
+# Every text that the expression matches contains at least one of these words.
+_INSTRUCTION_WORDS = (
+    "instruct",
+    "prompt",
+    " ai ",
+    "assistant",
+    "llm",
+    "language model",
+    "anweisung",
+    "instruc",
+    "istruzioni",
+    "指示",
+    "指令",
+    "chatgpt",
+    "claude",
+    "gemini",
+    "system:",
+)
+_INSTRUCTION = re.compile(
+    r"(?:ignore|disregard|forget|override|bypass)\s+(?:\w+\s+){0,4}"
+    r"(?:instructions?|prompts?|rules|directions|context|guidelines|messages)"
+    r"|(?:system|developer)\s+(?:prompt|message|instructions?)\s*[:\]]"
+    r"|\byou are (?:now )?(?:an? )?(?:\w+\s+){0,3}(?:ai|assistant|language model|llm|chatbot|agent)\b"
+    r"|(?:attention|note|instructions?|message|important)\b[^.!?]{0,30}\b(?:to|for)\b[^.!?]{0,20}"
+    r"\b(?:ai|llms?|language models?|chatgpt|claude|gemini|agents?|assistants?|crawlers)\b"
+    r"|(?:if you are|as) an? (?:ai|llm|large language model|language model|ai \w+)\b"
+    r"|(?:do not|don't|never) (?:tell|mention|reveal|inform)\b[^.!?]{0,30}\b(?:user|human|anyone)"
+    r"|(?:new|updated|following|hidden|secret) instructions?\s*:"
+    r"|(?:ignorier|missachte|vergiss)\w*\s+(?:\w+\s+){0,4}(?:anweisung|vorgab|regeln)"
+    r"|(?:ignore[zr]?|oublie[zr]?)\s+(?:\w+\s+){0,4}(?:instructions|consignes)"
+    r"|(?:ignora|olvida|descarta)\w*\s+(?:\w+\s+){0,4}(?:instrucciones|instruções|istruzioni)"
+    r"|(?:忽略|无视|無視|忘记)[^。]{0,12}(?:指令|指示|提示)|(?:指示|命令)[^。]{0,8}無視",
+    re.IGNORECASE,
+)
 
 
 class Panels:
@@ -187,9 +295,6 @@ def _is_menu(element: Any) -> bool:
     return inside >= MENU_SHARE * sum(len(t.split()) for t in texts_in(element))
 
 
-MAX_STYLE = 4000  # characters
-
-
 class Hiding(IntEnum):
     """How an element is hidden; a higher value is more certain."""
 
@@ -202,8 +307,6 @@ class Hiding(IntEnum):
     UNSEEN = 3
 
 
-_OFF = r"-(?:\d{4,}|9\d\d|\d{3,}(?=\s*r?em|\s*vw|\s*vh))"
-_ZERO = r"0*\.?0*(?:px|em|rem|%|pt)?\s*(?:!important)?\s*(?:;|$)"
 # Tested in this order, by property names. A declaration matches from its start only, not
 # inside a longer name.
 _RULES = (
@@ -231,29 +334,6 @@ _PATTERNS = tuple(
     )
     for kind, names, value in _RULES
 )
-# The last of several declarations counts.
-_SWITCHES = re.compile(
-    r"(?:^|[;\s{])(display|visibility)\s*:\s*([a-z-]+)", re.IGNORECASE
-)
-_OFF_VALUES = frozenset(
-    {("display", "none"), ("visibility", "hidden"), ("visibility", "collapse")}
-)
-_NAME = re.compile(r"(?:^|[;\s{])([a-zA-Z-]+)\s*:")
-_SIZES = frozenset({"width", "height", "max-width", "max-height"})
-_SMALL = re.compile(
-    r"(?:^|[;\s])(?:max-)?(?:width|height)\s*:\s*(?:0(?:px|%)?|1px)\s*(?:!important)?\s*(?:;|$)",
-    re.IGNORECASE,
-)
-_CUT = re.compile(r"overflow(?:-[xy])?\s*:\s*(?:hidden|clip)", re.IGNORECASE)
-_MOVING = re.compile(
-    r"transform|transition|animation|will-change|filter", re.IGNORECASE
-)
-# Elements that grow when a reader opens them.
-_FOLDED = re.compile(r"transition(?:-property)?\s*:[^;]*height", re.IGNORECASE)
-_COLOUR = re.compile(r"(?:^|[;\s])color\s*:\s*([^;!]+)", re.IGNORECASE)
-_GROUND = re.compile(r"(?:^|[;\s])background(?:-color)?\s*:\s*([^;!]+)", re.IGNORECASE)
-_NAMED = {"white": "#ffffff", "black": "#000000", "red": "#ff0000", "yellow": "#ffff00"}
-_RGB = re.compile(r"rgba?\(\s*(\d{1,3})[\s,]+(\d{1,3})[\s,]+(\d{1,3})")
 
 
 @lru_cache(maxsize=5_000)
@@ -309,16 +389,6 @@ def _colour(style: str, pattern: re.Pattern[str]) -> str | None:
     return text if re.fullmatch(r"#[0-9a-f]{6}", text) else None
 
 
-MAX_SHEETS = 50
-MAX_CSS = 1_000_000  # characters of a page
-MAX_RULES = 500
-MAX_SELECTOR = 2000  # characters
-
-_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
-# A bare tag matches too many elements.
-_SIMPLE = re.compile(r"([a-z][\w-]*)?((?:[.#][\w-]+)*)", re.IGNORECASE)
-_SELECTOR_NAME = re.compile(r"[.#][\w-]+")
-
 # The tag or ""; the required classes and ``#id``; how the rule hides the element.
 RuleT = tuple[str, frozenset[str], Hiding]
 
@@ -363,47 +433,6 @@ def _take(css: str, rules: list[RuleT]) -> None:
                 names = _SELECTOR_NAME.findall(match[2])
                 parts = frozenset(name.removeprefix(".") for name in names)
                 rules.append(((match[1] or "").lower(), parts, kind))
-
-
-# Classes that style sheets hide from the eye but not from screen readers.
-_SCREEN_READER_ONLY = frozenset(
-    "sr-only visually-hidden visuallyhidden screen-reader-text screen-reader-only "
-    "a11y-hidden assistive-text element-invisible u-visually-hidden u-hidden-visually "
-    "screenreader-only visually-hidden-focusable sr-only-focusable".split()
-)
-# Elements that a reader opens with a click: their text is part of the page.
-_OPENABLE = AnyCase(
-    r"(?:^|[\s_-])(?:tabs?|tab-?pane|tab-?panel|tab-?content|panel|accordion|collapse|"
-    r"collapsible|collapsed|toggle|expand|expandable|expander|faq|answer|details|spoiler|"
-    r"read-?more|show-?more|more-?text)(?=$|[\s_-])",
-)
-# Elements that a script shows, or that are shown now.
-_SHOWN = frozenset(
-    "active show shown open opened visible in current is-active is-open is-visible "
-    "selected fade animated aos-init wow reveal animate elementor-invisible".split()
-)
-_MOVED = (
-    "data-w-id",
-    "data-aos",
-    "data-framer-name",
-    "data-framer-appear-id",
-    "data-animation",
-)
-# Line numbers of code.
-_GUTTER = re.compile(
-    r"(?<![\w-])(?:gutter|linenos?|line-numbers-rows|lineno|rouge-gutter)(?![\w-])"
-)
-_GUTTERS = frozenset("gutter lineno linenos line-numbers-rows rouge-gutter".split())
-# Every style that hides has one of these parts, and so has one that draws a block.
-_STYLE_PARTS = (
-    *"none hidden collapse clip font-size scale opacity color block".split(),
-    *(f"-{digit}" for digit in range(10)),
-)
-_NUMBERED = frozenset({"td", "span", "div", "pre"})
-_HEADINGS = frozenset({"h1", "h2", "title"})
-MAX_SWITCH = 20  # elements searched for the switch of the hidden element behind them
-_holds_title = Finder("h1")
-_NEVER = frozenset({"body", "main", "html", "head"})
 
 
 class HidingRules:
@@ -534,44 +563,6 @@ def _same_colour(element: Any, style: str) -> bool:
         if "background" in above.get("style", ""):
             return False
     return False
-
-
-MAX_EXCERPT = 80  # characters
-
-# Every text that the expression matches contains at least one of these words.
-_INSTRUCTION_WORDS = (
-    "instruct",
-    "prompt",
-    " ai ",
-    "assistant",
-    "llm",
-    "language model",
-    "anweisung",
-    "instruc",
-    "istruzioni",
-    "指示",
-    "指令",
-    "chatgpt",
-    "claude",
-    "gemini",
-    "system:",
-)
-_INSTRUCTION = re.compile(
-    r"(?:ignore|disregard|forget|override|bypass)\s+(?:\w+\s+){0,4}"
-    r"(?:instructions?|prompts?|rules|directions|context|guidelines|messages)"
-    r"|(?:system|developer)\s+(?:prompt|message|instructions?)\s*[:\]]"
-    r"|\byou are (?:now )?(?:an? )?(?:\w+\s+){0,3}(?:ai|assistant|language model|llm|chatbot|agent)\b"
-    r"|(?:attention|note|instructions?|message|important)\b[^.!?]{0,30}\b(?:to|for)\b[^.!?]{0,20}"
-    r"\b(?:ai|llms?|language models?|chatgpt|claude|gemini|agents?|assistants?|crawlers)\b"
-    r"|(?:if you are|as) an? (?:ai|llm|large language model|language model|ai \w+)\b"
-    r"|(?:do not|don't|never) (?:tell|mention|reveal|inform)\b[^.!?]{0,30}\b(?:user|human|anyone)"
-    r"|(?:new|updated|following|hidden|secret) instructions?\s*:"
-    r"|(?:ignorier|missachte|vergiss)\w*\s+(?:\w+\s+){0,4}(?:anweisung|vorgab|regeln)"
-    r"|(?:ignore[zr]?|oublie[zr]?)\s+(?:\w+\s+){0,4}(?:instructions|consignes)"
-    r"|(?:ignora|olvida|descarta)\w*\s+(?:\w+\s+){0,4}(?:instrucciones|instruções|istruzioni)"
-    r"|(?:忽略|无视|無視|忘记)[^。]{0,12}(?:指令|指示|提示)|(?:指示|命令)[^。]{0,8}無視",
-    re.IGNORECASE,
-)
 
 
 def may_instruct(text: str) -> bool:

@@ -37,6 +37,44 @@ KNOWN_SHARE = 0.8  # share of known words above which the page already has the t
 _WORD = re.compile(r"\w+")
 _TAG = re.compile(r"<[^<>]*>")
 _BREAK = re.compile(r"<(?:br|/p|/li|/div)\b[^<>]*>|\n\s*\n", re.IGNORECASE)
+KINDS = (
+    "article",
+    "collection",
+    "documentation",
+    "forum",
+    "listing",
+    "product",
+    "service",
+)
+MAX_SCRIPTS = 20
+MAX_SCRIPT = 50_000  # characters examined per script
+MAX_METAS = 9
+MAX_TITLES = 3
+MAX_TITLE = 2_000  # characters; titles of content have up to 60 words
+PROSE_WORDS = 15  # least words of a block of prose
+SHORT_TEXT = 200  # characters; shorter texts may be prices or questions
+MAX_EVIDENCE = 6  # signs
+MAX_COUNTED = 3_000  # elements whose class names are examined
+_LD_TYPE = re.compile(r"\"@type\"\s*:\s*\[?\s*\"(\w{1,40})\"")
+PRICE = re.compile(r"[$€£¥₹]\s?\d|\d\s?(?:[€£]|(?:kr|zł|USD|EUR)\b)")
+LEAST_PICTURE_NAME = 6  # characters
+_PICTURE_SIZE = re.compile(r"(?:[-_]\d+x\d+|-scaled|@2x)*(?:\.\w{1,5})?\Z")
+_MONEY = ("$", "€", "£", "¥", "₹", "kr", "zł", "USD", "EUR")  # each price has one
+_COUNTED = {
+    "p": "paragraphs",
+    "pre": "code",
+    "code": "code",
+    "form": "forms",
+    "table": "tables",
+    "article": "articles",
+    "h2": "second headings",
+    "h3": "third headings",
+    "li": "items",
+    "img": "images",
+    "button": "buttons",
+    "blockquote": "quotations",
+    "time": "times",
+}
 
 
 def product_description(scripts: Sequence[str]) -> str | None:
@@ -86,46 +124,6 @@ def add_description(body: Any, text: str) -> None:
     else:
         section.tail, title.tail = title.tail, None
         title.addnext(section)
-
-
-KINDS = (
-    "article",
-    "collection",
-    "documentation",
-    "forum",
-    "listing",
-    "product",
-    "service",
-)
-MAX_SCRIPTS = 20
-MAX_SCRIPT = 50_000  # characters examined per script
-MAX_METAS = 9
-MAX_TITLES = 3
-MAX_TITLE = 2_000  # characters; titles of content have up to 60 words
-PROSE_WORDS = 15  # least words of a block of prose
-SHORT_TEXT = 200  # characters; shorter texts may be prices or questions
-MAX_EVIDENCE = 6  # signs
-MAX_COUNTED = 3_000  # elements whose class names are examined
-_LD_TYPE = re.compile(r"\"@type\"\s*:\s*\[?\s*\"(\w{1,40})\"")
-PRICE = re.compile(r"[$€£¥₹]\s?\d|\d\s?(?:[€£]|(?:kr|zł|USD|EUR)\b)")
-LEAST_PICTURE_NAME = 6  # characters
-_PICTURE_SIZE = re.compile(r"(?:[-_]\d+x\d+|-scaled|@2x)*(?:\.\w{1,5})?\Z")
-_MONEY = ("$", "€", "£", "¥", "₹", "kr", "zł", "USD", "EUR")  # each price has one
-_COUNTED = {
-    "p": "paragraphs",
-    "pre": "code",
-    "code": "code",
-    "form": "forms",
-    "table": "tables",
-    "article": "articles",
-    "h2": "second headings",
-    "h3": "third headings",
-    "li": "items",
-    "img": "images",
-    "button": "buttons",
-    "blockquote": "quotations",
-    "time": "times",
-}
 
 
 @frozen

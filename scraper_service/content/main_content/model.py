@@ -24,6 +24,22 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 Array = Any  # of numpy, one dimension
+# Groups of page kinds on which names mean about the same; and the group of each kind.
+GROUPS = ("reading", "forum", "list", "product", "service")
+GROUP_OF = (0, 2, 0, 1, 2, 3, 4)
+LEVELS = 4  # elements around a block with features of their own
+REACHES = (4, 12)  # blocks before and behind whose means are features
+# Places that add no information to the other features.
+_USELESS = frozenset({"details", "p", "a", "dl", "consent"})
+_SHIFTED = ("words", "link density", "tag")
+_SPREAD = ("link density", "words", "sentence", "first words")
+_BITS = [
+    (f"in {name}", 1 << number)
+    for number, name in enumerate(PLACES)
+    if name not in _USELESS
+]
+WEIGHTS = "weights.json"
+SURE = 0.6  # mean chance from which rules leave a section alone
 
 
 @define
@@ -54,30 +70,12 @@ class Table:
         return self.values[numbers].astype(np.float32).T
 
 
-# Groups of page kinds on which names mean about the same; and the group of each kind.
-GROUPS = ("reading", "forum", "list", "product", "service")
-GROUP_OF = (0, 2, 0, 1, 2, 3, 4)
-
-
 def group_chances(kind: Sequence[float]) -> list[float]:
     """Return the chance of each of :data:`GROUPS`; ``kind`` has that of each page kind."""
     chances = [0.0] * len(GROUPS)
     for number, chance in enumerate(kind):
         chances[GROUP_OF[number]] += chance
     return chances
-
-
-LEVELS = 4  # elements around a block with features of their own
-REACHES = (4, 12)  # blocks before and behind whose means are features
-# Places that add no information to the other features.
-_USELESS = frozenset({"details", "p", "a", "dl", "consent"})
-_SHIFTED = ("words", "link density", "tag")
-_SPREAD = ("link density", "words", "sentence", "first words")
-_BITS = [
-    (f"in {name}", 1 << number)
-    for number, name in enumerate(PLACES)
-    if name not in _USELESS
-]
 
 
 def _names() -> Iterator[str]:
@@ -162,9 +160,6 @@ def table(walk: Walk, kind: Sequence[float]) -> Table:
         np.asarray(words),
         *(np.asarray(each, dtype=np.intp) for each in wholes),
     )
-
-
-WEIGHTS = "weights.json"
 
 
 @define
@@ -257,7 +252,6 @@ def model() -> Model:
     )
 
 
-SURE = 0.6  # mean chance from which rules leave a section alone
 _IN_CHROME, _IN_HEADER, _IN_SECTION = (
     sum(1 << PLACES.index(name) for name in names.split())
     for names in (

@@ -40,6 +40,27 @@ FORUM = 0.5  # chance of a forum from which rows of siblings are separate lists
 LEAST_KEPT = 0.25  # share of a list's words; with fewer kept, the whole list is dropped
 
 Column = list[int]  # the blocks of one part in all cards of a list
+LEAST_IN_GAP = 0.3  # minimum chance in a gap, as a factor on the bar
+MAX_GAP = 3  # blocks
+MAX_PLAIN_GAP = 12  # blocks of few links
+LEAST_TABLE = 0.05  # factor on the bar for a table with a header inside main or article
+MAX_TITLE = 60  # words
+MAX_HEADINGS = 10
+LEAST_LIKE = 0.6  # likeness of an h1 to a declared title from which the h1 is the title
+LEAST_SAME = 0.9  # likeness of a text that is no heading from which it is the title
+LEAST_SHARED = 0.5  # minimum share of words that heading and title have in common
+MAX_LABEL = 6  # words
+MAX_PRICE = 6  # words
+PRODUCT = 0.5  # minimum chance of a product page
+PRICE_REACH = 12  # blocks behind the title
+LEAST_LOOSE = 5  # words at the start of the body; shorter text is a remnant of the head
+WHOLE = frozenset({"pre", "table", "dl"})  # kept or dropped as a whole
+MAX_WHOLES = 2_000  # elements decided as a whole; in further ones each block counts
+_IN_BUTTON = 1 << PLACES.index("button")
+_IN_CHROME = sum(
+    1 << PLACES.index(name) for name in ("nav", "footer", "form", "dialog")
+)
+_IN_MAIN = sum(1 << PLACES.index(name) for name in ("main", "article"))
 
 
 def unite_cards(draft: Draft) -> None:
@@ -188,29 +209,6 @@ def _has_picture(draft: Draft, block: int) -> bool:
 def _chance(draft: Draft, column: Column) -> float:
     weight = draft.made.words[column] + 1.0
     return float((draft.chances[column] * weight).sum() / weight.sum())
-
-
-LEAST_IN_GAP = 0.3  # minimum chance in a gap, as a factor on the bar
-MAX_GAP = 3  # blocks
-MAX_PLAIN_GAP = 12  # blocks of few links
-LEAST_TABLE = 0.05  # factor on the bar for a table with a header inside main or article
-MAX_TITLE = 60  # words
-MAX_HEADINGS = 10
-LEAST_LIKE = 0.6  # likeness of an h1 to a declared title from which the h1 is the title
-LEAST_SAME = 0.9  # likeness of a text that is no heading from which it is the title
-LEAST_SHARED = 0.5  # minimum share of words that heading and title have in common
-MAX_LABEL = 6  # words
-MAX_PRICE = 6  # words
-PRODUCT = 0.5  # minimum chance of a product page
-PRICE_REACH = 12  # blocks behind the title
-LEAST_LOOSE = 5  # words at the start of the body; shorter text is a remnant of the head
-WHOLE = frozenset({"pre", "table", "dl"})  # kept or dropped as a whole
-MAX_WHOLES = 2_000  # elements decided as a whole; in further ones each block counts
-_IN_BUTTON = 1 << PLACES.index("button")
-_IN_CHROME = sum(
-    1 << PLACES.index(name) for name in ("nav", "footer", "form", "dialog")
-)
-_IN_MAIN = sum(1 << PLACES.index(name) for name in ("main", "article"))
 
 
 def correct(draft: Draft) -> None:

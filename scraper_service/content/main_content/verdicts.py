@@ -31,21 +31,6 @@ from scraper_service.content.passes import classed
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-
-def reduce(walk: Walk, keep: Sequence[bool], picture: str = "", lead: int = 0) -> None:
-    """Remove every block whose ``keep`` is False from the tree.
-
-    A picture before block ``lead`` stays if its URL contains ``picture``.
-    """
-    if all(keep):
-        return
-    elements, texts = walk.dropped(keep, picture, lead)
-    for element, which in texts:
-        setattr(element, which, None)
-    for element in elements:
-        drop(element)
-
-
 MARKS = frozenset(
     "headerlink anchor-link anchorjs-link hash-link header-anchor mw-editsection".split()
 )
@@ -60,6 +45,20 @@ LEAST_CERTAINTY = 0.6
 LEAST_TEXT = 10  # words
 CHROME_NAMES = -1.5  # maximum score of class names that mean chrome on a small page
 CHROME_CHANCE = 0.4  # such names count only below this chance
+
+
+def reduce(walk: Walk, keep: Sequence[bool], picture: str = "", lead: int = 0) -> None:
+    """Remove every block whose ``keep`` is False from the tree.
+
+    A picture before block ``lead`` stays if its URL contains ``picture``.
+    """
+    if all(keep):
+        return
+    elements, texts = walk.dropped(keep, picture, lead)
+    for element, which in texts:
+        setattr(element, which, None)
+    for element in elements:
+        drop(element)
 
 
 @frozen

@@ -57,6 +57,36 @@ _LINE_NAMES = re.compile(
 )
 _NOT_SELECTABLE = re.compile(r"user-select\s*:\s*none", re.IGNORECASE)
 _BLANK_END = re.compile(r"\n\s*\Z")
+MAX_ROWS = 5  # searched for the first line
+MAX_NUMBERED = 2_000  # ``pre`` elements whose line numbers are searched
+MAX_NUMBERS = 5_000_000  # characters read in search of line numbers
+MAX_LEVELS = 4  # from the code to the element beside its line numbers
+_NUMBER_CELL = re.compile(
+    r"(?:^|[\s_-])(?:blob-num|(?:diff-)?lines?-?num(?:ber)?s?|ln-num(?:ber)?s?|linenos?|"
+    r"(?:old|new)_line)(?=$|[\s_-])",
+    re.IGNORECASE,
+)
+_CODE_CELL = re.compile(
+    r"(?:^|[\s_-])(?:blob-code|lines?-(?:code|content)|line_content|ln-code|code-?lines?|"
+    r"js-file-line)(?=$|[\s_-])",
+    re.IGNORECASE,
+)
+_INNER = re.compile(r"(?:^|\s)(?:blob-code-inner|code-inner)(?=$|\s)")
+_TYPE = re.compile(r"(?:^|\s)type-([\w+#.-]{1,30})")
+_IS_CHANGE = etree.XPath("boolean(.//@data-code-marker | .//@data-type-marker)")
+_NO_TAGS: frozenset[str] = frozenset()
+# By the extension of a file; others name their language themselves.
+_LANGUAGES = dict(
+    pair.split(":")
+    for pair in (
+        "py:python js:javascript ts:typescript rb:ruby rs:rust sh:bash yml:yaml yaml:yaml "
+        "kt:kotlin pl:perl cs:csharp md:markdown h:c hpp:cpp cc:cpp cpp:cpp c:c go:go "
+        "java:java php:php json:json toml:toml xml:xml html:html css:css sql:sql lua:lua "
+        "swift:swift scala:scala tsx:tsx jsx:jsx vue:vue ex:elixir hs:haskell r:r jl:julia"
+    ).split()
+)
+# Hosts' paths to files; elsewhere an extension is that of the page.
+_FILE_PATHS = ("/blob/", "/src/", "/tree/", "/-/")
 
 
 def code_span(text: str) -> str:
@@ -240,38 +270,6 @@ def language_of(element: Any) -> str:
 def _known_language(name: str) -> str:
     name = name.lower().rstrip(".;")
     return "" if name in _NO_LANGUAGE else name
-
-
-MAX_ROWS = 5  # searched for the first line
-MAX_NUMBERED = 2_000  # ``pre`` elements whose line numbers are searched
-MAX_NUMBERS = 5_000_000  # characters read in search of line numbers
-MAX_LEVELS = 4  # from the code to the element beside its line numbers
-_NUMBER_CELL = re.compile(
-    r"(?:^|[\s_-])(?:blob-num|(?:diff-)?lines?-?num(?:ber)?s?|ln-num(?:ber)?s?|linenos?|"
-    r"(?:old|new)_line)(?=$|[\s_-])",
-    re.IGNORECASE,
-)
-_CODE_CELL = re.compile(
-    r"(?:^|[\s_-])(?:blob-code|lines?-(?:code|content)|line_content|ln-code|code-?lines?|"
-    r"js-file-line)(?=$|[\s_-])",
-    re.IGNORECASE,
-)
-_INNER = re.compile(r"(?:^|\s)(?:blob-code-inner|code-inner)(?=$|\s)")
-_TYPE = re.compile(r"(?:^|\s)type-([\w+#.-]{1,30})")
-_IS_CHANGE = etree.XPath("boolean(.//@data-code-marker | .//@data-type-marker)")
-_NO_TAGS: frozenset[str] = frozenset()
-# By the extension of a file; others name their language themselves.
-_LANGUAGES = dict(
-    pair.split(":")
-    for pair in (
-        "py:python js:javascript ts:typescript rb:ruby rs:rust sh:bash yml:yaml yaml:yaml "
-        "kt:kotlin pl:perl cs:csharp md:markdown h:c hpp:cpp cc:cpp cpp:cpp c:c go:go "
-        "java:java php:php json:json toml:toml xml:xml html:html css:css sql:sql lua:lua "
-        "swift:swift scala:scala tsx:tsx jsx:jsx vue:vue ex:elixir hs:haskell r:r jl:julia"
-    ).split()
-)
-# Hosts' paths to files; elsewhere an extension is that of the page.
-_FILE_PATHS = ("/blob/", "/src/", "/tree/", "/-/")
 
 
 def join_code_lines(tables: list[Any], url: str) -> list[Any]:

@@ -62,6 +62,44 @@ _ALPHABETS = (
 )
 _FUNCTIONS = frozenset("sin cos tan log ln exp lim max min det gcd arg sup inf".split())
 _ACCENTS = {"\u00af": "bar", "^": "hat", "~": "tilde", "\u2192": "vec", "\u02d9": "dot"}
+_LAYOUTS = {  # number of arguments, and their places
+    "mfrac": (2, r"\frac{{{0}}}{{{1}}}"),
+    "msup": (2, "{0}^{{{1}}}"),
+    "msub": (2, "{0}_{{{1}}}"),
+    "msubsup": (3, "{0}_{{{1}}}^{{{2}}}"),
+    "mroot": (2, r"\sqrt[{1}]{{{0}}}"),
+    "munder": (2, "{0}_{{{1}}}"),
+    "mover": (2, "{0}^{{{1}}}"),
+    "munderover": (3, "{0}_{{{1}}}^{{{2}}}"),
+}
+MAX_CODE = 0x10FFFF
+_TOKENS = frozenset({"mi", "mn", "mo", "mtext", "ms"})
+_ROWS = frozenset(
+    {"mrow", "texatom", "mstyle", "mpadded", "menclose", "math", "maction"}
+)
+_SCRIPTED = frozenset({"msup", "msub", "msubsup", "mover", "munder", "munderover"})
+_OTHERS = frozenset({"mfrac", "msqrt", "mroot", "mtable", "mtr", "mlabeledtr", "mtd"})
+_NAMES = _TOKENS | _ROWS | _SCRIPTED | _OTHERS
+_UNDRAWN = frozenset(
+    "mspace mphantom none nstrut dstrut tstrut line spacer mark surd speech title desc "
+    "assistive-mml break".split()
+)
+_SLOTS = frozenset({"script", "base", "over", "under", "num", "den", "root", "box"})
+_CODE = re.compile(r"(?<![\w-])mjx-c([0-9A-F]{1,6})(?![\w-])")
+_LINK_CODE = re.compile(r"-([0-9A-F]{2,6})\Z")
+_PLACE = re.compile(r"translate\(\s*-?[\d.]+\s*[,\s]\s*(-?[\d.]+)")
+_LINK = "{http://www.w3.org/1999/xlink}href"
+# Pieces of tall brackets, and what they are pieces of.
+_PIECES = {
+    **dict.fromkeys(range(0x239B, 0x239E), "("),
+    **dict.fromkeys(range(0x239E, 0x23A1), ")"),
+    **dict.fromkeys(range(0x23A1, 0x23A4), "["),
+    **dict.fromkeys(range(0x23A4, 0x23A7), "]"),
+    **dict.fromkeys(range(0x23A7, 0x23AA), "{"),
+    0x23AA: "",
+    **dict.fromkeys(range(0x23AB, 0x23AE), "}"),
+}
+_SURD = "\u221a"
 
 
 def tex_of(element: Any) -> tuple[str, bool] | None:
@@ -143,18 +181,6 @@ def _tex(element: Any, depth: int) -> str:
     return _row(element, depth)
 
 
-_LAYOUTS = {  # number of arguments, and their places
-    "mfrac": (2, r"\frac{{{0}}}{{{1}}}"),
-    "msup": (2, "{0}^{{{1}}}"),
-    "msub": (2, "{0}_{{{1}}}"),
-    "msubsup": (3, "{0}_{{{1}}}^{{{2}}}"),
-    "mroot": (2, r"\sqrt[{1}]{{{0}}}"),
-    "munder": (2, "{0}_{{{1}}}"),
-    "mover": (2, "{0}^{{{1}}}"),
-    "munderover": (3, "{0}_{{{1}}}^{{{2}}}"),
-}
-
-
 def _token(tag: str, text: str) -> str:
     if not text.isascii() and (styled := _STYLED.search(text)) is not None:
         name = unicodedata.name(styled[0], "")
@@ -178,37 +204,6 @@ def _accent(tag: str, arguments: list[str]) -> str:
     if arguments[1:] == [r"\to"] and tag == "mover":
         accent = "vec"
     return f"\\{accent}{{{arguments[0]}}}" if accent else ""
-
-
-MAX_CODE = 0x10FFFF
-
-_TOKENS = frozenset({"mi", "mn", "mo", "mtext", "ms"})
-_ROWS = frozenset(
-    {"mrow", "texatom", "mstyle", "mpadded", "menclose", "math", "maction"}
-)
-_SCRIPTED = frozenset({"msup", "msub", "msubsup", "mover", "munder", "munderover"})
-_OTHERS = frozenset({"mfrac", "msqrt", "mroot", "mtable", "mtr", "mlabeledtr", "mtd"})
-_NAMES = _TOKENS | _ROWS | _SCRIPTED | _OTHERS
-_UNDRAWN = frozenset(
-    "mspace mphantom none nstrut dstrut tstrut line spacer mark surd speech title desc "
-    "assistive-mml break".split()
-)
-_SLOTS = frozenset({"script", "base", "over", "under", "num", "den", "root", "box"})
-_CODE = re.compile(r"(?<![\w-])mjx-c([0-9A-F]{1,6})(?![\w-])")
-_LINK_CODE = re.compile(r"-([0-9A-F]{2,6})\Z")
-_PLACE = re.compile(r"translate\(\s*-?[\d.]+\s*[,\s]\s*(-?[\d.]+)")
-_LINK = "{http://www.w3.org/1999/xlink}href"
-# Pieces of tall brackets, and what they are pieces of.
-_PIECES = {
-    **dict.fromkeys(range(0x239B, 0x239E), "("),
-    **dict.fromkeys(range(0x239E, 0x23A1), ")"),
-    **dict.fromkeys(range(0x23A1, 0x23A4), "["),
-    **dict.fromkeys(range(0x23A4, 0x23A7), "]"),
-    **dict.fromkeys(range(0x23A7, 0x23AA), "{"),
-    0x23AA: "",
-    **dict.fromkeys(range(0x23AB, 0x23AE), "}"),
-}
-_SURD = "\u221a"
 
 
 class _UnknownError(Exception):

@@ -48,6 +48,25 @@ if TYPE_CHECKING:
 LEAST_WORDS = 3  # parsers may take shorter footnotes for link definitions
 _SIGNS = re.compile(r"[\w*†‡§¶]{1,20}")
 _NO_LABEL = re.compile(r"[^\w-]+")
+MAX_JOINED = 2000  # characters of a code span that the next span may join
+MAX_DEPTH = 400  # nested elements; deeper elements lose their markup
+_NO_SCRIPT = re.compile(r"st|nd|rd|th|er|re|tm|sm|[®™©]|[^\w]*", re.IGNORECASE)
+_NO_TEXT = MARKS | {APART}
+_AFTER_BRACKET = frozenset("([:")
+# Texts of a heading's own anchor, and of a footnote's link back to the text.
+_SIGNS_OF_PLACE = frozenset("# ¶ § 🔗 ↩ ↩︎ ↩️ ⏎ ↵ ↑ ⇑ ⬆ ⤴ ^ [↩] [↩︎] [↑] [^]".split())
+_HOST = re.compile(r"https?://(?:www\.)?")
+# A separator whose neighbours are gone.
+_LONE = re.compile(
+    r"[\u200c\u200d\s.,;:|/\xb7\u2022\u2023\u203a\xbb\xab\u2039>\\\u2013\u2014+_*-]{1,3}"
+)
+MAX_SIGNS = 3  # an anchor with as many child elements is a real link
+_IMAGE = re.compile(r"!\[[^\[\]]*\]\(\S+\)")
+REMOVED_IMAGE = "<Base64-Image-Removed>"
+MAX_EMOJI = 16  # characters: a family, a flag of letters
+_EMOJI_NAMES = re.compile(r"emoji|smil", re.IGNORECASE)
+_holds_lines = Finder("br", "div", "li", "pre")
+_holds_links = Finder("a")
 
 
 class Footnotes:
@@ -115,27 +134,6 @@ def _is_reference(link: Any) -> bool:
         or link.get("role") == "doc-noteref"
         or link.find("sup") is not None
     )
-
-
-MAX_JOINED = 2000  # characters of a code span that the next span may join
-MAX_DEPTH = 400  # nested elements; deeper elements lose their markup
-_NO_SCRIPT = re.compile(r"st|nd|rd|th|er|re|tm|sm|[®™©]|[^\w]*", re.IGNORECASE)
-_NO_TEXT = MARKS | {APART}
-_AFTER_BRACKET = frozenset("([:")
-# Texts of a heading's own anchor, and of a footnote's link back to the text.
-_SIGNS_OF_PLACE = frozenset("# ¶ § 🔗 ↩ ↩︎ ↩️ ⏎ ↵ ↑ ⇑ ⬆ ⤴ ^ [↩] [↩︎] [↑] [^]".split())
-_HOST = re.compile(r"https?://(?:www\.)?")
-# A separator whose neighbours are gone.
-_LONE = re.compile(
-    r"[\u200c\u200d\s.,;:|/\xb7\u2022\u2023\u203a\xbb\xab\u2039>\\\u2013\u2014+_*-]{1,3}"
-)
-MAX_SIGNS = 3  # an anchor with as many child elements is a real link
-_IMAGE = re.compile(r"!\[[^\[\]]*\]\(\S+\)")
-REMOVED_IMAGE = "<Base64-Image-Removed>"
-MAX_EMOJI = 16  # characters: a family, a flag of letters
-_EMOJI_NAMES = re.compile(r"emoji|smil", re.IGNORECASE)
-_holds_lines = Finder("br", "div", "li", "pre")
-_holds_links = Finder("a")
 
 
 def _is_sign_of_place(link: Any) -> bool:

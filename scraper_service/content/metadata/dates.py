@@ -56,6 +56,11 @@ _AS_IT_IS = re.compile(
 )
 _EPOCH = re.compile(r"1[0-9]{9}(?:[0-9]{3})?")
 _IN_URL = re.compile(r"/(?P<y>(?:19|20)\d\d)[/-](?P<m>\d\d?)[/-](?P<d>\d\d?)(?=\D|$)")
+_W3C_TIME = re.compile(
+    r"\d{4}(?:-\d\d(?:-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)? ?"
+    r"(?:Z|[+-]\d\d:?\d\d)?)?)?)?",
+    re.ASCII,
+)
 
 
 def iso_date(text: str, language: str = "", *, any_year: bool = False) -> str | None:
@@ -131,13 +136,6 @@ def _time(match: re.Match[str]) -> str:
     elif len(zone) == 5:
         zone = f"{zone[:3]}:{zone[3:]}"
     return f"T{match['h']}:{match['min']}:{match['sec'] or '00'}{zone}"
-
-
-_W3C_TIME = re.compile(
-    r"\d{4}(?:-\d\d(?:-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)? ?"
-    r"(?:Z|[+-]\d\d:?\d\d)?)?)?)?",
-    re.ASCII,
-)
 
 
 def w3c_time(text: str) -> str | None:

@@ -24,6 +24,75 @@ MAX_HEADINGS = 500
 
 _HEADINGS = ("h2", "h3", "h4")
 _REVIEWS = frozenset({"review", "reviews"})  # values of ``itemprop``
+MAX_ELEMENTS = 3000  # elements that are examined
+MAX_AFTER_HEADING = 400  # of these after the first ``h1``
+MAX_MARKS = 100
+MAX_TEXT = 120  # characters of a byline or of a text with a date
+MAX_TEXTS = 40
+MAX_SIBLINGS = 20  # behind a "by"
+MAX_LABEL = 20  # characters of the name of a date
+# Parts of names of elements with an author. Searching parts beats an expression.
+_AUTHOR = (
+    "author byline by-line username user-name writer contributor postedby posted-by "
+    "writtenby written-by"
+).split()
+_AUTHORISED = re.compile(r"authori\w*")
+_DATE = "date publish posted created time byline meta".split()
+_PARTS = (*_AUTHOR, *_DATE)
+# Attributes in which forum software and others give author and date of a post.
+_AUTHOR_ATTRIBUTES = ("data-author-username", "data-author", "author")
+_DATE_ATTRIBUTES = ("datetime", "content", "created-timestamp", "title")
+# Attributes besides ``class`` that may mark any element.
+_NAMING = "itemprop rel data-author-username author created-timestamp".split()
+_BY = re.compile(
+    r"(?:(?:article|story|words|posted|written|published|created|authored)\s+)?"
+    r"(?:by|von|par|por|door|di|av)\b[:\s]",
+    re.IGNORECASE,
+)
+# First letters of the words of _BY.
+_STARTS = frozenset("by vo pa po do di av ar st wo wr pu cr au".split())
+_NEITHER = (False, False)
+DATED_TAGS = frozenset({"time", "relative-time", "local-time"})
+# Tags with text, but seldom with an ``itemprop``.
+_PLAIN_TAGS = frozenset(
+    "li ul ol p br img svg path td tr th b i h2 h3 h4 option".split()
+)
+_YEAR = re.compile(r"\b(?:19|20)\d\d\b")
+_DIGIT = re.compile(r"\d")
+MAX_ABOVE = 3  # elements around a date with a text before it
+_PARTS_OF_PAGE = frozenset({"body", "main", "article", "section", "footer", "header"})
+# The end of a text before the date of a change, with who changed the page.
+CHANGED = AnyCase(
+    r"\b(?:(?:last\s*)?(?:up-?dated?|modified|edited|changed|revised|revision)|"
+    r"(?:zuletzt )?(?:aktualisiert|geändert|bearbeitet)|stand|mise? à jour|modifiée?|"
+    r"(?:última )?(?:actualización|modificación|atualização)|actualizad[oa]|atualizad[oa]|"
+    r"ultimo aggiornamento|aggiornat[oa]|ultima modifica|bijgewerkt|обновлено)\b"
+    r"(?:\s*(?:by|von|par|por|da)\s[^\d:]{1,60})?[\s:,|·(-]*"
+    r"(?:on|at|am|le|el|il|date|em|du|the)?[\s:(]*(?:[^\W\d]{3,12}[.,]?\s+)?\Z",
+)
+# Parts of the words of CHANGED.
+_OF_CHANGE = AnyCase(
+    r"updat|modif|edit|chang|revis|aktual|geänd|bearb|jour|actual|atual|aggior|bijge|обнов",
+)
+MAX_BEFORE = 100  # characters before a date
+# Words at dates of rights, of users, of things and of offers.
+_NO_DATE = AnyCase(
+    r"©|copyright|\(c\)|all rights|\b(?:joined|founded|established|registered|built|born|"
+    r"since|last (?:visit(?:ed)?|seen|active)|expires?|ends|valid)\b",
+)
+# Parts of words in sentences about the page.
+_OF_PAGE = re.compile(r"post|publi|updat|edit|modif|writ|review", re.IGNORECASE)
+# Class names and ids of elements outside the page's main content.
+_FOREIGN = AnyCase(
+    r"(?:^|[\s_-])(?:comments?|comment-list|commentlist|respond|related|recommended|"
+    r"recommendations|sidebar|site-footer|recent-posts|recent|popular|trending|carousel|"
+    r"teasers?|newsletter|copyright|latest|reviews|testimonials?)(?=$|[\s_-])"
+    # The whole name, because "review-author" is that of an article as well.
+    r"|(?:^|[\s_-])review(?:[_-](?:item|card|entry|box|block|row|list))?(?=$|\s)",
+)
+_OUTSIDE = frozenset({"blockquote", "footer", "nav", "script", "style", "template"})
+_has_heading = Finder("h1")
+Kind = tuple[bool, bool]  # whether of an author, whether of a date
 
 
 class Entries:
@@ -85,78 +154,7 @@ def _is_review(element: Any) -> bool:
     return is_review and next(element.iter("h1"), None) is None
 
 
-MAX_ELEMENTS = 3000  # elements that are examined
-MAX_AFTER_HEADING = 400  # of these after the first ``h1``
-MAX_MARKS = 100
-MAX_TEXT = 120  # characters of a byline or of a text with a date
-MAX_TEXTS = 40
-MAX_SIBLINGS = 20  # behind a "by"
-MAX_LABEL = 20  # characters of the name of a date
-
-# Parts of names of elements with an author. Searching parts beats an expression.
-_AUTHOR = (
-    "author byline by-line username user-name writer contributor postedby posted-by "
-    "writtenby written-by"
-).split()
-_AUTHORISED = re.compile(r"authori\w*")
-_DATE = "date publish posted created time byline meta".split()
-_PARTS = (*_AUTHOR, *_DATE)
-# Attributes in which forum software and others give author and date of a post.
-_AUTHOR_ATTRIBUTES = ("data-author-username", "data-author", "author")
-_DATE_ATTRIBUTES = ("datetime", "content", "created-timestamp", "title")
-# Attributes besides ``class`` that may mark any element.
-_NAMING = "itemprop rel data-author-username author created-timestamp".split()
-_BY = re.compile(
-    r"(?:(?:article|story|words|posted|written|published|created|authored)\s+)?"
-    r"(?:by|von|par|por|door|di|av)\b[:\s]",
-    re.IGNORECASE,
-)
-# First letters of the words of _BY.
-_STARTS = frozenset("by vo pa po do di av ar st wo wr pu cr au".split())
 _STARTS |= {start.capitalize() for start in _STARTS} | {"BY"}
-_NEITHER = (False, False)
-DATED_TAGS = frozenset({"time", "relative-time", "local-time"})
-# Tags with text, but seldom with an ``itemprop``.
-_PLAIN_TAGS = frozenset(
-    "li ul ol p br img svg path td tr th b i h2 h3 h4 option".split()
-)
-_YEAR = re.compile(r"\b(?:19|20)\d\d\b")
-_DIGIT = re.compile(r"\d")
-MAX_ABOVE = 3  # elements around a date with a text before it
-_PARTS_OF_PAGE = frozenset({"body", "main", "article", "section", "footer", "header"})
-# The end of a text before the date of a change, with who changed the page.
-CHANGED = AnyCase(
-    r"\b(?:(?:last\s*)?(?:up-?dated?|modified|edited|changed|revised|revision)|"
-    r"(?:zuletzt )?(?:aktualisiert|geändert|bearbeitet)|stand|mise? à jour|modifiée?|"
-    r"(?:última )?(?:actualización|modificación|atualização)|actualizad[oa]|atualizad[oa]|"
-    r"ultimo aggiornamento|aggiornat[oa]|ultima modifica|bijgewerkt|обновлено)\b"
-    r"(?:\s*(?:by|von|par|por|da)\s[^\d:]{1,60})?[\s:,|·(-]*"
-    r"(?:on|at|am|le|el|il|date|em|du|the)?[\s:(]*(?:[^\W\d]{3,12}[.,]?\s+)?\Z",
-)
-# Parts of the words of CHANGED.
-_OF_CHANGE = AnyCase(
-    r"updat|modif|edit|chang|revis|aktual|geänd|bearb|jour|actual|atual|aggior|bijge|обнов",
-)
-MAX_BEFORE = 100  # characters before a date
-# Words at dates of rights, of users, of things and of offers.
-_NO_DATE = AnyCase(
-    r"©|copyright|\(c\)|all rights|\b(?:joined|founded|established|registered|built|born|"
-    r"since|last (?:visit(?:ed)?|seen|active)|expires?|ends|valid)\b",
-)
-# Parts of words in sentences about the page.
-_OF_PAGE = re.compile(r"post|publi|updat|edit|modif|writ|review", re.IGNORECASE)
-# Class names and ids of elements outside the page's main content.
-_FOREIGN = AnyCase(
-    r"(?:^|[\s_-])(?:comments?|comment-list|commentlist|respond|related|recommended|"
-    r"recommendations|sidebar|site-footer|recent-posts|recent|popular|trending|carousel|"
-    r"teasers?|newsletter|copyright|latest|reviews|testimonials?)(?=$|[\s_-])"
-    # The whole name, because "review-author" is that of an article as well.
-    r"|(?:^|[\s_-])review(?:[_-](?:item|card|entry|box|block|row|list))?(?=$|\s)",
-)
-_OUTSIDE = frozenset({"blockquote", "footer", "nav", "script", "style", "template"})
-_has_heading = Finder("h1")
-
-Kind = tuple[bool, bool]  # whether of an author, whether of a date
 
 
 @frozen

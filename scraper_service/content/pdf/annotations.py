@@ -49,6 +49,10 @@ PICTURE = (
     "Pictures in a PDF are not converted; the mode ocr of the parser pdf reads the text "
     "in them."
 )
+MAX_WORK = 500_000  # lines compared with marks; more marks come after the text
+SIZE = 10.0  # font size in points of a text without lines around it
+FAR = 60.0  # points between a field and its label, beyond which a label above is nearer
+_FILL = re.compile(r"_{3,}|\.{5,}")  # where a value is to be written
 
 
 def read_annotations(page: Any, form: Any, losses: Losses) -> tuple[list[Mark], int]:
@@ -199,12 +203,6 @@ def _text(function: Any, *arguments: Any) -> str:
     function(*arguments, pointer, length)
     text = buffer.raw[:length].decode("utf-16-le", "ignore")
     return " ".join(text.replace("\0", " ").split())
-
-
-MAX_WORK = 500_000  # lines compared with marks; more marks come after the text
-SIZE = 10.0  # font size in points of a text without lines around it
-FAR = 60.0  # points between a field and its label, beyond which a label above is nearer
-_FILL = re.compile(r"_{3,}|\.{5,}")  # where a value is to be written
 
 
 def insert_marks(page: PageText, *, is_drawn: bool = False) -> None:

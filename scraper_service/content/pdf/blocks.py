@@ -35,6 +35,8 @@ _BULLET = re.compile(
 )
 _NUMBERED = re.compile(r"^(?:\d{1,3}[.)]|\([0-9a-z]{1,3}\)|[a-z]\)|\[[ x]\])\s+\S")
 _ENDS = re.compile(r"[.!?:;\u2026][\"')\]\u201d\u2019]?\Z")
+_LINE_START = re.compile(r"^(?=#{1,6}\s|[-+]\s|>|=+$|-+$|~~~)")
+_LOOSE_ITEMS = re.compile(r"(?m)^(- .*)\n\n(?=- )")
 
 
 @define
@@ -274,10 +276,6 @@ def join_parts(last: Part, first: Part, hyphens: Hyphens | None = None) -> Part:
     if link:
         pieces.append((link, None))
     return Part(last.kind, _merge([*pieces, *first.pieces]), last.level, box=last.box)
-
-
-_LINE_START = re.compile(r"^(?=#{1,6}\s|[-+]\s|>|=+$|-+$|~~~)")
-_LOOSE_ITEMS = re.compile(r"(?m)^(- .*)\n\n(?=- )")
 
 
 def join_pages(pages: list[list[Part]], *, markers: bool) -> str:

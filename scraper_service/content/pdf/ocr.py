@@ -23,6 +23,35 @@ if TYPE_CHECKING:
 
 DPI = 200
 PAGE_TIMEOUT_S = 30.0
+QUICK = 600  # characters that prove a language in nearly all pages
+SAMPLE = 6000
+MIN_WORDS = 25  # fewer words prove nothing
+MIN_HITS = 3  # distinct common words of a text in a language
+MIN_SHARE = 0.12  # of all words: common words of a text whose shift is undone
+MAX_SHARE = 0.06  # of all words: common words of a text of codes, by chance
+MAX_SHIFT = 31  # places in the table of characters
+MIN_KINDS = 15  # distinct letters; DNA has 4
+MIN_SHORT = 0.15  # of all words: those of up to 3 letters, in any language
+MAX_SHORT_KINDS = 0.5  # of the short words: distinct ones, as short words recur
+MIN_ODD = 0.3  # of the words from 4 letters: those that cannot be spoken
+MIN_VOCABULARY = 20  # distinct words; tables of abbreviations have few
+# The most frequent words of European languages.
+_COMMON = frozenset(
+    "the of and to in is that for it with as was on be by are this from at or an not "
+    "der die und das von zu mit den auf ist ein eine nicht dem des sich im für als "
+    "de la le les et des en du un une que est pour dans sur par qui il au "
+    "el los las y por con para una se del su al es "
+    "di che il non per una sono della con da si gli "
+    "do da em os no na um uma com não ao "
+    "het een van en dat op te zijn voor met niet "
+    "och att det som på av är för den med ikke til og på af jeg ja on ei "
+    "w na nie się jest z do że v se je na že i u da za "
+    "dan yang di ke untuk ve bir bu az egy hogy nem și cu pe".split()
+)
+_ALPHABET = string.ascii_lowercase
+_PRINTABLE = "".join(map(chr, range(33, 127)))
+_EDGES = string.punctuation
+_ODD = re.compile("[^aeiouy]{4}|[aeiouy]{4}|^[^aeiouy]+$")
 
 
 def recognise_text(picture: bytes, timeout_s: float | None = None) -> str:
@@ -50,37 +79,7 @@ def _languages() -> str:
     return "+".join(name for name in names if name and name not in {"osd", "equ"})
 
 
-QUICK = 600  # characters that prove a language in nearly all pages
-SAMPLE = 6000
-MIN_WORDS = 25  # fewer words prove nothing
-MIN_HITS = 3  # distinct common words of a text in a language
-MIN_SHARE = 0.12  # of all words: common words of a text whose shift is undone
-MAX_SHARE = 0.06  # of all words: common words of a text of codes, by chance
-MAX_SHIFT = 31  # places in the table of characters
-MIN_KINDS = 15  # distinct letters; DNA has 4
-MIN_SHORT = 0.15  # of all words: those of up to 3 letters, in any language
-MAX_SHORT_KINDS = 0.5  # of the short words: distinct ones, as short words recur
-MIN_ODD = 0.3  # of the words from 4 letters: those that cannot be spoken
-MIN_VOCABULARY = 20  # distinct words; tables of abbreviations have few
 MIN_EVEN, MAX_EVEN = 0.05, 0.1  # chance that two letters of a text are equal
-
-# The most frequent words of European languages.
-_COMMON = frozenset(
-    "the of and to in is that for it with as was on be by are this from at or an not "
-    "der die und das von zu mit den auf ist ein eine nicht dem des sich im für als "
-    "de la le les et des en du un une que est pour dans sur par qui il au "
-    "el los las y por con para una se del su al es "
-    "di che il non per una sono della con da si gli "
-    "do da em os no na um uma com não ao "
-    "het een van en dat op te zijn voor met niet "
-    "och att det som på av är för den med ikke til og på af jeg ja on ei "
-    "w na nie się jest z do że v se je na že i u da za "
-    "dan yang di ke untuk ve bir bu az egy hogy nem și cu pe".split()
-)
-_ALPHABET = string.ascii_lowercase
-_PRINTABLE = "".join(map(chr, range(33, 127)))
-_EDGES = string.punctuation
-_ODD = re.compile("[^aeiouy]{4}|[aeiouy]{4}|^[^aeiouy]+$")
 
 
 def has_shifted_codes(page: PageText) -> bool:

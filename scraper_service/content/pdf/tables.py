@@ -42,6 +42,12 @@ _segment = fast_call(raw.FPDFPath_GetPathSegment, _POINTER, _POINTER, _INT)
 _point = fast_call(raw.FPDFPathSegment_GetPoint, _INT, _POINTER, _POINTER, _POINTER)
 _kind = fast_call(raw.FPDFPathSegment_GetType, _INT, _POINTER)
 _closes = fast_call(raw.FPDFPathSegment_GetClose, _INT, _POINTER)
+MIN_ROWS = 3  # of a table with two columns; 2 with more columns, or a bold header
+PROSE = 28  # characters; longer cells are lines of a text column
+MIN_FILLED = 0.3  # share of the cells of a ruled table with text
+LEADER = re.compile(r"\s*(?:\.\s?){4,}\s*")
+_LABEL = re.compile(r"(?:[^\w\s]|[0-9a-zA-Z]{1,3}[.)]|\([0-9a-zA-Z]{1,4}\))\Z")
+_Cells = dict[tuple[int, int], list[Line]]  # by row and column
 
 
 def read_rules(page: Any) -> list[Box]:
@@ -145,16 +151,6 @@ def _distinct(numbers: list[float]) -> list[float]:
         if not found or number - found[-1] > NEAR:
             found.append(number)
     return found
-
-
-MIN_ROWS = 3  # of a table with two columns; 2 with more columns, or a bold header
-PROSE = 28  # characters; longer cells are lines of a text column
-MIN_FILLED = 0.3  # share of the cells of a ruled table with text
-LEADER = re.compile(r"\s*(?:\.\s?){4,}\s*")
-
-_LABEL = re.compile(r"(?:[^\w\s]|[0-9a-zA-Z]{1,3}[.)]|\([0-9a-zA-Z]{1,4}\))\Z")
-
-_Cells = dict[tuple[int, int], list[Line]]  # by row and column
 
 
 def has_leader(text: str) -> bool:

@@ -33,6 +33,15 @@ FIXED_PITCH = 1  # font flag (ISO 32000-1, 9.8.2)
 
 _LINE = re.compile("[^\r\n\ufffe]+\ufffe?")  # U+FFFE: PDFium's hyphen at a line end
 _RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
+_four = struct.Struct("4f").unpack_from
+_two = struct.Struct("2f").unpack_from
+# Gaps and widths are relative to the font size.
+WORD_GAP = 0.11  # a gap this much wider than between letters is a missing space
+LOOSE = 0.6  # mean character width above which a run may contain gaps
+NARROW = 0.5  # mean character width up to which no run, even fixed-width, has gaps
+SLACK = 2.0  # points by which a link may be narrower than its text
+_WORD = re.compile(r"\S+")
+_CLOSING = frozenset(",.;:!?)]}\u201d\u2019%'\"-")
 
 
 def fast_call(function: Any, result: Any, *arguments: Any) -> Any:
@@ -58,8 +67,6 @@ _font_info = fast_call(
 _angle = fast_call(raw.FPDFText_GetCharAngle, ctypes.c_float, _POINTER, _INT)
 _is_guess = fast_call(raw.FPDFText_HasUnicodeMapError, _INT, _POINTER, _INT)
 _unicode = fast_call(raw.FPDFText_GetUnicode, ctypes.c_uint, _POINTER, _INT)
-_four = struct.Struct("4f").unpack_from
-_two = struct.Struct("2f").unpack_from
 
 
 class PageCharacters:
@@ -230,13 +237,6 @@ def _font_style(name: bytes, fixed: int) -> tuple[bool, bool]:
     return bool(BOLD.search(text)), bool(fixed or FIXED.search(text))
 
 
-# Gaps and widths are relative to the font size.
-WORD_GAP = 0.11  # a gap this much wider than between letters is a missing space
-LOOSE = 0.6  # mean character width above which a run may contain gaps
-NARROW = 0.5  # mean character width up to which no run, even fixed-width, has gaps
-SLACK = 2.0  # points by which a link may be narrower than its text
-_WORD = re.compile(r"\S+")
-_CLOSING = frozenset(",.;:!?)]}\u201d\u2019%'\"-")
 LAM, ALEFS = "\u0644", "\u0622\u0623\u0625\u0627"
 
 

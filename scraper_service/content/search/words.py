@@ -83,6 +83,9 @@ _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf"
     "\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f]+"
 )
+MAX_WORDS = 50  # of one search
+MIN_PART = 3  # letters of an ASCII word; shorter ones are part of everything
+_WORD_OF_URL = re.compile(r"\w+")
 
 
 def fold(text: str) -> str:
@@ -163,16 +166,12 @@ def _pieces(word: str) -> list[str]:
     return found
 
 
-MAX_WORDS = 50  # of one search
 # Points for each word: URLs with more of the words come first, and whole words count
 # more than parts of words. Then the position counts: URL and title the same, the
 # description less.
 WHOLE, PART = 1000, 500
 WHOLE_IN, PART_IN = 10, 2
 WHOLE_DESCRIBED, PART_DESCRIBED = 5, 1
-MIN_PART = 3  # letters of an ASCII word; shorter ones are part of everything
-
-_WORD_OF_URL = re.compile(r"\w+")
 
 
 @define

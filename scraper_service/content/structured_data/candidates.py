@@ -72,6 +72,73 @@ _ADDRESS = (
     "postalCode",
     "addressCountry",
 )
+# Generators of candidates that need no label on the page, by the name of the concept.
+UNLABELLED: dict[str, Callable[[Scope], Iterator[Candidate]]] = {
+    "price": numbers.current_price,
+    "low_price": numbers.current_price,
+    "currency": numbers.current_price,
+    "old_price": numbers.old_price,
+    "availability": numbers.stock,
+    "rating": numbers.ratings,
+    "reviews_count": numbers.review_counts,
+    "rank": numbers.ranks,
+    "job_type": numbers.job_types,
+    "salary": numbers.salaries,
+    "duration": numbers.reading_times,
+    "image": contact.images,
+    "images": contact.images,
+    "email": contact.emails,
+    "emails": contact.emails,
+    "phone": contact.phones,
+    "phones": contact.phones,
+    "address": contact.postal_addresses,
+    "social": contact.social,
+    "hours": contact.hours,
+}
+# Further generators by concept and by shape, for records only.
+OF_RECORDS: dict[str, Callable[[Scope], Iterator[Candidate]]] = {
+    "author": names.persons,
+    "description": names.briefs,
+}
+BY_SHAPE: dict[str, Callable[[Scope], Iterator[Candidate]]] = {
+    "date": names.dates,
+    "person": names.persons,
+    "prose": names.bodies,
+}
+# Names of elements that hold the value of a concept in records.
+NAMED = {
+    "votes_count": "vote votes voters upvoter score upvotes likes points",
+    "rating": "rating score stars",
+    **dict.fromkeys(
+        ("city", "country", "location", "venue"),
+        "location venue city place region address where",
+    ),
+}
+SHORT = 120  # characters of a value after a label
+MAX_NAMED = 6  # elements with the same name that are read
+MAX_OF_A_KIND = 10  # candidates of the same kind
+MAX_SECTION = 5_000  # characters
+MANY = 3  # different values from which on they belong to several things
+NEAR_LINES = 25  # lines around the main heading
+SECTION_LINES = 40
+LEAST_ALIKE = 0.6  # share of words that a column and the field must have in common
+# Shapes with long values, then shapes with values of several lines.
+_LONG = frozenset("prose text texts address".split())
+_MANY_LINES = frozenset("prose text address".split())
+_GENERIC = frozenset(
+    "id type key ref data text value item list name title url section".split()
+)
+_CALL_TO_ACTION = re.compile(
+    r"(?:shop|join|view|see|visit|buy|learn|read|more|show|hide|select|choose|log|sign|add|get)\b",
+    re.IGNORECASE,
+)  # texts of links and buttons
+_TITLES = frozenset({"title", "question"})
+# Values that posts and articles show near their heading.
+_NEAR_HEADING = frozenset(
+    "author votes_count published modified replies_count views_count comments_count domain "
+    "answers_count start".split()
+)
+_PATH = re.compile(r"\s[>\u203a\u00bb]\s")
 
 
 def of_the_page(
@@ -196,76 +263,6 @@ def _opening(value: NodeT) -> str:
         named = [f"{named[0]}-{named[-1]}"]
     times = filter(None, (plain(value.get("opens")), plain(value.get("closes"))))
     return f"{', '.join(named)} {'-'.join(times)}".strip()
-
-
-# Generators of candidates that need no label on the page, by the name of the concept.
-UNLABELLED: dict[str, Callable[[Scope], Iterator[Candidate]]] = {
-    "price": numbers.current_price,
-    "low_price": numbers.current_price,
-    "currency": numbers.current_price,
-    "old_price": numbers.old_price,
-    "availability": numbers.stock,
-    "rating": numbers.ratings,
-    "reviews_count": numbers.review_counts,
-    "rank": numbers.ranks,
-    "job_type": numbers.job_types,
-    "salary": numbers.salaries,
-    "duration": numbers.reading_times,
-    "image": contact.images,
-    "images": contact.images,
-    "email": contact.emails,
-    "emails": contact.emails,
-    "phone": contact.phones,
-    "phones": contact.phones,
-    "address": contact.postal_addresses,
-    "social": contact.social,
-    "hours": contact.hours,
-}
-# Further generators by concept and by shape, for records only.
-OF_RECORDS: dict[str, Callable[[Scope], Iterator[Candidate]]] = {
-    "author": names.persons,
-    "description": names.briefs,
-}
-BY_SHAPE: dict[str, Callable[[Scope], Iterator[Candidate]]] = {
-    "date": names.dates,
-    "person": names.persons,
-    "prose": names.bodies,
-}
-# Names of elements that hold the value of a concept in records.
-NAMED = {
-    "votes_count": "vote votes voters upvoter score upvotes likes points",
-    "rating": "rating score stars",
-    **dict.fromkeys(
-        ("city", "country", "location", "venue"),
-        "location venue city place region address where",
-    ),
-}
-SHORT = 120  # characters of a value after a label
-MAX_NAMED = 6  # elements with the same name that are read
-MAX_OF_A_KIND = 10  # candidates of the same kind
-MAX_SECTION = 5_000  # characters
-MANY = 3  # different values from which on they belong to several things
-NEAR_LINES = 25  # lines around the main heading
-SECTION_LINES = 40
-LEAST_ALIKE = 0.6  # share of words that a column and the field must have in common
-
-# Shapes with long values, then shapes with values of several lines.
-_LONG = frozenset("prose text texts address".split())
-_MANY_LINES = frozenset("prose text address".split())
-_GENERIC = frozenset(
-    "id type key ref data text value item list name title url section".split()
-)
-_CALL_TO_ACTION = re.compile(
-    r"(?:shop|join|view|see|visit|buy|learn|read|more|show|hide|select|choose|log|sign|add|get)\b",
-    re.IGNORECASE,
-)  # texts of links and buttons
-_TITLES = frozenset({"title", "question"})
-# Values that posts and articles show near their heading.
-_NEAR_HEADING = frozenset(
-    "author votes_count published modified replies_count views_count comments_count domain "
-    "answers_count start".split()
-)
-_PATH = re.compile(r"\s[>\u203a\u00bb]\s")
 
 
 def candidates(

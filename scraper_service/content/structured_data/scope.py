@@ -33,6 +33,20 @@ _FRAME_PENALTIES = {"nav": 0.35, "aside": 0.2, "header": 0.1, "footer": 0.1}
 _SEPARATORS = "\u2022\u00b7|/"
 NEAR = 4  # levels up to an element that holds both a label and its value
 MAX_LABELS = 40  # lines with the same label that are read
+LEAD_LINES = 20  # lines after the main heading that belong to it
+LINES_BEFORE = 4
+LEAD_LEVELS = 4  # levels above the heading that are searched for lines before it
+MAX_NAMES = 300  # characters of a class attribute
+ENOUGH_SHARED = 0.6
+_FOREIGN = frozenset(
+    "related recommended recommendations upsell crosssell similar sponsored recently carousel "
+    "comments sidebar bundle also alsobought bought together accessories footer popular trending "
+    "newsletter".split()
+)
+_FRAME = frozenset({"nav", "footer", "aside"})
+_BUTTON = frozenset({"button"})
+_NUMBERS = re.compile(r"(?<=\d)\n(?=\d)")  # on two lines
+_PARTS = re.compile(r"\s+(?:[|/\u00b7\u2022\u2013\u2014\u00bb:-]|::)\s+")
 
 
 @frozen
@@ -239,23 +253,6 @@ def _has_name(element: Any, needed: set[str]) -> bool:
         name for value in element.values() if len(value) < 400 for name in value.split()
     )
     return any(needed <= set(words_of(name.replace("-", " "))) for name in names)
-
-
-LEAD_LINES = 20  # lines after the main heading that belong to it
-LINES_BEFORE = 4
-LEAD_LEVELS = 4  # levels above the heading that are searched for lines before it
-MAX_NAMES = 300  # characters of a class attribute
-ENOUGH_SHARED = 0.6
-
-_FOREIGN = frozenset(
-    "related recommended recommendations upsell crosssell similar sponsored recently carousel "
-    "comments sidebar bundle also alsobought bought together accessories footer popular trending "
-    "newsletter".split()
-)
-_FRAME = frozenset({"nav", "footer", "aside"})
-_BUTTON = frozenset({"button"})
-_NUMBERS = re.compile(r"(?<=\d)\n(?=\d)")  # on two lines
-_PARTS = re.compile(r"\s+(?:[|/\u00b7\u2022\u2013\u2014\u00bb:-]|::)\s+")
 
 
 def one_line(scope: Scope, element: Any) -> str:

@@ -34,6 +34,10 @@ MAX_NAME = 100  # characters of a selector in a warning
 
 _BREAKS = BLOCKS | {"br"}
 _UNSEEN = frozenset(("script", "style", "template", "noscript"))
+SHOWN = 20  # matches of one selector
+MAX_TEXT = 300  # characters of a match
+MAX_HTML = 500
+PATH = 4  # elements in the path of a match
 
 
 def read_selectors(
@@ -315,12 +319,6 @@ def _faults(data: Any, schema: Mapping[str, Any]) -> list[str]:
         return []
     more = f" ({len(errors)} in all)" if len(errors) > MAX_FAULTS else ""
     return [f"The data do not fit the schema{more}: {'; '.join(found)}."]
-
-
-SHOWN = 20  # matches of one selector
-MAX_TEXT = 300  # characters of a match
-MAX_HTML = 500
-PATH = 4  # elements in the path of a match
 
 
 def selector_matches(

@@ -37,6 +37,66 @@ WITHOUT_DATAGRAMS = """
 for (const name of ['RTCPeerConnection', 'webkitRTCPeerConnection', 'WebTransport'])
   delete globalThis[name];
 """
+# The headless shell first: a page takes a third of the CPU time and half the memory.
+NAMES = (
+    "chromium-headless-shell",
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "google-chrome-stable",
+)
+PLAYWRIGHT_FOLDER = Path("~/.cache/ms-playwright")
+HEAP_MB = 512  # of JavaScript, per page
+INSTALL = (
+    "Install one with `apt-get install chromium-headless-shell` or"
+    " `playwright install chromium`,"
+    " or name one by SCRAPER_CHROMIUM_PATH"
+)
+# Replaces Playwright's list. Also off: processes started ahead for a next page, which cost
+# a fourth of all time and are never used, since contexts share no processes.
+FEATURES_OFF = (
+    "AvoidCorsURLLoaderRestartOnRedirect",
+    "AvoidUnnecessaryBeforeUnloadCheckSync",
+    "DestroyProfileOnBrowserClose",
+    "HttpsFirstBalancedModeAutoEnable",
+    "HttpsUpgrades",
+    "LensOverlay",
+    "MediaRouter",
+    "NetworkTimeServiceQuerying",
+    "OptimizationHints",
+    "PaintHolding",
+    "PreconnectToSearch",
+    "SpareRendererForSitePerProcess",
+    "TcpPortRandomizationWin",
+    "ThirdPartyStoragePartitioning",
+)
+# Nothing may pass the proxy: it resolves all names, no datagram leaves, and Chromium sends
+# no requests of its own.
+FLAGS = (
+    "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
+    "--webrtc-ip-handling-policy=disable_non_proxied_udp",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+    "--disable-quic",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-domain-reliability",
+    f"--disable-features={','.join(FEATURES_OFF)}",
+    "--disable-sync",
+    "--dns-prefetch-disable",
+    "--no-pings",
+    "--mute-audio",
+    f"--js-flags=--max-old-space-size={HEAP_MB}",
+)
+PORT = "--remote-debugging-port=0"
+# The only variables of our environment that the browser gets.
+ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "FONTCONFIG_PATH", "XDG_DATA_DIRS")
+CERTUTIL = "certutil"
+INSTALL_CERTUTIL = "install it with `apt-get install libnss3-tools`"
+DATABASE = Path(".pki/nssdb")  # below Chromium's HOME
+IMPORT_S = 60.0
+#: NSS syncs the disk for each certificate, 10 s in all. In memory it takes 1 s.
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108   # the directory in it is private
+logger = logging.getLogger(__name__)
 
 
 def why_invalid(url: str) -> str | None:
@@ -103,64 +163,6 @@ class RemoteBrowser:
     def misses_proxy(self, text: str) -> bool:
         """Return True if an error of Chromium means that it does not reach its proxy."""
         return not self.is_direct and "ERR_PROXY_CONNECTION_FAILED" in text
-
-
-# The headless shell first: a page takes a third of the CPU time and half the memory.
-NAMES = (
-    "chromium-headless-shell",
-    "chromium",
-    "chromium-browser",
-    "google-chrome",
-    "google-chrome-stable",
-)
-PLAYWRIGHT_FOLDER = Path("~/.cache/ms-playwright")
-HEAP_MB = 512  # of JavaScript, per page
-
-INSTALL = (
-    "Install one with `apt-get install chromium-headless-shell` or"
-    " `playwright install chromium`,"
-    " or name one by SCRAPER_CHROMIUM_PATH"
-)
-
-# Replaces Playwright's list. Also off: processes started ahead for a next page, which cost
-# a fourth of all time and are never used, since contexts share no processes.
-FEATURES_OFF = (
-    "AvoidCorsURLLoaderRestartOnRedirect",
-    "AvoidUnnecessaryBeforeUnloadCheckSync",
-    "DestroyProfileOnBrowserClose",
-    "HttpsFirstBalancedModeAutoEnable",
-    "HttpsUpgrades",
-    "LensOverlay",
-    "MediaRouter",
-    "NetworkTimeServiceQuerying",
-    "OptimizationHints",
-    "PaintHolding",
-    "PreconnectToSearch",
-    "SpareRendererForSitePerProcess",
-    "TcpPortRandomizationWin",
-    "ThirdPartyStoragePartitioning",
-)
-
-# Nothing may pass the proxy: it resolves all names, no datagram leaves, and Chromium sends
-# no requests of its own.
-FLAGS = (
-    "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
-    "--webrtc-ip-handling-policy=disable_non_proxied_udp",
-    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
-    "--disable-quic",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-domain-reliability",
-    f"--disable-features={','.join(FEATURES_OFF)}",
-    "--disable-sync",
-    "--dns-prefetch-disable",
-    "--no-pings",
-    "--mute-audio",
-    f"--js-flags=--max-old-space-size={HEAP_MB}",
-)
-PORT = "--remote-debugging-port=0"
-# The only variables of our environment that the browser gets.
-ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "FONTCONFIG_PATH", "XDG_DATA_DIRS")
 
 
 def find_chromium(settings: BaseSettings) -> str | None:
@@ -263,16 +265,6 @@ def launch_options(
         "handle_sigterm": False,
         "handle_sighup": False,
     }
-
-
-CERTUTIL = "certutil"
-INSTALL_CERTUTIL = "install it with `apt-get install libnss3-tools`"
-DATABASE = Path(".pki/nssdb")  # below Chromium's HOME
-IMPORT_S = 60.0
-#: NSS syncs the disk for each certificate, 10 s in all. In memory it takes 1 s.
-SHARED_MEMORY = Path("/dev/shm")  # noqa: S108   # the directory in it is private
-
-logger = logging.getLogger(__name__)
 
 
 def why_authorities_missing() -> str | None:

@@ -48,6 +48,17 @@ _OPERATORS = {
     "`": "a substitution",
 }
 _EXPANDED = re.compile(r"[A-Za-z0-9_({@*#?!$-]")
+MAX_TREE = 2**20  # characters of Playwright's tree
+MAX_SNAPSHOT = 200_000  # characters
+CUT = "\n[the rest is left out: the page has more than {} characters]"
+# Roles of WAI-ARIA 1.2 whose elements a visitor operates.
+_INTERACTIVE = frozenset(
+    "button checkbox combobox link listbox menuitem menuitemcheckbox menuitemradio option"
+    " radio searchbox slider spinbutton switch tab textbox treeitem".split()
+)
+_LINE = re.compile(r"^\s*- (?P<role>[a-z]+)\b(?P<rest>.*?):?$")
+_NOISE = re.compile(r" \[(?:cursor=\w+|active)\]")
+_ID = re.compile(r"\[ref=(\w+)\]")
 
 
 class LineRefused(ValueError):
@@ -213,19 +224,6 @@ class _Words:
         end = len(self.text) if end < 0 else end
         self._comment = self.text[self._at - 1 : end]
         self._at = end
-
-
-MAX_TREE = 2**20  # characters of Playwright's tree
-MAX_SNAPSHOT = 200_000  # characters
-CUT = "\n[the rest is left out: the page has more than {} characters]"
-# Roles of WAI-ARIA 1.2 whose elements a visitor operates.
-_INTERACTIVE = frozenset(
-    "button checkbox combobox link listbox menuitem menuitemcheckbox menuitemradio option"
-    " radio searchbox slider spinbutton switch tab textbox treeitem".split()
-)
-_LINE = re.compile(r"^\s*- (?P<role>[a-z]+)\b(?P<rest>.*?):?$")
-_NOISE = re.compile(r" \[(?:cursor=\w+|active)\]")
-_ID = re.compile(r"\[ref=(\w+)\]")
 
 
 async def snapshot(page: Page, *, only_interactive: bool, timeout_ms: float) -> str:

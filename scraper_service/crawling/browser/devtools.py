@@ -91,66 +91,8 @@ childProcess.spawn = function (...args) {
   return child;
 };
 """
-
-
-def is_too_large(error: Exception) -> bool:
-    """Return True if a reply of the browser was too large."""
-    return _TOO_LARGE.lower() in str(error).lower()
-
-
-def node_options(home: str, max_bytes: int) -> str:
-    """Return ``NODE_OPTIONS`` for a driver with replies of up to ``max_bytes``.
-
-    Writes the script to ``home``.
-    """
-    most = min(max_bytes, MAX_REPLY_BYTES)
-    facts = {
-        "event": MAX_EVENT_BYTES,
-        "nice": NICE,
-        "reply": most,
-        "text": f"{_TOO_LARGE}: the reply has more than {most / 2**20:.4g} MiB",
-    }
-    path = Path(home, _FILE)
-    path.write_text(_SCRIPT % facts)
-    quoted = str(path).replace("\\", "\\\\").replace('"', '\\"')
-    return f'{os.environ.get("NODE_OPTIONS", "")} --require "{quoted}"'.strip()
-
-
 MAX_MESSAGE = 64 * 2**20  # bytes from the browser: a screenshot of a long page
 CONNECT_S = 10.0
-
-
-@define
-class DevTools:
-    """A connection to the DevTools port of a session's browser, on this machine."""
-
-    _socket: aiohttp.ClientWebSocketResponse
-
-    async def send(self, text: str) -> None:
-        """Send a message. Raises :exc:`ConnectionError` if the browser has ended."""
-        await self._socket.send_str(text)
-
-    async def messages(self) -> AsyncIterator[str]:
-        """Yield the messages of the browser until its end."""
-        async for message in self._socket:
-            if message.type is aiohttp.WSMsgType.TEXT:
-                yield message.data
-
-    @classmethod
-    @asynccontextmanager
-    async def connected(cls, url: str) -> AsyncIterator[DevTools]:
-        """Yield a connection to the URL of a browser's own socket.
-
-        Raises :exc:`aiohttp.ClientError` and :exc:`TimeoutError`.
-        """
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S)
-        async with (
-            aiohttp.ClientSession(timeout=timeout) as session,
-            session.ws_connect(url, max_msg_size=MAX_MESSAGE, compress=0) as socket,
-        ):
-            yield cls(socket)
-
-
 DOMAINS: Final = frozenset(
     "Accessibility Animation Audits Browser CSS Console DOM DOMDebugger DOMSnapshot"
     " DOMStorage Debugger DeviceOrientation Emulation EventBreakpoints Fetch IO IndexedDB"
@@ -184,9 +126,65 @@ _TEXTS = ("text/plain", "text/html")  # of a drag: Chromium opens no URL in them
 _SCHEMES = ("http://", "https://", "data:")
 CLOSE = "Browser.close"
 OPEN_PAGE = "Target.createTarget"
+MOST_ID = 2**31 - 1
+
+
+def is_too_large(error: Exception) -> bool:
+    """Return True if a reply of the browser was too large."""
+    return _TOO_LARGE.lower() in str(error).lower()
+
+
+def node_options(home: str, max_bytes: int) -> str:
+    """Return ``NODE_OPTIONS`` for a driver with replies of up to ``max_bytes``.
+
+    Writes the script to ``home``.
+    """
+    most = min(max_bytes, MAX_REPLY_BYTES)
+    facts = {
+        "event": MAX_EVENT_BYTES,
+        "nice": NICE,
+        "reply": most,
+        "text": f"{_TOO_LARGE}: the reply has more than {most / 2**20:.4g} MiB",
+    }
+    path = Path(home, _FILE)
+    path.write_text(_SCRIPT % facts)
+    quoted = str(path).replace("\\", "\\\\").replace('"', '\\"')
+    return f'{os.environ.get("NODE_OPTIONS", "")} --require "{quoted}"'.strip()
+
+
+@define
+class DevTools:
+    """A connection to the DevTools port of a session's browser, on this machine."""
+
+    _socket: aiohttp.ClientWebSocketResponse
+
+    async def send(self, text: str) -> None:
+        """Send a message. Raises :exc:`ConnectionError` if the browser has ended."""
+        await self._socket.send_str(text)
+
+    async def messages(self) -> AsyncIterator[str]:
+        """Yield the messages of the browser until its end."""
+        async for message in self._socket:
+            if message.type is aiohttp.WSMsgType.TEXT:
+                yield message.data
+
+    @classmethod
+    @asynccontextmanager
+    async def connected(cls, url: str) -> AsyncIterator[DevTools]:
+        """Yield a connection to the URL of a browser's own socket.
+
+        Raises :exc:`aiohttp.ClientError` and :exc:`TimeoutError`.
+        """
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S)
+        async with (
+            aiohttp.ClientSession(timeout=timeout) as session,
+            session.ws_connect(url, max_msg_size=MAX_MESSAGE, compress=0) as socket,
+        ):
+            yield cls(socket)
+
+
 #: The codes of Chromium's own errors (JSON-RPC 2.0).
 NOT_JSON, INVALID, REFUSED_CODE = -32700, -32600, -32000
-MOST_ID = 2**31 - 1
 
 
 @frozen

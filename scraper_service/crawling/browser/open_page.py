@@ -64,6 +64,8 @@ _MOBILE_AGENT = (
     "Mozilla/5.0 (Linux; Android 10; K) AppleWebKit/537.36 (KHTML, like Gecko)"
     " Chrome/{major}.0.0.0 Mobile Safari/537.36 {name}"
 )
+ACTION_MS = 10_000  # for an element to appear and to accept a click
+OPEN_S = 20.0  # for an empty page
 
 
 def user_agent(browser_version: str, name: str, *, mobile: bool) -> str:
@@ -176,10 +178,6 @@ class RenderedPage:
     #: Cookies and storage, None unless requested.
     state: dict[str, Any] | None = None
     warnings: tuple[str, ...] = ()
-
-
-ACTION_MS = 10_000  # for an element to appear and to accept a click
-OPEN_S = 20.0  # for an empty page
 
 
 # Not slots: Playwright sets attributes on the owners of handlers.

@@ -51,6 +51,8 @@ LOST_PAGES = 3  # in a row, that were busy at all tries, until a page has one tr
 LOST_S = 2 * FORGET_S  # time without a further one, after which pages have all tries
 MAX_BUSY_PAGES = 64  # that are remembered of a host
 MAX_NAME = 260  # characters; a host name has at most 253
+MAX_CRAWL_DELAY_S = 10.0  # the longest Crawl-delay of robots.txt that is kept
+RETRY_S = 1.0  # while the database is unavailable
 
 
 def pace_key(url: str) -> str:
@@ -323,10 +325,6 @@ class _Episode:
             gap_s = MARGIN * self.period_s / self.accepted
         gap_s = min(max(gap_s, 2 * self.before_s), self.most_s, MAX_GAP_S)
         return max(gap_s, self.before_s)
-
-
-MAX_CRAWL_DELAY_S = 10.0  # the longest Crawl-delay of robots.txt that is kept
-RETRY_S = 1.0  # while the database is unavailable
 
 
 class Turns:

@@ -27,6 +27,16 @@ if TYPE_CHECKING:
     from scraper_service.storage.job_records import Claim, ClaimedRow
 
 ANY_NUMBER = 1_000_000
+# Times as many rows, if the first rows wait for their hosts, or are fetched faster than
+# further rows are claimed.
+LOOK_AHEAD = 4
+SHORT_CLAIMS = 2  # in a row that last longer than the rows, until a claim doubles
+LOOK_EVERY_S = 5.0  # after a look-ahead found no other host
+BEYOND_S = 0.5  # between two looks for other sites, each at some thousand URLs
+MOST_EVERY_S = 60.0  # the same, after further looks for other sites in vain
+FEW_HOSTS = 4  # with fewer, a job looks for URLs of other sites
+POLL_S = 1.0  # for rows of other processes
+FEW_ROWS = 4  # of a claim while teams compete for converters
 
 
 class HostQueue:
@@ -262,18 +272,6 @@ class StoredQueue(HostQueue):
 
     def _has_room(self, host: str, part: int) -> bool:
         return True
-
-
-# Times as many rows, if the first rows wait for their hosts, or are fetched faster than
-# further rows are claimed.
-LOOK_AHEAD = 4
-SHORT_CLAIMS = 2  # in a row that last longer than the rows, until a claim doubles
-LOOK_EVERY_S = 5.0  # after a look-ahead found no other host
-BEYOND_S = 0.5  # between two looks for other sites, each at some thousand URLs
-MOST_EVERY_S = 60.0  # the same, after further looks for other sites in vain
-FEW_HOSTS = 4  # with fewer, a job looks for URLs of other sites
-POLL_S = 1.0  # for rows of other processes
-FEW_ROWS = 4  # of a claim while teams compete for converters
 
 
 class Claims:

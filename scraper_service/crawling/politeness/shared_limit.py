@@ -25,6 +25,12 @@ if TYPE_CHECKING:
     from scraper_service.storage.politeness.permits import Claimed
 
 ItemT = TypeVar("ItemT")
+CallLaterT: TypeAlias = "Callable[[float, Callable[[], object]], Timer]"
+LOOK_S = 0.5  # between two looks at the other processes
+ALONE_LOOK_S = 2.0  # the same, while no other process shares the database file
+IDLE_S = 5.0  # without a start, before a process gives its part back
+MOST_AT_ONCE = 500  # hosts or teams in one transaction
+UNLIMITED = 1_000_000_000
 
 
 class FairQueue(Generic[ItemT]):
@@ -76,19 +82,9 @@ class Timer(Protocol):
     def cancel(self) -> None: ...
 
 
-CallLaterT: TypeAlias = "Callable[[float, Callable[[], object]], Timer]"
-
-
 def call_later(seconds: float, function: Callable[[], object]) -> Timer:
     """Call ``function`` in the running event loop."""
     return asyncio.get_running_loop().call_later(seconds, function)
-
-
-LOOK_S = 0.5  # between two looks at the other processes
-ALONE_LOOK_S = 2.0  # the same, while no other process shares the database file
-IDLE_S = 5.0  # without a start, before a process gives its part back
-MOST_AT_ONCE = 500  # hosts or teams in one transaction
-UNLIMITED = 1_000_000_000
 
 
 @define(eq=False, kw_only=True)

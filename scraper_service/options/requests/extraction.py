@@ -43,16 +43,6 @@ if TYPE_CHECKING:
     from scraper_service.options.parsing import MakeT
 
 LLMS_CACHE_MS = 172_800_000  # 2 days, as a scrape of v2
-
-
-@frozen
-class ExtractRequest:
-    """A request that starts an extract. ``invalid_urls`` are those of a batch."""
-
-    options: ExtractOptions
-    invalid_urls: tuple[str, ...] | None = None
-
-
 # Keys beside those of the catalogue, in both versions. The agent's model has no effect,
 # its prompt has.
 _FURTHER_KEYS: KeysT = {
@@ -72,6 +62,20 @@ _FURTHER_KEYS: KeysT = {
     **catalogue.keys(catalogue.select(catalogue.SCRAPE, "site_rules"), "v2"),
     **pages.CALLER_KEYS,
 }
+# Options of all pages that the run reads.
+_PAGE = ("location", "zero_data_retention", "site_rules")
+_NO_THREADS = (
+    "must be absent: runs have no threads, so that no earlier one is known here"
+)
+_DECISIONS = ("approve", "decline")
+
+
+@frozen
+class ExtractRequest:
+    """A request that starts an extract. ``invalid_urls`` are those of a batch."""
+
+    options: ExtractOptions
+    invalid_urls: tuple[str, ...] | None = None
 
 
 def extract_kind(
@@ -206,14 +210,6 @@ def research_kind(extraction: ValueKind, scrape_kind: ValueKind) -> Object:
         **pages.CALLER_KEYS,
     }
     return Object(keys, make, EXPERIMENTAL)
-
-
-# Options of all pages that the run reads.
-_PAGE = ("location", "zero_data_retention", "site_rules")
-_NO_THREADS = (
-    "must be absent: runs have no threads, so that no earlier one is known here"
-)
-_DECISIONS = ("approve", "decline")
 
 
 def _no_thread(value: str) -> Any:
