@@ -1,6 +1,6 @@
 """Finds visible marks of author and dates: elements by name, and short texts.
 
-The parts of a page that have authors and dates of their own are told apart.
+An entry is a part of a page with an author and dates of its own.
 """
 
 from __future__ import annotations
