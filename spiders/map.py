@@ -43,7 +43,7 @@ from scraper_service.discovery.sitemap import (
     SLICE_ROWS,
     first_base,
     reads_sitemaps,
-    sitemap_places,
+    sitemap_candidates,
     starts_with_sitemap,
 )
 from scraper_service.errors import MapTimedOut
@@ -300,7 +300,7 @@ class Finding:
         except Exception as error:
             self._failed("The robots.txt", error)
         self._declared = set(declared)
-        await self._queue((SITEMAPS,), 1, sitemap_places(start, declared))
+        await self._queue((SITEMAPS,), 1, sitemap_candidates(start, declared))
 
     async def _queue(self, place: PlaceT, level: int, urls: Sequence[str]) -> None:
         """Queue each new file once; leave out files of hosts outside of the scope."""

@@ -19,7 +19,7 @@ from scraper_service.cli.options import takes_output
 from scraper_service.cli.terminal import (
     LAST,
     UUID_LENGTH,
-    fitted,
+    fit_columns,
     logbook_json,
     logbook_lines,
 )
@@ -259,9 +259,9 @@ def export_command(job_id: str, wanted: Wanted, where: Where) -> None:
     place = wanted.destination(archives=True)
     if place.path is None:
         raise click.UsageError("-o PATH is needed on a terminal; - is standard output")
-    from scraper_service.cli.outputs.output import uploaded
+    from scraper_service.cli.outputs.output import upload_after
 
-    with uploaded(place) as at:
+    with upload_after(place) as at:
         client = where.client()
         code = client.export(client.find(job_id), at, quiet=wanted.quiet)
         if code:
@@ -278,4 +278,4 @@ def _print_table(rows: Iterable[dict[str, Any]]) -> None:
             words += f", {row['failed']} failed"
         click.echo(words)
         made = str(row.get("created") or "")[:16].replace("T", " ")
-        click.echo(f"  {made}  {fitted(str(row['url']), max(width - 20, 20))}")
+        click.echo(f"  {made}  {fit_columns(str(row['url']), max(width - 20, 20))}")

@@ -179,7 +179,7 @@ class LocalClient:
         return facts, self._reading(read_log, job_id)
 
     def cancel(self, job_id: str) -> None:
-        job = self._writing(_cancelled, job_id, operator(self._settings))
+        job = self._writing(_cancel, job_id, operator(self._settings))
         if job.state is not JobState.CANCELLED:
             raise click.ClickException(f"job {job_id} is {job.state} already")
         forget_run(self._data_dir, job_id)
@@ -283,7 +283,7 @@ class LocalClient:
         return "stopped" if job.team_id == LOCAL_TEAM else job.state.value
 
 
-def _cancelled(connection: Connection, job_id: str, actor: Actor | None) -> Job:
+def _cancel(connection: Connection, job_id: str, actor: Actor | None) -> Job:
     job = known_job(connection, job_id)
     if job.is_active:
         outcomes.end_job(connection, job_id, JobState.CANCELLED)
@@ -361,7 +361,7 @@ def _job_options(
     """Return the options of a crawl or batch. Prints the URLs that are left out."""
     left_out: tuple[str, ...] = ()
     if kind == "crawl":
-        options = _prompted(_read(requests.crawl_options, body), body)
+        options = _fill_from_prompt(_read(requests.crawl_options, body), body)
     else:
         request = _read(requests.batch_options, body)
         options, left_out = request.options, request.invalid_urls or ()
@@ -374,7 +374,7 @@ def _job_options(
     return options
 
 
-def _prompted(options: CrawlOptions, body: dict[str, Any]) -> CrawlOptions:
+def _fill_from_prompt(options: CrawlOptions, body: dict[str, Any]) -> CrawlOptions:
     """Return the options of a crawl, filled from its prompt."""
     if options.prompt is None:
         return options
@@ -383,7 +383,7 @@ def _prompted(options: CrawlOptions, body: dict[str, Any]) -> CrawlOptions:
     found = options_from_prompt(options.prompt, options.url)
     text = json.dumps(requests.derived_fields(found.values), ensure_ascii=False)
     click.echo(f"the prompt asks for: {printable(text, 500)}", err=True)
-    return requests.filled(found.values, body)
+    return requests.fill(found.values, body)
 
 
 def _read(read: Callable[[Any], Any], body: object) -> Any:

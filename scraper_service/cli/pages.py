@@ -242,14 +242,14 @@ def search_command(
         click.echo(f"warning: {printable(warning)}", err=True)
     _write(
         (
-            json.dumps(result, ensure_ascii=False) if as_json else _shown(result)
+            json.dumps(result, ensure_ascii=False) if as_json else _result_text(result)
             for result in results
         ),
         output,
     )
 
 
-def _shown(result: dict[str, Any]) -> str:
+def _result_text(result: dict[str, Any]) -> str:
     """Return a search result as text: title, URL, and content or description."""
     metadata = result.get("metadata") or {}
     parts = (

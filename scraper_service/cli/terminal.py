@@ -61,7 +61,7 @@ def leave_pipe() -> NoReturn:
     sys.exit(READER_GONE)
 
 
-def fitted(text: str, columns: int) -> str:
+def fit_columns(text: str, columns: int) -> str:
     """Return :func:`printable` text of at most ``columns`` columns of a terminal.
 
     Wide East Asian characters take two columns. A text that is cut ends in three dots.

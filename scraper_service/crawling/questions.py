@@ -334,10 +334,10 @@ class ModelPipeline:
                 orders = await orders_in(content, ask)
             except ModelError as error:
                 text = f"The check for prompt injection failed: {error.reason}."
-                return _failed(content, FAILED, text)
+                return _failure(content, FAILED, text)
             if orders is not None:
                 text = f'The page gives orders to language models: "{orders}"'
-                return _failed(content, INJECTION, text)
+                return _failure(content, INJECTION, text)
         page = _Answers(content)
         open_questions = questions(content, fetch.options)
         await asyncio.gather(
@@ -483,12 +483,12 @@ class _Answers:
         content = self.original
         for text, reasons in ((BY_RULES, self.by_rules), (LEFT_OUT, self.left_out)):
             for reason, names in reasons.items():
-                self.warnings.append(text.format(_listed(names), reason))
+                self.warnings.append(text.format(_list_names(names), reason))
         assert content.fetch is not None
         formats = content.fetch.options.formats
         is_all = open_questions and is_by_model(formats)
         if is_all and not self.by_model:
-            return _failed(content, FAILED, " ".join(self.warnings))
+            return _failure(content, FAILED, " ".join(self.warnings))
         return evolve(
             content,
             values=self.values,
@@ -507,7 +507,7 @@ def _who(by_model: bool, by_rules: bool) -> str | None:
     return "rules" if by_rules else None
 
 
-def _listed(names: list[str]) -> str:
+def _list_names(names: list[str]) -> str:
     """Return names as the start of a sentence."""
     verb = "was" if len(names) == 1 else "were"
     text = " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
@@ -516,5 +516,5 @@ def _listed(names: list[str]) -> str:
     )
 
 
-def _failed(content: PageContent, code: str, message: str) -> PageContent:
+def _failure(content: PageContent, code: str, message: str) -> PageContent:
     return evolve(content, values={}, error=PageError(code, message))

@@ -156,7 +156,7 @@ class CrawlScope:
         """Check a parsed URL as :meth:`refusal` does."""
         if refusal := self._below(depth):
             return refusal
-        if fault := _fault(address):
+        if fault := _url_error(address):
             return fault
         assert address is not None
         for rule in self._rules:
@@ -176,7 +176,7 @@ class CrawlScope:
         Only the patterns are checked, as for a page of the site (docs/api.md, Scope).
         """
         address = parse_url(url)
-        if fault := _fault(address):
+        if fault := _url_error(address):
             return fault
         assert address is not None
         subject = self._subject(address)
@@ -188,7 +188,7 @@ class CrawlScope:
         Used for pages that redirect.
         """
         address = parse_url(url)
-        if fault := _fault(address):
+        if fault := _url_error(address):
             return fault
         assert address is not None
         return self._other_host(address, None)
@@ -321,7 +321,7 @@ class MapScope(CrawlScope):
         return (rule for rule in super()._active_rules() if rule is not _file_type)
 
 
-def _fault(address: ParsedUrl | None) -> Refusal | None:
+def _url_error(address: ParsedUrl | None) -> Refusal | None:
     """Return why a URL is malformed or not http(s), or None."""
     if address is None:
         return Refusal(Reason.MALFORMED, "not an absolute URL")

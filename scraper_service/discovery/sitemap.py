@@ -339,7 +339,7 @@ def first_base(options: ScopeOptions) -> str:
     return join_url(url, "/") if starts_with_sitemap(options) else url
 
 
-def sitemap_places(start_url: str, declared: Sequence[str]) -> tuple[str, ...]:
+def sitemap_candidates(start_url: str, declared: Sequence[str]) -> tuple[str, ...]:
     """Return the sitemap URLs to try, in order, at most :data:`MAX_FILES`.
 
     First come the absolute URLs ``declared`` in robots.txt. Then the start URL if it is

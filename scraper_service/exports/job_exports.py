@@ -207,9 +207,11 @@ class Exports:
                 if not count:  # URLs of a running job may have moved
                     return
             left, place = left - count, behind
-            yield await self._archived(rows) if export.format.needs_sources else rows
+            yield (
+                await self._archive_rows(rows) if export.format.needs_sources else rows
+            )
 
-    async def _archived(self, rows: list[Any]) -> list[bytes]:
+    async def _archive_rows(self, rows: list[Any]) -> list[bytes]:
         """Return rows of an archive. Leaves out pages whose response is gone."""
 
         async def row(page: bytes, stored: StoredResponse) -> bytes | None:

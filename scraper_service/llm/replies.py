@@ -94,7 +94,7 @@ def read_value(
     """
     wanted = field_of(schema)
     try:
-        value = _finite(_loaded(text))
+        value = _finite(_load(text))
         if wanted.kind != "object" and isinstance(value, dict):
             value = value.get(WRAPPED, value)
         fitting = _Fitting()
@@ -206,7 +206,7 @@ def _tokens(usage: Any, name: str) -> int:
     return count if isinstance(count, int) and 0 < count < 2**31 else 0
 
 
-def _loaded(text: str) -> Any:
+def _load(text: str) -> Any:
     """Return the JSON in a text; raise :exc:`ValueError` if there is none."""
     try:
         return json.loads(text)

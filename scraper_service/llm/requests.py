@@ -90,14 +90,14 @@ def merge_answers(values: Iterable[Any]) -> Any:
     """
     result: Any = None
     for value in values:
-        result = _joined(result, value)
+        result = _join(result, value)
     return result
 
 
-def _joined(first: Any, second: Any) -> Any:
+def _join(first: Any, second: Any) -> Any:
     if isinstance(first, dict) and isinstance(second, dict):
         return {
-            key: _joined(first.get(key), second.get(key)) for key in {**first, **second}
+            key: _join(first.get(key), second.get(key)) for key in {**first, **second}
         }
     if isinstance(first, list) and isinstance(second, list):
         seen: dict[str, Any] = {}
@@ -263,9 +263,9 @@ class ChatModel:
                 f"The language model did not read {len(failures)} of {len(kept)} parts"
                 f" of the page: {failures[0]}."
             )
-        return await self._joined(question, answers, warnings)
+        return await self._join_answers(question, answers, warnings)
 
-    async def _joined(
+    async def _join_answers(
         self, question: _Question, answers: list[Completion], warnings: list[str]
     ) -> ModelAnswer:
         """Merge the answers to all pieces."""

@@ -56,7 +56,7 @@ class _File:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
                 self._file = io.FileIO(os.open(self._path, flags, 0o666), "w")
         except OSError as error:
-            raise self._failed(error) from error
+            raise self._failure(error) from error
 
     def write(self, pages: Sequence[bytes]) -> None:
         self._begin()
@@ -106,9 +106,9 @@ class _File:
         except BrokenPipeError as error:
             raise ReaderGone from error
         except OSError as error:
-            raise self._failed(error) from error
+            raise self._failure(error) from error
 
-    def _failed(self, error: OSError) -> OutputFailed:
+    def _failure(self, error: OSError) -> OutputFailed:
         name = self._path or "standard output"
         return OutputFailed(f"{name}: {error.strerror or error}")
 
@@ -179,10 +179,10 @@ class TableFile(_File):
         if new and self._is_regular:
             self._widen(new)
         for key, value in values.items():
-            facts[key] = self._shown(key, value, {**values, "metadata": metadata})
+            facts[key] = self._cell_value(key, value, {**values, "metadata": metadata})
         return csv_row(cell(facts.get(name)) for name in self._columns)
 
-    def _shown(self, key: str, value: Any, page: dict[str, Any]) -> Any:
+    def _cell_value(self, key: str, value: Any, page: dict[str, Any]) -> Any:
         """Return the value for a cell, after writing a picture or file beside the table."""
         is_file = KINDS.get(key) in {PICTURE, FILE} and isinstance(value, str)
         if not is_file or self._files is None:
@@ -225,7 +225,7 @@ class TableFile(_File):
             self._file = io.FileIO(os.open(self._path, os.O_WRONLY | os.O_CLOEXEC), "w")
             self._file.seek(0, os.SEEK_END)
         except OSError as error:
-            raise self._failed(error) from error
+            raise self._failure(error) from error
 
 
 class DatabaseFile:

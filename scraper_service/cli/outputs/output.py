@@ -196,7 +196,7 @@ def _ending(path: str) -> str:
 
 
 @contextmanager
-def uploaded(place: Destination) -> Iterator[Destination]:
+def upload_after(place: Destination) -> Iterator[Destination]:
     """Yield ``place``, or a temporary file for it that is uploaded afterwards.
 
     Nothing is uploaded after an error. Raises :exc:`click.ClickException`.

@@ -18,7 +18,7 @@ from scraper_service.content.html.page_urls import absolute
 from scraper_service.content.structured_data.merging import join_names
 from scraper_service.content.structured_data.reading import GAP, collapse, number_break
 from scraper_service.content.structured_data.values import flag_of, number_of
-from scraper_service.options.selectors import compiled, plan_of
+from scraper_service.options.selectors import compile_selector, plan_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -339,7 +339,7 @@ def _matches(root: Any, selector: str) -> dict[str, Any]:
     error = None
     began = time.thread_time()
     try:
-        value = compiled(selector, is_base=True)(root)
+        value = compile_selector(selector, is_base=True)(root)
         found = value if isinstance(value, list) else [value]
     except ValueError as refused:
         error = str(refused)

@@ -171,7 +171,7 @@ def find_chromium(settings: BaseSettings) -> str | None:
     None if there is none.
     """
     where = os.environ.get("PLAYWRIGHT_BROWSERS_PATH", ""), os.environ.get("PATH", "")
-    return _found(settings["CHROMIUM_PATH"] or "", *where)
+    return _search_disk(settings["CHROMIUM_PATH"] or "", *where)
 
 
 def _of_playwright() -> str | None:
@@ -191,7 +191,7 @@ def _of_playwright() -> str | None:
 
 
 @functools.lru_cache(maxsize=16)
-def _found(path: str, browsers_path: str, search_path: str) -> str | None:
+def _search_disk(path: str, browsers_path: str, search_path: str) -> str | None:
     """Search the disk for :func:`find_chromium`."""
     del browsers_path, search_path  # keys of the cache
     if path:

@@ -154,7 +154,7 @@ class _Words:
             elif letter == '"':
                 self._double_quoted()
             elif letter == "\\":
-                self._escaped()
+                self._take_escaped()
             elif letter == "#" and self._word is None:
                 self._skip_comment()
             elif letter == "&" and self.text[self._at : self._at + 1] == "&":
@@ -212,7 +212,7 @@ class _Words:
             self._add(letter)
         raise CommandInvalid('a quote (") has no end')
 
-    def _escaped(self) -> None:
+    def _take_escaped(self) -> None:
         """Take the next letter as it is; a line that ends with a backslash goes on."""
         letter = self.text[self._at : self._at + 1]
         self._at += 1
@@ -235,14 +235,14 @@ async def snapshot(page: Page, *, only_interactive: bool, timeout_ms: float) -> 
     tree = await page.aria_snapshot(mode="ai", timeout=timeout_ms)
     # In a thread: the lines of a large page take longer than the event loop may wait.
     text = await asyncio.to_thread(
-        shortened, tree[:MAX_TREE], only_interactive=only_interactive
+        shorten_tree, tree[:MAX_TREE], only_interactive=only_interactive
     )
     if len(text) <= MAX_SNAPSHOT:
         return text
     return text[:MAX_SNAPSHOT].rpartition("\n")[0] + CUT.format(MAX_SNAPSHOT)
 
 
-def shortened(tree: str, *, only_interactive: bool) -> str:
+def shorten_tree(tree: str, *, only_interactive: bool) -> str:
     """Return Playwright's tree without what commands do not need."""
     lines = (_ID.sub(r"@\1", _NOISE.sub("", line)) for line in tree.splitlines())
     if not only_interactive:

@@ -211,7 +211,7 @@ def decide(text: str, context_id: str) -> Decision:
         message = json.loads(text)
     except (ValueError, RecursionError):
         return Decision(reply=error_reply({}, "the message is not JSON", NOT_JSON))
-    if why := _fault(message):
+    if why := _message_error(message):
         return Decision(reply=error_reply(message, why, INVALID))
     method, params = message["method"], message.get("params") or {}
     domain, _, name = method.partition(".")
@@ -232,7 +232,7 @@ def decide(text: str, context_id: str) -> Decision:
     return Decision(sent=sent, opening=opening)
 
 
-def _fault(message: object) -> str | None:
+def _message_error(message: object) -> str | None:
     """Return why a value is no message of the protocol, None if it is."""
     if not isinstance(message, dict):
         return "the message must be an object"

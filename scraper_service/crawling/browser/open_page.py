@@ -244,8 +244,8 @@ class OpenPage:
                 check = rules.check
         self.page = await self.context.new_page()
         self.context.on("page", self._close_popup)
-        self.page.on("crash", self._crashed)
-        self.page.on("download", self._downloaded)
+        self.page.on("crash", self._on_crash)
+        self.page.on("download", self._on_download)
         headers = OwnHeaders(self.order.first_origin, options.headers)
         if headers.cookies:
             await self.context.add_cookies(headers.cookies)
@@ -281,11 +281,11 @@ class OpenPage:
         """Store a file and return its URL."""
         return await self.order.keep(data, kind)
 
-    def _crashed(self, _: object) -> None:
+    def _on_crash(self, _: object) -> None:
         if not self.lost.done():
             self.lost.set_result(None)
 
-    def _downloaded(self, file: Any) -> None:
+    def _on_download(self, file: Any) -> None:
         loading = not self.has_text
         self.moves.take_file(file.url, file.suggested_filename, is_loading=loading)
 

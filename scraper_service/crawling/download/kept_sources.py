@@ -74,16 +74,16 @@ class KeptSources:
             async with asyncio.timeout(UPLOAD_S):
                 stored = await self._files.put(packed)
         except StoreUnavailable as error:
-            self._failed(str(error))
+            self._failure(str(error))
             return packed
         except TimeoutError:
-            self._failed(f"the object storage took longer than {UPLOAD_S:.0f} s.")
+            self._failure(f"the object storage took longer than {UPLOAD_S:.0f} s.")
             return packed
         self._again_at = 0.0
         KEPT_RESPONSES.labels("object_storage").inc()
         return stored
 
-    def _failed(self, why: str) -> None:
+    def _failure(self, why: str) -> None:
         if not self._again_at:
             logger.warning("kept responses stay in the database for now: %s", why)
         self._again_at = time.monotonic() + PAUSE_S

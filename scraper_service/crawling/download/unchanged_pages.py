@@ -89,7 +89,7 @@ class UnchangedPages:
             return None
         is_trusted = self._trust_s and base.age_s < self._trust_s
         if is_trusted and base.lastmod and proves_no_change(base.lastmod, base.kept.at):
-            return _stored(request, state, base, base.kept)
+            return _stored_response(request, state, base, base.kept)
         if base.kept.url == request.url:
             for name, condition in VALIDATORS.items():
                 value = headers.get(name)
@@ -144,7 +144,9 @@ class UnchangedPages:
         conditions = VALIDATORS.values()
         is_asked = any(name in request.headers for name in conditions)
         if response.status == HTTPStatus.NOT_MODIFIED and is_asked:
-            return _stored(request, state, base, evolve(base.kept, at=time.time()))
+            return _stored_response(
+                request, state, base, evolve(base.kept, at=time.time())
+            )
         status, _ = read_head(base.kept.head)
         is_same = response.status == status and response.body == base.kept.body
         if is_same and not response.flags:
@@ -154,7 +156,7 @@ class UnchangedPages:
         return response
 
 
-def _stored(
+def _stored_response(
     request: Request, state: PageState, base: BasePage, kept: KeptResponse
 ) -> Response:
     """Return the stored response of a page in place of a new one."""

@@ -161,7 +161,7 @@ EXPLAIN = Object(
 )
 
 
-def _parsed(values: dict[str, Any], at: Position) -> Any:
+def _parse(values: dict[str, Any], at: Position) -> Any:
     scrape = scrape_options(values, at)
     if scrape is INVALID:
         return scrape
@@ -172,7 +172,7 @@ def _parsed(values: dict[str, Any], at: Position) -> Any:
 
 PARSE = Object(
     {name: kind for name, kind in PAGE_KEYS.items() if name != "url"},
-    _parsed,
+    _parse,
     pages.EXPERIMENTAL,
 )
 
@@ -201,7 +201,7 @@ class ParseUpload:
 
 def _parse_upload(values: dict[str, Any], at: Position) -> Any:
     upload = values.pop("upload")
-    options = _parsed(values, at)
+    options = _parse(values, at)
     return options if options is INVALID else ParseUpload(upload, options)
 
 
@@ -269,7 +269,7 @@ def derived_fields(values: Mapping[str, Any]) -> dict[str, Any]:
     return {wire_name(name): value for name, value in values.items()}
 
 
-def filled(values: Mapping[str, Any], body: Any) -> CrawlOptions:
+def fill(values: Mapping[str, Any], body: Any) -> CrawlOptions:
     """Return the options of a crawl: those of the body, then ``values``."""
     given = {
         key: value
