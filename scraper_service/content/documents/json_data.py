@@ -22,7 +22,7 @@ from scraper_service.content.structured_data.requested_fields import (
     phrase_of,
     singular,
 )
-from scraper_service.content.structured_data.typed import Typing
+from scraper_service.content.structured_data.values import Typing
 from scraper_service.options.json_schema import Field, field_of
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from scraper_service.content.html.page_urls import absolute, is_web
 from scraper_service.content.structured_data import values
 from scraper_service.content.structured_data.nodes import plain, types_of
-from scraper_service.content.structured_data.reading import GAP
 from scraper_service.content.structured_data.selectors import text_of
+from scraper_service.content.structured_data.values import GAP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

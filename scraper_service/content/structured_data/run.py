@@ -18,7 +18,6 @@ from scraper_service.content.structured_data.candidates import (
 )
 from scraper_service.content.structured_data.nodes import FRAME, SUBJECT, Node, plain
 from scraper_service.content.structured_data.page import Extraction, Origin, Value
-from scraper_service.content.structured_data.reading import GAP
 from scraper_service.content.structured_data.requested_fields import (
     RequestedField,
     interpret_field,
@@ -26,6 +25,7 @@ from scraper_service.content.structured_data.requested_fields import (
     words_of,
 )
 from scraper_service.content.structured_data.scope import is_foreign, one_line
+from scraper_service.content.structured_data.values import GAP
 from scraper_service.options.json_schema import Field
 
 if TYPE_CHECKING:

@@ -15,13 +15,13 @@ from attrs import define, field, frozen
 
 from scraper_service.content.structured_data.nodes import NodeT
 from scraper_service.content.structured_data.reading import (
-    GAP,
     TextLine,
     VisibleText,
     collapse,
     join_texts,
 )
 from scraper_service.content.structured_data.requested_fields import phrase_of, words_of
+from scraper_service.content.structured_data.values import GAP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
