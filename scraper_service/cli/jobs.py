@@ -16,6 +16,7 @@ import click
 from scraper_service.cli import options
 from scraper_service.cli.jobs_client import takes_service
 from scraper_service.cli.options import takes_output
+from scraper_service.cli.outputs.output import upload_after
 from scraper_service.cli.terminal import (
     LAST,
     UUID_LENGTH,
@@ -259,8 +260,6 @@ def export_command(job_id: str, wanted: Wanted, where: Where) -> None:
     place = wanted.destination(archives=True)
     if place.path is None:
         raise click.UsageError("-o PATH is needed on a terminal; - is standard output")
-    from scraper_service.cli.outputs.output import upload_after
-
     with upload_after(place) as at:
         client = where.client()
         code = client.export(client.find(job_id), at, quiet=wanted.quiet)

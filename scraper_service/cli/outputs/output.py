@@ -6,10 +6,8 @@ keeps the order of the pages, so the earlier part is written again without chang
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import contextmanager
@@ -25,7 +23,6 @@ from scraper_service.exports.formats import FORMATS as EXPORT_FORMATS
 from scraper_service.exports.formats import FileSpec
 from scraper_service.exports.tables import FACTS, LAST
 from scraper_service.options.format_table import FILE, PICTURE
-from scraper_service.storage.files.blob_stores import ObjectStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -204,6 +201,11 @@ def upload_after(place: Destination) -> Iterator[Destination]:
     if not place.is_stored:
         yield place
         return
+    import asyncio
+    import tempfile
+
+    from scraper_service.storage.files.blob_stores import ObjectStore
+
     folder, _, name = str(place.path).rpartition("/")
     try:
         store = ObjectStore(folder, "-o")

@@ -45,9 +45,10 @@ class HostQueue:
     ``rows`` are leased rows that were not requested yet, with their hosts. ``held`` are
     requests whose page has a ``retry_at``; they get their whole time again. ``nudge`` is
     called when the next request may be ready. ``delay_s`` is the pause between two pages of
-    the job, 0 for none. ``slots`` is the number of pages that the job may have in flight; hosts with pages or rows have equal parts of them,
-    so that slow hosts leave room to others. ``shut_hosts`` is the number of hosts that kept
-    :meth:`next_row` from a row. ``tally`` counts the waits.
+    the job, 0 for none. ``slots`` is the number of pages that the job may have in flight;
+    hosts with pages or rows have equal parts of them, so that slow hosts leave some to
+    others. ``shut_hosts`` is the number of hosts that kept :meth:`next_row` from a row.
+    ``tally`` counts the waits.
     """
 
     def __init__(
