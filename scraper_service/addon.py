@@ -47,7 +47,7 @@ COMPONENTS: Mapping[str, Mapping[str, int | str | None]] = {
     "DOWNLOADER_MIDDLEWARES": {
         "scraper_service.crawling.middlewares.UploadedFiles": 290,
         "scraper_service.crawling.middlewares.BlockedSitesMiddleware": 300,
-        "scraper_service.crawling.robots.RobotsMiddleware": 310,
+        "scraper_service.crawling.politeness.robots.RobotsMiddleware": 310,
         "scraper_service.crawling.download.page_cache.PageCache": 320,
         "scraper_service.crawling.middlewares.RequestOptionsMiddleware": 350,
         "scraper_service.crawling.download.unchanged_pages.UnchangedPages": 360,
@@ -71,17 +71,17 @@ COMPONENTS: Mapping[str, Mapping[str, int | str | None]] = {
         "scraper_service.crawling.job_process.JobProcess": 0,
         "scraper_service.crawling.logs.JobLog": 0,
         "scraper_service.crawling.politeness.crawl_report.JobRecorder": 0,
-        "scraper_service.feeds.exporters.Feeds": 0,
+        "scraper_service.feeds.Feeds": 0,
         # Off: it ends no run whose feeds cannot be written.
         "scrapy.extensions.feedexport.FeedExporter": None,
         # Off: one timer per crawler; commands/crawl.py logs its own lines.
         "scrapy.extensions.logstats.LogStats": None,
     },
     "FEED_EXPORTERS": {
-        "csv": "scraper_service.feeds.exporters.TableExporter",
-        "xml": "scraper_service.feeds.exporters.XmlExporter",
-        "parquet": "scraper_service.feeds.exporters.ParquetExporter",
-        "zip": "scraper_service.feeds.exporters.MarkdownExporter",
+        "csv": "scraper_service.feeds.TableExporter",
+        "xml": "scraper_service.feeds.XmlExporter",
+        "parquet": "scraper_service.feeds.ParquetExporter",
+        "zip": "scraper_service.feeds.MarkdownExporter",
     },
     # Pipelines of users have orders from 0 to 1000. They run later and get stored
     # items, as feeds do.
@@ -93,7 +93,7 @@ COMPONENTS: Mapping[str, Mapping[str, int | str | None]] = {
         "scraper_service.crawling.change_tracking.SincePipeline": -550,
         "scraper_service.crawling.pipelines.StorePipeline": -500,
         "scraper_service.crawling.page_index.SearchIndexPipeline": -400,
-        "scraper_service.feeds.flat_items.FlatItems": -100,
+        "scraper_service.feeds.FlatItems": -100,
     },
     "SPIDER_MIDDLEWARES": {
         # A page with status 404 is a result, not an error.
@@ -112,7 +112,7 @@ OFF = {"{}", "", "0", "False", "false"}  # values of settings as texts
 # Extensions, and the settings that enable them. Unused extensions would only
 # take a tenth of a second for their imports: the server of aiohttp, libraries of items.
 OPTIONAL: Mapping[str, Sequence[str]] = {
-    "scraper_service.feeds.exporters.Feeds": ("FEEDS", "FEED_URI"),
+    "scraper_service.feeds.Feeds": ("FEEDS", "FEED_URI"),
     "scrapy.extensions.remote_control.RemoteControl": ("REMOTE_CONTROL_ENABLED",),
     "scrapy.extensions.telnet.TelnetConsole": ("TELNETCONSOLE_ENABLED",),
 }

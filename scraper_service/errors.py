@@ -12,7 +12,7 @@ from typing import Any
 
 from attrs import field, frozen
 
-#: Codes of pages of a job that failed, see docs/troubleshooting.md, Error codes.
+#: Codes of pages of a job that failed, see docs/how-to/troubleshooting.md, Error codes.
 FAILURE_CODES = (
     "CONCURRENCY_QUEUE_TIMEOUT",
     "CRAWL_DENIAL",
@@ -123,7 +123,7 @@ class InvalidOptions(ServiceError, ValueError):
 class ConversionFailed(ServiceError, ValueError):
     """Raised by :func:`scraper_service.convert` for a document that cannot be read.
 
-    ``code`` is the error code of a failed page, see docs/api.md, Errors.
+    ``code`` is the error code of a failed page, see docs/api/README.md, Errors.
     """
 
     def __init__(self, code: str, message: str):
@@ -350,7 +350,7 @@ class IdempotencyKeyInvalid(IdempotencyKeyUsed):
     """Raised when an idempotency key is not a UUID."""
 
     def __init__(self, key: str):
-        super().__init__("Idempotency key already used")  # docs/api.md fixes this text
+        super().__init__("Idempotency key already used")  # docs/api/README.md fixes this text
         #: A sentence for the caller.
         self.reason = f"x-idempotency-key must be a UUID, got {key[:60]!r}"
 
@@ -359,7 +359,7 @@ class MapTimedOut(ServiceError, TimeoutError):
     """Raised when a map exceeds its timeout."""
 
     def __init__(self) -> None:
-        super().__init__("Map timed out")  # docs/api.md fixes this text
+        super().__init__("Map timed out")  # docs/api/README.md fixes this text
 
 
 class SearchTimedOut(ServiceError, TimeoutError):

@@ -17,7 +17,7 @@ from scraper_service.errors import InvalidOptions, Issue
 from scraper_service.options.formats import ChangeTracking
 from scraper_service.options.scrape import ScrapeOptions
 
-# Hash, first byte and end of a block; see scraper_service/content/text/fingerprint.py.
+# Hash, first byte and end of a block; see scraper_service/content/search/duplicates.py.
 BlockT = tuple[int, int, int]
 DATA_LOSS = "dataloss"  # Scrapy's flag of a truncated response
 MAX_FILE_NAME = 255  # characters of the name of an uploaded file
@@ -53,7 +53,7 @@ QUEUE_FULL = "QUEUE_FULL"  # error code of a page that was refused before conver
 class PageError:
     """Why a page could not be fetched or converted."""
 
-    #: An error code, see docs/api.md, Errors.
+    #: An error code, see docs/api/README.md, Errors.
     code: str
     message: str
 
@@ -379,7 +379,7 @@ class PageContent:
     canonical: str | None = None
     #: Fingerprint of the main text; 0 without text.
     fingerprint: int = 0
-    #: Blocks of the Markdown, see :mod:`scraper_service.content.text.fingerprint`.
+    #: Blocks of the Markdown, see :mod:`scraper_service.content.search.duplicates`.
     blocks: tuple[BlockT, ...] = ()
     #: Fingerprint of the Markdown; 0 for too little text.
     text_print: int = 0
@@ -395,7 +395,7 @@ class PageContent:
     #: ``finds_search_later`` its future, with None if the process has died.
     search: bytes | Awaitable[bytes | None] = b""
     #: The body as a job stores it, see
-    #: :func:`scraper_service.content.text.kept_responses.pack_body`; may be empty.
+    #: :func:`scraper_service.content.stored_pages.pack_body`; may be empty.
     packed: bytes = b""
     #: Converted pages of a PDF file or the like.
     num_pages: int | None = None
@@ -538,7 +538,7 @@ class SearchPage:
 
 @frozen(kw_only=True)
 class PageMetadata:
-    """The metadata of a page, see docs/api.md, Metadata."""
+    """The metadata of a page, see docs/api/scrape.md, Metadata."""
 
     #: The URL as the caller wrote it.
     source_url: str

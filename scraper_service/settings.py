@@ -31,8 +31,8 @@ BOT_NAME = "scraper-service"
 COMMANDS_MODULE = "scraper_service.cli.commands"
 # Scrapy checks the endings of `-o` and `-O` before add-ons are known.
 FEED_EXPORTERS = {
-    "parquet": "scraper_service.feeds.exporters.ParquetExporter",
-    "zip": "scraper_service.feeds.exporters.MarkdownExporter",
+    "parquet": "scraper_service.feeds.ParquetExporter",
+    "zip": "scraper_service.feeds.MarkdownExporter",
 }
 NEWSPIDER_MODULE = "scraper_service.spiders"
 SPIDER_LOADER_WARN_ONLY = False
@@ -351,12 +351,12 @@ BROWSER_SESSIONS = 4
 # the browser of a session has a port on 127.0.0.1, which other users of the machine can reach.
 BROWSER_CDP = False
 # Languages whose code callers may run as a step of a browser session: node, python, or both;
-# none: no code. It runs isolated by bubblewrap: see docs/browser.md, Code of callers. The browser
+# none: no code. It runs isolated by bubblewrap: see docs/how-to/browser.md, Code of callers. The browser
 # of a session then has a port on 127.0.0.1, as with BROWSER_CDP.
 INTERACT_CODE = "none"
 # DevTools address of a Chromium elsewhere that renders pages in place of one on this machine:
 # ws://HOST:9222/devtools/browser/ID, or http://HOST:9222. Sessions need one on this machine.
-# See docs/browser.md, A browser elsewhere, for what holds there.
+# See docs/how-to/browser.md, A browser elsewhere, for what holds there.
 BROWSER_CDP_URL = ""
 # Where that browser reaches this service: a name or an IP address of this machine. The proxies
 # of pages listen there, to the addresses of the browser's host only.
@@ -396,7 +396,7 @@ CONVERTER = "scraper_service.crawling.converter_pool.pool.ConverterPool"
 # Import path of the class that chooses between HTTP and browser.
 ENGINES = "scraper_service.crawling.download.engines.Engines"
 # Import path of the class that reads robots.txt.
-ROBOTS_POLICY = "scraper_service.crawling.robots.RobotsPolicy"
+ROBOTS_POLICY = "scraper_service.crawling.politeness.robots.RobotsPolicy"
 
 # -- Webhooks --------------------------------------------------------------------------
 # URL for the events of jobs without a webhook of their own. `{job_id}` in it stands for

@@ -30,10 +30,8 @@ from scraper_service.discovery.sitemap import (
     GUESS,
     MAX_KEPT_BYTES,
     MAX_KEPT_TOTAL,
-)
-from scraper_service.discovery.sitemap_locations import (
     first_scope,
-    sitemap_places,
+    sitemap_candidates,
     starts_with_sitemap,
 )
 from scraper_service.errors import ServiceUnavailable
@@ -288,7 +286,7 @@ class CrawlSpider(JobSpider):
         declared, warning = robots["sitemaps"], robots["warning"]
         from_sitemap = starts_with_sitemap(self.options)
         start = self.options.url if from_sitemap else self.scope.base.href
-        places = sitemap_places(start, declared)
+        places = sitemap_candidates(start, declared)
         yield SitemapFile(
             lease=PageState.of(response).job_lease,
             nested=self._files(places),

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve
 from scrapy.utils.misc import load_object
 
-from scraper_service.content.answers import result_name
-from scraper_service.content.losses import joined_rows, without_document
+from scraper_service.content.formats.answers import result_name
+from scraper_service.content.losses import join_rows, without_document
 from scraper_service.content.page_status import (
     EMPTY_SHELL,
     OK,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 #: Formats of the page itself, also if its text is that of a document.
 _OF_PAGE = frozenset(row.tag for row in FORMATS if EMBEDDED in row.not_of)
 _VERDICT = frozenset({"verdict", "verdict_evidence", "word_count", "reading_time"})
-_PAGE_ERROR = "scraper_service.crawling.page_errors.page_error"
+_PAGE_ERROR = "scraper_service.crawling.download.page_errors.page_error"
 
 
 def choose_document(
@@ -164,7 +164,7 @@ def _joined(
         values=values,
         known={"verdict": OK, **inner.known, **outer},
         other={**inner.other, **content.other},
-        losses=joined_rows(without_document(content.losses, url), inner.losses),
+        losses=join_rows(without_document(content.losses, url), inner.losses),
         warnings=tuple(dict.fromkeys((*warnings, *inner.warnings))),
         found=content.found,
         found_times=content.found_times,
@@ -186,7 +186,7 @@ def _without(content: PageContent, url: str, reason: str) -> PageContent:
     }
     rows: tuple[Any, ...] = content.losses
     if rows:  # only if a format has losses
-        rows = joined_rows(without_document(rows, url), (loss,))
+        rows = join_rows(without_document(rows, url), (loss,))
     # A comparison would take the missing text for a change.
     values = {k: x for k, x in content.values.items() if k != "change_tracking"}
     known, warnings = dict(content.known), content.warnings

@@ -1,4 +1,4 @@
-"""List the URLs of a site (docs/api.md, Maps).
+"""List the URLs of a site (docs/api/map-and-search.md, Maps).
 
 ``scrapy crawl map -a url=https://example.org -O links.jsonl``
 """
@@ -37,11 +37,13 @@ from scraper_service.discovery.map_results import (
     start_row,
     text_of,
 )
-from scraper_service.discovery.sitemap import FETCH_TIMEOUT_S, MAX_FILES, SLICE_ROWS
-from scraper_service.discovery.sitemap_locations import (
+from scraper_service.discovery.sitemap import (
+    FETCH_TIMEOUT_S,
+    MAX_FILES,
+    SLICE_ROWS,
     first_base,
     reads_sitemaps,
-    sitemap_places,
+    sitemap_candidates,
     starts_with_sitemap,
 )
 from scraper_service.errors import MapTimedOut
@@ -298,7 +300,7 @@ class Finding:
         except Exception as error:
             self._failed("The robots.txt", error)
         self._declared = set(declared)
-        await self._queue((SITEMAPS,), 1, sitemap_places(start, declared))
+        await self._queue((SITEMAPS,), 1, sitemap_candidates(start, declared))
 
     async def _queue(self, place: PlaceT, level: int, urls: Sequence[str]) -> None:
         """Queue each new file once; leave out files of hosts outside of the scope."""

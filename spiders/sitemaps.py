@@ -1,4 +1,4 @@
-"""Fetches and reads the sitemap files of crawls and maps (docs/crawling.md, Sitemaps)."""
+"""Fetches and reads the sitemap files of crawls and maps (docs/how-to/crawling.md, Sitemaps)."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
-from scraper_service.content.change_tracking.unchanged_pages import repeated_content
+from scraper_service.content.change_tracking.comparison import repeated_content
 from scraper_service.errors import ConverterDied
 
 if TYPE_CHECKING:

@@ -141,5 +141,5 @@ def test_a_proxy_of_the_project_is_used(project, site):
 def test_unused_extensions_are_not_imported(feeds, is_used):
     settings = Settings({"FEEDS": feeds})
     ServiceAddon().update_settings(settings)
-    found = settings["EXTENSIONS_BASE"]["scraper_service.feeds.exporters.Feeds"]
+    found = settings["EXTENSIONS_BASE"]["scraper_service.feeds.Feeds"]
     assert (found is not None) is is_used

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scraper_service.content.html.players import AD_HOSTS
+from scraper_service.content.html.embedded import AD_HOSTS
 from scraper_service.crawling.browser.ads import load_hosts
 from tests.support.scripted_site import ScriptedSite, text
 from tests.test_local import COMMAND, run

@@ -36,7 +36,7 @@ MAX_ADDRESS = 80  # characters
 
 @frozen(kw_only=True)
 class RequestChecks:
-    """The checks before every operation, in the order that docs/api.md fixes."""
+    """The checks before every operation, in the order that docs/api/README.md fixes."""
 
     #: Finds the team of a key.
     accounts: Accounts

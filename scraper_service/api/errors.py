@@ -66,7 +66,7 @@ logger = logging.getLogger(__name__)
 
 _PATTERNS = frozenset({"includePaths", "excludePaths"})  # of a crawl
 
-# See docs/api.md, Errors. A failed page with any other code is a 500.
+# See docs/api/README.md, Errors. A failed page with any other code is a 500.
 FAILURE_STATUS = {
     "CONCURRENCY_QUEUE_TIMEOUT": 408,
     "SCRAPE_ACTIONS_NOT_SUPPORTED": 400,
@@ -153,7 +153,7 @@ class ErrorResponse:
 
 
 def error_body(error: str, **members: Any) -> dict[str, Any]:
-    """Return the body of an error response, see docs/api.md, Errors."""
+    """Return the body of an error response, see docs/api/README.md, Errors."""
     return {"success": False, **members, "error": error}
 
 
@@ -263,7 +263,7 @@ def issue_members(issue: Issue) -> dict[str, Any]:
 def _pattern_fault(issues: tuple[Issue, ...]) -> str | None:
     """Return the error of an invalid URL pattern, None if there are other errors too.
 
-    This error is then the text of the response, see docs/api.md, Crawls.
+    This error is then the text of the response, see docs/api/crawls.md, Crawls.
     """
     for issue in issues:
         if issue.code != "custom" or _PATTERNS.isdisjoint(issue.path):

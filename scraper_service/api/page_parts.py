@@ -34,7 +34,7 @@ TOKENS = NumberParameter(
     MOST_TOKENS,
 )
 
-_cut_page = RemoteFunction("scraper_service.content.text.parts:cut_page")
+_cut_page = RemoteFunction("scraper_service.content.formats.tokens:cut_page")
 _COUNT = re.compile(rb'"tokenCount":(\d+)')
 
 

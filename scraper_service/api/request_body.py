@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 OptionsT = TypeVar("OptionsT")
 
-MAX_BODY_BYTES = 10 * 2**20  # docs/api.md, Transport
+MAX_BODY_BYTES = 10 * 2**20  # docs/api/README.md, Transport
 JSON = "application/json"
 FORM = "multipart/form-data"  # the type of uploads
-MAX_FILE_BYTES = 50 * 2**20  # docs/api.md, Uploads
+MAX_FILE_BYTES = 50 * 2**20  # docs/api/scrape.md, Uploads
 MAX_FORM_BYTES = MAX_FILE_BYTES + 2**20  # the file, and what says how to read it
 # Larger bodies are read and validated in the converter pool. As JSON 1 MB takes up to 50 ms;
 # the validation of 1 kB takes up to 6 ms, if it is full of selectors.

@@ -34,7 +34,7 @@ from scraper_service.api.openapi.shapes import (
     shape,
     success,
 )
-from scraper_service.content.text.w3c_times import utc_text
+from scraper_service.content.metadata.dates import utc_text
 from scraper_service.discovery.map_results import BETWEEN
 from scraper_service.options import catalogue
 from scraper_service.storage.job_records import JobState

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scraper_service.cli import request_options
+from scraper_service.cli import options
 from scraper_service.cli.jobs_client import takes_service
 from scraper_service.cli.options import examples, takes_output
 from scraper_service.cli.outputs import page_formats
@@ -34,7 +34,7 @@ _detach = click.option(
     ),
 )
 @click.argument("url")
-@request_options.takes(request_options.CRAWL, request_options.JOB_PAGE, nested=True)
+@options.takes(options.CRAWL, options.JOB_PAGE, nested=True)
 @takes_output
 @_detach
 @takes_service
@@ -58,7 +58,7 @@ def crawl_command(
     interrupted, 141 the reader of standard output has gone.
     """
     if body.get("prompt"):
-        body = request_options.without_defaults(body)
+        body = options.without_defaults(body)
     _run("crawl", {"url": url, **body}, wanted, where, detach=detach)
 
 
@@ -71,7 +71,7 @@ def crawl_command(
     ),
 )
 @click.argument("file", type=click.File(encoding="utf-8-sig"))
-@request_options.takes(request_options.PACE, request_options.PAGE)
+@options.takes(options.PACE, options.PAGE)
 @takes_output
 @_detach
 @takes_service

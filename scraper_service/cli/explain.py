@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from scraper_service.cli.settings import fetch_settings
+from scraper_service.content.characters import printable
 from scraper_service.content.losses import describe
-from scraper_service.content.text.printable import printable
 
 
 @click.command("explain")
@@ -42,13 +42,13 @@ def explain_command(
     """
     from scraper_service.content.decode import text_of
     from scraper_service.content.main_content.explain import explain
-    from scraper_service.content.structured_data.selector_matches import (
+    from scraper_service.content.structured_data.selectors import (
         selector_matches,
     )
     from scraper_service.library import convert
 
     if page.startswith(("http://", "https://")):
-        html, address = _fetched(overrides, page)
+        html, address = _fetch(overrides, page)
     else:
         try:
             body = Path(page).read_bytes()
@@ -69,14 +69,14 @@ def explain_command(
 
 
 def _valid_selectors(given: tuple[str, ...]) -> tuple[str, ...]:
-    from scraper_service.options.selectors import MAX_SELECTOR, compiled
+    from scraper_service.options.selectors import MAX_SELECTOR, compile_selector
 
     for selector in given:
         if not 0 < len(selector.strip()) <= MAX_SELECTOR:
             message = f"a selector has 1 to {MAX_SELECTOR} characters"
             raise click.BadParameter(message)
         try:
-            compiled(selector, is_base=True)
+            compile_selector(selector, is_base=True)
         except ValueError as error:
             raise click.BadParameter(str(error)) from error
     return given
@@ -96,7 +96,7 @@ def _lines_of_matches(found: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
-def _fetched(overrides: tuple[str, ...], url: str) -> tuple[str, str]:
+def _fetch(overrides: tuple[str, ...], url: str) -> tuple[str, str]:
     """Return the HTML source of the page, and its final URL."""
     from scraper_service.cli.local import only_page, run_spider
 

@@ -21,9 +21,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 import click
 from attrs import field, frozen
 
-from scraper_service.cli.job_state import CRAWL_DENIAL, FailedUrl, Status
-from scraper_service.cli.terminal import end_at_once, fitted
-from scraper_service.content.text.printable import printable
+from scraper_service.cli.terminal import (
+    CRAWL_DENIAL,
+    FailedUrl,
+    Status,
+    end_at_once,
+    fit_columns,
+)
+from scraper_service.content.characters import printable
 from scraper_service.errors import counted
 from scraper_service.options.urls import url_parts
 
@@ -200,7 +205,9 @@ class LiveLine:
         cells.append(Text(numbers, no_wrap=True, overflow="ellipsis"))
         left = self._console.width - len(numbers) - 3
         if host and left >= 4:
-            cells.append(Text(fitted(host, left), no_wrap=True, overflow="ellipsis"))
+            cells.append(
+                Text(fit_columns(host, left), no_wrap=True, overflow="ellipsis")
+            )
         for _ in cells:
             line.add_column(no_wrap=True)
         line.add_row(*cells)
@@ -215,7 +222,7 @@ class LiveLine:
             words = f"{facts.get('statusCode', '-')} {facts.get('url', '')}"
             if isinstance(title, str):
                 words += f"  {title}"
-            self.say(fitted(words, self._console.width))
+            self.say(fit_columns(words, self._console.width))
 
     def say(self, text: str) -> None:
         self._console.print(text, markup=False, soft_wrap=True)
@@ -363,9 +370,9 @@ class ShownRun:
     def _listen(self) -> None:
         loop = asyncio.get_running_loop()
         for number in stop_signals():
-            loop.add_signal_handler(number, self._signalled, number)
+            loop.add_signal_handler(number, self._on_signal, number)
 
-    def _signalled(self, number: int) -> None:
+    def _on_signal(self, number: int) -> None:
         if self._stopped.is_set():
             self._progress.stop()
             end_at_once(128 + number)

@@ -13,12 +13,18 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import click
 
-from scraper_service.cli import request_options
-from scraper_service.cli.job_state import LAST, UUID_LENGTH, logbook_json, logbook_lines
+from scraper_service.cli import options
 from scraper_service.cli.jobs_client import takes_service
 from scraper_service.cli.options import takes_output
-from scraper_service.cli.terminal import fitted
-from scraper_service.content.text.printable import printable
+from scraper_service.cli.outputs.output import upload_after
+from scraper_service.cli.terminal import (
+    LAST,
+    UUID_LENGTH,
+    fit_columns,
+    logbook_json,
+    logbook_lines,
+)
+from scraper_service.content.characters import printable
 from scraper_service.errors import FAILURE_CODES, OTHER_CODES, counted
 from scraper_service.options import catalogue
 from scraper_service.options.crawl import SHAPING
@@ -187,18 +193,18 @@ def retry_command(job_id: str, codes: tuple[str, ...], where: Where) -> None:
 
 
 _ROWS = catalogue.select(catalogue.SCRAPE, "formats", *SHAPING)
-_URLS = request_options.CommandOption(
+_URLS = options.CommandOption(
     "urls",
     ("--url",),
     {"multiple": True, "metavar": "URL", "help": "Only this page; may be repeated."},
 )
-_REPROCESSING = (_URLS, *request_options.page_options(_ROWS))
+_REPROCESSING = (_URLS, *options.page_options(_ROWS))
 
 
 def _takes_request(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of a reprocessing, which the command receives as ``body``."""
 
-    @request_options.takes((), _REPROCESSING)
+    @options.takes((), _REPROCESSING)
     @functools.wraps(command)
     def with_body(body: dict[str, Any], **values: Any) -> Any:
         if not body.get("urls"):
@@ -254,9 +260,7 @@ def export_command(job_id: str, wanted: Wanted, where: Where) -> None:
     place = wanted.destination(archives=True)
     if place.path is None:
         raise click.UsageError("-o PATH is needed on a terminal; - is standard output")
-    from scraper_service.cli.outputs.store_upload import uploaded
-
-    with uploaded(place) as at:
+    with upload_after(place) as at:
         client = where.client()
         code = client.export(client.find(job_id), at, quiet=wanted.quiet)
         if code:
@@ -273,4 +277,4 @@ def _print_table(rows: Iterable[dict[str, Any]]) -> None:
             words += f", {row['failed']} failed"
         click.echo(words)
         made = str(row.get("created") or "")[:16].replace("T", " ")
-        click.echo(f"  {made}  {fitted(str(row['url']), max(width - 20, 20))}")
+        click.echo(f"  {made}  {fit_columns(str(row['url']), max(width - 20, 20))}")

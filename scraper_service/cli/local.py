@@ -12,15 +12,6 @@ import attrs
 import click
 
 from scraper_service.cli.follow import export_pages
-from scraper_service.cli.job_state import (
-    UUID_LENGTH,
-    OutputFailed,
-    ReaderGone,
-    ShownJob,
-    chosen,
-    tell_left_out,
-    utc,
-)
 from scraper_service.cli.local_run import (
     DatabaseSource,
     LocalRun,
@@ -31,10 +22,21 @@ from scraper_service.cli.local_run import (
     open_database,
 )
 from scraper_service.cli.operator.keys import operator
-from scraper_service.cli.request_options import with_flag
+from scraper_service.cli.options import with_flag
 from scraper_service.cli.settings import check_egress, fetch_settings, load_settings
-from scraper_service.cli.terminal import end_when_interrupted, leave_pipe
-from scraper_service.content.text.printable import printable
+from scraper_service.cli.terminal import (
+    UUID_LENGTH,
+    OutputFailed,
+    ReaderGone,
+    ShownJob,
+    chosen,
+    end_when_interrupted,
+    leave_pipe,
+    tell_left_out,
+    utc,
+)
+from scraper_service.content.characters import printable
+from scraper_service.content.stored_pages import archive_row
 from scraper_service.errors import InvalidOptions, OptionUnavailable, counted
 from scraper_service.items import Page, upload_of
 from scraper_service.options import availability
@@ -43,6 +45,7 @@ from scraper_service.options.limits import Retention
 from scraper_service.options.requests import body_v2 as requests
 from scraper_service.options.serialization import options_from_json
 from scraper_service.storage.accounts import audit
+from scraper_service.storage.files import page_sources
 from scraper_service.storage.frontier import outcomes
 from scraper_service.storage.job_records import LOCAL_TEAM, JobState
 from scraper_service.storage.jobs import job_control, job_retry, job_store, reprocessing
@@ -57,7 +60,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from scraper_service.cli.options import Wanted
-    from scraper_service.cli.outputs.output import Destination
+    from scraper_service.cli.outputs.output import Destination, Output
+    from scraper_service.cli.terminal import Status
     from scraper_service.options.crawl import (
         BatchOptions,
         CrawlOptions,
@@ -101,7 +105,10 @@ class LocalClient:
         return _object_of(settings, only_page(pages, options.url))
 
     def map(self, body: dict[str, Any]) -> tuple[list[dict[str, str]], list[str]]:
-        from scraper_service.crawling.page_errors import map_failure, map_warnings
+        from scraper_service.crawling.download.page_errors import (
+            map_failure,
+            map_warnings,
+        )
 
         options = _read(requests.map_options, body)
         settings, _ = self._fetching()
@@ -172,7 +179,7 @@ class LocalClient:
         return facts, self._reading(read_log, job_id)
 
     def cancel(self, job_id: str) -> None:
-        job = self._writing(_cancelled, job_id, operator(self._settings))
+        job = self._writing(_cancel, job_id, operator(self._settings))
         if job.state is not JobState.CANCELLED:
             raise click.ClickException(f"job {job_id} is {job.state} already")
         forget_run(self._data_dir, job_id)
@@ -197,7 +204,7 @@ class LocalClient:
         return LocalRun(self._settings, job_id, place, quiet=wanted.quiet).run()
 
     def export(self, job_id: str, place: Destination, *, quiet: bool) -> int:
-        from scraper_service.cli.outputs.local_export import write_archive
+        from scraper_service.cli.local import write_archive
 
         job = self._reading(known_job, job_id)
         source = DatabaseSource(open_database(self._settings), job_id)
@@ -276,7 +283,7 @@ class LocalClient:
         return "stopped" if job.team_id == LOCAL_TEAM else job.state.value
 
 
-def _cancelled(connection: Connection, job_id: str, actor: Actor | None) -> Job:
+def _cancel(connection: Connection, job_id: str, actor: Actor | None) -> Job:
     job = known_job(connection, job_id)
     if job.is_active:
         outcomes.end_job(connection, job_id, JobState.CANCELLED)
@@ -354,7 +361,7 @@ def _job_options(
     """Return the options of a crawl or batch. Prints the URLs that are left out."""
     left_out: tuple[str, ...] = ()
     if kind == "crawl":
-        options = _prompted(_read(requests.crawl_options, body), body)
+        options = _fill_from_prompt(_read(requests.crawl_options, body), body)
     else:
         request = _read(requests.batch_options, body)
         options, left_out = request.options, request.invalid_urls or ()
@@ -367,7 +374,7 @@ def _job_options(
     return options
 
 
-def _prompted(options: CrawlOptions, body: dict[str, Any]) -> CrawlOptions:
+def _fill_from_prompt(options: CrawlOptions, body: dict[str, Any]) -> CrawlOptions:
     """Return the options of a crawl, filled from its prompt."""
     if options.prompt is None:
         return options
@@ -376,7 +383,7 @@ def _prompted(options: CrawlOptions, body: dict[str, Any]) -> CrawlOptions:
     found = options_from_prompt(options.prompt, options.url)
     text = json.dumps(requests.derived_fields(found.values), ensure_ascii=False)
     click.echo(f"the prompt asks for: {printable(text, 500)}", err=True)
-    return requests.filled(found.values, body)
+    return requests.fill(found.values, body)
 
 
 def _read(read: Callable[[Any], Any], body: object) -> Any:
@@ -438,3 +445,35 @@ def _object_of(settings: Settings, page: Page) -> dict[str, Any]:
     from scrapy.utils.misc import load_object
 
     return dict(json.loads(load_object(settings["PAGE_SERIALIZER"])(page)))
+
+
+ROWS, BYTES = 250, 8 * 2**20  # that are read at once
+
+
+async def write_archive(source: DatabaseSource, output: Output) -> tuple[Status, int]:
+    """Write the responses of a job; return its status and their number.
+
+    Raises :exc:`click.ClickException` for a job without responses, and the errors of
+    outputs.
+    """
+    database, job_id = source.database, source.job_id
+    if not await database.read(page_sources.has_sources, job_id):
+        raise click.ClickException(
+            f"job {job_id} has not kept the responses of its pages"
+            " (SCRAPER_KEEP_SOURCES, zero data retention)"
+        )
+    status, _ = await source.poll(0)
+    output.open()
+    written = first = 0
+    while True:
+        rows, behind = await database.read(
+            page_sources.read_archived, job_id, first, ROWS, BYTES
+        )
+        if behind == first:
+            break
+        first = behind
+        # Responses of local jobs are in the database.
+        output.write([archive_row(*row) for row in rows])
+        written += len(rows)
+    output.close(await source.failures())
+    return status, written

@@ -22,10 +22,16 @@ import attrs
 import click
 
 from scraper_service.cli.follow import Ending, Follower, ShownRun
-from scraper_service.cli.job_state import FailedUrl, OutputFailed, ReaderGone, Status
 from scraper_service.cli.outputs.output import STDOUT, Destination, destination
 from scraper_service.cli.outputs.page_formats import keys_of_options
-from scraper_service.cli.terminal import READER_GONE, end_when_interrupted
+from scraper_service.cli.terminal import (
+    READER_GONE,
+    FailedUrl,
+    OutputFailed,
+    ReaderGone,
+    Status,
+    end_when_interrupted,
+)
 from scraper_service.errors import counted
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scraper_service.cli import request_options, single
+from scraper_service.cli import options
 from scraper_service.cli.jobs_client import takes_service
 from scraper_service.cli.options import examples
-from scraper_service.cli.outputs import page_formats
-from scraper_service.content.text.printable import printable
+from scraper_service.cli.outputs import page_formats, single
+from scraper_service.content.characters import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -64,7 +64,7 @@ _as_object = click.option(
     ),
 )
 @click.argument("url", metavar="URL|FILE")
-@request_options.takes((), request_options.PAGE)
+@options.takes((), options.PAGE)
 @_page_output
 @_as_object
 @takes_service
@@ -110,7 +110,7 @@ def scrape_command(
     ),
 )
 @click.argument("file", metavar="FILE")
-@request_options.takes((), request_options.FILE_PAGE)
+@options.takes((), options.FILE_PAGE)
 @_page_output
 @_as_object
 @takes_service
@@ -142,7 +142,7 @@ def _parse(
 ) -> None:
     for name in ("headers", "maxAge", "storeInCache"):
         if body.pop(name, None):
-            flag = request_options.SPELLINGS[name]
+            flag = options.SPELLINGS[name]
             raise click.UsageError(f"{flag}: it is for pages that are fetched")
     place = _place(body, output, where, as_json=as_json)
     try:
@@ -186,7 +186,7 @@ def _status(status: int) -> str:
     ),
 )
 @click.argument("url")
-@request_options.takes(request_options.MAP)
+@options.takes(options.MAP)
 @_output
 @click.option("--json", "as_json", is_flag=True, help="Print objects with titles.")
 @takes_service
@@ -219,7 +219,7 @@ def map_command(
     ),
 )
 @click.argument("query")
-@request_options.takes(request_options.SEARCH)
+@options.takes(options.SEARCH)
 @_output
 @click.option(
     "--json", "as_json", is_flag=True, help="Print objects, one in each line."
@@ -242,14 +242,14 @@ def search_command(
         click.echo(f"warning: {printable(warning)}", err=True)
     _write(
         (
-            json.dumps(result, ensure_ascii=False) if as_json else _shown(result)
+            json.dumps(result, ensure_ascii=False) if as_json else _result_text(result)
             for result in results
         ),
         output,
     )
 
 
-def _shown(result: dict[str, Any]) -> str:
+def _result_text(result: dict[str, Any]) -> str:
     """Return a search result as text: title, URL, and content or description."""
     metadata = result.get("metadata") or {}
     parts = (

@@ -18,7 +18,9 @@ import aiohttp
 import click
 
 from scraper_service.cli.follow import Follower, ShownRun, export_pages
-from scraper_service.cli.job_state import (
+from scraper_service.cli.options import with_flag
+from scraper_service.cli.terminal import (
+    READER_GONE,
     UUID_LENGTH,
     FailedUrl,
     OutputFailed,
@@ -28,9 +30,7 @@ from scraper_service.cli.job_state import (
     chosen,
     tell_left_out,
 )
-from scraper_service.cli.request_options import with_flag
-from scraper_service.cli.terminal import READER_GONE
-from scraper_service.content.text.printable import printable
+from scraper_service.content.characters import printable
 from scraper_service.errors import counted
 
 if TYPE_CHECKING:

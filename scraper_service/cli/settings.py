@@ -116,7 +116,7 @@ def load_settings(overrides: Iterable[str], **options: Any) -> Settings:
             raise click.UsageError(
                 f"-s {override}: no setting has the name {name};"
                 f" {guesses([name], list(settings), by_variable)}"
-                "see docs/configuration.md"
+                "see docs/reference/configuration.md"
             )
         settings.set(name, value, priority="cmdline")
     for name, value in options.items():

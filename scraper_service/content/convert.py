@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from attrs import asdict, define, evolve, field
 from lxml import etree
 
-from scraper_service.content.answers import Answers, result_name
 from scraper_service.content.change_tracking.comparison import draft
 from scraper_service.content.decode import (
     Unreadable,
@@ -30,10 +29,21 @@ from scraper_service.content.documents.kinds import (
     read_document,
     text_kind,
 )
+from scraper_service.content.formats.answers import Answers, result_name
+from scraper_service.content.formats.links_and_images import (
+    attribute_values,
+    feed_links,
+    images,
+    json_feed_links,
+    links,
+    page_links,
+)
+from scraper_service.content.formats.privacy import Redaction
+from scraper_service.content.formats.tokens import beyond, count_and_cut
 from scraper_service.content.html.cleaning import (
     clean,
     cleaned_html,
-    preformatted,
+    preformatted_html,
     without_frames,
 )
 from scraper_service.content.html.diagrams import record_drawings
@@ -44,13 +54,13 @@ from scraper_service.content.html.document import (
     parse,
     split_browser_styles,
 )
-from scraper_service.content.html.embedded import find_embedded
-from scraper_service.content.html.form_values import show_form_values
-from scraper_service.content.html.players import (
+from scraper_service.content.html.embedded import (
+    find_embedded,
     find_players,
     is_player,
     link_players,
 )
+from scraper_service.content.html.form_values import show_form_values
 from scraper_service.content.html.redundant_elements import (
     drop_duplicate_blocks,
     drop_edit_links,
@@ -59,26 +69,13 @@ from scraper_service.content.html.redundant_elements import (
     drop_slide_copies,
     drop_toolbars,
 )
-from scraper_service.content.links_and_images import (
-    attribute_values,
-    feed_links,
-    images,
-    json_feed_links,
-    links,
-    page_links,
-)
 from scraper_service.content.losses import Losses, is_in
 from scraper_service.content.markdown import NATIVE
-from scraper_service.content.markdown.converters import CONVERTERS
-from scraper_service.content.merging import join_names
-from scraper_service.content.metadata import (
-    Evidence,
-    canonical,
-    metadata,
-    parse_refresh,
-    reading,
-    refresh,
-)
+from scraper_service.content.markdown.sentences import main_words
+from scraper_service.content.markdown.writer import CONVERTERS
+from scraper_service.content.metadata.dates import utc_time
+from scraper_service.content.metadata.evidence import Evidence, parse_refresh, refresh
+from scraper_service.content.metadata.facts import canonical, metadata, reading
 from scraper_service.content.page_status import (
     EMPTY_SHELL,
     NO_BYTES,
@@ -91,14 +88,14 @@ from scraper_service.content.page_status import (
     verdict_warning,
 )
 from scraper_service.content.passes import json_text
-from scraper_service.content.text.fingerprint import fingerprint, markdown_blocks
-from scraper_service.content.text.kept_responses import pack_body
-from scraper_service.content.text.parts import beyond, counted
-from scraper_service.content.text.personal_data import Redaction
-from scraper_service.content.text.search_entry import search_entry
-from scraper_service.content.text.sentences import main_words
-from scraper_service.content.text.w3c_times import utc_time
-from scraper_service.content.wire import Unfinished, wire_from_content
+from scraper_service.content.search.duplicates import fingerprint, markdown_blocks
+from scraper_service.content.search.index_entry import search_entry
+from scraper_service.content.stored_pages import (
+    Unfinished,
+    pack_body,
+    wire_from_content,
+)
+from scraper_service.content.structured_data.merging import join_names
 from scraper_service.items import PageContent, PageError, PageSource
 from scraper_service.options.availability import RECOGNISER, can_recognise_text
 from scraper_service.options.formats import (
@@ -360,7 +357,7 @@ class _Conversion:
         if found and self._file(found, body, text):
             return
         if kind in {"json", "xml"}:
-            self._text(text, _fenced(text, kind))
+            self._text(text, _fence(text, kind))
         else:
             self._text(text, text.strip("\n") if kind == "text" else "")
 
@@ -516,7 +513,7 @@ class _Conversion:
 
     def _declared(self, evidence: Evidence, looks: str) -> None:
         """Make the formats that rest on the page's structured data and styles."""
-        from scraper_service.content.branding import Declared  # noqa: PLC0415  # rare
+        from scraper_service.content.formats.branding import Declared  # noqa: PLC0415  # rare
 
         formats = Declared(evidence, self.source.shown_url, looks)
         for name in self.names:
@@ -646,7 +643,7 @@ class _Conversion:
         text = self.markdown
         if text is None:
             text = json.loads(self.values["markdown"])
-        count, part = counted(text, self.options)
+        count, part = count_and_cut(text, self.options)
         self.facts["token_count"] = count
         if part is not None:
             self.values["part"] = part.as_json
@@ -687,7 +684,7 @@ class _Conversion:
 
     def _text(self, text: str, as_markdown: str) -> None:
         self._add_search_entry(text, "")
-        page = preformatted(text) if text.strip() else ""
+        page = preformatted_html(text) if text.strip() else ""
         values = {
             "markdown": as_markdown,
             "html": page,
@@ -767,7 +764,7 @@ def _as_json(value: Any) -> bytes:
     return _JSON.encode(value).encode()
 
 
-def _fenced(text: str, language: str) -> str:
+def _fence(text: str, language: str) -> str:
     fence = "```"
     while fence in text:
         fence += "`"

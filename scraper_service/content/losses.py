@@ -133,7 +133,7 @@ def is_in(element: Any, root: Any) -> bool:
     return element is root or any(above is root for above in element.iterancestors())
 
 
-def joined_rows(
+def join_rows(
     rows: Iterable[Mapping[str, Any]], others: Iterable[Mapping[str, Any]]
 ) -> tuple[dict[str, Any], ...]:
     """Return the losses of a page and of a document that it embeds, sorted by kind."""

@@ -16,14 +16,17 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 from lxml import etree
 
+from scraper_service.content.characters import AnyCase
 from scraper_service.content.decode import sniff, utf8_of
+from scraper_service.content.error_pages import error_page
 from scraper_service.content.html.document import parse
-from scraper_service.content.html.embedded import STANDING_IN, standing_in_words
-from scraper_service.content.html.players import is_player
-from scraper_service.content.metadata import Evidence
+from scraper_service.content.html.embedded import (
+    STANDING_IN,
+    is_player,
+    standing_in_words,
+)
+from scraper_service.content.metadata.evidence import Evidence
 from scraper_service.content.passes import visible_text
-from scraper_service.content.text.any_case import AnyCase
-from scraper_service.content.text.error_pages import error_page
 
 if TYPE_CHECKING:
     from scraper_service.content.html.document import Document
@@ -172,7 +175,7 @@ def _is_cut(html: bytes) -> bool:
     )
 
 
-def _blocked(facts: PageFacts) -> str:
+def _block_reason(facts: PageFacts) -> str:
     is_refusal = facts.status in {403, 429, 503}
     is_short = facts.words < LITTLE
     lower = facts.html[:500_000].lower() if is_short or is_refusal else b""
@@ -249,7 +252,7 @@ def _is_empty(facts: PageFacts) -> str:
 
 # The first judge with evidence gives the verdict.
 _JUDGES = (
-    (BLOCK_PAGE, _blocked),
+    (BLOCK_PAGE, _block_reason),
     (LOGIN_WALL, _needs_login),
     (CONSENT_WALL, _asks_for_consent),
     (SOFT_404, _is_gone),
@@ -346,7 +349,7 @@ def page_verdict(
     """Return ``verdict`` and ``verdict_evidence`` as metadata.
 
     An HTTP error whose verdict would be ``ok`` gets neither. ``text`` is the result of
-    :func:`scraper_service.content.text.sentences.main_words`. Call this before the page
+    :func:`scraper_service.content.markdown.sentences.main_words`. Call this before the page
     is cleaned.
     """
     name, why = verdict(_facts(html, status, evidence, text))
@@ -364,7 +367,7 @@ _PAGES_IN_PLACE = {
 }
 
 
-def page_in_place(body: bytes, url: str) -> str | None:
+def page_sent_as_file(body: bytes, url: str) -> str | None:
     """Return what a web page in the place of a text file is; None for other files.
 
     Sites send one for their robots.txt or a sitemap: a challenge, a log-in page, or the
@@ -448,7 +451,7 @@ def _facts(html: bytes, status: int, evidence: Evidence, text: str) -> PageFacts
     if 0 < words < LITTLE:
         found = evidence.document.body.iter(*_STANDING_IN)
         words = max(0, words - standing_in_words(found, boilerplate_only=True))
-    unscripted = _unscripted(root) if words < LITTLE else ""
+    unscripted = _noscript_text(root) if words < LITTLE else ""
     if len(unscripted) > MAX_NOTE:  # forums write whole pages there, for robots
         words += len(unscripted.split())
     headings = evidence.headings
@@ -462,14 +465,14 @@ def _facts(html: bytes, status: int, evidence: Evidence, text: str) -> PageFacts
         words=words,
         has_password=any(_is_password(element) for element in fields),
         has_scripts=bool(evidence.scripts) or any(map(_loads_script, evidence.links)),
-        **(_shown(evidence.document) if words < HARDLY_ANY else {}),
+        **(_visible_facts(evidence.document) if words < HARDLY_ANY else {}),
         is_free=_is_free(evidence),
         unscripted=unscripted[:MAX_NOTE],
         words_in_all=_words_in_all(root) if words < LITTLE else words,
     )
 
 
-def _shown(document: Document) -> dict[str, Any]:
+def _visible_facts(document: Document) -> dict[str, Any]:
     """Return the facts of a page of few words about what else it shows."""
     body = document.body
     media: dict[str, None] = {}
@@ -531,7 +534,7 @@ def _is_free(evidence: Evidence) -> bool | None:
     return None if value is None else str(value).lower() not in {"false", "no", "0"}
 
 
-def _unscripted(root: Any) -> str:
+def _noscript_text(root: Any) -> str:
     texts = ("".join(element.itertext()) for element in root.iter("noscript"))
     return " ".join(" ".join(texts).split())
 

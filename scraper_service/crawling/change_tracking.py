@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, Self
 from attrs import evolve
 from scrapy.exceptions import NotConfigured
 
-from scraper_service.content.change_tracking.comparison import GONE, compare_pages
-from scraper_service.content.change_tracking.unchanged_pages import (
+from scraper_service.content.change_tracking.comparison import (
     ERROR_STATUS,
+    GONE,
     change_since,
+    compare_pages,
 )
 from scraper_service.crawling.converter_pool.pool import ConverterPool
 from scraper_service.crawling.scheduler import LeasedScheduler
@@ -74,13 +75,13 @@ class Changes:
             return evolve(
                 page,
                 values=values,
-                warning=_joined(tracked.warning, warning),
+                warning=_join(tracked.warning, warning),
                 tracked=None,
             )
         return evolve(
             page,
             values={**values, "change_tracking": answer},
-            warning=_joined(tracked.warning, warning),
+            warning=_join(tracked.warning, warning),
             tracked=evolve(tracked, snapshot=snapshot),
         )
 
@@ -105,7 +106,7 @@ class Changes:
             job_id=self._settings.get("JOB_ID") or "",
         )
         if not tracked.is_kept:
-            return found.answer, _joined(found.warning, NOT_KEPT), None
+            return found.answer, _join(found.warning, NOT_KEPT), None
         snapshot = Snapshot(
             team_id=tracked.team_id,
             key=key,
@@ -169,7 +170,7 @@ def _keep(connection: Connection, snapshot: Snapshot) -> bool:
     return True
 
 
-def _joined(*parts: str | None) -> str | None:
+def _join(*parts: str | None) -> str | None:
     return " ".join(part for part in parts if part) or None
 
 
@@ -196,7 +197,7 @@ class SincePipeline:
         options = getattr(self._crawler.spider, "options", None)
         if getattr(options, "since", None) is None:
             return item
-        change, hashes = await self._compared(item)
+        change, hashes = await self._compare(item)
         failure = item.failure or _why_left_out(item, change)
         if failure is None:
             return evolve(item, metadata=evolve(item.metadata, change=change))
@@ -211,7 +212,7 @@ class SincePipeline:
             kept=item.kept if is_base else None,
         )
 
-    async def _compared(self, page: Page) -> tuple[str, str | None]:
+    async def _compare(self, page: Page) -> tuple[str, str | None]:
         """Return the change of a page, and the hashes of the texts of its earlier page."""
         base = page.base_page
         if base is None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from attrs import evolve
 
-from scraper_service.content.text.fingerprint import without_blocks
-from scraper_service.content.text.parts import counted
+from scraper_service.content.formats.tokens import count_and_cut
+from scraper_service.content.search.duplicates import without_blocks
 from scraper_service.crawling.scheduler import LeasedScheduler
 from scraper_service.items import Page
 from scraper_service.options.urls import url_parts
@@ -30,7 +30,7 @@ MAX_HOST = 260  # characters
 
 def _counted_again(page: Page, options: ScrapeOptions) -> Page:
     """Return ``page`` with the tokens and the part of its Markdown, which has changed."""
-    count, part = counted(json.loads(page.values["markdown"]), options)
+    count, part = count_and_cut(json.loads(page.values["markdown"]), options)
     page = evolve(page, metadata=evolve(page.metadata, token_count=count))
     if part is None:
         return page

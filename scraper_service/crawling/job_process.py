@@ -273,14 +273,14 @@ class JobProcess:
         )
         self._lag = LoopLag()
         self._closing: asyncio.Task[None] | None = None
-        crawler.signals.connect(self._opened, signals.spider_opened)
-        crawler.signals.connect(self._closed, signals.spider_closed)
+        crawler.signals.connect(self._on_open, signals.spider_opened)
+        crawler.signals.connect(self._on_close, signals.spider_closed)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         return cls(crawler)
 
-    def _opened(self) -> None:
+    def _on_open(self) -> None:
         self._lag.start()
         self._presence.go_on()
         self._presence.every(WATCH_S, self._watch)
@@ -307,7 +307,7 @@ class JobProcess:
         closing: Any = self._crawler.engine.close_spider_async(reason=reason)
         self._closing = asyncio.ensure_future(closing)
 
-    async def _closed(self, reason: str) -> None:
+    async def _on_close(self, reason: str) -> None:
         self._lag.stop()
         self._presence.close()
         try:

@@ -13,7 +13,7 @@ from scrapy import signals
 from scrapy.exceptions import NotConfigured
 from scrapy.utils.log import TopLevelFormatter
 
-from scraper_service.content.text.w3c_times import utc_text
+from scraper_service.content.metadata.dates import utc_text
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.shared_objects import BackgroundTasks
 from scraper_service.storage.database import Database
@@ -109,18 +109,18 @@ class JobLog:
         self._database = Database.shared(crawler.settings)
         self._began_at = time.monotonic()
         self._tasks = BackgroundTasks()
-        crawler.signals.connect(self._opened, signals.spider_opened)
-        crawler.signals.connect(self._closed, signals.spider_closed)
+        crawler.signals.connect(self._on_open, signals.spider_opened)
+        crawler.signals.connect(self._on_close, signals.spider_closed)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         return cls(crawler)
 
-    def _opened(self) -> None:
+    def _on_open(self) -> None:
         # In the background: the crawl need not wait for it.
         self._tasks.spawn(log_begin(self._database, self._job_id, self._owner))
 
-    async def _closed(self, reason: str) -> None:
+    async def _on_close(self, reason: str) -> None:
         await self._tasks.join()
         await _record(self._database, self._job_id, LEFT, self._owner, reason=reason)
         try:

@@ -28,7 +28,7 @@ from scraper_service.crawling.download.engines import Engines
 from scraper_service.crawling.page_state import PageState
 from scraper_service.crawling.politeness.host_limits import pace_key
 from scraper_service.crawling.politeness.host_pace import HostBusy, HostPace
-from scraper_service.discovery.retry_after import BUSY, MAX_BACKOFF_S, backoff_s
+from scraper_service.discovery.outgoing_requests import BUSY, MAX_BACKOFF_S, backoff_s
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.items import TakenPage
 from scraper_service.options.limits import parse_sites

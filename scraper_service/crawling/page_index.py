@@ -37,7 +37,7 @@ class SearchIndexPipeline:
         if not crawler.settings.getbool("SEARCH_INDEX"):
             raise NotConfigured  # with a reason it would be a warning at each start
         self._index = SearchIndex.shared(crawler.settings)
-        crawler.signals.connect(self._closed, signals.spider_closed)
+        crawler.signals.connect(self._on_close, signals.spider_closed)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -48,7 +48,7 @@ class SearchIndexPipeline:
             await self._index.add(item.search)
         return item
 
-    async def _closed(self) -> None:
+    async def _on_close(self) -> None:
         await self._index.flush()
 
 

@@ -16,6 +16,7 @@ from scraper_service.content.change_tracking.comparison import GONE
 from scraper_service.crawling.change_tracking import Changes
 from scraper_service.crawling.download.download_errors import SITE_BLOCKED
 from scraper_service.crawling.download.kept_sources import KeptSources
+from scraper_service.crawling.download.page_errors import page_error
 from scraper_service.crawling.download.proxies import Proxies
 from scraper_service.crawling.metrics import (
     CREDITS,
@@ -23,7 +24,6 @@ from scraper_service.crawling.metrics import (
     PAGE_SECONDS,
     PAGES,
 )
-from scraper_service.crawling.page_errors import page_error
 from scraper_service.crawling.pricing import Prices
 from scraper_service.crawling.scheduler import LeasedScheduler
 from scraper_service.discovery import Reason
@@ -117,7 +117,7 @@ class PagePipeline:
         if rendered and rendered.actions and not failure:
             values["actions"] = rendered.actions
         draft = values.pop("change_tracking", None)
-        if (doubt := _untracked(fetch)) and draft is not None:
+        if (doubt := _untracked_reason(fetch)) and draft is not None:
             warnings.append(doubt)
             draft = None
         warning = " ".join(warnings) or None
@@ -201,7 +201,7 @@ def _observe(fetch: Fetch | None) -> None:
         PAGE_SECONDS.labels(fetch.engine).observe(time.monotonic() - fetch.began_at)
 
 
-def _untracked(fetch: Fetch) -> str | None:
+def _untracked_reason(fetch: Fetch) -> str | None:
     """Return the reason why a page is not compared with its last snapshot, or None."""
     status = fetch.status or 0
     if status >= 500 or status in PASSING:

@@ -15,9 +15,12 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 from attrs import define, evolve, field, frozen
 from scrapy.utils.misc import load_object
 
-from scraper_service.content.answers import not_found, result_name
-from scraper_service.content.markdown.cleanup import numbered, without
-from scraper_service.content.text.parts import counted
+from scraper_service.content.formats.answers import not_found, result_name
+from scraper_service.content.formats.tokens import (
+    count_and_cut,
+    drop_blocks,
+    number_blocks,
+)
 from scraper_service.crawling.middlewares import page_abandoned
 from scraper_service.crawling.scheduler import LeasedScheduler
 from scraper_service.errors import ServiceUnavailable
@@ -35,7 +38,7 @@ from scraper_service.storage.accounts import model_tokens
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
-    from scraper_service.content.text.parts import MarkdownPart
+    from scraper_service.content.formats.tokens import MarkdownPart
     from scraper_service.items import Fetch
     from scraper_service.options.scrape import ScrapeOptions
 
@@ -331,10 +334,10 @@ class ModelPipeline:
                 orders = await orders_in(content, ask)
             except ModelError as error:
                 text = f"The check for prompt injection failed: {error.reason}."
-                return _failed(content, FAILED, text)
+                return _failure(content, FAILED, text)
             if orders is not None:
                 text = f'The page gives orders to language models: "{orders}"'
-                return _failed(content, INJECTION, text)
+                return _failure(content, INJECTION, text)
         page = _Answers(content)
         open_questions = questions(content, fetch.options)
         await asyncio.gather(
@@ -415,11 +418,11 @@ class ModelPipeline:
             data = (
                 ""
                 if self._model is None
-                else await self._run(fetch, numbered, markdown)
+                else await self._run(fetch, number_blocks, markdown)
             )
             dropped = await blocks_to_drop(data, ask)
-            cleaned = await self._run(fetch, without, markdown, dropped)
-            counts = await self._run(fetch, counted, cleaned, fetch.options)
+            cleaned = await self._run(fetch, drop_blocks, markdown, dropped)
+            counts = await self._run(fetch, count_and_cut, cleaned, fetch.options)
             page.take_markdown(cleaned, *counts)
         except ModelError as error:
             page.left_out.setdefault(error.reason, []).append(CLEAN_UP)
@@ -480,12 +483,12 @@ class _Answers:
         content = self.original
         for text, reasons in ((BY_RULES, self.by_rules), (LEFT_OUT, self.left_out)):
             for reason, names in reasons.items():
-                self.warnings.append(text.format(_listed(names), reason))
+                self.warnings.append(text.format(_list_names(names), reason))
         assert content.fetch is not None
         formats = content.fetch.options.formats
         is_all = open_questions and is_by_model(formats)
         if is_all and not self.by_model:
-            return _failed(content, FAILED, " ".join(self.warnings))
+            return _failure(content, FAILED, " ".join(self.warnings))
         return evolve(
             content,
             values=self.values,
@@ -504,7 +507,7 @@ def _who(by_model: bool, by_rules: bool) -> str | None:
     return "rules" if by_rules else None
 
 
-def _listed(names: list[str]) -> str:
+def _list_names(names: list[str]) -> str:
     """Return names as the start of a sentence."""
     verb = "was" if len(names) == 1 else "were"
     text = " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
@@ -513,5 +516,5 @@ def _listed(names: list[str]) -> str:
     )
 
 
-def _failed(content: PageContent, code: str, message: str) -> PageContent:
+def _failure(content: PageContent, code: str, message: str) -> PageContent:
     return evolve(content, values={}, error=PageError(code, message))

@@ -21,10 +21,15 @@ from scrapy.utils.defer import deferred_from_coro
 
 from scraper_service.crawling.middlewares import job_changed, page_abandoned
 from scraper_service.crawling.page_state import PUT_OFF, PageState
-from scraper_service.crawling.politeness.claims import LOOK_EVERY_S, POLL_S, Claims
 from scraper_service.crawling.politeness.crawl_report import JobRecorder
 from scraper_service.crawling.politeness.host_pace import HostPace
-from scraper_service.crawling.politeness.host_queue import HostQueue, StoredQueue
+from scraper_service.crawling.politeness.host_queue import (
+    LOOK_EVERY_S,
+    POLL_S,
+    Claims,
+    HostQueue,
+    StoredQueue,
+)
 from scraper_service.crawling.politeness.team_limits import JobPermits, TeamPermits
 from scraper_service.crawling.scrapy_shortcuts.engine import nudge
 from scraper_service.errors import ServiceUnavailable

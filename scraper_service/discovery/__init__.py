@@ -10,7 +10,7 @@ from scraper_service.discovery.canonical_urls import (
 from scraper_service.discovery.crawler_traps import TrapGuard
 from scraper_service.discovery.link_checks import LinkCheck, link_rows
 from scraper_service.discovery.scope_rules import CrawlScope, MapScope, Reason, Refusal
-from scraper_service.discovery.sitemap_locations import (
+from scraper_service.discovery.sitemap import (
     SitemapChoice,
     crawl_key,
     sitemap_key,

@@ -17,7 +17,7 @@ import ada_url
 from tldextract import TLDExtract
 
 from scraper_service.content.html.page_urls import is_route
-from scraper_service.content.text.fingerprint import distance
+from scraper_service.content.search.duplicates import distance
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -228,7 +228,7 @@ def map_url(address: ParsedUrl, *, ignore_query: bool) -> tuple[str, int]:
     """Return a URL as maps list it, and its key; duplicates have the same key.
 
     The URL has no trailing slash, not even for the root, unless a route follows. The key
-    ignores http or https, and ``www.`` (docs/api.md, Maps).
+    ignores http or https, and ``www.`` (docs/api/map-and-search.md, Maps).
     """
     path, route = address.path.rstrip("/"), address.fragment
     query = f"?{address.query}" if address.query and not ignore_query else ""

@@ -20,7 +20,7 @@ from scraper_service.discovery.canonical_urls import (
     plain_page_key,
 )
 from scraper_service.discovery.scope_rules import MAX_HOSTS, CrawlScope
-from scraper_service.discovery.sitemap_locations import crawl_key
+from scraper_service.discovery.sitemap import crawl_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -46,7 +46,7 @@ class LinkCheck:
         self._hosts: dict[str, tuple[str, tuple[str, str] | None]] = {}
 
     def __reduce__(self) -> tuple[Callable[[bytes], LinkCheck], tuple[bytes]]:
-        return _unpickled, (self._pickled,)
+        return _unpickle, (self._pickled,)
 
     @cached_property
     def _pickled(self) -> bytes:
@@ -143,7 +143,7 @@ def _with_times(
 
 
 @lru_cache(maxsize=16)
-def _unpickled(data: bytes) -> LinkCheck:
+def _unpickle(data: bytes) -> LinkCheck:
     options, base = pickle.loads(data)  # noqa: S301  # of our own service
     return LinkCheck(options, CrawlScope(options, base))
 

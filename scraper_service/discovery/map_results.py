@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from attrs import define, field, frozen
 
-from scraper_service.content.text.compression import decompress
-from scraper_service.content.text.search_words import SearchWords
+from scraper_service.content.search.words import SearchWords
+from scraper_service.content.stored_pages import decompress
 from scraper_service.discovery.canonical_urls import map_url, parse_url
 from scraper_service.discovery.scope_rules import MapScope
 from scraper_service.discovery.sitemap import SLICE_ROWS
@@ -226,7 +226,7 @@ def _without_twins(parts: Iterable[Slice]) -> list[Slice]:
             others = set(range(len(part.keys))).difference(known)
             found.append(_only(part, sorted(others)))
         seen.update(part.keys)
-    return [_completed(part, duplicates) for part in found] if duplicates else found
+    return [_complete(part, duplicates) for part in found] if duplicates else found
 
 
 def _remember(
@@ -239,10 +239,10 @@ def _remember(
         score = part.scores[number] if part.scores else 0
         if score or _SECOND_FACT in row:
             before, first = duplicates.get(key, (0, row))
-            duplicates[key] = max(before, score), _united(first, row)
+            duplicates[key] = max(before, score), _merge_rows(first, row)
 
 
-def _completed(part: Slice, duplicates: dict[int, tuple[int, bytes]]) -> Slice:
+def _complete(part: Slice, duplicates: dict[int, tuple[int, bytes]]) -> Slice:
     """Return a slice completed by the facts and scores of duplicates."""
     numbers = [n for n, key in enumerate(part.keys) if key in duplicates]
     if not numbers:
@@ -251,13 +251,13 @@ def _completed(part: Slice, duplicates: dict[int, tuple[int, bytes]]) -> Slice:
     scores = part.scores[:]
     for number in numbers:
         score, row = duplicates[part.keys[number]]
-        rows[number] = _united(rows[number], row)
+        rows[number] = _merge_rows(rows[number], row)
         if scores:
             scores[number] = max(scores[number], score)
     return Slice(part.place, part.keys, scores, BETWEEN.join(rows))
 
 
-def _united(row: bytes, other: bytes) -> bytes:
+def _merge_rows(row: bytes, other: bytes) -> bytes:
     """Return ``row``, completed by the facts that only ``other`` has."""
     if _SECOND_FACT not in other or row == other:
         return row

@@ -23,7 +23,7 @@ from w3lib.encoding import read_bom
 
 from scraper_service.content.decode import clean_text, decode_start
 from scraper_service.content.html.page_urls import absolute, is_web
-from scraper_service.content.page_status import page_in_place
+from scraper_service.content.page_status import page_sent_as_file
 from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:
@@ -290,7 +290,7 @@ def read_robots(
     found = (absolute(url, value) for value in reader.sitemaps)
     sitemaps = tuple(dict.fromkeys(s for s in found if s and is_web(s)))
     groups = reader.groups()
-    if not groups and not sitemaps and (page := page_in_place(body, url)):
+    if not groups and not sitemaps and (page := page_sent_as_file(body, url)):
         return RobotsRules(page=page)
     return RobotsRules(sitemaps, groups, size=_size(groups, sitemaps))
 

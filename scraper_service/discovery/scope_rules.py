@@ -1,4 +1,4 @@
-"""The rules of which links a crawl follows (docs/api.md, Scope).
+"""The rules of which links a crawl follows (docs/api/crawls.md, Scope).
 
 Every rule is a function of one URL and the page that links to it. Other modules check
 robots.txt, duplicates and the limit.
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 MAX_HOSTS = 4096  # hosts with a cached decision
 
-# Path endings of files that are never pages (docs/api.md, Scope).
+# Path endings of files that are never pages (docs/api/crawls.md, Scope).
 FILE_TYPES = frozenset(
     ".png .jpg .jpeg .gif .css .js .ico .svg .tiff .webp .zip .exe .dmg .mp4 .mp3 .wav"
     " .pptx .xlsx .avi .flv .woff .woff2 .ttf .inc".split()
 )
-# Social sites with their short names, and calendars (docs/api.md, Scope).
+# Social sites with their short names, and calendars (docs/api/crawls.md, Scope).
 SOCIAL_SITES = frozenset(
     "facebook.com fb.com fb.me twitter.com x.com t.co linkedin.com lnkd.in"
     " instagram.com pinterest.com pin.it github.com calendly.com discord.com"
@@ -156,7 +156,7 @@ class CrawlScope:
         """Check a parsed URL as :meth:`refusal` does."""
         if refusal := self._below(depth):
             return refusal
-        if fault := _fault(address):
+        if fault := _url_error(address):
             return fault
         assert address is not None
         for rule in self._rules:
@@ -173,10 +173,10 @@ class CrawlScope:
     def denial(self, url: str) -> Refusal | None:
         """Return why the start page with the final URL ``url`` is not delivered, or None.
 
-        Only the patterns are checked, as for a page of the site (docs/api.md, Scope).
+        Only the patterns are checked, as for a page of the site (docs/api/crawls.md, Scope).
         """
         address = parse_url(url)
-        if fault := _fault(address):
+        if fault := _url_error(address):
             return fault
         assert address is not None
         subject = self._subject(address)
@@ -188,7 +188,7 @@ class CrawlScope:
         Used for pages that redirect.
         """
         address = parse_url(url)
-        if fault := _fault(address):
+        if fault := _url_error(address):
             return fault
         assert address is not None
         return self._other_host(address, None)
@@ -321,7 +321,7 @@ class MapScope(CrawlScope):
         return (rule for rule in super()._active_rules() if rule is not _file_type)
 
 
-def _fault(address: ParsedUrl | None) -> Refusal | None:
+def _url_error(address: ParsedUrl | None) -> Refusal | None:
     """Return why a URL is malformed or not http(s), or None."""
     if address is None:
         return Refusal(Reason.MALFORMED, "not an absolute URL")

@@ -1,15 +1,12 @@
-"""Reads the entries of sitemaps and feeds.
-
-See sitemaps.org/protocol.html and docs/crawling.md, Sitemaps. Alternates of a page in
-other languages (``xhtml:link``) are skipped: the protocol has an entry for each.
-Images and videos are skipped too.
-"""
+"""Sitemaps and feeds: where a site has them, their entries, and what ``<lastmod>`` proves."""
 
 from __future__ import annotations
 
+import calendar
 import io
 import json
 import re
+from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -24,50 +21,58 @@ from scraper_service.content.decode import (
     sniff,
     utf8_of,
 )
-from scraper_service.content.page_status import (
-    MAX_JUDGED,
-    WEB_PAGE,
-    page_in_place,
+from scraper_service.content.metadata.dates import w3c_time
+from scraper_service.content.page_status import MAX_JUDGED, WEB_PAGE, page_sent_as_file
+from scraper_service.discovery.canonical_urls import (
+    page_key,
+    parse_url,
+    plain_host,
+    site_of,
 )
-from scraper_service.content.text.w3c_times import w3c_time
-from scraper_service.content.text.xml_repair import cut_of
+from scraper_service.discovery.scope_rules import CrawlScope
 from scraper_service.discovery.sitemap_xml import (
     ROOTS,
     START,
     SitemapEntry,
     SitemapParser,
+    cut_of,
 )
 from scraper_service.errors import counted
 from scraper_service.items import PageError, PageSource
-from scraper_service.options.urls import MAX_URL
+from scraper_service.options.crawl import CrawlOptions
+from scraper_service.options.urls import MAX_URL, join_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from scraper_service.discovery.canonical_urls import ParsedUrl
+    from scraper_service.discovery.scope_rules import ScopeOptions
+
     # Makes the rows of a file from all its entries.
     ChoiceT: TypeAlias = Callable[[Iterable[SitemapEntry]], Any]
 
+HOUR_S = 3600
+LATEST_ZONE_S = 12 * HOUR_S  # a day ends last in the zone UTC-12
+SKEW_S = HOUR_S  # between the clocks of a site and of the service
+
+# W3C Date and Time Formats, https://www.w3.org/TR/NOTE-datetime
+_DAY = re.compile(r"(\d{4})(?:-(\d{2})(?:-(\d{2}))?)?$")
 # Limits of one file; the first two are those of sitemaps.org/protocol.html.
 MAX_BYTES = 52_428_800  # decoded
 MAX_URLS = 50_000  # entries of pages or sitemaps
 FETCH_TIMEOUT_S = 120
-# Limits of one job, which has to store the files (docs/crawling.md, Sitemaps).
+# Limits of one job, which has to store the files (docs/how-to/crawling.md, Sitemaps).
 MAX_FILES = 500
 MAX_LEVELS = 3  # levels of nesting: an index, its sitemaps, and one more
-
 # Responses that a crawl keeps for the next one, as received.
 MAX_KEPT_BYTES = 8 * 2**20  # of one file
 MAX_KEPT_TOTAL = 64 * 2**20  # of one process of a job
-
 # The code of a guessed sitemap that is missing. The job forgets its URL.
 GUESS = "guess"
-# Codes of the errors of a file that was answered.
-ABSENT, UNREADABLE = "SITEMAP_ABSENT", "SITEMAP_UNREADABLE"
 SLICE_ROWS = 1000  # about 100 kB of JSON; decoded in 1 ms
 MAX_GZIP_LAYERS = 2  # in the file itself: some servers compress a .gz file again
 PIECE = 256 * 2**10  # characters
 MAX_PIECE = 2**20  # characters without a cut
-
 FEED_RECORDS = frozenset({"item", "entry"})
 _GZIP = b"\x1f\x8b\x08"
 _ADDRESS = re.compile(r"https?://(?:[^/?#\s\[]|\[[0-9a-f:.]+\])", re.IGNORECASE)
@@ -76,6 +81,41 @@ _LINE = re.compile(r"(?:^|\r)[ \t]*(https?://\S+)", re.IGNORECASE | re.MULTILINE
 _SITEMAP = re.compile(
     r"https?://[^/?#]+/[^?#]*\.xml(?:\.gz)?(?:[?#]|\Z)", re.IGNORECASE
 )
+# Endings of pages; a path with such an ending is not a folder.
+PAGE_ENDINGS = (".html", ".htm", ".xhtml", ".php", ".asp", ".aspx", ".jsp")
+# "SITEMAPS" in ASCII: a sitemap file and a page with the same URL are separate rows.
+_OF_SITEMAPS = 0x53_49_54_45_4D_41_50_53
+
+
+def proves_no_change(lastmod: str, fetched_at: float) -> bool:
+    """Return True if a page has not changed after it was fetched.
+
+    ``lastmod`` is what the sitemap says now, ``fetched_at`` is in seconds since 1970. A day, a
+    month or a year counts to its end, in any time zone. Other texts prove nothing.
+    """
+    end = _end_of(lastmod.strip())
+    return end is not None and end + SKEW_S < fetched_at
+
+
+def _end_of(text: str) -> float | None:
+    """Return the last moment that a time may stand for, None for no time."""
+    try:
+        if found := _DAY.match(text):
+            year, month, day = (int(part) if part else 0 for part in found.groups())
+            month = month or 12
+            day = day or calendar.monthrange(year, month)[1]
+            midnight = datetime(year, month, day, tzinfo=UTC).timestamp()
+            return midnight + 24 * HOUR_S + LATEST_ZONE_S
+        moment = datetime.fromisoformat(text)
+    except (ValueError, OverflowError, calendar.IllegalMonthError):
+        return None
+    if moment.tzinfo is None:
+        return moment.replace(tzinfo=UTC).timestamp() + LATEST_ZONE_S
+    return moment.timestamp()
+
+
+# Codes of the errors of a file that was answered.
+ABSENT, UNREADABLE = "SITEMAP_ABSENT", "SITEMAP_UNREADABLE"
 
 
 @frozen(kw_only=True)
@@ -218,7 +258,7 @@ class _Reading:
         yield from self._entries_of(body)
         if self.is_html or not self.is_sitemap:
             html = utf8_of(body[:MAX_JUDGED], source.content_type)
-            self.page = page_in_place(html, source.url)
+            self.page = page_sent_as_file(html, source.url)
             if self.is_html:
                 self.page = self.page or WEB_PAGE
 
@@ -273,3 +313,99 @@ def _pieces(
 
 def _end_of_lines(text: str) -> int:
     return text.rfind("\n") + 1
+
+
+def reads_sitemaps(options: ScopeOptions) -> bool:
+    """Return True if a crawl or map reads sitemaps."""
+    return options.sitemap != "skip" and not options.scrape.lockdown
+
+
+def starts_with_sitemap(options: ScopeOptions) -> bool:
+    """Return True if the start URL is a sitemap instead of a page."""
+    return reads_sitemaps(options) and is_sitemap_address(options.url)
+
+
+def first_scope(options: CrawlOptions) -> CrawlScope:
+    """Return the initial scope of a crawl, see :func:`first_base`."""
+    return CrawlScope(options, first_base(options))
+
+
+def first_base(options: ScopeOptions) -> str:
+    """Return the initial base URL of a crawl or a map.
+
+    If the start URL is a sitemap, the base is the root of the host.
+    """
+    url = options.url
+    return join_url(url, "/") if starts_with_sitemap(options) else url
+
+
+def sitemap_candidates(start_url: str, declared: Sequence[str]) -> tuple[str, ...]:
+    """Return the sitemap URLs to try, in order, at most :data:`MAX_FILES`.
+
+    First come the absolute URLs ``declared`` in robots.txt. Then the start URL if it is
+    a sitemap, else ``sitemap.xml`` in its folder. Then ``sitemap.xml`` at the root of the
+    host and, for a subdomain, of the main domain. All URLs are http(s), unique and in
+    normal form.
+    """
+    start = parse_url(start_url)
+    if start is None or not start.is_web:
+        raise ValueError(f"not an http(s) URL: {start_url!r:.100}")
+    root = f"{start.scheme}://{start.host}"
+    folder = f"{root}{_folder(start.path)}/sitemap.xml"
+    first = start.href if is_sitemap_address(start.href) else folder
+    # The three usual places are the likeliest: the declared URLs leave room for them.
+    places = [*declared[: MAX_FILES - 3], first, f"{root}/sitemap.xml"]
+    name, colon, port = start.host.partition(":")
+    site = site_of(start.host)
+    if site not in {start.host, plain_host(name)}:
+        places.append(f"{start.scheme}://{site}{colon}{port}/sitemap.xml")
+    found = (address for place in places if (address := parse_url(place)))
+    urls = (address.href.partition("#")[0] for address in found if address.is_web)
+    return tuple(dict.fromkeys(urls))
+
+
+def _folder(path: str) -> str:
+    folder, _, name = path.rpartition("/")
+    return folder if name.lower().endswith(PAGE_ENDINGS) else path.rstrip("/")
+
+
+def crawl_key(options: CrawlOptions, url: str | ParsedUrl) -> int:
+    """Return the key of a page in the frontier of a crawl."""
+    return page_key(
+        url,
+        similar=options.deduplicate_similar_urls,
+        ignore_query=options.ignore_query_parameters,
+    )
+
+
+def sitemap_key(url: str) -> int:
+    """Return the key of a sitemap file in the frontier of a crawl."""
+    return page_key(url, similar=False) ^ _OF_SITEMAPS
+
+
+@frozen
+class SitemapChoice:
+    """Turns the entries of a sitemap into rows with the fields of ``FoundLink``."""
+
+    options: CrawlOptions
+    #: The base URL of the crawl's scope.
+    base: str
+
+    def __call__(self, entries: Iterable[SitemapEntry]) -> tuple[bytes, ...]:
+        scope = CrawlScope(self.options, self.base)
+        return json_slices(self._row(scope, entry) for entry in entries)
+
+    def _row(
+        self, scope: CrawlScope, entry: SitemapEntry
+    ) -> tuple[str | int | None, ...]:
+        address = parse_url(entry.url)
+        url = entry.url if address is None else address.href
+        refusal = scope.refusal_of(address)
+        reason, rule = (refusal.reason.value, refusal.rule) if refusal else (None, None)
+        return (
+            url,
+            crawl_key(self.options, address or url),
+            reason,
+            rule,
+            entry.lastmod,
+        )

@@ -11,26 +11,28 @@ from __future__ import annotations
 import html
 import re
 from functools import lru_cache
+from html.entities import html5
 from typing import TYPE_CHECKING, NamedTuple
 
 from lxml import etree
 
 from scraper_service.content.html.page_urls import absolute
-from scraper_service.content.text.w3c_times import w3c_time
-from scraper_service.content.text.xml_repair import (
-    FORBIDDEN,
-    repair_text,
-    without_prolog,
-)
+from scraper_service.content.metadata.dates import w3c_time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_DECLARATION = re.compile(r"\s*<\?xml.*?\?>", re.DOTALL | re.IGNORECASE)
+_DOCTYPE = re.compile(r"<!DOCTYPE", re.IGNORECASE)
+_END_OF_DOCTYPE = re.compile(r"[^\[>]*(?:\[.*?\]\s*)?>", re.DOTALL)
+_REFERENCE = re.compile(
+    r"<!\[CDATA\[.*?(?:\]\]>|\Z)|&(?!(?:amp|lt|gt|quot|apos);)(#?\w{1,32};)?", re.DOTALL
+)
+FORBIDDEN = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 # The characters < and &: 40 for each of 50,000 entries, parsed in 2 s.
 MAX_MARKS = 2_000_000
 MAX_TEXT = 1000  # characters of a title or description
 MAX_MESSAGE = 100  # characters of a parser message
-
 # The start of a document, which may follow a message of the server.
 START = re.compile(
     r"<\?xml[\s?]|(?P<html><!doctype\s+html|<html\b)"
@@ -66,7 +68,6 @@ _FOREIGN = {
 }
 _ABOUT = "{http://www.w3.org/1999/02/22-rdf-syntax-ns#}about"
 _BASE = "{http://www.w3.org/XML/1998/namespace}base"
-
 _HARMLESS = frozenset({"ERR_RESERVED_XML_NAME"})
 _WRAPPER = "_"
 # Entries of a sitemap as nearly all sites write them. They have no attributes and no
@@ -83,6 +84,48 @@ _PLAIN_RUN = re.compile(f"(?:{_PLAIN_RECORD}){{8,}}".replace("([", "(?:["))
 _MARK = "_run"  # the name of the marker element
 _OURS = re.compile(rf"<{_MARK}/?>?")
 _TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
+
+
+def cut_of(text: str) -> int:
+    """Return how many characters of ``text`` can be parsed before more text comes.
+
+    The cut keeps references and CDATA sections whole for :func:`repair_text`.
+    """
+    end = text.rfind(">") + 1
+    section = text.rfind("<![CDATA[", 0, end)
+    return section if section > text.rfind("]]>", 0, end) else end
+
+
+def without_prolog(text: str) -> str:
+    """Remove XML declaration and document type; line numbers stay the same."""
+    if part := _DECLARATION.match(text):
+        text = "\n" * part[0].count("\n") + text[part.end() :]
+    begin = _DOCTYPE.search(text)
+    if begin and (part := _END_OF_DOCTYPE.match(text, begin.end())):
+        lines = "\n" * part[0].count("\n")
+        text = text[: begin.start()] + lines + text[part.end() :]
+    return text
+
+
+def repair_text(text: str) -> str:
+    """Replace references unknown to XML, and remove forbidden characters."""
+    text = FORBIDDEN.sub("", text)
+    return _REFERENCE.sub(_replacement, text) if "&" in text else text
+
+
+def _replacement(match: re.Match[str]) -> str:
+    if match[0][0] == "<":
+        return match[0]
+    if not match[1]:
+        return "&amp;"  # unescaped, as in a URL with a query
+    return _resolve_reference(match[0])
+
+
+@lru_cache(maxsize=256)
+def _resolve_reference(reference: str) -> str:
+    name = reference[1:]
+    text = html.unescape(reference) if name[0] == "#" else html5.get(name, reference)
+    return html.escape(FORBIDDEN.sub("", text))
 
 
 class SitemapEntry(NamedTuple):

@@ -8,9 +8,8 @@ from typing import Protocol
 
 from attrs import frozen
 
-from scraper_service.exports.jsonl import JsonlWriter
 from scraper_service.exports.markdown_zip import MarkdownZipWriter
-from scraper_service.exports.tables import COLUMNS, CsvWriter
+from scraper_service.exports.tables import COLUMNS, CsvWriter, JsonlWriter
 
 PAGES, ERRORS, URLS = "pages", "errors", "urls"
 WHAT = (PAGES, ERRORS, URLS)
@@ -50,7 +49,7 @@ class ExportFormat:
     is_text: bool = False
     #: True if a running job can be exported.
     takes_running: bool = True
-    #: True if its rows are those of :func:`scraper_service.content.text.kept_responses.archive_row`.
+    #: True if its rows are those of :func:`scraper_service.content.stored_pages.archive_row`.
     needs_sources: bool = False
     #: The library that it needs, and the extra that installs the library.
     library: str | None = None

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import asdict, evolve, frozen
 
-from scraper_service.content.text.compression import compress
-from scraper_service.content.text.kept_responses import StoredResponse, archive_row
+from scraper_service.content.stored_pages import StoredResponse, archive_row, compress
 from scraper_service.errors import (
     ExportUnavailable,
     JobNotFound,
@@ -208,9 +207,11 @@ class Exports:
                 if not count:  # URLs of a running job may have moved
                     return
             left, place = left - count, behind
-            yield await self._archived(rows) if export.format.needs_sources else rows
+            yield (
+                await self._archive_rows(rows) if export.format.needs_sources else rows
+            )
 
-    async def _archived(self, rows: list[Any]) -> list[bytes]:
+    async def _archive_rows(self, rows: list[Any]) -> list[bytes]:
         """Return rows of an archive. Leaves out pages whose response is gone."""
 
         async def row(page: bytes, stored: StoredResponse) -> bytes | None:

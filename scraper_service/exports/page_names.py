@@ -34,7 +34,7 @@ class PageNames:
     """
 
     def __init__(self, taken: tuple[str, ...] = ()):
-        self._taken = {_folded(name) for name in taken}
+        self._taken = {_fold(name) for name in taken}
 
     def name(self, url: str) -> str:
         """Return the name of the Markdown file of the next page."""
@@ -58,7 +58,7 @@ class PageNames:
     def _unique(self, stem: str, url: str, endings: tuple[str, ...]) -> str:
         digest = hashlib.sha256(url.encode("utf-8", "replace"))
         candidate, number = stem, 1
-        while self._taken & (folded := {_folded(candidate + e) for e in endings}):
+        while self._taken & (folded := {_fold(candidate + e) for e in endings}):
             again = f"-{number}" if number > 1 else ""
             candidate = f"{stem}-{digest.hexdigest()[:8]}{again}"
             number += 1
@@ -66,7 +66,7 @@ class PageNames:
         return candidate
 
 
-def _folded(name: str) -> bytes:
+def _fold(name: str) -> bytes:
     # Eight bytes per name, because all names of a large crawl stay in memory.
     plain = unicodedata.normalize(
         "NFKC", unicodedata.normalize("NFKC", name).casefold()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyarrow.parquet import ParquetWriter
 
-from scraper_service.exports.output_buffer import OutputBuffer
+from scraper_service.exports.markdown_zip import OutputBuffer
 from scraper_service.exports.tables import cell_text, value_at
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import socket
 import struct
 from typing import IO, TYPE_CHECKING
 
-from scraper_service.content.text.compression import decompress
+from scraper_service.content.stored_pages import decompress
 from scraper_service.exports.formats import FORMATS, FileSpec, make_writer
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ class SqliteFile:
         # Threads may take turns.
         self._file = sqlite3.connect(path, check_same_thread=False)
         self._columns = [*FACTS, *keys, *LAST, "metadata"]
-        names = ", ".join(map(_quoted, self._columns))
+        names = ", ".join(map(_quote, self._columns))
         with self._file:
             self._file.execute(f"CREATE TABLE pages (id INTEGER PRIMARY KEY, {names})")
             self._file.execute("CREATE TABLE failures (url, code, error)")
@@ -40,9 +40,9 @@ class SqliteFile:
             for page in pages:
                 values = self._values(json.loads(page))
                 for name in values.keys() - set(self._columns):
-                    self._file.execute(f"ALTER TABLE pages ADD COLUMN {_quoted(name)}")
+                    self._file.execute(f"ALTER TABLE pages ADD COLUMN {_quote(name)}")
                     self._columns.append(name)
-                names = ", ".join(map(_quoted, values))
+                names = ", ".join(map(_quote, values))
                 marks = ", ".join("?" * len(values))
                 self._file.execute(
                     f"INSERT INTO pages ({names}) VALUES ({marks})",  # noqa: S608  # quoted
@@ -81,7 +81,7 @@ def is_export(path: Path) -> bool:
         file.close()
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     doubled = name.replace('"', '""')
     return f'"{doubled}"'
 

@@ -1,4 +1,4 @@
-"""Tables of pages: their columns, the texts of their cells, and the CSV writer."""
+"""Tables of pages: their columns, the texts of their cells, CSV; and JSON Lines."""
 
 from __future__ import annotations
 
@@ -86,6 +86,30 @@ class CsvWriter:
     def add(self, row: bytes) -> bytes:
         values = json.loads(row)
         return csv_row(cell(value_at(values, path)) for path in self._columns)
+
+    def end(self) -> bytes:
+        return b""
+
+
+class JsonlWriter:
+    """Writes each row as it is, or an object with the paths ``fields`` alone.
+
+    Each field is a key of its object, with null for a missing value.
+    """
+
+    def __init__(self, fields: Sequence[str] = ()):
+        self._fields = tuple(fields)
+
+    def head(self) -> bytes:
+        return b""
+
+    def add(self, row: bytes) -> bytes:
+        if not self._fields:
+            return row + b"\n"
+        values = json.loads(row)
+        chosen = {path: value_at(values, path) for path in self._fields}
+        text = json.dumps(chosen, ensure_ascii=False, separators=(",", ":"))
+        return text.encode("utf-8", "replace") + b"\n"
 
     def end(self) -> bytes:
         return b""

@@ -13,8 +13,7 @@ import zipfile
 from datetime import UTC, datetime
 from typing import IO, TYPE_CHECKING, Any
 
-from scraper_service.exports.markdown_zip import zip_time
-from scraper_service.exports.output_buffer import OutputBuffer
+from scraper_service.exports.markdown_zip import OutputBuffer, zip_time
 from scraper_service.exports.warc import SOFTWARE, WarcFile
 from scraper_service.options.urls import url_parts
 

@@ -14,8 +14,8 @@ from attrs import frozen
 from warcio.statusandheaders import StatusAndHeaders
 from warcio.warcwriter import WARCWriter
 
-from scraper_service.content.text.kept_responses import read_archive_row
-from scraper_service.exports.output_buffer import OutputBuffer
+from scraper_service.content.stored_pages import read_archive_row
+from scraper_service.exports.markdown_zip import OutputBuffer
 
 if TYPE_CHECKING:
     from scraper_service.items import KeptResponse

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, evolve, field, frozen
 
+from scraper_service.content.structured_data.merging import PageData, is_empty, merge
 from scraper_service.errors import SchemaRefused
 from scraper_service.options.json_schema import Field, field_of, is_bare
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 WRAPPED = "value"  # key around a value that is not an object
 MAX_FAULTS = 5  # errors sent back to the model
@@ -29,6 +30,7 @@ _THOUGHTS = re.compile(r"\A\s*<(think|thinking|reasoning)>.*?</\1>", re.DOTALL)
 _BRACKET = re.compile(r"[][{}]")
 _DECODER = json.JSONDecoder()
 _FENCED = re.compile(r"```[\w-]*[ \t]*\n(.*?)(?:\n```|\Z)", re.DOTALL)
+_ANSWER = ""  # stands for the URL of an answer among those of its pages
 
 
 @frozen(kw_only=True)
@@ -92,7 +94,7 @@ def read_value(
     """
     wanted = field_of(schema)
     try:
-        value = _finite(_loaded(text))
+        value = _finite(_load(text))
         if wanted.kind != "object" and isinstance(value, dict):
             value = value.get(WRAPPED, value)
         fitting = _Fitting()
@@ -204,7 +206,7 @@ def _tokens(usage: Any, name: str) -> int:
     return count if isinstance(count, int) and 0 < count < 2**31 else 0
 
 
-def _loaded(text: str) -> Any:
+def _load(text: str) -> Any:
     """Return the JSON in a text; raise :exc:`ValueError` if there is none."""
     try:
         return json.loads(text)
@@ -319,3 +321,44 @@ def _faults(value: Any, schema: Mapping[str, Any], wanted: Field) -> tuple[str, 
             for error in errors[:MAX_FAULTS]
         )
     raise SchemaRefused("the schema cannot be used")
+
+
+@frozen(kw_only=True)
+class PageAnswer:
+    """An answer by a schema."""
+
+    #: None if no page has data, or if they cannot be made to fit.
+    value: Any = None
+    #: True if it is valid by the schema and has every required value.
+    is_valid: bool = False
+    #: JSON pointers of required values that are null.
+    missing: tuple[str, ...] = ()
+
+
+def merged_answer(pages: Sequence[PageData], schema: Mapping[str, Any]) -> PageAnswer:
+    """Return the merged data of ``pages`` as an answer by a caller's schema."""
+    data = merge(pages).data
+    if is_empty(data):
+        return PageAnswer()
+    value, faults, missing = read_value(json.dumps(data), schema)
+    return PageAnswer(
+        value=data if value is None else value,
+        is_valid=value is not None and not faults and not missing,
+        missing=missing,
+    )
+
+
+def field_sources(value: Any, pages: Sequence[PageData]) -> dict[str, list[str]]:
+    """Return for each field of ``value`` the URLs of the pages that have its value.
+
+    The result is empty for values that are no objects.
+    """
+    if not isinstance(value, dict):
+        return {}
+    found = merge([PageData(_ANSWER, value), *pages]).sources
+    kept = {
+        name: [url for url in urls if url != _ANSWER]
+        for name, urls in found.items()
+        if name in value
+    }
+    return {name: urls for name, urls in kept.items() if urls}

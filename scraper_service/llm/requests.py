@@ -20,9 +20,9 @@ from attrs import define, field
 from prometheus_client import Counter
 from scrapy.utils.misc import load_object
 
-from scraper_service.discovery.outgoing_proxy import OutgoingProxy
+from scraper_service.discovery.outgoing_requests import OutgoingProxy
 from scraper_service.errors import ServiceUnavailable
-from scraper_service.llm import prompts
+from scraper_service.llm import client
 from scraper_service.llm.client import ChatServer, TimedOut
 from scraper_service.llm.model import ModelAnswer, ModelError
 from scraper_service.llm.replies import (
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from scrapy.settings import BaseSettings
 
-    from scraper_service.llm.prompts import MessageT
+    from scraper_service.llm.client import MessageT
 
 BYTES_PER_TOKEN = 3  # fewer than in usual texts, so that counts are not too low
 # Where a text may be cut, the best first.
@@ -90,14 +90,14 @@ def merge_answers(values: Iterable[Any]) -> Any:
     """
     result: Any = None
     for value in values:
-        result = _joined(result, value)
+        result = _join(result, value)
     return result
 
 
-def _joined(first: Any, second: Any) -> Any:
+def _join(first: Any, second: Any) -> Any:
     if isinstance(first, dict) and isinstance(second, dict):
         return {
-            key: _joined(first.get(key), second.get(key)) for key in {**first, **second}
+            key: _join(first.get(key), second.get(key)) for key in {**first, **second}
         }
     if isinstance(first, list) and isinstance(second, list):
         seen: dict[str, Any] = {}
@@ -263,9 +263,9 @@ class ChatModel:
                 f"The language model did not read {len(failures)} of {len(kept)} parts"
                 f" of the page: {failures[0]}."
             )
-        return await self._joined(question, answers, warnings)
+        return await self._join_answers(question, answers, warnings)
 
-    async def _joined(
+    async def _join_answers(
         self, question: _Question, answers: list[Completion], warnings: list[str]
     ) -> ModelAnswer:
         """Merge the answers to all pieces."""
@@ -332,7 +332,7 @@ class ChatModel:
         Raises :exc:`ModelError` if the model does not answer.
         """
         body = await self._server.complete(
-            prompts.messages("Say yes.", None, None),
+            client.messages("Say yes.", None, None),
             None,
             "",
             strict=False,
@@ -369,7 +369,7 @@ class _Question:
         self._name = hashlib.blake2b(spelled, digest_size=8).hexdigest()
 
     def messages(self, data: str | None, part: tuple[int, int]) -> list[MessageT]:
-        return prompts.messages(self.task, data, self._wanted, part)
+        return client.messages(self.task, data, self._wanted, part)
 
     def cost(self, messages: list[MessageT]) -> int:
         """Return the most tokens that a request may use, with its answer."""
@@ -389,12 +389,12 @@ class _Question:
             if not found.faults:
                 return found
             if repairs < REPAIRS:
-                messages = prompts.repair(messages, found.text, found.faults)
+                messages = client.repair(messages, found.text, found.faults)
         raise ModelError("its answer does not fit the schema")
 
     async def again(self, how: str, data: str) -> Completion:
         """Return one answer made from ``data``, the answers to the pieces."""
-        found = await self._ask(prompts.messages(how + self.task, data, None))
+        found = await self._ask(client.messages(how + self.task, data, None))
         if found.error is not None:
             raise ModelError(found.error)
         return found

@@ -243,7 +243,7 @@ def require_agent(model: str | None) -> None:
         raise OptionUnavailable("prompt", NO_AGENT, "LANGUAGE_MODEL_REQUIRED")
 
 
-# Options without a meaning for a file: attribute, name, test. See docs/api.md, Uploads.
+# Options without a meaning for a file: attribute, name, test. See docs/api/scrape.md, Uploads.
 _NOT_OF_FILES: tuple[tuple[str, str, Callable[[ScrapeOptions], bool]], ...] = (
     ("actions", "actions", lambda o: bool(o.actions)),
     ("wait_for_ms", "waitFor", lambda o: bool(o.wait_for_ms)),

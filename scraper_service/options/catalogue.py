@@ -1,7 +1,7 @@
 """The table of options: names, values, defaults and help, one row each.
 
 The request bodies of both versions of the API, spider arguments, the command line, the
-key of the page cache and ``docs/options.md`` are read from these rows. A new option is
+key of the page cache and ``docs/reference/options.md`` are read from these rows. A new option is
 one row here, its attribute in the options class, and the code that obeys it.
 """
 

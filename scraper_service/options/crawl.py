@@ -67,7 +67,7 @@ class PageOptions(Caller):
 
 @frozen(kw_only=True)
 class Webhook:
-    """The receiver of the events of a job (docs/api.md, Webhooks)."""
+    """The receiver of the events of a job (docs/api/events.md, Webhooks)."""
 
     url: str = field(validator=instance_of(str))
     #: Added to each delivery.
@@ -86,7 +86,7 @@ class Webhook:
 
 @frozen(kw_only=True)
 class CrawlOptions(Caller):
-    """The URLs that a crawl may visit, and how each page is scraped (docs/api.md, Crawls)."""
+    """The URLs that a crawl may visit, and how each page is scraped (docs/api/crawls.md, Crawls)."""
 
     #: The start URL.
     url: str = field(validator=instance_of(str))

@@ -169,10 +169,10 @@ class _Reader:
         if schema is True:
             return Field(name=name)
         key = schema.get("$ref") if isinstance(schema, Mapping) else None
-        schema = self._resolved(schema, pointer)
+        schema = self._resolve(schema, pointer)
         _check(schema, pointer)
         if "allOf" in schema:
-            schema = self._merged(schema, pointer)
+            schema = self._merge(schema, pointer)
         key = str(key) if key is not None else id(schema)
         choices = schema.get("anyOf") or schema.get("oneOf")
         if isinstance(choices, list) and choices:
@@ -182,7 +182,7 @@ class _Reader:
         inner = (*around, key)
         return self._simple(schema, name, pointer, inner, level, is_again=is_again)
 
-    def _resolved(self, schema: Any, pointer: str) -> Mapping[str, Any]:
+    def _resolve(self, schema: Any, pointer: str) -> Mapping[str, Any]:
         """Return ``schema`` with resolved references. Keywords beside a reference stay."""
         seen: set[str] = set()
         beside: dict[str, Any] = {}
@@ -216,12 +216,12 @@ class _Reader:
                 raise SchemaRefused(f"there is no {reference[:100]}", pointer)
         return found
 
-    def _merged(self, schema: Mapping[str, Any], pointer: str) -> Mapping[str, Any]:
+    def _merge(self, schema: Mapping[str, Any], pointer: str) -> Mapping[str, Any]:
         """Return the parts of ``allOf`` as one schema."""
         merged = {k: v for k, v in schema.items() if k != "allOf"}
         for number, part in enumerate(schema["allOf"][:MAX_CHOICES]):
             place = f"{pointer}/allOf/{number}"
-            other = self._resolved(part, place)
+            other = self._resolve(part, place)
             _check(other, place)
             properties = {
                 **(merged.get("properties") or {}),
@@ -278,7 +278,7 @@ class _Reader:
         kinds = kinds if isinstance(kinds, list) else [kinds]
         kinds = [_PLAIN.get(kind, kind) for kind in kinds]
         real = [kind for kind in kinds if kind is not None and kind != "null"]
-        kind = real[0] if real else _implied(schema, kinds)
+        kind = real[0] if real else _implied_type(schema, kinds)
         enum = schema.get("enum")
         if "const" in schema:
             enum = [schema["const"]]
@@ -362,7 +362,7 @@ def _check(schema: Mapping[str, Any], pointer: str) -> None:
             raise SchemaRefused(text, pointer)
 
 
-def _implied(schema: Mapping[str, Any], kinds: list[Any]) -> str:
+def _implied_type(schema: Mapping[str, Any], kinds: list[Any]) -> str:
     """Return the type that the other keywords imply."""
     if kinds == ["null"]:
         return "null"

@@ -32,7 +32,7 @@ _NOT_ALLOWED = (
 
 
 class Mode(StrEnum):
-    """The classes of routes with separate rate limits (docs/api.md, Rate limits)."""
+    """The classes of routes with separate rate limits (docs/api/README.md, Rate limits)."""
 
     SCRAPE = "scrape"
     CRAWL = "crawl"

@@ -55,7 +55,7 @@ _flag = instance_of(bool)
 
 @frozen(kw_only=True)
 class MapOptions(Caller):
-    """The URLs of a site to list (docs/api.md, Maps)."""
+    """The URLs of a site to list (docs/api/map-and-search.md, Maps)."""
 
     url: str = field(validator=instance_of(str))
     #: Words that rank the URLs; empty for no ranking.

@@ -137,7 +137,7 @@ def plan_of(selectors: Mapping[str, Any]) -> SelectorPlan:
 
 
 @lru_cache(maxsize=256)
-def compiled(selector: str, *, is_base: bool = False) -> etree.XPath:
+def compile_selector(selector: str, *, is_base: bool = False) -> etree.XPath:
     """Return a selector as XPath.
 
     :raises ValueError: for a selector that is neither CSS nor XPath 1.0, and for names
@@ -212,11 +212,11 @@ def _is_costly(xpath: str) -> bool:
 
 
 def _selector(text: str) -> Selector:
-    return Selector(text, compiled(text))
+    return Selector(text, compile_selector(text))
 
 
 def _base(text: str) -> Selector:
-    return Selector(text, compiled(text, is_base=True))
+    return Selector(text, compile_selector(text, is_base=True))
 
 
 def _pattern(text: str) -> Any:

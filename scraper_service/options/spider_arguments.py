@@ -198,12 +198,12 @@ def options_of(kind: type[T], values: Mapping[str, Any]) -> T:
     scrape = {**DEFAULTS, **pages.pop("options", {}), **pages}
     if issues := list(_unknown_formats(scrape["formats"])):
         raise InvalidOptions(issues)
-    scrape = {name: _expanded(name, value) for name, value in scrape.items()}
-    checked = _checked(structured(scrape, ScrapeOptions))
+    scrape = {name: _expand(name, value) for name, value in scrape.items()}
+    checked = _check(structured(scrape, ScrapeOptions))
     return kind(**{"origin": "spider", **own, "scrape": checked})
 
 
-def _checked(options: ScrapeOptions) -> ScrapeOptions:
+def _check(options: ScrapeOptions) -> ScrapeOptions:
     """Return ``options`` after the checks that a type cannot express.
 
     The domains of the site rules become those of :func:`urls.caller_domain`.
@@ -250,16 +250,16 @@ def _unknown_formats(given: Any) -> Iterator[Issue]:
         yield Issue("custom", ("formats", index), text)
 
 
-def _expanded(name: str, value: Any) -> Any:
+def _expand(name: str, value: Any) -> Any:
     """Return ``value`` with short forms written out."""
     if name in {"formats", "parsers", "actions"} and isinstance(value, list):
-        return [_tagged(item) for item in value]
+        return [_tag(item) for item in value]
     if name == "headers" and isinstance(value, dict):
         return [[key, item] for key, item in value.items()]
     return value
 
 
-def _tagged(item: Any) -> Any:
+def _tag(item: Any) -> Any:
     if isinstance(item, str):
         item = {"type": item}
     if not isinstance(item, dict) or not isinstance(item.get("type"), str):
@@ -292,7 +292,7 @@ def _reader(option: catalogue.Option) -> Callable[[str], Any]:
         is_optional = option.default_value("shell") is None
         return partial(_or_none, reader) if is_optional else reader
     if isinstance(kind, Array):
-        return _listed
+        return _parse_list
     return str if isinstance(kind, Text | Choice) else json.loads
 
 
@@ -319,7 +319,7 @@ def _or_none(read: Callable[[str], Any], text: str) -> Any:
     return None if text in {"", "none"} else read(text)
 
 
-def _listed(text: str) -> list[Any]:
+def _parse_list(text: str) -> list[Any]:
     """Return the JSON array that ``text`` is, else a list of ``text`` alone."""
     try:
         value = json.loads(text)
@@ -356,7 +356,7 @@ def _seconds(text: str) -> float:
 
 
 def _patterns(text: str) -> tuple[str, ...]:
-    patterns = tuple(_listed(text))
+    patterns = tuple(_parse_list(text))
     if not all(isinstance(pattern, str) for pattern in patterns):
         raise ValueError(f"must be strings, got {short(text)}")
     return caller_patterns(patterns)

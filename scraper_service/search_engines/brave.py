@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from scraper_service.items import Hit
 from scraper_service.search_engines.json_http import (
+    PagedSearch,
     is_address,
     number_of,
     rows_of,
     text_of,
 )
-from scraper_service.search_engines.paged import PagedSearch
-from scraper_service.search_engines.search_engine import EngineQuery, unheeded
+from scraper_service.search_engines.search_engine import EngineQuery, ignored_options
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -53,9 +53,9 @@ class BraveSearch(PagedSearch):
             if len(rows) < count:
                 break
 
-    def unheeded(self, source: ResultList) -> Iterator[str]:
+    def ignored_options(self, source: ResultList) -> Iterator[str]:
         """Yield the names of options without effect."""
-        yield from unheeded(source, spans="dwmy", dates=True)
+        yield from ignored_options(source, spans="dwmy", dates=True)
 
 
 def _query(text: str, source: ResultList, count: int, number: int) -> dict[str, str]:

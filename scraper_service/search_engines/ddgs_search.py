@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Self
 
-from scraper_service.discovery.outgoing_proxy import OutgoingProxy
+from scraper_service.discovery.outgoing_requests import OutgoingProxy
 from scraper_service.items import Hit
 from scraper_service.search_engines.json_http import is_address, number_of, text_of
 from scraper_service.search_engines.search_engine import (
     EngineQuery,
     SearchFailed,
-    unheeded,
+    ignored_options,
 )
 
 if TYPE_CHECKING:
@@ -72,9 +72,9 @@ class DdgsSearch:
         hits = (_hit(row, engine_query.source.kind) for row in rows)
         return [hit for hit in hits if hit is not None][: engine_query.limit]
 
-    def unheeded(self, source: ResultList) -> Iterator[str]:
+    def ignored_options(self, source: ResultList) -> Iterator[str]:
         """Yield the names of options without effect."""
-        yield from unheeded(source, spans="dwmy")
+        yield from ignored_options(source, spans="dwmy")
 
     async def close(self) -> None:
         """Do nothing: each call creates its own client."""

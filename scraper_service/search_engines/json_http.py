@@ -1,27 +1,36 @@
-"""A client for JSON over HTTP, for services that the operator configures.
+"""A client for JSON over HTTP, and the base class of search engines that use it.
 
-The URLs of such services are often local, so the egress rules for pages do not apply.
-The client follows no redirects and limits the size and time of responses.
+The operator configures the services. The engines return pages of results.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import aiohttp
 
+from scraper_service.discovery.outgoing_requests import OutgoingProxy
 from scraper_service.search_engines.search_engine import SearchFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import AsyncIterator, Iterable, Mapping
 
-    from scraper_service.discovery.outgoing_proxy import OutgoingProxy
+    from scrapy.settings import BaseSettings
+
+    from scraper_service.items import Hit
+    from scraper_service.search_engines.search_engine import EngineQuery
 
 MAX_ANSWER_BYTES = 4 * 2**20
 READ_BYTES = 64 * 1024
 LARGE_BYTES = 256 * 1024  # larger responses are parsed in a thread
+_REASONS = {
+    401: "refused the key",
+    402: "wants to be paid",
+    403: "refused the request (status 403)",
+    429: "gets too many requests (status 429)",
+}
 
 
 class JsonClient:
@@ -108,14 +117,6 @@ class JsonClient:
             await self._session.close()
 
 
-_REASONS = {
-    401: "refused the key",
-    402: "wants to be paid",
-    403: "refused the request (status 403)",
-    429: "gets too many requests (status 429)",
-}
-
-
 def text_of(value: object) -> str:
     """Return a stripped string; the empty string for a value of another type."""
     return value.strip() if isinstance(value, str) else ""
@@ -140,3 +141,48 @@ def rows_of(value: object) -> list[dict[str, Any]]:
 def is_address(url: str) -> bool:
     """Return True if a text starts like an http(s) URL."""
     return url.startswith(("http://", "https://"))
+
+
+class PagedSearch:
+    """An engine with its URL in ``NAME_URL`` and its key, if any, in ``NAME_API_KEY``.
+
+    ``NAME`` stands for the name of the engine in capitals.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(self, url: str, key: str, client: JsonClient):
+        self.url = url.rstrip("/")
+        self.key = key
+        self.client = client
+
+    @classmethod
+    def from_settings(cls, settings: BaseSettings) -> Self:
+        timeout_s = settings.getfloat("SEARCH_TIMEOUT_S")
+        way_out = OutgoingProxy.from_settings(settings)
+        client = JsonClient(cls.name, timeout_s, settings["USER_AGENT"], way_out)
+        prefix = cls.name.upper()
+        key = settings.get(f"{prefix}_API_KEY", "")
+        return cls(settings[f"{prefix}_URL"], key, client)
+
+    async def search(self, engine_query: EngineQuery) -> list[Hit]:
+        """Return the results, without duplicates; raise :exc:`SearchFailed` on errors.
+
+        The search ends at the limit or at a page without new results.
+        """
+        found: dict[str, Hit] = {}
+        async for hits in self.pages(engine_query):
+            before = len(found)
+            for hit in hits:
+                if hit is not None:
+                    found.setdefault(hit.image_url or hit.url, hit)
+            if len(found) >= engine_query.limit or len(found) == before:
+                break
+        return list(found.values())[: engine_query.limit]
+
+    def pages(self, engine_query: EngineQuery) -> AsyncIterator[Iterable[Hit | None]]:
+        """Yield the results of each page, with None for unusable entries."""
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        await self.client.close()

@@ -10,7 +10,7 @@ from scraper_service.search_engines.search_engine import (
     OWN,
     EngineQuery,
     SearchFailed,
-    unheeded,
+    ignored_options,
 )
 from scraper_service.storage.database import INDEX, Database
 from scraper_service.storage.job_records import LOCAL_TEAM
@@ -58,9 +58,9 @@ class OwnIndexSearch:
             text = "the index of scraped pages does not answer"
             raise SearchFailed(text) from error
 
-    def unheeded(self, source: ResultList) -> Iterator[str]:
+    def ignored_options(self, source: ResultList) -> Iterator[str]:
         """Yield the names of options without effect."""
-        yield from unheeded(source, "by_date", spans="hdwmy", dates=True)
+        yield from ignored_options(source, "by_date", spans="hdwmy", dates=True)
 
     async def close(self) -> None:
         """Do nothing: the process owns the database."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from attrs import frozen
 from scrapy.utils.misc import load_object
 
-from scraper_service.content.text.search_query import SearchQuery
+from scraper_service.content.search.query import SearchQuery
 from scraper_service.errors import variable
 from scraper_service.options.map_search import ResultList
 
@@ -69,7 +69,7 @@ class SearchProvider(Protocol):
         """Return the results, the best first; raise :exc:`SearchFailed` on errors."""
         ...
 
-    def unheeded(self, source: ResultList) -> Iterable[str]:
+    def ignored_options(self, source: ResultList) -> Iterable[str]:
         """Return the names of options of ``source`` without effect on the engine."""
         ...
 
@@ -78,7 +78,7 @@ class SearchProvider(Protocol):
         ...
 
 
-def unheeded(
+def ignored_options(
     source: ResultList, known: str = "", spans: str = "", *, dates: bool = False
 ) -> Iterator[str]:
     """Yield the options that an engine does not support, by their names in requests.

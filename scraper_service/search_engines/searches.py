@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from attrs import field, frozen
 from prometheus_client import Counter
 
-from scraper_service.content.text.search_query import (
+from scraper_service.content.search.query import (
     engine_text,
     narrow_query,
     parse_query,
@@ -70,7 +70,7 @@ class _SourceHits:
     #: True if an engine other than the own index responded.
     is_answered: bool
     #: Warnings about options without effect.
-    unheeded: tuple[str, ...]
+    ignored_options: tuple[str, ...]
 
 
 class Searches:
@@ -128,8 +128,10 @@ class Searches:
             warnings.append(f"Not all engines answered: {'; '.join(failures)}.")
         if self.names == (OWN,):
             warnings.append(ONLY_OWN)
-        unheeded = dict.fromkeys(text for each in results for text in each.unheeded)
-        warnings += unheeded
+        ignored_options = dict.fromkeys(
+            text for each in results for text in each.ignored_options
+        )
+        warnings += ignored_options
         return SearchOutcome(groups, tuple(warnings))
 
     async def _listed(
@@ -152,7 +154,7 @@ class Searches:
         )
         hits: dict[str, Hit] = {}
         failures: list[str] = []
-        unheeded: list[str] = []
+        ignored_options: list[str] = []
         is_answered = False
         for provider in self._providers:
             is_own = provider.name == OWN
@@ -167,12 +169,12 @@ class Searches:
                 continue
             is_answered = is_answered or not is_own
             if found:
-                unheeded += _unheeded(provider, source)
+                ignored_options += _ignored_options(provider, source)
             for hit in found:
                 if _is_wanted(hit, engine_query, options, is_own=is_own):
                     hits.setdefault(_key(hit), hit)
         kept = tuple(hits.values())[: options.limit]
-        return _SourceHits(kept, tuple(failures), is_answered, tuple(unheeded))
+        return _SourceHits(kept, tuple(failures), is_answered, tuple(ignored_options))
 
     async def _ask(
         self, provider: SearchProvider, engine_query: EngineQuery
@@ -210,8 +212,8 @@ def _is_wanted(
     return is_own or engine_query.query.allows(hit.url, hit.title, hit.description)
 
 
-def _unheeded(provider: SearchProvider, source: ResultList) -> list[str]:
-    names = ", ".join(provider.unheeded(source))
+def _ignored_options(provider: SearchProvider, source: ResultList) -> list[str]:
+    names = ", ".join(provider.ignored_options(source))
     if not names:
         return []
     who = "the index of scraped pages" if provider.name == OWN else provider.name

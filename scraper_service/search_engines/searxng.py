@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from scraper_service.items import Hit
 from scraper_service.search_engines.json_http import (
+    PagedSearch,
     is_address,
     number_of,
     rows_of,
     text_of,
 )
-from scraper_service.search_engines.paged import PagedSearch
 from scraper_service.search_engines.search_engine import (
     EngineQuery,
     SearchFailed,
-    unheeded,
+    ignored_options,
 )
 
 if TYPE_CHECKING:
@@ -50,9 +50,9 @@ class SearxngSearch(PagedSearch):
                 )
             yield hits
 
-    def unheeded(self, source: ResultList) -> Iterator[str]:
+    def ignored_options(self, source: ResultList) -> Iterator[str]:
         """Yield the names of options without effect."""
-        yield from unheeded(source, spans="dwmy")
+        yield from ignored_options(source, spans="dwmy")
 
 
 def _query(text: str, source: ResultList, number: int) -> dict[str, str]:

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from scraper_service.items import Hit
 from scraper_service.search_engines.json_http import (
+    PagedSearch,
     is_address,
     number_of,
     rows_of,
     text_of,
 )
-from scraper_service.search_engines.paged import PagedSearch
-from scraper_service.search_engines.search_engine import EngineQuery, unheeded
+from scraper_service.search_engines.search_engine import EngineQuery, ignored_options
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -50,9 +50,9 @@ class SerperSearch(PagedSearch):
             )
             yield [_hit(row, kind) for row in rows_of(answer.get(key))]
 
-    def unheeded(self, source: ResultList) -> Iterator[str]:
+    def ignored_options(self, source: ResultList) -> Iterator[str]:
         """Yield the names of options without effect."""
-        yield from unheeded(
+        yield from ignored_options(
             source, "location filter by_date", spans="hdwmy", dates=True
         )
 

@@ -1,4 +1,8 @@
-"""The port of a process: opened last, closed without losing accepted requests."""
+"""The port of a process, and its pages for probes and Prometheus.
+
+The port is opened last, and closed without losing accepted requests. Service and workers
+have both.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +13,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from scrapy.settings import Settings
     from twisted.internet.interfaces import IListeningPort
 
     from scraper_service.api.http_server import JsonSite
+    from scraper_service.api.openapi.described import RootResource
+    from scraper_service.server.background import Background
 
 logger = logging.getLogger(__name__)
 
@@ -131,3 +139,30 @@ def connections_at_most(wanted: int) -> int:
         )
         logger.warning(text, most, wanted, soft)
     return most
+
+
+def probe_pages(
+    background: Background, facts: Callable[[], dict[str, Any]]
+) -> dict[str, RootResource]:
+    """Return ``/health``, and ``/metrics`` unless it is off, by the names of their paths.
+
+    ``facts`` returns the members of ``/health`` of a ready process.
+    """
+    from importlib.metadata import version
+
+    from scraper_service.api.routes.health import HealthPages
+    from scraper_service.api.routes.metrics import MetricsAccess, MetricsPage
+    from scraper_service.services.capabilities import PACKAGE
+    from scraper_service.services.metrics.service_metrics import Metrics
+    from scraper_service.storage.database import HEAD
+
+    settings = background.settings
+    versions = {"version": version(PACKAGE), "schemaVersion": HEAD}
+    pages: dict[str, RootResource] = {
+        "health": HealthPages(background.health, facts, versions)
+    }
+    if settings["METRICS"] != "off":
+        access = MetricsAccess(settings["METRICS"], settings["METRICS_KEY"])
+        metrics = Metrics(background.database, background.health, background.data_dir)
+        pages["metrics"] = MetricsPage(metrics, access)
+    return pages

@@ -122,7 +122,7 @@ class MainProcess:
         loop = asyncio.get_running_loop()
         loop.set_default_executor(ThreadPoolExecutor(RESOLVER_THREADS, "resolver"))
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._signalled)
+            loop.add_signal_handler(number, self._on_signal)
         try:
             await self._open()
         except CannotListenError as error:
@@ -165,7 +165,7 @@ class MainProcess:
         # Its first use reads the list of public suffixes, 50 ms: not in the event loop.
         self._tasks.spawn(asyncio.to_thread(site_of, "a.example"))
 
-    def _signalled(self) -> None:
+    def _on_signal(self) -> None:
         now = time.monotonic()
         if not self._background.is_leaving:
             self._background.is_leaving = True

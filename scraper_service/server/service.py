@@ -182,8 +182,8 @@ class ApiFront:
         from scraper_service.crawling.change_tracking import Changes
         from scraper_service.crawling.download.engines import Engines
         from scraper_service.crawling.download.kept_sources import source_files
+        from scraper_service.crawling.politeness.robots import RobotsPolicy
         from scraper_service.crawling.pricing import Prices
-        from scraper_service.crawling.robots import RobotsPolicy
         from scraper_service.exports.job_exports import Exports
         from scraper_service.options.limits import Retention
         from scraper_service.services.browser_sessions.sessions import BrowserSessions
@@ -271,8 +271,7 @@ class ApiFront:
         from scraper_service.crawling.artefacts import shared_artefacts
         from scraper_service.crawling.pricing import Prices
         from scraper_service.options.limits import Retention, parse_rates, parse_sites
-        from scraper_service.server.listener import connections_at_most
-        from scraper_service.server.probes import probe_pages
+        from scraper_service.server.listener import connections_at_most, probe_pages
         from scraper_service.services.accounts import DiskQuota, Rates
         from scraper_service.services.billing import Charges
         from scraper_service.web.files import StartPage, WebFiles

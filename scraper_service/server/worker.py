@@ -76,8 +76,7 @@ class ProbeFront:
         from scraper_service.api.connections import Connections, TrustedProxies
         from scraper_service.api.errors import NotFoundPage
         from scraper_service.api.http_server import JsonSite, Root
-        from scraper_service.server.listener import connections_at_most
-        from scraper_service.server.probes import probe_pages
+        from scraper_service.server.listener import connections_at_most, probe_pages
 
         settings = self._background.settings
         pages = probe_pages(self._background, self._background.facts)

@@ -19,7 +19,7 @@ from scraper_service.crawling.converter_pool.pool import ConverterPool
 from scraper_service.discovery import Reason, Refusal, normalized_url
 from scraper_service.discovery.crawl_prompt import PromptOptions, options_from_prompt
 from scraper_service.discovery.map_results import BETWEEN, address_row
-from scraper_service.discovery.sitemap_locations import first_scope
+from scraper_service.discovery.sitemap import first_scope
 from scraper_service.errors import (
     ConverterDied,
     InvalidOptions,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from scrapy.settings import BaseSettings
 
-    from scraper_service.crawling.robots import RobotsPolicy
+    from scraper_service.crawling.politeness.robots import RobotsPolicy
     from scraper_service.options.crawl import CrawlOptions
     from scraper_service.services.accounts import Team
     from scraper_service.services.mapping import MapCrawler

@@ -68,7 +68,7 @@ class Signer:
 
         ``X-Firecrawl-Signature`` covers the body. ``X-Scraper-Signature`` also covers the
         timestamp, so that an old delivery cannot be replayed as a new one. See
-        docs/api.md, Webhooks.
+        docs/api/events.md, Webhooks.
         """
         secrets = self._secrets.get(team_id) or self._secrets.get("")
         if not secrets:

@@ -15,7 +15,7 @@ from attrs import frozen
 from sqlalchemy import bindparam, select, update
 
 from scraper_service.discovery import CrawlScope, crawl_key, normalized_url
-from scraper_service.discovery.sitemap_locations import first_base
+from scraper_service.discovery.sitemap import first_base
 from scraper_service.options.crawl import CrawlOptions
 from scraper_service.options.serialization import options_from_json
 from scraper_service.storage.frontier.links import latest_crawls

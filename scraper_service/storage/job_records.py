@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Self
 
 from attrs import field, frozen
 
-from scraper_service.content.text.kept_responses import StoredResponse
+from scraper_service.content.stored_pages import StoredResponse
 from scraper_service.items import KeptResponse, Snapshot
 from scraper_service.options.crawl import Webhook
 

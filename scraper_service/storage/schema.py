@@ -300,7 +300,7 @@ page = Table(
 )
 
 #: The responses that pages of jobs were made of, see
-#: :mod:`scraper_service.content.text.kept_responses`. ``size`` is the number of bytes of the
+#: :mod:`scraper_service.content.stored_pages`. ``size`` is the number of bytes of the
 #: body as received. ``digest`` is the hash of a body in object storage, which has ``length``
 #: bytes there; then ``body`` is empty.
 page_source = Table(

@@ -17,7 +17,7 @@ from scraper_service.errors import (
     ServiceUnavailable,
 )
 from scraper_service.options.limits import KeyScope, Mode
-from scraper_service.options.selectors import MAX_SELECTOR, compiled
+from scraper_service.options.selectors import MAX_SELECTOR, compile_selector
 from scraper_service.storage.accounts.keys import PREFIX
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ markdown_preview = RemoteFunction("scraper_service.web.previews:markdown_preview
 html_preview = RemoteFunction("scraper_service.web.previews:html_preview")
 explain = RemoteFunction("scraper_service.content.main_content.explain:explain")
 selector_matches = RemoteFunction(
-    "scraper_service.content.structured_data.selector_matches:selector_matches"
+    "scraper_service.content.structured_data.selectors:selector_matches"
 )
 
 
@@ -223,7 +223,7 @@ def matches_values(body: object) -> tuple[str, str, str]:
         why = f"selector must have 1 to {MAX_SELECTOR} characters"
     else:
         try:
-            compiled(selector, is_base=True)
+            compile_selector(selector, is_base=True)
         except ValueError as error:
             why = str(error)
     if why is not None:

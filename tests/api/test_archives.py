@@ -15,8 +15,7 @@ import pytest
 import sqlalchemy as sa
 from warcio.archiveiterator import ArchiveIterator
 
-from scraper_service.content.text.compression import compress
-from scraper_service.content.text.kept_responses import archive_row, pack
+from scraper_service.content.stored_pages import archive_row, compress, pack
 from scraper_service.exports.formats import FileSpec, make_writer
 from scraper_service.exports.wacz import sort_key
 from scraper_service.items import KeptResponse

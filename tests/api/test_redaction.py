@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from scraper_service.content.text.personal_data import Redaction
+from scraper_service.content.formats.privacy import Redaction
 from scraper_service.options.scrape import RedactPii
 from tests.support.scripted_site import ScriptedSite
 

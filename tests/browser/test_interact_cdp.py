@@ -14,7 +14,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 from scraper_service.cli.main import main
-from scraper_service.crawling.browser.devtools_rules import decide
+from scraper_service.crawling.browser.devtools import decide
 from tests.browser.conftest import SETTINGS, chromium_processes
 from tests.conftest import Service
 from tests.support.waiting import wait_until

@@ -10,14 +10,13 @@ import pytest
 import yaml
 from markdown_it import MarkdownIt
 
-from scraper_service.cli.job_state import FailedUrl, OutputFailed
 from scraper_service.cli.outputs.files import TableFile, WriterFile
 from scraper_service.cli.outputs.page_files import MarkdownFolder
 from scraper_service.cli.outputs.page_formats import NAMES, WITH_OPTIONS, keys_of_body
-from scraper_service.cli.terminal import fitted
-from scraper_service.content.text.printable import printable
+from scraper_service.cli.terminal import FailedUrl, OutputFailed, fit_columns
+from scraper_service.content.characters import printable
 from scraper_service.exports.formats import FileSpec
-from scraper_service.exports.front_matter import front_matter
+from scraper_service.exports.markdown_zip import front_matter
 from scraper_service.exports.tables import FACTS
 from scraper_service.options.format_table import FORMATS, NAMED
 
@@ -250,6 +249,6 @@ def test_what_strangers_wrote_does_not_steer_a_terminal():
 
 
 def test_a_line_fits_a_terminal_with_wide_characters_too():
-    assert fitted("\u7d75\u6587\u5b57" * 10, 9) == "\u7d75\u6587\u5b57..."
-    assert fitted("\u7d75\u6587", 4) == "\u7d75\u6587"
-    assert fitted("abc", 3) == "abc"
+    assert fit_columns("\u7d75\u6587\u5b57" * 10, 9) == "\u7d75\u6587\u5b57..."
+    assert fit_columns("\u7d75\u6587", 4) == "\u7d75\u6587"
+    assert fit_columns("abc", 3) == "abc"

@@ -15,8 +15,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from scraper_service.cli.job_state import chosen
 from scraper_service.cli.main import main
+from scraper_service.cli.terminal import chosen
 from tests.cli import slow_close
 from tests.cli.command import (
     Terminal,

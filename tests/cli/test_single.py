@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from scraper_service.cli.main import main
-from scraper_service.cli.single import target
+from scraper_service.cli.outputs.single import target
 from tests.browser.conftest import why_no_browser
 from tests.cli.command import COMMAND, Terminal, environment, pages_of, run
 from tests.support.scripted_site import ScriptedSite, answer, page, slow, text

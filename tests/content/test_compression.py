@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from scraper_service.content.text.compression import compress, decompress
+from scraper_service.content.stored_pages import compress, decompress
 
 TEXT = b"a page with a title and a text " * 500
 

@@ -7,13 +7,13 @@ import json
 import pytest
 from firecrawl.v2.types import BrandingProfile, MenuProfile, ProductProfile
 
-from scraper_service.content.branding import NO_PRODUCT, Declared
+from scraper_service.content.formats.branding import NO_PRODUCT, Declared
 from scraper_service.content.html.document import (
     append_browser_styles,
     parse,
     split_browser_styles,
 )
-from scraper_service.content.metadata import Evidence
+from scraper_service.content.metadata.evidence import Evidence
 
 URL = "https://shop.example/kettle"
 MODELS = {"product": ProductProfile, "menu": MenuProfile, "branding": BrandingProfile}

@@ -7,7 +7,7 @@ import pytest
 
 from scraper_service.content.convert import make_content
 from scraper_service.content.documents import kinds
-from scraper_service.content.documents.number_formats import format_value
+from scraper_service.content.documents.sheets import format_value
 from tests.content import officemaker
 from tests.content.officemaker import docx, epub, odf, ole, paragraph, pptx, row, xlsx
 from tests.content.pages import convert, options, source, value

@@ -8,7 +8,8 @@ import pytest
 
 from scraper_service.content.html.cleaning import clean
 from scraper_service.content.html.document import parse
-from scraper_service.content.structured_data import ExtractionPage, extract
+from scraper_service.content.structured_data.extract import extract
+from scraper_service.content.structured_data.page import ExtractionPage
 from scraper_service.errors import SchemaRefused
 
 URL = "https://shop.example/things/page.html"

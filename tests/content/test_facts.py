@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from scraper_service.content.links_and_images import feed_links
+from scraper_service.content.formats.links_and_images import feed_links
 from scraper_service.items import MetaRefresh
 from scraper_service.options.formats import Attributes, AttributeSelector
 from tests.content.pages import URL, convert, value

@@ -7,13 +7,14 @@ import gzip
 import pytest
 
 from scraper_service.content.convert import render
-from scraper_service.content.text.compression import compress, decompress
-from scraper_service.content.text.kept_responses import (
+from scraper_service.content.stored_pages import (
     archive_row,
+    compress,
+    content_from_wire,
+    decompress,
     pack,
     read_archive_row,
 )
-from scraper_service.content.wire import content_from_wire
 from scraper_service.items import KeptResponse
 from tests.content.pages import options
 from tests.content.pages import source as source_of

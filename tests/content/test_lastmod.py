@@ -6,7 +6,7 @@ from datetime import datetime
 
 import pytest
 
-from scraper_service.discovery.lastmod import proves_no_change
+from scraper_service.discovery.sitemap import proves_no_change
 
 
 @pytest.mark.parametrize(

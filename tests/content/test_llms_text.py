@@ -7,8 +7,12 @@ import time
 
 import pytest
 
-from scraper_service.content import llms_txt
-from scraper_service.content.llms_txt import first_sentence, llms_json, llms_pages
+from scraper_service.content.formats import llms_txt
+from scraper_service.content.formats.llms_txt import (
+    first_sentence,
+    llms_json,
+    llms_pages,
+)
 
 URL = "https://a.example"
 

@@ -6,7 +6,12 @@ import json
 
 import pytest
 
-from scraper_service.content.merging import PageData, is_empty, merge, result_json
+from scraper_service.content.structured_data.merging import (
+    PageData,
+    is_empty,
+    merge,
+    result_json,
+)
 
 A, B, C = (f"http://{name}.example" for name in "abc")
 

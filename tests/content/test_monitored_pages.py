@@ -13,7 +13,7 @@ from scraper_service.content.change_tracking.monitored_pages import (
     changed_fields,
     compare_monitored,
 )
-from scraper_service.options.monitors.compare import Compare, FieldRule
+from scraper_service.options.monitors import Compare, FieldRule
 
 
 def page(markdown="Text", code=200, data=None, **metadata):

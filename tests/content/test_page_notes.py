@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from scraper_service.content.text.page_notes import KEPT, sentences_for
-from scraper_service.content.text.stored_pages import read_pages
+from scraper_service.content.formats.agent_pages import KEPT, sentences_for
+from scraper_service.content.stored_pages import read_pages
 
 QUERY = "What is Klein in Python and who maintains it?"
 

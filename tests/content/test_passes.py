@@ -24,15 +24,13 @@ from scraper_service.content.convert import make_content
 from scraper_service.content.html.document import parse
 from scraper_service.content.html.hidden_text import HidingRules
 from scraper_service.content.main_content import verdicts
-from scraper_service.content.main_content.blocks import Walk
-from scraper_service.content.main_content.features import table
+from scraper_service.content.main_content.blocks import Tables, Walk
 from scraper_service.content.main_content.kinds import KINDS, structure_signs
-from scraper_service.content.main_content.learned_scores import Tables
-from scraper_service.content.main_content.model import Model, model
+from scraper_service.content.main_content.model import Model, model, table
+from scraper_service.content.markdown.sentences import main_words
 from scraper_service.content.markdown.writer import markdown
 from scraper_service.content.metadata.marks import Marks
 from scraper_service.content.passes import compiled, nodes, texts
-from scraper_service.content.text.sentences import main_words
 from scraper_service.items import PageSource
 from tests.content.pages import URL, options
 from tests.support.waiting import WAIT_S

@@ -8,7 +8,7 @@ import pytest
 
 from scraper_service.content import convert as module
 from scraper_service.content.convert import make_content, render
-from scraper_service.content.wire import content_from_wire
+from scraper_service.content.stored_pages import content_from_wire
 from scraper_service.options.formats import Attributes, AttributeSelector, Audio
 from tests.content.pages import convert, markdown, options, source, value
 

@@ -6,9 +6,9 @@ import pytest
 
 from scraper_service.content.convert import render
 from scraper_service.content.html.document import parse
-from scraper_service.content.metadata import Evidence, refresh
+from scraper_service.content.metadata.evidence import Evidence, refresh
 from scraper_service.content.page_status import OK, shell_reason
-from scraper_service.content.wire import content_from_wire
+from scraper_service.content.stored_pages import content_from_wire
 from scraper_service.items import PageSource
 from scraper_service.options.spider_arguments import page_options
 

@@ -22,8 +22,8 @@ from scraper_service.discovery.sitemap import (
     SitemapContent,
     is_sitemap_address,
     read_sitemap,
+    sitemap_candidates,
 )
-from scraper_service.discovery.sitemap_locations import sitemap_places
 from scraper_service.discovery.sitemap_xml import SitemapEntry
 from scraper_service.items import PageSource
 from scraper_service.options.spider_arguments import crawl_options
@@ -671,11 +671,11 @@ PLACES = {
 
 @pytest.mark.parametrize(("start", "declared", "expected"), PLACES.values(), ids=PLACES)
 def test_places_of_sitemaps(start, declared, expected):
-    assert " ".join(sitemap_places(start, declared)) == expected
+    assert " ".join(sitemap_candidates(start, declared)) == expected
 
 
 def test_places_are_limited():
     declared = [f"https://a.example/{n}.xml" for n in range(1000)]
-    places = sitemap_places("https://a.example/", declared)
+    places = sitemap_candidates("https://a.example/", declared)
     assert len(places) <= MAX_FILES
     assert "https://a.example/sitemap.xml" in places

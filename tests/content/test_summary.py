@@ -3,8 +3,8 @@ from __future__ import annotations
 
 import pytest
 
-from scraper_service.content.text.sentences import split
-from scraper_service.content.text.summary import summary
+from scraper_service.content.formats.summary import summary
+from scraper_service.content.markdown.sentences import split
 from scraper_service.options.formats import Summary
 from tests.content.pages import convert, value
 

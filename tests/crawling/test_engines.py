@@ -9,9 +9,9 @@ import pytest
 from attrs import evolve
 from scrapy.settings import Settings
 
-from scraper_service.content.html.players import AD_HOSTS
+from scraper_service.content.html.embedded import AD_HOSTS
 from scraper_service.crawling.browser.ads import is_blocked, read_hosts
-from scraper_service.crawling.browser.emulation import languages, time_zone
+from scraper_service.crawling.browser.open_page import languages, time_zone
 from scraper_service.crawling.download.engines import Engines
 from scraper_service.options.formats import Screenshot
 from scraper_service.options.location import TIME_ZONES, Location

@@ -21,7 +21,7 @@ from scraper_service.crawling.politeness.host_limits import (
     pace_key,
 )
 from scraper_service.crawling.politeness.host_pace import HostBusy, HostPace
-from scraper_service.discovery.retry_after import (
+from scraper_service.discovery.outgoing_requests import (
     MAX_BACKOFF_S,
     backoff_s,
     retry_after_s,

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 
-from scraper_service.crawling.politeness.fair_queue import call_later
-from scraper_service.crawling.politeness.host_limits import Host
-from scraper_service.crawling.politeness.host_turns import Turns
+from scraper_service.crawling.politeness.host_limits import Host, Turns
+from scraper_service.crawling.politeness.shared_limit import call_later
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.storage import connections
 from scraper_service.storage.database import Database

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from scraper_service.options.monitors.schedule import (
+from scraper_service.options.monitors import (
     Schedule,
     checked_cron,
     checked_zone,

@@ -6,9 +6,14 @@ import json
 
 import pytest
 
-from scraper_service.content.merging import PageData
-from scraper_service.content.text.agent_pages import WHOLE, agent_pages, cut, told_pages
-from scraper_service.llm.page_answers import field_sources, merged_answer
+from scraper_service.content.formats.agent_pages import (
+    WHOLE,
+    agent_pages,
+    cut,
+    pages_text,
+)
+from scraper_service.content.structured_data.merging import PageData
+from scraper_service.llm.replies import field_sources, merged_answer
 from scraper_service.services.operations.agent.choices import (
     ChoiceRefused,
     read_choice,
@@ -172,7 +177,7 @@ def test_pages_are_kept_whole_or_as_sentences():
     assert [page.error for page in found] == [
         *(None, None, "the site answered 404", "it has no text")
     ]
-    told = told_pages(found[:2], 500)
+    told = pages_text(found[:2], 500)
     assert told.startswith(f"[1] {KNOWN} ({KNOWN})\nData:")
     assert "[2]" in told
     assert len(told.encode()) <= 500

@@ -7,7 +7,7 @@ import json
 from types import SimpleNamespace
 
 from scraper_service.content.change_tracking.monitored_pages import compare_monitored
-from scraper_service.options.monitors.compare import Compare
+from scraper_service.options.monitors import Compare
 from scraper_service.services.monitoring.target_runs import compared
 
 BAD = b"bad"

@@ -11,7 +11,7 @@ import pytest
 from attrs import evolve
 from sqlalchemy import func, select, update
 
-from scraper_service.content.text.compression import decompress
+from scraper_service.content.stored_pages import decompress
 from scraper_service.errors import (
     CheckRunning,
     DiskQuotaExceeded,
@@ -20,7 +20,7 @@ from scraper_service.errors import (
     OutOfCredits,
 )
 from scraper_service.options.crawl import Webhook
-from scraper_service.options.monitors.targets import ScrapeTarget
+from scraper_service.options.monitors import ScrapeTarget
 from scraper_service.options.spider_arguments import batch_options
 from scraper_service.services import upkeep
 from scraper_service.services.monitoring.scheduler import MonitorScheduler

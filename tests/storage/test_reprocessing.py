@@ -7,7 +7,7 @@ import uuid
 import pytest
 from sqlalchemy import func, select, update
 
-from scraper_service.content.text.kept_responses import unpack
+from scraper_service.content.stored_pages import unpack
 from scraper_service.errors import (
     JobNotFound,
     OutOfCredits,

@@ -112,14 +112,14 @@ def hold(folder: str, value: Any = None) -> Any:
 
 def early(value: Any, rest: Any) -> Any:
     """Return ``value`` as the early result, and ``rest`` afterwards."""
-    from scraper_service.content.wire import Unfinished
+    from scraper_service.content.stored_pages import Unfinished
 
     return Unfinished(value, lambda: rest)
 
 
 def early_failing(text: str) -> Any:
     """Return an early result, then raise :exc:`ValueError` with ``text``."""
-    from scraper_service.content.wire import Unfinished
+    from scraper_service.content.stored_pages import Unfinished
 
     def fail() -> Any:
         raise ValueError(text)
@@ -129,7 +129,7 @@ def early_failing(text: str) -> Any:
 
 def early_held(folder: str) -> Any:
     """Return an early result, then wait like :func:`hold`."""
-    from scraper_service.content.wire import Unfinished
+    from scraper_service.content.stored_pages import Unfinished
 
     return Unfinished("early", lambda: hold(folder, "rest"))
 

@@ -46,7 +46,7 @@ PRELOADED = """
 lxml.html numpy scraper_service.content.convert
 scraper_service.cli.main scraper_service.cli.settings
 scraper_service.server.background scraper_service.server.listener
-scraper_service.server.probes scraper_service.server.process
+scraper_service.server.listener scraper_service.server.process
 scraper_service.server.service scraper_service.server.worker
 scraper_service.services.live_workers scraper_service.services.upkeep
 scrapy.crawler scrapy.core.engine scrapy.core.scraper scrapy.utils.project
@@ -55,8 +55,8 @@ scraper_service.api.parameters scraper_service.options.requests.crawl
 scraper_service.api.requests.feedback scraper_service.api.streams.streaming
 scraper_service.api.v1.requests scraper_service.options.requests.body_v2
 scraper_service.api.webhook_payloads scraper_service.cli.outputs.output
-scraper_service.content.answers scraper_service.content.documents.kinds
-scraper_service.crawling.robots scraper_service.llm.prompts
+scraper_service.content.formats.answers scraper_service.content.documents.kinds
+scraper_service.crawling.politeness.robots scraper_service.llm.client
 scraper_service.services.operations.agent.agent
 scraper_service.services.operations.agent.research scraper_service.services.operations.extraction
 scraper_service.storage.accounts.keys
@@ -77,7 +77,7 @@ scraper_service.addon scraper_service.crawling.scrapy_shortcuts.engine
 scraper_service.crawling.scrapy_shortcuts.downloader
 scraper_service.crawling.download.event_loop scraper_service.crawling.duplicates
 scraper_service.crawling.page_index scraper_service.crawling.questions
-scraper_service.exports.job_exports scraper_service.feeds.flat_items
+scraper_service.exports.job_exports scraper_service.feeds
 scraper_service.library scraper_service.llm.requests
 scraper_service.search_engines.own_index
 scraper_service.services.metrics.service_metrics
@@ -99,7 +99,7 @@ scraper_service.api.openapi.document scraper_service.api.openapi.kinds
 scraper_service.api.routes.files scraper_service.api.routes.health
 scraper_service.api.routes.metrics scraper_service.api.routes.openapi
 scraper_service.content.change_tracking.monitored_pages
-scraper_service.crawling.download.stored_sources
+scraper_service.crawling.download.kept_sources
 scraper_service.crawling.download.unchanged_pages
 scraper_service.services.metrics.sentry scraper_service.services.monitoring.check_run
 scraper_service.services.monitoring.target_runs

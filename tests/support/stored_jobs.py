@@ -7,7 +7,7 @@ import uuid
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from scraper_service.content.text.compression import compress
+from scraper_service.content.stored_pages import compress
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

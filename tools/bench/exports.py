@@ -23,8 +23,7 @@ import aiohttp
 from attrs import frozen
 from sqlalchemy import insert, update
 
-from scraper_service.content.text.compression import compress
-from scraper_service.content.text.kept_responses import pack
+from scraper_service.content.stored_pages import compress, pack
 from scraper_service.exports.formats import FORMATS
 from scraper_service.items import KeptResponse
 from scraper_service.services.accounts import OPEN_TEAM_ID

@@ -20,7 +20,8 @@ from attrs import define, field
 
 from scraper_service.content.html.cleaning import clean
 from scraper_service.content.html.document import parse
-from scraper_service.content.structured_data import ExtractionPage, extract
+from scraper_service.content.structured_data.extract import extract
+from scraper_service.content.structured_data.page import ExtractionPage
 from tools.bench.extraction_cases import Score, cases, score
 
 if TYPE_CHECKING:

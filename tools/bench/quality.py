@@ -24,8 +24,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scraper_service.content.text.sentences import split
-from scraper_service.content.text.summary import summary
+from scraper_service.content.formats.summary import summary
+from scraper_service.content.markdown.sentences import split
 from scraper_service.crawling.converter_pool.converter_process import (
     OBJECTS_A_COLLECTION,
 )

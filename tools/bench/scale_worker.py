@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from attrs import evolve
 
-from scraper_service.content.text.kept_responses import StoredResponse, pack
+from scraper_service.content.stored_pages import StoredResponse, pack
 from scraper_service.crawling.politeness.host_limits import pace_key
 from scraper_service.crawling.politeness.host_pace import HostPace
 from scraper_service.crawling.politeness.shared_limit import LOOK_S

@@ -15,7 +15,7 @@ import aiohttp
 from attrs import evolve, frozen
 from sqlalchemy import insert, update
 
-from scraper_service.content.text.compression import compress
+from scraper_service.content.stored_pages import compress
 from scraper_service.options.serialization import options_to_json
 from scraper_service.options.spider_arguments import crawl_options
 from scraper_service.services.accounts import OPEN_TEAM_ID

@@ -13,7 +13,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from scraper_service.content.markdown import HTML2TEXT, MARKDOWN_CONVERTERS, NATIVE
-from scraper_service.content.markdown.converters import CONVERTERS
+from scraper_service.content.markdown.writer import CONVERTERS
 from tools.bench import linked
 from tools.bench.quality import directory
 from tools.bench.quality_pages import wcxb_cases, whole_markdown

@@ -21,15 +21,20 @@ import numpy as np
 from attrs import define
 
 from scraper_service.content import main_content
-from scraper_service.content.main_content.features import Table, table
+from scraper_service.content.main_content.blocks import Tables
 from scraper_service.content.main_content.kinds import (
     KINDS,
     ClassParts,
     kind_of,
     structure_signs,
 )
-from scraper_service.content.main_content.learned_scores import Tables
-from scraper_service.content.main_content.model import WEIGHTS, Forest, Model
+from scraper_service.content.main_content.model import (
+    WEIGHTS,
+    Forest,
+    Model,
+    Table,
+    table,
+)
 from scraper_service.content.passes import name_parts
 from tools.training.check import report
 from tools.training.forests import as_numbers, grow

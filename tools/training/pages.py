@@ -21,12 +21,11 @@ from rapidfuzz.distance import LCSseq
 from scraper_service.content.decode import text_of
 from scraper_service.content.html.cleaning import clean
 from scraper_service.content.html.document import parse
-from scraper_service.content.main_content.blocks import Walk
+from scraper_service.content.main_content.blocks import Tables, Walk
 from scraper_service.content.main_content.kinds import (
     PageDeclarations,
     read_declarations,
 )
-from scraper_service.content.main_content.learned_scores import Tables
 from scraper_service.content.main_content.verdicts import drop_marks
 from scraper_service.options.urls import host_of
 

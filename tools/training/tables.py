@@ -11,13 +11,13 @@ import numpy as np
 from sklearn.feature_extraction import DictVectorizer
 from sklearn.linear_model import LogisticRegression
 
-from scraper_service.content.main_content.kinds import KINDS
-from scraper_service.content.main_content.learned_scores import (
+from scraper_service.content.main_content.blocks import (
     MAX_FIRST_WORDS,
     MAX_NAMES,
     MAX_PHRASE_WORDS,
 )
-from scraper_service.content.main_content.names import GROUP_OF, GROUPS
+from scraper_service.content.main_content.kinds import KINDS
+from scraper_service.content.main_content.model import GROUP_OF, GROUPS
 from scraper_service.content.passes import name_parts
 
 if TYPE_CHECKING:

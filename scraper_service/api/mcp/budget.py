@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from attrs import frozen
 
+from scraper_service.content.formats.tokens import count_tokens, parts
 from scraper_service.content.losses import describe
-from scraper_service.content.text.parts import count_tokens, parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from scraper_service.options.parsing import Object
 
 ABOUT = """\
-Scrape any web page as Markdown, HTML, links, images and metadata. docs/api.md explains \
+Scrape any web page as Markdown, HTML, links, images and metadata. docs/api/README.md explains \
 each endpoint. In request bodies null counts as absent. Client libraries of Firecrawl \
 work with both versions; `x-scope` is the scope that an API key needs, `x-own` marks what only this service has, `x-available: false` \
 routes that always return an error in this installation."""

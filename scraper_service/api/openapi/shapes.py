@@ -103,7 +103,7 @@ ISSUE = shape(
         "maximum?": NUMBER,
     }
 )
-#: The body of every error (docs/api.md, Errors).
+#: The body of every error (docs/api/README.md, Errors).
 ERROR = shape(
     {
         "success": {"const": False},

@@ -1,4 +1,4 @@
-"""Request bodies with feedback on a call, see docs/api.md, Feedback."""
+"""Request bodies with feedback on a call, see docs/api/map-and-search.md, Feedback."""
 
 from __future__ import annotations
 

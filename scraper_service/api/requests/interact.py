@@ -1,4 +1,4 @@
-"""Request bodies of sessions of the browser, see docs/api.md, Browser sessions."""
+"""Request bodies of sessions of the browser, see docs/api/browser-sessions.md, Browser sessions."""
 
 from __future__ import annotations
 

@@ -10,21 +10,19 @@ from attrs import evolve
 from scraper_service.api.requests.snake_case import spellings
 from scraper_service.options import catalogue
 from scraper_service.options.formats import Markdown
-from scraper_service.options.monitors.compare import (
+from scraper_service.options.monitors import (
     MAX_CHARACTERS,
+    MAX_DOMAINS,
     MAX_FIELDS,
     MAX_PATTERNS,
-    Compare,
-    FieldRule,
-)
-from scraper_service.options.monitors.targets import (
-    MAX_DOMAINS,
     MAX_QUERIES,
     MAX_QUERY,
     MAX_RESULTS,
     MAX_URLS,
     WINDOWS,
+    Compare,
     CrawlTarget,
+    FieldRule,
     ScrapeTarget,
     SearchTarget,
     monitored_formats,

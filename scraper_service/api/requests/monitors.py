@@ -1,4 +1,4 @@
-"""Request bodies that create and change monitors, see docs/api.md, Monitors."""
+"""Request bodies that create and change monitors, see docs/api/monitors.md, Monitors."""
 
 from __future__ import annotations
 
@@ -17,15 +17,13 @@ from scraper_service.api.requests.monitor_targets import SPELLINGS, TARGETS
 from scraper_service.api.requests.snake_case import camel_keys
 from scraper_service.errors import InvalidOptions, Issue
 from scraper_service.options.crawl import MONITOR_EVENTS, Caller, Webhook
-from scraper_service.options.monitors.schedule import (
-    checked_cron,
-    checked_zone,
-    cron_of_text,
-)
-from scraper_service.options.monitors.targets import (
+from scraper_service.options.monitors import (
     MAX_TARGETS,
     SearchTarget,
     TargetT,
+    checked_cron,
+    checked_zone,
+    cron_of_text,
 )
 from scraper_service.options.parsing import (
     NO_DEFAULT,

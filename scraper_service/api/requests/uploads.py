@@ -1,4 +1,4 @@
-"""Request bodies that announce a file, see docs/api.md, Uploads."""
+"""Request bodies that announce a file, see docs/api/scrape.md, Uploads."""
 
 from __future__ import annotations
 

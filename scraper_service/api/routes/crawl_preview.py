@@ -245,7 +245,7 @@ async def prompted(
     found = await service.preview(options.url, options.prompt, team, check)
     if found.is_refused and not found.values:
         raise _unclear(found)
-    final = await body.read(partial(requests.filled, dict(found.values)))
+    final = await body.read(partial(requests.fill, dict(found.values)))
     values = options_to_json(final)
     facts: dict[str, Any] = {
         "promptGeneratedOptions": requests.derived_fields(found.values),

@@ -40,10 +40,9 @@ from scraper_service.api.responses import encode, job_state
 from scraper_service.api.streams import server_sent_events
 from scraper_service.api.version import Routes
 from scraper_service.api.webhook_payloads import SENT_EVENT
-from scraper_service.content.text.w3c_times import utc_time
-from scraper_service.crawling.politeness.host_limits import pace_key
-from scraper_service.crawling.politeness.host_turns import MAX_CRAWL_DELAY_S
-from scraper_service.discovery.retry_after import MAX_PAUSE_S
+from scraper_service.content.metadata.dates import utc_time
+from scraper_service.crawling.politeness.host_limits import MAX_CRAWL_DELAY_S, pace_key
+from scraper_service.discovery.outgoing_requests import MAX_PAUSE_S
 from scraper_service.discovery.scope_rules import Reason
 from scraper_service.discovery.sitemap import ABSENT, UNREADABLE
 from scraper_service.errors import FAILURE_CODES, JobNotFound, QueueFull, SchemaRefused

@@ -127,7 +127,7 @@ _UNKNOWN_TYPES = frozenset({"", "application/octet-stream", "binary/octet-stream
 
 
 class FileRoutes(Routes):
-    """Uploaded files, see docs/api.md, Uploads."""
+    """Uploaded files, see docs/api/scrape.md, Uploads."""
 
     @functools.cached_property
     def _forms(self) -> asyncio.Semaphore:

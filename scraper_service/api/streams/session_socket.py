@@ -1,7 +1,7 @@
 """The browser of a session over a WebSocket, for Playwright and Puppeteer.
 
 Messages of the DevTools protocol pass in both directions, those of the caller through the
-rules of :mod:`scraper_service.crawling.browser.devtools_rules`.
+rules of :mod:`scraper_service.crawling.browser.devtools`.
 """
 
 from __future__ import annotations

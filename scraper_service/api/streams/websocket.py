@@ -1,4 +1,4 @@
-"""A job over a WebSocket: its documents as they arrive, see docs/api.md, WebSocket.
+"""A job over a WebSocket: its documents as they arrive, see docs/api/events.md, WebSocket.
 
 The library wsproto implements RFC 6455. The handshake upgrades the HTTP connection.
 """
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from scraper_service.services.accounts import Team
     from scraper_service.storage.job_records import Job
 
-CATCHUP_BYTES = 900 * 2**10  # of pages in the first message; docs/api.md, WebSocket
+CATCHUP_BYTES = 900 * 2**10  # of pages in the first message; docs/api/events.md, WebSocket
 NONCE_BYTES = 16  # RFC 6455, 4.2.1
 BEAT_S = 20.0  # between two pings of the connection to a session
 MISSED_PINGS = 2  # pings without any data from the client; then the connection is cut

@@ -12,7 +12,7 @@ from scrapy.commands.crawl import Command as CrawlCommand
 from scrapy.exceptions import UsageError
 from scrapy.utils.asyncio import create_looping_call
 
-from scraper_service.cli.job_state import CRAWL_DENIAL, EXTERNAL_LINK
+from scraper_service.cli.terminal import CRAWL_DENIAL, EXTERNAL_LINK
 from scraper_service.crawling.logs import configure_logs
 from scraper_service.crawling.middlewares import item_made
 from scraper_service.discovery import Reason
@@ -58,13 +58,13 @@ class Command(CrawlCommand):
             raise UsageError(text) from None
         report = RunLog(crawler)
         task: asyncio.Task[None] = self.crawler_process.crawl(crawler, **opts.spargs)  # type: ignore[assignment]
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._on_end)
         self.crawler_process.start()
         report.close()
         if self.crawler_process.bootstrap_failed:
             self.exitcode = self.exitcode or 1
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _on_end(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
         if error is None:
             return
@@ -94,21 +94,21 @@ class RunLog:
         self._began = time.monotonic()
         self._pages = self._failed = self._left_out = self._others = 0
         self._task = create_looping_call(self._tell)
-        crawler.signals.connect(self._made, item_made)
-        crawler.signals.connect(self._opened, signals.spider_opened)
-        crawler.signals.connect(self._closed, signals.spider_closed)
+        crawler.signals.connect(self._on_item, item_made)
+        crawler.signals.connect(self._on_open, signals.spider_opened)
+        crawler.signals.connect(self._on_close, signals.spider_closed)
 
     def close(self) -> None:
         """Stop logging."""
         if self._task.running:
             self._task.stop()
 
-    def _opened(self) -> None:
+    def _on_open(self) -> None:
         self._began = time.monotonic()
         if interval := self._crawler.settings.getfloat("LOGSTATS_INTERVAL"):
             self._task.start(interval, now=False)
 
-    def _made(self, item: Any) -> None:
+    def _on_item(self, item: Any) -> None:
         if not isinstance(item, Page):
             self._others += 1
         elif item.failure is None:
@@ -121,7 +121,7 @@ class RunLog:
     def _tell(self) -> None:
         logger.info("%s so far", self._counts())
 
-    def _closed(self, reason: str) -> None:
+    def _on_close(self, reason: str) -> None:
         self.close()
         stats = self._crawler.stats
         assert stats is not None

@@ -39,7 +39,7 @@ def backup_command(
 
     made = _done(back_up, folder, overrides, data_dir)
     _record("service.backed-up", folder, overrides, data_dir, made)
-    click.echo(f"{folder}: {_described(made)}")
+    click.echo(f"{folder}: {_describe(made)}")
     settings: Any = load_settings(overrides, DATA_DIR=data_dir)
     if url := settings["ARTEFACT_STORE"]:
         from scraper_service.storage.files.blob_stores import shown_url
@@ -63,7 +63,7 @@ def restore_command(
 
     made = _done(restore, folder, overrides, data_dir)
     _record("service.restored", folder, overrides, data_dir, made)
-    click.echo(f"restored {_described(made)}")
+    click.echo(f"restored {_describe(made)}")
 
 
 def _done(
@@ -100,7 +100,7 @@ def _record(
     record_act(database, settings, action, path, madeAt=made.made_at)
 
 
-def _described(made: Manifest) -> str:
+def _describe(made: Manifest) -> str:
     return (
         f"the {made.database} database of {made.made_at} (version {made.version}),"
         f" {counted(made.files, 'file')} of {made.bytes / MIB:.1f} MiB"

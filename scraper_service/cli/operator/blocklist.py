@@ -12,7 +12,7 @@ import click
 
 from scraper_service.cli.settings import load_settings
 from scraper_service.crawling.browser.ads import FILE, read_hosts
-from scraper_service.discovery.outgoing_proxy import OutgoingProxy
+from scraper_service.discovery.outgoing_requests import OutgoingProxy
 
 if TYPE_CHECKING:
     from scrapy.settings import Settings

@@ -255,7 +255,7 @@ def create_key_command(
             operator(settings),
         )
         team = next(t for t in teams.list_teams(connection) if t.id == team_id)
-    click.echo(f"{'a team' if known else 'a new team'}: {described(team)}", err=True)
+    click.echo(f"{'a team' if known else 'a new team'}: {describe(team)}", err=True)
     click.echo(key)
 
 
@@ -272,7 +272,7 @@ def list_keys_command(overrides: tuple[str, ...], data_dir: str | None) -> None:
         for key in keys.list_keys(connection):
             made = key.created_at.strftime("%Y-%m-%d %H:%M")
             ends = f"  until {key.expires_at:%Y-%m-%d %H:%M}" if key.expires_at else ""
-            team = described(of_team[key.team_id])
+            team = describe(of_team[key.team_id])
             click.echo(
                 f"{key.id}  ...{key.hint}  {key.state:7}  {key.scope:6}  {made}  {key.name or '-'}{ends}"
                 f"  team {team}"
@@ -330,7 +330,7 @@ def list_teams_command(overrides: tuple[str, ...], data_dir: str | None) -> None
     database, _ = open_database(overrides, data_dir)
     with transaction(database) as connection:
         for team in teams.list_teams(connection):
-            click.echo(described(team))
+            click.echo(describe(team))
 
 
 @teams_group.command("set")
@@ -380,7 +380,7 @@ def set_team_command(
         except ValueError as error:
             raise click.ClickException(str(error)) from error
         changed = next(t for t in teams.list_teams(connection) if t.id == team_id)
-        click.echo(described(changed))
+        click.echo(describe(changed))
 
 
 def find_team_id(connection: Connection, text: str) -> str | None:
@@ -397,7 +397,7 @@ def find_team_id(connection: Connection, text: str) -> str | None:
     return found[0] if found else None
 
 
-def described(team: TeamRow) -> str:
+def describe(team: TeamRow) -> str:
     """Return a line that describes a team and its limits."""
     left = UNLIMITED
     if team.credits is not None:

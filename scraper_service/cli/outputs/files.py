@@ -12,9 +12,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scraper_service.cli.job_state import OutputFailed, ReaderGone
 from scraper_service.cli.outputs.page_files import Unavailable, content_of, ending_of
 from scraper_service.cli.outputs.page_formats import EVERY_KEY, KINDS
+from scraper_service.cli.terminal import OutputFailed, ReaderGone
 from scraper_service.exports.formats import make_writer
 from scraper_service.exports.page_names import PageNames
 from scraper_service.exports.sqlite_file import SqliteFile, is_export
@@ -24,7 +24,7 @@ from scraper_service.options.format_table import FILE, PICTURE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scraper_service.cli.job_state import FailedUrl
+    from scraper_service.cli.terminal import FailedUrl
     from scraper_service.exports.formats import FileSpec
 
 
@@ -56,7 +56,7 @@ class _File:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
                 self._file = io.FileIO(os.open(self._path, flags, 0o666), "w")
         except OSError as error:
-            raise self._failed(error) from error
+            raise self._failure(error) from error
 
     def write(self, pages: Sequence[bytes]) -> None:
         self._begin()
@@ -106,9 +106,9 @@ class _File:
         except BrokenPipeError as error:
             raise ReaderGone from error
         except OSError as error:
-            raise self._failed(error) from error
+            raise self._failure(error) from error
 
-    def _failed(self, error: OSError) -> OutputFailed:
+    def _failure(self, error: OSError) -> OutputFailed:
         name = self._path or "standard output"
         return OutputFailed(f"{name}: {error.strerror or error}")
 
@@ -179,10 +179,10 @@ class TableFile(_File):
         if new and self._is_regular:
             self._widen(new)
         for key, value in values.items():
-            facts[key] = self._shown(key, value, {**values, "metadata": metadata})
+            facts[key] = self._cell_value(key, value, {**values, "metadata": metadata})
         return csv_row(cell(facts.get(name)) for name in self._columns)
 
-    def _shown(self, key: str, value: Any, page: dict[str, Any]) -> Any:
+    def _cell_value(self, key: str, value: Any, page: dict[str, Any]) -> Any:
         """Return the value for a cell, after writing a picture or file beside the table."""
         is_file = KINDS.get(key) in {PICTURE, FILE} and isinstance(value, str)
         if not is_file or self._files is None:
@@ -225,7 +225,7 @@ class TableFile(_File):
             self._file = io.FileIO(os.open(self._path, os.O_WRONLY | os.O_CLOEXEC), "w")
             self._file.seek(0, os.SEEK_END)
         except OSError as error:
-            raise self._failed(error) from error
+            raise self._failure(error) from error
 
 
 class DatabaseFile:

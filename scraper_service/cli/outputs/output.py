@@ -10,6 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -17,15 +18,16 @@ import click
 from attrs import evolve, frozen
 
 from scraper_service.cli.outputs.page_formats import EVERY_KEY, KINDS
+from scraper_service.errors import StoreUnavailable
 from scraper_service.exports.formats import FORMATS as EXPORT_FORMATS
 from scraper_service.exports.formats import FileSpec
 from scraper_service.exports.tables import FACTS, LAST
 from scraper_service.options.format_table import FILE, PICTURE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
-    from scraper_service.cli.job_state import FailedUrl
+    from scraper_service.cli.terminal import FailedUrl
 
 _WRITERS = {"zip": "md"}  # names of exports with another name here
 ARCHIVES = ("warc", "wacz")  # of the responses, not of the pages
@@ -188,3 +190,31 @@ def _ending(path: str) -> str:
     suffixes = Path(path).suffixes
     both = "".join(suffixes[-2:]).lower()
     return both if both in JOB_ENDINGS else Path(path).suffix.lower()
+
+
+@contextmanager
+def upload_after(place: Destination) -> Iterator[Destination]:
+    """Yield ``place``, or a temporary file for it that is uploaded afterwards.
+
+    Nothing is uploaded after an error. Raises :exc:`click.ClickException`.
+    """
+    if not place.is_stored:
+        yield place
+        return
+    import asyncio
+    import tempfile
+
+    from scraper_service.storage.files.blob_stores import ObjectStore
+
+    folder, _, name = str(place.path).rpartition("/")
+    try:
+        store = ObjectStore(folder, "-o")
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    with tempfile.TemporaryDirectory() as temporary:
+        path = Path(temporary, name)
+        yield evolve(place, path=str(path))
+        try:
+            asyncio.run(store.put_file(name, path))
+        except StoreUnavailable as error:
+            raise click.ClickException(str(error)) from None

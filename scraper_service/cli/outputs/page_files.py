@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any
 import click
 from attrs import frozen
 
-from scraper_service.cli.job_state import FailedUrl, OutputFailed
 from scraper_service.cli.outputs.page_formats import KINDS
-from scraper_service.content.text.printable import printable
+from scraper_service.cli.terminal import FailedUrl, OutputFailed
+from scraper_service.content.characters import printable
 from scraper_service.errors import counted
-from scraper_service.exports.front_matter import front_matter
+from scraper_service.exports.markdown_zip import front_matter
 from scraper_service.exports.page_names import PageNames
 from scraper_service.options.format_table import FILE, PICTURE
 from scraper_service.options.urls import url_parts
@@ -109,21 +109,21 @@ def content_of(key: str, value: str, page: Mapping[str, Any]) -> tuple[bytes, st
     """
     if KINDS.get(key) == FILE:
         kind = str(page.get("metadata", {}).get("contentType") or "")
-        return _decoded(value), kind
+        return _decode(value), kind
     if value.startswith("data:"):
         head, _, encoded = value.removeprefix("data:").partition(",")
-        return _decoded(encoded), head
-    return _fetched(value)
+        return _decode(encoded), head
+    return _fetch(value)
 
 
-def _decoded(text: str) -> bytes:
+def _decode(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
         raise Unavailable(f"a file of the page cannot be read: {error}") from error
 
 
-def _fetched(url: str) -> tuple[bytes, str]:
+def _fetch(url: str) -> tuple[bytes, str]:
     """Fetch a file from the user's service; return its bytes and content type."""
     shown = printable(url.partition("?")[0], 200)  # the query is a signature
     if not url.startswith(("http://", "https://")):
@@ -184,7 +184,7 @@ class MarkdownFolder:
                 )
             (self._path / INDEX).open("ab").close()
         except OSError as error:
-            raise self._failed(error) from error
+            raise self._failure(error) from error
 
     def write(self, pages: Sequence[bytes]) -> None:
         try:
@@ -194,7 +194,7 @@ class MarkdownFolder:
             for file in self._files:
                 file.flush()
         except OSError as error:
-            raise self._failed(error) from error
+            raise self._failure(error) from error
 
     def _begin(self) -> None:
         if not self._files:
@@ -219,11 +219,11 @@ class MarkdownFolder:
         if warnings or faults:
             line["warning"] = " ".join([*warnings, *faults])
         self._lost += len(faults)
-        words = _escaped(title if isinstance(title, str) and title.strip() else url)
+        words = _escape(title if isinstance(title, str) and title.strip() else url)
         text = f"[{words}](<{name}>)" if name else words
         for key, other in list(files.items())[1:]:
             text += f" [{key}](<{other}>)"
-        self._send(f"- {text} {_linked(url)}\n", json.dumps(line, ensure_ascii=False))
+        self._send(f"- {text} {_link(url)}\n", json.dumps(line, ensure_ascii=False))
 
     def close(self, failures: Sequence[FailedUrl] | None) -> None:
         try:
@@ -242,7 +242,7 @@ class MarkdownFolder:
                 click.echo(f"warning: {text}", err=True)
                 self._lost = 0
         except OSError as error:
-            raise self._failed(error) from error
+            raise self._failure(error) from error
 
     def _fail(self, failure: FailedUrl) -> None:
         line: dict[str, Any] = {
@@ -255,7 +255,7 @@ class MarkdownFolder:
         }
         reason = "leftOut" if failure.is_left_out else "error"
         line[reason] = f"{failure.error} ({failure.code})"
-        text = f"- {_linked(failure.url)} {_escaped(failure.error)}\n"
+        text = f"- {_link(failure.url)} {_escape(failure.error)}\n"
         self._send(text, json.dumps(line, ensure_ascii=False))
 
     def _send(self, text: str, line: str) -> None:
@@ -264,7 +264,7 @@ class MarkdownFolder:
         if line:
             lines.write(f"{line}\n".encode("utf-8", "replace"))
 
-    def _failed(self, error: OSError) -> OutputFailed:
+    def _failure(self, error: OSError) -> OutputFailed:
         return OutputFailed(f"{error.filename or self._path}: {error.strerror}")
 
 
@@ -291,11 +291,11 @@ def write_page(
     return files, faults
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     """Return text of a page, escaped for a line of Markdown."""
     return re.sub(r"([\\`*_\[\]<>#!|&~])", r"\\\1", printable(text, MAX_TITLE))
 
 
-def _linked(url: str) -> str:
+def _link(url: str) -> str:
     plain = re.sub(r"[<>\s]", "", printable(url))
     return f"<{plain}>" if plain else ""

@@ -1,7 +1,7 @@
 """Compares the pages of a monitor's check with the last snapshots of their URLs.
 
 Runs in the converter pool, because pages and diffs may be large. The rules are those of
-docs/monitors.md, Page states.
+docs/how-to/monitors.md, Page states.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from scraper_service.content.change_tracking.comparison import GONE
-from scraper_service.content.change_tracking.diff import as_json, as_patch, hunks
-from scraper_service.content.change_tracking.ignored_parts import (
+from scraper_service.content.change_tracking.comparison import (
+    GONE,
     changed_characters,
     counted_fields,
     counted_text,
+    json_line,
 )
-from scraper_service.options.monitors.compare import Compare
+from scraper_service.content.change_tracking.diff import as_json, as_patch, hunks
+from scraper_service.options.monitors import Compare
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -87,15 +88,13 @@ def compare_monitored(
 
     ``pages`` are JSON. ``earlier`` has the ``body`` of the last comparison of each, None for
     a URL without a snapshot. ``mode`` is one of
-    :data:`scraper_service.options.monitors.targets.MODES`. A page whose changes do not
+    :data:`scraper_service.options.monitors.MODES`. A page whose changes do not
     count by ``compare`` is the same, and its snapshot stays: small changes add up.
     """
-    return [
-        _compared(*each, mode, compare) for each in zip(pages, earlier, strict=True)
-    ]
+    return [_compare(*each, mode, compare) for each in zip(pages, earlier, strict=True)]
 
 
-def _compared(
+def _compare(
     text: bytes, earlier: bytes | None, mode: str, compare: Compare
 ) -> ComparedPage:
     page = json.loads(text)
@@ -122,7 +121,7 @@ def _compared(
     }
     facts["is_bare"] = compare.selects and not now["text"] and bool(now["markdown"])
     if mode != "markdown":
-        facts["data"] = _encode(_object(now["data"]))
+        facts["data"] = json_line(_object(now["data"]))
     body = zlib.compress(json.dumps(now).encode(), 1)
     if earlier is None:
         return ComparedPage(status="new", body=body, **facts)
@@ -133,7 +132,7 @@ def _compared(
         return ComparedPage(status="same", body=None if is_known else body, **facts)
     told = (diff.get("text") or json.dumps(diff["json"]))[:MAX_TOLD]
     return ComparedPage(
-        status="changed", body=body, diff=_encode(diff), told=told, **facts
+        status="changed", body=body, diff=json_line(diff), told=told, **facts
     )
 
 
@@ -257,11 +256,6 @@ def _fields(data: Any) -> Iterator[tuple[str, Any]]:
         else:
             count += 1
             yield path or VALUE, value
-
-
-def _encode(value: Any) -> bytes:
-    """Return a value as JSON in one line."""
-    return json.dumps(value, ensure_ascii=False).encode(errors="replace")
 
 
 def _object(data: Any) -> dict[str, Any]:

@@ -1,27 +1,48 @@
-"""Converts Word documents (.docx) with mammoth."""
+"""Converts Word documents (.docx) with mammoth.
+
+Their XML is prepared first, because mammoth skips what it does not know. Formulas, charts
+and SmartArt become marked runs, whose HTML replaces them in the result. Text boxes and
+fields get a form that mammoth reads. All else is recorded.
+"""
 
 from __future__ import annotations
 
 import base64
 import io
 import re
+import warnings
+import zipfile
 from typing import TYPE_CHECKING, Any
 
 import mammoth
+from lxml import etree
 
-from scraper_service.content.documents.archive import Archive
+from scraper_service.content.characters import parse_digits
+from scraper_service.content.documents.archive import Archive, attribute, local
+from scraper_service.content.documents.drawings import OBJECT, Graphics, record_object
+from scraper_service.content.documents.formulas import formula
 from scraper_service.content.documents.markup import (
     ConvertedDocument,
     html_body,
     inner_html,
     properties,
 )
-from scraper_service.content.documents.word_xml import MARK_STYLES, WordXml
-from scraper_service.content.losses import Losses
+from scraper_service.content.losses import Losses, is_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+MARK = "ScraperPart"  # the style of marked runs and paragraphs
+MARK_STYLES = f"p.{MARK} => div.part:fresh\nr.{MARK} => span.part:fresh\n"
+_MARKED = re.compile(r'<(div|span) class="part">(\d{1,9})</\1>')
+# Elements whose children mammoth reads once the element itself is gone.
+_UNWRAPPED = ("{*}fldSimple", "{*}dir", "{*}bdo")
+_VML = "{urn:schemas-microsoft-com:vml}"
+_SHAPES = [f"{_VML}{n}" for n in ("oval", "polyline", "curve", "arc", "line", "image")]
+CONTROL = "ActiveX controls of a document are not converted."
+# Of a hidden run: fields remain whole, as their ends stand in other runs.
+_FIELD = frozenset({"rPr", "fldChar", "instrText"})
+_USED = ("{*}txbxContent", "{*}chart", "{*}relIds", "{*}oMath", "{*}pic")
 KIND = "Word"
 MAX_IMAGE_BYTES = 5 * 2**20
 LARGE = "Pictures of over 5 MiB are not embedded in the page."
@@ -42,6 +63,267 @@ strike => s
 comment-reference =>
 """
 _NOTE_BACK = re.compile(r'\s*<a href="#(?:footnote|endnote|comment)-ref-\d+">↑</a>')
+
+
+class WordXml:
+    """Rewrites the parts of a document that have text, and fills in the result."""
+
+    def __init__(self, archive: Archive, losses: Losses):
+        self._archive = archive
+        self._losses = losses
+        self._graphics = Graphics(archive, losses)
+        #: The last added paragraph after a paragraph.
+        self._last: dict[Any, Any] = {}
+        self._html: list[str] = []
+        self._hidden: set[str] = set()
+        self._word = ""
+        self._relations: dict[str, tuple[str, str, bool]] = {}
+
+    def prepare(self, body: bytes) -> bytes:
+        """Return the file with rewritten parts, which take the place of the old ones."""
+        archive = self._archive
+        main = archive.main_part("word/document.xml")
+        if main not in archive:
+            return body
+        parts = {kind: name for kind, name, _ in archive.relations(main).values()}
+        if (styles := parts.get("styles", "")) in archive:
+            self._hidden = _hidden_styles(archive.xml(styles))
+        written = {}
+        for name in (main, parts.get("footnotes", ""), parts.get("endnotes", "")):
+            if name in archive:
+                root = archive.xml(name)
+                self._word = root.tag.rpartition("}")[0] + "}"
+                self._relations = archive.relations(name)
+                self._rewrite(root)
+                written[name] = etree.tostring(root)
+        buffer = io.BytesIO(body)
+        with warnings.catch_warnings(), zipfile.ZipFile(buffer, "a") as target:
+            warnings.simplefilter("ignore")  # of a second part with the same name
+            for name, data in written.items():
+                target.writestr(name, data)
+        return buffer.getvalue()
+
+    def fill(self, html: str) -> str:
+        """Return the result of mammoth with the HTML of the marked parts."""
+
+        def part(match: re.Match[str]) -> str:
+            number = int(match[2])
+            return self._html[number] if number < len(self._html) else ""
+
+        return _MARKED.sub(part, html)
+
+    def _rewrite(self, root: Any) -> None:
+        self._drop_hidden(root)
+        for item in list(root.iter("{*}AlternateContent")):
+            _choose(item)
+        for item in list(root.iter("{*}drawing")):
+            self._drawing(item)
+        for item in list(root.iter("{*}oMathPara", "{*}oMath")):
+            # The formulas of a displayed one leave the tree with it.
+            if item.getparent() is not None and is_in(item, root):
+                _replace(item, [self._run(formula(item, self._losses))])
+        self._record_objects(root)
+        for item in root.iter(*_SHAPES):
+            item.tag = f"{_VML}shape"  # the only one that mammoth reads
+        for item in list(root.iter(*_UNWRAPPED)):
+            _replace(item, [c for c in item if not local(c).endswith("Pr")])
+        for item in list(root.iter("{*}ruby")):
+            self._ruby(item)
+        for item in list(root.iter("{*}cr", "{*}ptab")):
+            item.tag = self._word + ("br" if local(item) == "cr" else "tab")
+        for item in list(root.iter("{*}ddList")):
+            self._drop_down(item)
+        for item in list(root.iter("{*}p")):
+            _keep_deleted_mark(item)
+
+    def _record_objects(self, root: Any) -> None:
+        for item in root.iter("{*}OLEObject"):
+            record_object(item.get("ProgID", ""), self._losses)
+        for item in root.iter("{*}control"):
+            self._losses.add("formField", CONTROL, text=attribute(item, "name"))
+        for _ in root.iter("{*}altChunk"):
+            self._losses.add("embeddedDocument", OBJECT)
+
+    def _drop_hidden(self, root: Any) -> None:
+        """Remove the text of hidden runs; the paragraphs around them stay."""
+        for run in root.iter(f"{self._word}r"):
+            if self._is_hidden(run):
+                for item in list(run):
+                    if local(item) not in _FIELD:
+                        run.remove(item)
+
+    def _is_hidden(self, run: Any) -> bool:
+        facts = run.find("{*}rPr")
+        if facts is not None:
+            own = facts.find("{*}vanish")
+            if own is not None:
+                return _is_on(own)
+            style = facts.find("{*}rStyle")
+            if style is not None and attribute(style, "val") in self._hidden:
+                return True
+        if not self._hidden:
+            return False
+        above = next(run.iterancestors("{*}p"), None)
+        style = above.find("{*}pPr/{*}pStyle") if above is not None else None
+        return style is not None and attribute(style, "val") in self._hidden
+
+    def _drawing(self, drawing: Any) -> None:
+        data = next(drawing.iter("{*}graphicData"), None)
+        if data is None:
+            return
+        html = self._graphics.html(data, self._relations)
+        if html is not None:
+            self._add_block(drawing, html)
+            _replace(drawing, [])
+            return
+        boxes = [b for b in data.iter("{*}txbxContent") if not _is_boxed(b, data)]
+        pictures = [
+            item
+            for item in data.iter("{*}pic")
+            if item.getparent() is not data and not _is_boxed(item, data)
+        ]
+        if boxes or pictures:
+            frames = [self._frame(drawing, data, item) for item in pictures]
+            if boxes:
+                frame = self._new("pict")
+                frame.extend(boxes)
+                frames.append(frame)
+            _replace(drawing, frames)
+
+    def _frame(self, drawing: Any, data: Any, item: Any) -> Any:
+        """Return a drawing of its own for a picture of a group."""
+        frame = self._new("drawing")
+        inline = etree.SubElement(frame, drawing[0].tag)
+        facts = item.find("{*}nvPicPr/{*}cNvPr")
+        if facts is not None:
+            namespace = inline.tag.rpartition("}")[0] + "}"
+            etree.SubElement(inline, f"{namespace}docPr", dict(facts.attrib))
+        inner = etree.SubElement(inline, data.getparent().tag)
+        etree.SubElement(inner, data.tag).append(item)
+        return frame
+
+    def _ruby(self, ruby: Any) -> None:
+        """Replace an annotated text by the text, and its reading in parentheses."""
+        base, reading = ruby.find("{*}rubyBase"), ruby.find("{*}rt")
+        found = list(base) if base is not None else []
+        if reading is not None and len(reading):
+            found += [self._plain(" ("), *reading, self._plain(")")]
+        run = ruby.getparent()
+        if local(run) != "r":
+            _replace(ruby, found)
+            return
+        parent = run.getparent()
+        place = parent.index(run) + 1
+        run.remove(ruby)
+        for item in reversed(found):
+            parent.insert(place, item)
+
+    def _drop_down(self, choices: Any) -> None:
+        """Write the chosen entry of an old form field, which has no text of its own."""
+        entries = [attribute(e, "val") or "" for e in choices.iterfind("{*}listEntry")]
+        chosen = choices.find("{*}result")
+        number = (
+            parse_digits(attribute(chosen, "val") or "0") if chosen is not None else 0
+        )
+        run = next(choices.iterancestors("{*}r"), None)
+        if run is not None and run.getparent() is not None and number < len(entries):
+            run.addprevious(self._plain(entries[number]))
+
+    def _new(self, name: str, *inner: Any) -> Any:
+        found = etree.Element(self._word + name)
+        found.extend(inner)
+        return found
+
+    def _plain(self, text: str) -> Any:
+        content = self._new("t")
+        content.text = text
+        return self._new("r", content)
+
+    def _run(self, html: str) -> Any:
+        """Return a marked run for HTML; the number of the HTML is its text."""
+        self._html.append(html)
+        run = self._plain(str(len(self._html) - 1))
+        style = self._new("rStyle")
+        style.set(f"{self._word}val", MARK)
+        run.insert(0, self._new("rPr", style))
+        return run
+
+    def _add_block(self, item: Any, html: str) -> None:
+        """Add HTML as a paragraph after the one around ``item``."""
+        above = next(item.iterancestors(f"{self._word}p"), None)
+        if not html or above is None or above.getparent() is None:
+            return
+        self._html.append(html)
+        style = self._new("pStyle")
+        style.set(f"{self._word}val", MARK)
+        text = self._plain(str(len(self._html) - 1))
+        added = self._new("p", self._new("pPr", style), text)
+        self._last.get(above, above).addnext(added)
+        self._last[above] = added
+
+
+def _hidden_styles(root: Any) -> set[str]:
+    """Return the ids of the styles that hide their text, also by their base."""
+    own: dict[str, bool | None] = {}
+    base: dict[str, str] = {}
+    for style in root.iterfind("{*}style"):
+        name = attribute(style, "styleId") or ""
+        vanish = style.find("{*}rPr/{*}vanish")
+        own[name] = None if vanish is None else _is_on(vanish)
+        above = style.find("{*}basedOn")
+        base[name] = (attribute(above, "val") or "") if above is not None else ""
+    if not any(own.values()):
+        return set()
+    return {name for name in own if _inherits(name, own, base)}
+
+
+def _inherits(name: str, own: dict[str, bool | None], base: dict[str, str]) -> bool:
+    for _ in range(20):  # a style may be based on itself
+        found = own.get(name)
+        if found is not None:
+            return found
+        name = base.get(name, "")
+    return False
+
+
+def _is_on(item: Any) -> bool:
+    return attribute(item, "val") not in {"0", "false", "off"}
+
+
+def _is_boxed(item: Any, data: Any) -> bool:
+    """Return True if an element below ``data`` stands in a text box there."""
+    for above in item.iterancestors():
+        if above is data:
+            return False
+        if local(above) == "txbxContent":
+            return True
+    return False
+
+
+def _choose(item: Any) -> None:
+    """Replace alternatives by one of them: the one whose content is converted."""
+    choice, fallback = item.find("{*}Choice"), item.find("{*}Fallback")
+    is_used = choice is not None and next(choice.iter(*_USED), None) is not None
+    chosen = choice if is_used or fallback is None or not len(fallback) else fallback
+    _replace(item, list(chosen) if chosen is not None else [])
+
+
+def _replace(item: Any, others: list[Any]) -> None:
+    """Replace an element by others, which may be its children."""
+    parent = item.getparent()
+    if parent is None:
+        return
+    place = parent.index(item)
+    parent.remove(item)
+    parent[place:place] = others
+
+
+def _keep_deleted_mark(paragraph: Any) -> None:
+    """Keep a last paragraph apart; mammoth joins it with the next one, and loses it."""
+    deleted = paragraph.find("{*}pPr/{*}rPr/{*}del")
+    after = paragraph.getnext()
+    if deleted is not None and (after is None or local(after) != "p"):
+        deleted.getparent().remove(deleted)
 
 
 def read_docx(body: bytes, *, embed_images: bool) -> ConvertedDocument:

@@ -10,6 +10,7 @@ from collections import Counter
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from scraper_service.content.characters import parse_digits
 from scraper_service.content.decode import Unreadable
 from scraper_service.content.documents.archive import Archive, attribute, local
 from scraper_service.content.documents.markup import (
@@ -18,7 +19,6 @@ from scraper_service.content.documents.markup import (
     nested_list,
     table,
 )
-from scraper_service.content.text.digits import parse_digits
 
 if TYPE_CHECKING:
     from scraper_service.content.losses import Losses

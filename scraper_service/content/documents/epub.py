@@ -64,7 +64,7 @@ def read_epub(body: bytes) -> ConvertedDocument:
             losses.add("embeddedDocument", INSIDE, text=posixpath.basename(name))
     if not chapters:
         raise archive.unreadable("it has no readable chapters")
-    encrypted = _encrypted(archive)
+    encrypted = _encrypted_names(archive)
     warnings = []
     parts: list[str] = []
     size = 0
@@ -99,7 +99,7 @@ def _package_path(archive: Archive) -> str:
     raise archive.unreadable("it has no table of its parts")
 
 
-def _encrypted(archive: Archive) -> set[str]:
+def _encrypted_names(archive: Archive) -> set[str]:
     if "META-INF/encryption.xml" not in archive:
         return set()
     root = archive.xml("META-INF/encryption.xml")

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lxml import etree
 
 from scraper_service.content.documents.archive import local, parse_xml
-from scraper_service.content.documents.json_feed import (
-    ObjectT,
-    authors_of,
-    objects,
-    read_json_feed,
-    strings,
-)
 from scraper_service.content.documents.markup import (
     ConvertedDocument,
     anchor,
@@ -27,11 +21,18 @@ from scraper_service.content.documents.markup import (
 from scraper_service.content.html.page_urls import (
     absolute,
     best_candidate,
-    changed_base,
+    change_base,
     xml_base,
 )
 from scraper_service.content.losses import Losses
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_VERSION = "jsonfeed.org"
+_VERSIONS = ("https://jsonfeed.org/version/", "http://jsonfeed.org/version/")
+
+ObjectT = dict[str, Any]
 MAX_ENTRIES = 1000
 ROOTS = frozenset({"rss", "RDF", "feed"})
 _BODIES = ("encoded", "content", "description", "summary")
@@ -39,6 +40,46 @@ _BODIES = ("encoded", "content", "description", "summary")
 _URLS = ("href", "src", "poster", "data", "cite", "data-src")
 _SRCSETS = ("srcset", "data-srcset")
 _DATES = ("pubDate", "published", "updated", "date", "modified", "issued")
+
+
+def may_be_json_feed(text: str) -> bool:
+    """Return True if a JSON text names the format, the slashes escaped or not."""
+    return _VERSION in text
+
+
+def read_json_feed(text: str) -> ObjectT | None:
+    """Return the object of a JSON Feed, None for other text."""
+    if not may_be_json_feed(text):
+        return None
+    try:
+        feed = json.loads(text, strict=False)
+    except (ValueError, RecursionError):
+        return None
+    version = feed.get("version") if isinstance(feed, dict) else None
+    is_feed = isinstance(version, str) and version.strip().startswith(_VERSIONS)
+    return feed if is_feed else None
+
+
+def strings(holder: ObjectT, *names: str) -> Iterator[str]:
+    """Yield the texts of an object under these names, without empty ones."""
+    for name in names:
+        value = holder.get(name)
+        if isinstance(value, str) and value.strip():
+            yield value.strip()
+
+
+def objects(holder: ObjectT, name: str) -> list[ObjectT]:
+    """Return the objects in a list of an object; a single object is a list of one."""
+    value = holder.get(name)
+    values = value if isinstance(value, list) else [value]
+    return [each for each in values if isinstance(each, dict)]
+
+
+def authors_of(holder: ObjectT) -> str:
+    """Return the names of the authors of a feed or an entry."""
+    given = objects(holder, "authors") or objects(holder, "author")
+    names = (name for each in given for name in strings(each, "name"))
+    return ", ".join(dict.fromkeys(" ".join(name.split()) for name in names))
 
 
 def read_feed(text: str, url: str) -> ConvertedDocument | None:
@@ -67,10 +108,10 @@ def read_feed(text: str, url: str) -> ConvertedDocument | None:
     }
     other = {"author": _author(head), "generator": _child_text(head, "generator")}
     sections = [_entry(entry, url) for entry in entries[:MAX_ENTRIES]]
-    return _converted(sections, len(entries), known, other, text)
+    return _document_of(sections, len(entries), known, other, text)
 
 
-def _converted(
+def _document_of(
     sections: list[str],
     count: int,
     known: dict[str, str],
@@ -124,7 +165,9 @@ def _json_feed(feed: ObjectT, text: str, url: str) -> ConvertedDocument:
         for name in ("title", "description", "language")
     }
     sections = [_json_entry(entry, url) for entry in entries[:MAX_ENTRIES]]
-    return _converted(sections, len(entries), known, {"author": authors_of(feed)}, text)
+    return _document_of(
+        sections, len(entries), known, {"author": authors_of(feed)}, text
+    )
 
 
 def _json_entry(entry: ObjectT, url: str) -> str:
@@ -146,7 +189,7 @@ def _json_entry(entry: ObjectT, url: str) -> str:
             next(strings(entry, "date_published", "date_modified"), ""),
             authors_of(entry),
         ],
-        _balanced(markup, url, url),
+        _balance(markup, url, url),
     )
 
 
@@ -176,10 +219,10 @@ def _content(found: Any, url: str) -> str:
         markup = "".join(found.itertext())
         if found.get("type") == "text":
             markup = escape(markup)
-    return _balanced(markup, xml_base(found, url), url)
+    return _balance(markup, xml_base(found, url), url)
 
 
-def _balanced(markup: str, base: str, url: str) -> str:
+def _balance(markup: str, base: str, url: str) -> str:
     body = html_body(f"<body>{markup}") if markup.strip() else None
     if body is None:
         return ""
@@ -194,7 +237,7 @@ def _resolve(body: Any, base: str) -> None:
     for found in body.iterdescendants(etree.Element):
         own = bases[found.getparent()]
         if value := found.attrib.pop("xml:base", None):
-            own = changed_base(own, value)
+            own = change_base(own, value)
         bases[found] = own
         for name in _URLS:
             if value := found.get(name):

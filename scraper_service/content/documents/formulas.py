@@ -238,7 +238,7 @@ def _nary(item: Any, depth: int) -> str:
     return f"{sign}{scripts} {_child(item, 'e', depth)}"
 
 
-def _delimited(item: Any, depth: int) -> str:
+def _with_delimiters(item: Any, depth: int) -> str:
     begin = _property(item, "begChr", "(")[:1]
     end = _property(item, "endChr", ")")[:1]
     between = _sign(_property(item, "sepChr", "|")[:1] or " ")
@@ -333,7 +333,7 @@ _WRITERS = {
     "sPre": _scripts,
     "rad": _radical,
     "nary": _nary,
-    "d": _delimited,
+    "d": _with_delimiters,
     "eqArr": _lines,
     "func": _function,
     "acc": _accent,

@@ -12,14 +12,17 @@ import time
 from collections import Counter, deque
 from typing import TYPE_CHECKING, Any
 
-from scraper_service.content.merging import fields_without_value
-from scraper_service.content.metadata.linked_data import folded, parse_json
+from scraper_service.content.metadata.linked_data import fold_name, parse_json
+from scraper_service.content.structured_data.merging import fields_without_value
 from scraper_service.content.structured_data.nodes import plain
 from scraper_service.content.structured_data.page import Extraction, Value
 from scraper_service.content.structured_data.prompts import fields_of
-from scraper_service.content.structured_data.requested_fields import interpret_field
-from scraper_service.content.structured_data.typed import Typing
-from scraper_service.content.structured_data.vocabulary import phrase_of, singular
+from scraper_service.content.structured_data.requested_fields import (
+    interpret_field,
+    phrase_of,
+    singular,
+)
+from scraper_service.content.structured_data.values import Typing
 from scraper_service.options.json_schema import Field, field_of
 
 if TYPE_CHECKING:
@@ -260,7 +263,7 @@ class Keys:
             self.records.append(data)
             for key, value in data.items():
                 visited += 1
-                inner = (*path, folded(key))
+                inner = (*path, fold_name(key))
                 if value is not None and visited < MAX_VISITED:
                     self._add(inner, value)
                     waiting.append((value, inner))
@@ -289,11 +292,11 @@ def _names(field: Field) -> Iterator[str]:
     if field.kind == "array":
         phrases += [singular(phrase_of(field.name))]
     phrases += requested.concept.paths if requested.concept else ()
-    yield from dict.fromkeys(filter(None, map(folded, phrases)))
+    yield from dict.fromkeys(filter(None, map(fold_name, phrases)))
 
 
 def _match_count(field: Field, record: ObjectT) -> int:
-    keys = set(map(folded, record))
+    keys = set(map(fold_name, record))
     return sum(not keys.isdisjoint(_names(below)) for below in field.properties)
 
 

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 from attrs import frozen
 
 from scraper_service.content.documents.archive import OLE, unreadable
-from scraper_service.content.documents.json_feed import may_be_json_feed
+from scraper_service.content.documents.feeds import may_be_json_feed
 from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ KINDS = {
             "md",
             ("md", "markdown", "mkd"),
             ("text/markdown", "text/x-markdown"),
-            "markdown_source:read_markdown",
+            "markup:read_markdown",
             "text",
         ),
         FileKind(

@@ -1,11 +1,13 @@
 """Builds the HTML of a document: elements, tables, nested lists, metadata.
 
 Readers return a :class:`ConvertedDocument`, from whose HTML all formats of a page follow.
+The reader of Markdown files keeps their text; HTML and links follow from it.
 """
 
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +26,22 @@ if TYPE_CHECKING:
 MAX_CELLS = 100_000  # in all tables of a document; a page has at most 300,000 tags
 MAX_FACT = 2000  # characters
 LINKED = ("http://", "https://", "mailto:", "#", "data:image/")
+CORE = "docProps/core.xml"
+_FRONT = re.compile(
+    r"\A---[ \t]*\r?\n(.*?)\r?\n(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL
+)
+_FACT = re.compile(r"^([A-Za-z]\w*)[ \t]*:[ \t]*(.+?)[ \t]*$", re.MULTILINE)
+_TITLE = re.compile(r"^#[ \t]+(.+?)[ \t]*#*$", re.MULTILINE)
+_KNOWN = {
+    "title": "title",
+    "description": "description",
+    "keywords": "keywords",
+    "tags": "keywords",
+    "lang": "language",
+    "language": "language",
+    "date": "published_time",
+}
+MAX_FRONT = 20_000  # characters
 
 
 @define(kw_only=True)
@@ -143,9 +161,6 @@ def nested_list(items: list[tuple[int, str]], tag: str = "ul") -> str:
     return f"{element(tag, ''.join(parts))}\n"
 
 
-CORE = "docProps/core.xml"
-
-
 def properties(archive: Archive) -> tuple[dict[str, str], dict[str, str]]:
     """Return an OOXML file's title, author and dates (ECMA-376, part 2, 11).
 
@@ -170,3 +185,30 @@ def properties(archive: Archive) -> tuple[dict[str, str], dict[str, str]]:
         "lastModifiedBy": declared.get("lastModifiedBy"),
     }
     return facts(known), facts(other)
+
+
+def read_markdown(text: str) -> ConvertedDocument:
+    """Return the file unchanged, with its HTML and metadata.
+
+    Plain ``name: value`` lines of its front matter are metadata.
+    """
+    front = _FRONT.match(text[:MAX_FRONT])
+    source = text[front.end() :] if front else text
+    declared = {
+        name.lower(): value.strip("\"'")
+        for name, value in _FACT.findall(front[1] if front else "")
+    }
+    known = {_KNOWN[name]: value for name, value in declared.items() if name in _KNOWN}
+    heading = _TITLE.search(source)
+    if heading:
+        known.setdefault("title", heading[1])
+    from markdown_it import MarkdownIt  # noqa: PLC0415  # loaded on first use
+
+    parser = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
+    return ConvertedDocument(
+        body=parser.render(source),
+        known=facts(known),
+        other=facts({"author": declared.get("author")}),
+        text=source.strip("\n"),
+        raw=text,
+    )

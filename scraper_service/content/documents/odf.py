@@ -8,6 +8,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from scraper_service.content.characters import parse_digits
 from scraper_service.content.decode import Unreadable
 from scraper_service.content.documents.archive import (
     MAX_DEPTH,
@@ -37,7 +38,6 @@ from scraper_service.content.documents.sheets import (
     sheets_html,
 )
 from scraper_service.content.losses import Losses
-from scraper_service.content.text.digits import parse_digits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -96,7 +96,7 @@ class TableReader:
         for item in table.iter("{*}table-row"):
             if next(item.iterancestors("{*}table")) is not table:
                 continue  # a row of a table in a cell
-            count = _repeated(item, "number-rows-repeated")
+            count = _repeat_count(item, "number-rows-repeated")
             if is_full:
                 row += count
                 last = row if any(map(len, item)) else last
@@ -127,14 +127,14 @@ class TableReader:
         for item in row:
             if local(item) not in {"table-cell", "covered-table-cell"}:
                 continue
-            count = _repeated(item, "number-columns-repeated")
+            count = _repeat_count(item, "number-columns-repeated")
             content = self._cell(item)
             if content and local(item) == "table-cell":
                 kind = attribute(item, "value-type") or "string"
                 cell = GridCell(content, kind == "string")
                 span = (
-                    _repeated(item, "number-rows-spanned"),
-                    _repeated(item, "number-columns-spanned"),
+                    _repeat_count(item, "number-rows-spanned"),
+                    _repeat_count(item, "number-columns-spanned"),
                 )
                 found += [
                     (at, cell, span)
@@ -148,7 +148,7 @@ def _paragraph(content: str) -> str:
     return f"{element('p', content)}\n" if content.strip() else ""
 
 
-def _repeated(item: Any, name: str) -> int:
+def _repeat_count(item: Any, name: str) -> int:
     value = attribute(item, name) or "1"
     return max(int(value), 1) if value.isdecimal() and len(value) < 9 else 1
 
@@ -295,25 +295,25 @@ class _Reader:
             self._record(item)
             return ""
         if kind == "frame":
-            return self._framed(item)
+            return self._frame_block(item)
         if kind == "h":
             level = parse_digits(attribute(item, "outline-level") or "1")
             size = min(max(level, 1), 6)
-            return self._wrapped(f"h{size}", item)
+            return self._wrap(f"h{size}", item)
         if kind == "p":
             style = attribute(item, "style-name") or ""
             if style in {"Title", "Subtitle"}:
-                return self._wrapped("h1" if style == "Title" else "h2", item)
+                return self._wrap("h1" if style == "Title" else "h2", item)
             if style.startswith("Preformatted"):
-                return self._wrapped("pre", item)
-            return self._wrapped("p", item)
+                return self._wrap("pre", item)
+            return self._wrap("p", item)
         if kind == "list":
             return self._list(item)
         if kind == "table":
             return self._table(item)
         return self.blocks(item)
 
-    def _wrapped(self, tag: str, item: Any) -> str:
+    def _wrap(self, tag: str, item: Any) -> str:
         content = self.inline(item)
         return f"{element(tag, content)}\n" if content.strip() else ""
 
@@ -409,7 +409,7 @@ class _Reader:
             return ""
         return picture(alt)
 
-    def _framed(self, item: Any) -> str:
+    def _frame_block(self, item: Any) -> str:
         """Return a frame that is a block of its own."""
         table = item.find("{*}table")
         if table is not None:
@@ -475,7 +475,7 @@ class _Reader:
                 elif kind not in {"header", "footer", "date-time", "page-number"}:
                     is_frame = local(shape) == "frame"
                     parts.append(
-                        self._framed(shape) if is_frame else self.blocks(shape)
+                        self._frame_block(shape) if is_frame else self.blocks(shape)
                     )
             for item in page.iterfind("{*}annotation"):
                 self._record(item)

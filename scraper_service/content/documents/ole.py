@@ -104,9 +104,9 @@ class _Reader:
             self._ole = olefile.OleFileIO(io.BytesIO(body))
             sizes = [self._ole.get_size(name) for name in self._ole.listdir()]
         except Exception as exc:  # olefile checks little of what it reads
-            raise self._damaged() from exc
+            raise self._damage_error() from exc
         if sum(sizes) > len(body) or (kind == "doc" and not self._has_sane_lists()):
-            raise self._damaged()
+            raise self._damage_error()
         try:
             self._model = anydoc.to_document(body, kind)
         except anydoc.EncryptedError as exc:
@@ -114,9 +114,9 @@ class _Reader:
         except anydoc.ResourceLimitError as exc:
             raise unreadable(program, "it is too large or nested too deeply") from exc
         except anydoc.ConvertError as exc:
-            raise self._damaged() from exc
+            raise self._damage_error() from exc
 
-    def _damaged(self) -> Unreadable:
+    def _damage_error(self) -> Unreadable:
         return unreadable(self._program, "it is damaged")
 
     def _has_sane_lists(self) -> bool:
@@ -142,7 +142,7 @@ class _Reader:
             data = self._ole.openstream(stream).read()
             known, other = self._metadata()
         except Exception as exc:  # as above
-            raise self._damaged() from exc
+            raise self._damage_error() from exc
         html = self._blocks(self._model.blocks) + self._notes_html()
         if self._kind == "doc":
             self._record_doc(data)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from scraper_service.content.characters import parse_digits
 from scraper_service.content.documents.archive import Archive, attribute, local
 from scraper_service.content.documents.drawings import Graphics, record_object
 from scraper_service.content.documents.formulas import formula
@@ -20,7 +21,6 @@ from scraper_service.content.documents.markup import (
     table,
 )
 from scraper_service.content.losses import Losses
-from scraper_service.content.text.digits import parse_digits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -22,6 +22,7 @@ from python_calamine import (
     SheetVisibleEnum,
 )
 
+from scraper_service.content.characters import parse_digits
 from scraper_service.content.documents.archive import (
     MAX_XML_BYTES,
     OLE,
@@ -38,15 +39,15 @@ from scraper_service.content.documents.markup import (
     escape,
     properties,
 )
-from scraper_service.content.documents.number_formats import BUILTIN, format_value
 from scraper_service.content.documents.sheets import (
+    BUILTIN,
     MAX_SHEETS,
     Grid,
     GridCell,
+    format_value,
     sheets_html,
 )
 from scraper_service.content.losses import Losses
-from scraper_service.content.text.digits import parse_digits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -248,7 +249,7 @@ class _Styles:
             if local(item) == "hyperlink":
                 target = relations.get(attribute(item, "id") or "")
                 if target and target[2]:
-                    looks.links[_place(item.get("ref", ""))] = target[1]
+                    looks.links[_cell_of(item.get("ref", ""))] = target[1]
                 continue
             row = parse_digits(item.get("r", ""), row + 2) - 1
             if item.get("hidden") in {"1", "true"}:
@@ -256,7 +257,7 @@ class _Styles:
             column = -1
             for cell in item.iterfind("{*}c"):
                 reference = cell.get("r")
-                place = _place(reference) if reference else (row, column + 1)
+                place = _cell_of(reference) if reference else (row, column + 1)
                 column = place[1]
                 if len(cell):
                     last = (max(place[0], last[0]), max(column, last[1]))
@@ -321,7 +322,7 @@ class _Styles:
             raise self._archive.unreadable("it is damaged") from exc
 
 
-def _place(reference: str) -> Place:
+def _cell_of(reference: str) -> Place:
     """Return row and column of a reference such as ``B3`` or ``$B$3:C4``."""
     match = _PLACE.match(reference.replace("$", ""))
     if match is None:

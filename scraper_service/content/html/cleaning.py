@@ -1,6 +1,7 @@
 """Cleans a page's tree: drops hidden content and makes URLs absolute.
 
-The module also serialises the tree as the page's cleaned HTML.
+The module also adds spaces between words, links and prices that only styles separate,
+and serialises the tree as the page's cleaned HTML.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from attrs import evolve
 from lxml import etree
 
 from scraper_service.content.decode import clean_text
-from scraper_service.content.html.code_lines import drop_line_numbers, join_code_lines
 from scraper_service.content.html.diagrams import find_drawings, keep_sources
 from scraper_service.content.html.document import drop, parse
 from scraper_service.content.html.elements import DROPPED
@@ -34,7 +34,10 @@ from scraper_service.content.html.formulas import (
 from scraper_service.content.html.hidden_text import (
     Hiding,
     HidingRules,
+    Panels,
     instruction_in,
+    is_overlay,
+    is_real_text,
     may_be_shown,
     may_instruct,
 )
@@ -51,26 +54,42 @@ from scraper_service.content.html.page_urls import (
     origin_of,
     without_session,
 )
-from scraper_service.content.html.panels import Panels, is_overlay, is_real_text
 from scraper_service.content.html.redundant_elements import drop_spoken_copies
-from scraper_service.content.html.spacing import separate_words
 from scraper_service.content.html.special_elements import (
     SIGNED,
     SPOKEN,
     special_elements,
 )
 from scraper_service.content.losses import Losses
+from scraper_service.content.markdown.code_blocks import (
+    drop_line_numbers,
+    join_code_lines,
+)
 from scraper_service.content.passes import (
     complete_plain_urls,
     elements,
     outermost,
     texts_in,
+    unseparated,
     word_total,
 )
 
 if TYPE_CHECKING:
     from scraper_service.content.html.document import Document
 
+# For writing systems with spaces between words; a single letter is part of a word.
+_ENDS_WORD = re.compile(r"(?:[^\W\u2e80-\uffff]{2}|\w\))$")
+_BEGINS_WORD = re.compile(r"[^\W\u2e80-\uffff]{2}")
+_ENDS_PHRASE = re.compile(r"\w[a-z\u00df-\u00f6\u00f8-\u00ff)]\Z")
+_BEGINS_NAME = re.compile(r"[A-Z][a-z]")
+_REDUCTION = re.compile(r"\d\d?%")
+_CURRENCY = frozenset("$\u20ac\u00a3")
+# Class names of labels and values: a pair of them is not one word.
+_LABELS = re.compile(r"(?:^|[\s_-])(?:label|name|key|title|value|count)(?=$|[\s_-])")
+_ENDS_LABEL = re.compile(r"[^\W\d_]:\Z")
+# Roles of elements with a place of their own.
+_ROLES = frozenset({"cell", "gridcell", "columnheader", "rowheader", "tooltip"})
+_EXACT = frozenset({"pre", "code", "kbd", "samp", "tt", "math", "textarea"})
 UNCOVERED_WORDS = 100  # hidden content with more words may be the page itself
 SPEECH_WORDS = 500  # hidden texts with fewer words are searched for instructions
 FEW_WORDS = 30
@@ -104,6 +123,75 @@ _CHANGED_URLS = {
     "a": ("sid=", "sessionid", "zenid=", ".php?s=", _MASKED_EMAIL),
     "img": (*PLACEHOLDERS, *PICTURE_PARTS),
 }
+_SCRIPTING = ("script", "style", "noscript", "template", "svg")  # in a head
+_WITH_EVENT_HANDLERS = etree.XPath("//*[@*[starts-with(name(), 'on')]]")
+
+
+def separate_words(body: Any) -> None:
+    """Add a space between links, and between spans of one class, that styles separate.
+
+    The space also goes between other links, spans and bold texts in these cases: a new
+    word begins behind several words, a new price begins, a value follows its label, a
+    cell follows another one, or a note follows its mark in the text.
+    """
+    for element, behind in unseparated(
+        body, "a", "span", "b", "strong", "sup", "input"
+    ):
+        if behind.tag == "sup":
+            continue
+        if behind.tag == element.tag and (
+            element.tag == "a"
+            or (element.get("class") and element.get("class") == behind.get("class"))
+        ):
+            before, after = "".join(texts_in(element)), "".join(texts_in(behind))
+            is_end = bool(_ENDS_WORD.search(before[-3:]) and _BEGINS_WORD.match(after))
+        else:
+            after = behind.text or "".join(texts_in(behind))
+            if not after[:1].isalnum() and after[:1] not in _CURRENCY:
+                continue
+            before = "".join(texts_in(element))
+            is_note = behind.tag == "a" and after.isdigit()
+            is_end = (
+                not is_note and _are_apart(before, after)
+            ) or _are_label_and_value(element, behind, before)
+        if (is_end or _is_placed(element, behind)) and not any(
+            above.tag in _EXACT for above in element.iterancestors()
+        ):
+            element.tail = " "
+
+
+def _is_placed(element: Any, behind: Any) -> bool:
+    """Return True for a cell or a note, which styles place beside the text."""
+    if element.tag == "input" or behind.get("role") in _ROLES:
+        return True
+    return element.tag == "sup" and " " in "".join(texts_in(behind)).strip()
+
+
+def _are_apart(before: str, after: str) -> bool:
+    """Return True if a word or a price ends and a new one begins, by their letters."""
+    first = after[0]
+    if before[-1:].isdigit():
+        if first in _CURRENCY or (before[:1] in _CURRENCY and _REDUCTION.match(after)):
+            return True
+        if not _BEGINS_NAME.match(after):
+            return False
+    elif first.islower() or first in _CURRENCY or not _ENDS_PHRASE.search(before[-2:]):
+        return False
+    return " " in f"{before}{after}".strip()
+
+
+def _are_label_and_value(element: Any, behind: Any, before: str) -> bool:
+    """Return True for a label and its value, by a colon or by their class names."""
+    if _ENDS_LABEL.search(before[-2:]):
+        return True
+    names, others = element.get("class"), behind.get("class")
+    return bool(
+        names
+        and others
+        and _LABELS.search(names)
+        and _LABELS.search(others)
+        and _ENDS_WORD.search(before[-3:])
+    )
 
 
 def clean(document: Document, *, complete: bool = True) -> None:
@@ -115,7 +203,7 @@ def clean(document: Document, *, complete: bool = True) -> None:
     found, frames = _replace_elements(document)
     document.players = frames + found["video"] + found["audio"]
     if found["template"]:
-        _place_streamed_parts(body, found["template"])
+        _move_streamed_parts(body, found["template"])
     rest = [part for part in document.root if part is not body]
     styles = [x for part in rest for x in elements(part, "style")] + found["style"]
     rules = HidingRules(styles)
@@ -288,7 +376,7 @@ def _resolve_noscript(body: Any, blocks: list[Any]) -> bool:
     return is_changed
 
 
-def _place_streamed_parts(body: Any, templates: list[Any]) -> None:
+def _move_streamed_parts(body: Any, templates: list[Any]) -> None:
     """Move the parts that React streams later to their places.
 
     React sends such parts hidden, at the end of the page; a script moves them in the
@@ -380,10 +468,6 @@ def _unmask_email(link: Any) -> bool:
     return True
 
 
-_SCRIPTING = ("script", "style", "noscript", "template", "svg")  # in a head
-_WITH_EVENT_HANDLERS = etree.XPath("//*[@*[starts-with(name(), 'on')]]")
-
-
 def cleaned_html(document: Document) -> str:
     """Serialise the tree as HTML without scripts, styles and event handlers.
 
@@ -398,6 +482,6 @@ def cleaned_html(document: Document) -> str:
     return clean_text(text)
 
 
-def preformatted(text: str) -> str:
+def preformatted_html(text: str) -> str:
     """Return a plain text document as HTML."""
     return f"<html><body><pre>{escapes.escape(text, quote=False)}</pre></body></html>"

@@ -13,22 +13,42 @@ from urllib.parse import unquote, unquote_plus
 
 from lxml import etree
 
-from scraper_service.content.html.document import drop
-from scraper_service.content.html.drawn_formulas import mathml_of
+from scraper_service.content.html.document import drop, empty
 from scraper_service.content.html.elements import BLOCKS, MATHJAX, role
 from scraper_service.content.html.page_urls import absolute
-from scraper_service.content.html.text_formulas import (
-    mark_formulas_in_text,
-    undelimited,
-)
+from scraper_service.content.markdown.maths import mathml_of
 from scraper_service.content.passes import with_text
 from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from scraper_service.content.html.document import Document
 
+MAX_FORMULAS = 20_000  # of a page
+MAX_NAMES = 50  # environments of a text
+MAX_INLINE = 1000  # characters between single dollars
+
+_PAIRS = (
+    (r"\(", r"\)", False),
+    (r"\[", r"\]", True),
+    ("$$", "$$", True),
+    ("$", "$", False),
+)
+_ENDS = {start: end for start, end, _ in _PAIRS}
+_START = re.compile(r"(?<!\\)(?:\\[(\[]|\$\$?|\\begin\{([a-zA-Z]{1,20}\*?)\})")
+_SURE_TEX = re.compile(r"\\[a-zA-Z]|[\^_={}]|^[a-zA-Z]$")
+_PROSE = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}[\s,.;:]")
+# Elements and classes that MathJax and KaTeX leave alone.
+_SKIPPED = frozenset(
+    "script style textarea pre code kbd samp option math noscript template annotation svg "
+    "mjx-container".split()
+)
+_IGNORED = re.compile(
+    r"tex2jax_ignore|mathjax_ignore|no-?mathjax|(?:^|\s)katex(?:\s|$)"
+)
+_BREAKS = frozenset({"br", "wbr"})
+_BREAK = "\ue0f0"  # stands for a line break
 #: MathML with a prefix, and elements of MathJax and GitHub.
 FORMULA_TAGS = ("mml:math", "m:math", "mjx-container", "math-renderer")
 #: Attributes in which scripts keep a formula's source.
@@ -91,7 +111,6 @@ _MAX_URL = 8000  # characters
 # Characters that lxml refuses; a URL may contain them.
 _FORBIDDEN = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff\ud800-\udfff]")
 _WIRIS = str.maketrans("«»¨§", '<>"&')
-
 _MAX_SCRIPT = 20_000  # characters of a script that configures formulas
 _SCRIPT_FILE = re.compile(r"mathjax|katex|auto-render")
 _SCRIPT = re.compile(r"[mM]athJax|renderMathInElement|\bkatex\b", re.ASCII)
@@ -105,6 +124,146 @@ _NO_PLACES = frozenset(
 )
 _BESIDE = frozenset({"defs", "style", "title", "mjx-speech", "rect"})
 _FEW = 200  # child elements of a drawn formula
+_SIGNS = re.compile(r"[\\^_={}]")  # of TeX in an alternative text
+
+
+def without_delimiters(text: str) -> tuple[str, bool]:
+    """Return a formula without the delimiters around it, and whether it is displayed."""
+    text = text.strip()
+    for start, end, displayed in _PAIRS:
+        inner = text[len(start) : -len(end)]
+        if text.startswith(start) and text.endswith(end) and inner.strip():
+            return inner.strip(), displayed
+    return text, False
+
+
+def mark_formulas_in_text(body: Any, dollars: str) -> None:
+    """Make the formulas in the text of a page ``math`` elements with their TeX.
+
+    ``dollars`` is ``$`` for a page that declares single dollars as delimiters; otherwise
+    only sure TeX counts between them.
+    """
+    left = MAX_FORMULAS
+    stack = [body]
+    while stack and left > 0:
+        element = stack.pop()
+        names = element.get("class")
+        if element.tag in _SKIPPED or (names and _IGNORED.search(names)):
+            continue
+        before, breaks, parts = None, [], [element.text or ""]
+        children = list(element)
+        for child in (*children, None):
+            if child is not None and child.tag in _BREAKS:
+                breaks.append(child)
+                parts += [_BREAK if child.tag == "br" else "", child.tail or ""]
+                continue
+            left -= _mark_run(element, before, breaks, "".join(parts), dollars)
+            if child is not None:
+                before, breaks, parts = child, [], [child.tail or ""]
+        stack += reversed(children)
+
+
+def _mark_run(
+    parent: Any, before: Any, breaks: list[Any], text: str, dollars: str
+) -> int:
+    """Mark the formulas of a text with line breaks; return their number.
+
+    The text begins behind the child ``before``, or at the start of ``parent``.
+    """
+    if "$" not in text and "\\" not in text:
+        return 0
+    found = _formulas(text, dollars)
+    if not found:
+        return 0
+    for element in breaks:
+        parent.remove(element)
+    texts: list[str] = []  # the text behind each new element, and before the first one
+    made: list[Any] = []
+    at = 0
+    for start, end, tex, displayed in found:
+        _add_text(text[at:start], made, texts)
+        formula = etree.Element("math")
+        formula.set("data-tex", tex.replace(_BREAK + "\n", "\n").replace(_BREAK, "\n"))
+        formula.text = text[start:end].replace(_BREAK, " ")
+        if displayed:
+            formula.set("display", "block")
+        made.append(formula)
+        at = end
+    _add_text(text[at:], made, texts)
+    for element, tail in zip(made, texts[1:], strict=True):
+        element.tail = tail or None
+    if before is None:
+        parent.text = None
+        for element in reversed(made):
+            parent.insert(0, element)
+        parent.text = texts[0] or None
+    else:
+        before.tail = None
+        for element in reversed(made):
+            before.addnext(element)
+        before.tail = texts[0] or None
+    return len(found)
+
+
+def _add_text(text: str, made: list[Any], texts: list[str]) -> None:
+    """Add a text, with an element for each line break in it."""
+    first, *others = text.split(_BREAK)
+    texts.append(first)
+    for other in others:
+        made.append(etree.Element("br"))
+        texts.append(other)
+
+
+def _formulas(text: str, dollars: str) -> Sequence[tuple[int, int, str, bool]]:
+    """Return start, end, TeX and kind of the formulas in a text, in linear time."""
+    found: list[tuple[int, int, str, bool]] = []
+    next_end: dict[str, int] = {}  # the next place of each delimiter; -1 for none
+    at = 0
+    while (match := _START.search(text, at)) is not None:
+        start, inside = match.span()
+        at = inside
+        if match[0] == "$":
+            end = _closing_dollar(text, inside, dollars)
+            if end > 0:
+                found.append((start, end + 1, text[inside:end].strip(), False))
+                at = end + 1
+            continue
+        name = match[1]
+        closing = f"\\end{{{name}}}" if name else _ENDS[match[0]]
+        end = next_end.get(closing, 0)
+        if 0 <= end < inside:
+            if len(next_end) > MAX_NAMES:
+                continue
+            end = next_end[closing] = text.find(closing, inside)
+        if end < 0:
+            continue
+        after = end + len(closing)
+        tex = text[start:after] if name else text[inside:end].strip()
+        if tex:
+            found.append((start, after, tex, match[0] != r"\("))
+            at = after
+    return found
+
+
+def _closing_dollar(text: str, inside: int, dollars: str) -> int:
+    r"""Return the place of the dollar that ends a formula, -1 for a sum of money.
+
+    The rules are those of pandoc: no white space inside the dollars, no digit behind.
+    """
+    end = text.find("$", inside, inside + MAX_INLINE)
+    while end > 0 and text[end - 1] == "\\":
+        end = text.find("$", end + 1, inside + MAX_INLINE)
+    if (
+        end <= inside
+        or text[inside].isspace()
+        or text[end - 1].isspace()
+        or text[end + 1 : end + 2].isdigit()
+    ):
+        return -1
+    tex = text[inside:end]
+    if _SURE_TEX.search(tex):
+        return end
+    return end if dollars == "$" and not _PROSE.search(tex) else -1
 
 
 def mark_formulas(
@@ -122,7 +281,7 @@ def mark_formulas(
         elif element.tag == "mjx-container":
             _mark_drawn(document, element)
         else:
-            tex, displayed = undelimited("".join(element.itertext()))
+            tex, displayed = without_delimiters("".join(element.itertext()))
             shown = "display" in (element.get("class") or "")
             _become(element, tex, displayed=displayed or shown)
     body = document.body
@@ -208,7 +367,7 @@ def _mark_drawn(document: Document, container: Any) -> None:
         document.losses.add("formula", UNREADABLE, text=text, near=container)
         drop(container)
         return
-    _empty(container)
+    empty(container)
     if displayed:
         made.set("display", "block")
     container.append(made)
@@ -230,7 +389,7 @@ def _mark_signed(document: Document, element: Any) -> None:
             if _become_mathml(element, value):
                 return
         elif name not in _PLACES or is_named or _is_formula(element, name, value):
-            tex, is_displayed = undelimited(value)
+            tex, is_displayed = without_delimiters(value)
             displayed = displayed or is_displayed or _says_displayed(element)
             _become(element, tex, displayed=displayed)
             return
@@ -238,7 +397,7 @@ def _mark_signed(document: Document, element: Any) -> None:
         _mark_bare_katex(document, element)
     elif is_named and all(child.tag == "br" for child in element):
         text = "".join(element.itertext())
-        tex, is_displayed = undelimited(text)
+        tex, is_displayed = without_delimiters(text)
         is_raw = not names.isdisjoint(_RAW_NAMES) or tag in {"code", "pre"}
         if tex != text.strip() or (is_raw and text.strip()):
             displayed = is_displayed or tag == "pre" or not names.isdisjoint(_DISPLAYED)
@@ -287,7 +446,7 @@ def _become_mathml(element: Any, source: str) -> bool:
     if found is None or not "".join(found.itertext()).strip():
         return False
     found.tail = None
-    _empty(element)
+    empty(element)
     if element.tag == "img":
         _become(element, "", displayed=False)
         element.attrib.pop("data-tex", None)
@@ -299,7 +458,7 @@ def _become_mathml(element: Any, source: str) -> bool:
 
 def _become(element: Any, tex: str, *, displayed: bool) -> None:
     """Replace the content of an element by a formula; a void element becomes one."""
-    _empty(element)
+    empty(element)
     tex = _FORBIDDEN.sub("", tex).strip()
     if element.tag == "img":
         made = element
@@ -313,15 +472,6 @@ def _become(element: Any, tex: str, *, displayed: bool) -> None:
     made.text = tex
     if displayed:
         made.set("display", "block")
-
-
-def _empty(element: Any) -> None:
-    for child in list(element):
-        element.remove(child)
-    element.text = None
-
-
-_SIGNS = re.compile(r"[\\^_={}]")  # of TeX in an alternative text
 
 
 def may_be_tex(url: str) -> bool:
@@ -352,7 +502,7 @@ def mark_picture(document: Document, image: Any) -> bool:
         return True
     displayed = not names.isdisjoint(_DISPLAYED_IMAGES)
     if not tex or _SIGNS.search(alt):
-        tex, is_displayed = undelimited(alt)
+        tex, is_displayed = without_delimiters(alt)
         displayed = displayed or is_displayed
     if not tex or tex.lower() in _GENERIC:
         document.losses.add(

@@ -4,6 +4,9 @@ Sources are ``hidden`` attributes, ``style`` attributes, known class names, and 
 with simple selectors in ``<style>`` elements. External style sheets are not fetched.
 The search in style sheets is bounded. It starts from the declarations that hide, as
 parsing all CSS takes longer than parsing the HTML.
+
+A hidden panel that a click opens is content if a control of the page names it, or if it
+is one of a set of tabs. Menus, dialogs and other overlays are not.
 """
 
 from __future__ import annotations
@@ -11,14 +14,285 @@ from __future__ import annotations
 import re
 from enum import IntEnum
 from functools import lru_cache
-from itertools import islice
-from typing import Any
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any
 
-from scraper_service.content.html.panels import is_overlay
-from scraper_service.content.passes import Finder, hiding_signs, suspects
-from scraper_service.content.text.any_case import AnyCase
+from lxml import etree
 
+from scraper_service.content.characters import AnyCase
+from scraper_service.content.html.document import drop
+from scraper_service.content.html.elements import MAX_NAMES
+from scraper_service.content.passes import (
+    Finder,
+    hiding_signs,
+    marked,
+    suspects,
+    texts_in,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MAX_PANELS = 1_000  # hidden elements of a page that are examined
+MAX_CONTROLS = 5_000
+MAX_TABLIST = 60  # elements searched for the list of tabs
+MENU_SHARE = 0.8  # of the words that are links
+REAL_WORDS = 3
+REAL_CHARACTERS = 12  # of a text without spaces
+_holds_code = Finder("pre")
+_TABS = re.compile(
+    r"(?:^|[\s_-])(?:tabs?|tabbed|tab-?(?:content|panels?|panes?|set|group|container)"
+    r"|code-?(?:group|tabs|switcher))(?=$|[\s_-])",
+    re.IGNORECASE,
+)
+_OVERLAY = re.compile(
+    r"(?<![a-z])(?:modals?|dialogs?|pop-?ups?|pop-?overs?|overlays?|lightbox|drawers?|"
+    r"off-?canvas|sidebar|side-?nav|(?:mega|sub)?-?menus?|nav|navbar|navigation|"
+    r"drop-?downs?|tool-?tips?|tippy|cookies?|consent|gdpr|ccpa|search|searchbox|"
+    r"languages|lang(?:uage)?-?(?:picker|switch\w*|select\w*|list|chooser)|locales?|"
+    r"picker|list-?box|combobox|auto-?complete|suggest(?:ions?)?|typeahead|toasts?|"
+    r"snackbar|flyout|hamburger|login|sign-?in|sign-?up|cart|basket|minicart|newsletter|"
+    r"share|templates?|skeleton|spinner|loader|loading|errors?|alerts?|validation)(?![a-z])"
+)
+_CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_OVERLAY_TAGS = frozenset({"nav", "dialog", "header", "footer", "aside"})
+_OVERLAY_ROLES = frozenset(
+    "navigation menu menubar banner listbox dialog alertdialog alert status tooltip search "
+    "combobox".split()
+)
+_POPUPS = frozenset({"modal", "offcanvas", "dropdown", "popover", "tooltip"})
+_CONTROLLING = ("aria-controls", "data-target", "data-bs-target", "data-tab")
+_NAMING = (*_CONTROLLING, "href")
+_SEARCHES = etree.XPath("boolean(.//input[@type='search'] | .//*[@role='search'])")
 MAX_STYLE = 4000  # characters
+_OFF = r"-(?:\d{4,}|9\d\d|\d{3,}(?=\s*r?em|\s*vw|\s*vh))"
+_ZERO = r"0*\.?0*(?:px|em|rem|%|pt)?\s*(?:!important)?\s*(?:;|$)"
+# The last of several declarations counts.
+_SWITCHES = re.compile(
+    r"(?:^|[;\s{])(display|visibility)\s*:\s*([a-z-]+)", re.IGNORECASE
+)
+_OFF_VALUES = frozenset(
+    {("display", "none"), ("visibility", "hidden"), ("visibility", "collapse")}
+)
+_NAME = re.compile(r"(?:^|[;\s{])([a-zA-Z-]+)\s*:")
+_SIZES = frozenset({"width", "height", "max-width", "max-height"})
+_SMALL = re.compile(
+    r"(?:^|[;\s])(?:max-)?(?:width|height)\s*:\s*(?:0(?:px|%)?|1px)\s*(?:!important)?\s*(?:;|$)",
+    re.IGNORECASE,
+)
+_CUT = re.compile(r"overflow(?:-[xy])?\s*:\s*(?:hidden|clip)", re.IGNORECASE)
+_MOVING = re.compile(
+    r"transform|transition|animation|will-change|filter", re.IGNORECASE
+)
+# Elements that grow when a reader opens them.
+_FOLDED = re.compile(r"transition(?:-property)?\s*:[^;]*height", re.IGNORECASE)
+_COLOUR = re.compile(r"(?:^|[;\s])color\s*:\s*([^;!]+)", re.IGNORECASE)
+_GROUND = re.compile(r"(?:^|[;\s])background(?:-color)?\s*:\s*([^;!]+)", re.IGNORECASE)
+_NAMED = {"white": "#ffffff", "black": "#000000", "red": "#ff0000", "yellow": "#ffff00"}
+_RGB = re.compile(r"rgba?\(\s*(\d{1,3})[\s,]+(\d{1,3})[\s,]+(\d{1,3})")
+MAX_SHEETS = 50
+MAX_CSS = 1_000_000  # characters of a page
+MAX_RULES = 500
+MAX_SELECTOR = 2000  # characters
+_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+# A bare tag matches too many elements.
+_SIMPLE = re.compile(r"([a-z][\w-]*)?((?:[.#][\w-]+)*)", re.IGNORECASE)
+_SELECTOR_NAME = re.compile(r"[.#][\w-]+")
+# Classes that style sheets hide from the eye but not from screen readers.
+_SCREEN_READER_ONLY = frozenset(
+    "sr-only visually-hidden visuallyhidden screen-reader-text screen-reader-only "
+    "a11y-hidden assistive-text element-invisible u-visually-hidden u-hidden-visually "
+    "screenreader-only visually-hidden-focusable sr-only-focusable".split()
+)
+# Elements that a reader opens with a click: their text is part of the page.
+_OPENABLE = AnyCase(
+    r"(?:^|[\s_-])(?:tabs?|tab-?pane|tab-?panel|tab-?content|panel|accordion|collapse|"
+    r"collapsible|collapsed|toggle|expand|expandable|expander|faq|answer|details|spoiler|"
+    r"read-?more|show-?more|more-?text)(?=$|[\s_-])",
+)
+# Elements that a script shows, or that are shown now.
+_SHOWN = frozenset(
+    "active show shown open opened visible in current is-active is-open is-visible "
+    "selected fade animated aos-init wow reveal animate elementor-invisible".split()
+)
+_MOVED = (
+    "data-w-id",
+    "data-aos",
+    "data-framer-name",
+    "data-framer-appear-id",
+    "data-animation",
+)
+# Line numbers of code.
+_GUTTER = re.compile(
+    r"(?<![\w-])(?:gutter|linenos?|line-numbers-rows|lineno|rouge-gutter)(?![\w-])"
+)
+_GUTTERS = frozenset("gutter lineno linenos line-numbers-rows rouge-gutter".split())
+# Every style that hides has one of these parts, and so has one that draws a block.
+_STYLE_PARTS = (
+    *"none hidden collapse clip font-size scale opacity color block".split(),
+    *(f"-{digit}" for digit in range(10)),
+)
+_NUMBERED = frozenset({"td", "span", "div", "pre"})
+_HEADINGS = frozenset({"h1", "h2", "title"})
+MAX_SWITCH = 20  # elements searched for the switch of the hidden element behind them
+_holds_title = Finder("h1")
+_NEVER = frozenset({"body", "main", "html", "head"})
+MAX_EXCERPT = 80  # characters
+# Every text that the expression matches contains at least one of these words.
+_INSTRUCTION_WORDS = (
+    "instruct",
+    "prompt",
+    " ai ",
+    "assistant",
+    "llm",
+    "language model",
+    "anweisung",
+    "instruc",
+    "istruzioni",
+    "指示",
+    "指令",
+    "chatgpt",
+    "claude",
+    "gemini",
+    "system:",
+)
+_INSTRUCTION = re.compile(
+    r"(?:ignore|disregard|forget|override|bypass)\s+(?:\w+\s+){0,4}"
+    r"(?:instructions?|prompts?|rules|directions|context|guidelines|messages)"
+    r"|(?:system|developer)\s+(?:prompt|message|instructions?)\s*[:\]]"
+    r"|\byou are (?:now )?(?:an? )?(?:\w+\s+){0,3}(?:ai|assistant|language model|llm|chatbot|agent)\b"
+    r"|(?:attention|note|instructions?|message|important)\b[^.!?]{0,30}\b(?:to|for)\b[^.!?]{0,20}"
+    r"\b(?:ai|llms?|language models?|chatgpt|claude|gemini|agents?|assistants?|crawlers)\b"
+    r"|(?:if you are|as) an? (?:ai|llm|large language model|language model|ai \w+)\b"
+    r"|(?:do not|don't|never) (?:tell|mention|reveal|inform)\b[^.!?]{0,30}\b(?:user|human|anyone)"
+    r"|(?:new|updated|following|hidden|secret) instructions?\s*:"
+    r"|(?:ignorier|missachte|vergiss)\w*\s+(?:\w+\s+){0,4}(?:anweisung|vorgab|regeln)"
+    r"|(?:ignore[zr]?|oublie[zr]?)\s+(?:\w+\s+){0,4}(?:instructions|consignes)"
+    r"|(?:ignora|olvida|descarta)\w*\s+(?:\w+\s+){0,4}(?:instrucciones|instruções|istruzioni)"
+    r"|(?:忽略|无视|無視|忘记)[^。]{0,12}(?:指令|指示|提示)|(?:指示|命令)[^。]{0,8}無視",
+    re.IGNORECASE,
+)
+
+
+class Panels:
+    """The hidden elements of a page that clicks open."""
+
+    def __init__(self, body: Any):
+        self._body = body
+        self._ids: frozenset[str] | None = None
+        self._left = MAX_PANELS
+        self._gone: set[Any] = set()
+
+    def open(self, element: Any) -> bool:
+        """Return True if a control names the element, or if it is one of a set of tabs."""
+        self._left -= 1
+        if self._left < 0 or is_overlay(element):
+            return False
+        if own := element.get("id"):
+            if self._ids is None:
+                self._ids = _opened_ids(self._body)
+            if own in self._ids:
+                return True
+        return _is_tab(element)
+
+    def drop(self, element: Any) -> None:
+        """Remove an element from the page."""
+        drop(element)
+        self._gone.add(element)
+
+    def are_gone_around(self, element: Any) -> bool:
+        """Return True if an element around ``element`` was removed."""
+        return not self._gone.isdisjoint(element.iterancestors())
+
+
+def _opened_ids(body: Any) -> frozenset[str]:
+    """Return the ids of the elements that controls of the page open.
+
+    Controls of menus, dialogs and lists of options do not count.
+    """
+    found: set[str] = set()
+    links = (a for a in body.iter("a") if (a.get("href") or "")[:1] == "#")
+    controls = chain(marked(body, (), _CONTROLLING), links)
+    for control in islice(controls, MAX_CONTROLS):
+        attributes = control.attrib
+        if "aria-haspopup" in attributes:
+            continue
+        kind = attributes.get("data-toggle") or attributes.get("data-bs-toggle")
+        is_tab = attributes.get("role") == "tab" or kind in {"tab", "pill"}
+        if (
+            kind in _POPUPS
+            or attributes.get("role") == "combobox"
+            or (not is_tab and _is_in_overlay(control))
+        ):
+            continue
+        for name in _NAMING:
+            value = attributes.get(name)
+            if value and (name != "href" or value[0] == "#"):
+                found.update(part.removeprefix("#") for part in value.split()[:10])
+    return frozenset(found)
+
+
+def _is_tab(element: Any) -> bool:
+    """Return True for one of a set of tabs, or of samples of code."""
+    above = element.getparent()
+    if _is_sample(element) and any(map(_is_sample, _near_siblings(element))):
+        return True
+    for holder in (above, None if above is None else above.getparent()):
+        if holder is None or holder.tag in {"body", "main", "html"}:
+            return False
+        if _TABS.search(_names_of(holder)) or any(
+            part.get("role") == "tablist" for part in islice(holder.iter(), MAX_TABLIST)
+        ):
+            return True
+    return False
+
+
+def is_overlay(element: Any) -> bool:
+    """Return True for dialogs, menus, banners, tooltips, searches and the like."""
+    names = _CAMEL.sub("-", _names_of(element)).lower()
+    if (
+        _OVERLAY.search(names)
+        or element.tag == "form"
+        or "aria-modal" in element.attrib
+    ):
+        return True
+    return bool(_is_in_overlay(element) or _SEARCHES(element) or _is_menu(element))
+
+
+def is_real_text(words: list[str]) -> bool:
+    """Return True for a text that says more than a label or a sign does."""
+    return len(words) >= REAL_WORDS or any(len(w) >= REAL_CHARACTERS for w in words)
+
+
+def _is_sample(element: Any) -> bool:
+    return element.tag == "pre" or _holds_code(element)
+
+
+def _near_siblings(element: Any) -> Iterator[Any]:
+    """Yield the nearest siblings of the same kind: all siblings would take too long."""
+    for preceding in (True, False):
+        yield from islice(element.itersiblings(element.tag, preceding=preceding), 1)
+
+
+def _names_of(element: Any) -> str:
+    attributes = element.attrib
+    return f"{attributes.get('class', '')[:MAX_NAMES]} {attributes.get('id', '')[:MAX_NAMES]}"
+
+
+def _is_in_overlay(element: Any) -> bool:
+    while element is not None:
+        if element.tag in _OVERLAY_TAGS or element.get("role") in _OVERLAY_ROLES:
+            return True
+        element = element.getparent()
+    return False
+
+
+def _is_menu(element: Any) -> bool:
+    """Return True if an element holds links and little else."""
+    inside = sum(len(t.split()) for a in element.iter("a") for t in texts_in(a))
+    if not inside:
+        return False
+    return inside >= MENU_SHARE * sum(len(t.split()) for t in texts_in(element))
 
 
 class Hiding(IntEnum):
@@ -33,8 +307,6 @@ class Hiding(IntEnum):
     UNSEEN = 3
 
 
-_OFF = r"-(?:\d{4,}|9\d\d|\d{3,}(?=\s*r?em|\s*vw|\s*vh))"
-_ZERO = r"0*\.?0*(?:px|em|rem|%|pt)?\s*(?:!important)?\s*(?:;|$)"
 # Tested in this order, by property names. A declaration matches from its start only, not
 # inside a longer name.
 _RULES = (
@@ -62,29 +334,6 @@ _PATTERNS = tuple(
     )
     for kind, names, value in _RULES
 )
-# The last of several declarations counts.
-_SWITCHES = re.compile(
-    r"(?:^|[;\s{])(display|visibility)\s*:\s*([a-z-]+)", re.IGNORECASE
-)
-_OFF_VALUES = frozenset(
-    {("display", "none"), ("visibility", "hidden"), ("visibility", "collapse")}
-)
-_NAME = re.compile(r"(?:^|[;\s{])([a-zA-Z-]+)\s*:")
-_SIZES = frozenset({"width", "height", "max-width", "max-height"})
-_SMALL = re.compile(
-    r"(?:^|[;\s])(?:max-)?(?:width|height)\s*:\s*(?:0(?:px|%)?|1px)\s*(?:!important)?\s*(?:;|$)",
-    re.IGNORECASE,
-)
-_CUT = re.compile(r"overflow(?:-[xy])?\s*:\s*(?:hidden|clip)", re.IGNORECASE)
-_MOVING = re.compile(
-    r"transform|transition|animation|will-change|filter", re.IGNORECASE
-)
-# Elements that grow when a reader opens them.
-_FOLDED = re.compile(r"transition(?:-property)?\s*:[^;]*height", re.IGNORECASE)
-_COLOUR = re.compile(r"(?:^|[;\s])color\s*:\s*([^;!]+)", re.IGNORECASE)
-_GROUND = re.compile(r"(?:^|[;\s])background(?:-color)?\s*:\s*([^;!]+)", re.IGNORECASE)
-_NAMED = {"white": "#ffffff", "black": "#000000", "red": "#ff0000", "yellow": "#ffff00"}
-_RGB = re.compile(r"rgba?\(\s*(\d{1,3})[\s,]+(\d{1,3})[\s,]+(\d{1,3})")
 
 
 @lru_cache(maxsize=5_000)
@@ -140,16 +389,6 @@ def _colour(style: str, pattern: re.Pattern[str]) -> str | None:
     return text if re.fullmatch(r"#[0-9a-f]{6}", text) else None
 
 
-MAX_SHEETS = 50
-MAX_CSS = 1_000_000  # characters of a page
-MAX_RULES = 500
-MAX_SELECTOR = 2000  # characters
-
-_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
-# A bare tag matches too many elements.
-_SIMPLE = re.compile(r"([a-z][\w-]*)?((?:[.#][\w-]+)*)", re.IGNORECASE)
-_SELECTOR_NAME = re.compile(r"[.#][\w-]+")
-
 # The tag or ""; the required classes and ``#id``; how the rule hides the element.
 RuleT = tuple[str, frozenset[str], Hiding]
 
@@ -194,47 +433,6 @@ def _take(css: str, rules: list[RuleT]) -> None:
                 names = _SELECTOR_NAME.findall(match[2])
                 parts = frozenset(name.removeprefix(".") for name in names)
                 rules.append(((match[1] or "").lower(), parts, kind))
-
-
-# Classes that style sheets hide from the eye but not from screen readers.
-_SCREEN_READER_ONLY = frozenset(
-    "sr-only visually-hidden visuallyhidden screen-reader-text screen-reader-only "
-    "a11y-hidden assistive-text element-invisible u-visually-hidden u-hidden-visually "
-    "screenreader-only visually-hidden-focusable sr-only-focusable".split()
-)
-# Elements that a reader opens with a click: their text is part of the page.
-_OPENABLE = AnyCase(
-    r"(?:^|[\s_-])(?:tabs?|tab-?pane|tab-?panel|tab-?content|panel|accordion|collapse|"
-    r"collapsible|collapsed|toggle|expand|expandable|expander|faq|answer|details|spoiler|"
-    r"read-?more|show-?more|more-?text)(?=$|[\s_-])",
-)
-# Elements that a script shows, or that are shown now.
-_SHOWN = frozenset(
-    "active show shown open opened visible in current is-active is-open is-visible "
-    "selected fade animated aos-init wow reveal animate elementor-invisible".split()
-)
-_MOVED = (
-    "data-w-id",
-    "data-aos",
-    "data-framer-name",
-    "data-framer-appear-id",
-    "data-animation",
-)
-# Line numbers of code.
-_GUTTER = re.compile(
-    r"(?<![\w-])(?:gutter|linenos?|line-numbers-rows|lineno|rouge-gutter)(?![\w-])"
-)
-_GUTTERS = frozenset("gutter lineno linenos line-numbers-rows rouge-gutter".split())
-# Every style that hides has one of these parts, and so has one that draws a block.
-_STYLE_PARTS = (
-    *"none hidden collapse clip font-size scale opacity color block".split(),
-    *(f"-{digit}" for digit in range(10)),
-)
-_NUMBERED = frozenset({"td", "span", "div", "pre"})
-_HEADINGS = frozenset({"h1", "h2", "title"})
-MAX_SWITCH = 20  # elements searched for the switch of the hidden element behind them
-_holds_title = Finder("h1")
-_NEVER = frozenset({"body", "main", "html", "head"})
 
 
 class HidingRules:
@@ -365,44 +563,6 @@ def _same_colour(element: Any, style: str) -> bool:
         if "background" in above.get("style", ""):
             return False
     return False
-
-
-MAX_EXCERPT = 80  # characters
-
-# Every text that the expression matches contains at least one of these words.
-_INSTRUCTION_WORDS = (
-    "instruct",
-    "prompt",
-    " ai ",
-    "assistant",
-    "llm",
-    "language model",
-    "anweisung",
-    "instruc",
-    "istruzioni",
-    "指示",
-    "指令",
-    "chatgpt",
-    "claude",
-    "gemini",
-    "system:",
-)
-_INSTRUCTION = re.compile(
-    r"(?:ignore|disregard|forget|override|bypass)\s+(?:\w+\s+){0,4}"
-    r"(?:instructions?|prompts?|rules|directions|context|guidelines|messages)"
-    r"|(?:system|developer)\s+(?:prompt|message|instructions?)\s*[:\]]"
-    r"|\byou are (?:now )?(?:an? )?(?:\w+\s+){0,3}(?:ai|assistant|language model|llm|chatbot|agent)\b"
-    r"|(?:attention|note|instructions?|message|important)\b[^.!?]{0,30}\b(?:to|for)\b[^.!?]{0,20}"
-    r"\b(?:ai|llms?|language models?|chatgpt|claude|gemini|agents?|assistants?|crawlers)\b"
-    r"|(?:if you are|as) an? (?:ai|llm|large language model|language model|ai \w+)\b"
-    r"|(?:do not|don't|never) (?:tell|mention|reveal|inform)\b[^.!?]{0,30}\b(?:user|human|anyone)"
-    r"|(?:new|updated|following|hidden|secret) instructions?\s*:"
-    r"|(?:ignorier|missachte|vergiss)\w*\s+(?:\w+\s+){0,4}(?:anweisung|vorgab|regeln)"
-    r"|(?:ignore[zr]?|oublie[zr]?)\s+(?:\w+\s+){0,4}(?:instructions|consignes)"
-    r"|(?:ignora|olvida|descarta)\w*\s+(?:\w+\s+){0,4}(?:instrucciones|instruções|istruzioni)"
-    r"|(?:忽略|无视|無視|忘记)[^。]{0,12}(?:指令|指示|提示)|(?:指示|命令)[^。]{0,8}無視",
-    re.IGNORECASE,
-)
 
 
 def may_instruct(text: str) -> bool:

@@ -189,10 +189,10 @@ def is_blank(source: str) -> bool:
     if "svg" in head:
         text = data[:MAX_VALUE]
         if "base64" in head:
-            text = _decoded(text).decode(errors="ignore")
+            text = _decode(text).decode(errors="ignore")
         text = unquote(text)
         return "feGaussianBlur" in text or not _SHAPE.search(text)
-    start = _decoded(data[:64]) if "base64" in head else b""
+    start = _decode(data[:64]) if "base64" in head else b""
     if start[:3] == b"GIF":
         sizes = start[6:8], start[8:10]
         return any(int.from_bytes(size, "little") <= 1 for size in sizes)
@@ -202,7 +202,7 @@ def is_blank(source: str) -> bool:
     return False
 
 
-def _decoded(text: str) -> bytes:
+def _decode(text: str) -> bytes:
     text = "".join(text.split())
     try:
         return base64.b64decode(text[: len(text) // 4 * 4])

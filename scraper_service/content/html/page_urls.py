@@ -93,17 +93,17 @@ def xml_base(element: Any, url: str) -> str:
     """
     values = [each.get(XML_BASE) for each in (element, *element.iterancestors())]
     for value in filter(None, reversed(values)):
-        url = changed_base(url, value)
+        url = change_base(url, value)
     return url
 
 
-def changed_base(url: str, value: str) -> str:
+def change_base(url: str, value: str) -> str:
     """Return ``url`` changed by an ``xml:base``; only web pages are a base."""
     changed = absolute(url, value)
     return changed if changed and is_web(changed) else url
 
 
-def encoded(url: str) -> str:
+def encode_url(url: str) -> str:
     """Return an absolute URL without characters that a URL cannot have, as browsers send it.
 
     Other URLs are returned unchanged, also those that are not in normal form.
@@ -145,7 +145,7 @@ def is_route(fragment: str) -> bool:
     return "/" in name or (name[:1] == "!" and len(name) > 1)
 
 
-def without_place(url: str) -> str:
+def without_fragment(url: str) -> str:
     """Return a URL without its fragment, unless that is a route of a script."""
     page, _, fragment = url.partition("#")
     return url if is_route(fragment) else page

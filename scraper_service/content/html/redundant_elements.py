@@ -250,7 +250,7 @@ def drop_toolbars(body: Any) -> None:
     for code in list(elements(body, "pre")):
         for button in list(code.iter("button")):
             drop(button)
-        for element in [e for beside in _beside(code) for e in _leaves(beside)]:
+        for element in [e for beside in _neighbours(code) for e in _leaves(beside)]:
             said = " ".join("".join(texts_in(element)).split()).lower()
             language = _LANGUAGES.get(said)
             if language and not language_of(code):
@@ -259,7 +259,7 @@ def drop_toolbars(body: Any) -> None:
                 drop(element)
 
 
-def _beside(code: Any) -> list[Any]:
+def _neighbours(code: Any) -> list[Any]:
     """Return the elements beside a ``pre`` and, inside it, beside its ``code``."""
     inner = next((child for child in code if child.tag == "code"), None)
     found = [] if inner is None else [child for child in code if child is not inner]

@@ -2,11 +2,10 @@
 
 1. ``next_articles.py`` drops the articles of other pages.
 2. ``blocks.py`` walks the tree and collects the text blocks.
-3. ``learned_scores.py`` looks up the learned scores of names and words.
-4. ``kinds.py`` classifies the page.
-5. ``features.py``, ``names.py`` and ``model.py`` score the blocks.
-6. ``verdicts.py``, ``rules.py`` and ``drops.py`` choose the blocks to keep.
-7. ``reduction.py`` removes all other blocks from the tree.
+3. ``kinds.py`` classifies the page.
+4. ``model.py`` scores the blocks.
+5. ``verdicts.py``, ``rules.py`` and ``drops.py`` choose the blocks to keep, and remove
+   all others from the tree.
 """
 
 from __future__ import annotations
@@ -18,15 +17,14 @@ from typing import TYPE_CHECKING
 # processes have a memory limit, and nothing here multiplies matrices.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-from scraper_service.content.main_content.data import add_description
 from scraper_service.content.main_content.kinds import (
     PageDeclarations,
+    add_description,
     read_declarations,
 )
 from scraper_service.content.main_content.next_articles import drop_next_articles
 from scraper_service.content.main_content.posts import separate_posts
-from scraper_service.content.main_content.reduction import reduce
-from scraper_service.content.main_content.verdicts import judge
+from scraper_service.content.main_content.verdicts import judge, reduce
 
 if TYPE_CHECKING:
     from scraper_service.content.html.document import Document

@@ -3,6 +3,9 @@
 A block is a run of text between the boundaries of block-level elements. The walk fills
 columns: lists with one entry per block. Elements that may contain blocks ("nodes") are
 numbered in document order and have columns too. The blocks inside a node are a range.
+
+The learned scores of names, words and pairs of tags are looked up through a cache: pages
+repeat the same class attributes hundreds of times, and so do the pages of a site.
 """
 
 from __future__ import annotations
@@ -12,14 +15,13 @@ from collections import Counter
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from attrs import define
+import numpy as np
+from attrs import define, field
 
 from scraper_service.content.html.elements import BLOCKS, SKIPPED
-from scraper_service.content.main_content.learned_scores import (
-    MAX_FIRST_WORDS,
-    MAX_PHRASE_WORDS,
-)
 from scraper_service.content.passes import (
+    PartScores,
+    WordTable,
     block_elements,
     dropped_blocks,
     text_blocks,
@@ -28,12 +30,12 @@ from scraper_service.content.passes import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scraper_service.content.main_content.learned_scores import Tables
-
+MAX_NAMES = 200  # characters examined of a class or id
+MAX_FIRST_WORDS = 10  # words of a block whose scores are averaged
+MAX_PHRASE_WORDS = 5
 Slot = tuple[Any, str]  # an element, and "text" or "tail"
 MAX_SHAPE = 60  # characters of a class that are part of an element's shape
 WIDE_CHARACTERS = 2  # characters that count as a word in scripts without spaces
-
 # The kinds of elements around a block, as bits.
 PLACES = (
     "main article section nav aside header footer form table li figure button blockquote "
@@ -86,6 +88,50 @@ _ENTERED = {tag: _PLACE_OF.get(tag, 0) for tag in _NODES} | dict.fromkeys(
 _LINK = _PLACE_OF["a"]
 _AROUND_MAIN = sum(_PLACE_OF[tag] for tag in ("nav", "header", "footer", "aside"))
 _WIDE = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]")
+
+
+@define
+class Tables:
+    """The learned scores; a score above 0 favours content."""
+
+    #: Scores of parts of class names, ids, itemprops and labels.
+    names: dict[str, float]
+    #: The same with a score for each of ``names.GROUPS``.
+    kind_names: dict[str, list[float]]
+    #: Scores of whole short texts.
+    phrases: dict[str, float]
+    #: Scores of the first words of a text.
+    words: dict[str, float]
+    #: Scores of an element's tag in its parent's tag.
+    tags: dict[str, float]
+    #: ``tags`` by the parent's tag, then by the element's.
+    tags_inside: dict[str, dict[str, float]] = field(init=False, eq=False)
+    #: ``kind_names`` as an array with a row for each name.
+    kind_rows: Any = field(init=False, eq=False)
+    #: ``names`` and ``kind_names`` for quick lookups of class attributes and ids.
+    name_scores: PartScores = field(init=False, eq=False)
+    #: ``words`` for quick lookups.
+    words_at_start: WordTable = field(init=False, eq=False)
+    #: ``phrases`` for quick lookups.
+    known_phrases: WordTable = field(init=False, eq=False)
+
+    def __attrs_post_init__(self) -> None:
+        rows = {part: row for row, part in enumerate(self.kind_names)}
+        parts = list(dict.fromkeys((*self.names, *self.kind_names)))
+        # A number for each part of a name; per number its score, and its row or -1.
+        self.name_scores = PartScores(
+            {part: number for number, part in enumerate(parts)},
+            [self.names.get(part, 0.0) for part in parts],
+            [rows.get(part, -1) for part in parts],
+        )
+        self.words_at_start = WordTable(self.words)
+        self.known_phrases = WordTable(self.phrases)
+        self.tags_inside = {}
+        for pair, score in self.tags.items():
+            parent, _, tag = pair.partition(" ")
+            self.tags_inside.setdefault(parent, {})[tag] = score
+        scores = list(self.kind_names.values())
+        self.kind_rows = np.array(scores, dtype=np.float64).reshape(len(scores), -1)
 
 
 @define

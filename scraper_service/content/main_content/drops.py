@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from scraper_service.content.main_content.blocks import IN_CONSENT, PLACES
-from scraper_service.content.main_content.drafts import is_chrome
-from scraper_service.content.main_content.learned_scores import MAX_NAMES
+from scraper_service.content.main_content.blocks import IN_CONSENT, MAX_NAMES, PLACES
+from scraper_service.content.main_content.model import is_chrome
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from scraper_service.content.main_content.blocks import Walk
-    from scraper_service.content.main_content.drafts import Draft
-    from scraper_service.content.main_content.names import Table
+    from scraper_service.content.main_content.model import Draft, Table
 
 NAVIGATION = 0.5  # share of the kept words from which navigation counts as content
 FEW_WORDS = 300  # a page with fewer words is small

@@ -13,8 +13,7 @@ from scraper_service.content.main_content.model import model
 from scraper_service.content.main_content.verdicts import judge
 
 if TYPE_CHECKING:
-    from scraper_service.content.main_content.model import Forest
-    from scraper_service.content.main_content.names import Table
+    from scraper_service.content.main_content.model import Forest, Table
     from scraper_service.content.main_content.verdicts import Verdict
 
 MAIN = 3  # features per block

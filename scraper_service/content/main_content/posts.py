@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from lxml import etree
 
-from scraper_service.content.main_content.blocks import PLACES
-from scraper_service.content.main_content.drafts import is_chrome
-from scraper_service.content.main_content.learned_scores import MAX_NAMES
+from scraper_service.content.characters import AnyCase
+from scraper_service.content.main_content.blocks import MAX_NAMES, PLACES
+from scraper_service.content.main_content.model import is_chrome
 from scraper_service.content.metadata.marks import DATED_TAGS
-from scraper_service.content.text.any_case import AnyCase
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from scraper_service.content.main_content.drafts import Draft
+    from scraper_service.content.main_content.model import Draft
 
 LEAST_POST = 10  # minimum kept words of a post, counted in blocks of LEAST_BLOCK
 LEAST_BLOCK = 5  # words

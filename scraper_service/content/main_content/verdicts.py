@@ -1,15 +1,14 @@
-"""Verdicts: which blocks of a page are kept, and which rule decided."""
+"""Verdicts: which blocks of a page are kept, which rule decided, and the reduced tree."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from attrs import field, frozen
 
 from scraper_service.content.html.document import drop
-from scraper_service.content.main_content.blocks import Walk
-from scraper_service.content.main_content.drafts import Draft, is_chrome
+from scraper_service.content.main_content.blocks import MAX_NAMES, Walk
 from scraper_service.content.main_content.drops import article_comments, drop_plain
 from scraper_service.content.main_content.kinds import (
     KINDS,
@@ -18,12 +17,19 @@ from scraper_service.content.main_content.kinds import (
     kind_of,
     structure_signs,
 )
-from scraper_service.content.main_content.learned_scores import MAX_NAMES
-from scraper_service.content.main_content.model import Model, model
-from scraper_service.content.main_content.names import Table
+from scraper_service.content.main_content.model import (
+    Draft,
+    Model,
+    Table,
+    is_chrome,
+    model,
+)
 from scraper_service.content.main_content.posts import add_bylines
 from scraper_service.content.main_content.rules import correct
 from scraper_service.content.passes import classed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 MARKS = frozenset(
     "headerlink anchor-link anchorjs-link hash-link header-anchor mw-editsection".split()
@@ -39,6 +45,20 @@ LEAST_CERTAINTY = 0.6
 LEAST_TEXT = 10  # words
 CHROME_NAMES = -1.5  # maximum score of class names that mean chrome on a small page
 CHROME_CHANCE = 0.4  # such names count only below this chance
+
+
+def reduce(walk: Walk, keep: Sequence[bool], picture: str = "", lead: int = 0) -> None:
+    """Remove every block whose ``keep`` is False from the tree.
+
+    A picture before block ``lead`` stays if its URL contains ``picture``.
+    """
+    if all(keep):
+        return
+    elements, texts = walk.dropped(keep, picture, lead)
+    for element, which in texts:
+        setattr(element, which, None)
+    for element in elements:
+        drop(element)
 
 
 @frozen

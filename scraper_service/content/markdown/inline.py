@@ -281,7 +281,7 @@ def plain(text: str) -> str:
     return _SPACES.sub(" ", _JUNK.sub("", text))
 
 
-def escaped(text: str, *, label: bool = False) -> str:
+def escape_text(text: str, *, label: bool = False) -> str:
     """Return plain text as Markdown; with ``label``, escape all brackets."""
     if label:
         return _MARKUP_IN_LABEL.sub(r"\\\g<0>", text)

@@ -1,4 +1,4 @@
-"""The inline part of the Markdown writer: text, links, code and emphasis.
+"""The inline part of the Markdown writer: text, links, code, images, formulas, footnotes.
 
 The writer collects inline Markdown in ``run``. ``flush`` makes a paragraph of it.
 """
@@ -6,18 +6,27 @@ The writer collects inline Markdown in ``run``. ``flush`` makes a paragraph of i
 from __future__ import annotations
 
 import re
+from itertools import chain, dropwhile, islice
 from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import unquote
 
-from scraper_service.content.html.elements import MATHS_RENDERED, SKIPPED, role_of
-from scraper_service.content.html.page_urls import is_route
+from scraper_service.content.html.elements import (
+    KATEX,
+    MATHJAX,
+    MATHS_RENDERED,
+    SKIPPED,
+    role,
+    role_of,
+)
+from scraper_service.content.html.lazy_images import record_image
+from scraper_service.content.html.page_urls import is_placeholder, is_route
 from scraper_service.content.markdown import inline, maths
 from scraper_service.content.markdown.code_blocks import (
     code_span,
-    fenced,
+    fenced_code,
     text_with_breaks,
 )
-from scraper_service.content.markdown.footnotes import Footnotes
-from scraper_service.content.markdown.inline import APART, MARKS
+from scraper_service.content.markdown.inline import APART, MARKS, PAD
 from scraper_service.content.markdown.layout import Layout
 from scraper_service.content.passes import (
     Finder,
@@ -36,6 +45,9 @@ if TYPE_CHECKING:
 
     from scraper_service.content.html.document import Document
 
+LEAST_WORDS = 3  # parsers may take shorter footnotes for link definitions
+_SIGNS = re.compile(r"[\w*†‡§¶]{1,20}")
+_NO_LABEL = re.compile(r"[^\w-]+")
 MAX_JOINED = 2000  # characters of a code span that the next span may join
 MAX_DEPTH = 400  # nested elements; deeper elements lose their markup
 _NO_SCRIPT = re.compile(r"st|nd|rd|th|er|re|tm|sm|[®™©]|[^\w]*", re.IGNORECASE)
@@ -50,8 +62,78 @@ _LONE = re.compile(
 )
 MAX_SIGNS = 3  # an anchor with as many child elements is a real link
 _IMAGE = re.compile(r"!\[[^\[\]]*\]\(\S+\)")
+REMOVED_IMAGE = "<Base64-Image-Removed>"
+MAX_EMOJI = 16  # characters: a family, a flag of letters
+_EMOJI_NAMES = re.compile(r"emoji|smil", re.IGNORECASE)
 _holds_lines = Finder("br", "div", "li", "pre")
 _holds_links = Finder("a")
+
+
+class Footnotes:
+    """The footnotes of a page. References give them labels, in document order."""
+
+    def __init__(self, body: Any) -> None:
+        self._body = body
+        self._is_searched = False
+        #: From the first reference on: the list items that are still to be written, by id.
+        self.awaited: dict[str, Any] = {}
+        self._labels: dict[str, str] = {}  # by the ids of their items
+        self._taken: set[str] = set()
+
+    def label(self, link: Any) -> str | None:
+        """Return the label of the footnote behind ``link``, None for an ordinary link."""
+        if not _is_reference(link):
+            return None
+        name = unquote(link.get("href").strip()[1:])
+        if name in self._labels:
+            return self._labels[name]
+        # Wikipedia's notes are a bibliography: cited repeatedly, with marks of their own.
+        if name.startswith("cite_note"):
+            return None
+        if not self._is_searched:
+            self._is_searched = True
+            behind = dropwhile(lambda e: e is not link, self._body.iter("a", "li"))
+            items = (e for e in behind if e.tag == "li")
+            self.awaited = {key: item for item in items if (key := item.get("id"))}
+        target = self.awaited.get(name)
+        if target is None:
+            return None
+        if not _has_words(target):
+            del self.awaited[name]  # further references need not read it
+            return None
+        text = "".join(link.itertext()).strip(" []()\n")
+        if not _SIGNS.fullmatch(text) or text in self._taken:
+            text = _NO_LABEL.sub("-", name)[:50].strip("-")
+            text = text or str(len(self._labels) + 1)
+        self._labels[name] = text
+        self._taken.add(text)
+        return text
+
+    def label_of(self, item: Any) -> str | None:
+        """Return the label of a list item that an earlier reference names, or None.
+
+        The item is written next, so that no later reference makes a footnote of it.
+        """
+        name = item.get("id")
+        if self.awaited.pop(name, None) is None:
+            return None
+        return self._labels.get(name)
+
+
+def _has_words(item: Any) -> bool:
+    """Return True if an element has :data:`LEAST_WORDS` words; read no more of it."""
+    texts = (text.split(None, LEAST_WORDS) for text in item.itertext())
+    words = islice(chain.from_iterable(texts), LEAST_WORDS)
+    return sum(1 for _ in words) == LEAST_WORDS
+
+
+def _is_reference(link: Any) -> bool:
+    parent = link.getparent()
+    return (
+        (parent is not None and parent.tag == "sup")
+        or link.get("role") == "doc-noteref"
+        or link.find("sup") is not None
+    )
 
 
 def _is_sign_of_place(link: Any) -> bool:
@@ -117,7 +199,7 @@ class Spans(InlineRun):
             if ("\\" in text or "$$" in text) and (formulas := maths.with_tex(text)):
                 run.append(formulas)
                 return
-            text = inline.escaped(text, label=self.in_link)
+            text = inline.escape_text(text, label=self.in_link)
         if run and text[:1] in _AFTER_BRACKET and self._follows_bracket():
             text = "\\" + text
         run.append(text)
@@ -271,5 +353,82 @@ class Spans(InlineRun):
                 self._code_span(line)
                 self.flush()
             return
-        if lines := fenced(element):
+        if lines := fenced_code(element):
             self.layout.add(lines)
+
+    def image(self, element: Any) -> None:
+        """Write an image, without tracking pixels and repeated images."""
+        attributes = element.attrib
+        source = (attributes.get("src") or "").strip()
+        if "class" in attributes and _is_emoji(attributes):
+            self.run.append(attributes["alt"])
+            return
+        if attributes.get("width") == "1" and attributes.get("height") == "1":
+            return
+        if not source:
+            record_image(self.document, element, is_removed=False)
+            return
+        alt = attributes.get("alt") or ""
+        if alt:
+            alt = inline.escape_text(inline.plain(alt).strip(), label=True)
+        if source[:5].lower() == "data:":
+            if self.remove_base64:
+                record_image(self.document, element, is_removed=True)
+                if not alt:
+                    return
+            source = REMOVED_IMAGE if self.remove_base64 else "".join(source.split())
+        elif self.is_main and not alt and is_placeholder(source):
+            return
+        else:
+            source = inline.destination(source)
+        image = f"![{alt}]({source})"
+        if self.is_main and alt.count(" ") >= 2 and self.run[-2:] == [image, APART]:
+            return  # a copy for another screen size; rating stars have shorter texts
+        if not self.in_link:
+            self.run.append(APART)
+        self.run += [image, APART]
+
+    def media(self, element: Any) -> None:
+        """Write the links inside a film or sound; its text is for old browsers."""
+        for link in element.iter("a"):
+            self.run.append(APART)
+            self.anchor(link)
+            self.run.append(APART)
+
+    def formula(self, element: Any) -> None:
+        """Write MathML, or a formula that KaTeX or MathJax rendered, as TeX."""
+        kind = role(element)
+        following = element.getnext()
+        role_of_next = None if following is None else role(following)
+        if kind in MATHS_RENDERED and kind != KATEX:
+            if following is not None and following.get("data-tex") is not None:
+                return  # the formula's source follows
+            if kind != MATHJAX and role_of_next == MATHJAX:
+                return
+        found = maths.tex_of(element)
+        if found is None:
+            self.content(element)
+            return
+        parent = element.getparent()
+        around = parent.get("class") if kind == KATEX and parent is not None else None
+        self._tex(found[0], found[1] or "katex-display" in (around or "").split())
+
+    def _tex(self, source: str, displayed: bool) -> None:
+        if not source:
+            return
+        if displayed and self.flat is None and not self.in_link:
+            self.flush()
+            self.layout.add(f"$${source}$$")
+        else:
+            source = source.replace("\n", " ").replace("  ", f"{PAD}{PAD}")
+            self.run.append(f"${source}$")
+
+
+def _is_emoji(attributes: Any) -> bool:
+    """Return True for an image that stands for the emoji that is its text."""
+    alt = attributes.get("alt") or ""
+    return (
+        0 < len(alt) <= MAX_EMOJI
+        and not any(char.isascii() or char.isalpha() for char in alt)
+        and _EMOJI_NAMES.search(attributes["class"]) is not None
+    )

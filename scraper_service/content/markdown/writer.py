@@ -1,13 +1,17 @@
 """Writes the cleaned tree as GitHub-flavoured Markdown, in one walk.
 
 ``spans`` collects text until a block begins or ends. ``layout`` then places the
-paragraph inside the list items and quotations around it.
+paragraph inside the list items and quotations around it. The setting
+``MARKDOWN_CONVERTER`` chooses this writer or html2text.
 """
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Any
+
+from html2text import HTML2Text
+from lxml import etree
 
 from scraper_service.content.decode import clean_text
 from scraper_service.content.html.elements import (
@@ -17,9 +21,11 @@ from scraper_service.content.html.elements import (
     TITLE,
     role,
 )
+from scraper_service.content.html.lazy_images import record_image
+from scraper_service.content.markdown import HTML2TEXT, NATIVE
 from scraper_service.content.markdown.inline import BREAK, STRONG, STRONG_END
 from scraper_service.content.markdown.layout import Level
-from scraper_service.content.markdown.pictures import Pictures
+from scraper_service.content.markdown.spans import REMOVED_IMAGE, Spans
 from scraper_service.content.markdown.tables import (
     MAX_CELLS,
     MAX_COLUMNS,
@@ -77,7 +83,7 @@ def markdown(document: Document, *, remove_base64_images: bool) -> str:
     return clean_text(writer.layout.text())
 
 
-class _Writer(Pictures):
+class _Writer(Spans):
     """Walks the tree; each method writes one kind of element."""
 
     def block(self, element: Any) -> None:
@@ -352,3 +358,22 @@ _Writer.writers = {
     "table": _Writer.table,
     "time": _Writer.apart,
 }
+
+
+def html2text_markdown(document: Document, *, remove_base64_images: bool) -> str:
+    """Return html2text's own output for the cleaned tree, without wrapped lines.
+
+    The URLs of removed images are replaced in the tree.
+    """
+    body = document.body
+    for image in body.iter("img") if remove_base64_images else ():
+        if image.get("src", "").lstrip()[:5].lower() == "data:":
+            record_image(document, image, is_removed=True)
+            image.set("src", REMOVED_IMAGE)
+    converter = HTML2Text(bodywidth=0)
+    converter.unicode_snob = True
+    source = etree.tostring(body, encoding="unicode", method="html", with_tail=False)
+    return clean_text(converter.handle(source)).strip("\n")
+
+
+CONVERTERS = {NATIVE: markdown, HTML2TEXT: html2text_markdown}

@@ -1,9 +1,13 @@
-"""Parses dates as pages write them, into ISO 8601."""
+"""Parses dates as pages write them into ISO 8601, and times of files as W3C times.
+
+W3C times (https://www.w3.org/TR/NOTE-datetime) are those of sitemaps, feeds and headers.
+"""
 
 from __future__ import annotations
 
 import re
 from datetime import UTC, date, datetime, timedelta
+from email.utils import parsedate_to_datetime
 
 FIRST_YEAR = 1990
 DAYS_AHEAD = 366  # from now; later dates are no dates of a publication
@@ -52,6 +56,11 @@ _AS_IT_IS = re.compile(
 )
 _EPOCH = re.compile(r"1[0-9]{9}(?:[0-9]{3})?")
 _IN_URL = re.compile(r"/(?P<y>(?:19|20)\d\d)[/-](?P<m>\d\d?)[/-](?P<d>\d\d?)(?=\D|$)")
+_W3C_TIME = re.compile(
+    r"\d{4}(?:-\d\d(?:-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)? ?"
+    r"(?:Z|[+-]\d\d:?\d\d)?)?)?)?",
+    re.ASCII,
+)
 
 
 def iso_date(text: str, language: str = "", *, any_year: bool = False) -> str | None:
@@ -127,3 +136,36 @@ def _time(match: re.Match[str]) -> str:
     elif len(zone) == 5:
         zone = f"{zone[:3]}:{zone[3:]}"
     return f"T{match['h']}:{match['min']}:{match['sec'] or '00'}{zone}"
+
+
+def w3c_time(text: str) -> str | None:
+    """Return a W3C time unchanged, a time of RSS or HTTP (RFC 822) as W3C time, or None."""
+    if not text:
+        return None
+    if _W3C_TIME.fullmatch(text):
+        return text
+    try:
+        moment = parsedate_to_datetime(text[:64])
+        # RFC 5322, 3.3: ``-0000`` is UTC, and the result then has no zone.
+        return utc_text(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+
+
+def utc_time(text: str) -> str | None:
+    """Return a time as API responses have it, see :func:`utc_text`.
+
+    A W3C time that is no moment stays as it is: a day, or a time without a zone.
+    """
+    found = w3c_time(text)
+    try:
+        moment = datetime.fromisoformat(found or "")
+        return utc_text(moment) if moment.tzinfo else found
+    except (ValueError, OverflowError):
+        return found
+
+
+def utc_text(moment: datetime) -> str:
+    """Return a moment as ISO 8601 in UTC, with milliseconds and ``Z``."""
+    found = moment.astimezone(UTC)
+    return found.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -11,15 +11,15 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from scraper_service.content.html.page_urls import absolute, has_host, is_web
+from scraper_service.content.markdown.sentences import main_words
 from scraper_service.content.metadata.linked_data import (
     LinkedData,
-    folded,
-    linked_data,
+    fold_name,
+    parse_linked_data,
     text_of,
 )
 from scraper_service.content.metadata.marks import Marks
 from scraper_service.content.passes import elements, texts_in
-from scraper_service.content.text.sentences import main_words
 from scraper_service.items import MetaRefresh
 
 if TYPE_CHECKING:
@@ -107,12 +107,12 @@ class Evidence:
         """Names of the site and its publisher, as :func:`folded` returns them."""
         names = [*self.all("og:site_name"), *self.all("application-name")]
         names += [text_of(n.get("publisher")) for n in self.linked.subjects]
-        return frozenset(folded(name) for name in names) - {""}
+        return frozenset(fold_name(name) for name in names) - {""}
 
     @cached_property
     def linked(self) -> LinkedData:
         """The page's JSON-LD."""
-        return linked_data(self.scripts)
+        return parse_linked_data(self.scripts)
 
     @cached_property
     def words(self) -> str:

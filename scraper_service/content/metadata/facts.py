@@ -1,4 +1,7 @@
-"""Makes the metadata of a page: selects the winning source of each fact."""
+"""Makes the metadata of a page: selects the winning source of each fact.
+
+The language is declared or detected. The reading time follows from the language.
+"""
 
 from __future__ import annotations
 
@@ -7,28 +10,38 @@ from html import unescape
 from typing import TYPE_CHECKING
 
 from scraper_service.content.html.page_urls import absolute, is_web
+from scraper_service.content.markdown.sentences import (
+    distinct_words,
+    likeness,
+    shared_words,
+)
 from scraper_service.content.metadata.evidence import MAX_VALUE
-from scraper_service.content.metadata.language import language_of
-from scraper_service.content.metadata.linked_data import folded, text_of
+from scraper_service.content.metadata.linked_data import fold_name, text_of
 from scraper_service.content.metadata.sources import (
     authors,
     modification_date,
     publication_date,
 )
-from scraper_service.content.text.sentences import (
-    distinct_words,
-    likeness,
-    shared_words,
-)
+from scraper_service.content.passes import word_counts
 
 if TYPE_CHECKING:
     from scraper_service.content.metadata.evidence import Evidence
 
+LEAST_TEXT = 80  # characters for the detection of a language
+MAX_TEXT = 5_000
+# Below it are most wrong guesses, and those for names, codes and lists of goods.
+LEAST_PROBABILITY = 0.99
+_CURRENT_TAGS = {"iw": "he"}  # of the detector
+
+_LANGUAGE_TAG = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{1,8})*")
+# Silent reading of English; Brysbaert, How many words do we read per minute?, 2019.
+WORDS_PER_MINUTE = 238
+# About right for Chinese; Japanese is read a little faster.
+CHARACTERS_PER_MINUTE = 500
 MAX_FEEDS = 20
 LEAST_HEADLINE = 3  # words
 LEAST_LIKE = 0.6  # similarity of a heading to a title
 LEAST_SHARED = 0.5  # share of the words of the shorter text
-
 _NAMED = {
     "description": "description",
     "keywords": "keywords",
@@ -70,8 +83,54 @@ _RESERVED = frozenset("title language favicon description keywords robots".split
 _FEED_TYPES = frozenset(
     {"application/rss+xml", "application/atom+xml", "application/feed+json"}
 )
-
 Facts = dict[str, "str | list[str]"]
+
+
+def language_of(evidence: Evidence) -> str | None:
+    """Return the page's language as a tag such as ``en`` or ``de-AT``; None if unknown.
+
+    The ``lang`` of ``<html>`` comes first, as written. Then come other declarations.
+    The detection from the words of the page comes last.
+    """
+    root = evidence.root
+    declared = (root.get("lang") or root.get("xml:lang") or "").strip()
+    if declared:
+        return declared[:100]
+    header = evidence.first("http-equiv content-language")
+    for given in (header.split(",")[0], evidence.first("og:locale", "dc.language")):
+        if _LANGUAGE_TAG.fullmatch(given.strip()):
+            return given.strip().replace("_", "-")[:100]
+    return detect_language(evidence.words)
+
+
+def detect_language(text: str) -> str | None:
+    """Return the detected language of ``text``; None for short or unclear texts."""
+    text = " ".join(text[:MAX_TEXT].split())
+    if len(text) < LEAST_TEXT:
+        return None
+    import gcld3  # noqa: PLC0415  # few pages need it
+
+    detector = gcld3.NNetLanguageIdentifier(0, 4 * MAX_TEXT)  # least and most bytes
+    found = detector.FindLanguage(text.encode(errors="ignore"))
+    if found.probability < LEAST_PROBABILITY:
+        return None
+    return _CURRENT_TAGS.get(found.language, str(found.language))
+
+
+def reading(text: str) -> dict[str, str]:
+    """Return ``word_count`` and ``reading_time`` (ISO 8601); empty without words.
+
+    Both values are strings, as all metadata. In scripts without spaces, each character
+    counts as a word.
+    """
+    count, characters = word_counts(text)
+    minutes = count / WORDS_PER_MINUTE + characters / CHARACTERS_PER_MINUTE
+    if not count + characters:
+        return {}
+    return {
+        "word_count": str(count + characters),
+        "reading_time": f"PT{max(1, round(minutes))}M",
+    }
 
 
 def metadata(evidence: Evidence) -> tuple[Facts, Facts]:
@@ -180,7 +239,7 @@ def _headline(evidence: Evidence) -> str:
     if alike and max(alike) >= LEAST_LIKE:
         return headings[alike.index(max(alike))]
     for heading, own in zip(headings, words, strict=True):
-        if folded(heading) in evidence.site_names:
+        if fold_name(heading) in evidence.site_names:
             continue
         if any(shared_words(own, title) >= LEAST_SHARED for title in titles):
             return heading

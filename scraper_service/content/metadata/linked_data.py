@@ -99,7 +99,7 @@ class LinkedData:
         return node
 
 
-def linked_data(scripts: list[Any]) -> LinkedData:
+def parse_linked_data(scripts: list[Any]) -> LinkedData:
     """Parse the JSON-LD among a page's scripts; invalid JSON is left out."""
     nodes: list[NodeT] = []
     for text in script_texts(scripts, MAX_SCRIPTS, MAX_SCRIPT):
@@ -199,10 +199,10 @@ def _value(match: re.Match[str]) -> Any:
     if word := match[4]:
         is_number = _NUMBER.fullmatch(word)
         return json.loads(word) if is_number else _LITERALS.get(word, word)
-    return _unescaped(match[2] if match[1] is None else match[1])
+    return _unescape(match[2] if match[1] is None else match[1])
 
 
-def _unescaped(text: str) -> str:
+def _unescape(text: str) -> str:
     """Return a text without its quotes; wrong escapes and quotes stand for themselves."""
     if "\\" not in text:
         return text
@@ -223,7 +223,7 @@ def text_of(value: Any) -> str:
     return " ".join(str(value).split()) if isinstance(value, (str, int)) else ""
 
 
-def folded(name: str) -> str:
+def fold_name(name: str) -> str:
     """Return a name for comparison: without case, punctuation and spaces."""
     return "".join(_WORDS.findall(name.lower()))
 

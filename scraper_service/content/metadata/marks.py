@@ -1,21 +1,29 @@
-"""Finds visible marks of author and dates: elements by name, and short texts."""
+"""Finds visible marks of author and dates: elements by name, and short texts.
+
+An entry is a part of a page with an author and dates of its own.
+"""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from functools import cached_property, lru_cache
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from scraper_service.content.metadata.entries import Entries
+from scraper_service.content.characters import AnyCase
 from scraper_service.content.passes import Finder, Surroundings, signs, texts_in
-from scraper_service.content.text.any_case import AnyCase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+LEAST_ALIKE = 2  # entries of a list
+MAX_HEADINGS = 500
+
+_HEADINGS = ("h2", "h3", "h4")
+_REVIEWS = frozenset({"review", "reviews"})  # values of ``itemprop``
 MAX_ELEMENTS = 3000  # elements that are examined
 MAX_AFTER_HEADING = 400  # of these after the first ``h1``
 MAX_MARKS = 100
@@ -23,7 +31,6 @@ MAX_TEXT = 120  # characters of a byline or of a text with a date
 MAX_TEXTS = 40
 MAX_SIBLINGS = 20  # behind a "by"
 MAX_LABEL = 20  # characters of the name of a date
-
 # Parts of names of elements with an author. Searching parts beats an expression.
 _AUTHOR = (
     "author byline by-line username user-name writer contributor postedby posted-by "
@@ -44,7 +51,6 @@ _BY = re.compile(
 )
 # First letters of the words of _BY.
 _STARTS = frozenset("by vo pa po do di av ar st wo wr pu cr au".split())
-_STARTS |= {start.capitalize() for start in _STARTS} | {"BY"}
 _NEITHER = (False, False)
 DATED_TAGS = frozenset({"time", "relative-time", "local-time"})
 # Tags with text, but seldom with an ``itemprop``.
@@ -86,8 +92,69 @@ _FOREIGN = AnyCase(
 )
 _OUTSIDE = frozenset({"blockquote", "footer", "nav", "script", "style", "template"})
 _has_heading = Finder("h1")
-
 Kind = tuple[bool, bool]  # whether of an author, whether of a date
+
+
+class Entries:
+    """The entries of a page's lists, such as teasers, and its reviews in microdata.
+
+    The first question finds them. A part with an ``h1`` is the page's own.
+    """
+
+    def __init__(self, body: Any):
+        self._body = body
+
+    @cached_property
+    def of_lists(self) -> frozenset[Any]:
+        """The elements that are entries of lists."""
+        return frozenset(_entries(self._body))
+
+    def hold(self, element: Any) -> bool:
+        """Return True for an element of an entry or a review."""
+        return any(
+            above in self.of_lists or _is_review(above)
+            for above in (element, *element.iterancestors())
+        )
+
+
+def _entries(body: Any) -> Iterator[Any]:
+    """Yield the largest parts with one heading that links to another page.
+
+    Each stands beside another one with the same tag and class.
+    """
+    linked = [h for h in body.iter(*_HEADINGS) if _is_linked(h)][:MAX_HEADINGS]
+    if len(linked) < LEAST_ALIKE:
+        return
+    held = Counter(above for heading in linked for above in heading.iterancestors())
+    own = {above for heading in body.iter("h1") for above in heading.iterancestors()}
+    alike: dict[Any, list[Any]] = {}
+    for heading in linked:
+        entry = heading
+        for above in heading.iterancestors():
+            if held[above] > 1 or above in own:
+                break
+            entry = above
+        first_class = (entry.get("class") or "").split()[:1]
+        sign = (entry.getparent(), entry.tag, *first_class)
+        alike.setdefault(sign, []).append(entry)
+    for entries in alike.values():
+        if len(entries) >= LEAST_ALIKE:
+            yield from entries
+
+
+def _is_linked(heading: Any) -> bool:
+    """Return True if a heading holds, or stands in, a link to another page."""
+    links = chain(heading.iter("a"), heading.iterancestors("a"))
+    hrefs = (link.get("href") or "#" for link in links)
+    return any("#" not in href for href in hrefs)
+
+
+def _is_review(element: Any) -> bool:
+    is_review = element.get("itemprop") in _REVIEWS
+    return is_review and next(element.iter("h1"), None) is None
+
+
+_STARTS |= {start.capitalize() for start in _STARTS} | {"BY"}
 
 
 @frozen
@@ -284,9 +351,9 @@ def text_before(element: Any) -> str:
 
 def _pieces_of_byline(found: _Text) -> list[str]:
     element, parent = found.element, found.parent
-    pieces = pieces_of(parent) if parent is element else pieces_behind(element)
+    pieces = pieces_of(parent) if parent is element else pieces_after(element)
     if pieces and _BY.fullmatch(f"{pieces[-1].rstrip(' :')} "):
-        pieces += pieces_behind(parent)  # they have the name
+        pieces += pieces_after(parent)  # they have the name
     return pieces
 
 
@@ -329,7 +396,7 @@ def pieces_of(element: Any) -> list[str]:
     return [piece for text in texts_in(element) if (piece := " ".join(text.split()))]
 
 
-def pieces_behind(element: Any) -> list[str]:
+def pieces_after(element: Any) -> list[str]:
     """Return the first texts behind an element in its parent."""
     pieces = [" ".join((element.tail or "").split())]
     left = MAX_TEXT

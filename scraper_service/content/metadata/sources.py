@@ -6,9 +6,10 @@ import re
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any
 
+from scraper_service.content.characters import AnyCase
 from scraper_service.content.html.special_elements import CHANGES, special_elements
 from scraper_service.content.metadata.dates import iso_date, url_date
-from scraper_service.content.metadata.linked_data import folded, text_of
+from scraper_service.content.metadata.linked_data import fold_name, text_of
 from scraper_service.content.metadata.marks import (
     CHANGED,
     author_of,
@@ -18,7 +19,6 @@ from scraper_service.content.metadata.marks import (
     timed_text,
 )
 from scraper_service.content.passes import texts_in, with_text
-from scraper_service.content.text.any_case import AnyCase
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -130,7 +130,7 @@ def authors(evidence: Evidence) -> list[str]:
     site = evidence.site_names
     for source in AUTHORS:
         names = list(dict.fromkeys(n for n in map(_name, source(evidence)) if n))
-        people = [name for name in names if folded(name) not in site]
+        people = [name for name in names if fold_name(name) not in site]
         if people:
             return people[:MAX_NAMES]
         publisher = publisher or names[:1]

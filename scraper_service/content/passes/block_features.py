@@ -36,7 +36,7 @@ BIG_SHARE = 0.25  # minimum share of the page's words in a big element
 
 @cclass
 class BlockFeatures:
-    """Fills the rows of a table; see ``main_content/features.py``."""
+    """Fills the rows of a table; see ``main_content/model.py``."""
 
     at: dict
     out: Grid

@@ -62,7 +62,7 @@ _ITEM_TAGS = frozenset({"li"})
 _ROLE_PARTS = NameParts(
     *("katex", "mathjax", "admonition", "markdown-alert", "callout", "notecard")
 )
-# The same for images of emoji; see ``markdown/pictures.py``.
+# The same for images of emoji; see ``markdown/spans.py``.
 _SIGN_PARTS = NameParts("emoji", "smil")
 
 

@@ -71,7 +71,7 @@ def next_page() -> int:
 
 
 class PartScores:
-    """The learned scores of the parts of names; see ``main_content/learned_scores.py``.
+    """The learned scores of the parts of names; see ``main_content/blocks.py``.
 
     ``parts`` has a number for each part; ``scores`` and ``rows`` have the score and the
     row of each number, or -1 for no row. ``none`` are the scores of names without a known

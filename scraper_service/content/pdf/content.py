@@ -19,21 +19,21 @@ from attrs import field, frozen
 from scraper_service.content.decode import Unreadable, clean_text
 from scraper_service.content.losses import Losses
 from scraper_service.content.pdf import ocr
-from scraper_service.content.pdf.annotations import PICTURE
-from scraper_service.content.pdf.blocks import Part, parts_of
-from scraper_service.content.pdf.lines import Line, PageText, unread_share
-from scraper_service.content.pdf.pdfium import (
-    PASSWORD_ERROR,
-    SECURITY_ERROR,
-    PdfiumFile,
-)
-from scraper_service.content.pdf.placing import place_marks
-from scraper_service.content.pdf.shifted import has_shifted_codes
-from scraper_service.content.pdf.writing import (
+from scraper_service.content.pdf.annotations import PICTURE, insert_marks
+from scraper_service.content.pdf.blocks import (
+    Part,
     by_page,
     html_of,
     join_pages,
     list_blocks,
+    parts_of,
+)
+from scraper_service.content.pdf.lines import Line, PageText, unread_share
+from scraper_service.content.pdf.ocr import has_shifted_codes
+from scraper_service.content.pdf.pdfium import (
+    PASSWORD_ERROR,
+    SECURITY_ERROR,
+    PdfiumFile,
 )
 from scraper_service.errors import counted
 from scraper_service.items import PageError
@@ -108,9 +108,9 @@ def pdf_content(
     except (Unreadable, MemoryError):
         raise
     except RecursionError as exc:
-        raise _unsupported("its structure is nested too deeply") from exc
+        raise _unsupported_error("its structure is nested too deeply") from exc
     except Exception as exc:  # pdfminer raises arbitrary exceptions for broken files
-        raise _unsupported(_reason(exc)) from exc
+        raise _unsupported_error(_reason(exc)) from exc
 
 
 class _Reading:
@@ -136,7 +136,7 @@ class _Reading:
             file = PdfiumFile(self._body)
         except pdfium.PdfiumError as exc:
             if exc.err_code in {PASSWORD_ERROR, SECURITY_ERROR}:
-                raise _unsupported("it is encrypted with a password") from exc
+                raise _unsupported_error("it is encrypted with a password") from exc
             return self._by_pdfminer()
         with file:
             total = len(file)
@@ -147,7 +147,7 @@ class _Reading:
                 self._check_time(index, total)
                 pages.append(self._page(file, index))
             if len(self._unread) == len(pages):
-                raise _unsupported("none of its pages can be read")
+                raise _unsupported_error("none of its pages can be read")
             self._losses.extend(file.losses)
             if file.is_xfa and not file.fields:
                 self._warnings.append(_XFA)
@@ -161,18 +161,18 @@ class _Reading:
         except pdfium.PdfiumError:
             page, is_doubtful, is_broken = PageText(), True, True
         if self._parser.mode == "ocr":
-            return self._recognised(file, index, page) or self._unreadable(index, page)
+            return self._recognise(file, index, page) or self._unreadable(index, page)
         if is_doubtful:
             page = self._better(page, index)
         if page.lines and has_shifted_codes(page):
-            if self._may_recognise and (found := self._recognised(file, index, page)):
+            if self._may_recognise and (found := self._recognise(file, index, page)):
                 return found
             self._shifted.append(index + 1)
         if not page.lines:
             return self._scan(file, index, page, is_broken=is_broken)
         if page.pictures:
             self._losses.add("image", PICTURE, count=page.pictures)
-        place_marks(page)
+        insert_marks(page)
         return page
 
     def _scan(
@@ -183,7 +183,7 @@ class _Reading:
             return self._unreadable(index, page)
         found = page
         if self._may_recognise:
-            recognised = self._recognised(file, index, page)
+            recognised = self._recognise(file, index, page)
             if recognised is None:
                 return self._unreadable(index, page)
             found = recognised
@@ -193,20 +193,20 @@ class _Reading:
                 self._losses.add("image", NO_TEXT_FOUND, count=max(page.pictures, 1))
             elif not page.is_blank:
                 self._pictured.append(index + 1)
-        place_marks(found)
+        insert_marks(found)
         return found
 
     def _unreadable(self, index: int, page: PageText) -> PageText:
         """Return a page whose text could not be recognised: its fields and notes."""
         self._unread.append(index + 1)
         page.lines = []
-        place_marks(page)
+        insert_marks(page)
         return page
 
     def _better(self, page: PageText, index: int) -> PageText:
         """Return the page as read by pdfminer if it has more text, else ``page``."""
         try:
-            other = self._mined(index)
+            other = self._read_with_miner(index)
         except (RecursionError, MemoryError):
             raise
         except Exception:  # as in pdf_content, for one page
@@ -218,7 +218,7 @@ class _Reading:
         other.grids = page.grids
         return other
 
-    def _mined(self, index: int) -> PageText | None:
+    def _read_with_miner(self, index: int) -> PageText | None:
         from scraper_service.content.pdf.miner import MinerFile  # noqa: PLC0415  # big
 
         if self._miner is None:
@@ -232,16 +232,16 @@ class _Reading:
         total = 0
         while len(pages) < self._limit:
             self._check_time(len(pages), max(total, len(pages)))
-            page = self._mined(len(pages))
+            page = self._read_with_miner(len(pages))
             if page is None:
                 break
             pages.append(page)
             total = max(self._miner.count(), len(pages))
         if not pages:
-            raise _unsupported("it has no readable pages")
+            raise _unsupported_error("it has no readable pages")
         return self._content(pages, total, self._miner.facts())
 
-    def _recognised(
+    def _recognise(
         self, file: PdfiumFile, index: int, page: PageText
     ) -> PageText | None:
         """Return ``page`` with the lines that Tesseract recognises in its picture.
@@ -255,9 +255,9 @@ class _Reading:
             text = ocr.recognise_text(file.picture(index, ocr.DPI), left)
         except (OSError, subprocess.SubprocessError, pdfium.PdfiumError):
             return None
-        found = PageText(_typed(text), page.links, marks=page.marks)
+        found = PageText(_lines_of_text(text), page.links, marks=page.marks)
         if found.lines:
-            place_marks(found, is_drawn=True)
+            insert_marks(found, is_drawn=True)
         return found
 
     def _check_time(self, done: int, count: int) -> None:
@@ -307,11 +307,11 @@ class _Reading:
                 "the PDF were converted.",
             )
         if self._unread:
-            unread = f"{_numbered(self._unread)} of the PDF could not be read."
+            unread = f"{_page_numbers(self._unread)} of the PDF could not be read."
             self._lose_text(unread, len(self._unread))
         if self._shifted:
             self._lose_text(
-                f"{_numbered(self._shifted)} of the PDF: the text layer has the codes of "
+                f"{_page_numbers(self._shifted)} of the PDF: the text layer has the codes of "
                 "glyphs in place of letters; the program tesseract reads such pages in "
                 "the mode auto of the parser pdf.",
                 len(self._shifted),
@@ -321,12 +321,12 @@ class _Reading:
             self._warnings.append(_NO_TEXT)
         elif scanned:
             self._warnings.append(
-                f"{_numbered(scanned)} of the PDF: no text layer; it may be a scan."
+                f"{_page_numbers(scanned)} of the PDF: no text layer; it may be a scan."
             )
         if self._pictured:
             self._losses.add(
                 "unreadableText",
-                f"{_numbered(self._pictured)} of the PDF: no text layer; the program "
+                f"{_page_numbers(self._pictured)} of the PDF: no text layer; the program "
                 "tesseract reads scans in the mode auto of the parser pdf.",
                 count=len(self._pictured),
             )
@@ -385,7 +385,7 @@ def _score(page: PageText) -> float:
     return page.letters * (1 - unread_share(text))
 
 
-def _typed(text: str) -> list[Line]:
+def _lines_of_text(text: str) -> list[Line]:
     """Return the rows of plain text as lines with invented positions.
 
     Empty rows leave a gap, so that paragraphs stay separate.
@@ -399,7 +399,7 @@ def _typed(text: str) -> list[Line]:
     return lines
 
 
-def _numbered(pages: Iterable[int]) -> str:
+def _page_numbers(pages: Iterable[int]) -> str:
     numbers = [str(number) for number in pages]
     shown = ", ".join(numbers[:MAX_LISTED])
     rest = len(numbers) - MAX_LISTED
@@ -414,7 +414,7 @@ def _reason(exc: Exception) -> str:
     return "it is damaged or not a PDF"
 
 
-def _unsupported(reason: str) -> Unreadable:
+def _unsupported_error(reason: str) -> Unreadable:
     return Unreadable(
         PageError(
             "SCRAPE_UNSUPPORTED_FILE_ERROR", f"The PDF cannot be converted: {reason}"

@@ -55,7 +55,7 @@ def blocks_in_order(lines: list[Line], grids: list[RuledGrid]) -> list[Block]:
     margin = min((line.x0 for b in fixed for line in b.lines), default=0.0)
     for block in fixed:
         block.margin = margin
-    return _ordered(found)
+    return _sort(found)
 
 
 def _rows(lines: list[Line]) -> list[Line]:
@@ -155,7 +155,7 @@ def _leading(rows: list[Line]) -> float:
     return 1.1 * usual if is_text else MAX_LEADING
 
 
-def _ordered(blocks: list[Block]) -> list[Block]:
+def _sort(blocks: list[Block]) -> list[Block]:
     """Sort the blocks, unless the file's order is plausible (as in most files).
 
     Rotated text, such as axis labels or a stamp in the margin, comes last.
@@ -163,7 +163,7 @@ def _ordered(blocks: list[Block]) -> list[Block]:
     turned = [block for block in blocks if block.lines[0].is_rotated]
     if turned:
         upright = [block for block in blocks if not block.lines[0].is_rotated]
-        return _ordered(upright) + turned if upright else turned
+        return _sort(upright) + turned if upright else turned
     if len(blocks) < 2:
         return blocks
     boxed = [(block.box, block) for block in blocks]

@@ -18,7 +18,6 @@ from scraper_service.content.pdf.annotations import (
     read_annotations,
     record_attachments,
 )
-from scraper_service.content.pdf.characters import PageCharacters
 from scraper_service.content.pdf.lines import (
     Box,
     Cell,
@@ -29,8 +28,8 @@ from scraper_service.content.pdf.lines import (
     rotate_box,
     unread_share,
 )
-from scraper_service.content.pdf.rules import find_grids, read_rules
-from scraper_service.content.pdf.words import LOOSE, Speller
+from scraper_service.content.pdf.tables import find_grids, read_rules
+from scraper_service.content.pdf.words import LOOSE, PageCharacters, Speller
 
 MAX_LINKS = 1000  # per page
 MAX_OBJECTS = 500  # page objects examined for text without characters
@@ -177,7 +176,7 @@ class _PageReader:
         line = Line("", size or y1 - y0, x0, y0, x1, y1)
         line.is_bold, line.is_fixed = self._style(start, end, is_piece=is_piece)
         line.is_rotated = characters.is_askew(start, end)
-        touched = self._links and self._touched(line)
+        touched = self._links and self._links_touching(line)
         middle = (y0 + y1) / 2
         borders = [
             x
@@ -203,7 +202,7 @@ class _PageReader:
         if rest is not None:
             self._add_line(rest, end, lines)
 
-    def _touched(self, line: Line) -> list[tuple[Box, str]]:
+    def _links_touching(self, line: Line) -> list[tuple[Box, str]]:
         """Return the links that overlap a line."""
         middle = (line.y0 + line.y1) / 2
         return [

@@ -5,15 +5,5 @@ Extraction follows rules: it makes no requests and calls no language model.
 ``extract.py`` is the entry; ``page.py`` holds its input and its result.
 ``requested_fields.py`` interprets the fields of a schema, and ``prompts.py`` derives
 fields from a prompt. ``run.py`` goes through the fields, and ``candidates.py`` collects
-possible values for each field. ``products.py`` and ``menus.py`` build the formats of
-the same name.
+possible values for each field.
 """
-
-from scraper_service.content.structured_data.extract import extract
-from scraper_service.content.structured_data.page import (
-    Extraction,
-    ExtractionPage,
-    Origin,
-)
-
-__all__ = ["Extraction", "ExtractionPage", "Origin", "extract"]

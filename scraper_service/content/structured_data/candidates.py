@@ -1,50 +1,119 @@
-"""Candidates for a single value, each with its trust."""
+"""Candidates for a single value, each with its trust.
+
+The first candidates are the values of the field in the structured data of the page.
+"""
 
 from __future__ import annotations
 
 import re
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
-from scraper_service.content.metadata.linked_data import folded
-from scraper_service.content.structured_data.declared_values import (
-    OF_MAKERS,
-    of_a_node,
-    of_the_page,
+from scraper_service.content.metadata.linked_data import fold_name
+from scraper_service.content.structured_data import contact, names, numbers
+from scraper_service.content.structured_data.nodes import (
+    ARTICLE,
+    PRODUCT,
+    SUBJECT,
+    UNKNOWN,
+    Graph,
+    Node,
+    plain,
 )
-from scraper_service.content.structured_data.nodes import PRODUCT, SUBJECT, Node, plain
-from scraper_service.content.structured_data.places import (
-    BY_SHAPE,
-    NAMED,
-    OF_RECORDS,
-    PLACES,
-    contact,
-    names,
-    numbers,
+from scraper_service.content.structured_data.requested_fields import (
+    CURRENCIES,
+    content_words_of,
+    phrase_of,
 )
-from scraper_service.content.structured_data.places.around import (
+from scraper_service.content.structured_data.scope import (
+    Candidate,
+    Scope,
     around_heading,
     heading_text,
     is_apart,
     is_foreign,
     longest_part,
     main_heading,
-    named,
+    named_candidates,
     one_line,
 )
-from scraper_service.content.structured_data.requested_fields import content_words_of
-from scraper_service.content.structured_data.scope import Candidate, Scope
-from scraper_service.content.structured_data.vocabulary import CURRENCIES, phrase_of
 from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
+    from scraper_service.content.structured_data.nodes import NodeT
     from scraper_service.content.structured_data.page import ExtractionPage
     from scraper_service.content.structured_data.requested_fields import RequestedField
 
+# Concepts that publishers state about themselves, on pages of any kind.
+OF_MAKERS = frozenset(
+    "email phone fax address street city state postcode country hours social logo founder "
+    "founded employees company site service_area emails phones".split()
+)
+# Concepts of the page itself, not of its subject.
+_OF_PAGES = frozenset("author description image language section tags site".split())
+_DATES = frozenset({"published", "modified"})  # dates of the page, not of a product
+_GENERIC_KEYS = frozenset(
+    "id type key ref data text value item list name title url".split()
+)
+# Common unit codes of UN/ECE recommendation 20.
+_UNITS = dict(
+    pair.split("=")
+    for pair in "CMT=cm FOT=ft GRM=g INH=in KGM=kg LBR=lb LTR=l MLT=ml MMT=mm MTR=m ONZ=oz".split()
+)
+_LOCATION = ("addressLocality", "addressRegion", "addressCountry")
+_ADDRESS = (
+    "streetAddress",
+    "addressLocality",
+    "addressRegion",
+    "postalCode",
+    "addressCountry",
+)
+# Generators of candidates that need no label on the page, by the name of the concept.
+UNLABELLED: dict[str, Callable[[Scope], Iterator[Candidate]]] = {
+    "price": numbers.current_price,
+    "low_price": numbers.current_price,
+    "currency": numbers.current_price,
+    "old_price": numbers.old_price,
+    "availability": numbers.stock,
+    "rating": numbers.ratings,
+    "reviews_count": numbers.review_counts,
+    "rank": numbers.ranks,
+    "job_type": numbers.job_types,
+    "salary": numbers.salaries,
+    "duration": numbers.reading_times,
+    "image": contact.images,
+    "images": contact.images,
+    "email": contact.emails,
+    "emails": contact.emails,
+    "phone": contact.phones,
+    "phones": contact.phones,
+    "address": contact.postal_addresses,
+    "social": contact.social,
+    "hours": contact.hours,
+}
+# Further generators by concept and by shape, for records only.
+OF_RECORDS: dict[str, Callable[[Scope], Iterator[Candidate]]] = {
+    "author": names.persons,
+    "description": names.briefs,
+}
+BY_SHAPE: dict[str, Callable[[Scope], Iterator[Candidate]]] = {
+    "date": names.dates,
+    "person": names.persons,
+    "prose": names.bodies,
+}
+# Names of elements that hold the value of a concept in records.
+NAMED = {
+    "votes_count": "vote votes voters upvoter score upvotes likes points",
+    "rating": "rating score stars",
+    **dict.fromkeys(
+        ("city", "country", "location", "venue"),
+        "location venue city place region address where",
+    ),
+}
 SHORT = 120  # characters of a value after a label
 MAX_NAMED = 6  # elements with the same name that are read
 MAX_OF_A_KIND = 10  # candidates of the same kind
@@ -53,7 +122,6 @@ MANY = 3  # different values from which on they belong to several things
 NEAR_LINES = 25  # lines around the main heading
 SECTION_LINES = 40
 LEAST_ALIKE = 0.6  # share of words that a column and the field must have in common
-
 # Shapes with long values, then shapes with values of several lines.
 _LONG = frozenset("prose text texts address".split())
 _MANY_LINES = frozenset("prose text address".split())
@@ -71,6 +139,130 @@ _NEAR_HEADING = frozenset(
     "answers_count start".split()
 )
 _PATH = re.compile(r"\s[>\u203a\u00bb]\s")
+
+
+def of_the_page(
+    graph: Graph, main: Node | None, requested: RequestedField
+) -> Iterator[Candidate]:
+    """Yield values from the page's main node, then from other nodes that may have them."""
+    name = requested.concept_name
+    is_maker = name in OF_MAKERS
+    of_pages = _OF_PAGES
+    if main is None or main.rank != PRODUCT:
+        of_pages |= _DATES
+    for node in sorted(graph.nodes, key=lambda node: node is not main):
+        trust = 0.8 if is_maker and node.is_maker else 0.75
+        if node is main:
+            trust = 0.93
+            if name == "title" and node.rank > SUBJECT and not _is_name(requested):
+                continue
+        elif not (is_maker and node.is_maker) and not (
+            node.rank in {ARTICLE, UNKNOWN} and name in of_pages
+        ):
+            continue
+        if name in {"company", "site"} and node.is_maker:
+            for found in of_a_node(
+                graph, node.data, node.name, requested, trust, "name"
+            ):
+                yield evolve(
+                    found, text=re.split(r"\s[-|\u2013\u2014]\s", found.text)[0]
+                )
+        yield from of_a_node(graph, node.data, node.name, requested, trust)
+
+
+def _is_name(requested: RequestedField) -> bool:
+    """Return True if the field is a name, which publishers have as well."""
+    return any(phrase.endswith("name") for phrase in requested.own_phrases)
+
+
+def of_a_node(
+    graph: Graph,
+    node: NodeT,
+    name: str,
+    requested: RequestedField,
+    trust: float,
+    *paths: str,
+) -> Iterator[Candidate]:
+    """Yield a node's value, by the paths of the concept or by the field's name."""
+    for path in paths or _paths(requested):
+        found = graph.values(node, path)
+        if requested.unit in CURRENCIES:
+            holder = path.rpartition(".")[0]
+            currency = graph.text(node, f"{holder}.priceCurrency".lstrip("."))
+            if currency.lower() not in {"", requested.unit}:
+                continue
+        if texts := tuple(filter(None, (_text_of(v, requested) for v in found))):
+            yield Candidate(texts[0], f"{name}.{path}", trust, None, texts)
+            return
+    for extra in graph.nodes_at(node, "additionalProperty"):
+        if phrase_of(plain(extra.get("name"))) in requested.phrases:
+            source, text = f"{name}.additionalProperty", plain(extra.get("value"))
+            yield Candidate(text, source, trust - 0.02)
+            return
+
+
+def property_name(phrase: str) -> str:
+    """Return a phrase as a property name of schema.org, such as ``datePublished``."""
+    first, *others = phrase.split() or [""]
+    return first + "".join(word.capitalize() for word in others)
+
+
+def _paths(requested: RequestedField) -> list[str]:
+    concept = requested.concept
+    is_other = (  # a count of things that the concept does not describe
+        concept is not None
+        and requested.shape == "count"
+        and concept.shape not in {"count", "number"}
+    )
+    found = list(concept.paths) if concept and not is_other else []
+    return found + [
+        n for n in map(property_name, requested.own_phrases) if n not in _GENERIC_KEYS
+    ]
+
+
+def _text_of(value: Any, requested: RequestedField) -> str:
+    """Return the text of a value as the shape of the field needs it."""
+    if not isinstance(value, dict):
+        return plain(value)
+    if requested.shape in {"url", "image", "images", "urls"}:
+        links = (plain(value.get(n)) for n in ("contentUrl", "url", "@id", "src"))
+        return next(filter(None, links), "")
+    if requested.concept_name in {"address", "location"}:
+        inner = value.get("address")
+        if isinstance(inner, str):
+            return inner
+        names = _LOCATION if requested.concept_name == "location" else _ADDRESS
+        holder = inner if isinstance(inner, dict) else value
+        parts = filter(None, (plain(holder.get(name)) for name in names))
+        return ", ".join(parts) or plain(value)
+    if requested.shape == "salary":
+        return _salary(value)
+    if requested.concept_name == "hours":
+        return _opening(value)
+    if "unitCode" in value or "unitText" in value:
+        unit = plain(value.get("unitText")) or plain(value.get("unitCode"))
+        return f"{plain(value.get('value'))} {_UNITS.get(unit, unit)}".strip()
+    return plain(value)
+
+
+def _salary(value: NodeT) -> str:
+    amount = value.get("value")
+    inner = amount if isinstance(amount, dict) else value
+    ends = [plain(inner.get("minValue")), plain(inner.get("maxValue"))]
+    amounts = " - ".join(filter(None, ends)) or plain(inner.get("value"))
+    unit = plain(inner.get("unitText")).lower()
+    parts = amounts, plain(value.get("currency")), f"per {unit}" if unit else ""
+    return " ".join(filter(None, parts))
+
+
+def _opening(value: NodeT) -> str:
+    days = value.get("dayOfWeek")
+    listed = days if isinstance(days, list) else [days]
+    named = [plain(day).rsplit("/", 1)[-1] for day in listed if day]
+    if len(named) > 2:
+        named = [f"{named[0]}-{named[-1]}"]
+    times = filter(None, (plain(value.get("opens")), plain(value.get("closes"))))
+    return f"{', '.join(named)} {'-'.join(times)}".strip()
 
 
 def candidates(
@@ -235,7 +427,7 @@ def _from_record(scope: Scope, requested: RequestedField) -> Iterator[Candidate]
         yield from links if requested.shape == "url" else _domains(links)
     if generator := OF_RECORDS.get(name) or BY_SHAPE.get(requested.shape):
         yield from generator(scope)
-    for found in named(scope, NAMED.get(name, ""), 0.69):
+    for found in named_candidates(scope, NAMED.get(name, ""), 0.69):
         if 0 < len(found.text) <= SHORT:
             yield found
     yield from _of_kind(scope, name)
@@ -243,7 +435,7 @@ def _from_record(scope: Scope, requested: RequestedField) -> Iterator[Candidate]
 
 def _of_kind(scope: Scope, name: str) -> Iterator[Candidate]:
     """Yield the values of a concept that need no label; earlier values come first."""
-    found = PLACES[name](scope) if name in PLACES else ()
+    found = UNLABELLED[name](scope) if name in UNLABELLED else ()
     for number, candidate in enumerate(islice(found, MAX_OF_A_KIND)):
         yield evolve(candidate, trust=candidate.trust - 0.01 * number)
 
@@ -315,7 +507,7 @@ def _titles(
     if shown:
         sites = {*page.evidence.site_names, *page.host.split(".")[:-1]}
         shown = _PATH.split(shown)[-1] or shown
-        trust = 0.6 if folded(shown) in sites else 0.95
+        trust = 0.6 if fold_name(shown) in sites else 0.95
         yield Candidate(shown, f"heading {heading.tag}", trust, heading)
     if declared and main is not None:
         yield Candidate(declared, f"{main.name}.name", 0.85)

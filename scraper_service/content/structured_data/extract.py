@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
-from scraper_service.content.merging import (
+from scraper_service.content.structured_data.lists import plain_list
+from scraper_service.content.structured_data.merging import (
     NOT_UNDERSTOOD,
     fields_without_value,
     is_empty,
 )
-from scraper_service.content.structured_data.lists import plain_list
 from scraper_service.content.structured_data.prompts import fields_of, key_facts
 from scraper_service.content.structured_data.records import find_records
 from scraper_service.content.structured_data.run import ExtractionRun

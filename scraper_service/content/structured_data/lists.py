@@ -12,26 +12,29 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
-from scraper_service.content.structured_data.candidates import from_cells
-from scraper_service.content.structured_data.declared_values import of_a_node
+from scraper_service.content.structured_data import contact, names
+from scraper_service.content.structured_data.candidates import (
+    UNLABELLED,
+    from_cells,
+    of_a_node,
+)
 from scraper_service.content.structured_data.nodes import plain
 from scraper_service.content.structured_data.page import Origin, Value
-from scraper_service.content.structured_data.places import PLACES, contact, names
-from scraper_service.content.structured_data.places.around import (
-    heading_text,
-    is_foreign,
-    main_heading,
-    one_line,
-)
 from scraper_service.content.structured_data.reading import MAX_ELEMENTS
 from scraper_service.content.structured_data.requested_fields import (
     LINK_FORMATS,
     SUBJECTS,
     content_words_of,
     interpret_field,
+    phrase_of,
 )
-from scraper_service.content.structured_data.scope import Candidate
-from scraper_service.content.structured_data.vocabulary import phrase_of
+from scraper_service.content.structured_data.scope import (
+    Candidate,
+    heading_text,
+    is_foreign,
+    main_heading,
+    one_line,
+)
 from scraper_service.options.json_schema import Field
 
 if TYPE_CHECKING:
@@ -70,7 +73,7 @@ _ITEM_SHAPES = {
     "phones": "phone",
 }
 _MANY = {
-    name: PLACES.get(name, contact.links)
+    name: UNLABELLED.get(name, contact.links)
     for name in "image images social email emails phone phones links url".split()
 }
 
@@ -88,7 +91,7 @@ def plain_list(
         is_link = item.format in LINK_FORMATS and shape != "image"
         one = evolve(one, shape="url" if is_link else shape)
     limit = min(field.max_items or MAX_ITEMS, MAX_ITEMS)
-    for found in _places(run, requested, scope):
+    for found in _candidate_lists(run, requested, scope):
         texts = found.parts or (found.text,)
         if requested.concept_name != "headings":
             texts = tuple(_BULLET.sub("", text) for text in texts)
@@ -99,7 +102,7 @@ def plain_list(
     return None
 
 
-def _places(
+def _candidate_lists(
     run: ExtractionRun, requested: RequestedField, scope: Scope
 ) -> Iterator[Candidate]:
     """Yield lists of values, the most trusted origins first."""

@@ -13,7 +13,7 @@ from scraper_service.content.metadata.facts import metadata
 from scraper_service.content.structured_data.nodes import Graph, plain
 from scraper_service.content.structured_data.reading import VisibleText
 from scraper_service.content.structured_data.scope import Scope
-from scraper_service.content.structured_data.typed import Typing
+from scraper_service.content.structured_data.values import Typing
 from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:

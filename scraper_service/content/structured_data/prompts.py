@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from scraper_service.content.structured_data.nodes import FRAME, PRODUCT
-from scraper_service.content.structured_data.vocabulary import (
+from scraper_service.content.structured_data.requested_fields import (
     Concept,
     concept_of,
     phrase_of,

@@ -15,9 +15,9 @@ from attrs import define, field
 
 from scraper_service.content.html.elements import BLOCKS
 from scraper_service.content.markdown.tables import data_rows
-from scraper_service.content.metadata.entries import Entries
-from scraper_service.content.structured_data.values import SYMBOL
-from scraper_service.content.structured_data.vocabulary import phrase_of, words_of
+from scraper_service.content.metadata.marks import Entries
+from scraper_service.content.structured_data.requested_fields import phrase_of, words_of
+from scraper_service.content.structured_data.values import GAP, SYMBOL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -29,8 +29,6 @@ MAX_LABEL_WORDS = 7
 MAX_NAMES = 300  # characters of a class attribute
 MAX_TABLES = 60
 MAX_PRICE = 30  # characters of a number and its currency
-#: Space between the numbers of two elements. Unlike other spaces it ends a number.
-GAP = "\u2004"
 
 _SILENT = frozenset(
     "script style template noscript head title select datalist textarea svg".split()

@@ -13,21 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, evolve
 
-from scraper_service.content.structured_data.declared_values import property_name
+from scraper_service.content.structured_data.candidates import property_name
+from scraper_service.content.structured_data.names import titles
 from scraper_service.content.structured_data.page import Origin, Value
-from scraper_service.content.structured_data.places.around import is_foreign
-from scraper_service.content.structured_data.places.names import titles
 from scraper_service.content.structured_data.reading import name_words
 from scraper_service.content.structured_data.requested_fields import (
     content_words_of,
     interpret_field,
-)
-from scraper_service.content.structured_data.run import is_incomplete
-from scraper_service.content.structured_data.scope import Scope
-from scraper_service.content.structured_data.vocabulary import (
     singular,
     words_of,
 )
+from scraper_service.content.structured_data.run import is_incomplete
+from scraper_service.content.structured_data.scope import Scope, is_foreign
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,20 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
-from scraper_service.content.structured_data.candidates import candidates
-from scraper_service.content.structured_data.declared_values import (
+from scraper_service.content.structured_data.candidates import (
+    candidates,
     of_a_node,
     property_name,
 )
 from scraper_service.content.structured_data.nodes import FRAME, SUBJECT, Node, plain
 from scraper_service.content.structured_data.page import Extraction, Origin, Value
-from scraper_service.content.structured_data.places.around import is_foreign, one_line
-from scraper_service.content.structured_data.reading import GAP
 from scraper_service.content.structured_data.requested_fields import (
     RequestedField,
     interpret_field,
+    singular,
+    words_of,
 )
-from scraper_service.content.structured_data.vocabulary import singular, words_of
+from scraper_service.content.structured_data.scope import is_foreign, one_line
+from scraper_service.content.structured_data.values import GAP
 from scraper_service.options.json_schema import Field
 
 if TYPE_CHECKING:

@@ -1,4 +1,7 @@
-"""Reads values from a page by CSS selectors and XPath, exactly as a caller names them."""
+"""Reads values from a page by CSS selectors and XPath, exactly as a caller names them.
+
+Previews show what selectors match before they are written into a format.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +12,16 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 from lxml import etree
 
+from scraper_service.content.html.document import parse
 from scraper_service.content.html.elements import BLOCKS
 from scraper_service.content.html.page_urls import absolute
-from scraper_service.content.merging import join_names
-from scraper_service.content.structured_data.reading import (
-    GAP,
-    collapse,
-    number_break,
-)
-from scraper_service.content.structured_data.values import flag_of, number_of
-from scraper_service.options.selectors import plan_of
+from scraper_service.content.structured_data.merging import join_names
+from scraper_service.content.structured_data.reading import collapse, number_break
+from scraper_service.content.structured_data.values import GAP, flag_of, number_of
+from scraper_service.options.selectors import compile_selector, plan_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from scraper_service.content.html.document import Document
     from scraper_service.options.selectors import FieldPlan, Selector
@@ -34,6 +34,10 @@ MAX_NAME = 100  # characters of a selector in a warning
 
 _BREAKS = BLOCKS | {"br"}
 _UNSEEN = frozenset(("script", "style", "template", "noscript"))
+SHOWN = 20  # matches of one selector
+MAX_TEXT = 300  # characters of a match
+MAX_HTML = 500
+PATH = 4  # elements in the path of a match
 
 
 def read_selectors(
@@ -187,12 +191,12 @@ class _Reading:
         if _is_element(value):
             value = text_of(value)
         for name in plan.transforms:
-            value = self._transformed(name, value)
+            value = self._transform(name, value)
             if value is None:
                 return None
         return value
 
-    def _transformed(self, name: str, value: Any) -> Any:
+    def _transform(self, name: str, value: Any) -> Any:
         text = value if isinstance(value, str) else str(value)
         match name:
             case "strip":
@@ -315,3 +319,57 @@ def _faults(data: Any, schema: Mapping[str, Any]) -> list[str]:
         return []
     more = f" ({len(errors)} in all)" if len(errors) > MAX_FAULTS else ""
     return [f"The data do not fit the schema{more}: {'; '.join(found)}."]
+
+
+def selector_matches(
+    html: str | bytes, url: str, selectors: Iterable[str]
+) -> list[dict[str, Any]]:
+    """Return what each selector matches on the whole page, as in ``baseSelector``.
+
+    ``{"selector", "count", "matches": [{text, path, html}], "error"}``, with the first
+    :data:`SHOWN` matches. Texts and attributes have no ``path`` and ``html``; numbers and truths
+    of XPath are one match. ``error`` is None, or why the selector matches nothing.
+    """
+    root = parse(html, url).root
+    return [_matches(root, selector) for selector in selectors]
+
+
+def _matches(root: Any, selector: str) -> dict[str, Any]:
+    found: list[Any] = []
+    error = None
+    began = time.thread_time()
+    try:
+        value = compile_selector(selector, is_base=True)(root)
+        found = value if isinstance(value, list) else [value]
+    except ValueError as refused:
+        error = str(refused)
+    except etree.XPathError as failed:
+        error = f"the selector failed: {failed}"
+    if time.thread_time() - began > TIME_S:
+        error = f"it took more than {TIME_S:g} s, too long for a page"
+    return {
+        "selector": selector,
+        "count": len(found),
+        "matches": [_match(each) for each in found[:SHOWN]],
+        "error": error,
+    }
+
+
+def _match(found: Any) -> dict[str, Any]:
+    if not isinstance(found, etree._Element) or not isinstance(found.tag, str):
+        return {"text": " ".join(str(found).split())[:MAX_TEXT]}
+    own = etree.tostring(found, encoding="unicode", method="html", with_tail=False)
+    return {
+        "text": text_of(found).replace(GAP, " ")[:MAX_TEXT],
+        "path": _path(found),
+        "html": own[:MAX_HTML],
+    }
+
+
+def _path(element: Any) -> str:
+    """Return the last steps to an element, such as ``ul.list > li``."""
+    steps = []
+    for each in (element, *element.iterancestors()):
+        classes = "".join(f".{name}" for name in each.get("class", "").split()[:2])
+        steps.append(f"{each.tag}{classes}")
+    return " > ".join(reversed(steps[:PATH]))

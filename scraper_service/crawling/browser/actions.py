@@ -247,9 +247,9 @@ async def evaluate(opened: OpenPage, script: str) -> dict[str, Any]:
     for more than :data:`MAX_VALUE` characters.
     """
     session = await opened.debugger()
-    found = await _evaluated(session, script)
+    found = await _evaluate(session, script)
     if _is_body(found):
-        found = await _evaluated(session, f"(async () => {{ {script}\n }})()")
+        found = await _evaluate(session, f"(async () => {{ {script}\n }})()")
     if problem := found.get("exceptionDetails"):
         thrown = problem.get("exception", {})
         raise ValueError(thrown.get("description") or problem["text"])
@@ -267,7 +267,7 @@ def _is_body(found: dict[str, Any]) -> bool:
     return "SyntaxError" in thrown and any(sign in thrown for sign in signs)
 
 
-async def _evaluated(session: CDPSession, script: str) -> dict[str, Any]:
+async def _evaluate(session: CDPSession, script: str) -> dict[str, Any]:
     result: dict[str, Any] = await session.send(
         "Runtime.evaluate",
         {

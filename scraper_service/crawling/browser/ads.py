@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from scraper_service.content.html.players import AD_HOSTS
+from scraper_service.content.html.embedded import AD_HOSTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

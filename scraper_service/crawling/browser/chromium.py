@@ -1,30 +1,42 @@
-"""Finds Chromium, and has the options of its start and its certificate authorities.
+"""Finds Chromium, here or on another machine, and has the options of its start.
 
-All traffic of Chromium has to pass our proxy.
+The module also has its certificate authorities. A browser on another machine renders pages
+by its DevTools URL.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
 import hashlib
+import ipaddress
 import logging
 import os
+import re
 import shutil
 import ssl
 import subprocess
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
-from scraper_service.crawling.browser.remote_browser import why_invalid
+from attrs import frozen
+
+from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from scrapy.settings import BaseSettings
 
+SCHEMES = ("ws", "wss", "http", "https")
+# What reaches the network beside a proxy, where no flag of the browser forbids it.
+WITHOUT_DATAGRAMS = """
+for (const name of ['RTCPeerConnection', 'webkitRTCPeerConnection', 'WebTransport'])
+  delete globalThis[name];
+"""
 # The headless shell first: a page takes a third of the CPU time and half the memory.
 NAMES = (
     "chromium-headless-shell",
@@ -35,13 +47,11 @@ NAMES = (
 )
 PLAYWRIGHT_FOLDER = Path("~/.cache/ms-playwright")
 HEAP_MB = 512  # of JavaScript, per page
-
 INSTALL = (
     "Install one with `apt-get install chromium-headless-shell` or"
     " `playwright install chromium`,"
     " or name one by SCRAPER_CHROMIUM_PATH"
 )
-
 # Replaces Playwright's list. Also off: processes started ahead for a next page, which cost
 # a fourth of all time and are never used, since contexts share no processes.
 FEATURES_OFF = (
@@ -60,7 +70,6 @@ FEATURES_OFF = (
     "TcpPortRandomizationWin",
     "ThirdPartyStoragePartitioning",
 )
-
 # Nothing may pass the proxy: it resolves all names, no datagram leaves, and Chromium sends
 # no requests of its own.
 FLAGS = (
@@ -81,6 +90,79 @@ FLAGS = (
 PORT = "--remote-debugging-port=0"
 # The only variables of our environment that the browser gets.
 ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "FONTCONFIG_PATH", "XDG_DATA_DIRS")
+CERTUTIL = "certutil"
+INSTALL_CERTUTIL = "install it with `apt-get install libnss3-tools`"
+DATABASE = Path(".pki/nssdb")  # below Chromium's HOME
+IMPORT_S = 60.0
+#: NSS syncs the disk for each certificate, 10 s in all. In memory it takes 1 s.
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108   # the directory in it is private
+logger = logging.getLogger(__name__)
+
+
+def why_invalid(url: str) -> str | None:
+    """Return why a URL is none of a browser, None if it may be one."""
+    parts = url_parts(url)
+    if parts.scheme in SCHEMES and parts.hostname:
+        return None
+    shown = re.sub("//[^/@]*@", "//", url.partition("?")[0])[:80]
+    return (
+        "SCRAPER_BROWSER_CDP_URL must be a URL such as ws://HOST:9222/devtools/browser/ID"
+        f" or http://HOST:9222, got {shown!r}"
+    )
+
+
+@frozen
+class RemoteBrowser:
+    """The operator's browser elsewhere."""
+
+    #: May hold a secret: never shown.
+    url: str
+    #: Where it reaches this service, a name or an IP address of this machine.
+    proxy_address: str = "127.0.0.1"
+    #: True if it has its own way to the network, without the proxy of the service.
+    is_direct: bool = False
+
+    @classmethod
+    def of(cls, settings: BaseSettings) -> Self | None:
+        """Return the browser of the settings, None for one on this machine."""
+        if not (url := str(settings["BROWSER_CDP_URL"] or "")):
+            return None
+        address = str(settings["BROWSER_PROXY_ADDRESS"] or "127.0.0.1")
+        return cls(url, address, settings.getbool("BROWSER_CDP_DIRECT"))
+
+    @property
+    def host(self) -> str:
+        """Its host and port, for messages."""
+        return url_parts(self.url).netloc.rpartition("@")[2]
+
+    async def connect(self, chromium: Any, timeout_s: float) -> Any:
+        """Return Playwright's connection to it. Raises :exc:`ConnectionError`."""
+        from playwright.async_api import Error as PlaywrightError  # noqa: PLC0415  # slow
+
+        try:
+            return await chromium.connect_over_cdp(self.url, timeout=timeout_s * 1000)
+        except PlaywrightError as error:
+            reason = str(error).partition("\n")[0].replace(self.url, "its URL")
+            text = f"the browser at {self.host} cannot be reached: {reason}"
+            raise ConnectionError(text) from None
+
+    async def peers(self) -> frozenset[str]:
+        """Return the addresses from which it may use the passages of pages.
+
+        Raises :exc:`ConnectionError`.
+        """
+        name = url_parts(self.url).hostname or ""
+        loop = asyncio.get_running_loop()
+        try:
+            found = await loop.getaddrinfo(name, None)
+        except OSError as error:
+            text = f"the host of the browser, {name}, does not resolve: {error}"
+            raise ConnectionError(text) from None
+        return frozenset(str(ipaddress.ip_address(each[4][0])) for each in found)
+
+    def misses_proxy(self, text: str) -> bool:
+        """Return True if an error of Chromium means that it does not reach its proxy."""
+        return not self.is_direct and "ERR_PROXY_CONNECTION_FAILED" in text
 
 
 def find_chromium(settings: BaseSettings) -> str | None:
@@ -89,7 +171,7 @@ def find_chromium(settings: BaseSettings) -> str | None:
     None if there is none.
     """
     where = os.environ.get("PLAYWRIGHT_BROWSERS_PATH", ""), os.environ.get("PATH", "")
-    return _found(settings["CHROMIUM_PATH"] or "", *where)
+    return _search_disk(settings["CHROMIUM_PATH"] or "", *where)
 
 
 def _of_playwright() -> str | None:
@@ -109,7 +191,7 @@ def _of_playwright() -> str | None:
 
 
 @functools.lru_cache(maxsize=16)
-def _found(path: str, browsers_path: str, search_path: str) -> str | None:
+def _search_disk(path: str, browsers_path: str, search_path: str) -> str | None:
     """Search the disk for :func:`find_chromium`."""
     del browsers_path, search_path  # keys of the cache
     if path:
@@ -183,16 +265,6 @@ def launch_options(
         "handle_sigterm": False,
         "handle_sighup": False,
     }
-
-
-CERTUTIL = "certutil"
-INSTALL_CERTUTIL = "install it with `apt-get install libnss3-tools`"
-DATABASE = Path(".pki/nssdb")  # below Chromium's HOME
-IMPORT_S = 60.0
-#: NSS syncs the disk for each certificate, 10 s in all. In memory it takes 1 s.
-SHARED_MEMORY = Path("/dev/shm")  # noqa: S108   # the directory in it is private
-
-logger = logging.getLogger(__name__)
 
 
 def why_authorities_missing() -> str | None:

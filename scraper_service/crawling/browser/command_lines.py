@@ -1,16 +1,21 @@
 """Reads lines of ``agent-browser``, a command line for browsers that agents know.
 
-No shell and no program runs: the lines are split as a shell would split them, and what needs
-a shell is refused before any command is done.
+A snapshot is the accessibility tree of a page as text, with ids of its elements for
+commands.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
+from typing import TYPE_CHECKING
 
 from attrs import define, field, frozen
 
 from scraper_service.options.actions import pressed_keys
+
+if TYPE_CHECKING:
+    from playwright.async_api import Page
 
 PROGRAM = "agent-browser"
 MAX_COMMANDS = 100
@@ -43,6 +48,17 @@ _OPERATORS = {
     "`": "a substitution",
 }
 _EXPANDED = re.compile(r"[A-Za-z0-9_({@*#?!$-]")
+MAX_TREE = 2**20  # characters of Playwright's tree
+MAX_SNAPSHOT = 200_000  # characters
+CUT = "\n[the rest is left out: the page has more than {} characters]"
+# Roles of WAI-ARIA 1.2 whose elements a visitor operates.
+_INTERACTIVE = frozenset(
+    "button checkbox combobox link listbox menuitem menuitemcheckbox menuitemradio option"
+    " radio searchbox slider spinbutton switch tab textbox treeitem".split()
+)
+_LINE = re.compile(r"^\s*- (?P<role>[a-z]+)\b(?P<rest>.*?):?$")
+_NOISE = re.compile(r" \[(?:cursor=\w+|active)\]")
+_ID = re.compile(r"\[ref=(\w+)\]")
 
 
 class LineRefused(ValueError):
@@ -138,7 +154,7 @@ class _Words:
             elif letter == '"':
                 self._double_quoted()
             elif letter == "\\":
-                self._escaped()
+                self._take_escaped()
             elif letter == "#" and self._word is None:
                 self._skip_comment()
             elif letter == "&" and self.text[self._at : self._at + 1] == "&":
@@ -196,7 +212,7 @@ class _Words:
             self._add(letter)
         raise CommandInvalid('a quote (") has no end')
 
-    def _escaped(self) -> None:
+    def _take_escaped(self) -> None:
         """Take the next letter as it is; a line that ends with a backslash goes on."""
         letter = self.text[self._at : self._at + 1]
         self._at += 1
@@ -208,3 +224,34 @@ class _Words:
         end = len(self.text) if end < 0 else end
         self._comment = self.text[self._at - 1 : end]
         self._at = end
+
+
+async def snapshot(page: Page, *, only_interactive: bool, timeout_ms: float) -> str:
+    """Return the tree, one line for each element, with ids as ``@e1``.
+
+    ``only_interactive`` leaves all out that a visitor does not operate. An id is valid
+    until the next snapshot, or the next page.
+    """
+    tree = await page.aria_snapshot(mode="ai", timeout=timeout_ms)
+    # In a thread: the lines of a large page take longer than the event loop may wait.
+    text = await asyncio.to_thread(
+        shorten_tree, tree[:MAX_TREE], only_interactive=only_interactive
+    )
+    if len(text) <= MAX_SNAPSHOT:
+        return text
+    return text[:MAX_SNAPSHOT].rpartition("\n")[0] + CUT.format(MAX_SNAPSHOT)
+
+
+def shorten_tree(tree: str, *, only_interactive: bool) -> str:
+    """Return Playwright's tree without what commands do not need."""
+    lines = (_ID.sub(r"@\1", _NOISE.sub("", line)) for line in tree.splitlines())
+    if not only_interactive:
+        return "\n".join(lines)
+    return "\n".join(
+        line.strip().removesuffix(":") for line in lines if _is_interactive(line)
+    )
+
+
+def _is_interactive(line: str) -> bool:
+    found = _LINE.match(line)
+    return found is not None and found["role"] in _INTERACTIVE and "@" in found["rest"]

@@ -10,10 +10,10 @@ from attrs import define, field
 from playwright.async_api import Error as PlaywrightError
 
 from scraper_service.crawling.browser.actions import evaluate, message_of, screenshot
+from scraper_service.crawling.browser.command_lines import snapshot
 from scraper_service.crawling.browser.held_page import HeldPage
 from scraper_service.crawling.browser.loading import settle
-from scraper_service.crawling.browser.render import check_place
-from scraper_service.crawling.browser.snapshots import snapshot
+from scraper_service.crawling.browser.render import check_url
 from scraper_service.crawling.download.download_errors import ActionFailed
 from scraper_service.options.urls import caller_url
 
@@ -53,7 +53,7 @@ class CommandRun:
                 raise ActionFailed(f"{command}: {message_of(error)}") from error
             self.printed.append((text or "")[:MAX_TEXT])
             if self.page.url and command.name != "close":
-                check_place(self.page.opened, self.page.url)
+                check_url(self.page.opened, self.page.url)
 
     async def _open(self, text: str) -> None:
         await self.page.go(caller_url(text), LOAD_S)

@@ -1,25 +1,24 @@
-"""Messages of the DevTools protocol: the bound of those to the driver, and a connection.
+"""The DevTools protocol: messages, a connection, and the part that callers may use.
 
-A page determines the size of many messages: those about its errors, console and requests are
-sent without a request. Messages above some hundred MiB end the driver and all its pages. So a
-script inside the driver, a Node process, drops large messages before the driver reads them. It
-also lowers the priority of the driver and its browser.
+The size of messages to the driver has a bound. Callers may use part of the protocol in the
+browser of their session.
 """
 
 from __future__ import annotations
 
+import json
 import os
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import aiohttp
-from attrs import define
+from attrs import define, frozen
 
 from scraper_service.crawling.converter_pool.converter_process import NICE
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable, Mapping
 
 MAX_EVENT_BYTES = 8 * 2**20
 # The driver cannot read 512 MiB. One character may take 6 bytes in a message.
@@ -92,6 +91,42 @@ childProcess.spawn = function (...args) {
   return child;
 };
 """
+MAX_MESSAGE = 64 * 2**20  # bytes from the browser: a screenshot of a long page
+CONNECT_S = 10.0
+DOMAINS: Final = frozenset(
+    "Accessibility Animation Audits Browser CSS Console DOM DOMDebugger DOMSnapshot"
+    " DOMStorage Debugger DeviceOrientation Emulation EventBreakpoints Fetch IO IndexedDB"
+    " Input Inspector LayerTree Log Media Network Overlay Page Performance"
+    " PerformanceTimeline Profiler Runtime Schema Security ServiceWorker Storage Target"
+    " WebAudio WebAuthn".split()
+)
+#: The methods of domains that are mostly refused.
+ONLY: Final = {
+    "Browser": frozenset(
+        "close getVersion getWindowBounds getWindowForTarget grantPermissions"
+        " resetPermissions setDownloadBehavior setWindowBounds".split()
+    ),
+    "Target": frozenset(
+        "activateTarget attachToBrowserTarget attachToTarget closeTarget createTarget"
+        " detachFromTarget getBrowserContexts getTargetInfo getTargets setAutoAttach"
+        " setDiscoverTargets".split()
+    ),
+}
+REFUSED: Final = frozenset(
+    {
+        "DOM.getFileInfo",
+        "DOM.setFileInputFiles",
+        "Network.loadNetworkResource",
+        "Page.crash",
+        "Page.handleFileChooser",
+        "Storage.overrideQuotaForOrigin",
+    }
+)
+_TEXTS = ("text/plain", "text/html")  # of a drag: Chromium opens no URL in them
+_SCHEMES = ("http://", "https://", "data:")
+CLOSE = "Browser.close"
+OPEN_PAGE = "Target.createTarget"
+MOST_ID = 2**31 - 1
 
 
 def is_too_large(error: Exception) -> bool:
@@ -115,10 +150,6 @@ def node_options(home: str, max_bytes: int) -> str:
     path.write_text(_SCRIPT % facts)
     quoted = str(path).replace("\\", "\\\\").replace('"', '\\"')
     return f'{os.environ.get("NODE_OPTIONS", "")} --require "{quoted}"'.strip()
-
-
-MAX_MESSAGE = 64 * 2**20  # bytes from the browser: a screenshot of a long page
-CONNECT_S = 10.0
 
 
 @define
@@ -150,3 +181,140 @@ class DevTools:
             session.ws_connect(url, max_msg_size=MAX_MESSAGE, compress=0) as socket,
         ):
             yield cls(socket)
+
+
+#: The codes of Chromium's own errors (JSON-RPC 2.0).
+NOT_JSON, INVALID, REFUSED_CODE = -32700, -32600, -32000
+
+
+@frozen
+class Decision:
+    """What happens with a message of a caller: the browser gets it, or the caller a reply."""
+
+    #: The message as the browser gets it.
+    sent: str = ""
+    #: The reply in its place.
+    reply: str = ""
+    #: True if it ends the session.
+    is_end: bool = False
+    #: The id of a message that opens a page, else None.
+    opening: int | None = None
+
+
+def decide(text: str, context_id: str) -> Decision:
+    """Return what happens with a message.
+
+    ``context_id`` is that of the session's own context, where new pages are opened. Replies to
+    what is no message are those of Chromium.
+    """
+    try:
+        message = json.loads(text)
+    except (ValueError, RecursionError):
+        return Decision(reply=error_reply({}, "the message is not JSON", NOT_JSON))
+    if why := _message_error(message):
+        return Decision(reply=error_reply(message, why, INVALID))
+    method, params = message["method"], message.get("params") or {}
+    domain, _, name = method.partition(".")
+    if why := _refusal(method, domain, name, params):
+        return Decision(reply=error_reply(message, why))
+    if method == CLOSE:
+        reply = {"id": message["id"], "result": {}}
+        return Decision(reply=json.dumps(reply), is_end=True)
+    if (change := _CHANGES.get(method)) is not None:
+        message["params"] = change(params, context_id)
+    # Never as it was received: of a key that stands twice the browser may read another
+    # value than the one that was checked.
+    try:
+        sent = json.dumps(message, allow_nan=False)
+    except (ValueError, RecursionError):
+        return Decision(reply=error_reply(message, "the message is not JSON", NOT_JSON))
+    opening = message["id"] if method == OPEN_PAGE else None
+    return Decision(sent=sent, opening=opening)
+
+
+def _message_error(message: object) -> str | None:
+    """Return why a value is no message of the protocol, None if it is."""
+    if not isinstance(message, dict):
+        return "the message must be an object"
+    if type(message.get("id")) is not int or abs(message["id"]) > MOST_ID:
+        return "the message must have an id, a whole number of 32 bits"
+    if not isinstance(message.get("method"), str):
+        return "the message must have a method, a string"
+    if not isinstance(message.get("params") or {}, dict):
+        return "params must be an object"
+    if not isinstance(message.get("sessionId", ""), str):
+        return "sessionId must be a string"
+    return None
+
+
+def error_reply(message: object, why: str, code: int = REFUSED_CODE) -> str:
+    """Return the protocol's error reply to a message."""
+    reply: dict[str, Any] = {"error": {"code": code, "message": why}}
+    if isinstance(message, dict):
+        reply |= {
+            name: message[name]
+            for name, kind in (("id", int), ("sessionId", str))
+            if type(message.get(name)) is kind
+        }
+    return json.dumps(reply)
+
+
+def _refusal(
+    method: str, domain: str, name: str, params: Mapping[str, Any]
+) -> str | None:
+    """Return why a method is refused, None if it is not."""
+    only = ONLY.get(domain)
+    if (
+        domain not in DOMAINS
+        or method in REFUSED
+        or (only is not None and name not in only)
+    ):
+        return f"{method} is not allowed in a session of this service"
+    if method in {"Page.navigate", "Target.createTarget"}:
+        url = str(params.get("url") or "about:blank").strip().lower()
+        if url != "about:blank" and not url.startswith(_SCHEMES):
+            return f"{method} takes http(s) URLs, data: URLs and about:blank"
+    if method in {"Target.attachToTarget", "Target.setAutoAttach"}:
+        is_off = method.endswith("AutoAttach") and not params.get("autoAttach")
+        if not is_off and not params.get("flatten"):
+            return f"{method} needs flatten: true"
+    if method == "Input.dispatchDragEvent" and _has_files(params.get("data")):
+        return "files of the server cannot be dropped"
+    # Playwright sends allowAndName when it connects, and would not without its success.
+    if name == "setDownloadBehavior" and params.get("behavior") == "allow":
+        return "a session keeps no downloads: behavior must be deny"
+    return None
+
+
+def _has_files(data: object) -> bool:
+    """Return True if the data of a drag name files, or have URLs of files."""
+    if not isinstance(data, dict):
+        return False
+    items = data.get("items")
+    return bool(data.get("files")) or any(
+        str(item.get("mimeType")).lower() not in _TEXTS
+        and "file:" in str(item.get("data")).lower()
+        for item in (items if isinstance(items, list) else [])
+        if isinstance(item, dict)
+    )
+
+
+def _in_own_context(params: dict[str, Any], context_id: str) -> dict[str, Any]:
+    return {**params, "browserContextId": context_id}
+
+
+def _without_downloads(params: dict[str, Any], context_id: str) -> dict[str, Any]:
+    return {"behavior": "deny", "browserContextId": context_id}
+
+
+def _deny(params: dict[str, Any], context_id: str) -> dict[str, Any]:
+    return {"behavior": "deny"}
+
+
+_CHANGES: Mapping[str, Callable[[dict[str, Any], str], dict[str, Any]]] = {
+    "Browser.grantPermissions": _in_own_context,
+    "Browser.resetPermissions": _in_own_context,
+    "Browser.setDownloadBehavior": _without_downloads,
+    "Page.setDownloadBehavior": _deny,
+    "Target.createTarget": _in_own_context,
+}

@@ -18,14 +18,13 @@ from scrapy.exceptions import DownloadFailedError
 
 from scraper_service.crawling.browser.actions import run_actions
 from scraper_service.crawling.browser.devtools import is_too_large
-from scraper_service.crawling.browser.emulation import time_zone
 from scraper_service.crawling.browser.loading import content, goto, settle
-from scraper_service.crawling.browser.open_page import OpenPage
+from scraper_service.crawling.browser.open_page import OpenPage, time_zone
 from scraper_service.crawling.browser.proxy import Passage
 from scraper_service.crawling.browser.render import (
     PDF,
     arrived,
-    check_place,
+    check_url,
     page_html,
     page_screenshot,
 )
@@ -210,7 +209,7 @@ class HeldPage:
             raise NoPage
         results = await run_actions(self.opened, actions)
         if actions:
-            check_place(self.opened, self.opened.page.url)
+            check_url(self.opened, self.opened.page.url)
         return results
 
     async def take(self, options: ScrapeOptions, results: Results | None) -> TakenPage:
@@ -221,7 +220,7 @@ class HeldPage:
         formats: dict[str, Any] = {"formats": options.formats}
         opened.order.options = evolve(opened.order.options, **formats)
         found = await content(opened)
-        check_place(opened, found["url"])
+        check_url(opened, found["url"])
         if found["type"] == PDF:
             raise NotAPage("the page is a PDF file")
         return TakenPage(

@@ -217,7 +217,7 @@ def _failure(opened: OpenPage, text: str) -> Exception:
     return DownloadFailedError(reason)
 
 
-async def loaded(opened: OpenPage) -> None:
+async def wait_for_load(opened: OpenPage) -> None:
     """Wait until the page has loaded its files, at most :data:`LOAD_S`.
 
     A warning names the files that did not arrive.
@@ -281,7 +281,7 @@ async def content(opened: OpenPage) -> dict[str, Any]:
         except PlaywrightError as error:
             if not has_moved(error):
                 raise
-            await loaded(opened)
+            await wait_for_load(opened)
             continue
         if found["html"] is None:
             raise PageTooLarge(most)

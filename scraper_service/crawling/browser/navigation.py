@@ -109,7 +109,7 @@ class Moves:
         pattern = {"urlPattern": "*"}
         if not self._headers.others:
             pattern["resourceType"] = "Document"
-        session.on("Fetch.requestPaused", lambda e: self._paused(session, e))
+        session.on("Fetch.requestPaused", lambda e: self._on_paused(session, e))
         await session.send("Fetch.enable", {"patterns": [pattern]})
 
     def begin_action(self) -> None:
@@ -139,7 +139,7 @@ class Moves:
         if is_move and leaves and not self.refused.done():
             self.refused.set_result(MovedOn(url))
 
-    def _paused(self, session: CDPSession, event: dict[str, Any]) -> None:
+    def _on_paused(self, session: CDPSession, event: dict[str, Any]) -> None:
         self._tasks.spawn(self._go_on(session, event))
 
     async def _go_on(self, session: CDPSession, event: dict[str, Any]) -> None:

@@ -1,4 +1,7 @@
-"""A page in the browser with a context of its own, its order and its result."""
+"""A page in the browser with a context of its own, its order and its result.
+
+The page sees the device, location and language of its order.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from playwright.async_api import Error as PlaywrightError
 
 from scraper_service.crawling.browser import scripts
 from scraper_service.crawling.browser.ads import PATHS, is_blocked
-from scraper_service.crawling.browser.emulation import context_options
+from scraper_service.crawling.browser.chromium import WITHOUT_DATAGRAMS
 from scraper_service.crawling.browser.navigation import (
     DirectRules,
     Judge,
@@ -21,7 +24,6 @@ from scraper_service.crawling.browser.navigation import (
     OwnHeaders,
 )
 from scraper_service.crawling.browser.proxy import Blocked, Passage
-from scraper_service.crawling.browser.remote_browser import WITHOUT_DATAGRAMS
 from scraper_service.crawling.browser.running_browser import RunningBrowser
 from scraper_service.crawling.download.download_errors import (
     SITE_BLOCKED,
@@ -32,13 +34,88 @@ from scraper_service.crawling.download.download_errors import (
 from scraper_service.crawling.download.egress import EgressPolicy
 from scraper_service.crawling.download.proxies import UpstreamProxy
 from scraper_service.items import Rendered
+from scraper_service.options.formats import Screenshot
 from scraper_service.options.limits import BlockedSites
+from scraper_service.options.location import (
+    DEFAULT_COUNTRY,
+    GENERIC_COUNTRY,
+    LANGUAGES,
+    TIME_ZONES,
+)
 from scraper_service.options.scrape import ScrapeOptions
 from scraper_service.options.urls import OriginT, host_of
 from scraper_service.shared_objects import BackgroundTasks
 
 if TYPE_CHECKING:
     from playwright.async_api import CDPSession
+
+    from scraper_service.options.location import Location
+
+DESKTOP = {"width": 1280, "height": 720}
+MOBILE = {"width": 412, "height": 839}
+MOBILE_SCALE = 2.625
+LOCALE = "en-US"
+
+_DESKTOP_AGENT = (
+    "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko)"
+    " Chrome/{major}.0.0.0 Safari/537.36 {name}"
+)
+_MOBILE_AGENT = (
+    "Mozilla/5.0 (Linux; Android 10; K) AppleWebKit/537.36 (KHTML, like Gecko)"
+    " Chrome/{major}.0.0.0 Mobile Safari/537.36 {name}"
+)
+ACTION_MS = 10_000  # for an element to appear and to accept a click
+OPEN_S = 20.0  # for an empty page
+
+
+def user_agent(browser_version: str, name: str, *, mobile: bool) -> str:
+    """Return the User-Agent of the browser. ``name`` has the operator's product tokens."""
+    text = _MOBILE_AGENT if mobile else _DESKTOP_AGENT
+    return text.format(major=browser_version.partition(".")[0], name=name)
+
+
+def time_zone(place: Location | None) -> str | None:
+    """Return the time zone of a location, None for the zone of the service."""
+    if place is None or place.country == GENERIC_COUNTRY:
+        return None
+    return TIME_ZONES.get(place.country)
+
+
+def languages(place: Location | None) -> tuple[str, ...]:
+    """Return the languages of a location, best first."""
+    if place is None:
+        return (LOCALE, "en")
+    if place.languages:
+        return tuple(tag for tag in place.languages if tag != "*") or (LOCALE,)
+    if place.country in {DEFAULT_COUNTRY, GENERIC_COUNTRY}:
+        return (LOCALE, "en")
+    language = LANGUAGES[place.country]
+    return (f"{language}-{place.country}", language, "en")
+
+
+def context_options(options: ScrapeOptions, version: str, name: str) -> dict[str, Any]:
+    """Return the arguments of Playwright's ``new_context`` for a page."""
+    shot = options.format(Screenshot)
+    viewport = MOBILE if options.mobile else DESKTOP
+    if shot and shot.viewport:
+        viewport = {"width": shot.viewport.width, "height": shot.viewport.height}
+    tags = languages(options.location)
+    result: dict[str, Any] = {
+        "accept_downloads": False,
+        "has_touch": options.mobile,
+        "ignore_https_errors": options.skip_tls_verification,
+        "is_mobile": options.mobile,
+        "locale": tags[0].replace("_", "-"),
+        "permissions": [],
+        "service_workers": "block",
+        "user_agent": user_agent(version, name, mobile=options.mobile),
+        "viewport": viewport,
+    }
+    if options.mobile:
+        result["device_scale_factor"] = MOBILE_SCALE
+    if zone := time_zone(options.location):
+        result["timezone_id"] = zone
+    return result
 
 
 @define(kw_only=True)
@@ -101,10 +178,6 @@ class RenderedPage:
     #: Cookies and storage, None unless requested.
     state: dict[str, Any] | None = None
     warnings: tuple[str, ...] = ()
-
-
-ACTION_MS = 10_000  # for an element to appear and to accept a click
-OPEN_S = 20.0  # for an empty page
 
 
 # Not slots: Playwright sets attributes on the owners of handlers.
@@ -171,8 +244,8 @@ class OpenPage:
                 check = rules.check
         self.page = await self.context.new_page()
         self.context.on("page", self._close_popup)
-        self.page.on("crash", self._crashed)
-        self.page.on("download", self._downloaded)
+        self.page.on("crash", self._on_crash)
+        self.page.on("download", self._on_download)
         headers = OwnHeaders(self.order.first_origin, options.headers)
         if headers.cookies:
             await self.context.add_cookies(headers.cookies)
@@ -208,11 +281,11 @@ class OpenPage:
         """Store a file and return its URL."""
         return await self.order.keep(data, kind)
 
-    def _crashed(self, _: object) -> None:
+    def _on_crash(self, _: object) -> None:
         if not self.lost.done():
             self.lost.set_result(None)
 
-    def _downloaded(self, file: Any) -> None:
+    def _on_download(self, file: Any) -> None:
         loading = not self.has_text
         self.moves.take_file(file.url, file.suggested_filename, is_loading=loading)
 

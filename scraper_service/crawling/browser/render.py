@@ -13,15 +13,19 @@ from scraper_service.content.html.document import append_browser_styles
 from scraper_service.crawling.browser import scripts
 from scraper_service.crawling.browser.actions import run_actions, screenshot
 from scraper_service.crawling.browser.devtools import is_too_large
-from scraper_service.crawling.browser.emulation import time_zone
 from scraper_service.crawling.browser.loading import (
     content,
     goto,
     has_moved,
-    loaded,
     settle,
+    wait_for_load,
 )
-from scraper_service.crawling.browser.open_page import OpenPage, PageOrder, RenderedPage
+from scraper_service.crawling.browser.open_page import (
+    OpenPage,
+    PageOrder,
+    RenderedPage,
+    time_zone,
+)
 from scraper_service.crawling.browser.proxy import Passage
 from scraper_service.crawling.download.download_errors import (
     BrowserGone,
@@ -119,7 +123,7 @@ async def _take(opened: OpenPage) -> RenderedPage:
         await settle(opened, anew=False, for_text=not options.actions)
     results = await run_actions(opened, options.actions)
     found = await content(opened)
-    check_place(opened, found["url"])
+    check_url(opened, found["url"])
     if found["type"] == PDF:
         raise MovedOn(found["url"])
     status = answer.status
@@ -164,7 +168,7 @@ async def arrived(opened: OpenPage, headers: Mapping[str, str]) -> bool:
     if mime == PDF:  # shown by a viewer of the browser, without content
         raise NotAPage("the URL leads to a file")
     is_page = not mime or mime in HTML
-    await loaded(opened)
+    await wait_for_load(opened)
     if opened.order.options.block_ads and is_page and await _without_banner(opened):
         await settle(opened)
     return is_page
@@ -208,7 +212,7 @@ async def page_screenshot(opened: OpenPage) -> str | None:
     return await opened.order.keep(taken, "png" if wanted.quality is None else "jpeg")
 
 
-def check_place(opened: OpenPage, url: str) -> None:
+def check_url(opened: OpenPage, url: str) -> None:
     """Raise the failure of a page that a script navigated to."""
     if url_parts(url).scheme not in {"http", "https"}:
         raise failure_of(opened, opened.page.url)

@@ -24,9 +24,9 @@ from attrs import define, field
 from scrapy.utils.misc import load_object
 
 from scraper_service.crawling.browser import chromium
+from scraper_service.crawling.browser.chromium import RemoteBrowser
 from scraper_service.crawling.browser.devtools import MAX_REPLY_BYTES, node_options
 from scraper_service.crawling.browser.proxy import LOOPBACK, no_passage
-from scraper_service.crawling.browser.remote_browser import RemoteBrowser
 from scraper_service.crawling.download.download_errors import BrowserGone
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def make_home() -> str:
     """
     _at_exit()
     pid = os.getpid()
-    return tempfile.mkdtemp(prefix=f"{HOME_PREFIX}{pid}-{_started(pid)}-")
+    return tempfile.mkdtemp(prefix=f"{HOME_PREFIX}{pid}-{_start_ticks(pid)}-")
 
 
 @functools.cache
@@ -58,11 +58,11 @@ def _at_exit() -> None:
 
 def _remove_own() -> None:
     pid = os.getpid()
-    for home in _homes(f"{pid}-{_started(pid)}"):
+    for home in _homes(f"{pid}-{_start_ticks(pid)}"):
         remove(str(home))
 
 
-def _started(pid: int | str) -> str:
+def _start_ticks(pid: int | str) -> str:
     """Return when a process started, in ticks since the boot; empty if it has ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -115,7 +115,7 @@ def remove_orphans() -> None:
         pid, started, *_ = f"{home.name.removeprefix(HOME_PREFIX)}-".split("-")
         if not pid.isdigit():
             continue
-        now = _started(pid)
+        now = _start_ticks(pid)
         # The name of another release may have no time.
         if not now or (started.isdigit() and started != now):
             remove(str(home))

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from scraper_service.crawling.browser import ads, chromium
-from scraper_service.crawling.browser.remote_browser import RemoteBrowser
+from scraper_service.crawling.browser.chromium import RemoteBrowser
 from scraper_service.crawling.browser.running_browser import (
     END_S,
     RunningBrowser,
@@ -431,10 +431,10 @@ class SharedBrowser:
                     raise BrowserMissing(self._not_started) from error
         self._failing_since = None
         self._all.add(running)
-        running.ended.add_done_callback(lambda _: self._failed(running))
+        running.ended.add_done_callback(lambda _: self._replace(running))
         return running
 
-    def _failed(self, running: RunningBrowser) -> None:
+    def _replace(self, running: RunningBrowser) -> None:
         """Replace a browser that is dead or hung."""
         logger.warning("a browser is replaced: %s", running.ended.result())
         BROWSER_RESTARTS.inc()

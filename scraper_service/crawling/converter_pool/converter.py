@@ -100,13 +100,13 @@ class Converter:
         self._fd = self._ours.fileno()
         try:
             with theirs:
-                forks.fork(theirs.fileno(), memory_bytes, self._changed)
+                forks.fork(theirs.fileno(), memory_bytes, self._on_change)
         except OSError:
             self._ours.close()
             raise
         loop.add_reader(self._fd, self._read)
 
-    def _changed(self, kind: int, pid: int, code: int | None) -> None:
+    def _on_change(self, kind: int, pid: int, code: int | None) -> None:
         """Take note of a change of the process."""
         if kind == FORKED:
             self.pid = pid
@@ -234,7 +234,7 @@ class Converter:
         """End without knowledge of the process."""
         if not self.how:
             self._kill()
-            self._changed(ENDED, self.pid or 0, None)
+            self._on_change(ENDED, self.pid or 0, None)
 
     def end_now(self) -> None:
         """Kill the process, without a call of ``ended``. Its fork server waits for its end."""
@@ -262,14 +262,14 @@ class RemoteFunction:
         raise RuntimeError(f"{self.name} runs in converter processes only")
 
 
-def uncopied(value: Any) -> Any:
+def wrap_large(value: Any) -> Any:
     """Return a value; wrap a large byte string so that it is sent without a copy."""
     if isinstance(value, bytes) and len(value) > COPIED_BYTES:
         return pickle.PickleBuffer(value)
     return value
 
 
-def packed(
+def pack_call(
     function: Callable[..., Any], args: tuple[object, ...]
 ) -> list[bytes | PickleBuffer]:
     """Return the parts of the frame that calls ``function``.

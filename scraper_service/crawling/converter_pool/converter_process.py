@@ -17,7 +17,7 @@ import traceback
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from scraper_service.content.wire import Unfinished
+from scraper_service.content.stored_pages import Unfinished
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, ClassVar
 from attrs import evolve
 
 from scraper_service.content.markdown import MARKDOWN_CONVERTERS, NATIVE
-from scraper_service.content.wire import content_from_wire
+from scraper_service.content.stored_pages import content_from_wire
 from scraper_service.crawling.converter_pool.converter import (
     RemoteFunction,
-    uncopied,
+    wrap_large,
 )
 from scraper_service.crawling.converter_pool.converter_queue import LARGE_BYTES
 from scraper_service.crawling.converter_pool.process_pool import (
@@ -111,9 +111,9 @@ class ConverterPool(ProcessPool):
         """
         limit = min(timeout_s, self.timeout_s)
         if limit <= 0:
-            return _failed("SCRAPE_TIMEOUT", "No time was left to convert the page.")
+            return _failure("SCRAPE_TIMEOUT", "No time was left to convert the page.")
         size = len(source.body)
-        sent = evolve(source, body=uncopied(source.body))
+        sent = evolve(source, body=wrap_large(source.body))
         may_refuse = not job_id and size <= LARGE_BYTES
 
         def make_args(limit_s: float) -> ArgsT:
@@ -126,16 +126,16 @@ class ConverterPool(ProcessPool):
             )
         except TimeoutError as error:
             text = f"The page took longer than {limit:.1f} s to convert{_late(error)}."
-            return _failed("SCRAPE_TIMEOUT", text)
+            return _failure("SCRAPE_TIMEOUT", text)
         except MemoryError:
-            return _failed(
+            return _failure(
                 "SCRAPE_ALL_ENGINES_FAILED",
                 "The page needs more memory than a conversion may take.",
             )
         except QueueFull as error:
-            return _failed(QUEUE_FULL, str(error))
+            return _failure(QUEUE_FULL, str(error))
         except ConverterDied as error:
-            return _failed("SCRAPE_ALL_ENGINES_FAILED", f"The page {error}.")
+            return _failure("SCRAPE_ALL_ENGINES_FAILED", f"The page {error}.")
         if isinstance(wire, EarlyResult):
             return evolve(content_from_wire(*wire.result), search=wire.rest)
         return content_from_wire(*wire)
@@ -153,7 +153,7 @@ class ConverterPool(ProcessPool):
         ``choice`` makes the rows of the content in the process of the pool. It has to be importable.
         """
         limit, size = min(timeout_s, self.timeout_s), len(source.body)
-        sent = evolve(source, body=uncopied(source.body))
+        sent = evolve(source, body=wrap_large(source.body))
         try:
             return await self.submit(
                 read_sitemap,
@@ -181,5 +181,5 @@ def _late(error: TimeoutError) -> str:
     return ": no converter was free" if isinstance(error, NoConverter) else ""
 
 
-def _failed(code: str, message: str) -> PageContent:
+def _failure(code: str, message: str) -> PageContent:
     return PageContent(error=PageError(code, message))

@@ -18,8 +18,8 @@ from attrs import frozen
 
 from scraper_service.crawling.converter_pool.converter import (
     Converter,
-    packed,
-    uncopied,
+    pack_call,
+    wrap_large,
 )
 from scraper_service.crawling.converter_pool.converter_process import (
     EARLY_RESULT,
@@ -240,7 +240,7 @@ class ProcessPool:
         count, but is at most :data:`JOB_PATIENCE_S`. ``team_id`` and ``job_id`` are charged with the
         converter time.
 
-        A function that returns :class:`~scraper_service.content.wire.Unfinished` has an
+        A function that returns :class:`~scraper_service.content.stored_pages.Unfinished` has an
         :class:`EarlyResult`.
 
         Raises :exc:`TimeoutError`, its subclass :exc:`NoConverter` if ``function`` did not begin in
@@ -248,7 +248,7 @@ class ProcessPool:
         the team has too many bytes in the queue, and exceptions of ``function``. Cancelling the
         caller ends the task.
         """
-        sent = tuple(map(uncopied, args))
+        sent = tuple(map(wrap_large, args))
         return await self.submit(
             function,
             lambda _limit_s: sent,
@@ -395,7 +395,7 @@ class ProcessPool:
             self._background.spawn(self._send_large(converter, task, args))
             return
         try:
-            converter.send(packed(task.function, args))
+            converter.send(pack_call(task.function, args))
         except Exception as error:  # it cannot be pickled
             self._unsent(converter, task, error)
 
@@ -403,7 +403,7 @@ class ProcessPool:
         """Pickle the arguments of a task in a thread, then send it."""
         try:
             parts = await self._loop.run_in_executor(
-                self._executor, packed, task.function, args
+                self._executor, pack_call, task.function, args
             )
         except Exception as error:
             self._unsent(converter, task, error)
@@ -472,7 +472,7 @@ class ProcessPool:
             self.prepare()
             assert self._forks is not None
             converter = Converter(
-                self._forks, self._memory_bytes, self._loop, self._heard, self._ended
+                self._forks, self._memory_bytes, self._loop, self._heard, self._on_end
             )
         except OSError as error:
             self._renew()
@@ -577,7 +577,7 @@ class ProcessPool:
         elif converter.done >= self._tasks:
             converter.is_retiring = True
 
-    def _ended(self, converter: Converter) -> None:
+    def _on_end(self, converter: Converter) -> None:
         """Replace a dead process, and queue its task again."""
         if converter in self._converters:
             self._converters.remove(converter)

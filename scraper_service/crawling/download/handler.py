@@ -61,7 +61,7 @@ from scraper_service.crawling.scrapy_shortcuts.streaming_handler import (
     PageResponse,
     StreamingHandler,
 )
-from scraper_service.discovery.retry_after import retry_after_s
+from scraper_service.discovery.outgoing_requests import retry_after_s
 from scraper_service.options.availability import BROWSER, HTTP, needs_browser
 from scraper_service.options.urls import host_of, plain_address
 
@@ -89,7 +89,7 @@ _upstream: ContextVar[UpstreamProxy | None] = ContextVar("upstream", default=Non
 
 
 @functools.cache
-def _verified() -> ssl.SSLContext:
+def _tls_context() -> ssl.SSLContext:
     """Return the shared context with certificates, which take 50 ms to load."""
     context = ssl.create_default_context()
     # Python excludes ciphers with SHA-1, which OpenSSL and browsers still support.
@@ -294,7 +294,7 @@ class PageDownloadHandler(StreamingHandler):
                     data=request.body or None,
                     headers=_sent(request.headers),
                     timeout=aiohttp.ClientTimeout(total=timeout_s),
-                    ssl=_verified() if needs_tls and verify else self.unverified,
+                    ssl=_tls_context() if needs_tls and verify else self.unverified,
                     allow_redirects=False,
                     **way,
                 ) as response:

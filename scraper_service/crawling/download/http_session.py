@@ -81,7 +81,7 @@ class LenientProtocol(ResponseHandler):
             head, data = self._cut(data)
             if head is None:
                 return
-            tidy, is_clear = tidied(head)
+            tidy, is_clear = tidy_head(head)
             self._head = bytearray() if _INFORMATIONAL.match(tidy) else None
             super().data_received(tidy)
             if not is_clear:
@@ -126,7 +126,7 @@ class LenientProtocol(ResponseHandler):
         self.set_exception(HttpProcessingError(code=400, message=why))
 
 
-def tidied(head: bytes) -> tuple[bytes, bool]:
+def tidy_head(head: bytes) -> tuple[bytes, bool]:
     """Return a normalised head, and True if it clearly gives the end of the body.
 
     Corrects the first line, unfolds folded lines (RFC 9112, 5.2), and removes lines that are

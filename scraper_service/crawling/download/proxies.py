@@ -22,7 +22,7 @@ from attrs import define, field
 from scrapy.exceptions import CannotResolveHostError
 
 from scraper_service.crawling.download.download_errors import ProxyFailed
-from scraper_service.discovery.outgoing_proxy import OutgoingProxy
+from scraper_service.discovery.outgoing_requests import OutgoingProxy
 from scraper_service.options.urls import url_parts
 from scraper_service.shared_objects import Singletons
 

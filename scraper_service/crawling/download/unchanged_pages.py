@@ -14,11 +14,10 @@ from scrapy.exceptions import NotConfigured
 from scrapy.http import Response
 
 from scraper_service.crawling.download.download_errors import SourceMissing
-from scraper_service.crawling.download.kept_sources import KeptSources
-from scraper_service.crawling.download.stored_sources import read_head
+from scraper_service.crawling.download.kept_sources import KeptSources, read_head
 from scraper_service.crawling.page_state import FetchKind, PageState
 from scraper_service.crawling.scheduler import LeasedScheduler
-from scraper_service.discovery.lastmod import proves_no_change
+from scraper_service.discovery.sitemap import proves_no_change
 from scraper_service.options.availability import HTTP
 from scraper_service.options.serialization import scrape_options_from_json
 from scraper_service.storage.job_records import LOCAL_TEAM
@@ -90,7 +89,7 @@ class UnchangedPages:
             return None
         is_trusted = self._trust_s and base.age_s < self._trust_s
         if is_trusted and base.lastmod and proves_no_change(base.lastmod, base.kept.at):
-            return _stored(request, state, base, base.kept)
+            return _stored_response(request, state, base, base.kept)
         if base.kept.url == request.url:
             for name, condition in VALIDATORS.items():
                 value = headers.get(name)
@@ -145,7 +144,9 @@ class UnchangedPages:
         conditions = VALIDATORS.values()
         is_asked = any(name in request.headers for name in conditions)
         if response.status == HTTPStatus.NOT_MODIFIED and is_asked:
-            return _stored(request, state, base, evolve(base.kept, at=time.time()))
+            return _stored_response(
+                request, state, base, evolve(base.kept, at=time.time())
+            )
         status, _ = read_head(base.kept.head)
         is_same = response.status == status and response.body == base.kept.body
         if is_same and not response.flags:
@@ -155,7 +156,7 @@ class UnchangedPages:
         return response
 
 
-def _stored(
+def _stored_response(
     request: Request, state: PageState, base: BasePage, kept: KeptResponse
 ) -> Response:
     """Return the stored response of a page in place of a new one."""

@@ -160,8 +160,8 @@ class JobRecorder:
         self._alone = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         type(self)._of[crawler] = self
-        crawler.signals.connect(self._opened, signals.spider_opened)
-        crawler.signals.connect(self._closed, signals.spider_closed)
+        crawler.signals.connect(self._on_open, signals.spider_opened)
+        crawler.signals.connect(self._on_close, signals.spider_closed)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -195,7 +195,7 @@ class JobRecorder:
             except ServiceUnavailable:  # logged where it was raised
                 self.tally.put_back(tallied)
 
-    def _opened(self) -> None:
+    def _on_open(self) -> None:
         self._task = asyncio.ensure_future(self._store_often())
 
     async def _store_often(self) -> None:
@@ -203,7 +203,7 @@ class JobRecorder:
             await asyncio.sleep(STORE_S)
             await self.store()
 
-    async def _closed(self) -> None:
+    async def _on_close(self) -> None:
         if self._task is not None:
             self._task.cancel()
         await self.store()

@@ -1,6 +1,6 @@
 """The state of one host: its limit of requests in flight, and its pauses.
 
-Nothing here waits or reads a clock. Callers pass the time.
+A host with a pause between two pages has one page at a time.
 """
 
 from __future__ import annotations
@@ -8,18 +8,25 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter, deque
-from functools import lru_cache
+from functools import lru_cache, partial
 from statistics import median
 from typing import TYPE_CHECKING
 
 from attrs import define, field
 
-from scraper_service.crawling.politeness.fair_queue import Timer
-from scraper_service.crawling.politeness.shared_limit import Limited
-from scraper_service.discovery.retry_after import MAX_PAUSE_S, backoff_s
+from scraper_service.crawling.politeness.shared_limit import Limited, Timer
+from scraper_service.discovery.outgoing_requests import MAX_PAUSE_S, backoff_s
+from scraper_service.errors import ServiceUnavailable
 from scraper_service.options.urls import origin, url_parts
+from scraper_service.shared_objects import BackgroundTasks
+from scraper_service.storage.connections import insist
+from scraper_service.storage.politeness import hosts
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scraper_service.crawling.politeness.shared_limit import CallLaterT
+    from scraper_service.storage.database import Database
     from scraper_service.storage.politeness.hosts import SharedHost
 
 BUSY_IN_A_ROW = 3  # a single 503 without Retry-After may be one broken page
@@ -44,6 +51,8 @@ LOST_PAGES = 3  # in a row, that were busy at all tries, until a page has one tr
 LOST_S = 2 * FORGET_S  # time without a further one, after which pages have all tries
 MAX_BUSY_PAGES = 64  # that are remembered of a host
 MAX_NAME = 260  # characters; a host name has at most 253
+MAX_CRAWL_DELAY_S = 10.0  # the longest Crawl-delay of robots.txt that is kept
+RETRY_S = 1.0  # while the database is unavailable
 
 
 def pace_key(url: str) -> str:
@@ -89,7 +98,7 @@ class Host(Limited):
     is_reserving: bool = False
     has_start: bool = False  # ``next_at`` is reserved for this process
 
-    # State of :class:`~scraper_service.crawling.politeness.host_turns.Turns`.
+    # State of :class:`~scraper_service.crawling.politeness.host_limits.Turns`.
     crawl_delay_s: float = 0.0
     turns: int = 0  # waiting and running
     turn_at: float = 0.0  # start of the next turn, without a database
@@ -316,3 +325,114 @@ class _Episode:
             gap_s = MARGIN * self.period_s / self.accepted
         gap_s = min(max(gap_s, 2 * self.before_s), self.most_s, MAX_GAP_S)
         return max(gap_s, self.before_s)
+
+
+class Turns:
+    """Grants one page of a host at a time, in the order of requests.
+
+    The next turn begins after the pause, which starts at the end of the last page. With a
+    database, turns hold over all its processes, by a row that one statement takes. A dead
+    process loses its turn together with its leases.
+    """
+
+    def __init__(
+        self,
+        host: Callable[[str], Host],
+        clock: Callable[[], float],
+        call_later: CallLaterT,
+    ):
+        self._host = host
+        self._clock = clock
+        self._call_later = call_later
+        self._database: Database | None = None
+        self._owner = ""
+        self._tasks = BackgroundTasks()
+
+    def connect(self, database: Database, owner: str) -> None:
+        """Share turns with other processes, see :meth:`HostPace.connect`."""
+        self._database, self._owner = database, owner
+
+    def set_crawl_delay(self, name: str, delay_s: float) -> None:
+        """Set the Crawl-delay of a host, up to :data:`MAX_CRAWL_DELAY_S`."""
+        self._host(name).crawl_delay_s = max(0.0, min(delay_s, MAX_CRAWL_DELAY_S))
+
+    def crawl_delay_s(self, name: str) -> float:
+        """Return the Crawl-delay of a host, 0 for none."""
+        return self._host(name).crawl_delay_s
+
+    async def take(self, name: str, delay_s: float) -> Turn:
+        """Wait for a turn: the right to fetch one page of a host.
+
+        Call :meth:`Turn.end` afterwards. The next turn begins ``delay_s`` later.
+        """
+        host = self._host(name)
+        host.turns += 1
+        try:
+            await host.turn_lock.acquire()
+        except BaseException:
+            host.turns -= 1
+            raise
+        try:
+            while (wait_s := await self._try(host, delay_s)) > 0:
+                await self._sleep(wait_s)
+        except BaseException:
+            self._end(host, 0.0)
+            raise
+        return Turn(partial(self._end, host, delay_s))
+
+    async def _try(self, host: Host, delay_s: float) -> float:
+        """Return 0 if the turn was free, else the seconds until the next try."""
+        if self._database is None:
+            return host.turn_at - self._clock()
+        try:
+            return await self._database.write(
+                hosts.take_turn, host.name, self._owner, delay_s
+            )
+        except ServiceUnavailable:
+            return RETRY_S
+
+    async def _sleep(self, seconds: float) -> None:
+        over = asyncio.Event()
+        timer = self._call_later(seconds, over.set)
+        try:
+            await over.wait()
+        finally:
+            timer.cancel()
+
+    def _end(self, host: Host, delay_s: float) -> None:
+        host.turn_at = max(host.turn_at, self._clock() + delay_s)
+        if self._database is None:
+            _release(host)
+        else:
+            self._tasks.spawn(self._give_back(self._database, host, delay_s))
+
+    async def _give_back(self, database: Database, host: Host, delay_s: float) -> None:
+        """Give a turn back, however long the database is unavailable.
+
+        Until then other processes wait, since this one lives.
+        """
+        give_back = partial(
+            database.write, hosts.end_turn, host.name, self._owner, delay_s
+        )
+        try:
+            await insist(give_back, lambda: True)
+        finally:
+            _release(host)
+
+
+def _release(host: Host) -> None:
+    host.turns -= 1
+    host.turn_lock.release()
+
+
+class Turn:
+    """The right to fetch one page of a host, from :meth:`Turns.take`."""
+
+    def __init__(self, end: Callable[[], None]):
+        self._end: Callable[[], None] | None = end
+
+    def end(self) -> None:
+        """End the turn. Further calls have no effect."""
+        if self._end is not None:
+            end, self._end = self._end, None
+            end()

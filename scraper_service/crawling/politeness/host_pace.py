@@ -16,11 +16,13 @@ from scraper_service.crawling.politeness.crawl_report import (
     RETRY_AFTER,
     JobTally,
 )
-from scraper_service.crawling.politeness.fair_queue import CallLaterT, call_later
-from scraper_service.crawling.politeness.host_limits import Host
-from scraper_service.crawling.politeness.host_turns import Turns
-from scraper_service.crawling.politeness.shared_limit import SharedLimit
-from scraper_service.discovery.retry_after import BUSY
+from scraper_service.crawling.politeness.host_limits import Host, Turns
+from scraper_service.crawling.politeness.shared_limit import (
+    CallLaterT,
+    SharedLimit,
+    call_later,
+)
+from scraper_service.discovery.outgoing_requests import BUSY
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.shared_objects import BackgroundTasks, Singletons
 from scraper_service.storage.politeness import hosts, permits

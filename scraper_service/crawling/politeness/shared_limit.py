@@ -1,31 +1,90 @@
-"""What this process may have in flight at each host or of each team, of what all may."""
+"""What this process may have in flight at each host or of each team, of what all may.
+
+A fair queue holds those who wait for a permit, with the timers that wake them.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 from attrs import define, field
 
-from scraper_service.crawling.politeness.fair_queue import FairQueue
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.shared_objects import BackgroundTasks
 from scraper_service.storage.politeness import permits
 from scraper_service.storage.politeness.permits import Need, equal_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from scraper_service.shared_objects import ChangePoll
     from scraper_service.storage.database import Database
     from scraper_service.storage.politeness.permits import Claimed
 
+ItemT = TypeVar("ItemT")
+CallLaterT: TypeAlias = "Callable[[float, Callable[[], object]], Timer]"
 LOOK_S = 0.5  # between two looks at the other processes
 ALONE_LOOK_S = 2.0  # the same, while no other process shares the database file
 IDLE_S = 5.0  # without a start, before a process gives its part back
 MOST_AT_ONCE = 500  # hosts or teams in one transaction
 UNLIMITED = 1_000_000_000
+
+
+class FairQueue(Generic[ItemT]):
+    """Waiting items by owner. Owners take turns: the first owner comes next."""
+
+    def __init__(self) -> None:
+        self._queues: dict[str, deque[ItemT]] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._queues.values()))
+
+    def __iter__(self) -> Iterator[ItemT]:
+        return iter([item for queue in self._queues.values() for item in queue])
+
+    def count(self, owner: str) -> int:
+        """Return the number of an owner's items."""
+        return len(self._queues.get(owner, ()))
+
+    def ahead_of(self, owner: str) -> int:
+        """Return the number of items that come before a further item of ``owner``."""
+        own = self.count(owner)
+        others = (queue for name, queue in self._queues.items() if name != owner)
+        return own + sum(min(len(queue), own + 1) for queue in others)
+
+    def add(self, owner: str, item: ItemT) -> None:
+        self._queues.setdefault(owner, deque()).append(item)
+
+    def pop(self) -> ItemT:
+        """Remove and return the next item. Its owner moves to the end."""
+        owner, queue = next(iter(self._queues.items()))
+        item = queue.popleft()
+        del self._queues[owner]
+        if queue:
+            self._queues[owner] = queue
+        return item
+
+    def remove(self, owner: str, item: ItemT) -> None:
+        """Remove an item, unless it is gone already."""
+        queue = self._queues.get(owner)
+        if queue is not None and item in queue:
+            queue.remove(item)
+            if not queue:
+                del self._queues[owner]
+
+
+class Timer(Protocol):
+    """A timer, as returned by ``call_later`` of an event loop."""
+
+    def cancel(self) -> None: ...
+
+
+def call_later(seconds: float, function: Callable[[], object]) -> Timer:
+    """Call ``function`` in the running event loop."""
+    return asyncio.get_running_loop().call_later(seconds, function)
 
 
 @define(eq=False, kw_only=True)

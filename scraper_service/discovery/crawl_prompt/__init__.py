@@ -2,7 +2,7 @@
 
 ``phrases.py`` reads numbers and switches of English prompts, ``topics.py`` topics, paths
 and years. ``site_paths.py`` finds the topics among the paths of the site. See
-docs/crawling.md, Options from a prompt.
+docs/how-to/crawling.md, Options from a prompt.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import math
 import re
 from typing import Any
 
-from scraper_service.content.text.search_terms import folded
+from scraper_service.content.search.words import fold
 
 MAX_DELAY_S = 60
 MAX_DIGITS = 15  # of a number; Python refuses to parse much longer ones
@@ -112,7 +112,7 @@ def normalize(text: str) -> str:
     A number with more than :data:`MAX_DIGITS` digits becomes the largest number, and
     each negation becomes "not".
     """
-    plain = re.sub("[\u2019`]", "'", folded(text))
+    plain = re.sub("[\u2019`]", "'", fold(text))
     plain = _GROUPED.sub(lambda m: m[1] + re.sub(r"\D", "", m[2]), plain)
     plain = _LONG.sub("9" * MAX_DIGITS, plain)
     plain = _SHORT.sub(lambda m: str(int(float(m[1]) * 1000)), plain)

@@ -23,7 +23,6 @@ from scraper_service.options.parsing import (
     structure,
 )
 from scraper_service.options.requests import (
-    agent,
     crawl,
     extraction,
     job_control,
@@ -101,7 +100,7 @@ EXTRACT = extraction.extract_kind(
     "v2", SCRAPE_KEYS, scrape_options, ignores_invalid=True
 )
 
-AGENT = agent.agent_kind(scrape_options)
+AGENT = extraction.agent_kind(scrape_options)
 
 
 def _search(values: dict[str, Any], at: Position) -> Any:
@@ -162,18 +161,18 @@ EXPLAIN = Object(
 )
 
 
-def _parsed(values: dict[str, Any], at: Position) -> Any:
+def _parse(values: dict[str, Any], at: Position) -> Any:
     scrape = scrape_options(values, at)
     if scrape is INVALID:
         return scrape
-    # An uploaded file is never stored (docs/api.md, Uploads).
+    # An uploaded file is never stored (docs/api/scrape.md, Uploads).
     scrape = evolve(scrape, max_age_ms=0, min_age_ms=None, store_in_cache=False)
     return pages.page_options({"url": "upload", **values}, scrape)
 
 
 PARSE = Object(
     {name: kind for name, kind in PAGE_KEYS.items() if name != "url"},
-    _parsed,
+    _parse,
     pages.EXPERIMENTAL,
 )
 
@@ -202,7 +201,7 @@ class ParseUpload:
 
 def _parse_upload(values: dict[str, Any], at: Position) -> Any:
     upload = values.pop("upload")
-    options = _parsed(values, at)
+    options = _parse(values, at)
     return options if options is INVALID else ParseUpload(upload, options)
 
 
@@ -270,7 +269,7 @@ def derived_fields(values: Mapping[str, Any]) -> dict[str, Any]:
     return {wire_name(name): value for name, value in values.items()}
 
 
-def filled(values: Mapping[str, Any], body: Any) -> CrawlOptions:
+def fill(values: Mapping[str, Any], body: Any) -> CrawlOptions:
     """Return the options of a crawl: those of the body, then ``values``."""
     given = {
         key: value

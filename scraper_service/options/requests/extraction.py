@@ -1,4 +1,4 @@
-"""Request bodies that start extract, llms.txt and deep research jobs."""
+"""Request bodies that start agent, extract, llms.txt and deep research jobs."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from attrs import evolve, frozen
 
+from scraper_service.errors import InvalidOptions, Issue
 from scraper_service.options import catalogue, urls
 from scraper_service.options.extraction import (
     MAX_QUESTION,
     SITE,
+    AgentOptions,
     ExtractOptions,
     LlmsTextOptions,
     ResearchOptions,
@@ -18,15 +20,18 @@ from scraper_service.options.formats import Json, Markdown
 from scraper_service.options.parsing import (
     INVALID,
     PROMPT,
+    Anything,
     Bool,
     Key,
     KeysT,
     Object,
+    Pairs,
     Position,
     Text,
     Then,
     ValueKind,
     choice,
+    short,
 )
 from scraper_service.options.requests import pages
 from scraper_service.options.requests.pages import EXPERIMENTAL
@@ -38,16 +43,6 @@ if TYPE_CHECKING:
     from scraper_service.options.parsing import MakeT
 
 LLMS_CACHE_MS = 172_800_000  # 2 days, as a scrape of v2
-
-
-@frozen
-class ExtractRequest:
-    """A request that starts an extract. ``invalid_urls`` are those of a batch."""
-
-    options: ExtractOptions
-    invalid_urls: tuple[str, ...] | None = None
-
-
 # Keys beside those of the catalogue, in both versions. The agent's model has no effect,
 # its prompt has.
 _FURTHER_KEYS: KeysT = {
@@ -67,6 +62,20 @@ _FURTHER_KEYS: KeysT = {
     **catalogue.keys(catalogue.select(catalogue.SCRAPE, "site_rules"), "v2"),
     **pages.CALLER_KEYS,
 }
+# Options of all pages that the run reads.
+_PAGE = ("location", "zero_data_retention", "site_rules")
+_NO_THREADS = (
+    "must be absent: runs have no threads, so that no earlier one is known here"
+)
+_DECISIONS = ("approve", "decline")
+
+
+@frozen
+class ExtractRequest:
+    """A request that starts an extract. ``invalid_urls`` are those of a batch."""
+
+    options: ExtractOptions
+    invalid_urls: tuple[str, ...] | None = None
 
 
 def extract_kind(
@@ -200,4 +209,85 @@ def research_kind(extraction: ValueKind, scrape_kind: ValueKind) -> Object:
         "jsonOptions": Key(extraction, "json", help="The options of the format json."),
         **pages.CALLER_KEYS,
     }
+    return Object(keys, make, EXPERIMENTAL)
+
+
+def _no_thread(value: str) -> Any:
+    raise ValueError(f"threadId {_NO_THREADS}; got {short(value)}")
+
+
+def _mode(value: str) -> str:
+    if value != "extract":
+        text = "mode must be 'extract': there are no threads to chat in, got"
+        raise ValueError(f"{text} {short(value)}")
+    return value
+
+
+def _without_decision(given: tuple[tuple[str, Any], ...]) -> Any:
+    """Return the pairs of ``exchange``; refuse what would decide on a payment."""
+    issues = [
+        Issue(
+            "custom",
+            (name,),
+            f"exchange.{name} must be absent: this service buys no data,"
+            f" got {short(value)}",
+        )
+        for name, value in given
+        if name in _DECISIONS
+    ]
+    if issues:
+        raise InvalidOptions(issues)
+    return given
+
+
+_AGENT_KEYS: KeysT = {
+    "mode": Key(
+        Then(choice("extract", "chat"), _mode, {"enum": ["extract"]}),
+        "mode",
+        help="Only extract.",
+        default="extract",
+    ),
+    "threadId": Key(
+        Then(Text(), _no_thread, {"not": {}}),
+        "thread",
+        help="Not available: runs have no threads.",
+    ),
+    "exchange": Key(
+        Then(
+            Pairs(Anything()),
+            _without_decision,
+            {"not": {"anyOf": [{"required": [name]} for name in _DECISIONS]}},
+        ),
+        help=NO_EFFECT,
+    ),
+    **catalogue.keys(catalogue.select(catalogue.SCRAPE, *_PAGE), "v2"),
+    **pages.CALLER_KEYS,
+}
+
+
+def agent_kind(read_scrape: MakeT) -> Object:
+    """Return the kind of a body that starts an agent.
+
+    ``read_scrape`` returns the version's ``ScrapeOptions``.
+    """
+    defaults = catalogue.defaults(catalogue.AGENT, "v2")
+
+    def make(values: dict[str, Any], at: Position) -> Any:
+        values.pop("mode", None)
+        page = {name: values.pop(name) for name in _PAGE if name in values}
+        scrape = read_scrape({"only_main_content": False, "formats": (), **page}, at)
+        if scrape is INVALID:
+            return INVALID
+        values = {**defaults, **values}
+        values["urls"] = tuple(dict.fromkeys(values["urls"]))
+        if values["only_urls"] and not values["urls"]:
+            text = "strictConstrainToURLs needs urls, got true without any"
+            return (at / "strictConstrainToURLs").report("custom", text)
+        if values["schema"] is not None:
+            # The model that reads a page gives it more time.
+            wanted = Json(prompt=values["prompt"], schema=values["schema"])
+            scrape = pages.patient(evolve(scrape, formats=(wanted,)))
+        return AgentOptions(scrape=scrape, **values)
+
+    keys = {**catalogue.keys(catalogue.AGENT, "v2"), **_AGENT_KEYS}
     return Object(keys, make, EXPERIMENTAL)

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from scraper_service.crawling.browser.devtools_rules import Decision, decide
+from scraper_service.crawling.browser.devtools import Decision, decide
 from scraper_service.errors import ConverterDied
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ OPEN_S: Final = 5.0  # for the browser to open a page
 class CallerMessages:
     """The messages of one connection. Both directions pass here.
 
-    The browser gets those that :mod:`~scraper_service.crawling.browser.devtools_rules` allow;
+    The browser gets those that :mod:`~scraper_service.crawling.browser.devtools` allow;
     ``send`` gets the replies to the others. Large ones are read in ``pool``.
     """
 

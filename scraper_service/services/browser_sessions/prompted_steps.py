@@ -103,7 +103,7 @@ class PromptRun:
         raise ActionFailed(UNFINISHED)
 
     async def _ask(self) -> dict[str, Any]:
-        from scraper_service.crawling.browser.snapshots import snapshot  # noqa: PLC0415
+        from scraper_service.crawling.browser.command_lines import snapshot  # noqa: PLC0415
 
         opened = self.page.opened
         tree = await snapshot(

@@ -14,8 +14,7 @@ from scraper_service.crawling.browser.command_lines import (
     LineRefused,
     parse_lines,
 )
-from scraper_service.crawling.browser.devtools import DevTools
-from scraper_service.crawling.browser.devtools_rules import error_reply
+from scraper_service.crawling.browser.devtools import DevTools, error_reply
 from scraper_service.crawling.download.download_errors import (
     ActionFailed,
     BrowserGone,

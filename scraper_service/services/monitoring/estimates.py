@@ -1,4 +1,4 @@
-"""Prices of checks before they run, see docs/monitors.md, Credits."""
+"""Prices of checks before they run, see docs/how-to/monitors.md, Credits."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from scraper_service.options.monitors.targets import SearchTarget
+from scraper_service.options.monitors import SearchTarget
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from scraper_service.crawling.pricing import Prices
-    from scraper_service.options.monitors.targets import TargetT
+    from scraper_service.options.monitors import TargetT
 
 DAYS = 30  # of an estimate of a month
 

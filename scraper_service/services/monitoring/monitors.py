@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from scraper_service.crawling.pricing import Prices
     from scraper_service.options.crawl import Webhook
-    from scraper_service.options.monitors.targets import TargetT
+    from scraper_service.options.monitors import TargetT
     from scraper_service.services.accounts import Team
     from scraper_service.services.capabilities import Availability
     from scraper_service.services.job_runner import JobRunner

@@ -16,7 +16,7 @@ from scraper_service.options.map_search import (
     SearchOptions,
     TimeFilter,
 )
-from scraper_service.options.monitors.targets import WINDOWS
+from scraper_service.options.monitors import WINDOWS
 from scraper_service.storage.job_records import PageRow
 from scraper_service.storage.monitors import snapshots
 from scraper_service.storage.monitors.check_records import CheckedPages
@@ -24,7 +24,7 @@ from scraper_service.storage.monitors.snapshots import PageSnapshot
 
 if TYPE_CHECKING:
     from scraper_service.items import Hit
-    from scraper_service.options.monitors.targets import SearchTarget
+    from scraper_service.options.monitors import SearchTarget
     from scraper_service.search_engines.searches import Searches
     from scraper_service.services.monitoring.judge import ChangeJudge
     from scraper_service.storage.database import Database

@@ -25,7 +25,7 @@ from scraper_service.errors import (
 )
 from scraper_service.llm.model import LanguageModel
 from scraper_service.options.limits import under_policy
-from scraper_service.options.monitors.targets import (
+from scraper_service.options.monitors import (
     CrawlTarget,
     ScrapeTarget,
     SearchTarget,
@@ -49,7 +49,7 @@ from scraper_service.storage.monitors.snapshots import PageSnapshot, url_key
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scraper_service.options.monitors.targets import TargetT
+    from scraper_service.options.monitors import TargetT
     from scraper_service.options.scrape import ScrapeOptions
     from scraper_service.storage.job_records import Job
     from scraper_service.storage.jobs.operations import Entry

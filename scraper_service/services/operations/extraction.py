@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, evolve, field
 
-from scraper_service.content.merging import PageData, result_json
-from scraper_service.content.text.stored_pages import read_pages
+from scraper_service.content.stored_pages import read_pages
+from scraper_service.content.structured_data.merging import PageData, result_json
 from scraper_service.discovery import relevance
 from scraper_service.errors import QueueFull, ServiceError, ServiceUnavailable, counted
 from scraper_service.options.crawl import BatchOptions
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from scrapy.settings import BaseSettings
 
-    from scraper_service.content.text.stored_pages import StoredPage
+    from scraper_service.content.stored_pages import StoredPage
     from scraper_service.crawling.pricing import Prices
     from scraper_service.services.operations.operations import Operation
     from scraper_service.services.operations.sources import Sources

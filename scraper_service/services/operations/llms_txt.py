@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from scraper_service.content import llms_txt
+from scraper_service.content.formats import llms_txt
 from scraper_service.discovery import relevance
 from scraper_service.options.crawl import BatchOptions
 from scraper_service.services.operations.operations import OperationFailed
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from scrapy.settings import BaseSettings
 
-    from scraper_service.content.llms_txt import LlmsPage
+    from scraper_service.content.formats.llms_txt import LlmsPage
     from scraper_service.crawling.pricing import Prices
     from scraper_service.options.extraction import LlmsTextOptions
     from scraper_service.services.operations.operations import Operation

@@ -26,7 +26,7 @@ from sqlalchemy import (
     update,
 )
 
-from scraper_service.content.text.compression import compress
+from scraper_service.content.stored_pages import compress
 from scraper_service.errors import counted
 from scraper_service.options.limits import DAY_S
 from scraper_service.storage import change_snapshots

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve
 from sqlalchemy import delete, exists, func, select
 
-from scraper_service.content.text.kept_responses import StoredResponse
+from scraper_service.content.stored_pages import StoredResponse
 from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.schema import page, page_source
 from scraper_service.storage.statements import Insertion

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import bindparam, func, select
 
-from scraper_service.content.text.stored_pages import FIRST_ERROR
+from scraper_service.content.stored_pages import FIRST_ERROR
 from scraper_service.discovery import Reason, sitemap_key
 from scraper_service.discovery.sitemap import ABSENT
 from scraper_service.items import UNCHANGED

@@ -10,7 +10,7 @@ from sqlalchemy import case, select
 
 from scraper_service.discovery import crawl_key, sitemap_key
 from scraper_service.discovery.canonical_urls import parse_url, plain_host, site_of
-from scraper_service.discovery.sitemap_locations import (
+from scraper_service.discovery.sitemap import (
     reads_sitemaps,
     starts_with_sitemap,
 )

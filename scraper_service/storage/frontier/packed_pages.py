@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from scraper_service.content.text.compression import compress
-from scraper_service.content.text.kept_responses import StoredResponse, pack
+from scraper_service.content.stored_pages import StoredResponse, compress, pack
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from attrs import frozen
 from sqlalchemy import bindparam, delete, func, insert, select, update
 
-from scraper_service.content.text.compression import compress, decompress
+from scraper_service.content.stored_pages import compress, decompress
 from scraper_service.discovery import Reason
 from scraper_service.storage.schema import frontier, refused_key, refused_list
 from scraper_service.storage.statements import Insertion, Statement, arrays, execute

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 from sqlalchemy import func, select
 
-from scraper_service.content.text.kept_responses import StoredResponse, unpack
+from scraper_service.content.stored_pages import StoredResponse, unpack
 from scraper_service.errors import InvalidOptions, Issue
 from scraper_service.items import REMOVED, UNCHANGED, KeptResponse
 from scraper_service.options.crawl import parse_since

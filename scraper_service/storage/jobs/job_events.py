@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 from sqlalchemy import func, select
 
-from scraper_service.content.text.compression import decompress
+from scraper_service.content.stored_pages import decompress
 from scraper_service.options.serialization import webhook_from_json
 from scraper_service.storage.job_records import Event, Job, event_error, failure_of
 from scraper_service.storage.jobs.job_store import get_job

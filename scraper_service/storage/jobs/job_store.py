@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve, fields
 from sqlalchemy import delete, exists, func, insert, or_, select, update
 
-from scraper_service.content.text.compression import decompress
+from scraper_service.content.stored_pages import decompress
 from scraper_service.storage import job_secrets
 from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.frontier.links import insert_links

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve, frozen
 from sqlalchemy import and_, func, insert, or_, select, update
 
-from scraper_service.content.text.compression import compress, decompress
+from scraper_service.content.stored_pages import compress, decompress
 from scraper_service.discovery import Reason
 from scraper_service.errors import SecretsUnreadable
 from scraper_service.options.serialization import options_to_json

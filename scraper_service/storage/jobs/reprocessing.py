@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from attrs import evolve, frozen
 from sqlalchemy import select
 
-from scraper_service.content.text.kept_responses import StoredResponse
+from scraper_service.content.stored_pages import StoredResponse
 from scraper_service.errors import (
     JobNotFound,
     ServiceError,

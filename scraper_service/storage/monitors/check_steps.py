@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve
 from sqlalchemy import insert, select, update
 
-from scraper_service.content.text.compression import compress
+from scraper_service.content.stored_pages import compress
 from scraper_service.errors import counted
 from scraper_service.options.limits import DAY_S, policy_from_json
 from scraper_service.options.serialization import options_to_json

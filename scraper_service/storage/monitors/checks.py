@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import exists, func, insert, or_, select, update
 
-from scraper_service.content.text.compression import decompress
+from scraper_service.content.stored_pages import decompress
 from scraper_service.errors import (
     CheckRunning,
     DiskQuotaExceeded,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 from sqlalchemy import select, update
 
-from scraper_service.content.text.compression import decompress
+from scraper_service.content.stored_pages import decompress
 from scraper_service.storage.job_records import PageRow
 from scraper_service.storage.schema import monitor, monitor_check, monitor_page
 from scraper_service.storage.transactions import now_of, transaction

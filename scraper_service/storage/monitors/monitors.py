@@ -20,8 +20,8 @@ from scraper_service.errors import (
     ServiceError,
 )
 from scraper_service.options.crawl import Webhook
-from scraper_service.options.monitors.schedule import Schedule
-from scraper_service.options.monitors.targets import (
+from scraper_service.options.monitors import (
+    Schedule,
     TargetT,
     target_from_json,
     target_to_json,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from scraper_service.options.monitors.targets import TargetT
+    from scraper_service.options.monitors import TargetT
 
 _TOUCH = (
     update(table)

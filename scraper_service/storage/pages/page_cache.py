@@ -14,7 +14,7 @@ from attrs import asdict, frozen
 from sqlalchemy import select
 
 from scraper_service.content.html.page_urls import is_route
-from scraper_service.content.text.compression import compress, decompress
+from scraper_service.content.stored_pages import compress, decompress
 from scraper_service.options.catalogue import cache_facts
 from scraper_service.options.urls import url_parts
 from scraper_service.storage.schema import source

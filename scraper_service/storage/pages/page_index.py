@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import bindparam, delete, text
 
-from scraper_service.content.text.search_entry import SearchEntry, unpack_entry
+from scraper_service.content.search.index_entry import SearchEntry, unpack_entry
 from scraper_service.options.urls import url_parts
 from scraper_service.storage.database import reading, writing
 from scraper_service.storage.pages.page_cache import script_route

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 from sqlalchemy import TextClause, select, text
 
-from scraper_service.content.text.compression import decompress
-from scraper_service.content.text.search_entry import (
+from scraper_service.content.search.index_entry import (
     FACT,
     FILE,
     IMAGE,
@@ -29,14 +28,15 @@ from scraper_service.content.text.search_entry import (
     mark,
     snippet,
 )
-from scraper_service.content.text.search_query import SearchQuery, phrase_pattern
-from scraper_service.content.text.search_terms import (
+from scraper_service.content.search.query import SearchQuery, phrase_pattern
+from scraper_service.content.search.words import (
     COMMON,
-    folded,
+    fold,
     stem,
     tokens_of,
     words_of,
 )
+from scraper_service.content.stored_pages import decompress
 from scraper_service.items import Hit
 from scraper_service.storage.schema import search_page
 from scraper_service.storage.transactions import now_of
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from scraper_service.content.text.search_query import PlaceCondition
+    from scraper_service.content.search.query import PlaceCondition
     from scraper_service.options.map_search import ResultList
 
 MAX_WORDS = 32  # of a query; the rest is dropped
@@ -105,7 +105,7 @@ class _Conditions:
     def __init__(self, query: SearchQuery, languages: Sequence[str], kind: str):
         self._languages = sorted({"", *languages})
         tokens = _all_tokens(query.words)
-        telling = [token for token in tokens if folded(token) not in COMMON]
+        telling = [token for token in tokens if fold(token) not in COMMON]
         self.words = self._groups(telling or tokens)
         self.needed = self._groups(_all_tokens(query.phrases))
         self.has_words = bool(self.words or self.needed)
@@ -135,9 +135,7 @@ class _Conditions:
         return [{stem(token, each) for each in self._languages} for token in some]
 
     def _title(self, token: str) -> set[str]:
-        return {
-            mark(TITLE, each) for each in (folded(token), *self._groups([token])[0])
-        }
+        return {mark(TITLE, each) for each in (fold(token), *self._groups([token])[0])}
 
 
 def _place(place: PlaceCondition) -> str:
@@ -294,7 +292,7 @@ class _Reading:
         title, about = facts.get("title", ""), facts.get("description", "")
         text = decompress(row.text).decode()
         if query.phrases or query.without:
-            whole = folded(f"{title}\n{about}\n{text}")
+            whole = fold(f"{title}\n{about}\n{text}")
             if not all(pattern.search(whole) for pattern in self._phrases):
                 return None
             if any(pattern.search(whole) for pattern in self._without):

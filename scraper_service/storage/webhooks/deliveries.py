@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from attrs import evolve
 from sqlalchemy import select, update
 
-from scraper_service.content.text.compression import decompress
+from scraper_service.content.stored_pages import decompress
 from scraper_service.errors import HeadersForgotten
 from scraper_service.options.serialization import webhook_from_json
 from scraper_service.storage.job_records import (

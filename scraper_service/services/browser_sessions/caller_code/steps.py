@@ -96,7 +96,7 @@ class CallerCode:
         if program.exit_code == DONE and program.excess is None:
             return None
         said = program.excess or program.stderr.text.strip()
-        return f"{said.splitlines()[-1] if said else 'its trial failed'} (see docs/browser.md)"
+        return f"{said.splitlines()[-1] if said else 'its trial failed'} (see docs/how-to/browser.md)"
 
     async def run(
         self, session: RunningSession, step: Step, outcome: StepOutcome

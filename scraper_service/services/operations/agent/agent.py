@@ -32,7 +32,7 @@ from scraper_service.services.operations.agent.run_state import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from scraper_service.content.text.agent_pages import AgentPage
+    from scraper_service.content.formats.agent_pages import AgentPage
     from scraper_service.options.extraction import AgentOptions
     from scraper_service.services.operations.operations import Operation
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from scraper_service.content.text.agent_pages import cut, told_pages
+from scraper_service.content.formats.agent_pages import cut, pages_text
 from scraper_service.llm.model import ModelError
 from scraper_service.services.operations.agent.choices import CHOICE_SCHEMA
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from scrapy.settings import BaseSettings
 
-    from scraper_service.content.text.agent_pages import AgentPage
+    from scraper_service.content.formats.agent_pages import AgentPage
     from scraper_service.llm.model import LanguageModel, ModelAnswer
     from scraper_service.options.extraction import RunOptionsT
     from scraper_service.services.operations.agent.run_state import AgentState
@@ -112,7 +112,7 @@ class AgentWriter:
         )
         steps = _told_steps(state, self._chosen_from // STEPS_SHARE)
         room = self._chosen_from - len(steps.encode(errors="replace")) - 100
-        data = f"Steps so far:\n{steps}\n\nPages read:\n{told_pages(pages, room)}"
+        data = f"Steps so far:\n{steps}\n\nPages read:\n{pages_text(pages, room)}"
         data = cut(data, self._chosen_from)
         return await self._ask(operation, task, data, prompts.choice, until)
 
@@ -123,7 +123,7 @@ class AgentWriter:
         options: RunOptionsT = operation.options
         told = PROMPTS[options.kind].answer if options.schema is None else FILL
         task = told.format(prompt=options.prompt, further=options.instructions)
-        data = told_pages(pages, ANSWERED_FROM)
+        data = pages_text(pages, ANSWERED_FROM)
         found = await self._ask(operation, task, data, options.schema, until)
         if options.schema is None and not found.text.strip():
             raise ModelError("it wrote nothing")

@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from scraper_service.content.merging import PageData
+from scraper_service.content.structured_data.merging import PageData
 from scraper_service.llm.model import ModelError
-from scraper_service.llm.page_answers import field_sources, merged_answer
+from scraper_service.llm.replies import field_sources, merged_answer
 from scraper_service.services.operations.agent.bounds import RunStopped
 from scraper_service.services.operations.agent.run_state import source_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from scraper_service.content.text.agent_pages import AgentPage
-    from scraper_service.llm.page_answers import PageAnswer
+    from scraper_service.content.formats.agent_pages import AgentPage
+    from scraper_service.llm.replies import PageAnswer
     from scraper_service.options.extraction import AgentOptions
     from scraper_service.services.operations.agent.agent_writer import AgentWriter
     from scraper_service.services.operations.agent.run_state import AgentState

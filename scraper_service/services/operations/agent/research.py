@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from scraper_service.content.merging import merge
+from scraper_service.content.structured_data.merging import merge
 from scraper_service.errors import counted
 from scraper_service.llm.model import ModelError, member_of
 from scraper_service.services.operations.agent.bounds import (
@@ -31,7 +31,7 @@ from scraper_service.services.operations.agent.run_state import url_key
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scraper_service.content.text.agent_pages import AgentPage
+    from scraper_service.content.formats.agent_pages import AgentPage
     from scraper_service.options.extraction import ResearchOptions
     from scraper_service.services.operations.operations import Operation
 

@@ -20,7 +20,7 @@ from scraper_service.services.operations.sources import Sources
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scraper_service.content.text.agent_pages import AgentPage
+    from scraper_service.content.formats.agent_pages import AgentPage
     from scraper_service.services.operations.agent.bounds import RunBounds
     from scraper_service.services.operations.agent.choices import AgentChoice
     from scraper_service.services.operations.operations import Operation

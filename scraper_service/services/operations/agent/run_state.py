@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import asdict, define, field
 
-from scraper_service.content.html.page_urls import without_place
-from scraper_service.content.text.agent_pages import cut
-from scraper_service.content.text.w3c_times import utc_text
+from scraper_service.content.formats.agent_pages import cut
+from scraper_service.content.html.page_urls import without_fragment
+from scraper_service.content.metadata.dates import utc_text
 from scraper_service.options.urls import caller_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from scraper_service.content.text.agent_pages import AgentPage
+    from scraper_service.content.formats.agent_pages import AgentPage
 
 MAX_KNOWN = 2000  # URLs
 MAX_LENGTH = 1000  # characters of a URL that was found
@@ -159,7 +159,7 @@ def url_key(url: str) -> str:
     The host is in lower case. There is no fragment but a route of a script, and no slash
     at the end.
     """
-    scheme, mark, rest = without_place(url).partition("://")
+    scheme, mark, rest = without_fragment(url).partition("://")
     host, slash, path = rest.partition("/")
     return f"{scheme.lower()}{mark}{host.lower()}{slash}{path}".rstrip("/")
 

@@ -1,0 +1,240 @@
+"""Makes the formats ``links``, ``images`` and ``attributes``.
+
+Also finds the links of a page or feed that a crawl may follow.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from lxml import etree
+
+from scraper_service.content.documents.feeds import (
+    objects,
+    read_json_feed,
+    strings,
+)
+from scraper_service.content.html.document import select
+from scraper_service.content.html.page_urls import (
+    absolute,
+    best_candidate,
+    encode_url,
+    is_web,
+    origin_of,
+    without_session,
+    xml_base,
+)
+from scraper_service.content.metadata.dates import w3c_time
+from scraper_service.content.passes import COMPLETE_URL, ROOTED_URL, url_kind, values_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scraper_service.content.html.document import Document
+    from scraper_service.options.formats import AttributeSelector
+
+MAX_FOUND = 100_000  # URLs of one page
+
+_FEED = (
+    "//*[local-name()='link' or local-name()='loc' or local-name()='guid']/text()"
+    " | //*[local-name()='link' or local-name()='a']/@href"
+)
+_ENTRIES = "//*[local-name()='item' or local-name()='entry']"
+_ENTRY_LINKS = (
+    "*[local-name()='link']/text()"
+    " | *[local-name()='link'][not(@rel) or @rel='alternate']/@href"
+)
+_JSON_LINKS = ("home_page_url", "next_url")
+_TIMES = ("updated", "pubdate", "date", "published")  # the first that an entry has
+
+
+def links(document: Document) -> list[str]:
+    """Return the absolute URLs of the *cleaned* tree, each once, in document order.
+
+    The tree may have relative URLs; an empty ``href`` is the URL of the page. Relative URLs
+    are encoded as in browsers, complete ones stay as written.
+    """
+    found: dict[str, None] = {}
+    written: set[str] | None = None
+    for value in values_in(document.body, "a", "href"):
+        if url_kind(value) == COMPLETE_URL:
+            address = value
+        elif value.lstrip().startswith("#") and value not in document.routes:
+            continue
+        else:
+            address = absolute(document.base, value) or ""
+        address = without_session(address)
+        if address in found:
+            continue
+        if (safe := encode_url(address)) != address and is_web(address):
+            if written is None:  # the tree may have complete URLs only
+                written = {each.strip() for each in document.parts.followed}
+            if address not in written:
+                address = safe
+        if is_web(address) or address[:7].lower() == "mailto:":
+            found[address] = None
+            if len(found) == MAX_FOUND:
+                break
+    if document.embedded:
+        return _with_embedded(document, found)
+    return list(found)
+
+
+def _with_embedded(document: Document, found: dict[str, None]) -> list[str]:
+    """Return links with the URLs of embedded documents, in document order."""
+    places = {url: place for place, url in enumerate(_raw_links(document))}
+    waiting = deque(document.embedded)
+    merged: dict[str, None] = {}
+    for url in found:
+        place = places.get(url, -1)
+        while waiting and places.get(waiting[0].url, 0) < place:
+            merged.update(dict.fromkeys(waiting.popleft().urls))
+        merged[url] = None
+    for each in waiting:
+        merged.update(dict.fromkeys(each.urls))
+    return list(merged)[:MAX_FOUND]
+
+
+def page_links(document: Document) -> tuple[str, ...]:
+    """Return all http(s) URLs of the *raw* tree, absolute and unique.
+
+    Documents of embedded viewers take the place of their viewers, which have no text.
+    """
+    found = _raw_links(document)
+    if not document.embedded:
+        return found
+    targets = {each.url: each.target for each in document.embedded if each.url}
+    urls = [targets.get(url) or url for url in found]
+    return tuple(dict.fromkeys((*urls, *filter(None, targets.values()))))
+
+
+def _raw_links(document: Document) -> tuple[str, ...]:
+    found: dict[str, None] = {}
+    base = document.base
+    origin = origin_of(base)
+    has_web_origin = is_web(origin)
+    for value in document.parts.followed:
+        kind = url_kind(value)
+        if kind == COMPLETE_URL:
+            found[value] = None
+        elif kind == ROOTED_URL:
+            if has_web_origin:
+                found[origin + value] = None
+        elif not value.lstrip().startswith("#") or value in document.routes:
+            address = absolute(base, value)
+            if is_web(address):
+                found[str(address)] = None
+        if len(found) == MAX_FOUND:
+            break
+    return tuple(found)
+
+
+def feed_links(
+    text: str, url: str, last_modified: str = ""
+) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Return the http(s) URLs in an RSS, Atom or sitemap document, and times of entries.
+
+    The time of an entry is a W3C time: its last change, else its publication, else that of
+    the header ``Last-Modified`` of the document.
+    """
+    parser = etree.XMLParser(
+        recover=True, resolve_entities=False, no_network=True, encoding="utf-8"
+    )
+    try:
+        root = etree.fromstring(text.encode(), parser)
+    except etree.XMLSyntaxError:
+        root = None
+    if root is None:
+        return (), {}
+    found: dict[str, None] = {}
+    has_bases = "xml:base" in text
+    for value in root.xpath(_FEED):
+        base = xml_base(value.getparent(), url) if has_bases else url
+        address = absolute(base, str(value))
+        if is_web(address):
+            found[str(address)] = None
+            if len(found) == MAX_FOUND:
+                break
+    return tuple(found), _times_of(root, url, w3c_time(last_modified))
+
+
+def _times_of(root: etree._Element, url: str, modified: str | None) -> dict[str, str]:
+    """Return the time of each entry of a feed by its URL."""
+    found: dict[str, str] = {}
+    for entry in root.xpath(_ENTRIES):
+        links = [text for text in entry.xpath(_ENTRY_LINKS) if text.strip()]
+        base = xml_base(links[0].getparent(), url) if links else url
+        address = absolute(base, str(links[0])) if links else None
+        times = {
+            etree.QName(child).localname.lower(): (child.text or "").strip()
+            for child in entry.iterchildren("{*}*")
+        }
+        given = next((times[name] for name in _TIMES if times.get(name)), "")
+        time = w3c_time(given) or modified
+        if is_web(address) and time is not None:
+            found.setdefault(str(address), time)
+    return found
+
+
+def json_feed_links(
+    text: str, url: str, last_modified: str = ""
+) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Return :func:`feed_links` of a JSON Feed."""
+    feed = read_json_feed(text)
+    if feed is None:
+        return (), {}
+    modified = w3c_time(last_modified)
+    found = {absolute(url, link): "" for link in strings(feed, *_JSON_LINKS)}
+    for entry in objects(feed, "items")[:MAX_FOUND]:
+        links = [absolute(url, link) for link in strings(entry, "url", "external_url")]
+        given = next(strings(entry, "date_modified", "date_published"), "")
+        time = w3c_time(given) or modified
+        for number, address in enumerate(links):
+            found.setdefault(address, "" if number or not time else time)
+    web = {str(address): time for address, time in found.items() if is_web(address)}
+    return tuple(web), {address: time for address, time in web.items() if time}
+
+
+MAX_IMAGES = 20_000
+
+
+def images(document: Document) -> list[str]:
+    """Return the http(s) URLs of images, absolute and unique, in document order."""
+    found: dict[str, None] = {}
+    for element in document.body.iter("img", "source", "video"):
+        for value in _candidates(element):
+            address = absolute(document.base, value) if value else None
+            if is_web(address):
+                found[encode_url(str(address))] = None
+        if len(found) >= MAX_IMAGES:
+            break
+    return list(found)
+
+
+def attribute_values(
+    document: Document, selectors: tuple[AttributeSelector, ...]
+) -> list[dict[str, Any]]:
+    """Return ``{selector, attribute, values}`` for each pair, from the raw tree."""
+    results: list[dict[str, Any]] = []
+    for pair in selectors:
+        values = [
+            value
+            for element in select(document.root, pair.selector) or ()
+            if (value := element.get(pair.attribute)) is not None
+        ]
+        results.append(
+            {"selector": pair.selector, "attribute": pair.attribute, "values": values}
+        )
+    return results
+
+
+def _candidates(element: Any) -> Iterator[str | None]:
+    if element.tag == "video":
+        yield element.get("poster")
+        return
+    if element.tag == "img":
+        yield element.get("src")
+    elif element.getparent().tag != "picture":
+        return
+    yield best_candidate(element.get("srcset") or element.get("data-srcset") or "")

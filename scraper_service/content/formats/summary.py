@@ -1,0 +1,131 @@
+"""Summarises a page with its own sentences, without a model.
+
+TextRank (Mihalcea and Tarau, 2004) ranks a sentence higher if it shares rare words with
+other highly ranked sentences. Sentences near the top and sentences with words of the
+title weigh more.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+
+import numpy as np
+
+from scraper_service.content.markdown.sentences import Sentence, sentences
+
+MAX_SENTENCES = 200  # of a page that are compared
+SHORTEST, LONGEST = 30, 450  # characters of a sentence that may stand in a summary
+# The same for scripts that need fewer characters.
+SHORTEST_WIDE, LONGEST_WIDE = 10, 200
+DAMPING = 0.85
+ROUNDS = 30
+ALIKE = 0.5  # cosine from which two sentences are duplicates
+
+_WORD = re.compile(r"[^\W_]+")
+_WIDE = re.compile(
+    r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\u0e00-\u0eff\u1780-\u17ff]"
+)
+
+
+def summary(markdown: str, title: str = "", description: str = "") -> str:
+    """Return two to five sentences of a page, in page order.
+
+    A short page may give fewer. A page without sentences gives ``description``.
+    """
+    found = [s for s in sentences(markdown) if _may_stand(s.text)][:MAX_SENTENCES]
+    if not found:
+        return description
+    wanted = _target_count(len(found))
+    if len(found) > wanted:
+        found = _best(found, title, wanted)
+    is_wide = all(_is_wide(s.text) and not s.text.isascii() for s in found)
+    glue = "" if is_wide and not _has_spaces(found) else " "
+    return glue.join(s.text for s in found)
+
+
+def _target_count(count: int) -> int:
+    return min(5, max(2, 2 + count // 8))
+
+
+def _may_stand(text: str) -> bool:
+    wide = _is_wide(text)
+    shortest, longest = (SHORTEST_WIDE, LONGEST_WIDE) if wide else (SHORTEST, LONGEST)
+    if not shortest <= len(text) <= longest:
+        return False
+    if text.endswith((":", "\uff1a")) or text.count("(") != text.count(")"):
+        return False  # the rest of the sentence stands elsewhere
+    letters = sum(c.isalpha() or c.isspace() for c in text)
+    # Prices, codes and lists of names are not sentences.
+    return letters >= 0.7 * len(text) and (wide or text.count(" ") >= 4)
+
+
+def _is_wide(text: str) -> bool:
+    """Return True if most of a text is in a script without spaces."""
+    return 2 * len(_WIDE.findall(text)) > len(text.replace(" ", ""))
+
+
+def _has_spaces(found: list[Sentence]) -> bool:
+    return any(" " in s.text.strip() for s in found)
+
+
+def _words(text: str) -> list[str]:
+    """Return the words of a text; in scripts without spaces, pairs of characters."""
+    found = []
+    for word in _WORD.findall(text.lower()):
+        if _WIDE.search(word):
+            found += [word[i : i + 2] for i in range(max(1, len(word) - 1))]
+        elif len(word) > 1:
+            found.append(word[:6] if word.isalpha() and len(word) > 6 else word)
+    return found
+
+
+def _best(found: list[Sentence], title: str, wanted: int) -> list[Sentence]:
+    counts = [Counter(_words(s.text)) for s in found]
+    vectors = _vectors(counts)
+    alike = vectors @ vectors.T
+    np.fill_diagonal(alike, 0.0)
+    scores = _ranks(alike) * _weights(found, counts, title)
+    chosen: list[int] = []
+    for number in np.argsort(-scores, kind="stable"):
+        if all(alike[number, other] < ALIKE for other in chosen):
+            chosen.append(int(number))
+        if len(chosen) == wanted:
+            break
+    return [found[number] for number in sorted(chosen)]
+
+
+def _vectors(counts: list[Counter[str]]) -> np.ndarray:
+    """Return a row of unit length for each sentence; rare words weigh more."""
+    seen = Counter(word for count in counts for word in count)
+    columns = {word: i for i, word in enumerate(w for w, n in seen.items() if n > 1)}
+    rows = np.zeros((len(counts), max(1, len(columns))))
+    for row, count in zip(rows, counts, strict=True):
+        for word, times in count.items():
+            if (column := columns.get(word)) is not None:
+                row[column] = times * math.log(len(counts) / seen[word] + 0.1)
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows / np.where(lengths == 0, 1, lengths)
+
+
+def _ranks(alike: np.ndarray) -> np.ndarray:
+    sums = alike.sum(axis=1, keepdims=True)
+    steps = np.where(sums > 0, alike / np.where(sums > 0, sums, 1), 1 / len(alike))
+    ranks = np.full(len(alike), 1 / len(alike))
+    for _ in range(ROUNDS):
+        ranks = (1 - DAMPING) / len(alike) + DAMPING * (steps.T @ ranks)
+    return ranks
+
+
+def _weights(
+    found: list[Sentence], counts: list[Counter[str]], title: str
+) -> np.ndarray:
+    """Return the weight of each sentence by position and words of the title."""
+    named = set(_words(title))
+    weights = []
+    for sentence, count in zip(found, counts, strict=True):
+        place = 1 + 1 / (1 + sentence.paragraph)
+        shared = len(named & count.keys()) / len(named) if named else 0
+        weights.append(place * (1 + shared))
+    return np.array(weights)

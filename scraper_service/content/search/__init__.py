@@ -1,0 +1,1 @@
+"""Words, queries and index entries of searches, and duplicates of texts."""

@@ -1,1 +1,0 @@
-"""What Scrapy's feeds get: flat items, and the exporters for them."""
