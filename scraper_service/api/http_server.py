@@ -31,7 +31,6 @@ from scraper_service.api.openapi.described import (
     Parameter,
     RootResource,
 )
-from scraper_service.api.openapi.shapes import TEXT, success
 from scraper_service.api.request_body import (
     FORM,
     MAX_BODY_BYTES,
@@ -39,6 +38,7 @@ from scraper_service.api.request_body import (
     MAX_FORM_BYTES,
 )
 from scraper_service.api.responses import encode
+from scraper_service.api.schemas import TEXT, success
 from scraper_service.crawling.logs import with_facts
 from scraper_service.errors import ServiceUnavailable, unwritable
 

@@ -6,7 +6,9 @@ import math
 import time
 from typing import TYPE_CHECKING, Any
 
-from scraper_service.api.openapi.shapes import (
+from scraper_service.api.requests.monitors import FOREVER
+from scraper_service.api.responses import encode, iso, json_array
+from scraper_service.api.schemas import (
     ANY,
     BOOL,
     COUNT,
@@ -23,8 +25,6 @@ from scraper_service.api.openapi.shapes import (
     said,
     shape,
 )
-from scraper_service.api.requests.monitors import FOREVER
-from scraper_service.api.responses import encode, iso, json_array
 from scraper_service.services.monitoring.monitors import SentMessage, monthly_credits
 from scraper_service.storage.monitors.check_records import STATES
 

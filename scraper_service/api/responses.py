@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import asdict, evolve
 
 from scraper_service.api.openapi.page_shapes import METADATA
-from scraper_service.api.openapi.shapes import (
+from scraper_service.api.schemas import (
     ANY,
     BOOL,
     COUNT,

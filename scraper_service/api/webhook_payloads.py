@@ -6,7 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from scraper_service.api.monitor_responses import event_members
-from scraper_service.api.openapi.shapes import (
+from scraper_service.api.responses import change_members, encode
+from scraper_service.api.schemas import (
     ANY,
     BOOL,
     COUNT,
@@ -17,7 +18,6 @@ from scraper_service.api.openapi.shapes import (
     said,
     shape,
 )
-from scraper_service.api.responses import change_members, encode
 from scraper_service.storage.job_records import MONITOR_CHECK, event_id
 
 if TYPE_CHECKING:

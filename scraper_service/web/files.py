@@ -13,7 +13,7 @@ from twisted.web.resource import Resource
 
 from scraper_service.api.errors import NotFoundPage, not_found, refused_method
 from scraper_service.api.openapi.described import Described, RootResource
-from scraper_service.api.openapi.shapes import TEXT
+from scraper_service.api.schemas import TEXT
 
 if TYPE_CHECKING:
     from scraper_service.api.http_server import JsonRequest

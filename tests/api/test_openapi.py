@@ -27,7 +27,7 @@ from tests.support.openapi import Documented, version_apps
 APPS = version_apps()
 HOW = """{} has no description for GET /openapi.json. Decorate the handler with
 @Described(returns=..., body=..., errors=...) of scraper_service/api/openapi/described.py:
-returns is the shape of its response (scraper_service/api/openapi/shapes.py has the
+returns is the shape of its response (scraper_service/api/schemas.py has the
 notation, scraper_service/api/routes/jobs.py examples), body the kind that reads its body,
 errors the exceptions of api/errors.py that it raises. Read parameters of the query with
 a class of scraper_service/api/parameters.py, and list them in parameters=."""

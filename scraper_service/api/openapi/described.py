@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 from attrs import field, frozen
 from twisted.web.resource import Resource
 
-from scraper_service.api.openapi.shapes import ShapeT
+from scraper_service.api.schemas import ShapeT
 from scraper_service.options.parsing import Object
 
 HandlerT = TypeVar("HandlerT", bound=Callable[..., Any])

@@ -20,9 +20,9 @@ from scraper_service.api.openapi.described import (
 )
 from scraper_service.api.openapi.kinds import KindSchemas
 from scraper_service.api.openapi.page_shapes import METADATA, PAGE
-from scraper_service.api.openapi.shapes import ERROR, ID, ISSUE, TEXT, ShapeT, ref
 from scraper_service.api.request_body import FORM
 from scraper_service.api.responses import camel
+from scraper_service.api.schemas import ERROR, ID, ISSUE, TEXT, ShapeT, ref
 from scraper_service.api.webhook_payloads import EVENT
 from scraper_service.errors import (
     InvalidBody,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scraper_service.api.openapi.shapes import (
+from scraper_service.api.schemas import (
     ANY,
     BOOL,
     COUNT,

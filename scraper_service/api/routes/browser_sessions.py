@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from scraper_service.api.application import note_caller, with_base, write
 from scraper_service.api.errors import PAGE_STATUSES, failed_page
 from scraper_service.api.openapi.described import Described
-from scraper_service.api.openapi.shapes import TEXT
 from scraper_service.api.parameters import ChoiceParameter, TextParameter, parse_job_id
 from scraper_service.api.requests.interact import (
     SESSION,
@@ -21,6 +20,7 @@ from scraper_service.api.requests.interact import (
     step_request,
 )
 from scraper_service.api.responses import encode, iso
+from scraper_service.api.schemas import TEXT
 from scraper_service.api.streams import session_input
 from scraper_service.api.streams.session_input import InputSocket
 from scraper_service.api.streams.session_socket import SessionSocket

@@ -15,7 +15,8 @@ from scraper_service.api.errors import (
     issue_members,
 )
 from scraper_service.api.openapi.described import Described
-from scraper_service.api.openapi.shapes import (
+from scraper_service.api.responses import encode
+from scraper_service.api.schemas import (
     BOOL,
     COUNT,
     NUMBER,
@@ -26,7 +27,6 @@ from scraper_service.api.openapi.shapes import (
     shape,
     success,
 )
-from scraper_service.api.responses import encode
 from scraper_service.api.version import Routes
 from scraper_service.discovery.crawl_prompt import MAX_PAGES
 from scraper_service.errors import InvalidOptions, Issue, PromptUnclear

@@ -14,7 +14,15 @@ from urllib.parse import quote
 from attrs import asdict
 
 from scraper_service.api.openapi.described import Described
-from scraper_service.api.openapi.shapes import (
+from scraper_service.api.parameters import (
+    ChoiceParameter,
+    ChoicesParameter,
+    CursorParameter,
+    NumberParameter,
+    parse_job_id,
+)
+from scraper_service.api.responses import encode, job_state
+from scraper_service.api.schemas import (
     ANY,
     BOOL,
     COUNT,
@@ -29,14 +37,6 @@ from scraper_service.api.openapi.shapes import (
     shape,
     success,
 )
-from scraper_service.api.parameters import (
-    ChoiceParameter,
-    ChoicesParameter,
-    CursorParameter,
-    NumberParameter,
-    parse_job_id,
-)
-from scraper_service.api.responses import encode, job_state
 from scraper_service.api.streams import server_sent_events
 from scraper_service.api.version import Routes
 from scraper_service.api.webhook_payloads import SENT_EVENT

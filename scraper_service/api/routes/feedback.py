@@ -16,7 +16,6 @@ from prometheus_client import Counter
 from scraper_service.api.application import note_caller, write
 from scraper_service.api.errors import answer_to
 from scraper_service.api.openapi.described import Described
-from scraper_service.api.openapi.shapes import COUNT, ID, said, success
 from scraper_service.api.parameters import parse_job_id
 from scraper_service.api.requests.feedback import (
     CALL_FEEDBACK,
@@ -26,6 +25,7 @@ from scraper_service.api.requests.feedback import (
     search_feedback,
 )
 from scraper_service.api.responses import encode
+from scraper_service.api.schemas import COUNT, ID, said, success
 from scraper_service.api.version import Routes
 from scraper_service.errors import (
     CallFailed,

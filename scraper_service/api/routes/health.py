@@ -9,7 +9,8 @@ from twisted.web.resource import Resource
 from scraper_service.api.application import TaskPage
 from scraper_service.api.errors import NotFoundPage, not_found, refused_method
 from scraper_service.api.openapi.described import Described, RootResource
-from scraper_service.api.openapi.shapes import (
+from scraper_service.api.responses import encode
+from scraper_service.api.schemas import (
     COUNT,
     NUMBER,
     TEXT,
@@ -21,7 +22,6 @@ from scraper_service.api.openapi.shapes import (
     shape,
     success,
 )
-from scraper_service.api.responses import encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,17 @@ from urllib.parse import urlencode
 from attrs import evolve
 
 from scraper_service.api.openapi.described import Described
-from scraper_service.api.openapi.shapes import (
+from scraper_service.api.parameters import (
+    CursorParameter,
+    ListParameter,
+    NumberParameter,
+    TextParameter,
+    TimeParameter,
+    argument,
+    parse_job_id,
+)
+from scraper_service.api.responses import encode, iso, spelled_options
+from scraper_service.api.schemas import (
     COUNT,
     ID,
     NUMBER,
@@ -25,16 +35,6 @@ from scraper_service.api.openapi.shapes import (
     shape,
     success,
 )
-from scraper_service.api.parameters import (
-    CursorParameter,
-    ListParameter,
-    NumberParameter,
-    TextParameter,
-    TimeParameter,
-    argument,
-    parse_job_id,
-)
-from scraper_service.api.responses import encode, iso, spelled_options
 from scraper_service.api.version import Routes
 from scraper_service.errors import InvalidParameter, JobNotFound
 from scraper_service.options import catalogue

@@ -11,7 +11,7 @@ from scraper_service.api.application import TaskPage
 from scraper_service.api.connections import is_local_host, peer_address
 from scraper_service.api.errors import not_found
 from scraper_service.api.openapi.described import Described
-from scraper_service.api.openapi.shapes import TEXT
+from scraper_service.api.schemas import TEXT
 
 if TYPE_CHECKING:
     from scraper_service.api.http_server import JsonRequest

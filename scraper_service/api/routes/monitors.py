@@ -21,7 +21,6 @@ from scraper_service.api.monitor_responses import (
     monitors_response,
 )
 from scraper_service.api.openapi.described import Described
-from scraper_service.api.openapi.shapes import COUNT, ID, TEXT, URL, array, own, success
 from scraper_service.api.parameters import (
     MAX_SKIP,
     ChoiceParameter,
@@ -38,6 +37,7 @@ from scraper_service.api.requests.monitors import (
     run_request,
 )
 from scraper_service.api.responses import encode
+from scraper_service.api.schemas import COUNT, ID, TEXT, URL, array, own, success
 from scraper_service.api.version import Routes
 from scraper_service.crawling.download.download_errors import SITE_BLOCKED
 from scraper_service.errors import (

@@ -13,8 +13,8 @@ from scraper_service.api.application import TaskPage
 from scraper_service.api.http_server import Root
 from scraper_service.api.openapi.described import Described, RootResource
 from scraper_service.api.openapi.document import build
-from scraper_service.api.openapi.shapes import ANY, TEXT, mapping, shape
 from scraper_service.api.responses import encode
+from scraper_service.api.schemas import ANY, TEXT, mapping, shape
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 from scraper_service.api.application import note_caller, warned
 from scraper_service.api.errors import WORK_ERRORS
 from scraper_service.api.openapi.described import Described
-from scraper_service.api.openapi.shapes import (
+from scraper_service.api.parameters import parse_job_id
+from scraper_service.api.responses import encode, iso
+from scraper_service.api.schemas import (
     ANY,
     BOOL,
     COUNT,
@@ -23,8 +25,6 @@ from scraper_service.api.openapi.shapes import (
     shape,
     success,
 )
-from scraper_service.api.parameters import parse_job_id
-from scraper_service.api.responses import encode, iso
 from scraper_service.api.version import Routes
 from scraper_service.errors import JobNotFound
 from scraper_service.options.limits import KeyScope, Mode

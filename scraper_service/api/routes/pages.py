@@ -9,12 +9,12 @@ from attrs import evolve
 from scraper_service.api.application import joined, note_caller, with_base
 from scraper_service.api.errors import PAGE_STATUSES, WORK_ERRORS
 from scraper_service.api.openapi.described import Described
-from scraper_service.api.openapi.shapes import (
+from scraper_service.api.page_parts import MAX_TOKENS, PAGE, cut
+from scraper_service.api.parameters import parse_job_id
+from scraper_service.api.schemas import (
     ref,
     success,
 )
-from scraper_service.api.page_parts import MAX_TOKENS, PAGE, cut
-from scraper_service.api.parameters import parse_job_id
 from scraper_service.api.version import Routes
 from scraper_service.errors import InvalidParameter, JobNotFound, MapTimedOut
 from scraper_service.options.limits import KeyScope, Mode

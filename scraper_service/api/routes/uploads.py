@@ -25,7 +25,14 @@ from scraper_service.api.errors import (
     error_body,
 )
 from scraper_service.api.openapi.described import Described
-from scraper_service.api.openapi.shapes import (
+from scraper_service.api.parameters import PathParameter
+from scraper_service.api.request_body import (
+    JSON,
+    MAX_FILE_BYTES,
+)
+from scraper_service.api.requests.uploads import UPLOAD, upload_request
+from scraper_service.api.responses import encode, iso
+from scraper_service.api.schemas import (
     BOOL,
     COUNT,
     ID,
@@ -39,13 +46,6 @@ from scraper_service.api.openapi.shapes import (
     shape,
     success,
 )
-from scraper_service.api.parameters import PathParameter
-from scraper_service.api.request_body import (
-    JSON,
-    MAX_FILE_BYTES,
-)
-from scraper_service.api.requests.uploads import UPLOAD, upload_request
-from scraper_service.api.responses import encode, iso
 from scraper_service.api.uploads import read_form
 from scraper_service.api.version import Routes
 from scraper_service.content.documents.kinds import KINDS

@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from scraper_service.api.openapi.described import Described
-from scraper_service.api.openapi.shapes import (
+from scraper_service.api.parameters import (
+    ChoiceParameter,
+    NumberParameter,
+    PathParameter,
+    is_number,
+    parse_job_id,
+)
+from scraper_service.api.responses import camel, encode, iso
+from scraper_service.api.schemas import (
     COUNT,
     ID,
     TEXT,
@@ -18,14 +26,6 @@ from scraper_service.api.openapi.shapes import (
     shape,
     success,
 )
-from scraper_service.api.parameters import (
-    ChoiceParameter,
-    NumberParameter,
-    PathParameter,
-    is_number,
-    parse_job_id,
-)
-from scraper_service.api.responses import camel, encode, iso
 from scraper_service.api.version import Routes
 from scraper_service.api.webhook_payloads import event_type
 from scraper_service.errors import HeadersForgotten, InvalidParameter, JobNotFound

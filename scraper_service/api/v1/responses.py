@@ -8,15 +8,6 @@ from scraper_service.api import responses
 from scraper_service.api.application import write
 from scraper_service.api.errors import FAILURE_STATUS, failed_page
 from scraper_service.api.openapi.page_shapes import RESULT_MEMBERS
-from scraper_service.api.openapi.shapes import (
-    COUNT,
-    ID,
-    TEXT,
-    array,
-    ref,
-    shape,
-    success,
-)
 from scraper_service.api.responses import (
     active_crawls,
     encode,
@@ -27,6 +18,15 @@ from scraper_service.api.responses import (
     json_array,
     page_json,
     search_item,
+)
+from scraper_service.api.schemas import (
+    COUNT,
+    ID,
+    TEXT,
+    array,
+    ref,
+    shape,
+    success,
 )
 from scraper_service.api.v1 import requests
 from scraper_service.discovery.map_results import address_row

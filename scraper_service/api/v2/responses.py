@@ -14,7 +14,18 @@ from scraper_service.api.errors import (
     failed_page,
 )
 from scraper_service.api.openapi.page_shapes import RESULT_MEMBERS
-from scraper_service.api.openapi.shapes import (
+from scraper_service.api.responses import (
+    active_crawls,
+    camel,
+    encode,
+    iso,
+    job_snapshot,
+    job_status,
+    json_array,
+    page_json,
+    search_item,
+)
+from scraper_service.api.schemas import (
     ANY,
     COUNT,
     ID,
@@ -28,17 +39,6 @@ from scraper_service.api.openapi.shapes import (
     said,
     shape,
     success,
-)
-from scraper_service.api.responses import (
-    active_crawls,
-    camel,
-    encode,
-    iso,
-    job_snapshot,
-    job_status,
-    json_array,
-    page_json,
-    search_item,
 )
 from scraper_service.discovery.map_results import object_row
 from scraper_service.options.requests import body_v2 as requests

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scraper_service.api.openapi.shapes import (
+from scraper_service.api.responses import encode, iso, page_json
+from scraper_service.api.schemas import (
     BOOL,
     COUNT,
     ID,
@@ -21,7 +22,6 @@ from scraper_service.api.openapi.shapes import (
     shape,
     success,
 )
-from scraper_service.api.responses import encode, iso, page_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from scraper_service.api.openapi.described import Described
-from scraper_service.api.openapi.shapes import (
+from scraper_service.api.parameters import CursorParameter, NumberParameter
+from scraper_service.api.responses import encode, iso
+from scraper_service.api.schemas import (
     ANY,
     ID,
     TEXT,
@@ -18,8 +20,6 @@ from scraper_service.api.openapi.shapes import (
     shape,
     success,
 )
-from scraper_service.api.parameters import CursorParameter, NumberParameter
-from scraper_service.api.responses import encode, iso
 from scraper_service.api.version import Routes
 from scraper_service.options.limits import KeyScope, Mode
 from scraper_service.storage.accounts.audit import AuditPosition

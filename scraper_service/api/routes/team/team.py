@@ -8,7 +8,14 @@ from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from scraper_service.api.openapi.described import Described
-from scraper_service.api.openapi.shapes import (
+from scraper_service.api.parameters import (
+    ChoiceParameter,
+    CursorParameter,
+    NumberParameter,
+    PathParameter,
+)
+from scraper_service.api.responses import camel, encode, iso
+from scraper_service.api.schemas import (
     BOOL,
     COUNT,
     ID,
@@ -21,13 +28,6 @@ from scraper_service.api.openapi.shapes import (
     shape,
     success,
 )
-from scraper_service.api.parameters import (
-    ChoiceParameter,
-    CursorParameter,
-    NumberParameter,
-    PathParameter,
-)
-from scraper_service.api.responses import camel, encode, iso
 from scraper_service.api.version import Routes
 from scraper_service.errors import InvalidParameter, JobNotFound
 from scraper_service.options.limits import KeyScope, Mode

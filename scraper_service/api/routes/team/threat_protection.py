@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from scraper_service.api.application import warned
 from scraper_service.api.openapi.described import Described
-from scraper_service.api.openapi.shapes import BOOL, TEXT, array, one_of, shape, success
 from scraper_service.api.requests.threat_protection import (
     TEAM_PROTECTION,
     team_protection,
 )
 from scraper_service.api.responses import encode
+from scraper_service.api.schemas import BOOL, TEXT, array, one_of, shape, success
 from scraper_service.api.version import Routes
 from scraper_service.options.limits import KeyScope, Mode, SitePolicy
 from scraper_service.options.requests.pages import ignored_names
