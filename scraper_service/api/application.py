@@ -12,7 +12,7 @@ from scraper_service.api.errors import answer_to, not_found, refused_method
 from scraper_service.api.openapi.described import RootResource
 from scraper_service.api.parameters import check_names
 from scraper_service.api.request_body import MAX_BODY_BYTES, Body
-from scraper_service.api.responses import encode
+from scraper_service.api.schemas import encode
 from scraper_service.crawling.converter_pool.pool import ConverterPool
 from scraper_service.crawling.download.download_errors import SITE_BLOCKED
 from scraper_service.crawling.pricing import Prices

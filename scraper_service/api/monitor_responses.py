@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from scraper_service.api.requests.monitors import FOREVER
-from scraper_service.api.responses import encode, iso, json_array
+from scraper_service.api.responses import json_array
 from scraper_service.api.schemas import (
     ANY,
     BOOL,
@@ -18,12 +18,14 @@ from scraper_service.api.schemas import (
     TIME,
     URL,
     array,
+    encode,
+    iso,
     mapping,
+    old_shape,
     one_of,
     or_null,
     own,
     said,
-    shape,
 )
 from scraper_service.services.monitoring.monitors import SentMessage, monthly_credits
 from scraper_service.storage.monitors.check_records import STATES
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
     from scraper_service.storage.monitors.monitors import Monitor
 
 #: A test message.
-MESSAGE = shape(
+MESSAGE = old_shape(
     {
         "name": said(TEXT, "The name of the channel; email for mail."),
         "delivered": BOOL,
@@ -51,13 +53,13 @@ CHECK_STATES = (
     *("queued", "running", "completed", "partial", "failed"),
     *("skipped_overlap", "skipped_no_credits"),
 )
-_SUMMARY = shape(dict.fromkeys(("totalPages", *STATES), COUNT))
-MONITOR = shape(
+_SUMMARY = old_shape(dict.fromkeys(("totalPages", *STATES), COUNT))
+MONITOR = old_shape(
     {
         "id": ID,
         "name": TEXT,
         "status": one_of("active", "paused"),
-        "schedule": shape({"cron": TEXT, "timezone": TEXT}),
+        "schedule": old_shape({"cron": TEXT, "timezone": TEXT}),
         "nextRunAt": or_null(TIME),
         "lastRunAt": or_null(TIME),
         "currentCheckId": or_null(ID),
@@ -78,7 +80,7 @@ MONITOR = shape(
         "updatedAt": TIME,
     }
 )
-_RESULT = shape(
+_RESULT = old_shape(
     {
         "targetId": ID,
         "type": one_of("scrape", "crawl", "search"),
@@ -111,12 +113,12 @@ _CHECK: dict[str, Any] = {
     "billingStatus": one_of("not_applicable"),
     "summary": _SUMMARY,
     "targetResults": array(_RESULT),
-    "notificationStatus": or_null(shape({"webhook": TEXT, "channels": TEXT})),
+    "notificationStatus": or_null(old_shape({"webhook": TEXT, "channels": TEXT})),
     "createdAt": TIME,
     "updatedAt": TIME,
 }
-CHECK = shape(_CHECK)
-_PAGE = shape(
+CHECK = old_shape(_CHECK)
+_PAGE = old_shape(
     {
         "id": ID,
         "targetId": ID,
@@ -127,13 +129,13 @@ _PAGE = shape(
         "statusCode": or_null(INTEGER),
         "error": or_null(TEXT),
         "metadata": or_null(mapping(ANY)),
-        "diff?": shape({"text?": TEXT, "json?": ANY, "truncated?": own(BOOL)}),
-        "snapshot?": shape({"json": mapping(ANY)}),
+        "diff?": old_shape({"text?": TEXT, "json?": ANY, "truncated?": own(BOOL)}),
+        "snapshot?": old_shape({"json": mapping(ANY)}),
         "judgment?": mapping(ANY),
         "createdAt": TIME,
     }
 )
-CHECK_WITH_PAGES = shape({**_CHECK, "pages": array(_PAGE), "next?": URL})
+CHECK_WITH_PAGES = old_shape({**_CHECK, "pages": array(_PAGE), "next?": URL})
 
 
 def monitor_json(found: Monitor) -> dict[str, Any]:

@@ -6,8 +6,6 @@ Page values come as JSON text from the converter pool and are only joined here.
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from attrs import asdict, evolve
@@ -25,16 +23,18 @@ from scraper_service.api.schemas import (
     URL,
     ShapeT,
     array,
+    camel,
+    encode,
+    iso,
     mapping,
+    old_shape,
+    old_success,
     one_of,
     or_null,
     own,
     ref,
     said,
-    shape,
-    success,
 )
-from scraper_service.content.text.w3c_times import utc_text
 from scraper_service.discovery.map_results import BETWEEN
 from scraper_service.options import catalogue
 from scraper_service.storage.job_records import JobState
@@ -65,13 +65,6 @@ def _is_reserved(name: str) -> bool:
     return name in RESERVED or (
         "_" in name and name.replace("_", "").lower() in _RENAMED
     )
-
-
-@lru_cache(maxsize=256)
-def camel(name: str) -> str:
-    """Return an internal name in camelCase: ``raw_html`` becomes ``rawHtml``."""
-    first, *others = name.split("_")
-    return first + "".join(word.capitalize() for word in others)
 
 
 def page_json(page: Page) -> bytes:
@@ -126,20 +119,6 @@ def page_metadata(facts: PageMetadata) -> dict[str, Any]:
     }
     result.update((name, value) for name, value in ours.items() if value is not None)
     return result
-
-
-def iso(seconds: float) -> str:
-    """Return a time as ISO 8601 in UTC, with milliseconds."""
-    return utc_text(datetime.fromtimestamp(seconds, UTC))
-
-
-def encode(value: Any) -> bytes:
-    """Return ``value`` as compact JSON in UTF-8. Half a character becomes ``?``."""
-    return _compact.encode(value).encode(errors="replace")
-
-
-# json.dumps would make an encoder for each call.
-_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 def map_response(found: Map, facts: Mapping[str, Any]) -> bytes:
@@ -205,7 +184,7 @@ JOB_STARTED: dict[str, ShapeT] = {
     "url": said(URL, "The URL of the status."),
     "warning?": TEXT,
 }
-BATCH_STARTED = success(
+BATCH_STARTED = old_success(
     {
         **JOB_STARTED,
         "invalidURLs?": said(array(TEXT), "The URLs that were left out."),
@@ -225,24 +204,24 @@ JOB_STATUS: dict[str, ShapeT] = {
     "next?": said(URL, "The URL of the next chunk."),
     "data": array(ref("Page")),
 }
-JOB_ERRORS = success(
+JOB_ERRORS = old_success(
     {
         "errors": array(
-            shape(
+            old_shape(
                 {"id": ID, "timestamp": TIME, "url": TEXT, "code": TEXT, "error": TEXT}
             )
         ),
         "robotsBlocked": array(TEXT),
     }
 )
-JOB_CANCELLED = success({"status": one_of("cancelled")})
-JOB_CHANGED = success(
+JOB_CANCELLED = old_success({"status": one_of("cancelled")})
+JOB_CHANGED = old_success(
     {
         "id": ID,
         "status": JOB_STATUS["status"],
         "paused": BOOL,
         "options": said(
-            shape(
+            old_shape(
                 {
                     "limit?": COUNT,
                     "delay": or_null(NUMBER),
@@ -252,15 +231,15 @@ JOB_CHANGED = success(
             "The options in force that a change may set.",
         ),
         "effect": said(
-            shape({"admitted": said(COUNT, "From held to pending.")}),
+            old_shape({"admitted": said(COUNT, "From held to pending.")}),
             "The number of URLs that the change has moved.",
         ),
     }
 )
-ACTIVE_CRAWLS = success(
+ACTIVE_CRAWLS = old_success(
     {
         "crawls": array(
-            shape(
+            old_shape(
                 {
                     "id": ID,
                     "teamId": TEXT,
@@ -392,10 +371,10 @@ def job_cancelled() -> bytes:
     return encode({"success": True, "status": "cancelled"})
 
 
-JOB_REPROCESSED = success(
+JOB_REPROCESSED = old_success(
     {**JOB_STARTED, "sourceJobId": said(ID, "The job whose responses are read.")}
 )
-JOB_RETRIED = success(
+JOB_RETRIED = old_success(
     {
         "id": ID,
         "status": JOB_STATUS["status"],

@@ -1,62 +1,109 @@
-"""The notation of responses: JSON Schemas, as short as the JSON that they describe."""
+"""Objects of responses: one class gives the JSON of an object and its JSON Schema.
+
+Example::
+
+    class SessionJson(JsonObject):
+        name: str
+        created_at: Time
+        owner: str | None = member("The name of the key.", source="key_name")
+        view_url: Maybe[Url]
+
+    SessionJson.of(row, view_url=None)  # {"name": ..., "createdAt": ..., "owner": ...}
+
+The type of a member gives its schema, and the JSON of its value. Without a value
+``X | None`` is null, and ``Maybe[X]`` is left out.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+import json
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from functools import lru_cache, partial
+from types import NoneType, UnionType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    TypeAlias,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from attrs import evolve, frozen
+
+from scraper_service.content.text.w3c_times import utc_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable
 
 #: A JSON Schema (draft 2020-12).
 ShapeT: TypeAlias = dict[str, Any]
 
+
+class Shape(ShapeT):
+    """A JSON Schema in the type of a member. Types compare by the hashes of their parts."""
+
+    __hash__ = object.__hash__  # type: ignore[assignment]  # dicts have none
+
+
+ValueT = TypeVar("ValueT")
+
 TEXT: ShapeT = {"type": "string"}
 BOOL: ShapeT = {"type": "boolean"}
 NUMBER: ShapeT = {"type": "number"}
-INTEGER: ShapeT = {"type": "integer"}
+INTEGER = Shape({"type": "integer"})
 COUNT: ShapeT = {"type": "integer", "minimum": 0}
-#: ISO 8601 in UTC, with milliseconds.
-TIME: ShapeT = {"type": "string", "format": "date-time"}
-ID: ShapeT = {"type": "string", "format": "uuid"}
-#: A URL of this service. URLs of sites are TEXT: they are returned as written.
-URL: ShapeT = {"type": "string", "format": "uri"}
+TIME = Shape({"type": "string", "format": "date-time"})
+ID = Shape({"type": "string", "format": "uuid"})
+URL = Shape({"type": "string", "format": "uri"})
 ANY: ShapeT = {}
 SUCCESS: ShapeT = {"const": True}
 
 
-def shape(shapes: Mapping[str, ShapeT], further: ShapeT | None = None) -> ShapeT:
-    """Return an object with these members; one whose name ends in ``?`` may be absent.
-
-    ``further`` is the shape of all other members. Without it there are no others now,
-    but a client must accept new ones.
-    """
-    found: ShapeT = {
-        "type": "object",
-        "properties": {name.rstrip("?"): shape for name, shape in shapes.items()},
-    }
-    if required := [name for name in shapes if not name.endswith("?")]:
-        found["required"] = required
-    if further is not None:
-        found["additionalProperties"] = further
-    return found
+# -- JSON --------------------------------------------------------------------------------
 
 
-def success(shapes: Mapping[str, ShapeT]) -> ShapeT:
-    """Return a successful response with these members, see :func:`shape`."""
-    return shape({"success": SUCCESS, **shapes})
+@lru_cache(maxsize=256)
+def camel(name: str) -> str:
+    """Return an internal name in camelCase: ``raw_html`` becomes ``rawHtml``."""
+    first, *others = name.split("_")
+    return first + "".join(word.capitalize() for word in others)
 
 
-def array(item: ShapeT) -> ShapeT:
-    return {"type": "array", "items": item}
+def iso(seconds: float) -> str:
+    """Return a time as ISO 8601 in UTC, with milliseconds."""
+    return utc_text(datetime.fromtimestamp(seconds, UTC))
 
 
-def one_of(*names: str) -> ShapeT:
+def encode(value: Any) -> bytes:
+    """Return ``value`` as compact JSON in UTF-8. Half a character becomes ``?``."""
+    return _compact.encode(value).encode(errors="replace")
+
+
+# json.dumps would make an encoder for each call.
+_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
+
+# -- schemas -----------------------------------------------------------------------------
+
+
+def array(item: ShapeT) -> Shape:
+    return Shape(type="array", items=item)
+
+
+def one_of(*names: str) -> Shape:
     """Return a string that is one of ``names``."""
-    return {"type": "string", "enum": list(names)}
+    return Shape(type="string", enum=list(names))
 
 
-def either(*shapes: ShapeT) -> ShapeT:
-    return {"anyOf": list(shapes)}
+def either(*shapes: ShapeT) -> Shape:
+    return Shape(anyOf=list(shapes))
 
 
 def or_null(shape: ShapeT) -> ShapeT:
@@ -65,9 +112,9 @@ def or_null(shape: ShapeT) -> ShapeT:
     return {**shape, "type": [shape["type"], "null"]}
 
 
-def mapping(value: ShapeT) -> ShapeT:
+def mapping(value: ShapeT) -> Shape:
     """Return an object with free keys."""
-    return {"type": "object", "additionalProperties": value}
+    return Shape(type="object", additionalProperties=value)
 
 
 def said(shape: ShapeT, sentence: str) -> ShapeT:
@@ -85,7 +132,212 @@ def ref(name: str) -> ShapeT:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-ISSUE = shape(
+# -- types of members --------------------------------------------------------------------
+
+_ABSENT = object()
+#: A member that is left out without a value.
+Maybe: TypeAlias = Annotated[ValueT | None, _ABSENT]
+#: Seconds since 1970; in JSON ISO 8601 in UTC, with milliseconds.
+Time: TypeAlias = Annotated[float, TIME, iso]
+Id: TypeAlias = Annotated[str, ID]
+#: A URL of this service. URLs of sites are ``str``: they are returned as written.
+Url: TypeAlias = Annotated[str, URL]
+#: An integer that may be negative. ``int`` is a count.
+Integer: TypeAlias = Annotated[int, INTEGER]
+
+_PLAIN: dict[Any, ShapeT] = {
+    Any: ANY,
+    str: TEXT,
+    bool: BOOL,
+    float: NUMBER,
+    int: COUNT,
+    NoneType: {"type": "null"},
+}
+
+
+@frozen(kw_only=True)
+class _Member:
+    """A member of an object, or what the type of a member means."""
+
+    shape: ShapeT = ANY
+    #: Returns the JSON of a value; None if the value is JSON.
+    convert: Callable[[Any], Any] | None = None
+    is_optional: bool = False
+    #: The attribute with the value, or a function that returns the value of a record.
+    source: str | Callable[[Any], Any] = ""
+    key: str = ""
+
+
+def _meaning(hint: Any) -> _Member:
+    """Return what a type means. Raises TypeError for an unknown type."""
+    if isinstance(hint, dict):
+        return _Member(shape=hint)
+    if hint in _PLAIN:
+        return _Member(shape=_PLAIN[hint])
+    if isinstance(hint, type) and issubclass(hint, JsonObject):
+        return _Member(shape=hint.shape, convert=hint.of)
+    origin, args = get_origin(hint), get_args(hint)
+    if origin is Annotated and args[1] is _ABSENT:
+        return evolve(_union(get_args(args[0])), is_optional=True)
+    if origin is Annotated:
+        return evolve(_meaning(args[1]), **({"convert": args[2]} if args[2:] else {}))
+    if origin in {Union, UnionType}:
+        found = _union(args)
+        shape = or_null(found.shape) if NoneType in args else found.shape
+        return evolve(found, shape=shape)
+    if origin is list:
+        item = _meaning(args[0])
+        return _Member(shape=array(item.shape), convert=partial(_converted, item))
+    if origin is dict:
+        return _Member(shape=mapping(_meaning(args[1]).shape))
+    if origin is Literal:
+        constant = (lambda _: args[0]) if len(args) == 1 else ""
+        is_flag = isinstance(args[0], bool)
+        shape = {"const": args[0]} if is_flag else one_of(*args)
+        return _Member(shape=shape, source=constant)
+    raise TypeError(f"members of responses have no type {hint!r}")
+
+
+def _union(hints: tuple[Any, ...]) -> _Member:
+    """Return what a value of any of the types means, of one that is not None."""
+    kinds = [_meaning(each) for each in hints if each is not NoneType]
+    if len(kinds) == 1:
+        return kinds[0]
+    return _Member(shape=either(*(kind.shape for kind in kinds)))
+
+
+def _converted(item: _Member, values: Iterable[Any]) -> list[Any]:
+    return list(values if item.convert is None else map(item.convert, values))
+
+
+# -- objects -----------------------------------------------------------------------------
+
+
+def member(
+    help: str = "",  # noqa: A002  # as parameters have it
+    *,
+    key: str = "",
+    source: str | Callable[[Any], Any] = "",
+    own: bool = False,
+) -> Any:
+    """Describe a member of a :class:`JsonObject`.
+
+    ``help`` is a sentence for readers of the schema. ``key`` replaces the name in
+    camelCase. ``source`` is the attribute with the value, or a function that returns the
+    value of a record. ``own`` marks what the reference API does not have.
+    """
+    about = {"description": help} if help else {}
+    return _Member(
+        shape={**about, "x-own": True} if own else about, source=source, key=key
+    )
+
+
+class JsonObject:
+    """An object in responses. Subclasses list its members in their order.
+
+    ``spelled`` of a subclass returns the key of a name. ``further`` is the schema of all other members. Without it there are no
+    others now, but a client must accept new ones.
+    """
+
+    #: The JSON Schema.
+    shape: ClassVar[ShapeT]
+    _members: ClassVar[dict[str, _Member]] = {}
+
+    def __init_subclass__(
+        cls, spelled: Callable[[str], str] = camel, further: ShapeT | None = None
+    ) -> None:
+        hints = get_type_hints(cls, include_extras=True)
+        cls._members = dict(cls._members)
+        for name in [name for name in cls.__annotations__ if name in hints]:
+            said = cls.__dict__.get(name, _Member())
+            kind = _meaning(hints[name])
+            cls._members[name] = evolve(
+                kind,
+                shape={**kind.shape, **said.shape},
+                source=said.source or kind.source or name,
+                key=said.key or spelled(name),
+            )
+        members = cls._members.values()
+        properties = {each.key: each.shape for each in members}
+        cls.shape = Shape(type="object", properties=properties)
+        if required := [each.key for each in members if not each.is_optional]:
+            cls.shape["required"] = required
+        if further is not None:
+            cls.shape["additionalProperties"] = further
+
+    @classmethod
+    def of(cls, record: Any = None, **given: Any) -> dict[str, Any]:
+        """Return the object of a record: an instance of any class, or a mapping.
+
+        ``given`` replaces values of the record. Raises TypeError for unknown names.
+        """
+        if unknown := given.keys() - cls._members.keys():
+            raise TypeError(f"{cls.__name__} has no {', '.join(unknown)}")
+        record = given if record is None else record
+        read = record.get if isinstance(record, Mapping) else partial(getattr, record)
+        found = {}
+        for name, each in cls._members.items():
+            if name in given:
+                value = given[name]
+            else:
+                value = (
+                    read(each.source)
+                    if isinstance(each.source, str)
+                    else each.source(record)
+                )
+            if value is not None:
+                found[each.key] = value if each.convert is None else each.convert(value)
+            elif not each.is_optional:
+                found[each.key] = None
+        return found
+
+    @classmethod
+    def to_json(cls, record: Any = None, **given: Any) -> bytes:
+        """Return the object of a record as JSON, see :meth:`of`."""
+        return encode(cls.of(record, **given))
+
+
+class Success(JsonObject):
+    """A successful response."""
+
+    success: Literal[True]
+
+
+def json_object(**hints: Any) -> type[JsonObject]:
+    """Return a class with these members: types by name."""
+    return type("Members", (JsonObject,), {"__annotations__": hints})
+
+
+def success(**hints: Any) -> type[Success]:
+    """Return the class of a successful response with these members."""
+    return type("Members", (Success,), {"__annotations__": hints})
+
+
+def old_shape(shapes: Mapping[str, Any], further: ShapeT | None = None) -> ShapeT:
+    """Temporary."""
+    names = {name.rstrip("?"): hint for name, hint in shapes.items()}
+    found: ShapeT = {
+        "type": "object",
+        "properties": {name: shape_of(hint) for name, hint in names.items()},
+    }
+    if required := [name for name in shapes if not name.endswith("?")]:
+        found["required"] = required
+    if further is not None:
+        found["additionalProperties"] = further
+    return found
+
+
+def old_success(shapes: Mapping[str, Any]) -> ShapeT:
+    """Temporary."""
+    return old_shape({"success": SUCCESS, **shapes})
+
+
+def shape_of(hint: Any) -> Any:
+    """Return the schema of a type; a schema, or the name of one, as it is."""
+    return hint if isinstance(hint, str) else _meaning(hint).shape
+
+
+ISSUE = old_shape(
     {
         "code": one_of(
             *("invalid_type", "invalid_enum_value", "too_small", "too_big"),
@@ -104,7 +356,7 @@ ISSUE = shape(
     }
 )
 #: The body of every error (docs/api.md, Errors).
-ERROR = shape(
+ERROR = old_shape(
     {
         "success": {"const": False},
         "error": said(TEXT, "A sentence for a person."),

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from scraper_service.api.monitor_responses import event_members
-from scraper_service.api.responses import change_members, encode
+from scraper_service.api.responses import change_members
 from scraper_service.api.schemas import (
     ANY,
     BOOL,
@@ -14,9 +14,10 @@ from scraper_service.api.schemas import (
     ID,
     TEXT,
     array,
+    encode,
     mapping,
+    old_shape,
     said,
-    shape,
 )
 from scraper_service.storage.job_records import MONITOR_CHECK, event_id
 
@@ -36,7 +37,7 @@ FAMILIES = {
 }
 
 #: The body of a webhook delivery, and the data of a server-sent event.
-EVENT = shape(
+EVENT = old_shape(
     {
         "success": BOOL,
         "type": said(TEXT, "The kind of job and what happened, such as crawl.page."),
@@ -48,7 +49,7 @@ EVENT = shape(
     }
 )
 #: A server-sent event; the last one of a stream has only ``retry``.
-SENT_EVENT = shape(
+SENT_EVENT = old_shape(
     {
         "id?": said(TEXT, "The number of the event."),
         "event?": said(TEXT, "The type of the event."),

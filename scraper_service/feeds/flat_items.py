@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from attrs import fields
 
-from scraper_service.api.responses import camel, page_metadata
+from scraper_service.api.responses import page_metadata
+from scraper_service.api.schemas import camel
 from scraper_service.cli.outputs.page_formats import keys_of_options
 from scraper_service.crawling.middlewares import item_made
 from scraper_service.exports.tables import FACTS, LAST

@@ -6,7 +6,7 @@ from datetime import date, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from scraper_service.api.responses import encode, iso
+from scraper_service.api.schemas import encode, iso
 from scraper_service.api.version import Routes
 from scraper_service.crawling.converter_pool.converter import RemoteFunction
 from scraper_service.errors import (

@@ -11,7 +11,7 @@ from attrs import frozen
 
 from scraper_service.api.errors import answer_to
 from scraper_service.api.openapi.described import VARIABLE, described_by
-from scraper_service.api.responses import encode
+from scraper_service.api.schemas import encode
 
 if TYPE_CHECKING:
     from scraper_service.api.http_server import JsonRequest

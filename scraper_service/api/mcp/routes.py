@@ -29,8 +29,7 @@ from scraper_service.api.mcp.protocol import (
 )
 from scraper_service.api.mcp.server import McpServer
 from scraper_service.api.openapi.described import Described, RootResource
-from scraper_service.api.responses import encode
-from scraper_service.api.schemas import ANY, mapping
+from scraper_service.api.schemas import ANY, encode, mapping
 from scraper_service.errors import InvalidBody, Unauthorized
 from scraper_service.options.limits import KeyScope
 from scraper_service.options.urls import url_parts

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 from attrs import field, frozen
 from twisted.web.resource import Resource
 
-from scraper_service.api.schemas import ShapeT
+from scraper_service.api.schemas import ShapeT, shape_of
 from scraper_service.options.parsing import Object
 
 HandlerT = TypeVar("HandlerT", bound=Callable[..., Any])
@@ -40,13 +40,13 @@ class Described:
     The first line of the handler's docstring is the summary of the route, the rest its
     description. Ids in the path, keys and limits of rate need no description. Example::
 
-        @Described(returns=success({"id": ID}), body="CRAWL", errors=JOB_ERRORS)
+        @Described(returns=old_success({"id": ID}), body="CRAWL", errors=JOB_ERRORS)
         async def start_crawl(self, request: JsonRequest) -> bytes:
     """
 
-    #: The response of status 200: a shape, or the name of one in the module
+    #: The response of status 200: its class or schema, or the name of one in the module
     #: ``responses`` of each version.
-    returns: ShapeT | str
+    returns: Any = field(converter=shape_of)
     #: The body of the request: its kind, or the name of one in the module ``requests``
     #: of each version. None: there is none.
     body: Object | str | None = None

@@ -21,8 +21,16 @@ from scraper_service.api.openapi.described import (
 from scraper_service.api.openapi.kinds import KindSchemas
 from scraper_service.api.openapi.page_shapes import METADATA, PAGE
 from scraper_service.api.request_body import FORM
-from scraper_service.api.responses import camel
-from scraper_service.api.schemas import ERROR, ID, ISSUE, TEXT, ShapeT, ref
+from scraper_service.api.schemas import (
+    ERROR,
+    ID,
+    ISSUE,
+    TEXT,
+    ShapeT,
+    camel,
+    ref,
+    shape_of,
+)
 from scraper_service.api.webhook_payloads import EVENT
 from scraper_service.errors import (
     InvalidBody,
@@ -262,7 +270,7 @@ class _Document:
         returns = facts.described.returns
         if isinstance(returns, str):
             assert facts.api is not None
-            returns = getattr(facts.api.responses, returns)
+            returns = shape_of(getattr(facts.api.responses, returns))
         return _response("Success.", returns, facts.described.media)
 
     def _body(self, facts: _Facts) -> dict[str, Any]:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
-from scraper_service.api.responses import camel
-from scraper_service.api.schemas import or_null, ref
+from scraper_service.api.schemas import camel, or_null, ref
 from scraper_service.options.catalogue import DAYS
 from scraper_service.options.parsing import (
     NO_DEFAULT,

@@ -15,12 +15,12 @@ from scraper_service.api.schemas import (
     array,
     either,
     mapping,
+    old_shape,
     one_of,
     or_null,
     own,
     ref,
     said,
-    shape,
 )
 from scraper_service.items import LOSS_KINDS
 from scraper_service.options.format_table import FORMATS
@@ -28,7 +28,7 @@ from scraper_service.options.format_table import FORMATS
 _TEXTS = either(TEXT, array(TEXT))
 
 LOSSES = array(
-    shape(
+    old_shape(
         {
             "kind": one_of(*LOSS_KINDS),
             "count": COUNT,
@@ -38,7 +38,7 @@ LOSSES = array(
         }
     )
 )
-METADATA = shape(
+METADATA = old_shape(
     {
         "sourceURL": said(TEXT, "The URL as the caller wrote it; of a file its name."),
         "url?": said(TEXT, "The URL after redirects."),
@@ -77,7 +77,7 @@ METADATA = shape(
         "losses?": own(said(LOSSES, "Parts of the page that no format contains.")),
         "redacted?": own(said(mapping(COUNT), "Replaced personal data by kind.")),
         "chunk?": own(
-            shape(
+            old_shape(
                 {
                     "page": COUNT,
                     "pageCount": COUNT,
@@ -97,7 +97,7 @@ METADATA = shape(
     _TEXTS,
 )
 
-_CHANGE = shape(
+_CHANGE = old_shape(
     {
         "type": one_of("add", "del", "normal"),
         "content": TEXT,
@@ -107,7 +107,7 @@ _CHANGE = shape(
         "normal?": BOOL,
     }
 )
-_CHUNK = shape(
+_CHUNK = old_shape(
     {
         "content": TEXT,
         "changes": array(_CHANGE),
@@ -117,22 +117,22 @@ _CHUNK = shape(
         "newLines?": COUNT,
     }
 )
-_FILE = shape({"from": or_null(TEXT), "to": or_null(TEXT), "chunks": array(_CHUNK)})
-CHANGES = shape(
+_FILE = old_shape({"from": or_null(TEXT), "to": or_null(TEXT), "chunks": array(_CHUNK)})
+CHANGES = old_shape(
     {
         "previousScrapeAt": or_null(TIME),
         "changeStatus": one_of("new", "same", "changed", "removed"),
         "visibility": one_of("visible", "hidden"),
-        "diff?": shape({"text": TEXT, "json": shape({"files": array(_FILE)})}),
+        "diff?": old_shape({"text": TEXT, "json": old_shape({"files": array(_FILE)})}),
         "json?": said(ANY, "Of each changed field, previous and current."),
     }
 )
 
-ACTIONS = shape(
+ACTIONS = old_shape(
     {
         "screenshots": said(array(TEXT), "URLs of files."),
-        "scrapes": array(shape({"url": TEXT, "html": TEXT})),
-        "javascriptReturns": array(shape({"type": TEXT, "value": ANY})),
+        "scrapes": array(old_shape({"url": TEXT, "html": TEXT})),
+        "javascriptReturns": array(old_shape({"type": TEXT, "value": ANY})),
         "pdfs": said(array(TEXT), "URLs of files."),
     }
 )
@@ -150,7 +150,7 @@ _RESULTS: dict[str, ShapeT] = {
     "extract": ANY,
     "changeTracking": CHANGES,
     "attributes": array(
-        shape({"selector": TEXT, "attribute": TEXT, "values": array(TEXT)})
+        old_shape({"selector": TEXT, "attribute": TEXT, "values": array(TEXT)})
     ),
     "product": _OBJECT,
     "menu": _OBJECT,
@@ -162,11 +162,11 @@ RESULT_MEMBERS: dict[str, ShapeT] = {
         f"{row.key}?": _RESULTS.get(row.key, TEXT) for row in FORMATS if not row.missing
     },
     "actions?": ACTIONS,
-    "pages?": array(shape({"pageNumber": COUNT, "markdown": TEXT})),
+    "pages?": array(old_shape({"pageNumber": COUNT, "markdown": TEXT})),
     "blocks?": array(
-        shape({"pageNumber": COUNT, "status": TEXT, "items": array(mapping(ANY))})
+        old_shape({"pageNumber": COUNT, "status": TEXT, "items": array(mapping(ANY))})
     ),
     "metadata?": ref("Metadata"),
     "warning?": TEXT,
 }
-PAGE = {**shape(RESULT_MEMBERS), "required": ["metadata"]}
+PAGE = {**old_shape(RESULT_MEMBERS), "required": ["metadata"]}

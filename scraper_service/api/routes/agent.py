@@ -9,7 +9,6 @@ from scraper_service.api.application import note_caller, warned
 from scraper_service.api.errors import WORK_ERRORS
 from scraper_service.api.openapi.described import Described
 from scraper_service.api.parameters import NumberParameter, parse_job_id
-from scraper_service.api.responses import encode, iso
 from scraper_service.api.routes.operations import started
 from scraper_service.api.schemas import (
     ANY,
@@ -20,11 +19,13 @@ from scraper_service.api.schemas import (
     TIME,
     URL,
     array,
+    encode,
+    iso,
+    old_shape,
+    old_success,
     one_of,
     own,
     said,
-    shape,
-    success,
 )
 from scraper_service.api.version import Routes
 from scraper_service.errors import JobEnded, JobNotFound
@@ -60,7 +61,7 @@ _STOP_REASONS = ("credit_limit_reached", "timeout", "cancelled", "error")
 _BEFORE = NumberParameter(
     "before", "Only runs before this time, in milliseconds since 1970.", 0, MAX_MS
 )
-_RUN = shape(
+_RUN = old_shape(
     {
         "success": {"const": True},
         "status": _STATUS,
@@ -75,7 +76,7 @@ _RUN = shape(
         "creditsUsed": COUNT,
         "sources": own(
             array(
-                shape(
+                old_shape(
                     {
                         "url": TEXT,
                         "title?": TEXT,
@@ -86,21 +87,23 @@ _RUN = shape(
             )
         ),
         "progress": own(
-            shape({"rounds": COUNT, "pages": COUNT, "searches": COUNT, "message": TEXT})
+            old_shape(
+                {"rounds": COUNT, "pages": COUNT, "searches": COUNT, "message": TEXT}
+            )
         ),
         "warning?": TEXT,
     }
 )
-_ITEM = shape(
+_ITEM = old_shape(
     {
         "id": ID,
         "createdAt": TIME,
         "targetHint": TEXT,
         "origin": TEXT,
         "integration?": TEXT,
-        "settings": shape({"hidden": BOOL, "starred": BOOL}),
+        "settings": old_shape({"hidden": BOOL, "starred": BOOL}),
         "status": _STATUS,
-        "options": shape(
+        "options": old_shape(
             {
                 "urls?": array(TEXT),
                 "prompt": TEXT,
@@ -131,7 +134,7 @@ class AgentRoutes(Routes):
         )
 
     @Described(
-        returns=success({"id": ID, "warning?": TEXT}),
+        returns=old_success({"id": ID, "warning?": TEXT}),
         body="AGENT",
         example={"prompt": "Who founded Example, and when?", "effort": "low"},
         errors=WORK_ERRORS,
@@ -152,7 +155,7 @@ class AgentRoutes(Routes):
         _, found = await self._find(request, run_id)
         return encode(self._members(found))
 
-    @Described(returns=success({}), errors=(JobNotFound, JobEnded))
+    @Described(returns=old_success({}), errors=(JobNotFound, JobEnded))
     async def cancel_agent(self, request: JsonRequest, run_id: str) -> bytes:
         """Cancel a run."""
         team, found = await self._find(request, run_id)
@@ -162,7 +165,8 @@ class AgentRoutes(Routes):
         return encode({"success": True})
 
     @Described(
-        returns=success({"agents": array(_ITEM), "next?": URL}), parameters=(_BEFORE,)
+        returns=old_success({"agents": array(_ITEM), "next?": URL}),
+        parameters=(_BEFORE,),
     )
     async def agents(self, request: JsonRequest) -> bytes:
         """Return the team's runs, the newest first."""

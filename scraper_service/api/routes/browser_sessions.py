@@ -19,8 +19,7 @@ from scraper_service.api.requests.interact import (
     session_options,
     step_request,
 )
-from scraper_service.api.responses import encode, iso
-from scraper_service.api.schemas import TEXT
+from scraper_service.api.schemas import TEXT, encode, iso
 from scraper_service.api.streams import session_input
 from scraper_service.api.streams.session_input import InputSocket
 from scraper_service.api.streams.session_socket import SessionSocket

@@ -15,17 +15,17 @@ from scraper_service.api.errors import (
     issue_members,
 )
 from scraper_service.api.openapi.described import Described
-from scraper_service.api.responses import encode
 from scraper_service.api.schemas import (
     BOOL,
     COUNT,
     NUMBER,
     TEXT,
     array,
+    encode,
+    old_shape,
+    old_success,
     one_of,
     said,
-    shape,
-    success,
 )
 from scraper_service.api.version import Routes
 from scraper_service.discovery.crawl_prompt import MAX_PAGES
@@ -102,9 +102,9 @@ PREVIEW = Object(
 )
 
 
-_PREVIEWED = success(
+_PREVIEWED = old_success(
     {
-        "data": shape(
+        "data": old_shape(
             {
                 "url": TEXT,
                 "includePaths?": array(TEXT),
@@ -123,10 +123,10 @@ _PREVIEWED = success(
         "warning?": TEXT,
     }
 )
-_EXPLAINED = success(
+_EXPLAINED = old_success(
     {
         "results": array(
-            shape(
+            old_shape(
                 {
                     "url": TEXT,
                     "allowed": BOOL,

@@ -21,7 +21,7 @@ from scraper_service.api.parameters import (
     NumberParameter,
     parse_job_id,
 )
-from scraper_service.api.responses import encode, job_state
+from scraper_service.api.responses import job_state
 from scraper_service.api.schemas import (
     ANY,
     BOOL,
@@ -31,11 +31,12 @@ from scraper_service.api.schemas import (
     TEXT,
     URL,
     array,
+    encode,
     mapping,
+    old_shape,
+    old_success,
     one_of,
     said,
-    shape,
-    success,
 )
 from scraper_service.api.streams import server_sent_events
 from scraper_service.api.version import Routes
@@ -105,11 +106,11 @@ _names = wire_names(requests.CRAWL_KEYS)
 _OPTIONS = {name: _names[name] for name in OPTIONS}
 
 
-_LISTED = success(
+_LISTED = old_success(
     {
         "total": said(COUNT, "All URLs of the query."),
         "urls": array(
-            shape(
+            old_shape(
                 {
                     "url": TEXT,
                     "kind": one_of("page", "sitemap", "robots"),
@@ -128,17 +129,17 @@ _LISTED = success(
     }
 )
 _COUNTS = mapping(COUNT)
-_REPORTED = success(
+_REPORTED = old_success(
     {
         "id": ID,
         "status": one_of("scraping", "completed", "failed", "cancelled"),
         "addresses": _COUNTS,
         "reasons": _COUNTS,
-        "sitemaps": shape(
+        "sitemaps": old_shape(
             {"files": COUNT, "read": COUNT, "failed": COUNT, "reasons": _COUNTS}
         ),
         "robots": array(
-            shape(
+            old_shape(
                 {
                     "url": TEXT,
                     "host": TEXT,
@@ -152,7 +153,7 @@ _REPORTED = success(
             )
         ),
         "hosts": array(
-            shape(
+            old_shape(
                 {
                     "host": TEXT,
                     "requests": COUNT,
@@ -163,21 +164,23 @@ _REPORTED = success(
                     "answers": _COUNTS,
                     "backoffs": _COUNTS,
                     "delays": array(
-                        shape({"source": TEXT, "seconds": NUMBER, "requests": COUNT})
+                        old_shape(
+                            {"source": TEXT, "seconds": NUMBER, "requests": COUNT}
+                        )
                     ),
                     "window": NUMBER,
                     "gapSeconds": NUMBER,
                 }
             )
         ),
-        "quality": shape(
+        "quality": old_shape(
             {
                 "pages": said(COUNT, "The delivered pages that were counted."),
                 "statuses": said(_COUNTS, "By the status of the site."),
                 "depths": said(_COUNTS, "By the number of links from the start."),
                 "verdicts": said(_COUNTS, "By metadata.verdict."),
                 "duplicates": said(COUNT, "URLs that are the same page as another."),
-                "data?": shape(
+                "data?": old_shape(
                     {
                         "pages": said(COUNT, "Pages with data by a schema or prompt."),
                         "fields": said(
@@ -188,15 +191,15 @@ _REPORTED = success(
             }
         ),
         "losses?": said(
-            mapping(shape({"pages": COUNT, "count": COUNT})),
+            mapping(old_shape({"pages": COUNT, "count": COUNT})),
             "By kind: pages with such a loss, and the sum of their counts.",
         ),
-        "totals": shape(
+        "totals": old_shape(
             {"hosts": COUNT, "requests": COUNT, "bytes": COUNT, "waitSeconds": NUMBER}
         ),
         "stats": said(mapping(NUMBER), "Scrapy's stats, summed over its crawlers."),
         "options": said(mapping(ANY), "Those of the job about scope and pace."),
-        "limits": shape(
+        "limits": old_shape(
             {
                 "hostConcurrency": COUNT,
                 "jobConcurrency": COUNT,
@@ -209,7 +212,7 @@ _REPORTED = success(
 )
 
 
-_REMOVED = success(
+_REMOVED = old_success(
     {
         "sinceJobId": said(ID, "The earlier crawl."),
         "isComplete": said(

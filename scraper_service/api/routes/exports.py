@@ -17,8 +17,9 @@ from scraper_service.api.parameters import (
     argument,
     parse_job_id,
 )
-from scraper_service.api.responses import encode, error_members
+from scraper_service.api.responses import error_members
 from scraper_service.api.routes.crawl_report import url_members
+from scraper_service.api.schemas import encode
 from scraper_service.api.streams.export_stream import ExportStream
 from scraper_service.api.version import Routes
 from scraper_service.errors import (

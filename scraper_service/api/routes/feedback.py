@@ -24,8 +24,7 @@ from scraper_service.api.requests.feedback import (
     call_feedback,
     search_feedback,
 )
-from scraper_service.api.responses import encode
-from scraper_service.api.schemas import COUNT, ID, said, success
+from scraper_service.api.schemas import COUNT, ID, encode, old_success, said
 from scraper_service.api.version import Routes
 from scraper_service.errors import (
     CallFailed,
@@ -60,7 +59,7 @@ _CODES: dict[type[Exception], str] = {
     JobNotFound: "JOB_NOT_FOUND",
     CallFailed: "JOB_NOT_ELIGIBLE",
 }
-_NOTED = success(
+_NOTED = old_success(
     {
         "feedbackId": ID,
         "creditsRefunded": said(COUNT, "Always 0."),

@@ -9,8 +9,7 @@ from twisted.web.server import NOT_DONE_YET
 from scraper_service.api.errors import answer_to, not_found, refused_method
 from scraper_service.api.openapi.described import Described, RootResource
 from scraper_service.api.parameters import PathParameter, TextParameter
-from scraper_service.api.responses import encode
-from scraper_service.api.schemas import TEXT
+from scraper_service.api.schemas import TEXT, encode
 from scraper_service.api.streams.streaming import Stalled, Valve
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.shared_objects import BackgroundTasks

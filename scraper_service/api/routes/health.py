@@ -9,18 +9,18 @@ from twisted.web.resource import Resource
 from scraper_service.api.application import TaskPage
 from scraper_service.api.errors import NotFoundPage, not_found, refused_method
 from scraper_service.api.openapi.described import Described, RootResource
-from scraper_service.api.responses import encode
 from scraper_service.api.schemas import (
     COUNT,
     NUMBER,
     TEXT,
     ShapeT,
     array,
+    encode,
     mapping,
+    old_shape,
+    old_success,
     one_of,
     said,
-    shape,
-    success,
 )
 
 if TYPE_CHECKING:
@@ -80,8 +80,8 @@ _FAILING: dict[str, ShapeT] = {
 def _health(summary: str, shapes: dict[str, ShapeT]) -> Described:
     return Described(
         summary=summary,
-        returns=success({"status": one_of("ok"), **shapes}),
-        failures={503: shape({**shapes, **_FAILING})},
+        returns=old_success({"status": one_of("ok"), **shapes}),
+        failures={503: old_shape({**shapes, **_FAILING})},
         is_own=True,
     )
 
@@ -100,7 +100,7 @@ class HealthPages(RootResource):
             "/health/live",
             Described(
                 summary="Return if the process responds.",
-                returns=success({"status": one_of("ok")}),
+                returns=old_success({"status": one_of("ok")}),
                 is_own=True,
             ),
         ),

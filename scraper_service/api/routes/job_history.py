@@ -20,7 +20,7 @@ from scraper_service.api.parameters import (
     argument,
     parse_job_id,
 )
-from scraper_service.api.responses import encode, iso, spelled_options
+from scraper_service.api.responses import spelled_options
 from scraper_service.api.schemas import (
     COUNT,
     ID,
@@ -29,11 +29,13 @@ from scraper_service.api.schemas import (
     TIME,
     URL,
     array,
+    encode,
+    iso,
+    old_shape,
+    old_success,
     one_of,
     or_null,
     said,
-    shape,
-    success,
 )
 from scraper_service.api.version import Routes
 from scraper_service.errors import InvalidParameter, JobNotFound
@@ -121,7 +123,7 @@ _JOB = {
     "completedAt": or_null(TIME),
     "expiresAt": TIME,
     "duration": said(NUMBER, "Seconds until the end, or until now."),
-    "counts?": shape(
+    "counts?": old_shape(
         dict.fromkeys(("pending", "leased", "held", "done", "failed", "skipped"), COUNT)
     ),
     "total": COUNT,
@@ -150,7 +152,7 @@ class JobHistoryRoutes(Routes):
         )
 
     @Described(
-        returns=success({"jobs": array(shape(_JOB)), "next?": URL}),
+        returns=old_success({"jobs": array(old_shape(_JOB)), "next?": URL}),
         parameters=(*FILTERS, _CURSOR),
         is_own=True,
     )
@@ -172,7 +174,9 @@ class JobHistoryRoutes(Routes):
         return encode(members)
 
     @Described(
-        returns=success({"data": shape({**_JOB, "options": or_null(_OPTIONS)})}),
+        returns=old_success(
+            {"data": old_shape({**_JOB, "options": or_null(_OPTIONS)})}
+        ),
         errors=(JobNotFound,),
         is_own=True,
     )
@@ -187,7 +191,7 @@ class JobHistoryRoutes(Routes):
             {"success": True, "data": {**members, "options": _options(found)}}
         )
 
-    @Described(returns=success({}), errors=(JobNotFound,), is_own=True)
+    @Described(returns=old_success({}), errors=(JobNotFound,), is_own=True)
     async def delete_job(self, request: JsonRequest, job_id: str) -> bytes:
         """Cancel a job of any kind and delete all its data."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)

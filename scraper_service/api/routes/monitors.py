@@ -36,8 +36,16 @@ from scraper_service.api.requests.monitors import (
     monitor_request,
     run_request,
 )
-from scraper_service.api.responses import encode
-from scraper_service.api.schemas import COUNT, ID, TEXT, URL, array, own, success
+from scraper_service.api.schemas import (
+    COUNT,
+    ID,
+    TEXT,
+    URL,
+    array,
+    encode,
+    old_success,
+    own,
+)
 from scraper_service.api.version import Routes
 from scraper_service.crawling.download.download_errors import SITE_BLOCKED
 from scraper_service.errors import (
@@ -71,7 +79,7 @@ _EXAMPLE = {
     "schedule": {"text": "every 30 minutes", "timezone": "Europe/Berlin"},
     "targets": [{"type": "scrape", "urls": ["https://example.com/pricing"]}],
 }
-_STORED = success({"data": MONITOR, "warning?": TEXT})
+_STORED = old_success({"data": MONITOR, "warning?": TEXT})
 
 
 class MonitorRoutes(Routes):
@@ -132,7 +140,7 @@ class MonitorRoutes(Routes):
         )
 
     @Described(
-        returns=success({"data": array(MONITOR), "total": own(COUNT)}),
+        returns=old_success({"data": array(MONITOR), "total": own(COUNT)}),
         parameters=(_LIMIT, _OFFSET),
     )
     async def monitors(self, request: JsonRequest) -> bytes:
@@ -141,7 +149,7 @@ class MonitorRoutes(Routes):
         limit, offset = _LIMIT.read(request), _OFFSET.read(request)
         return await self.services.monitors.all(team, offset, limit, monitors_response)
 
-    @Described(returns=success({"data": MONITOR}), errors=(JobNotFound,))
+    @Described(returns=old_success({"data": MONITOR}), errors=(JobNotFound,))
     async def monitor(self, request: JsonRequest, monitor_id: str) -> bytes:
         """Return a monitor."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
@@ -173,7 +181,7 @@ class MonitorRoutes(Routes):
             monitor_response, answer.monitor, warned(answer.warning)
         )
 
-    @Described(returns=success({}), errors=(JobNotFound,))
+    @Described(returns=old_success({}), errors=(JobNotFound,))
     async def delete(self, request: JsonRequest, monitor_id: str) -> bytes:
         """Delete a monitor with its checks."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
@@ -181,7 +189,7 @@ class MonitorRoutes(Routes):
         return encode({"success": True})
 
     @Described(
-        returns=success({"id": ID, "data": CHECK}),
+        returns=old_success({"id": ID, "data": CHECK}),
         body=RUN,
         example={},
         errors=(JobNotFound, CheckRunning, OutOfCredits),
@@ -194,7 +202,9 @@ class MonitorRoutes(Routes):
         return _answer(check_json(found), {"id": found.id})
 
     @Described(
-        returns=success({"data": array(MESSAGE)}), errors=(JobNotFound,), is_own=True
+        returns=old_success({"data": array(MESSAGE)}),
+        errors=(JobNotFound,),
+        is_own=True,
     )
     async def notify(self, request: JsonRequest, monitor_id: str) -> bytes:
         """Send a test message to the channels and the recipients of mail of a monitor."""
@@ -203,7 +213,7 @@ class MonitorRoutes(Routes):
         return _answer([message_json(each) for each in found])
 
     @Described(
-        returns=success({"data": array(CHECK), "total": own(COUNT)}),
+        returns=old_success({"data": array(CHECK), "total": own(COUNT)}),
         parameters=(_LIMIT, _OFFSET, _STATUS),
         errors=(JobNotFound,),
     )
@@ -217,7 +227,7 @@ class MonitorRoutes(Routes):
         return await asyncio.to_thread(checks_response, found, total)
 
     @Described(
-        returns=success({"data": CHECK_WITH_PAGES, "next?": URL}),
+        returns=old_success({"data": CHECK_WITH_PAGES, "next?": URL}),
         parameters=(_LIMIT, _SKIP, _PAGE_STATUS),
         errors=(JobNotFound,),
     )

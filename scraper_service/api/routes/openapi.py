@@ -13,8 +13,7 @@ from scraper_service.api.application import TaskPage
 from scraper_service.api.http_server import Root
 from scraper_service.api.openapi.described import Described, RootResource
 from scraper_service.api.openapi.document import build
-from scraper_service.api.responses import encode
-from scraper_service.api.schemas import ANY, TEXT, mapping, shape
+from scraper_service.api.schemas import ANY, TEXT, encode, mapping, old_shape
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -33,7 +32,7 @@ class OpenApiPage(TaskPage):
             "/openapi.json",
             Described(
                 summary="Return this document.",
-                returns=shape({"openapi": TEXT, "paths": mapping(ANY)}, ANY),
+                returns=old_shape({"openapi": TEXT, "paths": mapping(ANY)}, ANY),
                 is_own=True,
             ),
         ),

@@ -9,7 +9,6 @@ from scraper_service.api.application import note_caller, warned
 from scraper_service.api.errors import WORK_ERRORS
 from scraper_service.api.openapi.described import Described
 from scraper_service.api.parameters import parse_job_id
-from scraper_service.api.responses import encode, iso
 from scraper_service.api.schemas import (
     ANY,
     BOOL,
@@ -19,11 +18,13 @@ from scraper_service.api.schemas import (
     TIME,
     ShapeT,
     array,
+    encode,
+    iso,
     mapping,
+    old_shape,
+    old_success,
     one_of,
     said,
-    shape,
-    success,
 )
 from scraper_service.api.version import Routes
 from scraper_service.errors import JobNotFound
@@ -60,7 +61,7 @@ _STATUS: dict[str, ShapeT] = {
 }
 _FINDINGS: dict[str, ShapeT] = {
     "activities": array(
-        shape(
+        old_shape(
             {
                 "type": TEXT,
                 "status": TEXT,
@@ -71,7 +72,7 @@ _FINDINGS: dict[str, ShapeT] = {
         )
     ),
     "sources": array(
-        shape({"url": TEXT, "title": TEXT, "description": TEXT, "icon?": TEXT})
+        old_shape({"url": TEXT, "title": TEXT, "description": TEXT, "icon?": TEXT})
     ),
 }
 
@@ -102,7 +103,7 @@ class ExtractRoutes(OperationRoutes):
         )
 
     @Described(
-        returns=success(
+        returns=old_success(
             {
                 **_STARTED,
                 "urlTrace": array(ANY),
@@ -128,7 +129,7 @@ class ExtractRoutes(OperationRoutes):
         return started(found, warning, **members)
 
     @Described(
-        returns=shape(
+        returns=old_shape(
             {
                 **_STATUS,
                 "data": said(ANY, "The data, once completed."),
@@ -164,7 +165,7 @@ class LlmsTextRoutes(OperationRoutes):
         )
 
     @Described(
-        returns=success(_STARTED),
+        returns=old_success(_STARTED),
         body="LLMS_TEXT",
         example={"url": "https://example.com", "maxUrls": 10},
         errors=WORK_ERRORS,
@@ -178,10 +179,10 @@ class LlmsTextRoutes(OperationRoutes):
         return started(found)
 
     @Described(
-        returns=shape(
+        returns=old_shape(
             {
                 **_STATUS,
-                "data": shape({"llmstxt": TEXT, "llmsfulltxt?": TEXT}),
+                "data": old_shape({"llmstxt": TEXT, "llmsfulltxt?": TEXT}),
                 "warning?": TEXT,
             }
         ),
@@ -211,7 +212,7 @@ class DeepResearchRoutes(OperationRoutes):
         )
 
     @Described(
-        returns=success(_STARTED),
+        returns=old_success(_STARTED),
         body="RESEARCH",
         example={"query": "How do heat pumps work in winter?"},
         errors=WORK_ERRORS,
@@ -226,10 +227,10 @@ class DeepResearchRoutes(OperationRoutes):
         return started(found)
 
     @Described(
-        returns=shape(
+        returns=old_shape(
             {
                 **_STATUS,
-                "data": shape({"finalAnalysis": TEXT, **_FINDINGS, "json?": ANY}),
+                "data": old_shape({"finalAnalysis": TEXT, **_FINDINGS, "json?": ANY}),
                 "currentDepth": COUNT,
                 "maxDepth": COUNT,
                 "totalUrls": COUNT,

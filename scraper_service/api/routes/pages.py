@@ -12,8 +12,8 @@ from scraper_service.api.openapi.described import Described
 from scraper_service.api.page_parts import MAX_TOKENS, PAGE, cut
 from scraper_service.api.parameters import parse_job_id
 from scraper_service.api.schemas import (
+    old_success,
     ref,
-    success,
 )
 from scraper_service.api.version import Routes
 from scraper_service.errors import InvalidParameter, JobNotFound, MapTimedOut
@@ -56,7 +56,7 @@ class PageRoutes(Routes):
         return with_base(answer, self.base_url(request))
 
     @Described(
-        returns=success({"data": ref("Page")}),
+        returns=old_success({"data": ref("Page")}),
         parameters=(MAX_TOKENS, PAGE),
         errors=(JobNotFound,),
     )

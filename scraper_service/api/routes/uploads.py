@@ -31,7 +31,6 @@ from scraper_service.api.request_body import (
     MAX_FILE_BYTES,
 )
 from scraper_service.api.requests.uploads import UPLOAD, upload_request
-from scraper_service.api.responses import encode, iso
 from scraper_service.api.schemas import (
     BOOL,
     COUNT,
@@ -40,11 +39,13 @@ from scraper_service.api.schemas import (
     TIME,
     URL,
     array,
+    encode,
+    iso,
     mapping,
+    old_shape,
+    old_success,
     one_of,
     ref,
-    shape,
-    success,
 )
 from scraper_service.api.uploads import read_form
 from scraper_service.api.version import Routes
@@ -89,12 +90,12 @@ _PICTURES: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("bmp", ("bmp",), ("image/bmp",)),
     ("gif", ("gif",), ("image/gif",)),
 )
-_FORMATS = success(
+_FORMATS = old_success(
     {
-        "data": shape(
+        "data": old_shape(
             {
                 "formats": array(
-                    shape(
+                    old_shape(
                         {
                             "format": TEXT,
                             "kind": one_of("document", "image"),
@@ -108,9 +109,9 @@ _FORMATS = success(
         )
     }
 )
-_OPENED = success(
+_OPENED = old_success(
     {
-        "data": shape(
+        "data": old_shape(
             {
                 "uploadRef": ID,
                 "uploadUrl": URL,
@@ -141,7 +142,7 @@ class FileRoutes(Routes):
         )
 
     @Described(
-        returns=success({"data": ref("Page"), "scrape_id?": ID}),
+        returns=old_success({"data": ref("Page"), "scrape_id?": ID}),
         body="PARSE",
         body_of_upload="UPLOADED_FILE",
         takes_file=True,
@@ -283,7 +284,7 @@ class UploadPages(TaskPage):
             "/uploads/<token>",
             Described(
                 summary="Take the bytes of a file that POST /v2/parse converts then.",
-                returns=success({}),
+                returns=old_success({}),
                 parameters=(PathParameter("token", "From uploadUrl.", TEXT),),
                 errors=(
                     InvalidOptions,

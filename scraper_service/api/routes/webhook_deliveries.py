@@ -12,7 +12,6 @@ from scraper_service.api.parameters import (
     is_number,
     parse_job_id,
 )
-from scraper_service.api.responses import camel, encode, iso
 from scraper_service.api.schemas import (
     COUNT,
     ID,
@@ -21,10 +20,13 @@ from scraper_service.api.schemas import (
     URL,
     ShapeT,
     array,
+    camel,
+    encode,
+    iso,
+    old_shape,
+    old_success,
     one_of,
     said,
-    shape,
-    success,
 )
 from scraper_service.api.version import Routes
 from scraper_service.api.webhook_payloads import event_type
@@ -57,7 +59,7 @@ _NUMBER = PathParameter(
     "The number of the delivery.",
     {"type": "integer", "minimum": 1, "maximum": MAX_NUMBER},
 )
-_ATTEMPT = shape(
+_ATTEMPT = old_shape(
     {
         "attempt": COUNT,
         "at": TIME,
@@ -76,10 +78,10 @@ _DELIVERY: dict[str, ShapeT] = {
     "attempts": array(_ATTEMPT),
     "nextAttemptAt?": TIME,
 }
-_LISTED = success({"deliveries": array(shape(_DELIVERY)), "next?": URL})
-_READ = success(
+_LISTED = old_success({"deliveries": array(old_shape(_DELIVERY)), "next?": URL})
+_READ = old_success(
     {
-        "delivery": shape(
+        "delivery": old_shape(
             {
                 **_DELIVERY,
                 "body?": said(TEXT, f"The first {BODY_BYTES} bytes that are sent."),
@@ -91,7 +93,7 @@ _READ = success(
         )
     }
 )
-_REPLAYED = success({"replayed": said(COUNT, "Deliveries that are sent again.")})
+_REPLAYED = old_success({"replayed": said(COUNT, "Deliveries that are sent again.")})
 _REPLAY_ERRORS = (JobNotFound, HeadersForgotten)
 
 

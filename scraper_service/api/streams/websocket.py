@@ -26,7 +26,8 @@ from wsproto.utilities import ProtocolError
 
 from scraper_service.api.errors import answer_to
 from scraper_service.api.parameters import parse_job_id
-from scraper_service.api.responses import encode, job_error, job_snapshot
+from scraper_service.api.responses import job_error, job_snapshot
+from scraper_service.api.schemas import encode
 from scraper_service.api.streams.streaming import FairTurns, Stalled, Stream, pieces
 from scraper_service.errors import InvalidParameter, JobNotFound, Unauthorized
 from scraper_service.options.limits import Mode

@@ -10,7 +10,6 @@ from scraper_service.api.errors import FAILURE_STATUS, failed_page
 from scraper_service.api.openapi.page_shapes import RESULT_MEMBERS
 from scraper_service.api.responses import (
     active_crawls,
-    encode,
     failed_search_item,
     has_content,
     job_snapshot,
@@ -24,9 +23,10 @@ from scraper_service.api.schemas import (
     ID,
     TEXT,
     array,
+    encode,
+    old_shape,
+    old_success,
     ref,
-    shape,
-    success,
 )
 from scraper_service.api.v1 import requests
 from scraper_service.discovery.map_results import address_row
@@ -40,22 +40,24 @@ if TYPE_CHECKING:
     from scraper_service.services.searching import Result, SearchAnswer
     from scraper_service.storage.job_records import Job, JobState
 
-SCRAPED = success({"data": ref("Page"), "scrape_id?": ID})
-MAPPED = success({"links": array(TEXT), "warning?": TEXT})
-SEARCHED = success(
+SCRAPED = old_success({"data": ref("Page"), "scrape_id?": ID})
+MAPPED = old_success({"links": array(TEXT), "warning?": TEXT})
+SEARCHED = old_success(
     {
         "data": array(
-            shape({**RESULT_MEMBERS, "url": TEXT, "title": TEXT, "description": TEXT})
+            old_shape(
+                {**RESULT_MEMBERS, "url": TEXT, "title": TEXT, "description": TEXT}
+            )
         ),
         "id": ID,
         "creditsUsed": COUNT,
         "warning?": TEXT,
     }
 )
-STARTED = success(responses.JOB_STARTED)
-JOB_STATUS = success(responses.JOB_STATUS)
-CREDITS = success({"data": shape(responses.balance_members("credits"))})
-TOKENS = success({"data": shape(responses.balance_members("tokens"))})
+STARTED = old_success(responses.JOB_STARTED)
+JOB_STATUS = old_success(responses.JOB_STATUS)
+CREDITS = old_success({"data": old_shape(responses.balance_members("credits"))})
+TOKENS = old_success({"data": old_shape(responses.balance_members("tokens"))})
 
 _CRAWL_NAMES = wire_names(requests.CRAWL_KEYS) | {
     "crawl_entire_domain": "allowBackwardLinks"

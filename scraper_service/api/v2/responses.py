@@ -16,9 +16,6 @@ from scraper_service.api.errors import (
 from scraper_service.api.openapi.page_shapes import RESULT_MEMBERS
 from scraper_service.api.responses import (
     active_crawls,
-    camel,
-    encode,
-    iso,
     job_snapshot,
     job_status,
     json_array,
@@ -33,12 +30,15 @@ from scraper_service.api.schemas import (
     TEXT,
     TIME,
     array,
+    camel,
     either,
+    encode,
+    iso,
     mapping,
+    old_shape,
+    old_success,
     ref,
     said,
-    shape,
-    success,
 )
 from scraper_service.discovery.map_results import object_row
 from scraper_service.options.requests import body_v2 as requests
@@ -53,14 +53,16 @@ if TYPE_CHECKING:
     from scraper_service.storage.job_records import Job, JobState
 
 SCRAPED = either(
-    success({"data": ref("Page"), "scrape_id?": ID}),
+    old_success({"data": ref("Page"), "scrape_id?": ID}),
     # The host name does not resolve.
     ref("Error"),
 )
 MAPPED = either(
-    success(
+    old_success(
         {
-            "links": array(shape({"url": TEXT, "title?": TEXT, "description?": TEXT})),
+            "links": array(
+                old_shape({"url": TEXT, "title?": TEXT, "description?": TEXT})
+            ),
             "id": ID,
             "warning?": TEXT,
         }
@@ -84,29 +86,31 @@ _IMAGE = {
     "url": TEXT,
     "position": COUNT,
 }
-SEARCHED = success(
+SEARCHED = old_success(
     {
-        "data": shape(
+        "data": old_shape(
             {
-                "web?": array(shape({**RESULT_MEMBERS, **_WEB, "category?": TEXT})),
-                "news?": array(shape({**RESULT_MEMBERS, **_NEWS, "category?": TEXT})),
-                "images?": array(shape(_IMAGE)),
+                "web?": array(old_shape({**RESULT_MEMBERS, **_WEB, "category?": TEXT})),
+                "news?": array(
+                    old_shape({**RESULT_MEMBERS, **_NEWS, "category?": TEXT})
+                ),
+                "images?": array(old_shape(_IMAGE)),
             }
         ),
         "id": ID,
         "creditsUsed": COUNT,
-        "scrapeIds?": shape({"web?": array(ID), "news?": array(ID)}),
+        "scrapeIds?": old_shape({"web?": array(ID), "news?": array(ID)}),
         "warning?": TEXT,
     }
 )
-STARTED = success(
+STARTED = old_success(
     {
         **responses.JOB_STARTED,
         "promptGeneratedOptions?": mapping(ANY),
         "finalCrawlerOptions?": mapping(ANY),
     }
 )
-JOB_STATUS = success(
+JOB_STATUS = old_success(
     {
         **responses.JOB_STATUS,
         "createdAt": TIME,
@@ -116,9 +120,9 @@ JOB_STATUS = success(
     }
 )
 CREDITS, TOKENS = (
-    success(
+    old_success(
         {
-            "data": shape(
+            "data": old_shape(
                 {camel(k): v for k, v in responses.balance_members(unit).items()}
             )
         }

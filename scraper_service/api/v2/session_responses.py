@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scraper_service.api.responses import encode, iso, page_json
+from scraper_service.api.responses import page_json
 from scraper_service.api.schemas import (
     BOOL,
     COUNT,
@@ -14,13 +14,15 @@ from scraper_service.api.schemas import (
     TIME,
     array,
     either,
+    encode,
+    iso,
     mapping,
+    old_shape,
+    old_success,
     one_of,
     own,
     ref,
     said,
-    shape,
-    success,
 )
 
 if TYPE_CHECKING:
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 
 MAX_TEXT = 2**20  # bytes of each of stdout and stderr
 ACTIVE, DESTROYED = "active", "destroyed"
-OPENED = success(
+OPENED = old_success(
     {
         "id": ID,
         "cdpUrl?": TEXT,
@@ -40,10 +42,10 @@ OPENED = success(
         "expiresAt": TIME,
     }
 )
-LISTED = success(
+LISTED = old_success(
     {
         "sessions": array(
-            shape(
+            old_shape(
                 {
                     "id": ID,
                     "status": one_of(ACTIVE, DESTROYED),
@@ -61,10 +63,10 @@ LISTED = success(
         )
     }
 )
-ENDED = success(
+ENDED = old_success(
     {"status": one_of(DESTROYED), "sessionDurationMs": COUNT, "creditsBilled": COUNT}
 )
-DONE = shape(
+DONE = old_shape(
     {
         "success": said(BOOL, "False if the step failed; error has the reason."),
         "output?": said(TEXT, "The answer to a prompt."),
