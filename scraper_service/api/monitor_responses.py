@@ -4,34 +4,31 @@ from __future__ import annotations
 
 import math
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from scraper_service.api.requests.monitors import FOREVER
-from scraper_service.api.responses import json_array
 from scraper_service.api.schemas import (
-    ANY,
-    BOOL,
-    COUNT,
-    ID,
-    INTEGER,
+    NULL,
     TEXT,
-    TIME,
-    URL,
-    array,
+    Id,
+    Integer,
+    JsonObject,
+    Maybe,
+    Success,
+    Time,
+    Url,
     encode,
     iso,
-    mapping,
-    old_shape,
+    json_object,
+    member,
     one_of,
     or_null,
-    own,
-    said,
 )
-from scraper_service.services.monitoring.monitors import SentMessage, monthly_credits
+from scraper_service.services.monitoring.monitors import monthly_credits
 from scraper_service.storage.monitors.check_records import STATES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from scraper_service.storage.monitors.check_records import (
         CheckPages,
@@ -40,126 +37,28 @@ if TYPE_CHECKING:
     )
     from scraper_service.storage.monitors.monitors import Monitor
 
-#: A test message.
-MESSAGE = old_shape(
-    {
-        "name": said(TEXT, "The name of the channel; email for mail."),
-        "delivered": BOOL,
-        "error": or_null(TEXT),
-    }
-)
 LISTED_JOBS = 100  # ids of pages of a target, in a list of checks
 CHECK_STATES = (
     *("queued", "running", "completed", "partial", "failed"),
     *("skipped_overlap", "skipped_no_credits"),
 )
-_SUMMARY = old_shape(dict.fromkeys(("totalPages", *STATES), COUNT))
-MONITOR = old_shape(
-    {
-        "id": ID,
-        "name": TEXT,
-        "status": one_of("active", "paused"),
-        "schedule": old_shape({"cron": TEXT, "timezone": TEXT}),
-        "nextRunAt": or_null(TIME),
-        "lastRunAt": or_null(TIME),
-        "currentCheckId": or_null(ID),
-        "lastCheckSummary": or_null(_SUMMARY),
-        "goal": or_null(TEXT),
-        "webhook": or_null(mapping(ANY)),
-        "notification": or_null(mapping(ANY)),
-        "targets": array(mapping(ANY)),
-        "judgeEnabled": BOOL,
-        "retentionDays": COUNT,
-        "mutedUntil": own(
-            or_null(
-                said(TEXT, "A time, or forever. Mail and channels get nothing before.")
-            )
-        ),
-        "estimatedCreditsPerMonth": COUNT,
-        "createdAt": TIME,
-        "updatedAt": TIME,
-    }
-)
-_RESULT = old_shape(
-    {
-        "targetId": ID,
-        "type": one_of("scrape", "crawl", "search"),
-        "expectedJobs?": said(array(ID), "The ids of the scraped pages."),
-        "crawlId?": ID,
-        "searchCompleted?": BOOL,
-        "resultCount?": COUNT,
-        "matches?": COUNT,
-        "judgeDegraded?": BOOL,
-        "degradedReason?": or_null(TEXT),
-        "searchCredits?": COUNT,
-        "judgeCredits?": COUNT,
-        "resultsJudged?": COUNT,
-        "warning?": own(TEXT),
-        "error?": own(TEXT),
-    }
-)
-_CHECK: dict[str, Any] = {
-    "id": ID,
-    "monitorId": ID,
-    "status": one_of(*CHECK_STATES),
-    "trigger": one_of("scheduled", "manual"),
-    "scheduledFor": or_null(TIME),
-    "startedAt": or_null(TIME),
-    "finishedAt": or_null(TIME),
-    "error": or_null(TEXT),
-    "estimatedCredits": or_null(COUNT),
-    "actualCredits": or_null(COUNT),
-    "reservedCredits": {"type": "null"},
-    "billingStatus": one_of("not_applicable"),
-    "summary": _SUMMARY,
-    "targetResults": array(_RESULT),
-    "notificationStatus": or_null(old_shape({"webhook": TEXT, "channels": TEXT})),
-    "createdAt": TIME,
-    "updatedAt": TIME,
-}
-CHECK = old_shape(_CHECK)
-_PAGE = old_shape(
-    {
-        "id": ID,
-        "targetId": ID,
-        "url": TEXT,
-        "status": one_of(*STATES),
-        "previousScrapeId": or_null(ID),
-        "currentScrapeId": or_null(ID),
-        "statusCode": or_null(INTEGER),
-        "error": or_null(TEXT),
-        "metadata": or_null(mapping(ANY)),
-        "diff?": old_shape({"text?": TEXT, "json?": ANY, "truncated?": own(BOOL)}),
-        "snapshot?": old_shape({"json": mapping(ANY)}),
-        "judgment?": mapping(ANY),
-        "createdAt": TIME,
-    }
-)
-CHECK_WITH_PAGES = old_shape({**_CHECK, "pages": array(_PAGE), "next?": URL})
 
 
-def monitor_json(found: Monitor) -> dict[str, Any]:
-    """Return a monitor."""
-    return {
-        "id": found.id,
-        "name": found.name,
-        "status": found.state,
-        "schedule": {"cron": found.cron, "timezone": found.timezone},
-        "nextRunAt": _time(found.next_at),
-        "lastRunAt": _time(found.last_at),
-        "currentCheckId": found.check_id if found.is_checked else None,
-        "lastCheckSummary": found.summary and summary_json(found.summary),
-        "goal": found.goal,
-        "webhook": found.definition.shown_hook,
-        "notification": found.notification,
-        "targets": list(found.definition.shown),
-        "judgeEnabled": found.judge,
-        "retentionDays": found.retention_days,
-        "mutedUntil": _muted(found),
-        "estimatedCreditsPerMonth": monthly_credits(found),
-        "createdAt": iso(found.created_at),
-        "updatedAt": iso(found.updated_at),
-    }
+# -- monitors ----------------------------------------------------------------------------
+
+
+def summary_json(counts: Mapping[str, int]) -> dict[str, int]:
+    """Return the number of pages by state, and their sum."""
+    return {"totalPages": sum(counts.values()), **counts}
+
+
+_COUNTS = json_object(**dict.fromkeys(("total_pages", *STATES), int)).shape
+_Summary: TypeAlias = Annotated[Any, _COUNTS, summary_json]
+
+
+class _Schedule(JsonObject):
+    cron: str
+    timezone: str
 
 
 def _muted(found: Monitor) -> str | None:
@@ -170,41 +69,101 @@ def _muted(found: Monitor) -> str | None:
     return FOREVER if math.isinf(found.muted_until) else iso(found.muted_until)
 
 
-def summary_json(counts: Mapping[str, int]) -> dict[str, int]:
-    """Return the number of pages by state, and their sum."""
-    return {"totalPages": sum(counts.values()), **counts}
+class MonitorJson(JsonObject):
+    """A monitor."""
+
+    id: Id
+    name: str
+    status: Literal["active", "paused"] = member(source="state")
+    schedule: _Schedule
+    next_run_at: Time | None = member(source="next_at")
+    last_run_at: Time | None = member(source="last_at")
+    current_check_id: Id | None = member(
+        source=lambda monitor: monitor.check_id if monitor.is_checked else None
+    )
+    last_check_summary: _Summary | None = member(source="summary")
+    goal: str | None
+    webhook: dict[str, Any] | None = member(source="definition.shown_hook")
+    notification: dict[str, Any] | None
+    targets: list[dict[str, Any]] = member(source="definition.shown")
+    judge_enabled: bool = member(source="judge")
+    retention_days: int
+    muted_until: str | None = member(
+        "A time, or forever. Mail and channels get nothing before.",
+        source=_muted,
+        own=True,
+    )
+    estimated_credits_per_month: int = member(source=monthly_credits)
+    created_at: Time
+    updated_at: Time
 
 
-def check_json(found: CheckRow) -> dict[str, Any]:
-    """Return a check without its pages."""
-    return {
-        "id": found.id,
-        "monitorId": found.monitor_id,
-        "status": found.status,
-        "trigger": found.trigger,
-        "scheduledFor": _time(found.scheduled_for),
-        "startedAt": _time(found.started_at),
-        "finishedAt": _time(found.finished_at),
-        "error": found.error,
-        "estimatedCredits": found.estimate,
-        "actualCredits": found.credits,
-        "reservedCredits": None,
-        "billingStatus": "not_applicable",
-        "summary": summary_json(found.counts),
-        "targetResults": [_result(each) for each in found.results],
-        "notificationStatus": _told(found),
-        "createdAt": iso(found.created_at),
-        "updatedAt": iso(found.updated_at),
-    }
+class StoredMonitor(Success):
+    """The response to a change of a monitor."""
+
+    data: MonitorJson
+    warning: Maybe[str]
 
 
-def message_json(found: SentMessage) -> dict[str, Any]:
-    """Return a test message as its caller reads it."""
-    return {"name": found.name, "delivered": found.error is None, "error": found.error}
+class MonitorList(Success):
+    """A list of monitors. It may be long, so it is made in a thread."""
+
+    data: list[MonitorJson]
+    total: int = member(own=True)
 
 
-def _told(found: CheckRow) -> dict[str, str] | None:
-    """Return what has become of deliveries and messages; None without any."""
+class ChannelTest(JsonObject):
+    """A test message."""
+
+    name: str = member("The name of the channel; email for mail.")
+    delivered: bool = member(source=lambda message: message.error is None)
+    error: str | None
+
+
+# -- checks ------------------------------------------------------------------------------
+
+
+def _of(kind: str, name: str, default: Any) -> Callable[[Mapping[str, Any]], Any]:
+    """Return a function that returns a value of the results of one kind of target."""
+
+    def value(result: Mapping[str, Any]) -> Any:
+        found = result.get(name)
+        return None if result["type"] != kind else default if found is None else found
+
+    return value
+
+
+def _reason(result: Mapping[str, Any]) -> Any:
+    """Return why a result is degraded. Results of a search have null instead."""
+    found = result.get("degraded")
+    return NULL if found is None and result["type"] == "search" else found
+
+
+class _Result(JsonObject):
+    """The result of a target, of what a check stores of it."""
+
+    target_id: Id
+    type: Literal["scrape", "crawl", "search"]
+    expected_jobs: Maybe[list[Id]] = member(
+        "The ids of the scraped pages.", source=_of("scrape", "scrape_ids", [])
+    )
+    crawl_id: Maybe[Id] = member(source=_of("crawl", "crawl_id", NULL))
+    search_completed: Maybe[bool] = member(source=_of("search", "is_complete", False))
+    result_count: Maybe[int] = member(source=_of("search", "results", 0))
+    matches: Maybe[int] = member(source=_of("search", "matches", 0))
+    judge_degraded: Maybe[bool] = member(
+        source=lambda each: _reason(each) and _reason(each) is not NULL
+    )
+    degraded_reason: Maybe[Annotated[str, or_null(TEXT)]] = member(source=_reason)
+    search_credits: Maybe[int] = member(source=_of("search", "search_credits", 0))
+    judge_credits: Maybe[int] = member(source=_of("search", "judge_credits", 0))
+    results_judged: Maybe[int] = member(source=_of("search", "judged", 0))
+    warning: Maybe[str] = member(own=True)
+    error: Maybe[str] = member(own=True)
+
+
+def _sent(found: CheckRow) -> dict[str, str] | None:
+    """Return what became of deliveries and messages; None without any."""
     if found.deliveries is None and found.messages is None:
         return None
     hook = "none"
@@ -221,91 +180,35 @@ def _told(found: CheckRow) -> dict[str, str] | None:
     }
 
 
-def _result(found: Mapping[str, Any]) -> dict[str, Any]:
-    result: dict[str, Any] = {"targetId": found["target_id"], "type": found["type"]}
-    if found["type"] == "scrape":
-        result["expectedJobs"] = found.get("scrape_ids", [])
-    elif found["type"] == "crawl":
-        result["crawlId"] = found.get("crawl_id")
-    else:
-        result |= {
-            "searchCompleted": found.get("is_complete", False),
-            "resultCount": found.get("results", 0),
-            "matches": found.get("matches", 0),
-            "judgeDegraded": found.get("degraded") is not None,
-            "degradedReason": found.get("degraded"),
-            "searchCredits": found.get("search_credits", 0),
-            "judgeCredits": found.get("judge_credits", 0),
-            "resultsJudged": found.get("judged", 0),
-        }
-    if found["type"] != "search" and found.get("degraded") is not None:
-        result |= {"judgeDegraded": True, "degradedReason": found["degraded"]}
-    for name in ("warning", "error"):
-        if found.get(name) is not None:
-            result[name] = found[name]
-    return result
+class CheckJson(JsonObject):
+    """A check without its pages."""
+
+    id: Id
+    monitor_id: Id
+    status: Annotated[str, one_of(*CHECK_STATES)]
+    trigger: Literal["scheduled", "manual"]
+    scheduled_for: Time | None
+    started_at: Time | None
+    finished_at: Time | None
+    error: str | None
+    estimated_credits: int | None = member(source="estimate")
+    actual_credits: int | None = member(source="credits")
+    reserved_credits: None = member(source=lambda _: None)
+    billing_status: Literal["not_applicable"]
+    summary: _Summary = member(source="counts")
+    target_results: list[_Result] = member(source="results")
+    notification_status: (
+        Annotated[Any, json_object(webhook=str, channels=str)] | None
+    ) = member(source=_sent)
+    created_at: Time
+    updated_at: Time
 
 
-def page_json(row: PageRow) -> bytes:
-    """Return a page of a check. Its diff and data are inserted as stored."""
-    page = row.facts
-    found = {
-        "id": page["id"],
-        "targetId": page["target_id"],
-        "url": page["url"],
-        "status": page["status"],
-        "previousScrapeId": page.get("previous"),
-        "currentScrapeId": page.get("current"),
-        "statusCode": page.get("status_code"),
-        "error": page.get("error"),
-        "metadata": _metadata(page),
-        "createdAt": iso(page["at"]),
-    }
-    if page.get("judgment") is not None:
-        found["judgment"] = page["judgment"]
-    parts = [encode(found)[:-1]]
-    if row.diff is not None:
-        parts.append(b',"diff":' + row.diff)
-    if row.data is not None:
-        parts.append(b',"snapshot":{"json":' + row.data + b"}")
-    return b"".join((*parts, b"}"))
+class CheckList(Success):
+    """A list of checks. It may be long, so it is made in a thread."""
 
-
-def monitor_response(found: Monitor, more: Mapping[str, Any] | None = None) -> bytes:
-    """Return the response with a monitor. It may be long, so it is made in a thread."""
-    return encode({"success": True, "data": monitor_json(found), **(more or {})})
-
-
-def monitors_response(found: list[Monitor], total: int) -> bytes:
-    """Return a list of monitors. It may be long, so it is made in a thread."""
-    data = [monitor_json(each) for each in found]
-    return encode({"success": True, "data": data, "total": total})
-
-
-def checks_response(found: list[CheckRow], total: int) -> bytes:
-    """Return a list of checks. It may be long, so it is made in a thread.
-
-    Each target has the ids of its first :data:`LISTED_JOBS` pages only.
-    """
-    data = [check_json(each) for each in found]
-    for check in data:
-        for result in check["targetResults"]:
-            if "expectedJobs" in result:
-                result["expectedJobs"] = result["expectedJobs"][:LISTED_JOBS]
-    return encode({"success": True, "data": data, "total": total})
-
-
-def check_response(found: CheckRow, pages: CheckPages, following: str | None) -> bytes:
-    """Return the response with a check and its pages; made in a thread.
-
-    ``following`` is the URL of the next pages, None at the end.
-    """
-    more = {} if following is None else {"next": following}
-    front = encode(check_json(found))[:-1]
-    back = encode(more)[1:]
-    listed = json_array([page_json(row) for row in pages.rows])
-    data = b'%s,"pages":%s%s' % (front, listed, b"," + back if more else b"}")
-    return b'{"success":true,"data":%s%s' % (data, b"," + back if more else b"}")
+    data: list[CheckJson]
+    total: int = member(own=True)
 
 
 def _metadata(page: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -317,6 +220,76 @@ def _metadata(page: Mapping[str, Any]) -> dict[str, Any] | None:
         "verdict": page.get("verdict"),
     }
     return {name: value for name, value in facts.items() if value is not None} or None
+
+
+class _Diff(JsonObject):
+    text: Maybe[str]
+    json: Maybe[Any]
+    truncated: Maybe[bool] = member(own=True)
+
+
+class _Page(JsonObject):
+    """A page of a check, of its stored facts."""
+
+    id: Id
+    target_id: Id
+    url: str
+    status: Annotated[str, one_of(*STATES)]
+    previous_scrape_id: Id | None = member(source="previous")
+    current_scrape_id: Id | None = member(source="current")
+    status_code: Integer | None
+    error: str | None
+    metadata: dict[str, Any] | None = member(source=_metadata)
+    diff: Maybe[_Diff]
+    snapshot: Maybe[Annotated[Any, json_object(json=dict[str, Any])]]
+    judgment: Maybe[dict[str, Any]]
+    created_at: Time = member(source="at")
+
+
+class _CheckWithPages(CheckJson):
+    pages: list[_Page]
+    next: Maybe[Url]
+
+
+class CheckResponse(Success):
+    """A check with some of its pages."""
+
+    data: _CheckWithPages
+    next: Maybe[Url]
+
+
+def _page(row: PageRow) -> bytes:
+    """Return a page of a check. Its diff and data are inserted as stored."""
+    parts = [encode(_Page.of(row.facts, diff=None, snapshot=None))[:-1]]
+    if row.diff is not None:
+        parts.append(b',"diff":' + row.diff)
+    if row.data is not None:
+        parts.append(b',"snapshot":{"json":' + row.data + b"}")
+    return b"".join((*parts, b"}"))
+
+
+def checks_response(found: list[CheckRow], total: int) -> bytes:
+    """Return a list of checks.
+
+    Each target has the ids of its first :data:`LISTED_JOBS` pages only.
+    """
+    members = CheckList.of(data=found, total=total)
+    for check in members["data"]:
+        for result in check["targetResults"]:
+            if "expectedJobs" in result:
+                result["expectedJobs"] = result["expectedJobs"][:LISTED_JOBS]
+    return encode(members)
+
+
+def check_response(found: CheckRow, pages: CheckPages, following: str | None) -> bytes:
+    """Return a :class:`CheckResponse`; made in a thread.
+
+    ``following`` is the URL of the next pages, None at the end.
+    """
+    front = encode(CheckJson.of(found))[:-1]
+    end = b"}" if following is None else b',"next":' + encode(following) + b"}"
+    listed = b",".join(map(_page, pages.rows))
+    return b'{"success":true,"data":%s,"pages":[%s]%s%s' % (front, listed, end, end)
 
 
 def event_members(check_id: str, facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -342,7 +315,3 @@ def event_members(check_id: str, facts: Mapping[str, Any]) -> dict[str, Any]:
     if (judgment := page.get("judgment")) is not None:
         found |= {"isMeaningful": judgment["meaningful"], "judgment": judgment}
     return found
-
-
-def _time(seconds: float | None) -> str | None:
-    return None if seconds is None else iso(seconds)

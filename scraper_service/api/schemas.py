@@ -20,6 +20,7 @@ import json
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache, partial
+from operator import attrgetter
 from types import NoneType, UnionType
 from typing import (
     TYPE_CHECKING,
@@ -106,10 +107,10 @@ def either(*shapes: ShapeT) -> Shape:
     return Shape(anyOf=list(shapes))
 
 
-def or_null(shape: ShapeT) -> ShapeT:
+def or_null(shape: ShapeT) -> Shape:
     if "type" not in shape:  # several shapes, or a reference
         return either(shape, {"type": "null"})
-    return {**shape, "type": [shape["type"], "null"]}
+    return Shape(shape, type=[shape["type"], "null"])
 
 
 def mapping(value: ShapeT) -> Shape:
@@ -135,6 +136,8 @@ def ref(name: str) -> ShapeT:
 # -- types of members --------------------------------------------------------------------
 
 _ABSENT = object()
+#: The value of a member that may be left out, but is null here.
+NULL = object()
 #: A member that is left out without a value.
 Maybe: TypeAlias = Annotated[ValueT | None, _ABSENT]
 #: Seconds since 1970; in JSON ISO 8601 in UTC, with milliseconds.
@@ -251,10 +254,13 @@ class JsonObject:
         for name in [name for name in cls.__annotations__ if name in hints]:
             said = cls.__dict__.get(name, _Member())
             kind = _meaning(hints[name])
+            source = said.source or kind.source or name
+            if isinstance(source, str) and "." in source:
+                source = attrgetter(source)
             cls._members[name] = evolve(
                 kind,
                 shape={**kind.shape, **said.shape},
-                source=said.source or kind.source or name,
+                source=source,
                 key=said.key or spelled(name),
             )
         members = cls._members.values()
@@ -285,10 +291,12 @@ class JsonObject:
                     if isinstance(each.source, str)
                     else each.source(record)
                 )
-            if value is not None:
-                found[each.key] = value if each.convert is None else each.convert(value)
-            elif not each.is_optional:
-                found[each.key] = None
+            if value is None and each.is_optional:
+                continue
+            if value is None or value is NULL or each.convert is None:
+                found[each.key] = None if value is NULL else value
+            else:
+                found[each.key] = each.convert(value)
         return found
 
     @classmethod

@@ -6,19 +6,18 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-from scraper_service.api.application import note_caller, warned
+from scraper_service.api.application import note_caller
 from scraper_service.api.monitor_responses import (
-    CHECK,
     CHECK_STATES,
-    CHECK_WITH_PAGES,
-    MESSAGE,
-    MONITOR,
-    check_json,
+    ChannelTest,
+    CheckJson,
+    CheckList,
+    CheckResponse,
+    MonitorJson,
+    MonitorList,
+    StoredMonitor,
     check_response,
     checks_response,
-    message_json,
-    monitor_response,
-    monitors_response,
 )
 from scraper_service.api.openapi.described import Described
 from scraper_service.api.parameters import (
@@ -36,16 +35,7 @@ from scraper_service.api.requests.monitors import (
     monitor_request,
     run_request,
 )
-from scraper_service.api.schemas import (
-    COUNT,
-    ID,
-    TEXT,
-    URL,
-    array,
-    encode,
-    old_success,
-    own,
-)
+from scraper_service.api.schemas import Id, Success, success
 from scraper_service.api.version import Routes
 from scraper_service.crawling.download.download_errors import SITE_BLOCKED
 from scraper_service.errors import (
@@ -79,7 +69,8 @@ _EXAMPLE = {
     "schedule": {"text": "every 30 minutes", "timezone": "Europe/Berlin"},
     "targets": [{"type": "scrape", "urls": ["https://example.com/pricing"]}],
 }
-_STORED = old_success({"data": MONITOR, "warning?": TEXT})
+_STARTED = success(id=Id, data=CheckJson)
+_TESTED = success(data=list[ChannelTest])
 
 
 class MonitorRoutes(Routes):
@@ -109,7 +100,7 @@ class MonitorRoutes(Routes):
         )
 
     @Described(
-        returns=_STORED,
+        returns=StoredMonitor,
         body=CREATED,
         example=_EXAMPLE,
         errors=(OptionUnavailable, SiteBlocked, OutOfCredits, MonitorLimit),
@@ -136,27 +127,31 @@ class MonitorRoutes(Routes):
             {"id": monitor_id, **values}, definition, team
         )
         return await asyncio.to_thread(
-            monitor_response, answer.monitor, warned(answer.warning)
+            StoredMonitor.to_json, data=answer.monitor, warning=answer.warning
         )
 
-    @Described(
-        returns=old_success({"data": array(MONITOR), "total": own(COUNT)}),
-        parameters=(_LIMIT, _OFFSET),
-    )
+    @Described(returns=MonitorList, parameters=(_LIMIT, _OFFSET))
     async def monitors(self, request: JsonRequest) -> bytes:
         """Return the team's monitors, the newest first."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
         limit, offset = _LIMIT.read(request), _OFFSET.read(request)
-        return await self.services.monitors.all(team, offset, limit, monitors_response)
+        return await self.services.monitors.all(
+            team,
+            offset,
+            limit,
+            lambda found, total: MonitorList.to_json(data=found, total=total),
+        )
 
-    @Described(returns=old_success({"data": MONITOR}), errors=(JobNotFound,))
+    @Described(returns=success(data=MonitorJson), errors=(JobNotFound,))
     async def monitor(self, request: JsonRequest, monitor_id: str) -> bytes:
         """Return a monitor."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
-        return await self.services.monitors.get(_id(monitor_id), team, monitor_response)
+        return await self.services.monitors.get(
+            _id(monitor_id), team, lambda found: StoredMonitor.to_json(data=found)
+        )
 
     @Described(
-        returns=_STORED,
+        returns=StoredMonitor,
         body=CHANGED,
         example={"status": "paused"},
         errors=(OptionUnavailable, SiteBlocked, JobNotFound),
@@ -178,18 +173,18 @@ class MonitorRoutes(Routes):
             monitor_id, team, _values(found, monitor_id), definition
         )
         return await asyncio.to_thread(
-            monitor_response, answer.monitor, warned(answer.warning)
+            StoredMonitor.to_json, data=answer.monitor, warning=answer.warning
         )
 
-    @Described(returns=old_success({}), errors=(JobNotFound,))
+    @Described(returns=Success, errors=(JobNotFound,))
     async def delete(self, request: JsonRequest, monitor_id: str) -> bytes:
         """Delete a monitor with its checks."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
         await self.services.monitors.delete(_id(monitor_id), team)
-        return encode({"success": True})
+        return Success.to_json()
 
     @Described(
-        returns=old_success({"id": ID, "data": CHECK}),
+        returns=_STARTED,
         body=RUN,
         example={},
         errors=(JobNotFound, CheckRunning, OutOfCredits),
@@ -199,21 +194,17 @@ class MonitorRoutes(Routes):
         team, body = await self.checks.admit(request, Mode.CRAWL)
         note_caller(request, await body.read(run_request))
         found = await self.services.monitors.run(_id(monitor_id), team)
-        return _answer(check_json(found), {"id": found.id})
+        return _STARTED.to_json(id=found.id, data=found)
 
-    @Described(
-        returns=old_success({"data": array(MESSAGE)}),
-        errors=(JobNotFound,),
-        is_own=True,
-    )
+    @Described(returns=_TESTED, errors=(JobNotFound,), is_own=True)
     async def notify(self, request: JsonRequest, monitor_id: str) -> bytes:
         """Send a test message to the channels and the recipients of mail of a monitor."""
         team, _ = await self.checks.admit(request, Mode.CRAWL)
         found = await self.services.monitors.notify(_id(monitor_id), team)
-        return _answer([message_json(each) for each in found])
+        return _TESTED.to_json(data=found)
 
     @Described(
-        returns=old_success({"data": array(CHECK), "total": own(COUNT)}),
+        returns=CheckList,
         parameters=(_LIMIT, _OFFSET, _STATUS),
         errors=(JobNotFound,),
     )
@@ -227,7 +218,7 @@ class MonitorRoutes(Routes):
         return await asyncio.to_thread(checks_response, found, total)
 
     @Described(
-        returns=old_success({"data": CHECK_WITH_PAGES, "next?": URL}),
+        returns=CheckResponse,
         parameters=(_LIMIT, _SKIP, _PAGE_STATUS),
         errors=(JobNotFound,),
     )
@@ -291,7 +282,3 @@ def _shown_notification(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _id(text: str, what: str = "") -> str:
     return parse_job_id(text, "monitor", what)
-
-
-def _answer(data: Any, more: Mapping[str, Any] | None = None) -> bytes:
-    return encode({"success": True, "data": data, **(more or {})})
