@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from scraper_service.api.monitor_responses import event_members
 from scraper_service.api.responses import change_members
 from scraper_service.api.schemas import (
     ANY,
@@ -19,6 +18,7 @@ from scraper_service.api.schemas import (
     old_shape,
     said,
 )
+from scraper_service.api.v2.monitor_responses import event_members
 from scraper_service.storage.job_records import MONITOR_CHECK, event_id
 
 if TYPE_CHECKING:

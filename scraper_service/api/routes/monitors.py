@@ -7,18 +7,6 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from scraper_service.api.application import note_caller
-from scraper_service.api.monitor_responses import (
-    CHECK_STATES,
-    ChannelTest,
-    CheckJson,
-    CheckList,
-    CheckResponse,
-    MonitorJson,
-    MonitorList,
-    StoredMonitor,
-    check_response,
-    checks_response,
-)
 from scraper_service.api.openapi.described import Described
 from scraper_service.api.parameters import (
     MAX_SKIP,
@@ -36,6 +24,18 @@ from scraper_service.api.requests.monitors import (
     run_request,
 )
 from scraper_service.api.schemas import Id, Success, success
+from scraper_service.api.v2.monitor_responses import (
+    CHECK_STATES,
+    ChannelTest,
+    CheckJson,
+    CheckList,
+    CheckResponse,
+    MonitorJson,
+    MonitorList,
+    StoredMonitor,
+    check_response,
+    checks_response,
+)
 from scraper_service.api.version import Routes
 from scraper_service.crawling.download.download_errors import SITE_BLOCKED
 from scraper_service.errors import (
