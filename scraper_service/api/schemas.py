@@ -235,6 +235,10 @@ def member(
     )
 
 
+class _Made(dict[str, Any]):
+    """JSON values by key."""
+
+
 class JsonObject:
     """An object in responses. Subclasses list its members in their order.
 
@@ -275,13 +279,16 @@ class JsonObject:
     def of(cls, record: Any = None, **given: Any) -> dict[str, Any]:
         """Return the object of a record: an instance of any class, or a mapping.
 
-        ``given`` replaces values of the record. Raises TypeError for unknown names.
+        ``given`` replaces values of the record. Raises TypeError for unknown names. A result
+        of this function is returned as it is.
         """
+        if isinstance(record, _Made):
+            return record
         if unknown := given.keys() - cls._members.keys():
             raise TypeError(f"{cls.__name__} has no {', '.join(unknown)}")
         record = given if record is None else record
         read = record.get if isinstance(record, Mapping) else partial(getattr, record)
-        found = {}
+        found = _Made()
         for name, each in cls._members.items():
             if name in given:
                 value = given[name]

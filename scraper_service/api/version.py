@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from attrs import frozen
 
 from scraper_service.api.application import RequestChecks
 from scraper_service.api.parameters import PublicUrls
+from scraper_service.api.responses import PATHS
 from scraper_service.api.streams.streaming import Watchers
 from scraper_service.exports.job_exports import Exports
 from scraper_service.services.browser_sessions.sessions import BrowserSessions
@@ -37,6 +38,13 @@ PromptedT: TypeAlias = (
 RouteT: TypeAlias = (
     "tuple[str, str, KeyScope | None, Callable[..., Coroutine[Any, Any, Any]]]"
 )
+
+
+def job_routes(*routes: RouteT) -> Iterable[RouteT]:
+    """Yield routes of crawls and batches. Paths are relative to the path of a job."""
+    for path in PATHS.values():
+        for methods, end, scope, handler in routes:
+            yield methods, f"/{path}/<job_id>{end}", scope, handler
 
 
 @frozen(kw_only=True)
@@ -80,6 +88,11 @@ class Api:
 
 class Routes:
     """A group of routes: :meth:`routes` lists them, other methods handle them."""
+
+    #: Errors of all routes of the group, as :class:`Described` lists those of one.
+    common_errors: ClassVar[tuple[type[Exception] | int, ...]] = ()
+    #: True if the reference API has none of the routes.
+    are_own: ClassVar[bool] = False
 
     def __init__(self, api: Api):
         self.api = api

@@ -11,6 +11,8 @@ import re
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
+from attrs import evolve
+
 from scraper_service.api.errors import FAILURE_STATUS, PAGE_STATUSES, STATUSES
 from scraper_service.api.openapi.described import (
     JSON,
@@ -31,6 +33,7 @@ from scraper_service.api.schemas import (
     ref,
     shape_of,
 )
+from scraper_service.api.version import Routes
 from scraper_service.api.webhook_payloads import EVENT
 from scraper_service.errors import (
     InvalidBody,
@@ -117,8 +120,15 @@ class _Facts:
         cls, handler: Callable[..., Any], api: Api, scope: KeyScope | None
     ) -> _Facts:
         described = described_by(handler)
+        group = type(handler.__self__)  # type: ignore[attr-defined]  # a method
+        if issubclass(group, Routes):
+            described = evolve(
+                described,
+                errors=(*described.errors, *group.common_errors),
+                is_own=described.is_own or group.are_own,
+            )
         facts = cls(described, inspect.getdoc(handler) or "", api, scope)
-        facts.group = type(handler.__self__)  # type: ignore[attr-defined]  # a method
+        facts.group = group
         return facts
 
     @property
