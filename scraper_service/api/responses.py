@@ -6,7 +6,7 @@ Page values come as JSON text from the converter pool and are only joined here.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from attrs import asdict, evolve
 
@@ -179,6 +179,15 @@ def _failure(page: Page) -> dict[str, Any]:
 
 # -- jobs --------------------------------------------------------------------------------
 
+
+def job_state(state: JobState) -> str:
+    """Return the name of a state; a queued job is shown as scraping."""
+    return "scraping" if state is JobState.QUEUED else state.value
+
+
+JobStatus: TypeAlias = Annotated[
+    str, one_of("scraping", "completed", "failed", "cancelled"), job_state
+]
 JOB_STARTED: dict[str, ShapeT] = {
     "id": ID,
     "url": said(URL, "The URL of the status."),
@@ -494,8 +503,3 @@ _SPELLINGS: dict[str, Callable[[Any], Any]] = {
     "parsers": _typed,
     "threatProtection": lambda rules: {camel(k): v for k, v in rules.items()},
 }
-
-
-def job_state(state: JobState) -> str:
-    """Return the name of a state; a queued job is shown as scraping."""
-    return "scraping" if state is JobState.QUEUED else state.value

@@ -20,7 +20,6 @@ import json
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache, partial
-from operator import attrgetter
 from types import NoneType, UnionType
 from typing import (
     TYPE_CHECKING,
@@ -57,7 +56,7 @@ ValueT = TypeVar("ValueT")
 
 TEXT: ShapeT = {"type": "string"}
 BOOL: ShapeT = {"type": "boolean"}
-NUMBER: ShapeT = {"type": "number"}
+NUMBER = Shape({"type": "number"})
 INTEGER = Shape({"type": "integer"})
 COUNT: ShapeT = {"type": "integer", "minimum": 0}
 TIME = Shape({"type": "string", "format": "date-time"})
@@ -142,6 +141,8 @@ NULL = object()
 Maybe: TypeAlias = Annotated[ValueT | None, _ABSENT]
 #: Seconds since 1970; in JSON ISO 8601 in UTC, with milliseconds.
 Time: TypeAlias = Annotated[float, TIME, iso]
+#: In JSON rounded to milliseconds.
+Seconds: TypeAlias = Annotated[float, NUMBER, partial(round, ndigits=3)]
 Id: TypeAlias = Annotated[str, ID]
 #: A URL of this service. URLs of sites are ``str``: they are returned as written.
 Url: TypeAlias = Annotated[str, URL]
@@ -213,6 +214,13 @@ def _converted(item: _Member, values: Iterable[Any]) -> list[Any]:
     return list(values if item.convert is None else map(item.convert, values))
 
 
+def _at(path: list[str], record: Any) -> Any:
+    """Return the attribute at the end of a path; None if one before it is None."""
+    for name in path:
+        record = None if record is None else getattr(record, name)
+    return record
+
+
 # -- objects -----------------------------------------------------------------------------
 
 
@@ -226,8 +234,8 @@ def member(
     """Describe a member of a :class:`JsonObject`.
 
     ``help`` is a sentence for readers of the schema. ``key`` replaces the name in
-    camelCase. ``source`` is the attribute with the value, or a function that returns the
-    value of a record. ``own`` marks what the reference API does not have.
+    camelCase. ``source`` is the attribute with the value (``job.id`` for one of an
+    attribute), or a function that returns the value of a record. ``own`` marks what the reference API does not have.
     """
     about = {"description": help} if help else {}
     return _Member(
@@ -260,7 +268,7 @@ class JsonObject:
             kind = _meaning(hints[name])
             source = said.source or kind.source or name
             if isinstance(source, str) and "." in source:
-                source = attrgetter(source)
+                source = partial(_at, source.split("."))
             cls._members[name] = evolve(
                 kind,
                 shape={**kind.shape, **said.shape},

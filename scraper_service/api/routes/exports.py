@@ -18,7 +18,7 @@ from scraper_service.api.parameters import (
     parse_job_id,
 )
 from scraper_service.api.responses import error_members
-from scraper_service.api.routes.crawl_report import url_members
+from scraper_service.api.routes.crawl_report import JobUrlJson
 from scraper_service.api.schemas import encode
 from scraper_service.api.streams.export_stream import ExportStream
 from scraper_service.api.version import Routes
@@ -69,7 +69,7 @@ _KEYS = {
 _ROWS: dict[str, Callable[[Any], bytes]] = {
     PAGES: bytes,
     ERRORS: lambda row: encode(error_members(row)),
-    URLS: lambda row: encode(url_members(row)),
+    URLS: JobUrlJson.to_json,
 }
 _SEGMENT = re.compile(r"[^\s.,]+")
 
