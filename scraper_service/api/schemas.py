@@ -20,6 +20,7 @@ import json
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache, partial
+from operator import attrgetter
 from types import NoneType, UnionType
 from typing import (
     TYPE_CHECKING,
@@ -127,9 +128,9 @@ def own(shape: ShapeT) -> ShapeT:
     return {**shape, "x-own": True}
 
 
-def ref(name: str) -> ShapeT:
+def ref(name: str) -> Shape:
     """Return a reference to a shape of the document's components."""
-    return {"$ref": f"#/components/schemas/{name}"}
+    return Shape({"$ref": f"#/components/schemas/{name}"})
 
 
 # -- types of members --------------------------------------------------------------------
@@ -170,6 +171,15 @@ class _Member:
     #: The attribute with the value, or a function that returns the value of a record.
     source: str | Callable[[Any], Any] = ""
     key: str = ""
+
+    def plan(self, name: str) -> tuple[Any, ...]:
+        """Return the member as :meth:`JsonObject.of` needs it."""
+        attribute, read = "", self.source
+        if isinstance(read, str):
+            is_path = "." in read
+            attribute = "" if is_path else read
+            read = partial(_at, read.split(".")) if is_path else attrgetter(read)
+        return name, attribute, read, self.convert, self.key, self.is_optional
 
 
 def _meaning(hint: Any) -> _Member:
@@ -250,38 +260,39 @@ class _Made(dict[str, Any]):
 class JsonObject:
     """An object in responses. Subclasses list its members in their order.
 
-    ``spelled`` of a subclass returns the key of a name. ``further`` is the schema of all other members. Without it there are no
+    ``spelled`` of a subclass returns the key of a name. ``further`` is the type of all other members. Without it there are no
     others now, but a client must accept new ones.
     """
 
     #: The JSON Schema.
     shape: ClassVar[ShapeT]
     _members: ClassVar[dict[str, _Member]] = {}
+    _plan: ClassVar[list[tuple[Any, ...]]]
 
     def __init_subclass__(
-        cls, spelled: Callable[[str], str] = camel, further: ShapeT | None = None
+        cls, spelled: Callable[[str], str] = camel, further: Any = None
     ) -> None:
         hints = get_type_hints(cls, include_extras=True)
-        cls._members = dict(cls._members)
+        cls._members = {}
+        for base in cls.__bases__:
+            cls._members |= getattr(base, "_members", {})
         for name in [name for name in cls.__annotations__ if name in hints]:
             said = cls.__dict__.get(name, _Member())
             kind = _meaning(hints[name])
-            source = said.source or kind.source or name
-            if isinstance(source, str) and "." in source:
-                source = partial(_at, source.split("."))
             cls._members[name] = evolve(
                 kind,
                 shape={**kind.shape, **said.shape},
-                source=source,
+                source=said.source or kind.source or name,
                 key=said.key or spelled(name),
             )
+        cls._plan = [each.plan(name) for name, each in cls._members.items()]
         members = cls._members.values()
         properties = {each.key: each.shape for each in members}
         cls.shape = Shape(type="object", properties=properties)
         if required := [each.key for each in members if not each.is_optional]:
             cls.shape["required"] = required
         if further is not None:
-            cls.shape["additionalProperties"] = further
+            cls.shape["additionalProperties"] = shape_of(further)
 
     @classmethod
     def of(cls, record: Any = None, **given: Any) -> dict[str, Any]:
@@ -290,28 +301,24 @@ class JsonObject:
         ``given`` replaces values of the record. Raises TypeError for unknown names. A result
         of this function is returned as it is.
         """
-        if isinstance(record, _Made):
+        if type(record) is _Made:
             return record
-        if unknown := given.keys() - cls._members.keys():
-            raise TypeError(f"{cls.__name__} has no {', '.join(unknown)}")
+        if given.keys() - cls._members.keys():
+            raise TypeError(f"{cls.__name__} has not all of {', '.join(given)}")
         record = given if record is None else record
-        read = record.get if isinstance(record, Mapping) else partial(getattr, record)
+        is_dict = isinstance(record, dict)
         found = _Made()
-        for name, each in cls._members.items():
+        for name, attribute, read, convert, key, is_optional in cls._plan:
             if name in given:
                 value = given[name]
+            elif is_dict and attribute:
+                value = record.get(attribute)
             else:
-                value = (
-                    read(each.source)
-                    if isinstance(each.source, str)
-                    else each.source(record)
-                )
-            if value is None and each.is_optional:
-                continue
-            if value is None or value is NULL or each.convert is None:
-                found[each.key] = None if value is NULL else value
-            else:
-                found[each.key] = each.convert(value)
+                value = read(record)
+            if value is not None and value is not NULL:
+                found[key] = value if convert is None else convert(value)
+            elif value is NULL or not is_optional:
+                found[key] = None
         return found
 
     @classmethod
@@ -326,9 +333,11 @@ class Success(JsonObject):
     success: Literal[True]
 
 
-def json_object(**hints: Any) -> type[JsonObject]:
+def json_object(
+    spelled: Callable[[str], str] = camel, /, **hints: Any
+) -> type[JsonObject]:
     """Return a class with these members: types by name."""
-    return type("Members", (JsonObject,), {"__annotations__": hints})
+    return type("Members", (JsonObject,), {"__annotations__": hints}, spelled=spelled)
 
 
 def success(**hints: Any) -> type[Success]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from scraper_service.api.responses import change_members
+from scraper_service.api.responses import JobChangeJson
 from scraper_service.api.schemas import (
     ANY,
     BOOL,
@@ -114,7 +114,7 @@ def _change(event: Event) -> bytes:
     facts = json.loads(event.detail)
     if event.job_kind == MONITOR_CHECK:
         return encode(event_members(event.job_id, facts))
-    return encode(change_members(facts))
+    return JobChangeJson.to_json(facts)
 
 
 def _result(event: Event) -> bytes:

@@ -21,7 +21,7 @@ from scraper_service.api.openapi.described import (
     described_by,
 )
 from scraper_service.api.openapi.kinds import KindSchemas
-from scraper_service.api.openapi.page_shapes import METADATA, PAGE
+from scraper_service.api.openapi.page_shapes import PAGE, Metadata
 from scraper_service.api.request_body import FORM
 from scraper_service.api.schemas import (
     ERROR,
@@ -164,7 +164,7 @@ class _Document:
             "Error": ERROR,
             "Issue": ISSUE,
             "Page": PAGE,
-            "Metadata": METADATA,
+            "Metadata": Metadata.shape,
         }
         self._kinds: dict[int, KindSchemas] = {}
 

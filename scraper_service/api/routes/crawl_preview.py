@@ -248,8 +248,8 @@ async def prompted(
     final = await body.read(partial(requests.filled, dict(found.values)))
     values = options_to_json(final)
     facts: dict[str, Any] = {
-        "promptGeneratedOptions": requests.derived_fields(found.values),
-        "finalCrawlerOptions": requests.derived_fields(
+        "prompt_generated_options": requests.derived_fields(found.values),
+        "final_crawler_options": requests.derived_fields(
             {k: values[k] for k in DERIVED if values[k] is not None}
         ),
     }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 
 from scraper_service.api.openapi.described import Described
-from scraper_service.api.openapi.page_shapes import METADATA, RESULT_MEMBERS
+from scraper_service.api.openapi.page_shapes import RESULT_MEMBERS, Metadata
 from scraper_service.api.parameters import (
     SKIP,
     ChoiceParameter,
@@ -17,9 +17,8 @@ from scraper_service.api.parameters import (
     argument,
     parse_job_id,
 )
-from scraper_service.api.responses import error_members
+from scraper_service.api.responses import PageErrorJson
 from scraper_service.api.routes.crawl_report import JobUrlJson
-from scraper_service.api.schemas import encode
 from scraper_service.api.streams.export_stream import ExportStream
 from scraper_service.api.version import Routes
 from scraper_service.errors import (
@@ -59,16 +58,13 @@ _IF_RANGE = HeaderParameter(
 )
 # Keys of a page and of its metadata, which paths begin with.
 _KEYS = {
-    PAGES: frozenset(
-        name.rstrip("?")
-        for name in (*RESULT_MEMBERS, *METADATA["properties"], "metadata")
-    ),
+    PAGES: frozenset((*RESULT_MEMBERS, *Metadata.shape["properties"])),
     ERRORS: frozenset(COLUMNS[ERRORS]),
     URLS: frozenset(COLUMNS[URLS]),
 }
 _ROWS: dict[str, Callable[[Any], bytes]] = {
     PAGES: bytes,
-    ERRORS: lambda row: encode(error_members(row)),
+    ERRORS: PageErrorJson.to_json,
     URLS: JobUrlJson.to_json,
 }
 _SEGMENT = re.compile(r"[^\s.,]+")

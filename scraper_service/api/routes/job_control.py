@@ -13,12 +13,10 @@ from scraper_service.api.parameters import (
     parse_job_id,
 )
 from scraper_service.api.responses import (
-    JOB_CHANGED,
-    JOB_REPROCESSED,
-    JOB_RETRIED,
-    job_changed,
-    job_retried,
-    job_started,
+    JobChanged,
+    JobReprocessed,
+    JobRetried,
+    job_url,
 )
 from scraper_service.api.version import Routes
 from scraper_service.errors import (
@@ -43,7 +41,7 @@ if TYPE_CHECKING:
 
 
 _RETRIED = Described(
-    returns=JOB_RETRIED,
+    returns=JobRetried,
     body="RETRY",
     example={"codes": ["SCRAPE_TIMEOUT"], "scrapeOptions": {"timeout": 120_000}},
     parameters=(IDEMPOTENCY_KEY,),
@@ -94,7 +92,7 @@ class JobControlRoutes(Routes):
         )
 
     @Described(
-        returns=JOB_CHANGED,
+        returns=JobChanged,
         body="CHANGED_CRAWL",
         example={"paused": True, "limit": 500},
         errors=_ERRORS,
@@ -105,7 +103,7 @@ class JobControlRoutes(Routes):
         return await self._change(request, job_id, self.api.requests.crawl_change)
 
     @Described(
-        returns=JOB_CHANGED,
+        returns=JobChanged,
         body="CHANGED_BATCH",
         example={"delay": 2.5},
         errors=_ERRORS,
@@ -126,7 +124,13 @@ class JobControlRoutes(Routes):
         wanted = await body.read(structure)
         note_caller(request, wanted)
         changed = await self.services.jobs.change(found, team, wanted.change)
-        return job_changed(changed)
+        job = changed.job
+        return JobChanged.to_json(
+            changed.change,
+            id=job.id,
+            status=job.state,
+            paused=job.paused_at is not None,
+        )
 
     @_RETRIED
     async def retry_crawl(self, request: JsonRequest, job_id: str) -> bytes:
@@ -144,12 +148,12 @@ class JobControlRoutes(Routes):
         await self.services.jobs.check_key(key, team)
         wanted = await body.read(self.api.requests.job_retry)
         note_caller(request, wanted)
-        return job_retried(
+        return JobRetried.to_json(
             await self.services.jobs.retry(found, team, wanted.retry, key)
         )
 
     @Described(
-        returns=JOB_REPROCESSED,
+        returns=JobReprocessed,
         body="REPROCESSED_CRAWL",
         example={"formats": ["html", "links"], "onlyMainContent": False},
         **_REPROCESSED,
@@ -160,7 +164,7 @@ class JobControlRoutes(Routes):
         return await self._reprocess(request, job_id, Mode.CRAWL, structure)
 
     @Described(
-        returns=JOB_REPROCESSED,
+        returns=JobReprocessed,
         body="REPROCESSED_BATCH",
         example={"formats": ["markdown"], "includeTags": ["main"]},
         **_REPROCESSED,
@@ -184,5 +188,8 @@ class JobControlRoutes(Routes):
         note_caller(request, wanted)
         version = self.api.version
         job = await self.services.jobs.reprocess(found, team, wanted, version, key)
-        facts = {"sourceJobId": found}
-        return job_started(job, self.base_url(request), f"v{version}", facts=facts)
+        return JobReprocessed.to_json(
+            id=job.id,
+            url=job_url(job, self.base_url(request), version),
+            source_job_id=found,
+        )

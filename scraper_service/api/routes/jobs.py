@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scraper_service.api.application import note_caller, warned, with_base
+from scraper_service.api.application import joined, note_caller, with_base
 from scraper_service.api.errors import WORK_ERRORS
 from scraper_service.api.openapi.described import Described
 from scraper_service.api.page_parts import TOKENS, fit_pages
@@ -17,16 +17,14 @@ from scraper_service.api.parameters import (
     parse_job_id,
 )
 from scraper_service.api.responses import (
-    ACTIVE_CRAWLS,
-    BATCH_STARTED,
-    JOB_CANCELLED,
-    JOB_ERRORS,
-    job_cancelled,
-    job_errors,
-    job_started,
+    ActiveCrawls,
+    BatchStarted,
+    JobCancelled,
+    JobErrors,
+    job_url,
 )
 from scraper_service.api.streams import websocket
-from scraper_service.api.version import Routes
+from scraper_service.api.version import Routes, job_routes
 from scraper_service.errors import (
     IdempotencyKeyUsed,
     JobEnded,
@@ -57,13 +55,12 @@ class JobRoutes(Routes):
             ("POST", "/batch/scrape", KeyScope.SCRAPE, self.start_batch),
             ("GET", "/crawl/active", KeyScope.READ, self.active_crawls),
             ("GET", "/crawl/ongoing", KeyScope.READ, self.active_crawls),
-            ("GET", "/crawl/<job_id>", KeyScope.READ, self.status),
-            ("GET", "/batch/scrape/<job_id>", KeyScope.READ, self.status),
-            ("DELETE", "/crawl/<job_id>", KeyScope.SCRAPE, self.cancel),
-            ("DELETE", "/batch/scrape/<job_id>", KeyScope.SCRAPE, self.cancel),
-            # A public client reads errors with DELETE.
-            ("GET DELETE", "/crawl/<job_id>/errors", KeyScope.READ, self.errors),
-            ("GET DELETE", "/batch/scrape/<job_id>/errors", KeyScope.READ, self.errors),
+            *job_routes(
+                ("GET", "", KeyScope.READ, self.status),
+                ("DELETE", "", KeyScope.SCRAPE, self.cancel),
+                # A public client reads errors with DELETE.
+                ("GET DELETE", "/errors", KeyScope.READ, self.errors),
+            ),
         )
 
     @Described(
@@ -90,12 +87,16 @@ class JobRoutes(Routes):
         job = await self.services.jobs.start(
             options, team, self.api.version, key, pages
         )
-        facts |= warned(facts.get("warning"), warning, job.warning)
-        version = f"v{self.api.version}"
-        return job_started(job, self.base_url(request), version, facts=facts)
+        answer: bytes = self.api.responses.STARTED.to_json(
+            id=job.id,
+            url=job_url(job, self.base_url(request), self.api.version),
+            warning=joined(facts.pop("warning", None), warning, job.warning),
+            **facts,
+        )
+        return answer
 
     @Described(
-        returns=BATCH_STARTED,
+        returns=BatchStarted,
         body="BATCH",
         example={"urls": ["https://example.com", "https://example.org"]},
         parameters=(IDEMPOTENCY_KEY,),
@@ -118,15 +119,14 @@ class JobRoutes(Routes):
             job = await self.services.jobs.start(
                 batch.options, team, self.api.version, key
             )
-        return job_started(
-            job,
-            self.base_url(request),
-            f"v{self.api.version}",
-            batch.invalid_urls,
-            warned(await body.warning(ignored)),
+        return BatchStarted.to_json(
+            id=job.id,
+            url=job_url(job, self.base_url(request), self.api.version),
+            warning=await body.warning(ignored),
+            invalid_urls=batch.invalid_urls,
         )
 
-    @Described(returns=ACTIVE_CRAWLS)
+    @Described(returns=ActiveCrawls)
     async def active_crawls(self, request: JsonRequest) -> bytes:
         """Return the team's running crawls."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
@@ -154,15 +154,21 @@ class JobRoutes(Routes):
         answer = self.api.responses.status(job, pages, bounds, self.url_of(request))
         return with_base(answer, self.base_url(request))
 
-    @Described(returns=JOB_CANCELLED, errors=(JobNotFound, JobEnded))
+    @Described(returns=JobCancelled, errors=(JobNotFound, JobEnded))
     async def cancel(self, request: JsonRequest, job_id: str) -> bytes:
         """Cancel a job."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
         await self.services.jobs.cancel(parse_job_id(job_id), team)
-        return job_cancelled()
+        return JobCancelled.to_json()
 
-    @Described(returns=JOB_ERRORS, errors=(JobNotFound,))
+    @Described(returns=JobErrors, errors=(JobNotFound,))
     async def errors(self, request: JsonRequest, job_id: str) -> bytes:
         """Return the pages of a job that failed, and those that robots.txt refuses."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
-        return await self.services.jobs.errors(parse_job_id(job_id), team, job_errors)
+        return await self.services.jobs.errors(
+            parse_job_id(job_id),
+            team,
+            lambda errors, blocked: JobErrors.to_json(
+                errors=errors, robots_blocked=blocked
+            ),
+        )

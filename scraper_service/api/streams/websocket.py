@@ -26,7 +26,7 @@ from wsproto.utilities import ProtocolError
 
 from scraper_service.api.errors import answer_to
 from scraper_service.api.parameters import parse_job_id
-from scraper_service.api.responses import job_error, job_snapshot
+from scraper_service.api.responses import JobStatusJson, job_error, job_snapshot
 from scraper_service.api.schemas import encode
 from scraper_service.api.streams.streaming import FairTurns, Stalled, Stream, pieces
 from scraper_service.errors import InvalidParameter, JobNotFound, Unauthorized
@@ -307,11 +307,11 @@ class WebSocket(SocketStream):
                 await self._send("document", [page])
             sent += len(pages)
         if job.state is JobState.FAILED:
-            await self._send_error(job_error(job))
+            await self._send_error(job_error(job) or "")
         elif job.state is JobState.CANCELLED:
             await self._send("status", self._snapshot(job, []))
         else:
-            await self._send("done", job_snapshot(job, [], {}))
+            await self._send("done", job_snapshot(job, [], JobStatusJson))
         cancelled = job.state is JobState.CANCELLED
         await self.close(OK, DONE if cancelled else NOTHING)
 

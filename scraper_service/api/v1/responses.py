@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from scraper_service.api import responses
 from scraper_service.api.application import write
 from scraper_service.api.errors import FAILURE_STATUS, failed_page
-from scraper_service.api.openapi.page_shapes import RESULT_MEMBERS
+from scraper_service.api.openapi.page_shapes import with_page
 from scraper_service.api.responses import (
+    JobStarted,
+    JobStatusJson,
     active_crawls,
+    balance,
     failed_search_item,
     has_content,
     job_snapshot,
@@ -19,13 +22,12 @@ from scraper_service.api.responses import (
     search_item,
 )
 from scraper_service.api.schemas import (
-    COUNT,
-    ID,
-    TEXT,
-    array,
+    Id,
+    JsonObject,
+    Maybe,
+    Success,
     encode,
-    old_shape,
-    old_success,
+    member,
     ref,
 )
 from scraper_service.api.v1 import requests
@@ -40,24 +42,33 @@ if TYPE_CHECKING:
     from scraper_service.services.searching import Result, SearchAnswer
     from scraper_service.storage.job_records import Job, JobState
 
-SCRAPED = old_success({"data": ref("Page"), "scrape_id?": ID})
-MAPPED = old_success({"links": array(TEXT), "warning?": TEXT})
-SEARCHED = old_success(
-    {
-        "data": array(
-            old_shape(
-                {**RESULT_MEMBERS, "url": TEXT, "title": TEXT, "description": TEXT}
-            )
-        ),
-        "id": ID,
-        "creditsUsed": COUNT,
-        "warning?": TEXT,
-    }
-)
-STARTED = old_success(responses.JOB_STARTED)
-JOB_STATUS = old_success(responses.JOB_STATUS)
-CREDITS = old_success({"data": old_shape(responses.balance_members("credits"))})
-TOKENS = old_success({"data": old_shape(responses.balance_members("tokens"))})
+
+class _Hit(JsonObject):
+    url: str
+    title: str
+    description: str
+
+
+class _Scraped(Success):
+    data: Annotated[Any, ref("Page")]
+    scrape_id: Maybe[Id] = member(key="scrape_id")
+
+
+class _Mapped(Success):
+    links: list[str]
+    warning: Maybe[str]
+
+
+class _Searched(Success):
+    data: list[Annotated[Any, with_page(_Hit)]]
+    id: Id
+    credits_used: int
+    warning: Maybe[str]
+
+
+SCRAPED, MAPPED, SEARCHED = _Scraped, _Mapped, _Searched
+STARTED, JOB_STATUS = JobStarted, JobStatusJson
+CREDITS, TOKENS = balance("credits", str), balance("tokens", str)
 
 _CRAWL_NAMES = wire_names(requests.CRAWL_KEYS) | {
     "crawl_entire_domain": "allowBackwardLinks"
@@ -122,7 +133,7 @@ def status(
     job: Job, pages: list[bytes], bounds: tuple[int | None, ...], path: str
 ) -> bytes:
     """Return the status of a crawl or batch; ``path`` is its absolute URL."""
-    return job_status(job, pages, bounds, path, {})
+    return job_status(job, pages, bounds, path, JOB_STATUS)
 
 
 def snapshot(
@@ -132,7 +143,7 @@ def snapshot(
 
     See :func:`~scraper_service.api.responses.job_snapshot`.
     """
-    return job_snapshot(job, pages, {}, state)
+    return job_snapshot(job, pages, JOB_STATUS, state)
 
 
 def active(crawls: list[Job]) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from scraper_service.api import responses
 from scraper_service.api.application import warned, write
@@ -13,9 +13,12 @@ from scraper_service.api.errors import (
     error_body,
     failed_page,
 )
-from scraper_service.api.openapi.page_shapes import RESULT_MEMBERS
+from scraper_service.api.openapi.page_shapes import with_page
 from scraper_service.api.responses import (
+    JobStarted,
+    JobStatusJson,
     active_crawls,
+    balance,
     job_snapshot,
     job_status,
     json_array,
@@ -23,22 +26,17 @@ from scraper_service.api.responses import (
     search_item,
 )
 from scraper_service.api.schemas import (
-    ANY,
-    COUNT,
-    ID,
-    NUMBER,
-    TEXT,
-    TIME,
-    array,
+    Id,
+    JsonObject,
+    Maybe,
+    Seconds,
+    Success,
+    Time,
     camel,
     either,
     encode,
-    iso,
-    mapping,
-    old_shape,
-    old_success,
+    member,
     ref,
-    said,
 )
 from scraper_service.discovery.map_results import object_row
 from scraper_service.options.requests import body_v2 as requests
@@ -49,86 +47,104 @@ if TYPE_CHECKING:
     from scraper_service.items import Page
     from scraper_service.options.crawl import PageOptions
     from scraper_service.services.mapping import Map
-    from scraper_service.services.searching import Result, SearchAnswer
+    from scraper_service.services.searching import SearchAnswer
     from scraper_service.storage.job_records import Job, JobState
 
-SCRAPED = either(
-    old_success({"data": ref("Page"), "scrape_id?": ID}),
-    # The host name does not resolve.
-    ref("Error"),
-)
-MAPPED = either(
-    old_success(
-        {
-            "links": array(
-                old_shape({"url": TEXT, "title?": TEXT, "description?": TEXT})
-            ),
-            "id": ID,
-            "warning?": TEXT,
-        }
-    ),
-    ref("Error"),
-)
-_WEB = {"url": TEXT, "title": TEXT, "description": TEXT, "position": COUNT}
-_NEWS = {
-    "url": TEXT,
-    "title": TEXT,
-    "snippet": TEXT,
-    "date": TEXT,
-    "imageUrl?": TEXT,
-    "position": COUNT,
+
+class _Scraped(Success):
+    data: Annotated[Any, ref("Page")]
+    scrape_id: Maybe[Id] = member(key="scrape_id")
+
+
+class _Link(JsonObject):
+    url: str
+    title: Maybe[str]
+    description: Maybe[str]
+
+
+class _Mapped(Success):
+    links: list[_Link]
+    id: Id
+    warning: Maybe[str]
+
+
+class _WebHit(JsonObject):
+    url: str = member(source="hit.url")
+    title: str = member(source="hit.title")
+    description: str = member(source="hit.description")
+    position: int
+    category: Maybe[str]
+
+
+class _NewsHit(JsonObject):
+    title: str = member(source="hit.title")
+    url: str = member(source="hit.url")
+    snippet: str = member(source="hit.description")
+    date: str = member(source=lambda result: result.hit.date or "")
+    image_url: Maybe[str] = member(source="hit.image_url")
+    position: int
+    category: Maybe[str]
+
+
+class _ImageHit(JsonObject):
+    title: str = member(source="hit.title")
+    image_url: str = member(source="hit.image_url")
+    image_width: Maybe[int] = member(source="hit.image_width")
+    image_height: Maybe[int] = member(source="hit.image_height")
+    url: str = member(source="hit.url")
+    position: int
+
+
+_HITS: dict[str, type[JsonObject]] = {
+    "web": _WebHit,
+    "news": _NewsHit,
+    "images": _ImageHit,
 }
-_IMAGE = {
-    "title": TEXT,
-    "imageUrl": TEXT,
-    "imageWidth?": COUNT,
-    "imageHeight?": COUNT,
-    "url": TEXT,
-    "position": COUNT,
-}
-SEARCHED = old_success(
-    {
-        "data": old_shape(
-            {
-                "web?": array(old_shape({**RESULT_MEMBERS, **_WEB, "category?": TEXT})),
-                "news?": array(
-                    old_shape({**RESULT_MEMBERS, **_NEWS, "category?": TEXT})
-                ),
-                "images?": array(old_shape(_IMAGE)),
-            }
-        ),
-        "id": ID,
-        "creditsUsed": COUNT,
-        "scrapeIds?": old_shape({"web?": array(ID), "news?": array(ID)}),
-        "warning?": TEXT,
-    }
-)
-STARTED = old_success(
-    {
-        **responses.JOB_STARTED,
-        "promptGeneratedOptions?": mapping(ANY),
-        "finalCrawlerOptions?": mapping(ANY),
-    }
-)
-JOB_STATUS = old_success(
-    {
-        **responses.JOB_STATUS,
-        "createdAt": TIME,
-        "completedAt?": TIME,
-        "duration": said(NUMBER, "Seconds."),
-        "warning?": TEXT,
-    }
-)
-CREDITS, TOKENS = (
-    old_success(
-        {
-            "data": old_shape(
-                {camel(k): v for k, v in responses.balance_members(unit).items()}
-            )
-        }
-    )
-    for unit in ("credits", "tokens")
-)
+
+
+class _Groups(JsonObject):
+    web: Maybe[list[Annotated[Any, with_page(_WebHit)]]]
+    news: Maybe[list[Annotated[Any, with_page(_NewsHit)]]]
+    images: Maybe[list[_ImageHit]]
+
+
+class _ScrapeIds(JsonObject):
+    web: Maybe[list[Id]]
+    news: Maybe[list[Id]]
+
+
+class _Searched(Success):
+    data: _Groups
+    id: Id
+    credits_used: int
+    scrape_ids: Maybe[_ScrapeIds]
+    warning: Maybe[str]
+
+
+class _Started(JobStarted):
+    prompt_generated_options: Maybe[dict[str, Any]]
+    final_crawler_options: Maybe[dict[str, Any]]
+
+
+def _duration(job: Job) -> float:
+    """Return the seconds until the end of a job, or until now."""
+    ended_at = job.completed_at if job.completed_at is not None else time.time()
+    # The clock of a remote database may be ahead of this one.
+    return max(0.0, ended_at - job.created_at)
+
+
+class _Status(JobStatusJson):
+    created_at: Time
+    completed_at: Maybe[Time]
+    duration: Seconds = member("Seconds.", source=_duration)
+    warning: Maybe[str]
+
+
+# A host name that does not resolve is an error with status 200.
+SCRAPED = either(_Scraped.shape, ref("Error"))
+MAPPED = either(_Mapped.shape, ref("Error"))
+SEARCHED, STARTED, JOB_STATUS = _Searched, _Started, _Status
+CREDITS, TOKENS = balance("credits", camel), balance("tokens", camel)
 
 _CRAWL_NAMES = wire_names(requests.CRAWL_KEYS)
 _PAGE_NAMES = wire_names(requests.SCRAPE_KEYS)
@@ -169,7 +185,7 @@ def searched(found: SearchAnswer) -> bytes:
     groups = [
         encode(kind)
         + b":"
-        + json_array([search_item(_facts_of(x, kind), x.page) for x in results])
+        + json_array([search_item(_HITS[kind].of(x), x.page) for x in results])
         for kind, results in found.groups.items()
     ]
     more: dict[str, Any] = {"id": found.id, "creditsUsed": found.credits_used}
@@ -181,41 +197,11 @@ def searched(found: SearchAnswer) -> bytes:
     return b'{"success":true,"data":%s,%s' % (data, encode(more)[1:])
 
 
-def _facts_of(result: Result, kind: str) -> dict[str, Any]:
-    hit, position = result.hit, result.position
-    if kind == "images":
-        return {
-            "title": hit.title,
-            "imageUrl": hit.image_url,
-            "imageWidth": hit.image_width,
-            "imageHeight": hit.image_height,
-            "url": hit.url,
-            "position": position,
-        }
-    if kind == "news":
-        return {
-            "title": hit.title,
-            "url": hit.url,
-            "snippet": hit.description,
-            "date": hit.date or "",
-            "imageUrl": hit.image_url,
-            "position": position,
-            "category": result.category,
-        }
-    return {
-        "url": hit.url,
-        "title": hit.title,
-        "description": hit.description,
-        "position": position,
-        "category": result.category,
-    }
-
-
 def status(
     job: Job, pages: list[bytes], bounds: tuple[int | None, ...], path: str
 ) -> bytes:
     """Return the status of a crawl or batch; ``path`` is its absolute URL."""
-    return job_status(job, pages, bounds, path, _facts(job))
+    return job_status(job, pages, bounds, path, JOB_STATUS)
 
 
 def snapshot(
@@ -225,21 +211,7 @@ def snapshot(
 
     See :func:`~scraper_service.api.responses.job_snapshot`.
     """
-    return job_snapshot(job, pages, _facts(job), state)
-
-
-def _facts(job: Job) -> dict[str, Any]:
-    ended_at = job.completed_at if job.completed_at is not None else time.time()
-    facts: dict[str, Any] = {
-        "createdAt": iso(job.created_at),
-        # Seconds. The clock of a remote database may be ahead of this one.
-        "duration": round(max(0.0, ended_at - job.created_at), 3),
-    }
-    if job.completed_at is not None:
-        facts["completedAt"] = iso(job.completed_at)
-    if job.warning is not None:
-        facts["warning"] = job.warning
-    return facts
+    return job_snapshot(job, pages, JOB_STATUS, state)
 
 
 def active(crawls: list[Job]) -> bytes:

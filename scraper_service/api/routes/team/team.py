@@ -21,9 +21,7 @@ from scraper_service.api.schemas import (
     Success,
     Time,
     array,
-    camel,
     encode,
-    iso,
     json_object,
     member,
     one_of,
@@ -157,16 +155,18 @@ class TeamRoutes(Routes):
     async def credit_usage(self, request: JsonRequest) -> bytes:
         """Return the credits that are left."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
-        balance = await self.services.usage.balance(team)
-        return _balance(balance, "credits", 1, self.api.version)
+        balance = _balance(await self.services.usage.balance(team), "credits", 1)
+        answer: bytes = self.api.responses.CREDITS.to_json(data=balance)
+        return answer
 
     @Described(returns="TOKENS")
     async def token_usage(self, request: JsonRequest) -> bytes:
         """Return the tokens that are left: the credits in another unit."""
         team, _ = await self.checks.admit(request, Mode.EXTRACT_STATUS)
         rate = self.services.usage.tokens_per_credit
-        balance = await self.services.usage.balance(team)
-        return _balance(balance, "tokens", rate, self.api.version)
+        balance = _balance(await self.services.usage.balance(team), "tokens", rate)
+        answer: bytes = self.api.responses.TOKENS.to_json(data=balance)
+        return answer
 
     @Described(
         returns=success(periods=list[_CreditsPeriod]), parameters=(_TIME_RANGE, _BY_KEY)
@@ -267,19 +267,14 @@ class SessionRoutes(Routes):
         return encode({"success": True, "data": self.services.capabilities()})
 
 
-def _balance(found: Balance, unit: str, rate: int, version: int) -> bytes:
-    """Return a balance as JSON; /v1 spells its keys in snake case."""
-    today = datetime.now(UTC).date()
-    start = today.replace(day=1)
-    data = {
+def _balance(found: Balance, unit: str, rate: int) -> dict[str, float]:
+    start = datetime.now(UTC).date().replace(day=1)
+    return {
         f"remaining_{unit}": _amount(found.remaining, rate),
         f"plan_{unit}": _amount(found.plan, rate),
-        "billing_period_start": iso(_midnight(start)),
-        "billing_period_end": iso(_midnight(_month_after(start))),
+        "billing_period_start": _midnight(start),
+        "billing_period_end": _midnight(_month_after(start)),
     }
-    if version > 1:
-        data = {camel(name): value for name, value in data.items()}
-    return encode({"success": True, "data": data})
 
 
 def _amount(credits_left: int | None, rate: int) -> int:
