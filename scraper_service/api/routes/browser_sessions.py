@@ -19,7 +19,7 @@ from scraper_service.api.requests.interact import (
     session_options,
     step_request,
 )
-from scraper_service.api.schemas import TEXT, encode, iso
+from scraper_service.api.schemas import TEXT, success
 from scraper_service.api.streams import session_input
 from scraper_service.api.streams.session_input import InputSocket
 from scraper_service.api.streams.session_socket import SessionSocket
@@ -33,12 +33,11 @@ from scraper_service.api.v2.responses import STATUS
 from scraper_service.api.v2.session_responses import (
     ACTIVE,
     DESTROYED,
-    DONE,
-    ENDED,
-    LISTED,
-    OPENED,
-    ended_json,
-    listed_json,
+    URLS,
+    SessionEnded,
+    SessionJson,
+    SessionOpened,
+    StepDone,
     step_json,
 )
 from scraper_service.api.version import Routes
@@ -73,6 +72,7 @@ if TYPE_CHECKING:
 
 _STATUS = ChoiceParameter("status", "Only sessions in this state.", (ACTIVE, DESTROYED))
 _TOKEN = TextParameter("token", "The secret in the URL.")
+_LISTED = success(sessions=list[SessionJson])
 _GONE = (SessionNotFound, SessionDestroyed, SessionElsewhere)
 
 
@@ -97,7 +97,7 @@ class BrowserSessionRoutes(Routes):
         yield ("DELETE", of_scrape, KeyScope.SCRAPE, self.end_after)
 
     @Described(
-        returns=OPENED,
+        returns=SessionOpened,
         body=SESSION,
         example={"url": "https://example.com", "ttl": 600},
         errors=(
@@ -122,9 +122,7 @@ class BrowserSessionRoutes(Routes):
             record = await self.services.browser_sessions.start(options, team)
         except PageFailed as failed:
             return write(request, failed_page(failed.error, STATUS))
-        members = self._urls(request, record.id)
-        members["expiresAt"] = iso(record.expires_at)
-        return encode({"success": True, "id": record.id, **members})
+        return SessionOpened.to_json(record, **self._urls(request, record.id))
 
     def _done(self, request: JsonRequest, found: StepResult) -> bytes:
         """Return the response to a step."""
@@ -133,22 +131,22 @@ class BrowserSessionRoutes(Routes):
 
     def _urls(
         self, request: JsonRequest, session_id: str, scope: KeyScope = KeyScope.SCRAPE
-    ) -> dict[str, str]:
+    ) -> dict[str, str | None]:
         """Return the URLs of a session that are offered to a key with this scope."""
         tokens = self.services.browser_sessions.tokens(session_id)
         if not scope.includes(KeyScope.SCRAPE):  # with these it could act in the page
             tokens.pop("cdp", None)
             tokens.pop("input", None)
         base = f"{self.base_url(request)}/v2/interact/{session_id}"
-        found = {}
+        found: dict[str, str | None] = dict.fromkeys(URLS)
         if "cdp" in tokens:
             place = "ws" + base.removeprefix("http")
-            found["cdpUrl"] = f"{place}/cdp?token={tokens['cdp']}"
+            found["cdp_url"] = f"{place}/cdp?token={tokens['cdp']}"
         if "view" in tokens:
-            found["liveViewUrl"] = f"{base}/view?token={tokens['view']}"
+            found["live_view_url"] = f"{base}/view?token={tokens['view']}"
         if "input" in tokens:
             place = f"{base}/control?token={tokens['input']}"
-            found["interactiveLiveViewUrl"] = place
+            found["interactive_live_view_url"] = place
         return found
 
     @Described(
@@ -240,7 +238,7 @@ class BrowserSessionRoutes(Routes):
         token = _TOKEN.read(request) or ""
         return self.services.browser_sessions.by_token(session_id, kind, token)
 
-    @Described(returns=LISTED, parameters=(_STATUS,))
+    @Described(returns=_LISTED, parameters=(_STATUS,))
     async def sessions(self, request: JsonRequest) -> bytes:
         """Return the sessions of the team, the newest first, ended ones for 24 hours."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
@@ -248,14 +246,15 @@ class BrowserSessionRoutes(Routes):
         found = await self.services.browser_sessions.listed(
             team, None if status is None else status == ACTIVE
         )
-        rows = [
-            listed_json(each) | self._urls(request, each.id, team.scope)
-            for each in found
-        ]
-        return encode({"success": True, "sessions": rows})
+        sessions = []
+        for each in found:
+            urls = self._urls(request, each.id, team.scope)
+            urls |= {name: urls[name] or "" for name in ("cdp_url", "live_view_url")}
+            sessions.append(SessionJson.of(each, **urls))
+        return _LISTED.to_json(sessions=sessions)
 
     @Described(
-        returns=DONE,
+        returns=StepDone,
         body=STEP,
         example={
             "actions": [{"type": "click", "selector": "#more"}],
@@ -276,7 +275,7 @@ class BrowserSessionRoutes(Routes):
         return self._done(request, found)
 
     @Described(
-        returns=DONE,
+        returns=StepDone,
         body=STEP,
         example={"code": "agent-browser snapshot -i", "language": "bash"},
         errors=(
@@ -310,21 +309,21 @@ class BrowserSessionRoutes(Routes):
             return write(request, failed_page(failed.error, STATUS))
         return self._done(request, found)
 
-    @Described(returns=ENDED, errors=(SessionNotFound, SessionElsewhere))
+    @Described(returns=SessionEnded, errors=(SessionNotFound, SessionElsewhere))
     async def end_after(self, request: JsonRequest, scrape_id: str) -> bytes:
         """End the session of a scrape. A second call returns the same figures."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
-        return ended_json(
+        return SessionEnded.to_json(
             await self.services.browser_sessions.end_after(
                 parse_job_id(scrape_id), team
             )
         )
 
-    @Described(returns=ENDED, errors=(SessionNotFound, SessionElsewhere))
+    @Described(returns=SessionEnded, errors=(SessionNotFound, SessionElsewhere))
     async def end(self, request: JsonRequest, session_id: str) -> bytes:
         """End a session. A second call returns the same figures."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
-        return ended_json(
+        return SessionEnded.to_json(
             await self.services.browser_sessions.end(_id(session_id), team)
         )
 
