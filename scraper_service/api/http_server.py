@@ -37,7 +37,7 @@ from scraper_service.api.request_body import (
     MAX_FILE_BYTES,
     MAX_FORM_BYTES,
 )
-from scraper_service.api.schemas import TEXT, encode, old_success
+from scraper_service.api.schemas import encode, success
 from scraper_service.crawling.logs import with_facts
 from scraper_service.errors import ServiceUnavailable, unwritable
 
@@ -321,7 +321,7 @@ class Root(RootResource):
             "/",
             Described(
                 summary="Return where the endpoints are.",
-                returns=old_success({"message": TEXT}),
+                returns=success(message=str),
             ),
         ),
     )

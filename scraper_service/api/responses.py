@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from attrs import evolve
 
-from scraper_service.api.openapi.page_shapes import KnownMetadata, Metadata
+from scraper_service.api.openapi.page_shapes import KnownMetadata, Metadata, PageJson
 from scraper_service.api.schemas import (
     Id,
     Integer,
@@ -24,7 +24,6 @@ from scraper_service.api.schemas import (
     json_object,
     member,
     one_of,
-    ref,
     success,
 )
 from scraper_service.discovery.map_results import BETWEEN
@@ -134,6 +133,13 @@ def _failure(page: Page) -> dict[str, Any]:
     }
 
 
+class Scraped(Success):
+    """The response to a scrape."""
+
+    data: PageJson
+    scrape_id: Maybe[Id] = member(key="scrape_id")
+
+
 # -- jobs --------------------------------------------------------------------------------
 
 
@@ -204,7 +210,7 @@ class JobStatusJson(Success):
     paused_at: Maybe[Time] = member(own=True)
     error: Maybe[str] = member("Why the job failed.", source=job_error)
     next: Maybe[Url] = member("The URL of the next chunk.")
-    data: list[Annotated[Any, ref("Page")]]
+    data: list[PageJson]
 
 
 class PageErrorJson(JsonObject):

@@ -17,7 +17,7 @@ The type of a member gives its schema, and the JSON of its value. Without a valu
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 from operator import attrgetter
@@ -345,55 +345,41 @@ def success(**hints: Any) -> type[Success]:
     return type("Members", (Success,), {"__annotations__": hints})
 
 
-def old_shape(shapes: Mapping[str, Any], further: ShapeT | None = None) -> ShapeT:
-    """Temporary."""
-    names = {name.rstrip("?"): hint for name, hint in shapes.items()}
-    found: ShapeT = {
-        "type": "object",
-        "properties": {name: shape_of(hint) for name, hint in names.items()},
-    }
-    if required := [name for name in shapes if not name.endswith("?")]:
-        found["required"] = required
-    if further is not None:
-        found["additionalProperties"] = further
-    return found
-
-
-def old_success(shapes: Mapping[str, Any]) -> ShapeT:
-    """Temporary."""
-    return old_shape({"success": SUCCESS, **shapes})
-
-
 def shape_of(hint: Any) -> Any:
     """Return the schema of a type; a schema, or the name of one, as it is."""
     return hint if isinstance(hint, str) else _meaning(hint).shape
 
 
-ISSUE = old_shape(
-    {
-        "code": one_of(
-            *("invalid_type", "invalid_enum_value", "too_small", "too_big"),
-            *("invalid_string", "unrecognized_keys", "invalid_union", "custom"),
-        ),
-        "path": said(
-            array({"type": ["string", "integer"]}), "Keys and indexes from the root."
-        ),
-        "message": TEXT,
-        "expected?": TEXT,
-        "received?": TEXT,
-        "keys?": array(TEXT),
-        "options?": array(TEXT),
-        "minimum?": NUMBER,
-        "maximum?": NUMBER,
-    }
-)
-#: The body of every error (docs/api.md, Errors).
-ERROR = old_shape(
-    {
-        "success": {"const": False},
-        "error": said(TEXT, "A sentence for a person."),
-        "code?": said(TEXT, "A constant."),
-        "details?": array(ref("Issue")),
-        "feedbackErrorCode?": said(TEXT, "A constant, for feedback alone."),
-    }
-)
+class IssueJson(JsonObject):
+    """An error in a request."""
+
+    code: Literal[
+        "invalid_type",
+        "invalid_enum_value",
+        "too_small",
+        "too_big",
+        "invalid_string",
+        "unrecognized_keys",
+        "invalid_union",
+        "custom",
+    ]
+    path: list[Annotated[int | str, Shape(type=["string", "integer"])]] = member(
+        "Keys and indexes from the root."
+    )
+    message: str
+    expected: Maybe[str]
+    received: Maybe[str]
+    keys: Maybe[list[str]]
+    options: Maybe[list[str]]
+    minimum: Maybe[float]
+    maximum: Maybe[float]
+
+
+class ErrorJson(JsonObject):
+    """The body of every error (docs/api.md, Errors)."""
+
+    success: Literal[False]
+    error: str = member("A sentence for a person.")
+    code: Maybe[str] = member("A constant.")
+    details: Maybe[list[Annotated[Any, ref("Issue")]]]
+    feedback_error_code: Maybe[str] = member("A constant, for feedback alone.")

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from scraper_service.api.responses import JobChangeJson
 from scraper_service.api.schemas import (
-    ANY,
-    BOOL,
-    COUNT,
-    ID,
     TEXT,
-    array,
+    Id,
+    JsonObject,
+    Maybe,
+    Shape,
     encode,
-    mapping,
-    old_shape,
-    said,
+    member,
 )
 from scraper_service.api.v2.monitor_responses import event_members
 from scraper_service.storage.job_records import MONITOR_CHECK, event_id
@@ -36,31 +33,29 @@ FAMILIES = {
     MONITOR_CHECK: "monitor",
 }
 
-#: The body of a webhook delivery, and the data of a server-sent event.
-EVENT = old_shape(
-    {
-        "success": BOOL,
-        "type": said(TEXT, "The kind of job and what happened, such as crawl.page."),
-        "id": said(ID, "The id of the job."),
-        "webhookId": said(ID, "The id of the event."),
-        "data": said(array(mapping(ANY)), "The page of an event page."),
-        "error?": TEXT,
-        "metadata": mapping(ANY),
-    }
-)
-#: A server-sent event; the last one of a stream has only ``retry``.
-SENT_EVENT = old_shape(
-    {
-        "id?": said(TEXT, "The number of the event."),
-        "event?": said(TEXT, "The type of the event."),
-        "data?": {
-            **TEXT,
-            "contentMediaType": "application/json",
-            "contentSchema": EVENT,
-        },
-        "retry?": COUNT,
-    }
-)
+
+class EventJson(JsonObject):
+    """The body of a webhook delivery, and the data of a server-sent event."""
+
+    success: bool
+    type: str = member("The kind of job and what happened, such as crawl.page.")
+    id: Id = member("The id of the job.")
+    webhook_id: Id = member("The id of the event.")
+    data: list[dict[str, Any]] = member("The page of an event page.")
+    error: Maybe[str]
+    metadata: dict[str, Any]
+
+
+_DATA = Shape(TEXT, contentMediaType="application/json", contentSchema=EventJson.shape)
+
+
+class SentEvent(JsonObject):
+    """A server-sent event; the last one of a stream has only ``retry``."""
+
+    id: Maybe[str] = member("The number of the event.")
+    event: Maybe[str] = member("The type of the event.")
+    data: Maybe[Annotated[str, _DATA]]
+    retry: Maybe[int]
 
 
 def event_type(job_kind: str, kind: str) -> str:

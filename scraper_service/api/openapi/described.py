@@ -40,7 +40,7 @@ class Described:
     The first line of the handler's docstring is the summary of the route, the rest its
     description. Ids in the path, keys and limits of rate need no description. Example::
 
-        @Described(returns=old_success({"id": ID}), body="CRAWL", errors=JOB_ERRORS)
+        @Described(returns=JobStarted, body="CRAWL", errors=JOB_ERRORS)
         async def start_crawl(self, request: JsonRequest) -> bytes:
     """
 

@@ -24,17 +24,17 @@ from scraper_service.api.openapi.kinds import KindSchemas
 from scraper_service.api.openapi.page_shapes import PAGE, Metadata
 from scraper_service.api.request_body import FORM
 from scraper_service.api.schemas import (
-    ERROR,
     ID,
-    ISSUE,
     TEXT,
+    ErrorJson,
+    IssueJson,
     ShapeT,
     camel,
     ref,
     shape_of,
 )
 from scraper_service.api.version import Routes
-from scraper_service.api.webhook_payloads import EVENT
+from scraper_service.api.webhook_payloads import EventJson
 from scraper_service.errors import (
     InvalidBody,
     InvalidParameter,
@@ -74,7 +74,7 @@ _DELIVERY = {
     "operationId": "webhook_event",
     "summary": "Receive an event of a job with a webhook.",
     "security": [],
-    "requestBody": {"required": True, "content": {JSON: {"schema": EVENT}}},
+    "requestBody": {"required": True, "content": {JSON: {"schema": EventJson.shape}}},
     "responses": {"2XX": {"description": "The event has arrived."}},
 }
 
@@ -161,8 +161,8 @@ class _Document:
         self._paths: dict[str, dict[str, Any]] = {}
         self._tags: dict[str, str] = {}
         self._schemas: dict[str, ShapeT] = {
-            "Error": ERROR,
-            "Issue": ISSUE,
+            "Error": ErrorJson.shape,
+            "Issue": IssueJson.shape,
             "Page": PAGE,
             "Metadata": Metadata.shape,
         }

@@ -25,6 +25,7 @@ from scraper_service.api.schemas import (
 from scraper_service.items import LOSS_KINDS
 from scraper_service.options.format_table import FORMATS
 
+PageJson: TypeAlias = Annotated[Any, ref("Page")]
 _Texts: TypeAlias = str | list[str]
 
 

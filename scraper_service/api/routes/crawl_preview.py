@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from attrs import frozen
 
-from scraper_service.api.application import note_caller, write
+from scraper_service.api.application import joined, note_caller, write
 from scraper_service.api.errors import (
     WORK_ERRORS,
     ErrorResponse,
@@ -16,16 +16,12 @@ from scraper_service.api.errors import (
 )
 from scraper_service.api.openapi.described import Described
 from scraper_service.api.schemas import (
-    BOOL,
-    COUNT,
-    NUMBER,
-    TEXT,
-    array,
-    encode,
-    old_shape,
-    old_success,
+    JsonObject,
+    Maybe,
+    Success,
+    member,
     one_of,
-    said,
+    success,
 )
 from scraper_service.api.version import Routes
 from scraper_service.discovery.crawl_prompt import MAX_PAGES
@@ -59,7 +55,6 @@ if TYPE_CHECKING:
     from scraper_service.options.crawl import CrawlOptions
     from scraper_service.options.parsing import Position
     from scraper_service.services.accounts import Team
-    from scraper_service.services.crawl_preview import Explanation
     from scraper_service.services.jobs import TeamJobs
 
 # Options that a prompt may set, by their internal names.
@@ -102,42 +97,39 @@ PREVIEW = Object(
 )
 
 
-_PREVIEWED = old_success(
-    {
-        "data": old_shape(
-            {
-                "url": TEXT,
-                "includePaths?": array(TEXT),
-                "excludePaths?": array(TEXT),
-                "maxDiscoveryDepth?": COUNT,
-                "crawlEntireDomain?": BOOL,
-                "allowExternalLinks?": BOOL,
-                "allowSubdomains?": BOOL,
-                "sitemap?": one_of(*SITEMAP_MODES),
-                "ignoreQueryParameters?": BOOL,
-                "deduplicateSimilarURLs?": BOOL,
-                "delay?": NUMBER,
-                "limit?": COUNT,
-            }
-        ),
-        "warning?": TEXT,
-    }
-)
-_EXPLAINED = old_success(
-    {
-        "results": array(
-            old_shape(
-                {
-                    "url": TEXT,
-                    "allowed": BOOL,
-                    "reason?": said(TEXT, "The rule that refuses the URL."),
-                    "detail?": said(TEXT, "The pattern or limit of that rule."),
-                    "robots?": one_of("allowed", "refused", "unknown"),
-                }
-            )
-        )
-    }
-)
+class _Preview(JsonObject):
+    url: str
+    include_paths: Maybe[list[str]]
+    exclude_paths: Maybe[list[str]]
+    max_discovery_depth: Maybe[int]
+    crawl_entire_domain: Maybe[bool]
+    allow_external_links: Maybe[bool]
+    allow_subdomains: Maybe[bool]
+    sitemap: Maybe[Annotated[str, one_of(*SITEMAP_MODES)]]
+    ignore_query_parameters: Maybe[bool]
+    deduplicate_similar_urls: Maybe[bool] = member(key="deduplicateSimilarURLs")
+    delay: Maybe[float]
+    limit: Maybe[int]
+
+
+class _Previewed(Success):
+    data: Annotated[Any, _Preview.shape]
+    warning: Maybe[str]
+
+
+class _Explained(JsonObject):
+    url: str
+    allowed: bool = member(source=lambda found: found.refusal is None)
+    reason: Maybe[str] = member(
+        "The rule that refuses the URL.", source="refusal.reason.value"
+    )
+    detail: Maybe[str] = member(
+        "The pattern or limit of that rule.", source="refusal.rule"
+    )
+    robots: Maybe[Literal["allowed", "refused", "unknown"]]
+
+
+_EXPLAINED = success(results=list[_Explained])
 
 
 class CrawlPreviewRoutes(Routes):
@@ -150,7 +142,7 @@ class CrawlPreviewRoutes(Routes):
         )
 
     @Described(
-        returns=_PREVIEWED,
+        returns=_Previewed,
         body=PREVIEW,
         example={
             "url": "https://docs.example.com",
@@ -182,7 +174,7 @@ class CrawlPreviewRoutes(Routes):
         parsed = await body.read(requests.explain_request)
         options, _ = await prompted(self.services.jobs, body, parsed.options, team)
         found = await self.services.jobs.explain(options, parsed.urls, parsed.depth)
-        return _explained(found)
+        return _EXPLAINED.to_json(results=found)
 
 
 def preview_request(body: object) -> PreviewRequest:
@@ -213,10 +205,7 @@ def _previewed(url: str, found: PromptOptions) -> bytes:
     if not found.values:
         raise _unclear(found)
     data = {"url": url, **requests.derived_fields(found.values)}
-    members: dict[str, Any] = {"success": True, "data": data}
-    if found.warnings:
-        members["warning"] = " ".join(found.warnings)
-    return encode(members)
+    return _Previewed.to_json(data=data, warning=joined(*found.warnings))
 
 
 def _unclear(found: PromptOptions) -> PromptUnclear:
@@ -257,18 +246,3 @@ async def prompted(
     if warnings:
         facts["warning"] = " ".join(warnings)
     return final, facts
-
-
-def _explained(found: list[Explanation]) -> bytes:
-    """Return which URLs a crawl would fetch."""
-    results = []
-    for each in found:
-        facts = {
-            "url": each.url,
-            "allowed": each.refusal is None,
-            "reason": each.refusal and each.refusal.reason.value,
-            "detail": each.refusal and each.refusal.rule,
-            "robots": each.robots,
-        }
-        results.append({k: v for k, v in facts.items() if v is not None})
-    return encode({"success": True, "results": results})

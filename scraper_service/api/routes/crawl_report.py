@@ -34,7 +34,7 @@ from scraper_service.api.schemas import (
 )
 from scraper_service.api.streams import server_sent_events
 from scraper_service.api.version import Routes, job_routes
-from scraper_service.api.webhook_payloads import SENT_EVENT
+from scraper_service.api.webhook_payloads import SentEvent
 from scraper_service.content.text.w3c_times import utc_time
 from scraper_service.crawling.politeness.host_limits import pace_key
 from scraper_service.crawling.politeness.host_turns import MAX_CRAWL_DELAY_S
@@ -325,7 +325,7 @@ class CrawlReportRoutes(Routes):
         return await self.services.jobs.report(found, team, reported)
 
     @Described(
-        returns=said(SENT_EVENT, "Each event of the stream."),
+        returns=said(SentEvent.shape, "Each event of the stream."),
         parameters=(server_sent_events.LAST_EVENT, server_sent_events.LAST_EVENT_ID),
         errors=(QueueFull,),
         media=("text/event-stream",),

@@ -24,7 +24,7 @@ from scraper_service.api.requests.feedback import (
     call_feedback,
     search_feedback,
 )
-from scraper_service.api.schemas import COUNT, ID, encode, old_success, said
+from scraper_service.api.schemas import Id, Success, member
 from scraper_service.api.version import Routes
 from scraper_service.errors import (
     CallFailed,
@@ -59,17 +59,16 @@ _CODES: dict[type[Exception], str] = {
     JobNotFound: "JOB_NOT_FOUND",
     CallFailed: "JOB_NOT_ELIGIBLE",
 }
-_NOTED = old_success(
-    {
-        "feedbackId": ID,
-        "creditsRefunded": said(COUNT, "Always 0."),
-    }
-)
 _ERRORS = (JobNotFound, CallFailed)
 _EXAMPLE = {
     "rating": "bad",
     "missingContent": [{"topic": "prices", "description": "of the second page"}],
 }
+
+
+class _Noted(Success):
+    feedback_id: Id
+    credits_refunded: int = member("Always 0.", source=lambda _: 0)
 
 
 class FeedbackRoutes(Routes):
@@ -82,7 +81,7 @@ class FeedbackRoutes(Routes):
         )
 
     @Described(
-        returns=_NOTED,
+        returns=_Noted,
         body=CALL_FEEDBACK,
         example={
             "endpoint": "scrape",
@@ -99,7 +98,7 @@ class FeedbackRoutes(Routes):
         except tuple(_CODES) as error:
             return self._refused(request, error)
 
-    @Described(returns=_NOTED, body=SEARCH_FEEDBACK, example=_EXAMPLE, errors=_ERRORS)
+    @Described(returns=_Noted, body=SEARCH_FEEDBACK, example=_EXAMPLE, errors=_ERRORS)
     async def give_on_search(self, request: JsonRequest, job_id: str) -> bytes:
         """Give feedback on a search."""
         try:
@@ -121,9 +120,7 @@ class FeedbackRoutes(Routes):
         facts = json.dumps(given.facts, ensure_ascii=False)[:LOGGED]
         head = (feedback_id, endpoint, job_id, given.rating)
         logger.info("feedback %s on %s %s: %s %s", *head, facts)
-        return encode(
-            {"success": True, "feedbackId": feedback_id, "creditsRefunded": 0}
-        )
+        return _Noted.to_json(feedback_id=feedback_id)
 
     def _refused(self, request: JsonRequest, error: Exception) -> bytes:
         answer = answer_to(error, self.api.requests.wire_name)

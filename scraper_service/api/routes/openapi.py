@@ -13,7 +13,7 @@ from scraper_service.api.application import TaskPage
 from scraper_service.api.http_server import Root
 from scraper_service.api.openapi.described import Described, RootResource
 from scraper_service.api.openapi.document import build
-from scraper_service.api.schemas import ANY, TEXT, encode, mapping, old_shape
+from scraper_service.api.schemas import JsonObject, encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -21,6 +21,11 @@ if TYPE_CHECKING:
     from scraper_service.api.http_server import JsonRequest
     from scraper_service.api.parameters import PublicUrls
     from scraper_service.api.routing import VersionApp
+
+
+class _Document(JsonObject, further=Any):
+    openapi: str
+    paths: dict[str, Any]
 
 
 class OpenApiPage(TaskPage):
@@ -32,7 +37,7 @@ class OpenApiPage(TaskPage):
             "/openapi.json",
             Described(
                 summary="Return this document.",
-                returns=old_shape({"openapi": TEXT, "paths": mapping(ANY)}, ANY),
+                returns=_Document,
                 is_own=True,
             ),
         ),

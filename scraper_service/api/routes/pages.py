@@ -9,12 +9,10 @@ from attrs import evolve
 from scraper_service.api.application import joined, note_caller, with_base
 from scraper_service.api.errors import PAGE_STATUSES, WORK_ERRORS
 from scraper_service.api.openapi.described import Described
+from scraper_service.api.openapi.page_shapes import PageJson
 from scraper_service.api.page_parts import MAX_TOKENS, PAGE, cut
 from scraper_service.api.parameters import parse_job_id
-from scraper_service.api.schemas import (
-    old_success,
-    ref,
-)
+from scraper_service.api.schemas import success
 from scraper_service.api.version import Routes
 from scraper_service.errors import InvalidParameter, JobNotFound, MapTimedOut
 from scraper_service.options.limits import KeyScope, Mode
@@ -56,7 +54,7 @@ class PageRoutes(Routes):
         return with_base(answer, self.base_url(request))
 
     @Described(
-        returns=old_success({"data": ref("Page")}),
+        returns=success(data=PageJson),
         parameters=(MAX_TOKENS, PAGE),
         errors=(JobNotFound,),
     )

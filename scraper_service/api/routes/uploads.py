@@ -7,7 +7,7 @@ import functools
 import mimetypes
 import os
 import posixpath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from attrs import evolve
 
@@ -31,21 +31,16 @@ from scraper_service.api.request_body import (
     MAX_FILE_BYTES,
 )
 from scraper_service.api.requests.uploads import UPLOAD, upload_request
+from scraper_service.api.responses import Scraped
 from scraper_service.api.schemas import (
-    BOOL,
-    COUNT,
-    ID,
     TEXT,
-    TIME,
-    URL,
-    array,
-    encode,
-    iso,
-    mapping,
-    old_shape,
-    old_success,
-    one_of,
-    ref,
+    Id,
+    JsonObject,
+    Success,
+    Time,
+    Url,
+    json_object,
+    success,
 )
 from scraper_service.api.uploads import read_form
 from scraper_service.api.version import Routes
@@ -90,39 +85,27 @@ _PICTURES: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("bmp", ("bmp",), ("image/bmp",)),
     ("gif", ("gif",), ("image/gif",)),
 )
-_FORMATS = old_success(
-    {
-        "data": old_shape(
-            {
-                "formats": array(
-                    old_shape(
-                        {
-                            "format": TEXT,
-                            "kind": one_of("document", "image"),
-                            "extensions": array(TEXT),
-                            "mimeTypes": array(TEXT),
-                            "available": BOOL,
-                        }
-                    )
-                )
-            }
-        )
-    }
-)
-_OPENED = old_success(
-    {
-        "data": old_shape(
-            {
-                "uploadRef": ID,
-                "uploadUrl": URL,
-                "method": one_of("PUT"),
-                "headers": mapping(TEXT),
-                "expiresAt": TIME,
-                "maxSizeBytes": COUNT,
-            }
-        )
-    }
-)
+
+
+class _FileFormat(JsonObject):
+    format: str
+    kind: Literal["document", "image"]
+    extensions: list[str]
+    mime_types: list[str]
+    available: bool
+
+
+class _Upload(JsonObject):
+    upload_ref: Id
+    upload_url: Url
+    method: Literal["PUT"]
+    headers: dict[str, str]
+    expires_at: Time
+    max_size_bytes: int
+
+
+_FORMATS = success(data=json_object(formats=list[_FileFormat]))
+_OPENED = success(data=_Upload)
 FORMS = 2  # of up to 50 MB that are read at a time; most that wait are then refused
 _UNKNOWN_TYPES = frozenset({"", "application/octet-stream", "binary/octet-stream"})
 
@@ -142,7 +125,7 @@ class FileRoutes(Routes):
         )
 
     @Described(
-        returns=old_success({"data": ref("Page"), "scrape_id?": ID}),
+        returns=Scraped,
         body="PARSE",
         body_of_upload="UPLOADED_FILE",
         takes_file=True,
@@ -215,32 +198,32 @@ class FileRoutes(Routes):
         await self.checks.charges.disk.require(team)
         kind = content_type(given.name, given.kind)
         opened = await self.services.uploads.open(team.id, given.name, kind)
-        data = {
-            "uploadRef": opened.ref,
-            "uploadUrl": f"{self.base_url(request)}/uploads/{opened.token}",
-            "method": "PUT",
-            "headers": {"Content-Type": given.kind},
-            "expiresAt": iso(opened.expires_at),
-            "maxSizeBytes": MAX_FILE_BYTES,
-        }
-        return encode({"success": True, "data": data})
+        upload = _Upload.of(
+            upload_ref=opened.ref,
+            upload_url=f"{self.base_url(request)}/uploads/{opened.token}",
+            headers={"Content-Type": given.kind},
+            expires_at=opened.expires_at,
+            max_size_bytes=MAX_FILE_BYTES,
+        )
+        return _OPENED.to_json(data=upload)
 
     @Described(returns=_FORMATS)
     async def formats(self, request: JsonRequest) -> bytes:
         """Return the kinds of files that can be uploaded."""
         await self.checks.admit(request, Mode.CRAWL_STATUS)
-        return encode({"success": True, "data": {"formats": file_formats()}})
+        return _FORMATS.to_json(data={"formats": file_formats()})
 
 
 def file_formats() -> list[dict[str, Any]]:
     """Return the kinds of files that can be sent, and whether each works here."""
-    found = [_row(*kind, available=True) for kind in _PLAIN]
+    rows = [(*each, "document", True) for each in _PLAIN]
     for kind in KINDS.values():
         if kind.reader:
             names = (kind.name, kind.extensions, kind.mime_types)
-            found.append(_row(*names, available=kind.is_available))
-    reads = can_recognise_text()
-    return found + [_row(*kind, "image", available=reads) for kind in _PICTURES]
+            rows.append((*names, "document", kind.is_available))
+    rows += [(*each, "image", can_recognise_text()) for each in _PICTURES]
+    keys = ("format", "extensions", "mime_types", "kind", "available")
+    return [_FileFormat.of(dict(zip(keys, row, strict=True))) for row in rows]
 
 
 def is_readable(name: str, kind: str) -> bool:
@@ -258,23 +241,6 @@ def is_readable(name: str, kind: str) -> bool:
     return kind in _UNKNOWN_TYPES and mimetypes.guess_type(name)[0] is None
 
 
-def _row(
-    name: str,
-    extensions: tuple[str, ...],
-    mime_types: tuple[str, ...],
-    kind: str = "document",
-    *,
-    available: bool,
-) -> dict[str, Any]:
-    return {
-        "format": name,
-        "kind": kind,
-        "extensions": list(extensions),
-        "mimeTypes": list(mime_types),
-        "available": available,
-    }
-
-
 class UploadPages(TaskPage):
     """``/uploads/TOKEN``, which takes the bytes of a file once, without an API key."""
 
@@ -284,7 +250,7 @@ class UploadPages(TaskPage):
             "/uploads/<token>",
             Described(
                 summary="Take the bytes of a file that POST /v2/parse converts then.",
-                returns=old_success({}),
+                returns=Success,
                 parameters=(PathParameter("token", "From uploadUrl.", TEXT),),
                 errors=(
                     InvalidOptions,
@@ -313,4 +279,4 @@ class UploadPages(TaskPage):
         if content is None or not content.seek(0, os.SEEK_END):
             raise InvalidOptions([Issue("custom", (), "the file is empty")])
         await self._uploads.store(token, content)
-        return encode({"success": True})
+        return Success.to_json()

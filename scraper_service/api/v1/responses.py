@@ -11,6 +11,7 @@ from scraper_service.api.openapi.page_shapes import with_page
 from scraper_service.api.responses import (
     JobStarted,
     JobStatusJson,
+    Scraped,
     active_crawls,
     balance,
     failed_search_item,
@@ -27,8 +28,6 @@ from scraper_service.api.schemas import (
     Maybe,
     Success,
     encode,
-    member,
-    ref,
 )
 from scraper_service.api.v1 import requests
 from scraper_service.discovery.map_results import address_row
@@ -49,11 +48,6 @@ class _Hit(JsonObject):
     description: str
 
 
-class _Scraped(Success):
-    data: Annotated[Any, ref("Page")]
-    scrape_id: Maybe[Id] = member(key="scrape_id")
-
-
 class _Mapped(Success):
     links: list[str]
     warning: Maybe[str]
@@ -66,7 +60,7 @@ class _Searched(Success):
     warning: Maybe[str]
 
 
-SCRAPED, MAPPED, SEARCHED = _Scraped, _Mapped, _Searched
+SCRAPED, MAPPED, SEARCHED = Scraped, _Mapped, _Searched
 STARTED, JOB_STATUS = JobStarted, JobStatusJson
 CREDITS, TOKENS = balance("credits", str), balance("tokens", str)
 

@@ -17,6 +17,7 @@ from scraper_service.api.openapi.page_shapes import with_page
 from scraper_service.api.responses import (
     JobStarted,
     JobStatusJson,
+    Scraped,
     active_crawls,
     balance,
     job_snapshot,
@@ -49,11 +50,6 @@ if TYPE_CHECKING:
     from scraper_service.services.mapping import Map
     from scraper_service.services.searching import SearchAnswer
     from scraper_service.storage.job_records import Job, JobState
-
-
-class _Scraped(Success):
-    data: Annotated[Any, ref("Page")]
-    scrape_id: Maybe[Id] = member(key="scrape_id")
 
 
 class _Link(JsonObject):
@@ -141,7 +137,7 @@ class _Status(JobStatusJson):
 
 
 # A host name that does not resolve is an error with status 200.
-SCRAPED = either(_Scraped.shape, ref("Error"))
+SCRAPED = either(Scraped.shape, ref("Error"))
 MAPPED = either(_Mapped.shape, ref("Error"))
 SEARCHED, STARTED, JOB_STATUS = _Searched, _Started, _Status
 CREDITS, TOKENS = balance("credits", camel), balance("tokens", camel)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from scraper_service.api.openapi.page_shapes import PageJson
 from scraper_service.api.responses import page_json
 from scraper_service.api.schemas import (
     Id,
@@ -15,7 +16,6 @@ from scraper_service.api.schemas import (
     Time,
     encode,
     member,
-    ref,
 )
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class StepDone(JsonObject):
     actions: Maybe[dict[str, list[str | Annotated[Any, Shape(type="object")]]]] = (
         member(own=True)
     )
-    data: Maybe[Annotated[Any, ref("Page")]] = member(own=True)
+    data: Maybe[PageJson] = member(own=True)
     error: Maybe[str]
 
 
