@@ -74,7 +74,8 @@ def page_metadata(facts: PageMetadata) -> dict[str, Any]:
         name: value for name, value in facts.other.items() if not _is_reserved(name)
     }
     result.update((camel(name), value) for name, value in facts.known.items())
-    return result | KnownMetadata.of(facts)
+    result.update(KnownMetadata.of(facts))
+    return result
 
 
 def map_response(found: Map, facts: Mapping[str, Any]) -> bytes:

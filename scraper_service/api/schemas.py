@@ -17,7 +17,6 @@ The type of a member gives its schema, and the JSON of its value. Without a valu
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 from operator import attrgetter
@@ -28,6 +27,7 @@ from typing import (
     Any,
     ClassVar,
     Literal,
+    NamedTuple,
     TypeAlias,
     TypeVar,
     Union,
@@ -36,35 +36,14 @@ from typing import (
     get_type_hints,
 )
 
-from attrs import evolve, frozen
-
 from scraper_service.content.text.w3c_times import utc_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable
 
 #: A JSON Schema (draft 2020-12).
 ShapeT: TypeAlias = dict[str, Any]
-
-
-class Shape(ShapeT):
-    """A JSON Schema in the type of a member. Types compare by the hashes of their parts."""
-
-    __hash__ = object.__hash__  # type: ignore[assignment]  # dicts have none
-
-
 ValueT = TypeVar("ValueT")
-
-TEXT: ShapeT = {"type": "string"}
-BOOL: ShapeT = {"type": "boolean"}
-NUMBER = Shape({"type": "number"})
-INTEGER = Shape({"type": "integer"})
-COUNT: ShapeT = {"type": "integer", "minimum": 0}
-TIME = Shape({"type": "string", "format": "date-time"})
-ID = Shape({"type": "string", "format": "uuid"})
-URL = Shape({"type": "string", "format": "uri"})
-ANY: ShapeT = {}
-SUCCESS: ShapeT = {"const": True}
 
 
 # -- JSON --------------------------------------------------------------------------------
@@ -94,43 +73,40 @@ _compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 # -- schemas -----------------------------------------------------------------------------
 
 
+class Shape(ShapeT):
+    """A JSON Schema in the type of a member. Types compare by the hashes of their parts."""
+
+    __hash__ = object.__hash__  # type: ignore[assignment]  # dicts have none
+
+
+TEXT = Shape(type="string")
+ID = Shape(type="string", format="uuid")
+ANY = Shape()
+
+
 def array(item: ShapeT) -> Shape:
     return Shape(type="array", items=item)
 
 
 def one_of(*names: str) -> Shape:
-    """Return a string that is one of ``names``."""
+    """Return the schema of a string that is one of ``names``."""
     return Shape(type="string", enum=list(names))
-
-
-def either(*shapes: ShapeT) -> Shape:
-    return Shape(anyOf=list(shapes))
 
 
 def or_null(shape: ShapeT) -> Shape:
     if "type" not in shape:  # several shapes, or a reference
-        return either(shape, {"type": "null"})
+        return Shape(anyOf=[shape, {"type": "null"}])
     return Shape(shape, type=[shape["type"], "null"])
 
 
-def mapping(value: ShapeT) -> Shape:
-    """Return an object with free keys."""
-    return Shape(type="object", additionalProperties=value)
-
-
-def said(shape: ShapeT, sentence: str) -> ShapeT:
-    """Return ``shape`` with a sentence for its readers."""
-    return {**shape, "description": sentence}
-
-
-def own(shape: ShapeT) -> ShapeT:
-    """Return the shape of a member that the reference API does not have."""
-    return {**shape, "x-own": True}
-
-
 def ref(name: str) -> Shape:
-    """Return a reference to a shape of the document's components."""
+    """Return a reference to a schema of the document's components."""
     return Shape({"$ref": f"#/components/schemas/{name}"})
+
+
+def shape_of(hint: Any) -> Any:
+    """Return the schema of a type; a schema, or the name of one, as it is."""
+    return hint if isinstance(hint, str) else _meaning(hint).shape
 
 
 # -- types of members --------------------------------------------------------------------
@@ -141,27 +117,26 @@ NULL = object()
 #: A member that is left out without a value.
 Maybe: TypeAlias = Annotated[ValueT | None, _ABSENT]
 #: Seconds since 1970; in JSON ISO 8601 in UTC, with milliseconds.
-Time: TypeAlias = Annotated[float, TIME, iso]
+Time: TypeAlias = Annotated[float, Shape(type="string", format="date-time"), iso]
 #: In JSON rounded to milliseconds.
-Seconds: TypeAlias = Annotated[float, NUMBER, partial(round, ndigits=3)]
+Seconds: TypeAlias = Annotated[float, Shape(type="number"), partial(round, ndigits=3)]
 Id: TypeAlias = Annotated[str, ID]
 #: A URL of this service. URLs of sites are ``str``: they are returned as written.
-Url: TypeAlias = Annotated[str, URL]
+Url: TypeAlias = Annotated[str, Shape(type="string", format="uri")]
 #: An integer that may be negative. ``int`` is a count.
-Integer: TypeAlias = Annotated[int, INTEGER]
+Integer: TypeAlias = Annotated[int, Shape(type="integer")]
 
 _PLAIN: dict[Any, ShapeT] = {
     Any: ANY,
     str: TEXT,
-    bool: BOOL,
-    float: NUMBER,
-    int: COUNT,
+    bool: {"type": "boolean"},
+    float: {"type": "number"},
+    int: {"type": "integer", "minimum": 0},
     NoneType: {"type": "null"},
 }
 
 
-@frozen(kw_only=True)
-class _Member:
+class _Member(NamedTuple):
     """A member of an object, or what the type of a member means."""
 
     shape: ShapeT = ANY
@@ -170,58 +145,51 @@ class _Member:
     is_optional: bool = False
     #: The attribute with the value, or a function that returns the value of a record.
     source: str | Callable[[Any], Any] = ""
+    #: Returns the value of a record.
+    read: Callable[[Any], Any] = str
     key: str = ""
-
-    def plan(self, name: str) -> tuple[Any, ...]:
-        """Return the member as :meth:`JsonObject.of` needs it."""
-        attribute, read = "", self.source
-        if isinstance(read, str):
-            is_path = "." in read
-            attribute = "" if is_path else read
-            read = partial(_at, read.split(".")) if is_path else attrgetter(read)
-        return name, attribute, read, self.convert, self.key, self.is_optional
 
 
 def _meaning(hint: Any) -> _Member:
     """Return what a type means. Raises TypeError for an unknown type."""
-    if isinstance(hint, dict):
-        return _Member(shape=hint)
-    if hint in _PLAIN:
-        return _Member(shape=_PLAIN[hint])
-    if isinstance(hint, type) and issubclass(hint, JsonObject):
-        return _Member(shape=hint.shape, convert=hint.of)
     origin, args = get_origin(hint), get_args(hint)
+    if isinstance(hint, dict):
+        return _Member(hint)
+    if hint in _PLAIN:
+        return _Member(_PLAIN[hint])
+    if isinstance(hint, type) and issubclass(hint, JsonObject):
+        return _Member(hint.shape, hint.of)
     if origin is Annotated and args[1] is _ABSENT:
-        return evolve(_union(get_args(args[0])), is_optional=True)
+        return _union(get_args(args[0]))._replace(is_optional=True)
     if origin is Annotated:
-        return evolve(_meaning(args[1]), **({"convert": args[2]} if args[2:] else {}))
+        found = _meaning(args[1])
+        return found._replace(convert=args[2]) if args[2:] else found
     if origin in {Union, UnionType}:
         found = _union(args)
-        shape = or_null(found.shape) if NoneType in args else found.shape
-        return evolve(found, shape=shape)
+        is_null = NoneType in args
+        return found._replace(shape=or_null(found.shape)) if is_null else found
     if origin is list:
         item = _meaning(args[0])
-        return _Member(shape=array(item.shape), convert=partial(_converted, item))
+        return _Member(array(item.shape), partial(_listed, item.convert))
     if origin is dict:
-        return _Member(shape=mapping(_meaning(args[1]).shape))
+        values = _meaning(args[1]).shape
+        return _Member(Shape(type="object", additionalProperties=values))
+    if origin is Literal and isinstance(args[0], bool):
+        return _Member(Shape(const=args[0]), source=lambda _: args[0])
     if origin is Literal:
-        constant = (lambda _: args[0]) if len(args) == 1 else ""
-        is_flag = isinstance(args[0], bool)
-        shape = {"const": args[0]} if is_flag else one_of(*args)
-        return _Member(shape=shape, source=constant)
+        return _Member(one_of(*args), source="" if args[1:] else lambda _: args[0])
     raise TypeError(f"members of responses have no type {hint!r}")
 
 
 def _union(hints: tuple[Any, ...]) -> _Member:
     """Return what a value of any of the types means, of one that is not None."""
     kinds = [_meaning(each) for each in hints if each is not NoneType]
-    if len(kinds) == 1:
-        return kinds[0]
-    return _Member(shape=either(*(kind.shape for kind in kinds)))
+    either = _Member(Shape(anyOf=[kind.shape for kind in kinds]))
+    return either if kinds[1:] else kinds[0]
 
 
-def _converted(item: _Member, values: Iterable[Any]) -> list[Any]:
-    return list(values if item.convert is None else map(item.convert, values))
+def _listed(convert: Callable[[Any], Any] | None, values: Any) -> list[Any]:
+    return list(values if convert is None else map(convert, values))
 
 
 def _at(path: list[str], record: Any) -> Any:
@@ -245,12 +213,12 @@ def member(
 
     ``help`` is a sentence for readers of the schema. ``key`` replaces the name in
     camelCase. ``source`` is the attribute with the value (``job.id`` for one of an
-    attribute), or a function that returns the value of a record. ``own`` marks what the reference API does not have.
+    attribute), or a function that returns the value of a record. ``own`` marks what the
+    reference API does not have.
     """
     about = {"description": help} if help else {}
-    return _Member(
-        shape={**about, "x-own": True} if own else about, source=source, key=key
-    )
+    shape = {**about, "x-own": True} if own else about
+    return _Member(shape, source=source, key=key)
 
 
 class _Made(dict[str, Any]):
@@ -260,13 +228,14 @@ class _Made(dict[str, Any]):
 class JsonObject:
     """An object in responses. Subclasses list its members in their order.
 
-    ``spelled`` of a subclass returns the key of a name. ``further`` is the type of all other members. Without it there are no
-    others now, but a client must accept new ones.
+    ``spelled`` of a subclass returns the key of a name. ``further`` is the type of all
+    other members. Without it there are no others now, but a client must accept new ones.
     """
 
     #: The JSON Schema.
     shape: ClassVar[ShapeT]
     _members: ClassVar[dict[str, _Member]] = {}
+    # Exact tuples, which Python unpacks faster.
     _plan: ClassVar[list[tuple[Any, ...]]]
 
     def __init_subclass__(
@@ -276,16 +245,21 @@ class JsonObject:
         cls._members = {}
         for base in cls.__bases__:
             cls._members |= getattr(base, "_members", {})
-        for name in [name for name in cls.__annotations__ if name in hints]:
-            said = cls.__dict__.get(name, _Member())
-            kind = _meaning(hints[name])
-            cls._members[name] = evolve(
-                kind,
+        for name in cls.__annotations__:
+            kind, said = _meaning(hints[name]), cls.__dict__.get(name, _Member())
+            source = said.source or kind.source or name
+            if isinstance(source, str):
+                is_path = "." in source
+                read = (
+                    partial(_at, source.split(".")) if is_path else attrgetter(source)
+                )
+            cls._members[name] = kind._replace(
                 shape={**kind.shape, **said.shape},
-                source=said.source or kind.source or name,
+                source=source,
+                read=read if isinstance(source, str) else source,
                 key=said.key or spelled(name),
             )
-        cls._plan = [each.plan(name) for name, each in cls._members.items()]
+        cls._plan = [(name, *each[1:]) for name, each in cls._members.items()]
         members = cls._members.values()
         properties = {each.key: each.shape for each in members}
         cls.shape = Shape(type="object", properties=properties)
@@ -296,29 +270,32 @@ class JsonObject:
 
     @classmethod
     def of(cls, record: Any = None, **given: Any) -> dict[str, Any]:
-        """Return the object of a record: an instance of any class, or a mapping.
+        """Return the object of a record: an instance of any class, or a dict.
 
         ``given`` replaces values of the record. Raises TypeError for unknown names. A result
         of this function is returned as it is.
         """
         if type(record) is _Made:
             return record
-        if given.keys() - cls._members.keys():
+        if given and not given.keys() <= cls._members.keys():
             raise TypeError(f"{cls.__name__} has not all of {', '.join(given)}")
         record = given if record is None else record
         is_dict = isinstance(record, dict)
         found = _Made()
-        for name, attribute, read, convert, key, is_optional in cls._plan:
+        for name, convert, is_optional, source, read, key in cls._plan:
             if name in given:
                 value = given[name]
-            elif is_dict and attribute:
-                value = record.get(attribute)
+            elif is_dict and isinstance(source, str):
+                value = record.get(source)
             else:
                 value = read(record)
-            if value is not None and value is not NULL:
-                found[key] = value if convert is None else convert(value)
-            elif value is NULL or not is_optional:
+            if value is None:
+                if not is_optional:
+                    found[key] = None
+            elif value is NULL:
                 found[key] = None
+            else:
+                found[key] = value if convert is None else convert(value)
         return found
 
     @classmethod
@@ -345,9 +322,7 @@ def success(**hints: Any) -> type[Success]:
     return type("Members", (Success,), {"__annotations__": hints})
 
 
-def shape_of(hint: Any) -> Any:
-    """Return the schema of a type; a schema, or the name of one, as it is."""
-    return hint if isinstance(hint, str) else _meaning(hint).shape
+# -- errors ------------------------------------------------------------------------------
 
 
 class IssueJson(JsonObject):

@@ -29,7 +29,7 @@ from scraper_service.api.mcp.protocol import (
 )
 from scraper_service.api.mcp.server import McpServer
 from scraper_service.api.openapi.described import Described, RootResource
-from scraper_service.api.schemas import ANY, encode, mapping
+from scraper_service.api.schemas import encode
 from scraper_service.errors import InvalidBody, Unauthorized
 from scraper_service.options.limits import KeyScope
 from scraper_service.options.urls import url_parts
@@ -46,8 +46,8 @@ EVENTS = "text/event-stream"
 
 POSTED = Described(
     summary="Answer a message of the Model Context Protocol.",
-    returns=mapping(ANY),
-    failures={202: ANY, 400: mapping(ANY), 403: mapping(ANY), 404: mapping(ANY)},
+    returns=dict[str, Any],
+    failures={202: Any, **dict.fromkeys((400, 403, 404), dict[str, Any])},
     errors=(Unauthorized,),
     media=("application/json", EVENTS),
     is_own=True,

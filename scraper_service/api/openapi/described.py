@@ -63,7 +63,7 @@ class Described:
     errors: tuple[type[Exception] | int, ...] = ()
     #: The bodies of error statuses that have more than an error, and of further statuses
     #: of success.
-    failures: Mapping[int, ShapeT] = field(factory=dict)
+    failures: Mapping[int, Any] = field(factory=dict)
     #: The content types of the response.
     media: tuple[str, ...] = (JSON,)
     #: True for a route that the reference API does not have.

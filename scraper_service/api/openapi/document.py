@@ -245,7 +245,7 @@ class _Document:
                 **{
                     str(status): _response(
                         HTTPStatus(status).phrase,
-                        shape,
+                        shape_of(shape),
                         described.media if status < 300 else (JSON,),
                     )
                     for status, shape in described.failures.items()

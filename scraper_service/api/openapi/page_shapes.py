@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal, TypeAlias
 
 from scraper_service.api.schemas import (
-    ANY,
     TEXT,
     Id,
     Integer,
@@ -16,10 +15,8 @@ from scraper_service.api.schemas import (
     Time,
     Url,
     json_object,
-    mapping,
     member,
     one_of,
-    or_null,
     ref,
 )
 from scraper_service.items import LOSS_KINDS
@@ -167,7 +164,9 @@ class _Attributes(JsonObject):
     values: list[str]
 
 
-_Object: TypeAlias = Maybe[Annotated[Any, or_null(mapping(ANY))]]
+_Object: TypeAlias = Maybe[
+    Annotated[Any, Shape(type=["object", "null"], additionalProperties={})]
+]
 
 
 class _PageMembers(JsonObject):

@@ -30,7 +30,6 @@ from scraper_service.api.schemas import (
     json_object,
     member,
     one_of,
-    said,
 )
 from scraper_service.api.streams import server_sent_events
 from scraper_service.api.version import Routes, job_routes
@@ -325,7 +324,7 @@ class CrawlReportRoutes(Routes):
         return await self.services.jobs.report(found, team, reported)
 
     @Described(
-        returns=said(SentEvent.shape, "Each event of the stream."),
+        returns={**SentEvent.shape, "description": "Each event of the stream."},
         parameters=(server_sent_events.LAST_EVENT, server_sent_events.LAST_EVENT_ID),
         errors=(QueueFull,),
         media=("text/event-stream",),

@@ -84,9 +84,7 @@ class _NotReady(_Ready, _Failing): ...
 
 
 def _health(summary: str, ok: type[_Ok], failing: type[_Failing]) -> Described:
-    return Described(
-        summary=summary, returns=ok, failures={503: failing.shape}, is_own=True
-    )
+    return Described(summary=summary, returns=ok, failures={503: failing}, is_own=True)
 
 
 class HealthPages(RootResource):

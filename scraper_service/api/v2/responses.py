@@ -31,10 +31,10 @@ from scraper_service.api.schemas import (
     JsonObject,
     Maybe,
     Seconds,
+    Shape,
     Success,
     Time,
     camel,
-    either,
     encode,
     member,
     ref,
@@ -137,8 +137,8 @@ class _Status(JobStatusJson):
 
 
 # A host name that does not resolve is an error with status 200.
-SCRAPED = either(Scraped.shape, ref("Error"))
-MAPPED = either(_Mapped.shape, ref("Error"))
+SCRAPED = Shape(anyOf=[Scraped.shape, ref("Error")])
+MAPPED = Shape(anyOf=[_Mapped.shape, ref("Error")])
 SEARCHED, STARTED, JOB_STATUS = _Searched, _Started, _Status
 CREDITS, TOKENS = balance("credits", camel), balance("tokens", camel)
 
