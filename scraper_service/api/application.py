@@ -9,7 +9,7 @@ from twisted.web.server import NOT_DONE_YET
 
 from scraper_service.api.connections import TrustedProxies, peer_address
 from scraper_service.api.errors import answer_to, not_found, refused_method
-from scraper_service.api.openapi.described import RootResource
+from scraper_service.api.openapi.route import RootResource
 from scraper_service.api.parameters import check_names
 from scraper_service.api.request_body import MAX_BODY_BYTES, Body
 from scraper_service.api.schemas import encode

@@ -26,10 +26,10 @@ from scraper_service.api.connections import (
     refuse,
 )
 from scraper_service.api.errors import NotFoundPage, error_body, refused_method
-from scraper_service.api.openapi.described import (
-    Described,
+from scraper_service.api.openapi.route import (
     Parameter,
     RootResource,
+    Route,
 )
 from scraper_service.api.request_body import (
     FORM,
@@ -316,13 +316,10 @@ class Root(RootResource):
     """
 
     routes = (
-        (
-            "GET",
-            "/",
-            Described(
-                summary="Return where the endpoints are.",
-                returns=success(message=str),
-            ),
+        Route(
+            "GET /",
+            summary="Return where the endpoints are.",
+            returns=success(message=str),
         ),
     )
 

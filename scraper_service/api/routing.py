@@ -15,7 +15,7 @@ from werkzeug.routing import Map, Rule
 
 from scraper_service.api.application import write
 from scraper_service.api.errors import ErrorResponse, answer_to, error_body
-from scraper_service.api.openapi.described import VARIABLE, described_by
+from scraper_service.api.openapi.route import VARIABLE, route_of
 from scraper_service.services.capabilities import why_not_offered
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class VersionApp:
                 request.setHeader("Content-Length", str(len(response)))
             return response
 
-        parameters = described_by(handler).parameters
+        parameters = route_of(handler).parameters
 
         @wraps(handler)
         def route(

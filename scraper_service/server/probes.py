@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from scraper_service.api.openapi.described import RootResource
+    from scraper_service.api.openapi.route import RootResource
     from scraper_service.server.background import Background
 
 

@@ -28,7 +28,7 @@ from scraper_service.api.mcp.protocol import (
     version_of,
 )
 from scraper_service.api.mcp.server import McpServer
-from scraper_service.api.openapi.described import Described, RootResource
+from scraper_service.api.openapi.route import RootResource, Route
 from scraper_service.api.schemas import encode
 from scraper_service.errors import InvalidBody, Unauthorized
 from scraper_service.options.limits import KeyScope
@@ -44,7 +44,9 @@ MAX_BATCH = 50  # messages
 EVENTS = "text/event-stream"
 
 
-POSTED = Described(
+POSTED = Route(
+    "POST /mcp",
+    scope=KeyScope.READ,  # each tool is checked by the scope of its route
     summary="Answer a message of the Model Context Protocol.",
     returns=dict[str, Any],
     failures={202: Any, **dict.fromkeys((400, 403, 404), dict[str, Any])},

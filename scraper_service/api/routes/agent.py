@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from scraper_service.api.application import joined, note_caller
 from scraper_service.api.errors import WORK_ERRORS
-from scraper_service.api.openapi.described import Described
+from scraper_service.api.openapi.route import Route
 from scraper_service.api.parameters import NumberParameter, parse_job_id
 from scraper_service.api.routes.operations import OperationStarted
 from scraper_service.api.schemas import (
@@ -24,15 +24,14 @@ from scraper_service.api.schemas import (
 )
 from scraper_service.api.version import Routes
 from scraper_service.errors import JobEnded, JobNotFound
-from scraper_service.options.limits import KeyScope, Mode
+from scraper_service.options.limits import Mode
 from scraper_service.options.requests.pages import ignored_names
 from scraper_service.storage.job_records import JobState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from scraper_service.api.http_server import JsonRequest
-    from scraper_service.api.version import RouteT
     from scraper_service.services.accounts import Team
     from scraper_service.storage.jobs.operations import OperationEntry, OperationRow
 
@@ -117,15 +116,8 @@ class _Agents(Success):
 class AgentRoutes(Routes):
     """Requests in words, for which a language model searches and reads pages."""
 
-    def routes(self) -> Iterable[RouteT]:
-        return (
-            ("POST", "/agent", KeyScope.SCRAPE, self.start_agent),
-            ("GET", "/agent", KeyScope.READ, self.agents),
-            ("GET", "/agent/<run_id>", KeyScope.READ, self.agent_status),
-            ("DELETE", "/agent/<run_id>", KeyScope.SCRAPE, self.cancel_agent),
-        )
-
-    @Described(
+    @Route(
+        "POST /agent",
         returns=OperationStarted,
         body="AGENT",
         example={"prompt": "Who founded Example, and when?", "effort": "low"},
@@ -142,13 +134,13 @@ class AgentRoutes(Routes):
         warning = joined(warning, found.warning)
         return OperationStarted.to_json(id=found.id, warning=warning)
 
-    @Described(returns=_Run, errors=(JobNotFound,))
+    @Route("GET /agent/<run_id>", returns=_Run, errors=(JobNotFound,))
     async def agent_status(self, request: JsonRequest, run_id: str) -> bytes:
         """Return the state of a run, and its answer once completed."""
         _, found = await self._find(request, run_id)
         return self._run(found)
 
-    @Described(returns=Success, errors=(JobNotFound, JobEnded))
+    @Route("DELETE /agent/<run_id>", returns=Success, errors=(JobNotFound, JobEnded))
     async def cancel_agent(self, request: JsonRequest, run_id: str) -> bytes:
         """Cancel a run."""
         team, found = await self._find(request, run_id)
@@ -157,7 +149,7 @@ class AgentRoutes(Routes):
             raise JobEnded("agent run", state)
         return Success.to_json()
 
-    @Described(returns=_Agents, parameters=(_BEFORE,))
+    @Route("GET /agent", returns=_Agents, parameters=(_BEFORE,))
     async def agents(self, request: JsonRequest) -> bytes:
         """Return the team's runs, the newest first."""
         team, _ = await self.checks.admit(request, Mode.EXTRACT_STATUS)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from scraper_service.api.application import note_caller, with_base, write
 from scraper_service.api.errors import PAGE_STATUSES, failed_page
-from scraper_service.api.openapi.described import Described
+from scraper_service.api.openapi.route import Route
 from scraper_service.api.parameters import ChoiceParameter, TextParameter, parse_job_id
 from scraper_service.api.requests.interact import (
     SESSION,
@@ -61,10 +61,7 @@ from scraper_service.options.limits import KeyScope, Mode
 from scraper_service.services.browser_sessions.lifecycle import PageFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from scraper_service.api.http_server import JsonRequest
-    from scraper_service.api.version import RouteT
     from scraper_service.services.browser_sessions.running_session import (
         RunningSession,
     )
@@ -79,24 +76,8 @@ _GONE = (SessionNotFound, SessionDestroyed, SessionElsewhere)
 class BrowserSessionRoutes(Routes):
     """Sessions of the browser."""
 
-    def routes(self) -> Iterable[RouteT]:
-        for base in ("/interact", "/browser"):
-            one = f"{base}/<session_id>"
-            yield ("POST", base, KeyScope.SCRAPE, self.start)
-            yield ("GET", base, KeyScope.READ, self.sessions)
-            yield ("POST", f"{one}/execute", KeyScope.SCRAPE, self.execute)
-            yield ("DELETE", one, KeyScope.SCRAPE, self.end)
-            # The token in the URL stands for a key.
-            yield ("GET", f"{one}/cdp", KeyScope.READ, self.connect)
-            yield ("GET", f"{one}/view", KeyScope.READ, self.view)
-            yield ("GET", f"{one}/view/pictures", KeyScope.READ, self.pictures)
-            yield ("GET", f"{one}/control", KeyScope.READ, self.control)
-            yield ("GET", f"{one}/control/socket", KeyScope.READ, self.inputs)
-        of_scrape = "/scrape/<scrape_id>/interact"
-        yield ("POST", of_scrape, KeyScope.SCRAPE, self.execute_after)
-        yield ("DELETE", of_scrape, KeyScope.SCRAPE, self.end_after)
-
-    @Described(
+    @Route(
+        ("POST /interact", "POST /browser"),
         returns=SessionOpened,
         body=SESSION,
         example={"url": "https://example.com", "ttl": 600},
@@ -149,7 +130,8 @@ class BrowserSessionRoutes(Routes):
             found["interactive_live_view_url"] = place
         return found
 
-    @Described(
+    @Route(
+        ("GET /interact/<session_id>/cdp", "GET /browser/<session_id>/cdp"),
         returns=TEXT,
         parameters=(_TOKEN,),
         errors=(Unauthorized, QueueFull),
@@ -170,7 +152,8 @@ class BrowserSessionRoutes(Routes):
         self.api.watchers.sessions.check(session.team)
         return SessionSocket(self.api, session, handshake)
 
-    @Described(
+    @Route(
+        ("GET /interact/<session_id>/view", "GET /browser/<session_id>/view"),
         returns=TEXT,
         parameters=(_TOKEN,),
         media=("text/html",),
@@ -183,7 +166,11 @@ class BrowserSessionRoutes(Routes):
             request.setHeader(name, value)
         return PAGE.format(session.view_token).encode()
 
-    @Described(
+    @Route(
+        (
+            "GET /interact/<session_id>/view/pictures",
+            "GET /browser/<session_id>/view/pictures",
+        ),
         returns=TEXT,
         parameters=(_TOKEN,),
         media=("multipart/x-mixed-replace",),
@@ -196,7 +183,8 @@ class BrowserSessionRoutes(Routes):
         self.api.watchers.sessions.check(session.team)
         return PictureStream(self.api, session)
 
-    @Described(
+    @Route(
+        ("GET /interact/<session_id>/control", "GET /browser/<session_id>/control"),
         returns=TEXT,
         parameters=(_TOKEN,),
         media=("text/html",),
@@ -210,7 +198,11 @@ class BrowserSessionRoutes(Routes):
             request.setHeader(name, value)
         return session_input.PAGE.encode()
 
-    @Described(
+    @Route(
+        (
+            "GET /interact/<session_id>/control/socket",
+            "GET /browser/<session_id>/control/socket",
+        ),
         returns=TEXT,
         parameters=(_TOKEN,),
         errors=(Unauthorized, QueueFull),
@@ -238,7 +230,7 @@ class BrowserSessionRoutes(Routes):
         token = _TOKEN.read(request) or ""
         return self.services.browser_sessions.by_token(session_id, kind, token)
 
-    @Described(returns=_LISTED, parameters=(_STATUS,))
+    @Route(("GET /interact", "GET /browser"), returns=_LISTED, parameters=(_STATUS,))
     async def sessions(self, request: JsonRequest) -> bytes:
         """Return the sessions of the team, the newest first, ended ones for 24 hours."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
@@ -253,7 +245,8 @@ class BrowserSessionRoutes(Routes):
             sessions.append(SessionJson.of(each, **urls))
         return _LISTED.to_json(sessions=sessions)
 
-    @Described(
+    @Route(
+        ("POST /interact/<session_id>/execute", "POST /browser/<session_id>/execute"),
         returns=StepDone,
         body=STEP,
         example={
@@ -274,7 +267,8 @@ class BrowserSessionRoutes(Routes):
         found = await self.services.browser_sessions.step(_id(session_id), step, team)
         return self._done(request, found)
 
-    @Described(
+    @Route(
+        "POST /scrape/<scrape_id>/interact",
         returns=StepDone,
         body=STEP,
         example={"code": "agent-browser snapshot -i", "language": "bash"},
@@ -309,7 +303,11 @@ class BrowserSessionRoutes(Routes):
             return write(request, failed_page(failed.error, STATUS))
         return self._done(request, found)
 
-    @Described(returns=SessionEnded, errors=(SessionNotFound, SessionElsewhere))
+    @Route(
+        "DELETE /scrape/<scrape_id>/interact",
+        returns=SessionEnded,
+        errors=(SessionNotFound, SessionElsewhere),
+    )
     async def end_after(self, request: JsonRequest, scrape_id: str) -> bytes:
         """End the session of a scrape. A second call returns the same figures."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
@@ -319,7 +317,11 @@ class BrowserSessionRoutes(Routes):
             )
         )
 
-    @Described(returns=SessionEnded, errors=(SessionNotFound, SessionElsewhere))
+    @Route(
+        ("DELETE /interact/<session_id>", "DELETE /browser/<session_id>"),
+        returns=SessionEnded,
+        errors=(SessionNotFound, SessionElsewhere),
+    )
     async def end(self, request: JsonRequest, session_id: str) -> bytes:
         """End a session. A second call returns the same figures."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)

@@ -14,7 +14,7 @@ from scraper_service.api.errors import (
     error_body,
     issue_members,
 )
-from scraper_service.api.openapi.described import Described
+from scraper_service.api.openapi.route import Route
 from scraper_service.api.schemas import (
     JsonObject,
     Maybe,
@@ -27,7 +27,7 @@ from scraper_service.api.version import Routes
 from scraper_service.discovery.crawl_prompt import MAX_PAGES
 from scraper_service.errors import InvalidOptions, Issue, PromptUnclear
 from scraper_service.options.crawl import SITEMAP_MODES, Caller
-from scraper_service.options.limits import KeyScope, Mode
+from scraper_service.options.limits import Mode
 from scraper_service.options.parsing import (
     MAX_PROMPT,
     Object,
@@ -46,11 +46,10 @@ from scraper_service.options.serialization import options_to_json
 from scraper_service.options.urls import caller_url
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from scraper_service.api.http_server import JsonRequest
     from scraper_service.api.request_body import Body
-    from scraper_service.api.version import RouteT
     from scraper_service.discovery.crawl_prompt import PromptOptions
     from scraper_service.options.crawl import CrawlOptions
     from scraper_service.options.parsing import Position
@@ -135,13 +134,8 @@ _EXPLAINED = success(results=list[_Explained])
 class CrawlPreviewRoutes(Routes):
     """What a crawl would do, without a crawl."""
 
-    def routes(self) -> Iterable[RouteT]:
-        return (
-            ("POST", "/crawl/params-preview", KeyScope.SCRAPE, self.preview),
-            ("POST", "/crawl/explain", KeyScope.SCRAPE, self.explain),
-        )
-
-    @Described(
+    @Route(
+        "POST /crawl/params-preview",
         returns=_Previewed,
         body=PREVIEW,
         example={
@@ -161,7 +155,8 @@ class CrawlPreviewRoutes(Routes):
         found = await self.services.jobs.preview(parsed.url, parsed.prompt, team, check)
         return _previewed(parsed.url, found)
 
-    @Described(
+    @Route(
+        "POST /crawl/explain",
         returns=_EXPLAINED,
         body="EXPLAIN",
         example={"url": "https://example.com", "urls": ["https://example.com/a"]},

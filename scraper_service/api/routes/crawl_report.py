@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from urllib.parse import quote
 
-from scraper_service.api.openapi.described import Described
+from scraper_service.api.openapi.route import Route
 from scraper_service.api.parameters import (
     ChoiceParameter,
     ChoicesParameter,
@@ -32,7 +32,7 @@ from scraper_service.api.schemas import (
     one_of,
 )
 from scraper_service.api.streams import server_sent_events
-from scraper_service.api.version import Routes, job_routes
+from scraper_service.api.version import Routes, of_jobs
 from scraper_service.api.webhook_payloads import SentEvent
 from scraper_service.content.text.w3c_times import utc_time
 from scraper_service.crawling.politeness.host_limits import pace_key
@@ -44,7 +44,7 @@ from scraper_service.errors import FAILURE_CODES, JobNotFound, QueueFull, Schema
 from scraper_service.items import LOSS_KINDS, REMOVED, UNCHANGED
 from scraper_service.options.formats import Json
 from scraper_service.options.json_schema import field_of
-from scraper_service.options.limits import KeyScope, Mode
+from scraper_service.options.limits import Mode
 from scraper_service.options.requests import body_v2 as requests
 from scraper_service.options.requests.pages import wire_names
 from scraper_service.options.serialization import options_from_json
@@ -53,11 +53,10 @@ from scraper_service.storage.job_records import RowState
 from scraper_service.storage.jobs.job_listing import STATES, Cursor, UrlQuery
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from scraper_service.api.http_server import JsonRequest
     from scraper_service.api.streams.server_sent_events import EventStream
-    from scraper_service.api.version import RouteT
     from scraper_service.options.json_schema import Field
     from scraper_service.services.jobs import CrawlReport
     from scraper_service.storage.jobs.job_listing import Listing
@@ -289,16 +288,10 @@ class CrawlReportRoutes(Routes):
     common_errors = (JobNotFound,)
     are_own = True
 
-    def routes(self) -> Iterable[RouteT]:
-        yield from job_routes(
-            ("GET", "/urls", KeyScope.READ, self.urls),
-            ("GET", "/report", KeyScope.READ, self.report),
-            ("GET", "/events", KeyScope.READ, self.events),
-        )
-        yield "GET", "/crawl/<job_id>/removed", KeyScope.READ, self.removed
-
-    @Described(
-        returns=_Urls, parameters=(_STATE, _REASON, _LOSS, _SKIP, _LIMIT, _AFTER)
+    @Route(
+        of_jobs("GET", "/urls"),
+        returns=_Urls,
+        parameters=(_STATE, _REASON, _LOSS, _SKIP, _LIMIT, _AFTER),
     )
     async def urls(self, request: JsonRequest, job_id: str) -> bytes:
         """Return the URLs of a job, and why each was fetched or not."""
@@ -307,7 +300,7 @@ class CrawlReportRoutes(Routes):
         found = await self.services.jobs.urls(parse_job_id(job_id), team, query)
         return _listed(found, query, self.url_of(request))
 
-    @Described(returns=_Removed, parameters=(_SKIP, _LIMIT))
+    @Route("GET /crawl/<job_id>/removed", returns=_Removed, parameters=(_SKIP, _LIMIT))
     async def removed(self, request: JsonRequest, job_id: str) -> bytes:
         """Return the URLs that a crawl with the option since has not found any more."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
@@ -316,14 +309,15 @@ class CrawlReportRoutes(Routes):
         )
         return _Removed.to_json(found)
 
-    @Described(returns=_Report)
+    @Route(of_jobs("GET", "/report"), returns=_Report)
     async def report(self, request: JsonRequest, job_id: str) -> bytes:
         """Return the politeness and scope report of a job."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
         found = parse_job_id(job_id)
         return await self.services.jobs.report(found, team, reported)
 
-    @Described(
+    @Route(
+        of_jobs("GET", "/events"),
         returns={**SentEvent.shape, "description": "Each event of the stream."},
         parameters=(server_sent_events.LAST_EVENT, server_sent_events.LAST_EVENT_ID),
         errors=(QueueFull,),

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from scraper_service.api.openapi.described import Described
 from scraper_service.api.openapi.page_shapes import RESULT_MEMBERS, Metadata
+from scraper_service.api.openapi.route import Route
 from scraper_service.api.parameters import (
     SKIP,
     ChoiceParameter,
@@ -33,13 +33,12 @@ from scraper_service.errors import (
 from scraper_service.exports.formats import ERRORS, FORMATS, PAGES, URLS, WHAT
 from scraper_service.exports.job_exports import ExportQuery
 from scraper_service.exports.tables import COLUMNS
-from scraper_service.options.limits import KeyScope, Mode
+from scraper_service.options.limits import Mode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from scraper_service.api.http_server import JsonRequest
-    from scraper_service.api.version import RouteT
 
 MAX_FIELDS = 100
 MAX_FIELD = 200  # characters
@@ -124,13 +123,8 @@ _PARAMETERS = (_FORMAT, _WHAT, _FIELDS, SKIP, _LIMIT, _RANGE, _IF_RANGE)
 class ExportRoutes(Routes):
     """Files with the pages, errors or URLs of a crawl or batch."""
 
-    def routes(self) -> Iterable[RouteT]:
-        return (
-            ("GET", "/crawl/<job_id>/export", KeyScope.READ, self.export),
-            ("GET", "/batch/scrape/<job_id>/export", KeyScope.READ, self.export),
-        )
-
-    @Described(
+    @Route(
+        ("GET /crawl/<job_id>/export", "GET /batch/scrape/<job_id>/export"),
         returns={},
         parameters=_PARAMETERS,
         errors=(

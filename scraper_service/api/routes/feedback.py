@@ -15,7 +15,7 @@ from prometheus_client import Counter
 
 from scraper_service.api.application import note_caller, write
 from scraper_service.api.errors import answer_to
-from scraper_service.api.openapi.described import Described
+from scraper_service.api.openapi.route import Route
 from scraper_service.api.parameters import parse_job_id
 from scraper_service.api.requests.feedback import (
     CALL_FEEDBACK,
@@ -33,13 +33,10 @@ from scraper_service.errors import (
     InvalidParameter,
     JobNotFound,
 )
-from scraper_service.options.limits import KeyScope, Mode
+from scraper_service.options.limits import Mode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from scraper_service.api.http_server import JsonRequest
-    from scraper_service.api.version import RouteT
     from scraper_service.services.accounts import Team
 
 logger = logging.getLogger(__name__)
@@ -74,13 +71,8 @@ class _Noted(Success):
 class FeedbackRoutes(Routes):
     """Feedback on calls of the last day."""
 
-    def routes(self) -> Iterable[RouteT]:
-        return (
-            ("POST", "/feedback", KeyScope.SCRAPE, self.give),
-            ("POST", "/search/<job_id>/feedback", KeyScope.SCRAPE, self.give_on_search),
-        )
-
-    @Described(
+    @Route(
+        "POST /feedback",
         returns=_Noted,
         body=CALL_FEEDBACK,
         example={
@@ -98,7 +90,13 @@ class FeedbackRoutes(Routes):
         except tuple(_CODES) as error:
             return self._refused(request, error)
 
-    @Described(returns=_Noted, body=SEARCH_FEEDBACK, example=_EXAMPLE, errors=_ERRORS)
+    @Route(
+        "POST /search/<job_id>/feedback",
+        returns=_Noted,
+        body=SEARCH_FEEDBACK,
+        example=_EXAMPLE,
+        errors=_ERRORS,
+    )
     async def give_on_search(self, request: JsonRequest, job_id: str) -> bytes:
         """Give feedback on a search."""
         try:

@@ -8,7 +8,7 @@ from twisted.web.resource import Resource
 
 from scraper_service.api.application import TaskPage
 from scraper_service.api.errors import NotFoundPage, not_found, refused_method
-from scraper_service.api.openapi.described import Described, RootResource
+from scraper_service.api.openapi.route import RootResource, Route
 from scraper_service.api.schemas import JsonObject, Success, encode, member
 
 if TYPE_CHECKING:
@@ -83,8 +83,10 @@ class _AllReady(_Ok, _Ready): ...
 class _NotReady(_Ready, _Failing): ...
 
 
-def _health(summary: str, ok: type[_Ok], failing: type[_Failing]) -> Described:
-    return Described(summary=summary, returns=ok, failures={503: failing}, is_own=True)
+def _health(path: str, summary: str, ok: type[_Ok], failing: type[_Failing]) -> Route:
+    return Route(
+        path, summary=summary, returns=ok, failures={503: failing}, is_own=True
+    )
 
 
 class HealthPages(RootResource):
@@ -95,24 +97,18 @@ class HealthPages(RootResource):
     """
 
     routes = (
-        (
-            "GET",
-            "/health",
-            _health("Return the work under way.", _Working, _NotWorking),
+        _health("GET /health", "Return the work under way.", _Working, _NotWorking),
+        Route(
+            "GET /health/live",
+            summary="Return if the process responds.",
+            returns=_Ok,
+            is_own=True,
         ),
-        (
-            "GET",
-            "/health/live",
-            Described(
-                summary="Return if the process responds.",
-                returns=_Ok,
-                is_own=True,
-            ),
-        ),
-        (
-            "GET",
-            "/health/ready",
-            _health("Return if every part of the service works.", _AllReady, _NotReady),
+        _health(
+            "GET /health/ready",
+            "Return if every part of the service works.",
+            _AllReady,
+            _NotReady,
         ),
     )
 

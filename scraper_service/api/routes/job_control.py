@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from scraper_service.api.application import note_caller
 from scraper_service.api.errors import WORK_ERRORS
-from scraper_service.api.openapi.described import Described
+from scraper_service.api.openapi.route import Route
 from scraper_service.api.parameters import (
     IDEMPOTENCY_KEY,
     idempotency_key,
@@ -29,85 +29,53 @@ from scraper_service.errors import (
     SourceJobRunning,
     SourcesNotStored,
 )
-from scraper_service.options.limits import KeyScope, Mode
+from scraper_service.options.limits import Mode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from scraper_service.api.http_server import JsonRequest
-    from scraper_service.api.version import RouteT
     from scraper_service.options.crawl import ReprocessRequest
     from scraper_service.options.requests.job_control import JobChangeRequest
 
 
-_RETRIED = Described(
-    returns=JobRetried,
-    body="RETRY",
-    example={"codes": ["SCRAPE_TIMEOUT"], "scrapeOptions": {"timeout": 120_000}},
-    parameters=(IDEMPOTENCY_KEY,),
-    errors=(
-        *WORK_ERRORS,
-        JobNotFound,
-        JobFinished,
-        HeadersForgotten,
-        IdempotencyKeyUsed,
-    ),
-    is_own=True,
-)
+_RETRIED: dict[str, Any] = {
+    "returns": JobRetried,
+    "body": "RETRY",
+    "example": {"codes": ["SCRAPE_TIMEOUT"], "scrapeOptions": {"timeout": 120_000}},
+    "parameters": (IDEMPOTENCY_KEY,),
+    "errors": (*WORK_ERRORS, JobFinished, HeadersForgotten, IdempotencyKeyUsed),
+}
 _REPROCESSED: dict[str, Any] = {
     "parameters": (IDEMPOTENCY_KEY,),
-    "errors": (
-        *WORK_ERRORS,
-        JobNotFound,
-        SourceJobRunning,
-        SourcesNotStored,
-        IdempotencyKeyUsed,
-    ),
-    "is_own": True,
+    "errors": (*WORK_ERRORS, SourceJobRunning, SourcesNotStored, IdempotencyKeyUsed),
 }
-_ERRORS = (OptionUnavailable, OutOfCredits, JobNotFound, JobFinished)
+_ERRORS = (OptionUnavailable, OutOfCredits, JobFinished)
 
 
 class JobControlRoutes(Routes):
     """Changes of crawls and batches that are under way."""
 
-    def routes(self) -> Iterable[RouteT]:
-        return (
-            ("PATCH", "/crawl/<job_id>", KeyScope.SCRAPE, self.change_crawl),
-            ("PATCH", "/batch/scrape/<job_id>", KeyScope.SCRAPE, self.change_batch),
-            ("POST", "/crawl/<job_id>/retry", KeyScope.SCRAPE, self.retry_crawl),
-            ("POST", "/batch/scrape/<job_id>/retry", KeyScope.SCRAPE, self.retry_batch),
-            (
-                "POST",
-                "/crawl/<job_id>/reprocess",
-                KeyScope.SCRAPE,
-                self.reprocess_crawl,
-            ),
-            (
-                "POST",
-                "/batch/scrape/<job_id>/reprocess",
-                KeyScope.SCRAPE,
-                self.reprocess_batch,
-            ),
-        )
+    common_errors = (JobNotFound,)
+    are_own = True
 
-    @Described(
+    @Route(
+        "PATCH /crawl/<job_id>",
         returns=JobChanged,
         body="CHANGED_CRAWL",
         example={"paused": True, "limit": 500},
         errors=_ERRORS,
-        is_own=True,
     )
     async def change_crawl(self, request: JsonRequest, job_id: str) -> bytes:
         """Pause, resume or change a crawl."""
         return await self._change(request, job_id, self.api.requests.crawl_change)
 
-    @Described(
+    @Route(
+        "PATCH /batch/scrape/<job_id>",
         returns=JobChanged,
         body="CHANGED_BATCH",
         example={"delay": 2.5},
         errors=_ERRORS,
-        is_own=True,
     )
     async def change_batch(self, request: JsonRequest, job_id: str) -> bytes:
         """Pause, resume or change a batch."""
@@ -132,12 +100,12 @@ class JobControlRoutes(Routes):
             paused=job.paused_at is not None,
         )
 
-    @_RETRIED
+    @Route("POST /crawl/<job_id>/retry", **_RETRIED)
     async def retry_crawl(self, request: JsonRequest, job_id: str) -> bytes:
         """Fetch pages of a crawl again that failed."""
         return await self._retry(request, job_id, Mode.CRAWL)
 
-    @_RETRIED
+    @Route("POST /batch/scrape/<job_id>/retry", **_RETRIED)
     async def retry_batch(self, request: JsonRequest, job_id: str) -> bytes:
         """Fetch pages of a batch again that failed."""
         return await self._retry(request, job_id, Mode.SCRAPE)
@@ -152,7 +120,8 @@ class JobControlRoutes(Routes):
             await self.services.jobs.retry(found, team, wanted.retry, key)
         )
 
-    @Described(
+    @Route(
+        "POST /crawl/<job_id>/reprocess",
         returns=JobReprocessed,
         body="REPROCESSED_CRAWL",
         example={"formats": ["html", "links"], "onlyMainContent": False},
@@ -163,7 +132,8 @@ class JobControlRoutes(Routes):
         structure = self.api.requests.crawl_reprocess
         return await self._reprocess(request, job_id, Mode.CRAWL, structure)
 
-    @Described(
+    @Route(
+        "POST /batch/scrape/<job_id>/reprocess",
         returns=JobReprocessed,
         body="REPROCESSED_BATCH",
         example={"formats": ["markdown"], "includeTags": ["main"]},

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 from attrs import evolve
 
-from scraper_service.api.openapi.described import Described
+from scraper_service.api.openapi.route import Route
 from scraper_service.api.parameters import (
     CursorParameter,
     ListParameter,
@@ -54,10 +54,7 @@ from scraper_service.storage.jobs.job_history import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from scraper_service.api.http_server import JsonRequest
-    from scraper_service.api.version import RouteT
 
 MAX_JOBS, USUAL_JOBS = 100, 25  # in one response
 MAX_TEXT = 200  # characters of ``q``
@@ -170,14 +167,7 @@ class JobHistoryRoutes(Routes):
 
     are_own = True
 
-    def routes(self) -> Iterable[RouteT]:
-        return (
-            ("GET", "/jobs", KeyScope.READ, self.jobs),
-            ("GET", "/jobs/<job_id>", KeyScope.READ, self.job),
-            ("DELETE", "/jobs/<job_id>", KeyScope.ADMIN, self.delete_job),
-        )
-
-    @Described(returns=_Jobs, parameters=(*FILTERS, _CURSOR))
+    @Route("GET /jobs", returns=_Jobs, parameters=(*FILTERS, _CURSOR))
     async def jobs(self, request: JsonRequest) -> bytes:
         """Return the team's jobs, the newest first."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
@@ -192,7 +182,7 @@ class JobHistoryRoutes(Routes):
         jobs = [_Job.of(each, url=self._url(request, each)) for each in found]
         return _Jobs.to_json(jobs=jobs, next=following)
 
-    @Described(returns=_READ, errors=(JobNotFound,))
+    @Route("GET /jobs/<job_id>", returns=_READ, errors=(JobNotFound,))
     async def job(self, request: JsonRequest, job_id: str) -> bytes:
         """Return a job of any kind with its options."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
@@ -206,7 +196,12 @@ class JobHistoryRoutes(Routes):
     def _url(self, request: JsonRequest, job: JobSummary) -> str:
         return f"{self.base_url(request)}/{_status_path(job)}"
 
-    @Described(returns=Success, errors=(JobNotFound,))
+    @Route(
+        "DELETE /jobs/<job_id>",
+        scope=KeyScope.ADMIN,
+        returns=Success,
+        errors=(JobNotFound,),
+    )
     async def delete_job(self, request: JsonRequest, job_id: str) -> bytes:
         """Cancel a job of any kind and delete all its data."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)

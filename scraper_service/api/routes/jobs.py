@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from scraper_service.api.application import joined, note_caller, with_base
 from scraper_service.api.errors import WORK_ERRORS
-from scraper_service.api.openapi.described import Described
+from scraper_service.api.openapi.route import Route
 from scraper_service.api.page_parts import TOKENS, fit_pages
 from scraper_service.api.parameters import (
     IDEMPOTENCY_KEY,
@@ -24,7 +24,7 @@ from scraper_service.api.responses import (
     job_url,
 )
 from scraper_service.api.streams import websocket
-from scraper_service.api.version import Routes, job_routes
+from scraper_service.api.version import Routes, of_jobs
 from scraper_service.errors import (
     IdempotencyKeyUsed,
     JobEnded,
@@ -35,11 +35,8 @@ from scraper_service.options.limits import KeyScope, Mode
 from scraper_service.options.requests.pages import ignored_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from scraper_service.api.http_server import JsonRequest
     from scraper_service.api.streams.websocket import WebSocket
-    from scraper_service.api.version import RouteT
 
 
 # Options that hold for all pages of a batch, also for those that are added.
@@ -49,21 +46,8 @@ _OF_WHOLE_BATCH = frozenset({"maxConcurrency", "dedupeBoilerplate"})
 class JobRoutes(Routes):
     """Crawls and batches of pages."""
 
-    def routes(self) -> Iterable[RouteT]:
-        return (
-            ("POST", "/crawl", KeyScope.SCRAPE, self.start_crawl),
-            ("POST", "/batch/scrape", KeyScope.SCRAPE, self.start_batch),
-            ("GET", "/crawl/active", KeyScope.READ, self.active_crawls),
-            ("GET", "/crawl/ongoing", KeyScope.READ, self.active_crawls),
-            *job_routes(
-                ("GET", "", KeyScope.READ, self.status),
-                ("DELETE", "", KeyScope.SCRAPE, self.cancel),
-                # A public client reads errors with DELETE.
-                ("GET DELETE", "/errors", KeyScope.READ, self.errors),
-            ),
-        )
-
-    @Described(
+    @Route(
+        "POST /crawl",
         returns="STARTED",
         body="CRAWL",
         example={"url": "https://example.com", "limit": 100},
@@ -95,7 +79,8 @@ class JobRoutes(Routes):
         )
         return answer
 
-    @Described(
+    @Route(
+        "POST /batch/scrape",
         returns=BatchStarted,
         body="BATCH",
         example={"urls": ["https://example.com", "https://example.org"]},
@@ -126,7 +111,7 @@ class JobRoutes(Routes):
             invalid_urls=batch.invalid_urls,
         )
 
-    @Described(returns=ActiveCrawls)
+    @Route(("GET /crawl/active", "GET /crawl/ongoing"), returns=ActiveCrawls)
     async def active_crawls(self, request: JsonRequest) -> bytes:
         """Return the team's running crawls."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
@@ -134,8 +119,11 @@ class JobRoutes(Routes):
         answer: bytes = self.api.responses.active(found)
         return answer
 
-    @Described(
-        returns="JOB_STATUS", parameters=(SKIP, LIMIT, TOKENS), errors=(JobNotFound,)
+    @Route(
+        of_jobs("GET"),
+        returns="JOB_STATUS",
+        parameters=(SKIP, LIMIT, TOKENS),
+        errors=(JobNotFound,),
     )
     async def status(self, request: JsonRequest, job_id: str) -> bytes | WebSocket:
         """Return the status of a job with some of its pages, or follow it."""
@@ -154,14 +142,19 @@ class JobRoutes(Routes):
         answer = self.api.responses.status(job, pages, bounds, self.url_of(request))
         return with_base(answer, self.base_url(request))
 
-    @Described(returns=JobCancelled, errors=(JobNotFound, JobEnded))
+    @Route(of_jobs("DELETE"), returns=JobCancelled, errors=(JobNotFound, JobEnded))
     async def cancel(self, request: JsonRequest, job_id: str) -> bytes:
         """Cancel a job."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
         await self.services.jobs.cancel(parse_job_id(job_id), team)
         return JobCancelled.to_json()
 
-    @Described(returns=JobErrors, errors=(JobNotFound,))
+    @Route(
+        of_jobs("GET DELETE", "/errors"),
+        scope=KeyScope.READ,
+        returns=JobErrors,
+        errors=(JobNotFound,),
+    )
     async def errors(self, request: JsonRequest, job_id: str) -> bytes:
         """Return the pages of a job that failed, and those that robots.txt refuses."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)

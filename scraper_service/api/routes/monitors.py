@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from scraper_service.api.application import note_caller
-from scraper_service.api.openapi.described import Described
+from scraper_service.api.openapi.route import Route
 from scraper_service.api.parameters import (
     MAX_SKIP,
     ChoiceParameter,
@@ -52,11 +52,10 @@ from scraper_service.storage.monitors.check_records import STATES
 from scraper_service.storage.monitors.monitors import Definition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from scraper_service.api.http_server import JsonRequest
     from scraper_service.api.requests.monitors import MonitorRequest
-    from scraper_service.api.version import RouteT
     from scraper_service.storage.monitors.check_records import CheckPages, CheckRow
 
 _LIMIT = NumberParameter("limit", "At most N entries.", 1, 100, 25)
@@ -76,30 +75,8 @@ _TESTED = success(data=list[ChannelTest])
 class MonitorRoutes(Routes):
     """Monitors and their checks."""
 
-    def routes(self) -> Iterable[RouteT]:
-        return (
-            ("POST", "/monitor", KeyScope.SCRAPE, self.create),
-            ("GET", "/monitor", KeyScope.READ, self.monitors),
-            ("GET", "/monitor/<monitor_id>", KeyScope.READ, self.monitor),
-            ("PATCH", "/monitor/<monitor_id>", KeyScope.SCRAPE, self.change),
-            ("DELETE", "/monitor/<monitor_id>", KeyScope.ADMIN, self.delete),
-            ("POST", "/monitor/<monitor_id>/run", KeyScope.SCRAPE, self.run),
-            (
-                "POST",
-                "/monitor/<monitor_id>/notification/test",
-                KeyScope.SCRAPE,
-                self.notify,
-            ),
-            ("GET", "/monitor/<monitor_id>/checks", KeyScope.READ, self.checks_of),
-            (
-                "GET",
-                "/monitor/<monitor_id>/checks/<check_id>",
-                KeyScope.READ,
-                self.check,
-            ),
-        )
-
-    @Described(
+    @Route(
+        "POST /monitor",
         returns=StoredMonitor,
         body=CREATED,
         example=_EXAMPLE,
@@ -130,7 +107,7 @@ class MonitorRoutes(Routes):
             StoredMonitor.to_json, data=answer.monitor, warning=answer.warning
         )
 
-    @Described(returns=MonitorList, parameters=(_LIMIT, _OFFSET))
+    @Route("GET /monitor", returns=MonitorList, parameters=(_LIMIT, _OFFSET))
     async def monitors(self, request: JsonRequest) -> bytes:
         """Return the team's monitors, the newest first."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
@@ -142,7 +119,11 @@ class MonitorRoutes(Routes):
             lambda found, total: MonitorList.to_json(data=found, total=total),
         )
 
-    @Described(returns=success(data=MonitorJson), errors=(JobNotFound,))
+    @Route(
+        "GET /monitor/<monitor_id>",
+        returns=success(data=MonitorJson),
+        errors=(JobNotFound,),
+    )
     async def monitor(self, request: JsonRequest, monitor_id: str) -> bytes:
         """Return a monitor."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
@@ -150,7 +131,8 @@ class MonitorRoutes(Routes):
             _id(monitor_id), team, lambda found: StoredMonitor.to_json(data=found)
         )
 
-    @Described(
+    @Route(
+        "PATCH /monitor/<monitor_id>",
         returns=StoredMonitor,
         body=CHANGED,
         example={"status": "paused"},
@@ -176,14 +158,20 @@ class MonitorRoutes(Routes):
             StoredMonitor.to_json, data=answer.monitor, warning=answer.warning
         )
 
-    @Described(returns=Success, errors=(JobNotFound,))
+    @Route(
+        "DELETE /monitor/<monitor_id>",
+        scope=KeyScope.ADMIN,
+        returns=Success,
+        errors=(JobNotFound,),
+    )
     async def delete(self, request: JsonRequest, monitor_id: str) -> bytes:
         """Delete a monitor with its checks."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
         await self.services.monitors.delete(_id(monitor_id), team)
         return Success.to_json()
 
-    @Described(
+    @Route(
+        "POST /monitor/<monitor_id>/run",
         returns=_STARTED,
         body=RUN,
         example={},
@@ -196,14 +184,20 @@ class MonitorRoutes(Routes):
         found = await self.services.monitors.run(_id(monitor_id), team)
         return _STARTED.to_json(id=found.id, data=found)
 
-    @Described(returns=_TESTED, errors=(JobNotFound,), is_own=True)
+    @Route(
+        "POST /monitor/<monitor_id>/notification/test",
+        returns=_TESTED,
+        errors=(JobNotFound,),
+        is_own=True,
+    )
     async def notify(self, request: JsonRequest, monitor_id: str) -> bytes:
         """Send a test message to the channels and the recipients of mail of a monitor."""
         team, _ = await self.checks.admit(request, Mode.CRAWL)
         found = await self.services.monitors.notify(_id(monitor_id), team)
         return _TESTED.to_json(data=found)
 
-    @Described(
+    @Route(
+        "GET /monitor/<monitor_id>/checks",
         returns=CheckList,
         parameters=(_LIMIT, _OFFSET, _STATUS),
         errors=(JobNotFound,),
@@ -217,7 +211,8 @@ class MonitorRoutes(Routes):
         )
         return await asyncio.to_thread(checks_response, found, total)
 
-    @Described(
+    @Route(
+        "GET /monitor/<monitor_id>/checks/<check_id>",
         returns=CheckResponse,
         parameters=(_LIMIT, _SKIP, _PAGE_STATUS),
         errors=(JobNotFound,),

@@ -11,8 +11,8 @@ from werkzeug.http import parse_etags
 
 from scraper_service.api.application import TaskPage
 from scraper_service.api.http_server import Root
-from scraper_service.api.openapi.described import Described, RootResource
 from scraper_service.api.openapi.document import build
+from scraper_service.api.openapi.route import RootResource, Route
 from scraper_service.api.schemas import JsonObject, encode
 
 if TYPE_CHECKING:
@@ -32,14 +32,11 @@ class OpenApiPage(TaskPage):
     """The document of all routes, made at the first request for it."""
 
     routes = (
-        (
-            "GET",
-            "/openapi.json",
-            Described(
-                summary="Return this document.",
-                returns=_Document,
-                is_own=True,
-            ),
+        Route(
+            "GET /openapi.json",
+            summary="Return this document.",
+            returns=_Document,
+            is_own=True,
         ),
     )
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from scraper_service.api.application import joined, note_caller
 from scraper_service.api.errors import WORK_ERRORS
-from scraper_service.api.openapi.described import Described
+from scraper_service.api.openapi.route import Route
 from scraper_service.api.parameters import parse_job_id
 from scraper_service.api.schemas import (
     Id,
@@ -21,15 +21,12 @@ from scraper_service.api.schemas import (
 )
 from scraper_service.api.version import Routes
 from scraper_service.errors import JobNotFound
-from scraper_service.options.limits import KeyScope, Mode
+from scraper_service.options.limits import Mode
 from scraper_service.options.requests.pages import ignored_names
 from scraper_service.storage.job_records import JobState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from scraper_service.api.http_server import JsonRequest
-    from scraper_service.api.version import RouteT
     from scraper_service.storage.jobs.operations import OperationRow
 
 # The text of the 404, by kind of job.
@@ -148,13 +145,8 @@ class OperationRoutes(Routes):
 class ExtractRoutes(OperationRoutes):
     """Extractions of data from many pages."""
 
-    def routes(self) -> Iterable[RouteT]:
-        return (
-            ("POST", "/extract", KeyScope.SCRAPE, self.start_extract),
-            ("GET", "/extract/<operation_id>", KeyScope.READ, self.extract_status),
-        )
-
-    @Described(
+    @Route(
+        "POST /extract",
         returns=_ExtractStarted,
         body="EXTRACT",
         example={"urls": ["https://example.com"], "prompt": "The title of the page"},
@@ -175,7 +167,7 @@ class ExtractRoutes(OperationRoutes):
             warning=joined(await body.warning(ignored_names({})), found.warning),
         )
 
-    @Described(returns=_ExtractStatus, errors=(JobNotFound,))
+    @Route("GET /extract/<operation_id>", returns=_ExtractStatus, errors=(JobNotFound,))
     async def extract_status(self, request: JsonRequest, operation_id: str) -> bytes:
         """Return the state of an extraction, and its result once completed."""
         found = await self.find(request, operation_id, "extract")
@@ -193,13 +185,8 @@ class ExtractRoutes(OperationRoutes):
 class LlmsTextRoutes(OperationRoutes):
     """The llms.txt of a site."""
 
-    def routes(self) -> Iterable[RouteT]:
-        return (
-            ("POST", "/llmstxt", KeyScope.SCRAPE, self.start_llms_text),
-            ("GET", "/llmstxt/<operation_id>", KeyScope.READ, self.llms_text_status),
-        )
-
-    @Described(
+    @Route(
+        "POST /llmstxt",
         returns=OperationStarted,
         body="LLMS_TEXT",
         example={"url": "https://example.com", "maxUrls": 10},
@@ -213,7 +200,9 @@ class LlmsTextRoutes(OperationRoutes):
         found = await self.services.operations.start(options, team, self.api.version)
         return OperationStarted.to_json(found)
 
-    @Described(returns=_LlmsTextStatus, errors=(JobNotFound,))
+    @Route(
+        "GET /llmstxt/<operation_id>", returns=_LlmsTextStatus, errors=(JobNotFound,)
+    )
     async def llms_text_status(self, request: JsonRequest, operation_id: str) -> bytes:
         """Return the state of an llms.txt job and the text so far."""
         found = await self.find(request, operation_id, "llmstxt")
@@ -226,18 +215,8 @@ class LlmsTextRoutes(OperationRoutes):
 class DeepResearchRoutes(OperationRoutes):
     """Deep research."""
 
-    def routes(self) -> Iterable[RouteT]:
-        return (
-            ("POST", "/deep-research", KeyScope.SCRAPE, self.start_research),
-            (
-                "GET",
-                "/deep-research/<operation_id>",
-                KeyScope.READ,
-                self.research_status,
-            ),
-        )
-
-    @Described(
+    @Route(
+        "POST /deep-research",
         returns=OperationStarted,
         body="RESEARCH",
         example={"query": "How do heat pumps work in winter?"},
@@ -252,7 +231,11 @@ class DeepResearchRoutes(OperationRoutes):
         found = await self.services.operations.start(options, team, self.api.version)
         return OperationStarted.to_json(found)
 
-    @Described(returns=_ResearchStatus, errors=(JobNotFound,))
+    @Route(
+        "GET /deep-research/<operation_id>",
+        returns=_ResearchStatus,
+        errors=(JobNotFound,),
+    )
     async def research_status(self, request: JsonRequest, operation_id: str) -> bytes:
         """Return the state of a deep research job and its findings so far."""
         found = await self.find(request, operation_id, "deep_research")

@@ -8,34 +8,25 @@ from attrs import evolve
 
 from scraper_service.api.application import joined, note_caller, with_base
 from scraper_service.api.errors import PAGE_STATUSES, WORK_ERRORS
-from scraper_service.api.openapi.described import Described
 from scraper_service.api.openapi.page_shapes import PageJson
+from scraper_service.api.openapi.route import Route
 from scraper_service.api.page_parts import MAX_TOKENS, PAGE, cut
 from scraper_service.api.parameters import parse_job_id
 from scraper_service.api.schemas import success
 from scraper_service.api.version import Routes
 from scraper_service.errors import InvalidParameter, JobNotFound, MapTimedOut
-from scraper_service.options.limits import KeyScope, Mode
+from scraper_service.options.limits import Mode
 from scraper_service.options.requests.pages import ignored_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from scraper_service.api.http_server import JsonRequest
-    from scraper_service.api.version import RouteT
 
 
 class PageRoutes(Routes):
     """Scrapes and maps."""
 
-    def routes(self) -> Iterable[RouteT]:
-        return (
-            ("POST", "/scrape", KeyScope.SCRAPE, self.scrape),
-            ("GET", "/scrape/<scrape_id>", KeyScope.READ, self.read_scrape),
-            ("POST", "/map", KeyScope.SCRAPE, self.map_site),
-        )
-
-    @Described(
+    @Route(
+        "POST /scrape",
         returns="SCRAPED",
         body="PAGE",
         example={"url": "https://example.com", "formats": ["markdown", "links"]},
@@ -53,7 +44,8 @@ class PageRoutes(Routes):
         answer = self.api.responses.scraped(request, page, options)
         return with_base(answer, self.base_url(request))
 
-    @Described(
+    @Route(
+        "GET /scrape/<scrape_id>",
         returns=success(data=PageJson),
         parameters=(MAX_TOKENS, PAGE),
         errors=(JobNotFound,),
@@ -70,7 +62,8 @@ class PageRoutes(Routes):
         answer = b'{"success":true,"data":%s}' % page
         return with_base(answer, self.base_url(request))
 
-    @Described(
+    @Route(
+        "POST /map",
         returns="MAPPED",
         body="MAP",
         example={"url": "https://example.com", "limit": 100},

@@ -24,7 +24,7 @@ from scraper_service.api.errors import (
     ErrorResponse,
     error_body,
 )
-from scraper_service.api.openapi.described import Described
+from scraper_service.api.openapi.route import Route
 from scraper_service.api.parameters import PathParameter
 from scraper_service.api.request_body import (
     JSON,
@@ -58,14 +58,11 @@ from scraper_service.errors import (
 )
 from scraper_service.items import content_type
 from scraper_service.options.availability import can_recognise_text
-from scraper_service.options.limits import KeyScope, Mode
+from scraper_service.options.limits import Mode
 from scraper_service.options.requests.pages import ignored_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from scraper_service.api.http_server import JsonRequest
-    from scraper_service.api.version import RouteT
     from scraper_service.items import Upload
     from scraper_service.options.crawl import PageOptions
     from scraper_service.services.accounts import Team
@@ -117,14 +114,8 @@ class FileRoutes(Routes):
     def _forms(self) -> asyncio.Semaphore:
         return asyncio.Semaphore(FORMS)
 
-    def routes(self) -> Iterable[RouteT]:
-        return (
-            ("POST", "/parse", KeyScope.SCRAPE, self.parse),
-            ("POST", "/parse/upload-url", KeyScope.SCRAPE, self.open_upload),
-            ("GET", "/parse/formats", KeyScope.READ, self.formats),
-        )
-
-    @Described(
+    @Route(
+        "POST /parse",
         returns=Scraped,
         body="PARSE",
         body_of_upload="UPLOADED_FILE",
@@ -171,7 +162,8 @@ class FileRoutes(Routes):
         answer = self.api.responses.parsed(request, page, options)
         return with_base(answer, self.base_url(request))
 
-    @Described(
+    @Route(
+        "POST /parse/upload-url",
         returns=_OPENED,
         body=UPLOAD,
         example={"filename": "report.pdf", "contentType": "application/pdf"},
@@ -207,7 +199,7 @@ class FileRoutes(Routes):
         )
         return _OPENED.to_json(data=upload)
 
-    @Described(returns=_FORMATS)
+    @Route("GET /parse/formats", returns=_FORMATS)
     async def formats(self, request: JsonRequest) -> bytes:
         """Return the kinds of files that can be uploaded."""
         await self.checks.admit(request, Mode.CRAWL_STATUS)
@@ -245,20 +237,17 @@ class UploadPages(TaskPage):
     """``/uploads/TOKEN``, which takes the bytes of a file once, without an API key."""
 
     routes = (
-        (
-            "PUT",
-            "/uploads/<token>",
-            Described(
-                summary="Take the bytes of a file that POST /v2/parse converts then.",
-                returns=Success,
-                parameters=(PathParameter("token", "From uploadUrl.", TEXT),),
-                errors=(
-                    InvalidOptions,
-                    UploadNotFound,
-                    UploadUsed,
-                    DiskQuotaExceeded,
-                    *(408, 413, 503),
-                ),
+        Route(
+            "PUT /uploads/<token>",
+            summary="Take the bytes of a file that POST /v2/parse converts then.",
+            returns=Success,
+            parameters=(PathParameter("token", "From uploadUrl.", TEXT),),
+            errors=(
+                InvalidOptions,
+                UploadNotFound,
+                UploadUsed,
+                DiskQuotaExceeded,
+                *(408, 413, 503),
             ),
         ),
     )

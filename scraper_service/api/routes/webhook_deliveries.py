@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from scraper_service.api.openapi.described import Described
+from scraper_service.api.openapi.route import Route
 from scraper_service.api.parameters import (
     ChoiceParameter,
     NumberParameter,
@@ -23,17 +23,14 @@ from scraper_service.api.schemas import (
     one_of,
     success,
 )
-from scraper_service.api.version import Routes, job_routes
+from scraper_service.api.version import Routes, of_jobs
 from scraper_service.api.webhook_payloads import event_type
 from scraper_service.errors import HeadersForgotten, InvalidParameter, JobNotFound
-from scraper_service.options.limits import KeyScope, Mode
+from scraper_service.options.limits import Mode
 from scraper_service.storage.job_records import DeliveryState, event_id
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from scraper_service.api.http_server import JsonRequest
-    from scraper_service.api.version import RouteT
     from scraper_service.storage.job_records import Delivery, Job
 
 MAX_DELIVERIES = 1000  # in one response
@@ -112,15 +109,11 @@ class WebhookDeliveryRoutes(Routes):
     common_errors = (JobNotFound,)
     are_own = True
 
-    def routes(self) -> Iterable[RouteT]:
-        return job_routes(
-            ("GET", "/deliveries", KeyScope.READ, self.deliveries),
-            ("GET", "/deliveries/<number>", KeyScope.READ, self.delivery),
-            ("POST", "/deliveries/replay", KeyScope.SCRAPE, self.replay_failed),
-            ("POST", "/deliveries/<number>/replay", KeyScope.SCRAPE, self.replay),
-        )
-
-    @Described(returns=_Deliveries, parameters=(_STATE, _AFTER, _LIMIT))
+    @Route(
+        of_jobs("GET", "/deliveries"),
+        returns=_Deliveries,
+        parameters=(_STATE, _AFTER, _LIMIT),
+    )
     async def deliveries(self, request: JsonRequest, job_id: str) -> bytes:
         """Return the webhook deliveries of a job."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
@@ -141,7 +134,7 @@ class WebhookDeliveryRoutes(Routes):
             next=following,
         )
 
-    @Described(returns=_READ, parameters=(_NUMBER,))
+    @Route(of_jobs("GET", "/deliveries/<number>"), returns=_READ, parameters=(_NUMBER,))
     async def delivery(self, request: JsonRequest, job_id: str, number: str) -> bytes:
         """Return one webhook delivery, with what was sent and what was answered."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
@@ -151,14 +144,23 @@ class WebhookDeliveryRoutes(Routes):
         )
         return _READ.to_json(delivery=_SentDelivery.of(found, **_names(job, found)))
 
-    @Described(returns=_Replayed, errors=(HeadersForgotten,))
+    @Route(
+        of_jobs("POST", "/deliveries/replay"),
+        returns=_Replayed,
+        errors=(HeadersForgotten,),
+    )
     async def replay_failed(self, request: JsonRequest, job_id: str) -> bytes:
         """Send all deliveries again that were given up."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
         count = await self.services.jobs.replay(parse_job_id(job_id), team)
         return _Replayed.to_json(replayed=count)
 
-    @Described(returns=_Replayed, parameters=(_NUMBER,), errors=(HeadersForgotten,))
+    @Route(
+        of_jobs("POST", "/deliveries/<number>/replay"),
+        returns=_Replayed,
+        parameters=(_NUMBER,),
+        errors=(HeadersForgotten,),
+    )
     async def replay(self, request: JsonRequest, job_id: str, number: str) -> bytes:
         """Send one delivery again."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-from scraper_service.api.openapi.described import Described
+from scraper_service.api.openapi.route import Route
 from scraper_service.api.parameters import CursorParameter, NumberParameter
 from scraper_service.api.schemas import (
     Id,
@@ -22,10 +22,7 @@ from scraper_service.options.limits import KeyScope, Mode
 from scraper_service.storage.accounts.audit import AuditPosition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from scraper_service.api.http_server import JsonRequest
-    from scraper_service.api.version import RouteT
 
 MAX_ENTRIES, USUAL_ENTRIES = 100, 50  # in one response
 _LIMIT = NumberParameter("limit", "At most N entries.", 1, MAX_ENTRIES, USUAL_ENTRIES)
@@ -62,10 +59,9 @@ class _Audit(Success):
 class AuditRoutes(Routes):
     """Who has changed the keys, settings and jobs of the caller's team."""
 
-    def routes(self) -> Iterable[RouteT]:
-        return (("GET", "/team/audit", KeyScope.ADMIN, self.audit),)
-
-    @Described(
+    @Route(
+        "GET /team/audit",
+        scope=KeyScope.ADMIN,
         returns=_Audit,
         parameters=(_LIMIT, _CURSOR),
         is_own=True,

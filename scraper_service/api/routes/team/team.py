@@ -7,7 +7,7 @@ from collections import Counter
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from scraper_service.api.openapi.described import Described
+from scraper_service.api.openapi.route import Route
 from scraper_service.api.parameters import (
     ChoiceParameter,
     CursorParameter,
@@ -29,15 +29,12 @@ from scraper_service.api.schemas import (
 )
 from scraper_service.api.version import Routes
 from scraper_service.errors import InvalidParameter, JobNotFound
-from scraper_service.options.limits import KeyScope, Mode
+from scraper_service.options.limits import Mode
 from scraper_service.options.scrape import MAX_NAME, profile_name
 from scraper_service.storage.accounts.usage import CallPosition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from scraper_service.api.http_server import JsonRequest
-    from scraper_service.api.version import RouteT
     from scraper_service.storage.accounts.credits import Call
     from scraper_service.storage.accounts.usage import Balance
 
@@ -135,23 +132,7 @@ class _TokensPeriod(_Period):
 class TeamRoutes(Routes):
     """Credits, tokens, concurrency and recent calls of the caller's team."""
 
-    def routes(self) -> Iterable[RouteT]:
-        return (
-            ("GET", "/team/credit-usage", KeyScope.READ, self.credit_usage),
-            ("GET", "/team/token-usage", KeyScope.READ, self.token_usage),
-            (
-                "GET",
-                "/team/credit-usage/historical",
-                KeyScope.READ,
-                self.credit_history,
-            ),
-            ("GET", "/team/token-usage/historical", KeyScope.READ, self.token_history),
-            ("GET", "/team/queue-status", KeyScope.READ, self.queue_status),
-            ("GET", "/concurrency-check", KeyScope.READ, self.concurrency),
-            ("GET", "/team/activity", KeyScope.READ, self.activity),
-        )
-
-    @Described(returns="CREDITS")
+    @Route("GET /team/credit-usage", returns="CREDITS")
     async def credit_usage(self, request: JsonRequest) -> bytes:
         """Return the credits that are left."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
@@ -159,7 +140,7 @@ class TeamRoutes(Routes):
         answer: bytes = self.api.responses.CREDITS.to_json(data=balance)
         return answer
 
-    @Described(returns="TOKENS")
+    @Route("GET /team/token-usage", returns="TOKENS")
     async def token_usage(self, request: JsonRequest) -> bytes:
         """Return the tokens that are left: the credits in another unit."""
         team, _ = await self.checks.admit(request, Mode.EXTRACT_STATUS)
@@ -168,15 +149,19 @@ class TeamRoutes(Routes):
         answer: bytes = self.api.responses.TOKENS.to_json(data=balance)
         return answer
 
-    @Described(
-        returns=success(periods=list[_CreditsPeriod]), parameters=(_TIME_RANGE, _BY_KEY)
+    @Route(
+        "GET /team/credit-usage/historical",
+        returns=success(periods=list[_CreditsPeriod]),
+        parameters=(_TIME_RANGE, _BY_KEY),
     )
     async def credit_history(self, request: JsonRequest) -> bytes:
         """Return the credits used by day, week or month."""
         return await self._history(request, Mode.CRAWL_STATUS, _CreditsPeriod, 1)
 
-    @Described(
-        returns=success(periods=list[_TokensPeriod]), parameters=(_TIME_RANGE, _BY_KEY)
+    @Route(
+        "GET /team/token-usage/historical",
+        returns=success(periods=list[_TokensPeriod]),
+        parameters=(_TIME_RANGE, _BY_KEY),
     )
     async def token_history(self, request: JsonRequest) -> bytes:
         """Return the tokens used by day, week or month."""
@@ -203,14 +188,14 @@ class TeamRoutes(Routes):
         ]
         return encode({"success": True, "periods": periods})
 
-    @Described(returns=_Queue)
+    @Route("GET /team/queue-status", returns=_Queue)
     async def queue_status(self, request: JsonRequest) -> bytes:
         """Return how many pages run and how many wait."""
         team, _ = await self.checks.admit(request, Mode.ACCOUNT)
         found = await self.services.usage.queue(team)
         return _Queue.to_json(found, max_concurrency=team.concurrency or UNLIMITED)
 
-    @Described(returns=_CONCURRENCY)
+    @Route("GET /concurrency-check", returns=_CONCURRENCY)
     async def concurrency(self, request: JsonRequest) -> bytes:
         """Return how many pages run, and how many may run at a time."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
@@ -219,7 +204,9 @@ class TeamRoutes(Routes):
             max_concurrency=team.concurrency or UNLIMITED,
         )
 
-    @Described(returns=_Activity, parameters=(_ENDPOINT, _LIMIT, _CURSOR))
+    @Route(
+        "GET /team/activity", returns=_Activity, parameters=(_ENDPOINT, _LIMIT, _CURSOR)
+    )
     async def activity(self, request: JsonRequest) -> bytes:
         """Return the team's calls of the last day."""
         team, _ = await self.checks.admit(request, Mode.ACCOUNT)
@@ -231,28 +218,26 @@ class TeamRoutes(Routes):
 class SessionRoutes(Routes):
     """The team's sessions and room on the disk, and what this installation can do."""
 
-    def routes(self) -> Iterable[RouteT]:
-        return (
-            ("GET", "/sessions", KeyScope.READ, self.sessions),
-            ("DELETE", "/sessions/<path:name>", KeyScope.SCRAPE, self.delete_session),
-            ("GET", "/team/disk-usage", KeyScope.READ, self.disk_usage),
-            ("GET", "/capabilities", KeyScope.READ, self.capabilities),
-        )
-
-    @Described(returns=_SESSIONS, is_own=True)
+    @Route("GET /sessions", returns=_SESSIONS, is_own=True)
     async def sessions(self, request: JsonRequest) -> bytes:
         """Return the team's sessions, without their contents."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
         return _SESSIONS.to_json(sessions=await self.services.scraping.sessions(team))
 
-    @Described(returns=Success, parameters=(_NAME,), errors=(JobNotFound,), is_own=True)
+    @Route(
+        "DELETE /sessions/<path:name>",
+        returns=Success,
+        parameters=(_NAME,),
+        errors=(JobNotFound,),
+        is_own=True,
+    )
     async def delete_session(self, request: JsonRequest, name: str) -> bytes:
         """Delete a session."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
         await self.services.scraping.delete_session(_session_name(name), team)
         return Success.to_json()
 
-    @Described(returns=_DISK, is_own=True)
+    @Route("GET /team/disk-usage", returns=_DISK, is_own=True)
     async def disk_usage(self, request: JsonRequest) -> bytes:
         """Return the bytes that the team has stored, and how many it may store."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
@@ -260,7 +245,7 @@ class SessionRoutes(Routes):
         data = {"used_bytes": await disk.used(team), "limit_bytes": disk.limit(team)}
         return _DISK.to_json(data=data)
 
-    @Described(returns=success(data=_CAPABILITIES), is_own=True)
+    @Route("GET /capabilities", returns=success(data=_CAPABILITIES), is_own=True)
     async def capabilities(self, request: JsonRequest) -> bytes:
         """Return what this installation can do, and why it cannot do the rest."""
         await self.checks.admit(request, Mode.CRAWL_STATUS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from scraper_service.api.openapi.described import Described
+from scraper_service.api.openapi.route import Route
 from scraper_service.api.requests.threat_protection import (
     TEAM_PROTECTION,
     team_protection,
@@ -16,10 +16,7 @@ from scraper_service.options.requests.pages import ignored_names
 from scraper_service.options.requests.values import LIST_MODES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from scraper_service.api.http_server import JsonRequest
-    from scraper_service.api.version import RouteT
 
 
 class _Policy(JsonObject):
@@ -38,24 +35,15 @@ class _Protection(Success):
 class ThreatProtectionRoutes(Routes):
     """The threat protection of the caller's team."""
 
-    def routes(self) -> Iterable[RouteT]:
-        return (
-            ("GET", "/team/threat-protection", KeyScope.READ, self.threat_protection),
-            (
-                "PUT",
-                "/team/threat-protection",
-                KeyScope.ADMIN,
-                self.replace_threat_protection,
-            ),
-        )
-
-    @Described(returns=_Protection)
+    @Route("GET /team/threat-protection", returns=_Protection)
     async def threat_protection(self, request: JsonRequest) -> bytes:
         """Return the sites that the team's requests may fetch."""
         team, _ = await self.checks.admit(request, Mode.ACCOUNT)
         return _Protection.to_json(data=team.site_policy or SitePolicy())
 
-    @Described(
+    @Route(
+        "PUT /team/threat-protection",
+        scope=KeyScope.ADMIN,
         returns=_Protection,
         body=TEAM_PROTECTION,
         example={"mode": "manual-only", "blacklist": ["*.ads.example"]},

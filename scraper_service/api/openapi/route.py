@@ -1,4 +1,4 @@
-"""What the description of the API needs to know of a route beside its code."""
+"""Routes: methods, path, and what the description of the API has of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any, Protocol, TypeVar
 from attrs import field, frozen
 from twisted.web.resource import Resource
 
-from scraper_service.api.schemas import ShapeT, shape_of
+from scraper_service.api.schemas import ANY, ShapeT, shape_of
+from scraper_service.options.limits import KeyScope
 from scraper_service.options.parsing import Object
 
 HandlerT = TypeVar("HandlerT", bound=Callable[..., Any])
@@ -34,19 +35,25 @@ class Parameter(Protocol):
 
 
 @frozen(kw_only=True)
-class Described:
-    """A decorator that describes a route for ``GET /openapi.json``.
+class Route:
+    """A decorator that makes a method of a group of routes their handler.
 
-    The first line of the handler's docstring is the summary of the route, the rest its
-    description. Ids in the path, keys and limits of rate need no description. Example::
+    The rest describes the routes for ``GET /openapi.json``. The first line of the handler's
+    docstring is the summary of the route, the rest its description. Ids in the path, keys
+    and limits of rate need no description. Example::
 
-        @Described(returns=JobStarted, body="CRAWL", errors=JOB_ERRORS)
+        @Route("POST /crawl", returns=JobStarted, body="CRAWL", errors=JOB_ERRORS)
         async def start_crawl(self, request: JsonRequest) -> bytes:
     """
 
+    #: Methods and path, a Werkzeug pattern below the version; a tuple for several paths.
+    paths: str | tuple[str, ...] = field(kw_only=False)
+    #: The scope of the keys that may call the route, None for a route without a key. Not
+    #: given: READ for GET, SCRAPE for all other methods.
+    scope: KeyScope | None = field()
     #: The response of status 200: its class or schema, or the name of one in the module
     #: ``responses`` of each version.
-    returns: Any = field(converter=shape_of)
+    returns: Any = field(default=ANY, converter=shape_of)
     #: The body of the request: its kind, or the name of one in the module ``requests``
     #: of each version. None: there is none.
     body: Object | str | None = None
@@ -74,22 +81,29 @@ class Described:
     #: The summary of a route without a handler of its own.
     summary: str = ""
 
+    @scope.default
+    def _scope(self) -> KeyScope:
+        return KeyScope.READ if self.rows[0][0] == "GET" else KeyScope.SCRAPE
+
     def __call__(self, handler: HandlerT) -> HandlerT:
-        handler.described = self  # type: ignore[attr-defined]  # read by its name
+        handler.route = self  # type: ignore[attr-defined]  # read by its name
         return handler
 
+    @property
+    def rows(self) -> list[tuple[str, str]]:
+        """Methods, separated by spaces, and path of each route."""
+        paths = (self.paths,) if isinstance(self.paths, str) else self.paths
+        return [(each.rpartition(" ")[0], each.rpartition(" ")[2]) for each in paths]
 
-_UNDESCRIBED = Described(returns={})
 
-
-def described_by(handler: Callable[..., Any]) -> Described:
-    """Return the description of a handler."""
-    found: Described = getattr(handler, "described", _UNDESCRIBED)
+def route_of(handler: Callable[..., Any]) -> Route:
+    """Return the route of a handler."""
+    found: Route = handler.route  # type: ignore[attr-defined]  # set by its decorator
     return found
 
 
 class RootResource(Resource):
     """A resource beside ``/v1`` and ``/v2``, which needs no API key."""
 
-    #: Methods, path and description of each route at and below the resource.
-    routes: tuple[tuple[str, str, Described], ...]
+    #: The routes at and below the resource.
+    routes: tuple[Route, ...]
