@@ -21,6 +21,8 @@ from scraper_service.api.responses import (
     BatchStarted,
     JobCancelled,
     JobErrors,
+    active_crawls,
+    job_status,
     job_url,
 )
 from scraper_service.api.streams import websocket
@@ -116,8 +118,8 @@ class JobRoutes(Routes):
         """Return the team's running crawls."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
         found = await self.services.jobs.active_crawls(team)
-        answer: bytes = self.api.responses.active(found)
-        return answer
+        names = self.api.responses.CRAWL_NAMES, self.api.responses.PAGE_NAMES
+        return active_crawls(found, *names)
 
     @Route(
         of_jobs("GET"),
@@ -139,7 +141,8 @@ class JobRoutes(Routes):
         if max_tokens is not None:
             pages = await fit_pages(self.checks.pool, pages, max_tokens, team.id)
             bounds = (*bounds, max_tokens)
-        answer = self.api.responses.status(job, pages, bounds, self.url_of(request))
+        kind = self.api.responses.JOB_STATUS
+        answer = job_status(job, pages, bounds, self.url_of(request), kind)
         return with_base(answer, self.base_url(request))
 
     @Route(of_jobs("DELETE"), returns=JobCancelled, errors=(JobNotFound, JobEnded))

@@ -36,7 +36,7 @@ from scraper_service.shared_objects import until_first_end
 from scraper_service.storage.job_records import JobState
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable
 
     from wsproto.events import Event
 
@@ -290,7 +290,7 @@ class WebSocket(SocketStream):
     ):
         super().__init__(api.watchers, api.checks, api.urls, job_id, team, handshake)
         self._refusal = refusal
-        self._snapshot: Callable[..., list[bytes]] = api.responses.snapshot
+        self._kind: type[JobStatusJson] = api.responses.JOB_STATUS
 
     async def tell(self) -> None:
         if self._refusal is not None:
@@ -299,7 +299,7 @@ class WebSocket(SocketStream):
         sent = len(pages)
         # A client stops at a final state, so all documents have to come before.
         state = None if sent == job.pages else JobState.SCRAPING
-        await self._send("catchup", self._snapshot(job, pages, state))
+        await self._send("catchup", job_snapshot(job, pages, self._kind, state))
         while job.is_active or sent < job.pages:
             await self.rest(changed if sent == job.pages else None)
             job, pages, changed = await self._read(sent, SLICE_BYTES)
@@ -309,7 +309,7 @@ class WebSocket(SocketStream):
         if job.state is JobState.FAILED:
             await self._send_error(job_error(job) or "")
         elif job.state is JobState.CANCELLED:
-            await self._send("status", self._snapshot(job, []))
+            await self._send("status", job_snapshot(job, [], self._kind))
         else:
             await self._send("done", job_snapshot(job, [], JobStatusJson))
         cancelled = job.state is JobState.CANCELLED

@@ -12,12 +12,9 @@ from scraper_service.api.responses import (
     JobStarted,
     JobStatusJson,
     Scraped,
-    active_crawls,
     balance,
     failed_search_item,
     has_content,
-    job_snapshot,
-    job_status,
     json_array,
     page_json,
     search_item,
@@ -39,7 +36,6 @@ if TYPE_CHECKING:
     from scraper_service.options.crawl import PageOptions
     from scraper_service.services.mapping import Map
     from scraper_service.services.searching import Result, SearchAnswer
-    from scraper_service.storage.job_records import Job, JobState
 
 
 class _Hit(JsonObject):
@@ -64,10 +60,10 @@ SCRAPED, MAPPED, SEARCHED = Scraped, _Mapped, _Searched
 STARTED, JOB_STATUS = JobStarted, JobStatusJson
 CREDITS, TOKENS = balance("credits", str), balance("tokens", str)
 
-_CRAWL_NAMES = wire_names(requests.CRAWL_KEYS) | {
+CRAWL_NAMES = wire_names(requests.CRAWL_KEYS) | {
     "crawl_entire_domain": "allowBackwardLinks"
 }
-_PAGE_NAMES = wire_names(requests.SCRAPE_KEYS)
+PAGE_NAMES = wire_names(requests.SCRAPE_KEYS)
 MAP_SHAPE = address_row
 BAD_SEARCH = "Bad Request", "BAD_REQUEST"
 NO_RESULTS = "No search results found"
@@ -121,25 +117,3 @@ def searched(found: SearchAnswer) -> bytes:
 def _facts_of(result: Result) -> dict[str, Any]:
     hit = result.hit
     return {"url": hit.url, "title": hit.title, "description": hit.description}
-
-
-def status(
-    job: Job, pages: list[bytes], bounds: tuple[int | None, ...], path: str
-) -> bytes:
-    """Return the status of a crawl or batch; ``path`` is its absolute URL."""
-    return job_status(job, pages, bounds, path, JOB_STATUS)
-
-
-def snapshot(
-    job: Job, pages: list[bytes], state: JobState | None = None
-) -> list[bytes]:
-    """Return the status of a job for streams.
-
-    See :func:`~scraper_service.api.responses.job_snapshot`.
-    """
-    return job_snapshot(job, pages, JOB_STATUS, state)
-
-
-def active(crawls: list[Job]) -> bytes:
-    """Return the active crawls with the names of their options in this version."""
-    return active_crawls(crawls, _CRAWL_NAMES, _PAGE_NAMES)

@@ -18,10 +18,7 @@ from scraper_service.api.responses import (
     JobStarted,
     JobStatusJson,
     Scraped,
-    active_crawls,
     balance,
-    job_snapshot,
-    job_status,
     json_array,
     page_json,
     search_item,
@@ -49,7 +46,7 @@ if TYPE_CHECKING:
     from scraper_service.options.crawl import PageOptions
     from scraper_service.services.mapping import Map
     from scraper_service.services.searching import SearchAnswer
-    from scraper_service.storage.job_records import Job, JobState
+    from scraper_service.storage.job_records import Job
 
 
 class _Link(JsonObject):
@@ -142,8 +139,8 @@ MAPPED = Shape(anyOf=[_Mapped.shape, ref("Error")])
 SEARCHED, STARTED, JOB_STATUS = _Searched, _Started, _Status
 CREDITS, TOKENS = balance("credits", camel), balance("tokens", camel)
 
-_CRAWL_NAMES = wire_names(requests.CRAWL_KEYS)
-_PAGE_NAMES = wire_names(requests.SCRAPE_KEYS)
+CRAWL_NAMES = wire_names(requests.CRAWL_KEYS)
+PAGE_NAMES = wire_names(requests.SCRAPE_KEYS)
 MAP_SHAPE = object_row
 BAD_SEARCH = "Invalid request body", None
 
@@ -191,25 +188,3 @@ def searched(found: SearchAnswer) -> bytes:
         more["warning"] = " ".join(found.warnings)
     data = b"{%s}" % b",".join(groups)
     return b'{"success":true,"data":%s,%s' % (data, encode(more)[1:])
-
-
-def status(
-    job: Job, pages: list[bytes], bounds: tuple[int | None, ...], path: str
-) -> bytes:
-    """Return the status of a crawl or batch; ``path`` is its absolute URL."""
-    return job_status(job, pages, bounds, path, JOB_STATUS)
-
-
-def snapshot(
-    job: Job, pages: list[bytes], state: JobState | None = None
-) -> list[bytes]:
-    """Return the status of a job for streams.
-
-    See :func:`~scraper_service.api.responses.job_snapshot`.
-    """
-    return job_snapshot(job, pages, JOB_STATUS, state)
-
-
-def active(crawls: list[Job]) -> bytes:
-    """Return the active crawls with the names of their options in this version."""
-    return active_crawls(crawls, _CRAWL_NAMES, _PAGE_NAMES)
