@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from attrs import field, frozen
 from twisted.web.resource import Resource
 
-from scraper_service.api.schemas import ANY, ShapeT, shape_of
+from scraper_service.api.parameters import Parameter
+from scraper_service.api.schemas import ANY, shape_of
 from scraper_service.options.limits import KeyScope
 from scraper_service.options.parsing import Object
 
@@ -18,20 +19,6 @@ HandlerT = TypeVar("HandlerT", bound=Callable[..., Any])
 JSON = "application/json"
 #: A variable in the path of a route, as Werkzeug writes it.
 VARIABLE = re.compile(r"<(?:\w+:)?(\w+)>")
-
-
-class Parameter(Protocol):
-    """The interface of the classes of :mod:`scraper_service.api.parameters`."""
-
-    #: ``path``, ``query`` or ``header``.
-    @property
-    def place(self) -> str: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def help(self) -> str: ...
-    @property
-    def schema(self) -> ShapeT: ...
 
 
 @frozen(kw_only=True)

@@ -14,6 +14,7 @@ from scraper_service.api.parameters import (
     ChoiceParameter,
     HeaderParameter,
     NumberParameter,
+    Parameter,
     argument,
     parse_job_id,
 )
@@ -70,15 +71,8 @@ _SEGMENT = re.compile(r"[^\s.,]+")
 
 
 @frozen
-class _FieldsParameter:
+class _FieldsParameter(Parameter):
     """The parameter ``fields``: paths of values, separated by commas."""
-
-    place = "query"
-    name = "fields"
-    help = (
-        "Have these values alone, such as `url,metadata.title`: columns, or keys of each"
-        " line."
-    )
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -116,7 +110,10 @@ class _FieldsParameter:
             )
 
 
-_FIELDS = _FieldsParameter()
+_FIELDS = _FieldsParameter(
+    "fields",
+    "Have these values alone, such as `url,metadata.title`: columns, or keys of each line.",
+)
 _PARAMETERS = (_FORMAT, _WHAT, _FIELDS, SKIP, _LIMIT, _RANGE, _IF_RANGE)
 
 
