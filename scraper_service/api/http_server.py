@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from twisted.web.resource import Resource
 
     from scraper_service.api.connections import Connections
-    from scraper_service.api.parameters import Parameter
+    from scraper_service.api.openapi.route import Parameter
     from scraper_service.options.limits import KeyScope
     from scraper_service.services.metrics.traces import Traces
 

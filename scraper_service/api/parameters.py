@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from attrs import Factory, field, frozen
 
 from scraper_service.api.connections import TrustedProxies
+from scraper_service.api.openapi.route import Parameter
 from scraper_service.errors import IdempotencyKeyInvalid, InvalidParameter
 
 if TYPE_CHECKING:
@@ -40,22 +41,6 @@ class PublicUrls:
             host = _first(request, "X-Forwarded-Host") or host
             scheme = _first(request, "X-Forwarded-Proto") or scheme
         return f"{'https' if scheme == 'https' else 'http'}://{host}"
-
-
-@frozen
-class Parameter:
-    """A parameter of a request. Subclasses have its ``schema`` and read it."""
-
-    #: ``path``, ``query`` or ``header``.
-    place: ClassVar[str] = "query"
-
-    name: str
-    help: str
-
-    @property
-    def schema(self) -> dict[str, Any]:
-        """A JSON Schema."""
-        raise NotImplementedError
 
 
 @frozen

@@ -46,8 +46,7 @@ from scraper_service.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from scraper_service.api.openapi.route import RootResource
-    from scraper_service.api.parameters import Parameter
+    from scraper_service.api.openapi.route import Parameter, RootResource
     from scraper_service.api.routing import VersionApp
     from scraper_service.api.version import Api
     from scraper_service.options.limits import KeyScope

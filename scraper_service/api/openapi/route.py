@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from attrs import field, frozen
 from twisted.web.resource import Resource
 
-from scraper_service.api.parameters import Parameter
 from scraper_service.api.schemas import ANY, shape_of
 from scraper_service.options.limits import KeyScope
 from scraper_service.options.parsing import Object
@@ -19,6 +18,22 @@ HandlerT = TypeVar("HandlerT", bound=Callable[..., Any])
 JSON = "application/json"
 #: A variable in the path of a route, as Werkzeug writes it.
 VARIABLE = re.compile(r"<(?:\w+:)?(\w+)>")
+
+
+@frozen
+class Parameter:
+    """A parameter of a request, see :mod:`scraper_service.api.parameters`."""
+
+    #: ``path``, ``query`` or ``header``.
+    place: ClassVar[str] = "query"
+
+    name: str
+    help: str
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """A JSON Schema."""
+        raise NotImplementedError
 
 
 @frozen(kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-from scraper_service.api.application import joined, note_caller
+from scraper_service.api.application import joined
 from scraper_service.api.errors import WORK_ERRORS
 from scraper_service.api.openapi.route import Route
 from scraper_service.api.parameters import NumberParameter, parse_job_id
@@ -128,7 +128,6 @@ class AgentRoutes(Routes):
         """Start an agent and return its id."""
         team, body, _ = await self.checks.admit_work(request, Mode.EXTRACT)
         options = await body.read(self.api.requests.agent_options)
-        note_caller(request, options)
         found = await self.services.operations.start(options, team, self.api.version)
         warning = await body.warning(ignored_names(self.api.requests.AGENT.fields))
         warning = joined(warning, found.warning)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING
 
-from scraper_service.api.application import note_caller, with_base, write
+from scraper_service.api.application import with_base, write
 from scraper_service.api.errors import PAGE_STATUSES, failed_page
 from scraper_service.api.openapi.route import Route
 from scraper_service.api.parameters import ChoiceParameter, TextParameter, parse_job_id
@@ -96,7 +96,6 @@ class BrowserSessionRoutes(Routes):
         """Open a session: a page in a browser of its own."""
         team, body, _ = await self.checks.admit_work(request, Mode.SCRAPE)
         options = await body.read(session_options)
-        note_caller(request, options)
         if options.url and self.checks.sites.first_of([options.url]) is not None:
             raise SiteBlocked(SITE_BLOCKED)
         try:
@@ -263,7 +262,6 @@ class BrowserSessionRoutes(Routes):
         """
         team, body = await self.checks.admit(request, Mode.CRAWL_STATUS)
         step = await body.read(step_request)
-        note_caller(request, step)
         found = await self.services.browser_sessions.step(_id(session_id), step, team)
         return self._done(request, found)
 
@@ -294,7 +292,6 @@ class BrowserSessionRoutes(Routes):
         team, body = await self.checks.admit(request, Mode.CRAWL_STATUS)
         scrape_id = parse_job_id(scrape_id)
         step = await body.read(step_request)
-        note_caller(request, step)
         try:
             found = await self.services.browser_sessions.step_after(
                 scrape_id, step, team

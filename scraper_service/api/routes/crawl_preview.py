@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from attrs import frozen
 
-from scraper_service.api.application import joined, note_caller, write
+from scraper_service.api.application import joined, write
 from scraper_service.api.errors import (
     WORK_ERRORS,
     ErrorResponse,
@@ -151,7 +151,6 @@ class CrawlPreviewRoutes(Routes):
             parsed = await body.read(preview_request)
         except InvalidOptions as error:
             return write(request, _refused(error))
-        note_caller(request, parsed)
         found = await self.services.jobs.preview(parsed.url, parsed.prompt, team, check)
         return _previewed(parsed.url, found)
 

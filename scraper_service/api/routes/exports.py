@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 
 from scraper_service.api.openapi.page_shapes import RESULT_MEMBERS, Metadata
-from scraper_service.api.openapi.route import Route
+from scraper_service.api.openapi.route import Parameter, Route
 from scraper_service.api.parameters import (
     SKIP,
     ChoiceParameter,
     HeaderParameter,
     NumberParameter,
-    Parameter,
     argument,
     parse_job_id,
 )

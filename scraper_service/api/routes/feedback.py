@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from attrs import evolve
 from prometheus_client import Counter
 
-from scraper_service.api.application import note_caller, write
+from scraper_service.api.application import write
 from scraper_service.api.errors import answer_to
 from scraper_service.api.openapi.route import Route
 from scraper_service.api.parameters import parse_job_id
@@ -110,7 +110,6 @@ class FeedbackRoutes(Routes):
     async def _noted(
         self, request: JsonRequest, given: FeedbackRequest, team: Team
     ) -> bytes:
-        note_caller(request, given)
         endpoint, job_id = given.endpoint, given.job_id
         await self.services.scraping.check_finished(job_id, team, endpoint)
         feedback_id = str(uuid.uuid4())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scraper_service.api.application import note_caller
 from scraper_service.api.errors import WORK_ERRORS
 from scraper_service.api.openapi.route import Route
 from scraper_service.api.parameters import (
@@ -90,7 +89,6 @@ class JobControlRoutes(Routes):
         team, body = await self.checks.admit(request, Mode.CRAWL_STATUS)
         found = parse_job_id(job_id)
         wanted = await body.read(structure)
-        note_caller(request, wanted)
         changed = await self.services.jobs.change(found, team, wanted.change)
         job = changed.job
         return JobChanged.to_json(
@@ -115,7 +113,6 @@ class JobControlRoutes(Routes):
         found, key = parse_job_id(job_id), idempotency_key(request)
         await self.services.jobs.check_key(key, team)
         wanted = await body.read(self.api.requests.job_retry)
-        note_caller(request, wanted)
         return JobRetried.to_json(
             await self.services.jobs.retry(found, team, wanted.retry, key)
         )
@@ -155,7 +152,6 @@ class JobControlRoutes(Routes):
         found, key = parse_job_id(job_id), idempotency_key(request)
         await self.services.jobs.check_key(key, team)
         wanted = await body.read(structure)
-        note_caller(request, wanted)
         version = self.api.version
         job = await self.services.jobs.reprocess(found, team, wanted, version, key)
         return JobReprocessed.to_json(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scraper_service.api.application import joined, note_caller, with_base
+from scraper_service.api.application import joined, with_base
 from scraper_service.api.errors import WORK_ERRORS
 from scraper_service.api.openapi.route import Route
 from scraper_service.api.page_parts import TOKENS, fit_pages
@@ -62,7 +62,6 @@ class JobRoutes(Routes):
         key = idempotency_key(request)
         await self.services.jobs.check_key(key, team)
         options = await body.read(self.api.requests.crawl_options)
-        note_caller(request, options)
         facts: dict[str, Any] = {}
         if self.api.prompted is not None:
             options, facts = await self.api.prompted(
@@ -95,7 +94,6 @@ class JobRoutes(Routes):
         key = idempotency_key(request)
         await self.services.jobs.check_key(key, team)
         batch = await body.read(self.api.requests.batch_options)
-        note_caller(request, batch.options)
         ignored = ignored_names(self.api.requests.PAGE.fields)
         if batch.append_to:
             ignored |= _OF_WHOLE_BATCH

@@ -6,7 +6,6 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-from scraper_service.api.application import note_caller
 from scraper_service.api.openapi.route import Route
 from scraper_service.api.parameters import (
     MAX_SKIP,
@@ -89,7 +88,6 @@ class MonitorRoutes(Routes):
         """
         team, body, _ = await self.checks.admit_work(request, Mode.CRAWL)
         found = await body.read(monitor_request)
-        note_caller(request, found)
         await asyncio.to_thread(self._check_sites, found)
         monitor_id = new_id()
         values = _values(found, monitor_id)
@@ -143,7 +141,6 @@ class MonitorRoutes(Routes):
         team, body = await self.checks.admit(request, Mode.CRAWL_STATUS)
         monitor_id = _id(monitor_id)
         found = await body.read(monitor_change)
-        note_caller(request, found)
         await asyncio.to_thread(self._check_sites, found)
         definition: dict[str, Any] = {}
         if "targets" in found.values:
@@ -180,7 +177,7 @@ class MonitorRoutes(Routes):
     async def run(self, request: JsonRequest, monitor_id: str) -> bytes:
         """Run a check now."""
         team, body = await self.checks.admit(request, Mode.CRAWL)
-        note_caller(request, await body.read(run_request))
+        await body.read(run_request)
         found = await self.services.monitors.run(_id(monitor_id), team)
         return _STARTED.to_json(id=found.id, data=found)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Annotated, Any
 
-from scraper_service.api.application import joined, note_caller
+from scraper_service.api.application import joined
 from scraper_service.api.errors import WORK_ERRORS
 from scraper_service.api.openapi.route import Route
 from scraper_service.api.parameters import parse_job_id
@@ -156,7 +156,6 @@ class ExtractRoutes(OperationRoutes):
         """Start an extraction and return its id."""
         team, body, _ = await self.checks.admit_work(request, Mode.EXTRACT)
         parsed = await body.read(self.api.requests.extract_request)
-        note_caller(request, parsed.options)
         found = await self.services.operations.start(
             parsed.options, team, self.api.version
         )
@@ -196,7 +195,6 @@ class LlmsTextRoutes(OperationRoutes):
         """Start an llms.txt job and return its id."""
         team, body, _ = await self.checks.admit_work(request, Mode.SCRAPE)
         options = await body.read(self.api.requests.llms_text_options)
-        note_caller(request, options)
         found = await self.services.operations.start(options, team, self.api.version)
         return OperationStarted.to_json(found)
 
@@ -227,7 +225,6 @@ class DeepResearchRoutes(OperationRoutes):
         """Start a deep research job and return its id."""
         team, body, _ = await self.checks.admit_work(request, Mode.CRAWL)
         options = await body.read(self.api.requests.research_options)
-        note_caller(request, options)
         found = await self.services.operations.start(options, team, self.api.version)
         return OperationStarted.to_json(found)
 

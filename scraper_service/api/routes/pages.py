@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from attrs import evolve
 
-from scraper_service.api.application import joined, note_caller, with_base
+from scraper_service.api.application import joined, with_base
 from scraper_service.api.errors import PAGE_STATUSES, WORK_ERRORS
 from scraper_service.api.openapi.page_shapes import PageJson
 from scraper_service.api.openapi.route import Route
@@ -36,7 +36,6 @@ class PageRoutes(Routes):
         """Fetch one page and return its formats."""
         team, body, _ = await self.checks.admit_work(request, Mode.SCRAPE)
         options = await body.read(self.api.requests.page_options)
-        note_caller(request, options)
         warning = await body.warning(ignored_names(self.api.requests.PAGE.fields))
         page = await self.services.scraping.scrape(options, team, self.api.version)
         if warning:
@@ -73,7 +72,6 @@ class PageRoutes(Routes):
         """Return the URLs of a site."""
         team, body, _ = await self.checks.admit_work(request, Mode.MAP)
         options = await body.read(self.api.requests.map_options)
-        note_caller(request, options)
         warning = await body.warning(ignored_names(self.api.requests.MAP.fields))
         found = await self.services.scraping.map(
             options, team, self.api.version, self.api.responses.MAP_SHAPE

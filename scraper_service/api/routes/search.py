@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from attrs import evolve
 
-from scraper_service.api.application import note_caller, with_base
+from scraper_service.api.application import with_base
 from scraper_service.api.errors import WORK_ERRORS
 from scraper_service.api.openapi.route import Route
 from scraper_service.api.version import Routes
@@ -37,7 +37,6 @@ class SearchRoutes(Routes):
         except InvalidOptions as error:
             error.heading, error.code = self.api.responses.BAD_SEARCH
             raise
-        note_caller(request, options)
         warning = await body.warning(ignored_names(self.api.requests.SEARCH.fields))
         found = await self.services.scraping.search(options, team, self.api.version)
         if warning is not None:

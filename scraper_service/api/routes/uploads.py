@@ -14,7 +14,6 @@ from attrs import evolve
 from scraper_service.api.application import (
     TaskPage,
     joined,
-    note_caller,
     with_base,
     write,
 )
@@ -132,7 +131,7 @@ class FileRoutes(Routes):
         async with self._forms:  # each one holds its file
             self.checks.pool.require_capacity(team.id, request.size)
             form = await read_form(request)
-        body = await self.checks.body_of(form.options, team)
+        body = await self.checks.body_of(request, form.options, team)
         options = await body.read(self.api.requests.parse_options)
         warning = await body.warning(ignored_names(self.api.requests.PARSE.fields))
         return await self._parsed(request, form.file, options, team, warning)
@@ -156,7 +155,6 @@ class FileRoutes(Routes):
         warning: str | None,
     ) -> bytes:
         options = evolve(options, url=file.name)
-        note_caller(request, options)
         page = await self.services.scraping.parse(file, options, team, self.api.version)
         page = evolve(page, warning=joined(page.warning, warning))
         answer = self.api.responses.parsed(request, page, options)
@@ -177,7 +175,6 @@ class FileRoutes(Routes):
         """
         team, body = await self.checks.admit(request, Mode.SCRAPE)
         given = await body.read(upload_request)
-        note_caller(request, given)
         if given.size > MAX_FILE_BYTES:
             raise FileTooLarge(
                 f"declaredSizeBytes must be <= {MAX_FILE_BYTES}, got {given.size}"
