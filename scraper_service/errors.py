@@ -350,7 +350,9 @@ class IdempotencyKeyInvalid(IdempotencyKeyUsed):
     """Raised when an idempotency key is not a UUID."""
 
     def __init__(self, key: str):
-        super().__init__("Idempotency key already used")  # docs/api/README.md fixes this text
+        super().__init__(
+            "Idempotency key already used"
+        )  # docs/api/README.md fixes this text
         #: A sentence for the caller.
         self.reason = f"x-idempotency-key must be a UUID, got {key[:60]!r}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, field, frozen
@@ -9,14 +10,15 @@ from twisted.web.server import NOT_DONE_YET
 
 from scraper_service.api.connections import TrustedProxies, peer_address
 from scraper_service.api.errors import answer_to, not_found, refused_method
-from scraper_service.api.openapi.described import RootResource
+from scraper_service.api.openapi.route import RootResource
 from scraper_service.api.parameters import check_names
 from scraper_service.api.request_body import MAX_BODY_BYTES, Body
-from scraper_service.api.responses import encode
+from scraper_service.api.schemas import encode
 from scraper_service.crawling.converter_pool.pool import ConverterPool
 from scraper_service.crawling.download.download_errors import SITE_BLOCKED
 from scraper_service.crawling.pricing import Prices
 from scraper_service.errors import InvalidBody, ScopeMissing, SiteBlocked
+from scraper_service.options.crawl import Caller
 from scraper_service.options.limits import BlockedSites, Mode
 from scraper_service.services.accounts import Accounts, Rates
 from scraper_service.services.billing import Charges
@@ -27,7 +29,6 @@ from scraper_service.storage.files.artefacts import BASE
 if TYPE_CHECKING:
     from scraper_service.api.errors import ErrorResponse
     from scraper_service.api.http_server import JsonRequest
-    from scraper_service.options.crawl import Caller
     from scraper_service.services.accounts import Team
 
 
@@ -71,11 +72,14 @@ class RequestChecks:
         raw = request.content.read(MAX_BODY_BYTES + 1) if request.content else b""
         if len(raw) > MAX_BODY_BYTES:  # a form may be longer
             raise InvalidBody(f"the body is larger than {MAX_BODY_BYTES} bytes")
-        return await self.body_of(raw)
+        return await self.body_of(request, raw)
 
-    async def body_of(self, raw: bytes, team: Team | None = None) -> Body:
+    async def body_of(
+        self, request: JsonRequest, raw: bytes, team: Team | None = None
+    ) -> Body:
         """Return a body whose bytes were read. Raises :exc:`InvalidBody`."""
-        body = Body(raw, self.pool, team.id if team else None)
+        noted = partial(_note_caller, request)
+        body = Body(raw, self.pool, noted, team.id if team else None)
         await body.check()
         return body
 
@@ -164,14 +168,16 @@ def note(request: JsonRequest, **facts: str | None) -> None:
     request.notes.update((k, v) for k, v in facts.items() if v)
 
 
-def note_caller(request: JsonRequest, options: Caller) -> None:
-    """Add what a body says about its caller to the access log."""
-    note(
-        request,
-        origin=options.origin,
-        integration=options.integration,
-        username=options.audit_username,
-    )
+def _note_caller(request: JsonRequest, read: object) -> None:
+    """Add what a body says about its caller to the access log, if it does."""
+    options = read if isinstance(read, Caller) else getattr(read, "options", None)
+    if isinstance(options, Caller):
+        note(
+            request,
+            origin=options.origin,
+            integration=options.integration,
+            username=options.audit_username,
+        )
 
 
 def write(request: JsonRequest, answer: ErrorResponse) -> bytes:

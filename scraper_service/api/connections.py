@@ -13,7 +13,7 @@ from attrs import define, field
 from twisted.web import http
 
 from scraper_service.api.errors import error_body
-from scraper_service.api.responses import encode
+from scraper_service.api.schemas import encode
 from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:

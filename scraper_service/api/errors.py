@@ -10,7 +10,7 @@ from attrs import field, frozen
 from twisted.web.resource import Resource
 from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
 
-from scraper_service.api.responses import encode, iso
+from scraper_service.api.schemas import encode, iso
 from scraper_service.errors import (
     CallFailed,
     CheckRunning,

@@ -26,19 +26,17 @@ from scraper_service.api.connections import (
     refuse,
 )
 from scraper_service.api.errors import NotFoundPage, error_body, refused_method
-from scraper_service.api.openapi.described import (
-    Described,
-    Parameter,
+from scraper_service.api.openapi.route import (
     RootResource,
+    Route,
 )
-from scraper_service.api.openapi.shapes import TEXT, success
 from scraper_service.api.request_body import (
     FORM,
     MAX_BODY_BYTES,
     MAX_FILE_BYTES,
     MAX_FORM_BYTES,
 )
-from scraper_service.api.responses import encode
+from scraper_service.api.schemas import encode, success
 from scraper_service.crawling.logs import with_facts
 from scraper_service.errors import ServiceUnavailable, unwritable
 
@@ -51,6 +49,7 @@ if TYPE_CHECKING:
     from twisted.web.resource import Resource
 
     from scraper_service.api.connections import Connections
+    from scraper_service.api.openapi.route import Parameter
     from scraper_service.options.limits import KeyScope
     from scraper_service.services.metrics.traces import Traces
 
@@ -317,13 +316,10 @@ class Root(RootResource):
     """
 
     routes = (
-        (
-            "GET",
-            "/",
-            Described(
-                summary="Return where the endpoints are.",
-                returns=success({"message": TEXT}),
-            ),
+        Route(
+            "GET /",
+            summary="Return where the endpoints are.",
+            returns=success(message=str),
         ),
     )
 

@@ -7,9 +7,10 @@ import uuid
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from attrs import field, frozen
+from attrs import Factory, field, frozen
 
 from scraper_service.api.connections import TrustedProxies
+from scraper_service.api.openapi.route import Parameter
 from scraper_service.errors import IdempotencyKeyInvalid, InvalidParameter
 
 if TYPE_CHECKING:
@@ -43,37 +44,35 @@ class PublicUrls:
 
 
 @frozen
-class PathParameter:
+class TextParameter(Parameter):
+    """A text of the query."""
+
+    #: A JSON Schema.
+    schema: dict[str, Any] = field(factory=lambda: {"type": "string"})
+
+    def read(self, request: JsonRequest) -> str | None:
+        """Return the text, None if it is missing. Raises :exc:`InvalidParameter`."""
+        return argument(request, self.name)
+
+
+@frozen
+class PathParameter(TextParameter):
     """A part of the path that is not an id."""
 
-    place: ClassVar[str] = "path"
-
-    name: str
-    help: str
-    #: A JSON Schema.
-    schema: dict[str, Any]
+    place = "path"
 
 
 @frozen
-class HeaderParameter:
+class HeaderParameter(TextParameter):
     """A header of the request."""
 
-    place: ClassVar[str] = "header"
-
-    name: str
-    help: str
-    #: A JSON Schema.
-    schema: dict[str, Any]
+    place = "header"
 
 
 @frozen
-class NumberParameter:
+class NumberParameter(Parameter):
     """An integer of the query."""
 
-    place: ClassVar[str] = "query"
-
-    name: str
-    help: str
     minimum: int
     maximum: int
     #: What a request without the parameter means; None for something else.
@@ -97,13 +96,9 @@ class NumberParameter:
 
 
 @frozen
-class ChoiceParameter:
+class ChoiceParameter(Parameter):
     """One of some words in the query."""
 
-    place: ClassVar[str] = "query"
-
-    name: str
-    help: str
     allowed: tuple[str, ...]
     #: The word of a request without the parameter; None if there is none.
     default: str | None = None
@@ -141,13 +136,9 @@ class ChoicesParameter(ChoiceParameter):
 
 
 @frozen
-class ListParameter:
+class ListParameter(Parameter):
     """Some of a set of words in the query, separated by commas."""
 
-    place: ClassVar[str] = "query"
-
-    name: str
-    help: str
     allowed: tuple[str, ...]
 
     @property
@@ -170,14 +161,10 @@ class ListParameter:
 
 
 @frozen
-class TimeParameter:
+class TimeParameter(Parameter):
     """A time of the query in ISO 8601. Without a time zone it is in UTC."""
 
-    place: ClassVar[str] = "query"
     schema: ClassVar[dict[str, Any]] = {"type": "string", "format": "date-time"}
-
-    name: str
-    help: str
 
     def read(self, request: JsonRequest) -> float | None:
         """Return the seconds since 1970, None if the time is missing.
@@ -202,35 +189,18 @@ class TimeParameter:
 
 
 @frozen
-class TextParameter:
-    """A text of the query."""
-
-    place: ClassVar[str] = "query"
-
-    name: str
-    help: str
-    #: A JSON Schema.
-    schema: dict[str, Any] = field(factory=lambda: {"type": "string"})
-
-    def read(self, request: JsonRequest) -> str | None:
-        """Return the text, None if it is missing. Raises :exc:`InvalidParameter`."""
-        return argument(request, self.name)
-
-
-@frozen
-class CursorParameter:
+class CursorParameter(Parameter):
     """The place in a list where a response begins."""
 
-    place: ClassVar[str] = "query"
-
-    name: str
     #: Where a caller finds the value, such as ``the value in next``.
     source: str
     pattern: re.Pattern[str]
-
-    @property
-    def help(self) -> str:
-        return f"Begin after this place: {self.source}."
+    help: str = field(
+        init=False,
+        default=Factory(
+            lambda self: f"Begin after this place: {self.source}.", takes_self=True
+        ),
+    )
 
     @property
     def schema(self) -> dict[str, Any]:

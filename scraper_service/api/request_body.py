@@ -163,10 +163,18 @@ def warning_of(ignored: list[str]) -> str | None:
 class Body:
     """A request's body. The converter pool reads large ones, and validates all but simple ones.
 
-    Until ``team_id`` is known, all bodies share one queue of the pool.
+    Until ``team_id`` is known, all bodies share one queue of the pool. ``note`` is called
+    with the result of each reading.
     """
 
-    def __init__(self, raw: bytes, pool: ConverterPool, team_id: str | None = None):
+    def __init__(
+        self,
+        raw: bytes,
+        pool: ConverterPool,
+        note: Callable[[object], None],
+        team_id: str | None = None,
+    ):
+        self._note = note
         self._raw = raw
         self._pool = pool
         self._value: Any = None
@@ -186,12 +194,14 @@ class Body:
 
         Raises :exc:`InvalidOptions`.
         """
-        if len(self._raw) <= SIMPLE_BODY_BYTES:
-            return structure(self._value)
         options: OptionsT
-        options, issues = await self._run(structured, structure)
-        if issues:
-            raise InvalidOptions(issues)
+        if len(self._raw) <= SIMPLE_BODY_BYTES:
+            options = structure(self._value)
+        else:
+            options, issues = await self._run(structured, structure)
+            if issues:
+                raise InvalidOptions(issues)
+        self._note(options)
         return options
 
     async def read_facts(self, counted: str, sites: BlockedSites) -> BodyFacts:

@@ -6,52 +6,40 @@ Page values come as JSON text from the converter pool and are only joined here.
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-from attrs import asdict, evolve
+from attrs import evolve
 
-from scraper_service.api.openapi.page_shapes import METADATA
-from scraper_service.api.openapi.shapes import (
-    ANY,
-    BOOL,
-    COUNT,
-    ID,
-    INTEGER,
-    NUMBER,
-    TEXT,
-    TIME,
-    URL,
-    ShapeT,
-    array,
-    mapping,
+from scraper_service.api.openapi.page_shapes import KnownMetadata, Metadata, PageJson
+from scraper_service.api.schemas import (
+    Id,
+    Integer,
+    JsonObject,
+    Maybe,
+    Success,
+    Time,
+    Url,
+    camel,
+    encode,
+    json_object,
+    member,
     one_of,
-    or_null,
-    own,
-    ref,
-    said,
-    shape,
     success,
 )
-from scraper_service.content.metadata.dates import utc_text
 from scraper_service.discovery.map_results import BETWEEN
-from scraper_service.options import catalogue
 from scraper_service.storage.job_records import JobState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
     from scraper_service.items import Page, PageMetadata
     from scraper_service.services.mapping import Map
     from scraper_service.services.searching import Result
-    from scraper_service.storage.job_records import Job, PageErrorRow
-    from scraper_service.storage.jobs.job_control import ChangedJob
-    from scraper_service.storage.jobs.job_retry import RetriedJob
+    from scraper_service.storage.job_records import Job
 
 # Keys of the service's own facts: a <meta> of the page never replaces them.
 RESERVED = frozenset(
-    METADATA["properties"].keys() - {"description", "language", "title"}
+    Metadata.shape["properties"].keys() - {"description", "language", "title"}
     | set(
         "canonicalUrl feeds headline postprocessorsUsed readingTime wordCount".split()
     )
@@ -65,13 +53,6 @@ def _is_reserved(name: str) -> bool:
     return name in RESERVED or (
         "_" in name and name.replace("_", "").lower() in _RENAMED
     )
-
-
-@lru_cache(maxsize=256)
-def camel(name: str) -> str:
-    """Return an internal name in camelCase: ``raw_html`` becomes ``rawHtml``."""
-    first, *others = name.split("_")
-    return first + "".join(word.capitalize() for word in others)
 
 
 def page_json(page: Page) -> bytes:
@@ -93,53 +74,8 @@ def page_metadata(facts: PageMetadata) -> dict[str, Any]:
         name: value for name, value in facts.other.items() if not _is_reserved(name)
     }
     result.update((camel(name), value) for name, value in facts.known.items())
-    ours = {
-        "sourceURL": facts.source_url,
-        "url": facts.url,
-        "statusCode": facts.status_code,
-        "scrapeId": facts.scrape_id,
-        "sourceScrapeId": facts.source_scrape_id,
-        "contentType": facts.content_type,
-        "xRobotsTag": facts.robots_tag,
-        "sitemapLastmod": facts.sitemap_lastmod,
-        "proxyUsed": facts.proxy_used,
-        "engine": facts.engine,
-        "timezone": facts.time_zone,
-        "cacheState": facts.cache_state,
-        "cachedAt": None if facts.cached_at is None else iso(facts.cached_at),
-        "unchanged": facts.is_unchanged or None,
-        "changeStatus": facts.change,
-        "creditsUsed": facts.credits_used,
-        "answeredBy": facts.answered_by,
-        "tokensUsed": facts.tokens_used,
-        "numPages": facts.num_pages,
-        "totalPages": facts.total_pages,
-        "tokenCount": facts.token_count,
-        "chunk": facts.chunk,
-        "redacted": facts.redacted,
-        "losses": facts.losses or None,
-        "embeddedUrl": facts.embedded_url,
-        "error": facts.error,
-        "duplicateOf": facts.duplicate_of,
-        "concurrencyLimited": None if facts.queued_ms is None else True,
-        "concurrencyQueueDurationMs": facts.queued_ms,
-    }
-    result.update((name, value) for name, value in ours.items() if value is not None)
+    result.update(KnownMetadata.of(facts))
     return result
-
-
-def iso(seconds: float) -> str:
-    """Return a time as ISO 8601 in UTC, with milliseconds."""
-    return utc_text(datetime.fromtimestamp(seconds, UTC))
-
-
-def encode(value: Any) -> bytes:
-    """Return ``value`` as compact JSON in UTF-8. Half a character becomes ``?``."""
-    return _compact.encode(value).encode(errors="replace")
-
-
-# json.dumps would make an encoder for each call.
-_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 def map_response(found: Map, facts: Mapping[str, Any]) -> bytes:
@@ -198,110 +134,163 @@ def _failure(page: Page) -> dict[str, Any]:
     }
 
 
+class Scraped(Success):
+    """The response to a scrape."""
+
+    data: PageJson
+    scrape_id: Maybe[Id] = member(key="scrape_id")
+
+
 # -- jobs --------------------------------------------------------------------------------
 
-JOB_STARTED: dict[str, ShapeT] = {
-    "id": ID,
-    "url": said(URL, "The URL of the status."),
-    "warning?": TEXT,
-}
-BATCH_STARTED = success(
-    {
-        **JOB_STARTED,
-        "invalidURLs?": said(array(TEXT), "The URLs that were left out."),
-    }
-)
-JOB_STATUS: dict[str, ShapeT] = {
-    "status": one_of("scraping", "completed", "failed", "cancelled"),
-    "total": said(COUNT, "Pages accepted so far, failed ones too."),
-    "completed": said(COUNT, "Pages in data, over all chunks."),
-    "creditsUsed": COUNT,
-    "expiresAt": TIME,
-    "paused?": own(said({"const": True}, "Only while the job is paused.")),
-    "pausedAt?": own(TIME),
-    "sourceJobId?": own(said(ID, "The job whose stored responses this job reads.")),
-    "sinceJobId?": own(said(ID, "The earlier crawl that pages are compared with.")),
-    "error?": said(TEXT, "Why the job failed."),
-    "next?": said(URL, "The URL of the next chunk."),
-    "data": array(ref("Page")),
-}
-JOB_ERRORS = success(
-    {
-        "errors": array(
-            shape(
-                {"id": ID, "timestamp": TIME, "url": TEXT, "code": TEXT, "error": TEXT}
-            )
-        ),
-        "robotsBlocked": array(TEXT),
-    }
-)
-JOB_CANCELLED = success({"status": one_of("cancelled")})
-JOB_CHANGED = success(
-    {
-        "id": ID,
-        "status": JOB_STATUS["status"],
-        "paused": BOOL,
-        "options": said(
-            shape(
-                {
-                    "limit?": COUNT,
-                    "delay": or_null(NUMBER),
-                    "maxConcurrency": or_null(COUNT),
-                }
-            ),
-            "The options in force that a change may set.",
-        ),
-        "effect": said(
-            shape({"admitted": said(COUNT, "From held to pending.")}),
-            "The number of URLs that the change has moved.",
-        ),
-    }
-)
-ACTIVE_CRAWLS = success(
-    {
-        "crawls": array(
-            shape(
-                {
-                    "id": ID,
-                    "teamId": TEXT,
-                    "url": TEXT,
-                    "created_at": TIME,
-                    "options": mapping(ANY),
-                }
-            )
-        )
-    }
-)
 
+def job_state(state: JobState) -> str:
+    """Return the name of a state; a queued job is shown as scraping."""
+    return "scraping" if state is JobState.QUEUED else state.value
+
+
+JobStatus: TypeAlias = Annotated[
+    str, one_of("scraping", "completed", "failed", "cancelled"), job_state
+]
 PATHS = {"crawl": "crawl", "batch": "batch/scrape"}
 
 
-def balance_members(unit: str) -> dict[str, ShapeT]:
-    """Return the members of a balance in ``credits`` or ``tokens``, in snake case."""
-    return {
-        f"remaining_{unit}": INTEGER,
-        f"plan_{unit}": INTEGER,
-        "billing_period_start": TIME,
-        "billing_period_end": TIME,
-    }
+def job_url(job: Job, base: str, version: int) -> str:
+    """Return the URL of the status of a job."""
+    return f"{base}/v{version}/{PATHS[job.kind]}/{job.id}"
 
 
-def job_started(
-    job: Job,
-    base: str,
-    version: str,
-    invalid_urls: Iterable[str] | None = None,
-    facts: Mapping[str, Any] | None = None,
-) -> bytes:
-    """Return the response to the start of a job. ``facts`` are further members."""
-    members: dict[str, Any] = {
-        "success": True,
-        "id": job.id,
-        "url": f"{base}/{version}/{PATHS[job.kind]}/{job.id}",
-    }
-    if invalid_urls is not None:
-        members["invalidURLs"] = list(invalid_urls)
-    return encode({**members, **(facts or {})})
+class JobStarted(Success):
+    """The response to the start of a job."""
+
+    id: Id
+    url: Url = member("The URL of the status.")
+    warning: Maybe[str]
+
+
+class BatchStarted(JobStarted):
+    """The response to the start of a batch."""
+
+    invalid_urls: Maybe[list[str]] = member(
+        "The URLs that were left out.", key="invalidURLs"
+    )
+
+
+class JobReprocessed(JobStarted):
+    """The response to a job that reads the stored responses of another."""
+
+    source_job_id: Id = member("The job whose responses are read.")
+
+
+def job_error(job: Job) -> str | None:
+    """Return why a job failed; None if it did not."""
+    if job.state is not JobState.FAILED:
+        return None
+    return job.error or "The job failed."
+
+
+class JobStatusJson(Success):
+    """The status of a job."""
+
+    status: JobStatus = member(source="state")
+    total: int = member("Pages accepted so far, failed ones too.")
+    completed: int = member("Pages in data, over all chunks.", source="pages")
+    credits_used: int = member(source="credits")
+    expires_at: Time
+    source_job_id: Maybe[Id] = member(
+        "The job whose stored responses this job reads.", own=True
+    )
+    since_job_id: Maybe[Id] = member(
+        "The earlier crawl that pages are compared with.", source="since", own=True
+    )
+    paused: Maybe[Literal[True]] = member(
+        "Only while the job is paused.",
+        source=lambda job: None if job.paused_at is None else True,
+        own=True,
+    )
+    paused_at: Maybe[Time] = member(own=True)
+    error: Maybe[str] = member("Why the job failed.", source=job_error)
+    next: Maybe[Url] = member("The URL of the next chunk.")
+    data: list[PageJson]
+
+
+class PageErrorJson(JsonObject):
+    """A page of a job that failed."""
+
+    id: Id
+    timestamp: Time = member(source="at")
+    url: str
+    code: str
+    error: str
+
+
+class JobErrors(Success):
+    """The pages of a job that failed, and the URLs that robots.txt disallows."""
+
+    errors: list[PageErrorJson]
+    robots_blocked: list[str]
+
+
+class JobCancelled(Success):
+    """The response to a cancel."""
+
+    status: Literal["cancelled"]
+
+
+class JobRetried(Success):
+    """The response to a retry."""
+
+    id: Id = member(source="job.id")
+    status: JobStatus = member(source="job.state")
+    retried: int = member("Pages that are fetched again.")
+    warning: Maybe[str]
+
+
+class _ChangedOptions(JsonObject):
+    limit: Maybe[int]
+    delay: float | None = member(source="delay_s")
+    max_concurrency: int | None
+    retention_days: float
+
+
+class _Effect(JsonObject):
+    admitted: int = member("From held to pending.")
+
+
+class JobChangeJson(JsonObject):
+    """A change of a job, of a :class:`~scraper_service.storage.job_records.JobChange`."""
+
+    options: _ChangedOptions = member("The options in force that a change may set.")
+    effect: _Effect = member("The number of URLs that the change has moved.")
+
+
+class JobChanged(Success, JobChangeJson):
+    """The response to a change of a job."""
+
+    id: Id
+    status: JobStatus
+    paused: bool
+
+
+class _ActiveCrawl(JsonObject):
+    id: Id
+    team_id: str
+    url: str
+    created_at: Time = member(key="created_at")
+    options: dict[str, Any]
+
+
+class ActiveCrawls(Success):
+    """The running crawls of a team."""
+
+    crawls: list[_ActiveCrawl]
+
+
+def balance(unit: str, spelled: Callable[[str], str]) -> type[Success]:
+    """Return the response with a balance in ``credits`` or ``tokens``."""
+    amounts = {f"remaining_{unit}": Integer, f"plan_{unit}": Integer}
+    times = {"billing_period_start": Time, "billing_period_end": Time}
+    return success(data=json_object(spelled, **amounts, **times))
 
 
 def job_status(
@@ -309,144 +298,46 @@ def job_status(
     pages: list[bytes],
     bounds: tuple[int | None, ...],
     path: str,
-    facts: dict[str, Any],
+    kind: type[JobStatusJson],
 ) -> bytes:
     """Return the status of a job with some of its pages.
 
     ``bounds`` are ``skip``, ``limit`` and, if it was given, ``maxTokens`` of the request.
-    ``path`` is the absolute URL of the status. ``facts`` are members that only the
-    version has.
+    ``path`` is the absolute URL of the status.
     """
     skip, limit, *tokens = bounds
-    members = _job_members(job, facts)
+    following = None
     after = (skip or 0) + len(pages)
     # An empty part after ``skip`` has no ``next``: some clients would follow it in a
     # busy loop while the job runs.
     if job.pages > after or (job.is_active and (pages or skip is None)):
         more = f"&limit={limit}" if limit is not None else ""
         more += "".join(f"&maxTokens={most}" for most in tokens)
-        members["next"] = f"{path}?skip={after}{more}"
-    return b'%s,"data":[%s]}' % (encode(members)[:-1], b",".join(pages))
+        following = f"{path}?skip={after}{more}"
+    return b"%s%s]}" % (_up_to_pages(job, kind, following), b",".join(pages))
 
 
 def job_snapshot(
     job: Job,
     pages: list[bytes],
-    facts: dict[str, Any],
+    kind: type[JobStatusJson],
     state: JobState | None = None,
 ) -> list[bytes]:
     """Return the status of a job without ``next``, in parts to be joined.
 
     ``state`` replaces the job's own state.
     """
-    members = _job_members(job if state is None else evolve(job, state=state), facts)
+    front = _up_to_pages(job if state is None else evolve(job, state=state), kind)
     with_commas = [part for page in pages for part in (b",", page)][1:]
-    return [encode(members)[:-1], b',"data":[', *with_commas, b"]}"]
+    return [front, *with_commas, b"]}"]
 
 
-def _job_members(job: Job, facts: dict[str, Any]) -> dict[str, Any]:
-    members: dict[str, Any] = {
-        "success": True,
-        "status": job_state(job.state),
-        "total": job.total,
-        "completed": job.pages,
-        "creditsUsed": job.credits,
-        "expiresAt": iso(job.expires_at),
-        **facts,
-    }
-    if job.source_job_id is not None:
-        members["sourceJobId"] = job.source_job_id
-    if (since := job.since) is not None:
-        members["sinceJobId"] = since
-    if job.paused_at is not None:
-        members |= {"paused": True, "pausedAt": iso(job.paused_at)}
-    if job.state is JobState.FAILED:
-        members["error"] = job_error(job)
-    return members
-
-
-def job_error(job: Job) -> str:
-    """Return why a job failed."""
-    return job.error or "The job failed."
-
-
-def job_errors(rows: list[PageErrorRow], robots_blocked: list[str]) -> bytes:
-    """Return the failed pages of a job and the URLs that robots.txt disallows."""
-    found = list(map(error_members, rows))
-    return encode({"success": True, "errors": found, "robotsBlocked": robots_blocked})
-
-
-def error_members(row: PageErrorRow) -> dict[str, Any]:
-    """Return a failed page as :func:`job_errors` lists it."""
-    return {
-        "id": row.id,
-        "timestamp": iso(row.at),
-        "url": row.url,
-        "code": row.code,
-        "error": row.error,
-    }
-
-
-def job_cancelled() -> bytes:
-    """Return the response to a cancel."""
-    return encode({"success": True, "status": "cancelled"})
-
-
-JOB_REPROCESSED = success(
-    {**JOB_STARTED, "sourceJobId": said(ID, "The job whose responses are read.")}
-)
-JOB_RETRIED = success(
-    {
-        "id": ID,
-        "status": JOB_STATUS["status"],
-        "retried": said(COUNT, "Pages that are fetched again."),
-        "warning?": TEXT,
-    }
-)
-
-
-def job_retried(retried: RetriedJob) -> bytes:
-    """Return the response to a retry."""
-    job = retried.job
-    members = {
-        "success": True,
-        "id": job.id,
-        "status": job_state(job.state),
-        "retried": retried.retried,
-    }
-    if retried.warning is not None:
-        members["warning"] = retried.warning
-    return encode(members)
-
-
-def job_changed(changed: ChangedJob) -> bytes:
-    """Return the response to a change of a job."""
-    job = changed.job
-    members = {
-        "success": True,
-        "id": job.id,
-        "status": job_state(job.state),
-        "paused": job.paused_at is not None,
-    }
-    return encode({**members, **change_members(asdict(changed.change))})
-
-
-# The options that callers may change, by attribute.
-_CHANGEABLE = {
-    option.attribute: option.name("v2")
-    for table in (catalogue.CRAWL, catalogue.BATCH)
-    for option in table
-}
-
-
-def change_members(change: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the members ``options`` and ``effect`` of a change.
-
-    ``change`` has the fields of a
-    :class:`~scraper_service.storage.job_records.JobChange`.
-    """
-    options = {_CHANGEABLE[name]: value for name, value in change["options"].items()}
-    return {"options": options, "effect": change["effect"]}
+def _up_to_pages(
+    job: Job, kind: type[JobStatusJson], following: str | None = None
+) -> bytes:
+    members = kind.of(job, next=following, data=())
+    del members["data"]
+    return encode(members)[:-1] + b',"data":['
 
 
 def active_crawls(
@@ -463,16 +354,8 @@ def active_crawls(
         scrape, _ = options.pop("scrape"), options.pop("url")
         spelled = spelled_options(options, crawl_names)
         spelled["scrapeOptions"] = spelled_options(scrape, page_names)
-        crawls.append(
-            {
-                "id": job.id,
-                "teamId": job.team_id,
-                "url": job.url,
-                "created_at": iso(job.created_at),
-                "options": spelled,
-            }
-        )
-    return encode({"success": True, "crawls": crawls})
+        crawls.append(_ActiveCrawl.of(job, options=spelled))
+    return ActiveCrawls.to_json(crawls=crawls)
 
 
 def spelled_options(options: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
@@ -515,8 +398,3 @@ _SPELLINGS: dict[str, Callable[[Any], Any]] = {
     "parsers": _typed,
     "threatProtection": lambda rules: {camel(k): v for k, v in rules.items()},
 }
-
-
-def job_state(state: JobState) -> str:
-    """Return the name of a state; a queued job is shown as scraping."""
-    return "scraping" if state is JobState.QUEUED else state.value

@@ -15,17 +15,21 @@ from werkzeug.routing import Map, Rule
 
 from scraper_service.api.application import write
 from scraper_service.api.errors import ErrorResponse, answer_to, error_body
-from scraper_service.api.openapi.described import VARIABLE, described_by
+from scraper_service.api.openapi.route import VARIABLE, route_of
+from scraper_service.api.version import Api
 from scraper_service.services.capabilities import why_not_offered
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable
+    from collections.abc import Callable, Coroutine
 
     from twisted.python.failure import Failure
     from werkzeug.routing import RuleFactory
 
+    from scraper_service.api.application import RequestChecks
     from scraper_service.api.http_server import JsonRequest, JsonSite
-    from scraper_service.api.version import Api, Routes, RouteT
+    from scraper_service.api.parameters import PublicUrls
+    from scraper_service.api.streams.streaming import Watchers
+    from scraper_service.api.version import PromptedT, Routes, RouteT, Services
     from scraper_service.options.limits import KeyScope
 
 ParamT = ParamSpec("ParamT")
@@ -33,19 +37,42 @@ ResponseT = TypeVar("ResponseT", bound=bytes | Resource)
 
 
 class VersionApp:
-    """The Klein app of one version of the API."""
+    """The Klein app of one version of the API, with ``further`` groups of routes."""
 
-    def __init__(self, api: Api, groups: Iterable[type[Routes]]):
-        self.api = api
+    #: What differs between versions, see :class:`Api`.
+    version: int
+    requests: Any
+    responses: Any
+    prompted: PromptedT | None = None
+    groups: tuple[type[Routes], ...]
+
+    def __init__(
+        self,
+        checks: RequestChecks,
+        services: Services,
+        watchers: Watchers,
+        urls: PublicUrls,
+        further: tuple[type[Routes], ...] = (),
+    ):
+        self.api = Api(
+            version=self.version,
+            requests=self.requests,
+            responses=self.responses,
+            checks=checks,
+            services=services,
+            watchers=watchers,
+            urls=urls,
+            prompted=self.prompted,
+        )
         #: Returns the JSON key of an attribute of the options.
-        self.wire_name: Callable[[str], str] = api.requests.wire_name
+        self.wire_name: Callable[[str], str] = self.requests.wire_name
         #: Methods, path below the version, scope and handler.
         self.routes: list[RouteT] = []
         self.klein = Klein()
         self.klein._url_map = MatchingMap()
         self.handle_errors_of(self.klein)
-        for group in groups:
-            for route in group(api).routes():
+        for group in (*self.groups, *further):
+            for route in group(self.api).routes():
                 self.add(*route)
 
     def add(
@@ -110,7 +137,7 @@ class VersionApp:
                 request.setHeader("Content-Length", str(len(response)))
             return response
 
-        parameters = described_by(handler).parameters
+        parameters = route_of(handler).parameters
 
         @wraps(handler)
         def route(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from attrs import frozen
 
 from scraper_service.api.application import RequestChecks
+from scraper_service.api.openapi.route import Route
 from scraper_service.api.parameters import PublicUrls
+from scraper_service.api.responses import PATHS
 from scraper_service.api.streams.streaming import Watchers
 from scraper_service.exports.job_exports import Exports
 from scraper_service.services.browser_sessions.sessions import BrowserSessions
@@ -37,6 +39,11 @@ PromptedT: TypeAlias = (
 RouteT: TypeAlias = (
     "tuple[str, str, KeyScope | None, Callable[..., Coroutine[Any, Any, Any]]]"
 )
+
+
+def of_jobs(methods: str, end: str = "") -> tuple[str, ...]:
+    """Return routes of crawls and of batches. ``end`` follows the path of a job."""
+    return tuple(f"{methods} /{path}/<job_id>{end}" for path in PATHS.values())
 
 
 @frozen(kw_only=True)
@@ -79,7 +86,12 @@ class Api:
 
 
 class Routes:
-    """A group of routes: :meth:`routes` lists them, other methods handle them."""
+    """A group of routes: each is a method with the decorator :class:`Route`."""
+
+    #: Errors of all routes of the group, as :class:`Route` has those of one.
+    common_errors: ClassVar[tuple[type[Exception] | int, ...]] = ()
+    #: True if the reference API has none of the routes.
+    are_own: ClassVar[bool] = False
 
     def __init__(self, api: Api):
         self.api = api
@@ -87,8 +99,12 @@ class Routes:
         self.services = api.services
 
     def routes(self) -> Iterable[RouteT]:
-        """Return the routes of this group. Paths are Werkzeug patterns."""
-        raise NotImplementedError
+        """Yield the routes of this group: its methods with the decorator :class:`Route`."""
+        for kind in reversed(type(self).__mro__):
+            for name, method in vars(kind).items():
+                if isinstance(route := getattr(method, "route", None), Route):
+                    for methods, path in route.rows:
+                        yield methods, path, route.scope, getattr(self, name)
 
     def base_url(self, request: JsonRequest) -> str:
         """Return the URL of this service as the caller reaches it."""

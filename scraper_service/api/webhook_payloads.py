@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from scraper_service.api.monitor_responses import event_members
-from scraper_service.api.openapi.shapes import (
-    ANY,
-    BOOL,
-    COUNT,
-    ID,
+from scraper_service.api.responses import JobChangeJson
+from scraper_service.api.schemas import (
     TEXT,
-    array,
-    mapping,
-    said,
-    shape,
+    Id,
+    JsonObject,
+    Maybe,
+    Shape,
+    encode,
+    member,
 )
-from scraper_service.api.responses import change_members, encode
+from scraper_service.api.v2.monitor_responses import event_members
 from scraper_service.storage.job_records import MONITOR_CHECK, event_id
 
 if TYPE_CHECKING:
@@ -35,31 +33,29 @@ FAMILIES = {
     MONITOR_CHECK: "monitor",
 }
 
-#: The body of a webhook delivery, and the data of a server-sent event.
-EVENT = shape(
-    {
-        "success": BOOL,
-        "type": said(TEXT, "The kind of job and what happened, such as crawl.page."),
-        "id": said(ID, "The id of the job."),
-        "webhookId": said(ID, "The id of the event."),
-        "data": said(array(mapping(ANY)), "The page of an event page."),
-        "error?": TEXT,
-        "metadata": mapping(ANY),
-    }
-)
-#: A server-sent event; the last one of a stream has only ``retry``.
-SENT_EVENT = shape(
-    {
-        "id?": said(TEXT, "The number of the event."),
-        "event?": said(TEXT, "The type of the event."),
-        "data?": {
-            **TEXT,
-            "contentMediaType": "application/json",
-            "contentSchema": EVENT,
-        },
-        "retry?": COUNT,
-    }
-)
+
+class EventJson(JsonObject):
+    """The body of a webhook delivery, and the data of a server-sent event."""
+
+    success: bool
+    type: str = member("The kind of job and what happened, such as crawl.page.")
+    id: Id = member("The id of the job.")
+    webhook_id: Id = member("The id of the event.")
+    data: list[dict[str, Any]] = member("The page of an event page.")
+    error: Maybe[str]
+    metadata: dict[str, Any]
+
+
+_DATA = Shape(TEXT, contentMediaType="application/json", contentSchema=EventJson.shape)
+
+
+class SentEvent(JsonObject):
+    """A server-sent event; the last one of a stream has only ``retry``."""
+
+    id: Maybe[str] = member("The number of the event.")
+    event: Maybe[str] = member("The type of the event.")
+    data: Maybe[Annotated[str, _DATA]]
+    retry: Maybe[int]
 
 
 def event_type(job_kind: str, kind: str) -> str:
@@ -113,7 +109,7 @@ def _change(event: Event) -> bytes:
     facts = json.loads(event.detail)
     if event.job_kind == MONITOR_CHECK:
         return encode(event_members(event.job_id, facts))
-    return encode(change_members(facts))
+    return JobChangeJson.to_json(facts)
 
 
 def _result(event: Event) -> bytes:

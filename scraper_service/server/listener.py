@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from twisted.internet.interfaces import IListeningPort
 
     from scraper_service.api.http_server import JsonSite
-    from scraper_service.api.openapi.described import RootResource
+    from scraper_service.api.openapi.route import RootResource
     from scraper_service.server.background import Background
 
 logger = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from scraper_service.api.application import RequestChecks
     from scraper_service.api.http_server import JsonRequest, JsonSite
-    from scraper_service.api.openapi.described import RootResource
+    from scraper_service.api.openapi.route import RootResource
     from scraper_service.api.routing import VersionApp
     from scraper_service.api.version import Services
     from scraper_service.server.background import Background

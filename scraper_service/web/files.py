@@ -12,8 +12,8 @@ from attrs import frozen
 from twisted.web.resource import Resource
 
 from scraper_service.api.errors import NotFoundPage, not_found, refused_method
-from scraper_service.api.openapi.described import Described, RootResource
-from scraper_service.api.openapi.shapes import TEXT
+from scraper_service.api.openapi.route import RootResource, Route
+from scraper_service.api.schemas import TEXT
 
 if TYPE_CHECKING:
     from scraper_service.api.http_server import JsonRequest
@@ -102,15 +102,12 @@ class StartPage(RootResource):
 
     isLeaf = True
     routes = (
-        (
-            "GET",
-            "/docs",
-            Described(
-                summary="Return the web page, at the reference of the API.",
-                returns=TEXT,
-                media=("text/html",),
-                is_own=True,
-            ),
+        Route(
+            "GET /docs",
+            summary="Return the web page, at the reference of the API.",
+            returns=TEXT,
+            media=("text/html",),
+            is_own=True,
         ),
     )
 

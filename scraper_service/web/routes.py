@@ -6,7 +6,8 @@ from datetime import date, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from scraper_service.api.responses import encode, iso
+from scraper_service.api.openapi.route import Route
+from scraper_service.api.schemas import encode, iso
 from scraper_service.api.version import Routes
 from scraper_service.crawling.converter_pool.converter import RemoteFunction
 from scraper_service.errors import (
@@ -21,10 +22,7 @@ from scraper_service.options.selectors import MAX_SELECTOR, compile_selector
 from scraper_service.storage.accounts.keys import PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from scraper_service.api.http_server import JsonRequest
-    from scraper_service.api.version import RouteT
     from scraper_service.web.sessions import SessionChecks, WebSessions
 
 MAX_TEXT = 2**20  # characters of a preview
@@ -41,21 +39,11 @@ selector_matches = RemoteFunction(
 class WebRoutes(Routes):
     """Signing in, the account, previews of pages, and why blocks of a page were kept."""
 
-    def routes(self) -> Iterable[RouteT]:
-        return (
-            ("GET", "/session", None, self.session),
-            ("POST", "/session", None, self.sign_in),
-            ("DELETE", "/session", None, self.sign_out),
-            ("GET", "/account", KeyScope.READ, self.account),
-            ("POST", "/preview", KeyScope.READ, self.preview),
-            ("POST", "/blocks", KeyScope.READ, self.blocks),
-            ("POST", "/matches", KeyScope.READ, self.matches),
-        )
-
     @property
     def _sessions(self) -> WebSessions:
         return cast("SessionChecks", self.checks).sessions
 
+    @Route("GET /session", scope=None)
     async def session(self, request: JsonRequest) -> bytes:
         """Return whether the caller is signed in, and the token for its calls."""
         enabled, found = self._sessions.accounts.enabled, self._sessions.find(request)
@@ -69,6 +57,7 @@ class WebRoutes(Routes):
             }
         )
 
+    @Route("POST /session", scope=None)
     async def sign_in(self, request: JsonRequest) -> bytes:
         """Exchange ``key``, or the token ``link`` of a sign-in address, for a session."""
         self._sessions.check_origin(request)
@@ -81,12 +70,14 @@ class WebRoutes(Routes):
             {"success": True, "token": found.token, "expiresAt": iso(found.until)}
         )
 
+    @Route("DELETE /session", scope=None)
     async def sign_out(self, request: JsonRequest) -> bytes:
         """End the session of this browser."""
         self._sessions.check_origin(request)
         self._sessions.close(request)
         return encode({"success": True})
 
+    @Route("GET /account")
     async def account(self, request: JsonRequest) -> bytes:
         """Return the caller's team, its limits, and its keys without their secrets.
 
@@ -131,6 +122,7 @@ class WebRoutes(Routes):
             }
         )
 
+    @Route("POST /preview", scope=KeyScope.READ)
     async def preview(self, request: JsonRequest) -> bytes:
         """Return ``markdown`` or ``html`` as HTML without scripts, styles and images."""
         team, body = await self.checks.admit(request, Mode.CRAWL_STATUS)
@@ -139,6 +131,7 @@ class WebRoutes(Routes):
         shown = await self._run(function, team.id, text[:MAX_TEXT])
         return encode({"success": True, "html": shown, "isCut": len(text) > MAX_TEXT})
 
+    @Route("POST /blocks", scope=KeyScope.READ)
     async def blocks(self, request: JsonRequest) -> bytes:
         """Return the blocks of ``html``, each with the reason why it was kept or not."""
         team, body = await self.checks.admit(request, Mode.CRAWL_STATUS)
@@ -146,6 +139,7 @@ class WebRoutes(Routes):
         found = await self._run(explain, team.id, html, url)
         return encode({"success": True, **found})
 
+    @Route("POST /matches", scope=KeyScope.READ)
     async def matches(self, request: JsonRequest) -> bytes:
         """Return what ``selector``, CSS or XPath, matches in ``html``."""
         team, body = await self.checks.admit(request, Mode.CRAWL_STATUS)

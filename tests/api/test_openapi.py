@@ -8,7 +8,7 @@ import re
 import openapi_spec_validator
 import pytest
 
-from scraper_service.api.openapi.described import Described
+from scraper_service.api.openapi.route import Route
 from scraper_service.errors import InvalidOptions
 from scraper_service.options import catalogue
 from scraper_service.options.catalogue import COMPUTED, REQUIRED
@@ -26,11 +26,11 @@ from tests.support.openapi import Documented, version_apps
 
 APPS = version_apps()
 HOW = """{} has no description for GET /openapi.json. Decorate the handler with
-@Described(returns=..., body=..., errors=...) of scraper_service/api/openapi/described.py:
-returns is the shape of its response (scraper_service/api/openapi/shapes.py has the
-notation, scraper_service/api/routes/jobs.py examples), body the kind that reads its body,
-errors the exceptions of api/errors.py that it raises. Read parameters of the query with
-a class of scraper_service/api/parameters.py, and list them in parameters=."""
+@Route(PATH, returns=..., body=..., errors=...) of scraper_service/api/openapi/route.py:
+returns is the class of its response (scraper_service/api/schemas.py has the notation,
+scraper_service/api/routes/jobs.py examples), body the kind that reads its body, errors the
+exceptions of api/errors.py that it raises. Read parameters of the query with a class of
+scraper_service/api/parameters.py, and list them in parameters=."""
 
 # Where each table of options stands: the path below its version, and the versions.
 TABLES = {
@@ -170,10 +170,10 @@ def test_routes_without_a_version_are_in_it(document):
 
 @pytest.mark.parametrize("handler", [*handlers()])
 def test_every_route_is_described(handler):
-    described = getattr(handler, "described", None)
-    assert isinstance(described, Described), HOW.format(handler.__qualname__)
+    route = getattr(handler, "route", None)
+    assert isinstance(route, Route), HOW.format(handler.__qualname__)
     assert inspect.getdoc(handler), f"{handler.__qualname__} has no docstring"
-    assert (described.body is None) == (described.example is None), handler
+    assert (route.body is None) == (route.example is None), handler
 
 
 @pytest.mark.parametrize(
@@ -257,19 +257,19 @@ def test_every_default_has_its_schema(documented):
 def examples(version):
     app = APPS[version]
     for _, path, _, handler in app.routes:
-        described = getattr(handler, "described", None)
-        if described is not None and described.body is not None:
-            yield pytest.param(app.api, described, id=f"{version} {path}")
+        route = getattr(handler, "route", None)
+        if route is not None and route.body is not None:
+            yield pytest.param(app.api, route, id=f"{version} {path}")
 
 
-@pytest.mark.parametrize(("api", "described"), [*examples("v1"), *examples("v2")])
-def test_every_example_is_accepted(api, described):
-    kind = described.body
+@pytest.mark.parametrize(("api", "route"), [*examples("v1"), *examples("v2")])
+def test_every_example_is_accepted(api, route):
+    kind = route.body
     if isinstance(kind, str):
         kind = getattr(api.requests, kind)
-    structure(kind, described.example)
+    structure(kind, route.example)
     with pytest.raises(InvalidOptions):
-        structure(kind, {**described.example, "nonsense": 1})
+        structure(kind, {**route.example, "nonsense": 1})
 
 
 def test_every_operation_has_summary_and_errors(document):
@@ -377,17 +377,17 @@ def keys_of_bodies(document):
     for version in APPS:
         app = APPS[version]
         for methods, path, _, handler in app.routes:
-            described = getattr(handler, "described", None)
-            if described is None or described.body is None:
+            route = getattr(handler, "route", None)
+            if route is None or route.body is None:
                 continue
-            kind = described.body
+            kind = route.body
             if isinstance(kind, str):
                 kind = getattr(app.api.requests, kind)
             item = document["paths"][documented_path(f"/{version}{path}")]
             operation = item[methods.lower()]
             media, *_ = operation["requestBody"]["content"].values()
             schema = media["schema"]
-            if described.takes_file:
+            if route.takes_file:
                 schema = schema["properties"]["options"]
             assert list(schema["properties"]) == list(kind.fields)
             for name, key in kind.fields.items():

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 
 from scraper_service.api.errors import answer_to
-from scraper_service.api.openapi.described import VARIABLE, described_by
-from scraper_service.api.responses import encode
+from scraper_service.api.openapi.route import VARIABLE, route_of
+from scraper_service.api.schemas import encode
 
 if TYPE_CHECKING:
     from scraper_service.api.http_server import JsonRequest
-    from scraper_service.api.openapi.described import Parameter
+    from scraper_service.api.openapi.route import Parameter
     from scraper_service.api.version import RouteT
     from scraper_service.options.limits import KeyScope
 
@@ -126,7 +126,7 @@ class InnerCalls:
         template, scope, handler = self._routes[method, path]
         where = f"{self._prefix}{path.format(*ids)}"
         sent = b"" if body is None else encode(dict(body))
-        parameters = described_by(handler).parameters
+        parameters = route_of(handler).parameters
         request = InnerRequest(
             outer, method, where, query or {}, sent, scope, parameters
         )

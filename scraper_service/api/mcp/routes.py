@@ -28,9 +28,8 @@ from scraper_service.api.mcp.protocol import (
     version_of,
 )
 from scraper_service.api.mcp.server import McpServer
-from scraper_service.api.openapi.described import Described, RootResource
-from scraper_service.api.openapi.shapes import ANY, mapping
-from scraper_service.api.responses import encode
+from scraper_service.api.openapi.route import RootResource, Route
+from scraper_service.api.schemas import encode
 from scraper_service.errors import InvalidBody, Unauthorized
 from scraper_service.options.limits import KeyScope
 from scraper_service.options.urls import url_parts
@@ -45,10 +44,12 @@ MAX_BATCH = 50  # messages
 EVENTS = "text/event-stream"
 
 
-POSTED = Described(
+POSTED = Route(
+    "POST /mcp",
+    scope=KeyScope.READ,  # each tool is checked by the scope of its route
     summary="Answer a message of the Model Context Protocol.",
-    returns=mapping(ANY),
-    failures={202: ANY, 400: mapping(ANY), 403: mapping(ANY), 404: mapping(ANY)},
+    returns=dict[str, Any],
+    failures={202: Any, **dict.fromkeys((400, 403, 404), dict[str, Any])},
     errors=(Unauthorized,),
     media=("application/json", EVENTS),
     is_own=True,

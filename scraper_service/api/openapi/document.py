@@ -11,19 +11,30 @@ import re
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
+from attrs import evolve
+
 from scraper_service.api.errors import FAILURE_STATUS, PAGE_STATUSES, STATUSES
-from scraper_service.api.openapi.described import (
+from scraper_service.api.openapi.kinds import KindSchemas
+from scraper_service.api.openapi.page_shapes import PAGE, Metadata
+from scraper_service.api.openapi.route import (
     JSON,
     VARIABLE,
-    Described,
-    described_by,
+    Route,
+    route_of,
 )
-from scraper_service.api.openapi.kinds import KindSchemas
-from scraper_service.api.openapi.page_shapes import METADATA, PAGE
-from scraper_service.api.openapi.shapes import ERROR, ID, ISSUE, TEXT, ShapeT, ref
 from scraper_service.api.request_body import FORM
-from scraper_service.api.responses import camel
-from scraper_service.api.webhook_payloads import EVENT
+from scraper_service.api.schemas import (
+    ID,
+    TEXT,
+    ErrorJson,
+    IssueJson,
+    ShapeT,
+    camel,
+    ref,
+    shape_of,
+)
+from scraper_service.api.version import Routes
+from scraper_service.api.webhook_payloads import EventJson
 from scraper_service.errors import (
     InvalidBody,
     InvalidParameter,
@@ -35,7 +46,7 @@ from scraper_service.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from scraper_service.api.openapi.described import Parameter, RootResource
+    from scraper_service.api.openapi.route import Parameter, RootResource
     from scraper_service.api.routing import VersionApp
     from scraper_service.api.version import Api
     from scraper_service.options.limits import KeyScope
@@ -63,7 +74,7 @@ _DELIVERY = {
     "operationId": "webhook_event",
     "summary": "Receive an event of a job with a webhook.",
     "security": [],
-    "requestBody": {"required": True, "content": {JSON: {"schema": EVENT}}},
+    "requestBody": {"required": True, "content": {JSON: {"schema": EventJson.shape}}},
     "responses": {"2XX": {"description": "The event has arrived."}},
 }
 
@@ -81,8 +92,9 @@ def build(
     """
     document = _Document(capabilities, most_days)
     for resource in resources:
-        for methods, path, described in resource.routes:
-            document.add(methods, path, _Facts(described, described.summary))
+        for route in resource.routes:
+            for methods, path in route.rows:
+                document.add(methods, path, _Facts(route, route.summary))
     for version in versions:
         document.add_version(version)
     return document.as_json()
@@ -93,12 +105,12 @@ class _Facts:
 
     def __init__(
         self,
-        described: Described,
+        route: Route,
         text: str,
         api: Api | None = None,
         scope: KeyScope | None = None,
     ):
-        self.described = described
+        self.route = route
         self.scope = scope
         self.summary, _, self.description = text.partition("\n\n")
         self.api = api
@@ -108,18 +120,25 @@ class _Facts:
     def of_handler(
         cls, handler: Callable[..., Any], api: Api, scope: KeyScope | None
     ) -> _Facts:
-        described = described_by(handler)
-        facts = cls(described, inspect.getdoc(handler) or "", api, scope)
-        facts.group = type(handler.__self__)  # type: ignore[attr-defined]  # a method
+        route = route_of(handler)
+        group = type(handler.__self__)  # type: ignore[attr-defined]  # a method
+        if issubclass(group, Routes):
+            route = evolve(
+                route,
+                errors=(*route.errors, *group.common_errors),
+                is_own=route.is_own or group.are_own,
+            )
+        facts = cls(route, inspect.getdoc(handler) or "", api, scope)
+        facts.group = group
         return facts
 
     @property
     def statuses(self) -> list[int]:
         """The statuses of its errors."""
-        found: set[type[Exception] | int] = {*self.described.errors}
+        found: set[type[Exception] | int] = {*self.route.errors}
         if self.api is not None:
             found |= {*_COMMON, _UNEXPECTED}
-        if self.described.body is not None:
+        if self.route.body is not None:
             found |= {*_WITH_BODY}
         return sorted(
             {STATUSES[each] if isinstance(each, type) else each for each in found}
@@ -143,10 +162,10 @@ class _Document:
         self._paths: dict[str, dict[str, Any]] = {}
         self._tags: dict[str, str] = {}
         self._schemas: dict[str, ShapeT] = {
-            "Error": ERROR,
-            "Issue": ISSUE,
+            "Error": ErrorJson.shape,
+            "Issue": IssueJson.shape,
             "Page": PAGE,
-            "Metadata": METADATA,
+            "Metadata": Metadata.shape,
         }
         self._kinds: dict[int, KindSchemas] = {}
 
@@ -204,7 +223,7 @@ class _Document:
     def _operation(
         self, method: str, path: str, variables: list[str], facts: _Facts
     ) -> dict[str, Any]:
-        described = facts.described
+        route = facts.route
         words = re.findall(r"\w+", path)
         operation: dict[str, Any] = {
             "operationId": "_".join([method.lower(), *words]),
@@ -216,7 +235,7 @@ class _Document:
                     for name in variables
                     if name.endswith("_id")
                 ),
-                *map(_parameter, described.parameters),
+                *map(_parameter, route.parameters),
             ],
             "responses": {
                 "200": self._success(facts),
@@ -227,24 +246,24 @@ class _Document:
                 **{
                     str(status): _response(
                         HTTPStatus(status).phrase,
-                        shape,
-                        described.media if status < 300 else (JSON,),
+                        shape_of(shape),
+                        route.media if status < 300 else (JSON,),
                     )
-                    for status, shape in described.failures.items()
+                    for status, shape in route.failures.items()
                 },
             },
         }
         if facts.description:
             operation["description"] = facts.description
-        if described.body is not None:
+        if route.body is not None:
             operation["requestBody"] = self._body(facts)
         if facts.api is None:
             operation["security"] = []
         if facts.scope is not None:
             operation["x-scope"] = facts.scope.value
-        if described.is_own:
+        if route.is_own:
             operation["x-own"] = True
-        if described.needs and not any(self._works[name] for name in described.needs):
+        if route.needs and not any(self._works[name] for name in route.needs):
             operation["x-available"] = False
         return operation
 
@@ -259,18 +278,18 @@ class _Document:
         return name
 
     def _success(self, facts: _Facts) -> dict[str, Any]:
-        returns = facts.described.returns
+        returns = facts.route.returns
         if isinstance(returns, str):
             assert facts.api is not None
-            returns = getattr(facts.api.responses, returns)
-        return _response("Success.", returns, facts.described.media)
+            returns = shape_of(getattr(facts.api.responses, returns))
+        return _response("Success.", returns, facts.route.media)
 
     def _body(self, facts: _Facts) -> dict[str, Any]:
         assert facts.api is not None
-        described = facts.described
-        schema = self._schema_of(facts.api, described.body)
-        if not described.takes_file:
-            media = {"schema": schema, "example": described.example}
+        route = facts.route
+        schema = self._schema_of(facts.api, route.body)
+        if not route.takes_file:
+            media = {"schema": schema, "example": route.example}
             return {"required": True, "content": {JSON: media}}
         file = {"type": "string", "contentMediaType": "application/octet-stream"}
         form = {
@@ -280,7 +299,7 @@ class _Document:
                 "options": {
                     **schema,
                     "description": "How to read the file.",
-                    "examples": [described.example],
+                    "examples": [route.example],
                 },
             },
             "required": ["file"],
@@ -288,8 +307,8 @@ class _Document:
         }
         encoding = {"options": {"contentType": JSON}}
         content: dict[str, Any] = {FORM: {"schema": form, "encoding": encoding}}
-        if described.body_of_upload is not None:
-            found = self._schema_of(facts.api, described.body_of_upload)
+        if route.body_of_upload is not None:
+            found = self._schema_of(facts.api, route.body_of_upload)
             content[JSON] = {"schema": found}
         return {"required": True, "content": content}
 

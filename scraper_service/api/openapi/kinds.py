@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
-from scraper_service.api.openapi.shapes import or_null, ref
-from scraper_service.api.responses import camel
+from scraper_service.api.schemas import camel, or_null, ref
 from scraper_service.options.catalogue import DAYS
 from scraper_service.options.parsing import (
     NO_DEFAULT,
@@ -33,7 +32,7 @@ from scraper_service.options.requests.values import URL, FlagOr, UrlOr
 from scraper_service.options.selectors import AsGiven, Never
 
 if TYPE_CHECKING:
-    from scraper_service.api.openapi.shapes import ShapeT
+    from scraper_service.api.schemas import ShapeT
 
 
 class KindSchemas:

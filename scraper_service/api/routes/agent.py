@@ -3,40 +3,35 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-from scraper_service.api.application import note_caller, warned
+from scraper_service.api.application import joined
 from scraper_service.api.errors import WORK_ERRORS
-from scraper_service.api.openapi.described import Described
-from scraper_service.api.openapi.shapes import (
-    ANY,
-    BOOL,
-    COUNT,
-    ID,
-    TEXT,
-    TIME,
-    URL,
-    array,
-    one_of,
-    own,
-    said,
-    shape,
-    success,
-)
+from scraper_service.api.openapi.route import Route
 from scraper_service.api.parameters import NumberParameter, parse_job_id
-from scraper_service.api.responses import encode, iso
-from scraper_service.api.routes.operations import started
+from scraper_service.api.routes.operations import OperationStarted
+from scraper_service.api.schemas import (
+    NULL,
+    Id,
+    JsonObject,
+    Maybe,
+    Success,
+    Time,
+    Url,
+    json_object,
+    member,
+    one_of,
+)
 from scraper_service.api.version import Routes
 from scraper_service.errors import JobEnded, JobNotFound
-from scraper_service.options.limits import KeyScope, Mode
+from scraper_service.options.limits import Mode
 from scraper_service.options.requests.pages import ignored_names
 from scraper_service.storage.job_records import JobState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from scraper_service.api.http_server import JsonRequest
-    from scraper_service.api.version import RouteT
     from scraper_service.services.accounts import Team
     from scraper_service.storage.jobs.operations import OperationEntry, OperationRow
 
@@ -54,62 +49,11 @@ STATUS = {
     JobState.FAILED: "failed",
     JobState.CANCELLED: "failed",
 }
-_STATUS = one_of(*dict.fromkeys(STATUS.values()))
-_PARTIAL = ("partial", "partialSchemaValid", "stopReason")
-_STOP_REASONS = ("credit_limit_reached", "timeout", "cancelled", "error")
+_Status: TypeAlias = Annotated[
+    str, one_of(*dict.fromkeys(STATUS.values())), STATUS.__getitem__
+]
 _BEFORE = NumberParameter(
     "before", "Only runs before this time, in milliseconds since 1970.", 0, MAX_MS
-)
-_RUN = shape(
-    {
-        "success": {"const": True},
-        "status": _STATUS,
-        "data?": said(ANY, "Once completed: by the schema, or answer and sources."),
-        "error?": TEXT,
-        "partial?": said(ANY, "What a failed run has found."),
-        "partialSchemaValid?": BOOL,
-        "stopReason?": one_of(*_STOP_REASONS),
-        "model": TEXT,
-        "effort?": TEXT,
-        "expiresAt": TIME,
-        "creditsUsed": COUNT,
-        "sources": own(
-            array(
-                shape(
-                    {
-                        "url": TEXT,
-                        "title?": TEXT,
-                        "scrapeId?": ID,
-                        "fields?": said(array(TEXT), "Fields whose value it has."),
-                    }
-                )
-            )
-        ),
-        "progress": own(
-            shape({"rounds": COUNT, "pages": COUNT, "searches": COUNT, "message": TEXT})
-        ),
-        "warning?": TEXT,
-    }
-)
-_ITEM = shape(
-    {
-        "id": ID,
-        "createdAt": TIME,
-        "targetHint": TEXT,
-        "origin": TEXT,
-        "integration?": TEXT,
-        "settings": shape({"hidden": BOOL, "starred": BOOL}),
-        "status": _STATUS,
-        "options": shape(
-            {
-                "urls?": array(TEXT),
-                "prompt": TEXT,
-                "schema?": ANY,
-                "model": TEXT,
-                "effort?": TEXT,
-            }
-        ),
-    }
 )
 _NO_PROGRESS = {
     "rounds": 0,
@@ -119,19 +63,62 @@ _NO_PROGRESS = {
 }
 
 
+class _Source(JsonObject):
+    url: str
+    title: Maybe[str]
+    scrape_id: Maybe[Id]
+    fields: Maybe[list[str]] = member("Fields whose value it has.")
+
+
+_PROGRESS = json_object(rounds=int, pages=int, searches=int, message=str)
+
+
+class _Run(Success):
+    status: _Status = member(source="state")
+    data: Maybe[Any] = member("Once completed: by the schema, or answer and sources.")
+    error: Maybe[str]
+    partial: Maybe[Any] = member("What a failed run has found.")
+    partial_schema_valid: Maybe[bool]
+    stop_reason: Maybe[Literal["credit_limit_reached", "timeout", "cancelled", "error"]]
+    model: str
+    effort: Maybe[str]
+    expires_at: Time
+    credits_used: int
+    sources: list[Annotated[Any, _Source.shape]] = member(own=True)
+    progress: Annotated[Any, _PROGRESS.shape] = member(own=True)
+    warning: Maybe[str]
+
+
+class _AgentOptions(JsonObject):
+    urls: Maybe[list[str]]
+    prompt: str
+    schema: Maybe[Any]
+    model: str
+    effort: Maybe[str]
+
+
+class _Listed(JsonObject):
+    id: Id
+    created_at: Time
+    target_hint: str
+    origin: str
+    integration: Maybe[str]
+    settings: Annotated[Any, json_object(hidden=bool, starred=bool)]
+    status: _Status = member(source="state")
+    options: _AgentOptions
+
+
+class _Agents(Success):
+    agents: list[_Listed]
+    next: Maybe[Url]
+
+
 class AgentRoutes(Routes):
     """Requests in words, for which a language model searches and reads pages."""
 
-    def routes(self) -> Iterable[RouteT]:
-        return (
-            ("POST", "/agent", KeyScope.SCRAPE, self.start_agent),
-            ("GET", "/agent", KeyScope.READ, self.agents),
-            ("GET", "/agent/<run_id>", KeyScope.READ, self.agent_status),
-            ("DELETE", "/agent/<run_id>", KeyScope.SCRAPE, self.cancel_agent),
-        )
-
-    @Described(
-        returns=success({"id": ID, "warning?": TEXT}),
+    @Route(
+        "POST /agent",
+        returns=OperationStarted,
         body="AGENT",
         example={"prompt": "Who founded Example, and when?", "effort": "low"},
         errors=WORK_ERRORS,
@@ -141,29 +128,27 @@ class AgentRoutes(Routes):
         """Start an agent and return its id."""
         team, body, _ = await self.checks.admit_work(request, Mode.EXTRACT)
         options = await body.read(self.api.requests.agent_options)
-        note_caller(request, options)
         found = await self.services.operations.start(options, team, self.api.version)
         warning = await body.warning(ignored_names(self.api.requests.AGENT.fields))
-        return started(found, warning)
+        warning = joined(warning, found.warning)
+        return OperationStarted.to_json(id=found.id, warning=warning)
 
-    @Described(returns=_RUN, errors=(JobNotFound,))
+    @Route("GET /agent/<run_id>", returns=_Run, errors=(JobNotFound,))
     async def agent_status(self, request: JsonRequest, run_id: str) -> bytes:
         """Return the state of a run, and its answer once completed."""
         _, found = await self._find(request, run_id)
-        return encode(self._members(found))
+        return self._run(found)
 
-    @Described(returns=success({}), errors=(JobNotFound, JobEnded))
+    @Route("DELETE /agent/<run_id>", returns=Success, errors=(JobNotFound, JobEnded))
     async def cancel_agent(self, request: JsonRequest, run_id: str) -> bytes:
         """Cancel a run."""
         team, found = await self._find(request, run_id)
         state = await self.services.operations.cancel(found, team, CANCELLED)
         if state is not JobState.CANCELLED:
             raise JobEnded("agent run", state)
-        return encode({"success": True})
+        return Success.to_json()
 
-    @Described(
-        returns=success({"agents": array(_ITEM), "next?": URL}), parameters=(_BEFORE,)
-    )
+    @Route("GET /agent", returns=_Agents, parameters=(_BEFORE,))
     async def agents(self, request: JsonRequest) -> bytes:
         """Return the team's runs, the newest first."""
         team, _ = await self.checks.admit(request, Mode.EXTRACT_STATUS)
@@ -172,14 +157,12 @@ class AgentRoutes(Routes):
             team, KIND, None if before is None else before / 1000, AGENTS + 1
         )
         listed = found[:AGENTS]
-        members: dict[str, Any] = {
-            "success": True,
-            "agents": [self._item(each) for each in listed],
-        }
+        following = None
         if len(found) > AGENTS:
             last_ms = round(listed[-1].created_at * 1000)
-            members["next"] = f"{self.url_of(request)}?before={last_ms}"
-        return encode(members)
+            following = f"{self.url_of(request)}?before={last_ms}"
+        agents = [self._item(each) for each in listed]
+        return _Agents.to_json(agents=agents, next=following)
 
     async def _find(
         self, request: JsonRequest, run_id: str
@@ -194,52 +177,49 @@ class AgentRoutes(Routes):
         """Return the name that the caller has given, else that of the operator."""
         return options["model"] or self.services.operations.model_name or ""
 
-    def _members(self, found: OperationRow) -> dict[str, Any]:
-        """Return the members of the status of a run."""
+    def _run(self, found: OperationRow) -> bytes:
+        """Return the status of a run."""
         stored = {} if found.result is None else json.loads(found.result)
         options, state = json.loads(found.options), found.state
-        members: dict[str, Any] = {"success": True, "status": STATUS[state]}
-        used = stored.get("creditsUsed", 0)
+        facts: dict[str, Any] = {"credits_used": stored.get("creditsUsed", 0)}
         if state is JobState.COMPLETED:
-            members["data"] = stored["data"]
-            used = found.credits
+            facts = {"credits_used": found.credits, "data": _stored(stored, "data")}
         elif STATUS[state] == "failed":
-            members["error"] = found.error or "The run failed."
-            members |= {name: stored[name] for name in _PARTIAL if name in stored}
-            if state is JobState.CANCELLED:
-                members["stopReason"] = "cancelled"
-            members.setdefault("stopReason", "error")
-            used = 0  # failed runs are free
-        members["model"] = self._model(options)
-        if options["effort"] is not None:
-            members["effort"] = options["effort"]
-        members |= {
-            "expiresAt": iso(found.expires_at),
-            "creditsUsed": used,
-            "sources": stored.get("sources", []),
-            "progress": stored.get("progress", _NO_PROGRESS),
-        }
-        return members | warned(stored.get("warning"))
+            reason = stored.get("stopReason", "error")
+            facts = {
+                "credits_used": 0,  # failed runs are free
+                "error": found.error or "The run failed.",
+                "partial": _stored(stored, "partial"),
+                "partial_schema_valid": stored.get("partialSchemaValid"),
+                "stop_reason": "cancelled" if state is JobState.CANCELLED else reason,
+            }
+        return _Run.to_json(
+            status=state,
+            model=self._model(options),
+            effort=options["effort"],
+            expires_at=found.expires_at,
+            sources=stored.get("sources", []),
+            progress=stored.get("progress", _NO_PROGRESS),
+            warning=stored.get("warning"),
+            **facts,
+        )
 
     def _item(self, entry: OperationEntry) -> dict[str, Any]:
         """Return a run as it is listed."""
         options = json.loads(entry.options)
         urls, prompt = options["urls"], options["prompt"]
-        asked = {
-            "urls": urls or None,
-            "prompt": prompt,
-            "schema": options["schema"],
-            "model": self._model(options),
-            "effort": options["effort"],
-        }
-        members = {
-            "id": entry.id,
-            "createdAt": iso(entry.created_at),
-            "targetHint": urls[0] if urls else prompt[:MAX_HINT],
-            "origin": options["origin"],
-            "integration": options["integration"],
-            "settings": {"hidden": False, "starred": False},
-            "status": STATUS[entry.state],
-            "options": {k: v for k, v in asked.items() if v is not None},
-        }
-        return {k: v for k, v in members.items() if v is not None}
+        return _Listed.of(
+            entry,
+            target_hint=urls[0] if urls else prompt[:MAX_HINT],
+            origin=options["origin"],
+            integration=options["integration"],
+            settings={"hidden": False, "starred": False},
+            options=_AgentOptions.of(
+                options, urls=urls or None, model=self._model(options)
+            ),
+        )
+
+
+def _stored(result: Mapping[str, Any], name: str) -> Any:
+    """Return a value of a result; :data:`NULL` for null, None if it is missing."""
+    return NULL if name in result and result[name] is None else result.get(name)

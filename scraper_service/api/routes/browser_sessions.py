@@ -9,10 +9,9 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING
 
-from scraper_service.api.application import note_caller, with_base, write
+from scraper_service.api.application import with_base, write
 from scraper_service.api.errors import PAGE_STATUSES, failed_page
-from scraper_service.api.openapi.described import Described
-from scraper_service.api.openapi.shapes import TEXT
+from scraper_service.api.openapi.route import Route
 from scraper_service.api.parameters import ChoiceParameter, TextParameter, parse_job_id
 from scraper_service.api.requests.interact import (
     SESSION,
@@ -20,7 +19,7 @@ from scraper_service.api.requests.interact import (
     session_options,
     step_request,
 )
-from scraper_service.api.responses import encode, iso
+from scraper_service.api.schemas import TEXT, success
 from scraper_service.api.streams import session_input
 from scraper_service.api.streams.session_input import InputSocket
 from scraper_service.api.streams.session_socket import SessionSocket
@@ -34,12 +33,11 @@ from scraper_service.api.v2.responses import STATUS
 from scraper_service.api.v2.session_responses import (
     ACTIVE,
     DESTROYED,
-    DONE,
-    ENDED,
-    LISTED,
-    OPENED,
-    ended_json,
-    listed_json,
+    URLS,
+    SessionEnded,
+    SessionJson,
+    SessionOpened,
+    StepDone,
     step_json,
 )
 from scraper_service.api.version import Routes
@@ -63,10 +61,7 @@ from scraper_service.options.limits import KeyScope, Mode
 from scraper_service.services.browser_sessions.lifecycle import PageFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from scraper_service.api.http_server import JsonRequest
-    from scraper_service.api.version import RouteT
     from scraper_service.services.browser_sessions.running_session import (
         RunningSession,
     )
@@ -74,31 +69,16 @@ if TYPE_CHECKING:
 
 _STATUS = ChoiceParameter("status", "Only sessions in this state.", (ACTIVE, DESTROYED))
 _TOKEN = TextParameter("token", "The secret in the URL.")
+_LISTED = success(sessions=list[SessionJson])
 _GONE = (SessionNotFound, SessionDestroyed, SessionElsewhere)
 
 
 class BrowserSessionRoutes(Routes):
     """Sessions of the browser."""
 
-    def routes(self) -> Iterable[RouteT]:
-        for base in ("/interact", "/browser"):
-            one = f"{base}/<session_id>"
-            yield ("POST", base, KeyScope.SCRAPE, self.start)
-            yield ("GET", base, KeyScope.READ, self.sessions)
-            yield ("POST", f"{one}/execute", KeyScope.SCRAPE, self.execute)
-            yield ("DELETE", one, KeyScope.SCRAPE, self.end)
-            # The token in the URL stands for a key.
-            yield ("GET", f"{one}/cdp", KeyScope.READ, self.connect)
-            yield ("GET", f"{one}/view", KeyScope.READ, self.view)
-            yield ("GET", f"{one}/view/pictures", KeyScope.READ, self.pictures)
-            yield ("GET", f"{one}/control", KeyScope.READ, self.control)
-            yield ("GET", f"{one}/control/socket", KeyScope.READ, self.inputs)
-        of_scrape = "/scrape/<scrape_id>/interact"
-        yield ("POST", of_scrape, KeyScope.SCRAPE, self.execute_after)
-        yield ("DELETE", of_scrape, KeyScope.SCRAPE, self.end_after)
-
-    @Described(
-        returns=OPENED,
+    @Route(
+        ("POST /interact", "POST /browser"),
+        returns=SessionOpened,
         body=SESSION,
         example={"url": "https://example.com", "ttl": 600},
         errors=(
@@ -116,16 +96,13 @@ class BrowserSessionRoutes(Routes):
         """Open a session: a page in a browser of its own."""
         team, body, _ = await self.checks.admit_work(request, Mode.SCRAPE)
         options = await body.read(session_options)
-        note_caller(request, options)
         if options.url and self.checks.sites.first_of([options.url]) is not None:
             raise SiteBlocked(SITE_BLOCKED)
         try:
             record = await self.services.browser_sessions.start(options, team)
         except PageFailed as failed:
             return write(request, failed_page(failed.error, STATUS))
-        members = self._urls(request, record.id)
-        members["expiresAt"] = iso(record.expires_at)
-        return encode({"success": True, "id": record.id, **members})
+        return SessionOpened.to_json(record, **self._urls(request, record.id))
 
     def _done(self, request: JsonRequest, found: StepResult) -> bytes:
         """Return the response to a step."""
@@ -134,25 +111,26 @@ class BrowserSessionRoutes(Routes):
 
     def _urls(
         self, request: JsonRequest, session_id: str, scope: KeyScope = KeyScope.SCRAPE
-    ) -> dict[str, str]:
+    ) -> dict[str, str | None]:
         """Return the URLs of a session that are offered to a key with this scope."""
         tokens = self.services.browser_sessions.tokens(session_id)
         if not scope.includes(KeyScope.SCRAPE):  # with these it could act in the page
             tokens.pop("cdp", None)
             tokens.pop("input", None)
         base = f"{self.base_url(request)}/v2/interact/{session_id}"
-        found = {}
+        found: dict[str, str | None] = dict.fromkeys(URLS)
         if "cdp" in tokens:
             place = "ws" + base.removeprefix("http")
-            found["cdpUrl"] = f"{place}/cdp?token={tokens['cdp']}"
+            found["cdp_url"] = f"{place}/cdp?token={tokens['cdp']}"
         if "view" in tokens:
-            found["liveViewUrl"] = f"{base}/view?token={tokens['view']}"
+            found["live_view_url"] = f"{base}/view?token={tokens['view']}"
         if "input" in tokens:
             place = f"{base}/control?token={tokens['input']}"
-            found["interactiveLiveViewUrl"] = place
+            found["interactive_live_view_url"] = place
         return found
 
-    @Described(
+    @Route(
+        ("GET /interact/<session_id>/cdp", "GET /browser/<session_id>/cdp"),
         returns=TEXT,
         parameters=(_TOKEN,),
         errors=(Unauthorized, QueueFull),
@@ -173,7 +151,8 @@ class BrowserSessionRoutes(Routes):
         self.api.watchers.sessions.check(session.team)
         return SessionSocket(self.api, session, handshake)
 
-    @Described(
+    @Route(
+        ("GET /interact/<session_id>/view", "GET /browser/<session_id>/view"),
         returns=TEXT,
         parameters=(_TOKEN,),
         media=("text/html",),
@@ -186,7 +165,11 @@ class BrowserSessionRoutes(Routes):
             request.setHeader(name, value)
         return PAGE.format(session.view_token).encode()
 
-    @Described(
+    @Route(
+        (
+            "GET /interact/<session_id>/view/pictures",
+            "GET /browser/<session_id>/view/pictures",
+        ),
         returns=TEXT,
         parameters=(_TOKEN,),
         media=("multipart/x-mixed-replace",),
@@ -199,7 +182,8 @@ class BrowserSessionRoutes(Routes):
         self.api.watchers.sessions.check(session.team)
         return PictureStream(self.api, session)
 
-    @Described(
+    @Route(
+        ("GET /interact/<session_id>/control", "GET /browser/<session_id>/control"),
         returns=TEXT,
         parameters=(_TOKEN,),
         media=("text/html",),
@@ -213,7 +197,11 @@ class BrowserSessionRoutes(Routes):
             request.setHeader(name, value)
         return session_input.PAGE.encode()
 
-    @Described(
+    @Route(
+        (
+            "GET /interact/<session_id>/control/socket",
+            "GET /browser/<session_id>/control/socket",
+        ),
         returns=TEXT,
         parameters=(_TOKEN,),
         errors=(Unauthorized, QueueFull),
@@ -241,7 +229,7 @@ class BrowserSessionRoutes(Routes):
         token = _TOKEN.read(request) or ""
         return self.services.browser_sessions.by_token(session_id, kind, token)
 
-    @Described(returns=LISTED, parameters=(_STATUS,))
+    @Route(("GET /interact", "GET /browser"), returns=_LISTED, parameters=(_STATUS,))
     async def sessions(self, request: JsonRequest) -> bytes:
         """Return the sessions of the team, the newest first, ended ones for 24 hours."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
@@ -249,14 +237,16 @@ class BrowserSessionRoutes(Routes):
         found = await self.services.browser_sessions.listed(
             team, None if status is None else status == ACTIVE
         )
-        rows = [
-            listed_json(each) | self._urls(request, each.id, team.scope)
-            for each in found
-        ]
-        return encode({"success": True, "sessions": rows})
+        sessions = []
+        for each in found:
+            urls = self._urls(request, each.id, team.scope)
+            urls |= {name: urls[name] or "" for name in ("cdp_url", "live_view_url")}
+            sessions.append(SessionJson.of(each, **urls))
+        return _LISTED.to_json(sessions=sessions)
 
-    @Described(
-        returns=DONE,
+    @Route(
+        ("POST /interact/<session_id>/execute", "POST /browser/<session_id>/execute"),
+        returns=StepDone,
         body=STEP,
         example={
             "actions": [{"type": "click", "selector": "#more"}],
@@ -272,12 +262,12 @@ class BrowserSessionRoutes(Routes):
         """
         team, body = await self.checks.admit(request, Mode.CRAWL_STATUS)
         step = await body.read(step_request)
-        note_caller(request, step)
         found = await self.services.browser_sessions.step(_id(session_id), step, team)
         return self._done(request, found)
 
-    @Described(
-        returns=DONE,
+    @Route(
+        "POST /scrape/<scrape_id>/interact",
+        returns=StepDone,
         body=STEP,
         example={"code": "agent-browser snapshot -i", "language": "bash"},
         errors=(
@@ -302,7 +292,6 @@ class BrowserSessionRoutes(Routes):
         team, body = await self.checks.admit(request, Mode.CRAWL_STATUS)
         scrape_id = parse_job_id(scrape_id)
         step = await body.read(step_request)
-        note_caller(request, step)
         try:
             found = await self.services.browser_sessions.step_after(
                 scrape_id, step, team
@@ -311,21 +300,29 @@ class BrowserSessionRoutes(Routes):
             return write(request, failed_page(failed.error, STATUS))
         return self._done(request, found)
 
-    @Described(returns=ENDED, errors=(SessionNotFound, SessionElsewhere))
+    @Route(
+        "DELETE /scrape/<scrape_id>/interact",
+        returns=SessionEnded,
+        errors=(SessionNotFound, SessionElsewhere),
+    )
     async def end_after(self, request: JsonRequest, scrape_id: str) -> bytes:
         """End the session of a scrape. A second call returns the same figures."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
-        return ended_json(
+        return SessionEnded.to_json(
             await self.services.browser_sessions.end_after(
                 parse_job_id(scrape_id), team
             )
         )
 
-    @Described(returns=ENDED, errors=(SessionNotFound, SessionElsewhere))
+    @Route(
+        ("DELETE /interact/<session_id>", "DELETE /browser/<session_id>"),
+        returns=SessionEnded,
+        errors=(SessionNotFound, SessionElsewhere),
+    )
     async def end(self, request: JsonRequest, session_id: str) -> bytes:
         """End a session. A second call returns the same figures."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
-        return ended_json(
+        return SessionEnded.to_json(
             await self.services.browser_sessions.end(_id(session_id), team)
         )
 

@@ -3,35 +3,31 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from attrs import frozen
 
-from scraper_service.api.application import note_caller, write
+from scraper_service.api.application import joined, write
 from scraper_service.api.errors import (
     WORK_ERRORS,
     ErrorResponse,
     error_body,
     issue_members,
 )
-from scraper_service.api.openapi.described import Described
-from scraper_service.api.openapi.shapes import (
-    BOOL,
-    COUNT,
-    NUMBER,
-    TEXT,
-    array,
+from scraper_service.api.openapi.route import Route
+from scraper_service.api.schemas import (
+    JsonObject,
+    Maybe,
+    Success,
+    member,
     one_of,
-    said,
-    shape,
     success,
 )
-from scraper_service.api.responses import encode
 from scraper_service.api.version import Routes
 from scraper_service.discovery.crawl_prompt import MAX_PAGES
 from scraper_service.errors import InvalidOptions, Issue, PromptUnclear
 from scraper_service.options.crawl import SITEMAP_MODES, Caller
-from scraper_service.options.limits import KeyScope, Mode
+from scraper_service.options.limits import Mode
 from scraper_service.options.parsing import (
     MAX_PROMPT,
     Object,
@@ -50,16 +46,14 @@ from scraper_service.options.serialization import options_to_json
 from scraper_service.options.urls import caller_url
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from scraper_service.api.http_server import JsonRequest
     from scraper_service.api.request_body import Body
-    from scraper_service.api.version import RouteT
     from scraper_service.discovery.crawl_prompt import PromptOptions
     from scraper_service.options.crawl import CrawlOptions
     from scraper_service.options.parsing import Position
     from scraper_service.services.accounts import Team
-    from scraper_service.services.crawl_preview import Explanation
     from scraper_service.services.jobs import TeamJobs
 
 # Options that a prompt may set, by their internal names.
@@ -102,55 +96,47 @@ PREVIEW = Object(
 )
 
 
-_PREVIEWED = success(
-    {
-        "data": shape(
-            {
-                "url": TEXT,
-                "includePaths?": array(TEXT),
-                "excludePaths?": array(TEXT),
-                "maxDiscoveryDepth?": COUNT,
-                "crawlEntireDomain?": BOOL,
-                "allowExternalLinks?": BOOL,
-                "allowSubdomains?": BOOL,
-                "sitemap?": one_of(*SITEMAP_MODES),
-                "ignoreQueryParameters?": BOOL,
-                "deduplicateSimilarURLs?": BOOL,
-                "delay?": NUMBER,
-                "limit?": COUNT,
-            }
-        ),
-        "warning?": TEXT,
-    }
-)
-_EXPLAINED = success(
-    {
-        "results": array(
-            shape(
-                {
-                    "url": TEXT,
-                    "allowed": BOOL,
-                    "reason?": said(TEXT, "The rule that refuses the URL."),
-                    "detail?": said(TEXT, "The pattern or limit of that rule."),
-                    "robots?": one_of("allowed", "refused", "unknown"),
-                }
-            )
-        )
-    }
-)
+class _Preview(JsonObject):
+    url: str
+    include_paths: Maybe[list[str]]
+    exclude_paths: Maybe[list[str]]
+    max_discovery_depth: Maybe[int]
+    crawl_entire_domain: Maybe[bool]
+    allow_external_links: Maybe[bool]
+    allow_subdomains: Maybe[bool]
+    sitemap: Maybe[Annotated[str, one_of(*SITEMAP_MODES)]]
+    ignore_query_parameters: Maybe[bool]
+    deduplicate_similar_urls: Maybe[bool] = member(key="deduplicateSimilarURLs")
+    delay: Maybe[float]
+    limit: Maybe[int]
+
+
+class _Previewed(Success):
+    data: Annotated[Any, _Preview.shape]
+    warning: Maybe[str]
+
+
+class _Explained(JsonObject):
+    url: str
+    allowed: bool = member(source=lambda found: found.refusal is None)
+    reason: Maybe[str] = member(
+        "The rule that refuses the URL.", source="refusal.reason.value"
+    )
+    detail: Maybe[str] = member(
+        "The pattern or limit of that rule.", source="refusal.rule"
+    )
+    robots: Maybe[Literal["allowed", "refused", "unknown"]]
+
+
+_EXPLAINED = success(results=list[_Explained])
 
 
 class CrawlPreviewRoutes(Routes):
     """What a crawl would do, without a crawl."""
 
-    def routes(self) -> Iterable[RouteT]:
-        return (
-            ("POST", "/crawl/params-preview", KeyScope.SCRAPE, self.preview),
-            ("POST", "/crawl/explain", KeyScope.SCRAPE, self.explain),
-        )
-
-    @Described(
-        returns=_PREVIEWED,
+    @Route(
+        "POST /crawl/params-preview",
+        returns=_Previewed,
         body=PREVIEW,
         example={
             "url": "https://docs.example.com",
@@ -165,11 +151,11 @@ class CrawlPreviewRoutes(Routes):
             parsed = await body.read(preview_request)
         except InvalidOptions as error:
             return write(request, _refused(error))
-        note_caller(request, parsed)
         found = await self.services.jobs.preview(parsed.url, parsed.prompt, team, check)
         return _previewed(parsed.url, found)
 
-    @Described(
+    @Route(
+        "POST /crawl/explain",
         returns=_EXPLAINED,
         body="EXPLAIN",
         example={"url": "https://example.com", "urls": ["https://example.com/a"]},
@@ -182,7 +168,7 @@ class CrawlPreviewRoutes(Routes):
         parsed = await body.read(requests.explain_request)
         options, _ = await prompted(self.services.jobs, body, parsed.options, team)
         found = await self.services.jobs.explain(options, parsed.urls, parsed.depth)
-        return _explained(found)
+        return _EXPLAINED.to_json(results=found)
 
 
 def preview_request(body: object) -> PreviewRequest:
@@ -213,10 +199,7 @@ def _previewed(url: str, found: PromptOptions) -> bytes:
     if not found.values:
         raise _unclear(found)
     data = {"url": url, **requests.derived_fields(found.values)}
-    members: dict[str, Any] = {"success": True, "data": data}
-    if found.warnings:
-        members["warning"] = " ".join(found.warnings)
-    return encode(members)
+    return _Previewed.to_json(data=data, warning=joined(*found.warnings))
 
 
 def _unclear(found: PromptOptions) -> PromptUnclear:
@@ -248,8 +231,8 @@ async def prompted(
     final = await body.read(partial(requests.fill, dict(found.values)))
     values = options_to_json(final)
     facts: dict[str, Any] = {
-        "promptGeneratedOptions": requests.derived_fields(found.values),
-        "finalCrawlerOptions": requests.derived_fields(
+        "prompt_generated_options": requests.derived_fields(found.values),
+        "final_crawler_options": requests.derived_fields(
             {k: values[k] for k in DERIVED if values[k] is not None}
         ),
     }
@@ -257,18 +240,3 @@ async def prompted(
     if warnings:
         facts["warning"] = " ".join(warnings)
     return final, facts
-
-
-def _explained(found: list[Explanation]) -> bytes:
-    """Return which URLs a crawl would fetch."""
-    results = []
-    for each in found:
-        facts = {
-            "url": each.url,
-            "allowed": each.refusal is None,
-            "reason": each.refusal and each.refusal.reason.value,
-            "detail": each.refusal and each.refusal.rule,
-            "robots": each.robots,
-        }
-        results.append({k: v for k, v in facts.items() if v is not None})
-    return encode({"success": True, "results": results})

@@ -8,27 +8,10 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from urllib.parse import quote
 
-from attrs import asdict
-
-from scraper_service.api.openapi.described import Described
-from scraper_service.api.openapi.shapes import (
-    ANY,
-    BOOL,
-    COUNT,
-    ID,
-    NUMBER,
-    TEXT,
-    URL,
-    array,
-    mapping,
-    one_of,
-    said,
-    shape,
-    success,
-)
+from scraper_service.api.openapi.route import Route
 from scraper_service.api.parameters import (
     ChoiceParameter,
     ChoicesParameter,
@@ -36,10 +19,21 @@ from scraper_service.api.parameters import (
     NumberParameter,
     parse_job_id,
 )
-from scraper_service.api.responses import encode, job_state
+from scraper_service.api.responses import JobStatus
+from scraper_service.api.schemas import (
+    Id,
+    JsonObject,
+    Maybe,
+    Seconds,
+    Success,
+    Url,
+    json_object,
+    member,
+    one_of,
+)
 from scraper_service.api.streams import server_sent_events
-from scraper_service.api.version import Routes
-from scraper_service.api.webhook_payloads import SENT_EVENT
+from scraper_service.api.version import Routes, of_jobs
+from scraper_service.api.webhook_payloads import SentEvent
 from scraper_service.content.metadata.dates import utc_time
 from scraper_service.crawling.politeness.host_limits import MAX_CRAWL_DELAY_S, pace_key
 from scraper_service.discovery.outgoing_requests import MAX_PAUSE_S
@@ -49,7 +43,7 @@ from scraper_service.errors import FAILURE_CODES, JobNotFound, QueueFull, Schema
 from scraper_service.items import LOSS_KINDS, REMOVED, UNCHANGED
 from scraper_service.options.formats import Json
 from scraper_service.options.json_schema import field_of
-from scraper_service.options.limits import KeyScope, Mode
+from scraper_service.options.limits import Mode
 from scraper_service.options.requests import body_v2 as requests
 from scraper_service.options.requests.pages import wire_names
 from scraper_service.options.serialization import options_from_json
@@ -58,17 +52,14 @@ from scraper_service.storage.job_records import RowState
 from scraper_service.storage.jobs.job_listing import STATES, Cursor, UrlQuery
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterator
 
     from scraper_service.api.http_server import JsonRequest
     from scraper_service.api.streams.server_sent_events import EventStream
-    from scraper_service.api.version import RouteT
-    from scraper_service.crawling.politeness.host_limits import Host
     from scraper_service.options.json_schema import Field
     from scraper_service.services.jobs import CrawlReport
-    from scraper_service.storage.jobs.crawl_reports import JobReport
-    from scraper_service.storage.jobs.job_listing import JobUrl, Listing
-    from scraper_service.storage.politeness.request_counts import HostCounts, RobotsRow
+    from scraper_service.storage.jobs.job_listing import Listing
+    from scraper_service.storage.politeness.request_counts import RobotsRow
 
 MAX_ADDRESSES = 1000  # in one response
 DEFAULT_ADDRESSES = 100
@@ -104,142 +95,202 @@ _names = wire_names(requests.CRAWL_KEYS)
 _OPTIONS = {name: _names[name] for name in OPTIONS}
 
 
-_LISTED = success(
-    {
-        "total": said(COUNT, "All URLs of the query."),
-        "urls": array(
-            shape(
-                {
-                    "url": TEXT,
-                    "kind": one_of("page", "sitemap", "robots"),
-                    "state": one_of(*_STATES),
-                    "reason?": TEXT,
-                    "detail?": TEXT,
-                    "depth": COUNT,
-                    "foundOn?": TEXT,
-                    "scrapeId?": ID,
-                    "lastModified?": TEXT,
-                    "losses?": said(array(one_of(*LOSS_KINDS)), "Kinds of its losses."),
-                }
-            )
-        ),
-        "next?": URL,
-    }
-)
-_COUNTS = mapping(COUNT)
-_REPORTED = success(
-    {
-        "id": ID,
-        "status": one_of("scraping", "completed", "failed", "cancelled"),
-        "addresses": _COUNTS,
-        "reasons": _COUNTS,
-        "sitemaps": shape(
-            {"files": COUNT, "read": COUNT, "failed": COUNT, "reasons": _COUNTS}
-        ),
-        "robots": array(
-            shape(
-                {
-                    "url": TEXT,
-                    "host": TEXT,
-                    "state?": one_of("ok", "absent", "unreadable", "unreachable"),
-                    "detail?": TEXT,
-                    "agent?": TEXT,
-                    "crawlDelay?": NUMBER,
-                    "crawlDelayApplied?": NUMBER,
-                    "refused": COUNT,
-                }
-            )
-        ),
-        "hosts": array(
-            shape(
-                {
-                    "host": TEXT,
-                    "requests": COUNT,
-                    "bytes": COUNT,
-                    "peakRate": COUNT,
-                    "peakInFlight": COUNT,
-                    "waitSeconds": NUMBER,
-                    "answers": _COUNTS,
-                    "backoffs": _COUNTS,
-                    "delays": array(
-                        shape({"source": TEXT, "seconds": NUMBER, "requests": COUNT})
-                    ),
-                    "window": NUMBER,
-                    "gapSeconds": NUMBER,
-                }
-            )
-        ),
-        "quality": shape(
-            {
-                "pages": said(COUNT, "The delivered pages that were counted."),
-                "statuses": said(_COUNTS, "By the status of the site."),
-                "depths": said(_COUNTS, "By the number of links from the start."),
-                "verdicts": said(_COUNTS, "By metadata.verdict."),
-                "duplicates": said(COUNT, "URLs that are the same page as another."),
-                "data?": shape(
-                    {
-                        "pages": said(COUNT, "Pages with data by a schema or prompt."),
-                        "fields": said(
-                            _COUNTS, "How many of these have a value, by field."
-                        ),
-                    }
-                ),
-            }
-        ),
-        "losses?": said(
-            mapping(shape({"pages": COUNT, "count": COUNT})),
-            "By kind: pages with such a loss, and the sum of their counts.",
-        ),
-        "totals": shape(
-            {"hosts": COUNT, "requests": COUNT, "bytes": COUNT, "waitSeconds": NUMBER}
-        ),
-        "stats": said(mapping(NUMBER), "Scrapy's stats, summed over its crawlers."),
-        "options": said(mapping(ANY), "Those of the job about scope and pace."),
-        "limits": shape(
-            {
-                "hostConcurrency": COUNT,
-                "jobConcurrency": COUNT,
-                "maxCrawlDelaySeconds": NUMBER,
-                "maxPauseSeconds": NUMBER,
-                "userAgent": TEXT,
-            }
-        ),
-    }
-)
+_Counts: TypeAlias = dict[str, int]
 
 
-_REMOVED = success(
-    {
-        "sinceJobId": said(ID, "The earlier crawl."),
-        "isComplete": said(
-            BOOL, "False while the crawl runs, and if it did not end by itself."
-        ),
-        "unchanged": said(COUNT, "Pages that are the same as before."),
-        "total": COUNT,
-        "urls": array(URL),
-    }
-)
+class JobUrlJson(JsonObject):
+    """A URL of a job."""
+
+    url: str
+    kind: Literal["page", "sitemap", "robots"]
+    state: Annotated[str, one_of(*_STATES)]
+    reason: Maybe[str]
+    detail: Maybe[str]
+    depth: int
+    found_on: Maybe[str]
+    scrape_id: Maybe[Id] = member(source="page_id")
+    last_modified: Maybe[str] = member(
+        source=lambda url: url.lastmod and utc_time(url.lastmod)
+    )
+    losses: Maybe[list[Annotated[str, one_of(*LOSS_KINDS)]]] = member(
+        "Kinds of its losses.", source=lambda url: url.losses or None
+    )
+
+
+class _Urls(Success):
+    total: int = member("All URLs of the query.")
+    urls: list[JobUrlJson]
+    next: Maybe[Url]
+
+
+class _Removed(Success):
+    since_job_id: Id = member("The earlier crawl.", source="since")
+    is_complete: bool = member(
+        "False while the crawl runs, and if it did not end by itself.",
+        source="is_whole",
+    )
+    unchanged: int = member("Pages that are the same as before.")
+    total: int
+    urls: list[Url]
+
+
+def _crawl_delay(row: RobotsRow) -> float | None:
+    return (row.seen and row.seen.crawl_delay_s) or None
+
+
+def _applied_delay(row: RobotsRow) -> float | None:
+    delay_s = _crawl_delay(row)
+    return delay_s and min(delay_s, MAX_CRAWL_DELAY_S)
+
+
+class _Robots(JsonObject):
+    """A robots.txt.
+
+    ``state`` is ``ok``, ``absent`` or ``unreadable`` (all URLs are allowed), or
+    ``unreachable`` (all are refused), and ``detail`` is the reason. ``agent`` is the
+    matching group; it is missing without a match or if robots.txt is ignored.
+    ``crawl_delay`` is the value in the file, ``crawl_delay_applied`` the delay in use.
+    ``refused`` counts URLs of the job.
+    """
+
+    url: str
+    host: str = member(source=lambda row: pace_key(row.url))
+    state: Maybe[Literal["ok", "absent", "unreadable", "unreachable"]] = member(
+        source="seen.state"
+    )
+    detail: Maybe[str] = member(
+        source=lambda row: (row.seen and row.seen.detail) or None
+    )
+    agent: Maybe[str] = member(source="seen.agent")
+    crawl_delay: Maybe[float] = member(source=_crawl_delay)
+    crawl_delay_applied: Maybe[float] = member(source=_applied_delay)
+    refused: int
+
+
+class _Delay(JsonObject):
+    source: str
+    seconds: Seconds
+    requests: int
+
+
+class _Host(JsonObject):
+    """The counts of a host. Scheme and ``www.`` do not make another host.
+
+    ``peak_rate`` is the most requests started in a second, ``peak_in_flight`` the most at
+    a time. ``wait_seconds`` is the sum over requests. ``answers`` counts responses by
+    status, ``timeout`` and ``failed``. ``backoffs`` counts slowdowns by status,
+    ``timeout`` or ``latency``. ``delays`` are by source: ``delay`` (the option),
+    ``crawlDelay`` (robots.txt), ``retryAfter``, ``backoff`` (a 429 or 503 without
+    Retry-After), ``adaptive`` (the service's own gap); ``seconds`` is the longest.
+    ``window`` (requests at a time) and ``gap_seconds`` are present values for all jobs.
+    """
+
+    host: str
+    requests: int
+    bytes: int
+    peak_rate: int
+    peak_in_flight: int
+    wait_seconds: Seconds = member(source="wait_s")
+    answers: _Counts
+    backoffs: _Counts
+    delays: list[_Delay] = member(
+        source=lambda counts: [
+            {"source": source, "seconds": longest_s, "requests": times}
+            for source, (times, longest_s) in counts.delays.items()
+        ]
+    )
+    window: float
+    gap_seconds: Seconds
+
+
+def _hosts(report: CrawlReport) -> Iterator[dict[str, Any]]:
+    for name, counts in report.facts.hosts.items():
+        now = report.pace.report(name)
+        yield _Host.of(counts, host=name, window=now.window, gap_seconds=now.gap_s)
+
+
+class _Data(JsonObject):
+    pages: int = member("Pages with data by a schema or prompt.", source="with_data")
+    fields: _Counts = member("How many of these have a value, by field.")
+
+
+class _Quality(JsonObject):
+    """The counts of delivered pages.
+
+    ``duplicates`` counts URLs that were the same page as another one. ``data`` is there
+    if the pages have data: ``pages`` with data, and in ``fields`` how many of them have
+    a value. All fields of the schema are listed, ``offer.price`` for nested ones.
+    """
+
+    pages: int = member("The delivered pages that were counted.")
+    statuses: _Counts = member("By the status of the site.")
+    depths: _Counts = member("By the number of links from the start.")
+    verdicts: _Counts = member("By metadata.verdict.")
+    duplicates: int = member("URLs that are the same page as another.")
+    data: Maybe[_Data]
+
+
+_Loss: TypeAlias = Annotated[Any, json_object(pages=int, count=int)]
+
+
+class _Totals(JsonObject):
+    hosts: int
+    requests: int
+    bytes: int
+    wait_seconds: Seconds = member(source="wait_s")
+
+
+class _Limits(JsonObject):
+    host_concurrency: int = member(
+        source=lambda found: found.getint("HOST_CONCURRENCY")
+    )
+    job_concurrency: int = member(source=lambda found: found.getint("JOB_CONCURRENCY"))
+    max_crawl_delay_seconds: float = member(source=lambda _: MAX_CRAWL_DELAY_S)
+    max_pause_seconds: float = member(source=lambda _: MAX_PAUSE_S)
+    user_agent: str = member(source=lambda found: str(found["USER_AGENT"]))
+
+
+class _Report(Success):
+    """The report of a job.
+
+    ``addresses`` counts all URLs by state, ``reasons`` those with a reason, as in
+    ``/urls``. ``sitemaps`` has ``files``, how many were ``read`` and ``failed``, and
+    ``reasons`` of failures. ``totals`` are sums over all hosts. ``robots`` and ``hosts``
+    are lists, each with at most 1000 elements: those with most refused URLs or requests.
+    """
+
+    id: Id = member(source="facts.job.id")
+    status: JobStatus = member(source="facts.job.state")
+    addresses: _Counts = member(source="facts.states")
+    reasons: _Counts = member(source="facts.reasons")
+    sitemaps: Annotated[
+        Any, json_object(files=int, read=int, failed=int, reasons=_Counts)
+    ] = member(source="facts.sitemaps")
+    robots: list[_Robots] = member(source="facts.robots")
+    hosts: list[_Host] = member(source=_hosts)
+    quality: _Quality
+    losses: Maybe[dict[str, _Loss]] = member(
+        "By kind: pages with such a loss, and the sum of their counts.",
+        source=lambda report: report.facts.counts.losses or None,
+    )
+    totals: _Totals = member(source="facts.totals")
+    stats: dict[str, float] = member(
+        "Scrapy's stats, summed over its crawlers.", source="facts.stats"
+    )
+    options: dict[str, Any] = member("Those of the job about scope and pace.")
+    limits: _Limits = member(source="settings")
 
 
 class CrawlReportRoutes(Routes):
     """What a crawl or batch did with each URL and each host."""
 
-    def routes(self) -> Iterable[RouteT]:
-        return (
-            ("GET", "/crawl/<job_id>/urls", KeyScope.READ, self.urls),
-            ("GET", "/batch/scrape/<job_id>/urls", KeyScope.READ, self.urls),
-            ("GET", "/crawl/<job_id>/removed", KeyScope.READ, self.removed),
-            ("GET", "/crawl/<job_id>/report", KeyScope.READ, self.report),
-            ("GET", "/batch/scrape/<job_id>/report", KeyScope.READ, self.report),
-            ("GET", "/crawl/<job_id>/events", KeyScope.READ, self.events),
-            ("GET", "/batch/scrape/<job_id>/events", KeyScope.READ, self.events),
-        )
+    common_errors = (JobNotFound,)
+    are_own = True
 
-    @Described(
-        returns=_LISTED,
+    @Route(
+        of_jobs("GET", "/urls"),
+        returns=_Urls,
         parameters=(_STATE, _REASON, _LOSS, _SKIP, _LIMIT, _AFTER),
-        errors=(JobNotFound,),
-        is_own=True,
     )
     async def urls(self, request: JsonRequest, job_id: str) -> bytes:
         """Return the URLs of a job, and why each was fetched or not."""
@@ -248,42 +299,28 @@ class CrawlReportRoutes(Routes):
         found = await self.services.jobs.urls(parse_job_id(job_id), team, query)
         return _listed(found, query, self.url_of(request))
 
-    @Described(
-        returns=_REMOVED,
-        parameters=(_SKIP, _LIMIT),
-        errors=(JobNotFound,),
-        is_own=True,
-    )
+    @Route("GET /crawl/<job_id>/removed", returns=_Removed, parameters=(_SKIP, _LIMIT))
     async def removed(self, request: JsonRequest, job_id: str) -> bytes:
         """Return the URLs that a crawl with the option since has not found any more."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
         found = await self.services.jobs.removed(
             parse_job_id(job_id), team, _SKIP.read(request), _LIMIT.read(request)
         )
-        return encode(
-            {
-                "success": True,
-                "sinceJobId": found.since,
-                "isComplete": found.is_whole,
-                "unchanged": found.unchanged,
-                "total": found.total,
-                "urls": list(found.urls),
-            }
-        )
+        return _Removed.to_json(found)
 
-    @Described(returns=_REPORTED, errors=(JobNotFound,), is_own=True)
+    @Route(of_jobs("GET", "/report"), returns=_Report)
     async def report(self, request: JsonRequest, job_id: str) -> bytes:
         """Return the politeness and scope report of a job."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
         found = parse_job_id(job_id)
         return await self.services.jobs.report(found, team, reported)
 
-    @Described(
-        returns=said(SENT_EVENT, "Each event of the stream."),
+    @Route(
+        of_jobs("GET", "/events"),
+        returns={**SentEvent.shape, "description": "Each event of the stream."},
         parameters=(server_sent_events.LAST_EVENT, server_sent_events.LAST_EVENT_ID),
-        errors=(JobNotFound, QueueFull),
+        errors=(QueueFull,),
         media=("text/event-stream",),
-        is_own=True,
     )
     async def events(self, request: JsonRequest, job_id: str) -> EventStream:
         """Follow the events of a job."""
@@ -305,11 +342,7 @@ def _url_query(request: JsonRequest) -> UrlQuery:
 
 def _listed(found: Listing, query: UrlQuery, path: str) -> bytes:
     """Return a part of the list. ``path`` is the absolute URL of the list."""
-    members: dict[str, Any] = {
-        "success": True,
-        "total": found.total,
-        "urls": [url_members(url) for url in found.urls],
-    }
+    following = None
     if (after := found.next) is not None:
         facts = (
             ("state", query.state),
@@ -319,92 +352,24 @@ def _listed(found: Listing, query: UrlQuery, path: str) -> bytes:
             ("after", f"{after.state:d}.{after.row_id}"),
         )
         terms = (f"{k}={quote(str(v))}" for k, v in facts if v is not None)
-        members["next"] = f"{path}?{'&'.join(terms)}"
-    return encode(members)
-
-
-def url_members(address: JobUrl) -> dict[str, Any]:
-    """Return a URL of a job as the list has it."""
-    facts = {
-        "url": address.url,
-        "kind": address.kind,
-        "state": address.state,
-        "reason": address.reason,
-        "detail": address.detail,
-        "depth": address.depth,
-        "foundOn": address.found_on,
-        "scrapeId": address.page_id,
-        "lastModified": address.lastmod and utc_time(address.lastmod),
-        "losses": list(address.losses) or None,
-    }
-    return {name: value for name, value in facts.items() if value is not None}
+        following = f"{path}?{'&'.join(terms)}"
+    return _Urls.to_json(found, next=following)
 
 
 def reported(report: CrawlReport) -> bytes:
-    """Return the report as JSON.
-
-    ``addresses`` counts all URLs by state, ``reasons`` those with a reason, as in
-    ``/urls``. ``sitemaps`` has ``files``, how many were ``read`` and ``failed``, and
-    ``reasons`` of failures. ``totals`` are sums over all hosts. ``robots`` and ``hosts``
-    are lists, see :func:`_robots` and :func:`_host`, each with at most 1000 elements:
-    those with most refused URLs or requests. ``quality`` is of the delivered pages, see
-    :func:`_quality`. ``losses`` counts, by kind, pages with a loss and the parts lost.
-    ``options`` are the job's, ``limits`` the
-    service's.
-    """
+    """Return the report as JSON."""
     facts = report.facts
     options = json.loads(facts.job.options)
-    totals = facts.totals._asdict()
-    totals["waitSeconds"] = round(totals.pop("wait_s"), 3)
-    return encode(
-        {
-            "success": True,
-            "id": facts.job.id,
-            "status": job_state(facts.job.state),
-            "addresses": facts.states,
-            "reasons": facts.reasons,
-            "sitemaps": asdict(facts.sitemaps),
-            "robots": [_robots(row) for row in facts.robots],
-            "hosts": [
-                _host(name, counts, report.pace.report(name))
-                for name, counts in facts.hosts.items()
-            ],
-            "quality": _quality(facts, options),
-            **({"losses": facts.counts.losses} if facts.counts.losses else {}),
-            "totals": totals,
-            "stats": facts.stats,
-            "options": {_OPTIONS[k]: v for k, v in options.items() if k in _OPTIONS},
-            "limits": {
-                "hostConcurrency": report.settings.getint("HOST_CONCURRENCY"),
-                "jobConcurrency": report.settings.getint("JOB_CONCURRENCY"),
-                "maxCrawlDelaySeconds": MAX_CRAWL_DELAY_S,
-                "maxPauseSeconds": MAX_PAUSE_S,
-                "userAgent": str(report.settings["USER_AGENT"]),
-            },
-        }
+    data, schema = None, _schema(facts.job.kind, options)
+    if facts.counts.with_data or schema is not None:
+        fields = with_empty_fields(facts.counts, schema)
+        data = _Data.of(facts.counts, fields=fields)
+    duplicates = facts.reasons.get("duplicate", 0)
+    return _Report.to_json(
+        report,
+        quality=_Quality.of(facts.counts, duplicates=duplicates, data=data),
+        options={_OPTIONS[k]: v for k, v in options.items() if k in _OPTIONS},
     )
-
-
-def _quality(facts: JobReport, options: dict[str, Any]) -> dict[str, Any]:
-    """Return the counts of delivered pages.
-
-    ``duplicates`` counts URLs that were the same page as another one. ``data`` is there
-    if the pages have data: ``pages`` with data, and in ``fields`` how many of them have
-    a value. All fields of the schema are listed, ``offer.price`` for nested ones.
-    """
-    counts = facts.counts
-    members: dict[str, Any] = {
-        "pages": counts.pages,
-        "statuses": counts.statuses,
-        "depths": counts.depths,
-        "verdicts": counts.verdicts,
-        "duplicates": facts.reasons.get("duplicate", 0),
-    }
-    schema = _schema(facts.job.kind, options)
-    if counts.with_data or schema is not None:
-        fields = with_empty_fields(counts, schema)
-        members["data"] = {"pages": counts.with_data, "fields": fields}
-    return members
 
 
 def _schema(kind: str, options: dict[str, Any]) -> Field | None:
@@ -416,51 +381,3 @@ def _schema(kind: str, options: dict[str, Any]) -> Field | None:
         return field_of(asked.schema)
     except SchemaRefused:  # rules of a later version
         return None
-
-
-def _robots(row: RobotsRow) -> dict[str, Any]:
-    """Return the facts of a robots.txt.
-
-    ``state`` is ``ok``, ``absent`` or ``unreadable`` (all URLs are allowed), or
-    ``unreachable`` (all are refused), and ``detail`` is the reason. ``agent`` is the matching group; it is
-    missing without a match or if robots.txt is ignored. ``crawlDelay`` is the value in
-    the file, ``crawlDelayApplied`` the delay in use. ``refused`` counts URLs of the job.
-    """
-    facts: dict[str, Any] = {"url": row.url, "host": pace_key(row.url)}
-    if row.seen is not None:
-        facts |= {"state": row.seen.state, "detail": row.seen.detail or None}
-        facts |= {"agent": row.seen.agent}
-        if delay_s := row.seen.crawl_delay_s:
-            facts["crawlDelay"] = delay_s
-            facts["crawlDelayApplied"] = min(delay_s, MAX_CRAWL_DELAY_S)
-    facts["refused"] = row.refused
-    return {name: value for name, value in facts.items() if value is not None}
-
-
-def _host(name: str, counts: HostCounts, now: Host) -> dict[str, Any]:
-    """Return the counts of a host. Scheme and ``www.`` do not make another host.
-
-    ``peakRate`` is the most requests started in a second, ``peakInFlight`` the most at a
-    time. ``waitSeconds`` is the sum over requests. ``answers`` counts responses by
-    status, ``timeout`` and ``failed``. ``backoffs`` counts slowdowns by status,
-    ``timeout`` or ``latency``. ``delays`` are by source: ``delay`` (the option),
-    ``crawlDelay`` (robots.txt), ``retryAfter``, ``backoff`` (a 429 or 503 without
-    Retry-After), ``adaptive`` (the service's own gap); ``seconds`` is the longest.
-    ``window`` (requests at a time) and ``gapSeconds`` are present values for all jobs.
-    """
-    return {
-        "host": name,
-        "requests": counts.requests,
-        "bytes": counts.bytes,
-        "peakRate": counts.peak_rate,
-        "peakInFlight": counts.peak_in_flight,
-        "waitSeconds": round(counts.wait_s, 3),
-        "answers": counts.answers,
-        "backoffs": counts.backoffs,
-        "delays": [
-            {"source": source, "seconds": round(longest_s, 3), "requests": times}
-            for source, (times, longest_s) in counts.delays.items()
-        ],
-        "window": now.window,
-        "gapSeconds": round(now.gap_s, 3),
-    }

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from scraper_service.api.openapi.described import Described
-from scraper_service.api.openapi.page_shapes import METADATA, RESULT_MEMBERS
+from scraper_service.api.openapi.page_shapes import RESULT_MEMBERS, Metadata
+from scraper_service.api.openapi.route import Parameter, Route
 from scraper_service.api.parameters import (
     SKIP,
     ChoiceParameter,
@@ -17,8 +17,8 @@ from scraper_service.api.parameters import (
     argument,
     parse_job_id,
 )
-from scraper_service.api.responses import encode, error_members
-from scraper_service.api.routes.crawl_report import url_members
+from scraper_service.api.responses import PageErrorJson
+from scraper_service.api.routes.crawl_report import JobUrlJson
 from scraper_service.api.streams.export_stream import ExportStream
 from scraper_service.api.version import Routes
 from scraper_service.errors import (
@@ -33,13 +33,12 @@ from scraper_service.errors import (
 from scraper_service.exports.formats import ERRORS, FORMATS, PAGES, URLS, WHAT
 from scraper_service.exports.job_exports import ExportQuery
 from scraper_service.exports.tables import COLUMNS
-from scraper_service.options.limits import KeyScope, Mode
+from scraper_service.options.limits import Mode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from scraper_service.api.http_server import JsonRequest
-    from scraper_service.api.version import RouteT
 
 MAX_FIELDS = 100
 MAX_FIELD = 200  # characters
@@ -58,31 +57,21 @@ _IF_RANGE = HeaderParameter(
 )
 # Keys of a page and of its metadata, which paths begin with.
 _KEYS = {
-    PAGES: frozenset(
-        name.rstrip("?")
-        for name in (*RESULT_MEMBERS, *METADATA["properties"], "metadata")
-    ),
+    PAGES: frozenset((*RESULT_MEMBERS, *Metadata.shape["properties"])),
     ERRORS: frozenset(COLUMNS[ERRORS]),
     URLS: frozenset(COLUMNS[URLS]),
 }
 _ROWS: dict[str, Callable[[Any], bytes]] = {
     PAGES: bytes,
-    ERRORS: lambda row: encode(error_members(row)),
-    URLS: lambda row: encode(url_members(row)),
+    ERRORS: PageErrorJson.to_json,
+    URLS: JobUrlJson.to_json,
 }
 _SEGMENT = re.compile(r"[^\s.,]+")
 
 
 @frozen
-class _FieldsParameter:
+class _FieldsParameter(Parameter):
     """The parameter ``fields``: paths of values, separated by commas."""
-
-    place = "query"
-    name = "fields"
-    help = (
-        "Have these values alone, such as `url,metadata.title`: columns, or keys of each"
-        " line."
-    )
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -120,20 +109,18 @@ class _FieldsParameter:
             )
 
 
-_FIELDS = _FieldsParameter()
+_FIELDS = _FieldsParameter(
+    "fields",
+    "Have these values alone, such as `url,metadata.title`: columns, or keys of each line.",
+)
 _PARAMETERS = (_FORMAT, _WHAT, _FIELDS, SKIP, _LIMIT, _RANGE, _IF_RANGE)
 
 
 class ExportRoutes(Routes):
     """Files with the pages, errors or URLs of a crawl or batch."""
 
-    def routes(self) -> Iterable[RouteT]:
-        return (
-            ("GET", "/crawl/<job_id>/export", KeyScope.READ, self.export),
-            ("GET", "/batch/scrape/<job_id>/export", KeyScope.READ, self.export),
-        )
-
-    @Described(
+    @Route(
+        ("GET /crawl/<job_id>/export", "GET /batch/scrape/<job_id>/export"),
         returns={},
         parameters=_PARAMETERS,
         errors=(

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 from attrs import evolve
 from prometheus_client import Counter
 
-from scraper_service.api.application import note_caller, write
+from scraper_service.api.application import write
 from scraper_service.api.errors import answer_to
-from scraper_service.api.openapi.described import Described
-from scraper_service.api.openapi.shapes import COUNT, ID, said, success
+from scraper_service.api.openapi.route import Route
 from scraper_service.api.parameters import parse_job_id
 from scraper_service.api.requests.feedback import (
     CALL_FEEDBACK,
@@ -25,7 +24,7 @@ from scraper_service.api.requests.feedback import (
     call_feedback,
     search_feedback,
 )
-from scraper_service.api.responses import encode
+from scraper_service.api.schemas import Id, Success, member
 from scraper_service.api.version import Routes
 from scraper_service.errors import (
     CallFailed,
@@ -34,13 +33,10 @@ from scraper_service.errors import (
     InvalidParameter,
     JobNotFound,
 )
-from scraper_service.options.limits import KeyScope, Mode
+from scraper_service.options.limits import Mode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from scraper_service.api.http_server import JsonRequest
-    from scraper_service.api.version import RouteT
     from scraper_service.services.accounts import Team
 
 logger = logging.getLogger(__name__)
@@ -60,12 +56,6 @@ _CODES: dict[type[Exception], str] = {
     JobNotFound: "JOB_NOT_FOUND",
     CallFailed: "JOB_NOT_ELIGIBLE",
 }
-_NOTED = success(
-    {
-        "feedbackId": ID,
-        "creditsRefunded": said(COUNT, "Always 0."),
-    }
-)
 _ERRORS = (JobNotFound, CallFailed)
 _EXAMPLE = {
     "rating": "bad",
@@ -73,17 +63,17 @@ _EXAMPLE = {
 }
 
 
+class _Noted(Success):
+    feedback_id: Id
+    credits_refunded: int = member("Always 0.", source=lambda _: 0)
+
+
 class FeedbackRoutes(Routes):
     """Feedback on calls of the last day."""
 
-    def routes(self) -> Iterable[RouteT]:
-        return (
-            ("POST", "/feedback", KeyScope.SCRAPE, self.give),
-            ("POST", "/search/<job_id>/feedback", KeyScope.SCRAPE, self.give_on_search),
-        )
-
-    @Described(
-        returns=_NOTED,
+    @Route(
+        "POST /feedback",
+        returns=_Noted,
         body=CALL_FEEDBACK,
         example={
             "endpoint": "scrape",
@@ -100,7 +90,13 @@ class FeedbackRoutes(Routes):
         except tuple(_CODES) as error:
             return self._refused(request, error)
 
-    @Described(returns=_NOTED, body=SEARCH_FEEDBACK, example=_EXAMPLE, errors=_ERRORS)
+    @Route(
+        "POST /search/<job_id>/feedback",
+        returns=_Noted,
+        body=SEARCH_FEEDBACK,
+        example=_EXAMPLE,
+        errors=_ERRORS,
+    )
     async def give_on_search(self, request: JsonRequest, job_id: str) -> bytes:
         """Give feedback on a search."""
         try:
@@ -114,7 +110,6 @@ class FeedbackRoutes(Routes):
     async def _noted(
         self, request: JsonRequest, given: FeedbackRequest, team: Team
     ) -> bytes:
-        note_caller(request, given)
         endpoint, job_id = given.endpoint, given.job_id
         await self.services.scraping.check_finished(job_id, team, endpoint)
         feedback_id = str(uuid.uuid4())
@@ -122,9 +117,7 @@ class FeedbackRoutes(Routes):
         facts = json.dumps(given.facts, ensure_ascii=False)[:LOGGED]
         head = (feedback_id, endpoint, job_id, given.rating)
         logger.info("feedback %s on %s %s: %s %s", *head, facts)
-        return encode(
-            {"success": True, "feedbackId": feedback_id, "creditsRefunded": 0}
-        )
+        return _Noted.to_json(feedback_id=feedback_id)
 
     def _refused(self, request: JsonRequest, error: Exception) -> bytes:
         answer = answer_to(error, self.api.requests.wire_name)

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 from twisted.web.server import NOT_DONE_YET
 
 from scraper_service.api.errors import answer_to, not_found, refused_method
-from scraper_service.api.openapi.described import Described, RootResource
-from scraper_service.api.openapi.shapes import TEXT
+from scraper_service.api.openapi.route import RootResource, Route
 from scraper_service.api.parameters import PathParameter, TextParameter
-from scraper_service.api.responses import encode
+from scraper_service.api.schemas import TEXT, encode
 from scraper_service.api.streams.streaming import Stalled, Valve
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.shared_objects import BackgroundTasks
@@ -39,21 +38,18 @@ class ArtefactFiles(RootResource):
 
     isLeaf = True
     routes = (
-        (
-            "GET",
-            "/artefacts/<name>",
-            Described(
-                summary="Return a file of a page, such as a screenshot.",
-                returns={},
-                media=tuple(KINDS.values()),
-                parameters=(
-                    PathParameter("name", "The name of the file.", TEXT),
-                    TextParameter("expires", "From the URL of the file."),
-                    TextParameter("signature", "From the URL of the file."),
-                ),
-                errors=(404, 503),
-                is_own=True,
+        Route(
+            "GET /artefacts/<name>",
+            summary="Return a file of a page, such as a screenshot.",
+            returns={},
+            media=tuple(KINDS.values()),
+            parameters=(
+                PathParameter("name", "The name of the file.", TEXT),
+                TextParameter("expires", "From the URL of the file."),
+                TextParameter("signature", "From the URL of the file."),
             ),
+            errors=(404, 503),
+            is_own=True,
         ),
     )
 

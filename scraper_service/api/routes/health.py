@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from twisted.web.resource import Resource
 
 from scraper_service.api.application import TaskPage
 from scraper_service.api.errors import NotFoundPage, not_found, refused_method
-from scraper_service.api.openapi.described import Described, RootResource
-from scraper_service.api.openapi.shapes import (
-    COUNT,
-    NUMBER,
-    TEXT,
-    ShapeT,
-    array,
-    mapping,
-    one_of,
-    said,
-    shape,
-    success,
-)
-from scraper_service.api.responses import encode
+from scraper_service.api.openapi.route import RootResource, Route
+from scraper_service.api.schemas import JsonObject, Success, encode, member
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,37 +40,52 @@ class Constant(Resource):
         return self._body if refusal is None else refusal
 
 
-_FACTS: dict[str, ShapeT] = {
-    "pendingMaps": COUNT,
-    "pendingScrapes": COUNT,
-    "pendingSearches": COUNT,
-    "watchers": said(COUNT, "Open streams."),
-    "loopLagP99Ms": said(NUMBER, "How late the event loop is, in milliseconds."),
-    "runningJobs": said(COUNT, "Crawls and batches that run in this process."),
-    "runningOperations": said(COUNT, "Other jobs that run in this process."),
-    "workers": said(mapping(COUNT), "Live processes of the database by kind."),
-    "warnings": said(
-        array(TEXT), "Work that waits because no process or node takes it."
-    ),
-}
-_CHECKS = said(mapping(TEXT), "By name: ok, or why the check fails.")
-_VERSIONS: dict[str, ShapeT] = {"version": TEXT, "schemaVersion": TEXT}
+class _Ok(Success):
+    status: Literal["ok"]
 
 
-_FAILING: dict[str, ShapeT] = {
-    "success": {"const": False},
-    "status": one_of("failing", "stopping"),
-    "checks": _CHECKS,
-    "error": TEXT,
-}
+class _Failing(JsonObject):
+    success: Literal[False]
+    status: Literal["failing", "stopping"]
+    checks: dict[str, str] = member("By name: ok, or why the check fails.")
+    error: str
 
 
-def _health(summary: str, shapes: dict[str, ShapeT]) -> Described:
-    return Described(
-        summary=summary,
-        returns=success({"status": one_of("ok"), **shapes}),
-        failures={503: shape({**shapes, **_FAILING})},
-        is_own=True,
+class _Work(JsonObject):
+    pending_maps: int
+    pending_scrapes: int
+    pending_searches: int
+    watchers: int = member("Open streams.")
+    loop_lag_p99_ms: float = member(
+        "How late the event loop is, in milliseconds.", key="loopLagP99Ms"
+    )
+    running_jobs: int = member("Crawls and batches that run in this process.")
+    running_operations: int = member("Other jobs that run in this process.")
+    workers: dict[str, int] = member("Live processes of the database by kind.")
+    warnings: list[str] = member("Work that waits because no process or node takes it.")
+
+
+class _Ready(JsonObject):
+    checks: dict[str, str] = member("By name: ok, or why the check fails.")
+    version: str
+    schema_version: str
+
+
+class _Working(_Ok, _Work): ...
+
+
+class _NotWorking(_Work, _Failing): ...
+
+
+class _AllReady(_Ok, _Ready): ...
+
+
+class _NotReady(_Ready, _Failing): ...
+
+
+def _health(path: str, summary: str, ok: type[_Ok], failing: type[_Failing]) -> Route:
+    return Route(
+        path, summary=summary, returns=ok, failures={503: failing}, is_own=True
     )
 
 
@@ -94,23 +97,18 @@ class HealthPages(RootResource):
     """
 
     routes = (
-        ("GET", "/health", _health("Return the work under way.", _FACTS)),
-        (
-            "GET",
-            "/health/live",
-            Described(
-                summary="Return if the process responds.",
-                returns=success({"status": one_of("ok")}),
-                is_own=True,
-            ),
+        _health("GET /health", "Return the work under way.", _Working, _NotWorking),
+        Route(
+            "GET /health/live",
+            summary="Return if the process responds.",
+            returns=_Ok,
+            is_own=True,
         ),
-        (
-            "GET",
-            "/health/ready",
-            _health(
-                "Return if every part of the service works.",
-                {"checks": _CHECKS, **_VERSIONS},
-            ),
+        _health(
+            "GET /health/ready",
+            "Return if every part of the service works.",
+            _AllReady,
+            _NotReady,
         ),
     )
 
@@ -122,7 +120,7 @@ class HealthPages(RootResource):
         self._page = HealthPage(health, self._told)
         ready = HealthPage(health, lambda report: {**report.members(), **versions})
         self.putChild(b"ready", ready)
-        self.putChild(b"live", Constant({"success": True, "status": "ok"}))
+        self.putChild(b"live", Constant(_Ok.of()))
 
     def _told(self, report: HealthReport) -> MembersT:
         if report.is_ready:

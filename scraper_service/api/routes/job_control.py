@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scraper_service.api.application import note_caller
 from scraper_service.api.errors import WORK_ERRORS
-from scraper_service.api.openapi.described import Described
+from scraper_service.api.openapi.route import Route
 from scraper_service.api.parameters import (
     IDEMPOTENCY_KEY,
     idempotency_key,
     parse_job_id,
 )
 from scraper_service.api.responses import (
-    JOB_CHANGED,
-    JOB_REPROCESSED,
-    JOB_RETRIED,
-    job_changed,
-    job_retried,
-    job_started,
+    JobChanged,
+    JobReprocessed,
+    JobRetried,
+    job_url,
 )
 from scraper_service.api.version import Routes
 from scraper_service.errors import (
@@ -31,85 +28,53 @@ from scraper_service.errors import (
     SourceJobRunning,
     SourcesNotStored,
 )
-from scraper_service.options.limits import KeyScope, Mode
+from scraper_service.options.limits import Mode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from scraper_service.api.http_server import JsonRequest
-    from scraper_service.api.version import RouteT
     from scraper_service.options.crawl import ReprocessRequest
     from scraper_service.options.requests.job_control import JobChangeRequest
 
 
-_RETRIED = Described(
-    returns=JOB_RETRIED,
-    body="RETRY",
-    example={"codes": ["SCRAPE_TIMEOUT"], "scrapeOptions": {"timeout": 120_000}},
-    parameters=(IDEMPOTENCY_KEY,),
-    errors=(
-        *WORK_ERRORS,
-        JobNotFound,
-        JobFinished,
-        HeadersForgotten,
-        IdempotencyKeyUsed,
-    ),
-    is_own=True,
-)
+_RETRIED: dict[str, Any] = {
+    "returns": JobRetried,
+    "body": "RETRY",
+    "example": {"codes": ["SCRAPE_TIMEOUT"], "scrapeOptions": {"timeout": 120_000}},
+    "parameters": (IDEMPOTENCY_KEY,),
+    "errors": (*WORK_ERRORS, JobFinished, HeadersForgotten, IdempotencyKeyUsed),
+}
 _REPROCESSED: dict[str, Any] = {
     "parameters": (IDEMPOTENCY_KEY,),
-    "errors": (
-        *WORK_ERRORS,
-        JobNotFound,
-        SourceJobRunning,
-        SourcesNotStored,
-        IdempotencyKeyUsed,
-    ),
-    "is_own": True,
+    "errors": (*WORK_ERRORS, SourceJobRunning, SourcesNotStored, IdempotencyKeyUsed),
 }
-_ERRORS = (OptionUnavailable, OutOfCredits, JobNotFound, JobFinished)
+_ERRORS = (OptionUnavailable, OutOfCredits, JobFinished)
 
 
 class JobControlRoutes(Routes):
     """Changes of crawls and batches that are under way."""
 
-    def routes(self) -> Iterable[RouteT]:
-        return (
-            ("PATCH", "/crawl/<job_id>", KeyScope.SCRAPE, self.change_crawl),
-            ("PATCH", "/batch/scrape/<job_id>", KeyScope.SCRAPE, self.change_batch),
-            ("POST", "/crawl/<job_id>/retry", KeyScope.SCRAPE, self.retry_crawl),
-            ("POST", "/batch/scrape/<job_id>/retry", KeyScope.SCRAPE, self.retry_batch),
-            (
-                "POST",
-                "/crawl/<job_id>/reprocess",
-                KeyScope.SCRAPE,
-                self.reprocess_crawl,
-            ),
-            (
-                "POST",
-                "/batch/scrape/<job_id>/reprocess",
-                KeyScope.SCRAPE,
-                self.reprocess_batch,
-            ),
-        )
+    common_errors = (JobNotFound,)
+    are_own = True
 
-    @Described(
-        returns=JOB_CHANGED,
+    @Route(
+        "PATCH /crawl/<job_id>",
+        returns=JobChanged,
         body="CHANGED_CRAWL",
         example={"paused": True, "limit": 500},
         errors=_ERRORS,
-        is_own=True,
     )
     async def change_crawl(self, request: JsonRequest, job_id: str) -> bytes:
         """Pause, resume or change a crawl."""
         return await self._change(request, job_id, self.api.requests.crawl_change)
 
-    @Described(
-        returns=JOB_CHANGED,
+    @Route(
+        "PATCH /batch/scrape/<job_id>",
+        returns=JobChanged,
         body="CHANGED_BATCH",
         example={"delay": 2.5},
         errors=_ERRORS,
-        is_own=True,
     )
     async def change_batch(self, request: JsonRequest, job_id: str) -> bytes:
         """Pause, resume or change a batch."""
@@ -124,16 +89,21 @@ class JobControlRoutes(Routes):
         team, body = await self.checks.admit(request, Mode.CRAWL_STATUS)
         found = parse_job_id(job_id)
         wanted = await body.read(structure)
-        note_caller(request, wanted)
         changed = await self.services.jobs.change(found, team, wanted.change)
-        return job_changed(changed)
+        job = changed.job
+        return JobChanged.to_json(
+            changed.change,
+            id=job.id,
+            status=job.state,
+            paused=job.paused_at is not None,
+        )
 
-    @_RETRIED
+    @Route("POST /crawl/<job_id>/retry", **_RETRIED)
     async def retry_crawl(self, request: JsonRequest, job_id: str) -> bytes:
         """Fetch pages of a crawl again that failed."""
         return await self._retry(request, job_id, Mode.CRAWL)
 
-    @_RETRIED
+    @Route("POST /batch/scrape/<job_id>/retry", **_RETRIED)
     async def retry_batch(self, request: JsonRequest, job_id: str) -> bytes:
         """Fetch pages of a batch again that failed."""
         return await self._retry(request, job_id, Mode.SCRAPE)
@@ -143,13 +113,13 @@ class JobControlRoutes(Routes):
         found, key = parse_job_id(job_id), idempotency_key(request)
         await self.services.jobs.check_key(key, team)
         wanted = await body.read(self.api.requests.job_retry)
-        note_caller(request, wanted)
-        return job_retried(
+        return JobRetried.to_json(
             await self.services.jobs.retry(found, team, wanted.retry, key)
         )
 
-    @Described(
-        returns=JOB_REPROCESSED,
+    @Route(
+        "POST /crawl/<job_id>/reprocess",
+        returns=JobReprocessed,
         body="REPROCESSED_CRAWL",
         example={"formats": ["html", "links"], "onlyMainContent": False},
         **_REPROCESSED,
@@ -159,8 +129,9 @@ class JobControlRoutes(Routes):
         structure = self.api.requests.crawl_reprocess
         return await self._reprocess(request, job_id, Mode.CRAWL, structure)
 
-    @Described(
-        returns=JOB_REPROCESSED,
+    @Route(
+        "POST /batch/scrape/<job_id>/reprocess",
+        returns=JobReprocessed,
         body="REPROCESSED_BATCH",
         example={"formats": ["markdown"], "includeTags": ["main"]},
         **_REPROCESSED,
@@ -181,8 +152,10 @@ class JobControlRoutes(Routes):
         found, key = parse_job_id(job_id), idempotency_key(request)
         await self.services.jobs.check_key(key, team)
         wanted = await body.read(structure)
-        note_caller(request, wanted)
         version = self.api.version
         job = await self.services.jobs.reprocess(found, team, wanted, version, key)
-        facts = {"sourceJobId": found}
-        return job_started(job, self.base_url(request), f"v{version}", facts=facts)
+        return JobReprocessed.to_json(
+            id=job.id,
+            url=job_url(job, self.base_url(request), version),
+            source_job_id=found,
+        )

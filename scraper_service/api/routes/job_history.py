@@ -5,26 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import urlencode
 
 from attrs import evolve
 
-from scraper_service.api.openapi.described import Described
-from scraper_service.api.openapi.shapes import (
-    COUNT,
-    ID,
-    NUMBER,
-    TEXT,
-    TIME,
-    URL,
-    array,
-    one_of,
-    or_null,
-    said,
-    shape,
-    success,
-)
+from scraper_service.api.openapi.route import Route
 from scraper_service.api.parameters import (
     CursorParameter,
     ListParameter,
@@ -34,7 +20,21 @@ from scraper_service.api.parameters import (
     argument,
     parse_job_id,
 )
-from scraper_service.api.responses import encode, iso, spelled_options
+from scraper_service.api.responses import spelled_options
+from scraper_service.api.schemas import (
+    Id,
+    JsonObject,
+    Maybe,
+    Seconds,
+    Shape,
+    Success,
+    Time,
+    Url,
+    json_object,
+    member,
+    one_of,
+    success,
+)
 from scraper_service.api.version import Routes
 from scraper_service.errors import InvalidParameter, JobNotFound
 from scraper_service.options import catalogue
@@ -54,10 +54,7 @@ from scraper_service.storage.jobs.job_history import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from scraper_service.api.http_server import JsonRequest
-    from scraper_service.api.version import RouteT
 
 MAX_JOBS, USUAL_JOBS = 100, 25  # in one response
 MAX_TEXT = 200  # characters of ``q``
@@ -107,138 +104,12 @@ _NAMES = {
 }
 _PAGE_NAMES = wire_names(requests.SCRAPE_KEYS)
 _TARGETS = ("url", "urls", "prompt")
-
-_JOB = {
-    "id": ID,
-    "kind": one_of(*KINDS),
-    "apiVersion": one_of("v1", "v2"),
-    "state": one_of(*STATE_NAMES),
-    "target": or_null(said(TEXT, "URL, query or prompt.")),
-    "site": or_null(said(TEXT, "The host of the target.")),
-    "url": said(URL, "The URL of the status."),
-    "createdAt": TIME,
-    "startedAt": or_null(TIME),
-    "completedAt": or_null(TIME),
-    "expiresAt": TIME,
-    "duration": said(NUMBER, "Seconds until the end, or until now."),
-    "counts?": shape(
-        dict.fromkeys(("pending", "leased", "held", "done", "failed", "skipped"), COUNT)
-    ),
-    "total": COUNT,
-    "completed": COUNT,
-    "creditsUsed": COUNT,
-    "limit": or_null(COUNT),
-    "storedBytes": COUNT,
-    "origin": or_null(TEXT),
-    "key": or_null(said(TEXT, "The name of the API key.")),
-    "sourceJobId?": said(ID, "The job whose stored responses this job reads."),
-    "monitorId?": said(ID, "The monitor of a check."),
-    "error?": TEXT,
-    "warning?": TEXT,
-}
-_OPTIONS = {"type": "object"}
+_COUNTS = json_object(
+    **dict.fromkeys(("pending", "leased", "held", "done", "failed", "skipped"), int)
+)
 
 
-class JobHistoryRoutes(Routes):
-    """Jobs of all kinds."""
-
-    def routes(self) -> Iterable[RouteT]:
-        return (
-            ("GET", "/jobs", KeyScope.READ, self.jobs),
-            ("GET", "/jobs/<job_id>", KeyScope.READ, self.job),
-            ("DELETE", "/jobs/<job_id>", KeyScope.ADMIN, self.delete_job),
-        )
-
-    @Described(
-        returns=success({"jobs": array(shape(_JOB)), "next?": URL}),
-        parameters=(*FILTERS, _CURSOR),
-        is_own=True,
-    )
-    async def jobs(self, request: JsonRequest) -> bytes:
-        """Return the team's jobs, the newest first."""
-        team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
-        query = _history_query(request)
-        found, behind = await self.services.jobs.history(team, query)
-        base = self.base_url(request)
-        members: dict[str, Any] = {
-            "success": True,
-            "jobs": [job_members(each, base) for each in found],
-        }
-        if behind is not None:
-            given = {each.name: argument(request, each.name) for each in FILTERS}
-            terms = {name: text for name, text in given.items() if text is not None}
-            terms["cursor"] = f"{behind.at!r}_{behind.id}_{_digest(query)}"
-            members["next"] = f"{self.url_of(request)}?{urlencode(terms)}"
-        return encode(members)
-
-    @Described(
-        returns=success({"data": shape({**_JOB, "options": or_null(_OPTIONS)})}),
-        errors=(JobNotFound,),
-        is_own=True,
-    )
-    async def job(self, request: JsonRequest, job_id: str) -> bytes:
-        """Return a job of any kind with its options."""
-        team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
-        known = parse_job_id(job_id)
-        await self.services.scraping.recorded(known)
-        found = await self.services.jobs.details(known, team)
-        members = job_members(found.summary, self.base_url(request))
-        return encode(
-            {"success": True, "data": {**members, "options": _options(found)}}
-        )
-
-    @Described(returns=success({}), errors=(JobNotFound,), is_own=True)
-    async def delete_job(self, request: JsonRequest, job_id: str) -> bytes:
-        """Cancel a job of any kind and delete all its data."""
-        team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
-        found = parse_job_id(job_id)
-        await self.services.scraping.recorded(found)
-        await self.services.jobs.delete(found, team)
-        return encode({"success": True})
-
-
-def job_members(job: JobSummary, base: str) -> dict[str, Any]:
-    """Return the members of a job. ``base`` is the URL of this service."""
-    members: dict[str, Any] = {
-        "id": job.id,
-        "kind": job.kind,
-        "apiVersion": f"v{job.version}",
-        "state": job.state,
-        "target": job.target,
-        "site": job.site,
-        "url": f"{base}/{_path(job)}",
-        "createdAt": iso(job.created_at),
-        "startedAt": _iso(job.started_at),
-        "completedAt": _iso(job.completed_at),
-        "expiresAt": iso(job.expires_at),
-        "duration": round(job.duration_s, 3),
-    }
-    if job.counts is not None:
-        members["counts"] = job.counts
-    members |= {
-        "total": job.total,
-        "completed": job.completed,
-        "creditsUsed": job.credits,
-        "limit": job.limit,
-        "storedBytes": job.stored,
-        "origin": job.origin,
-        "key": job.key,
-    }
-    facts = {
-        "sourceJobId": job.source_job_id,
-        "monitorId": job.monitor_id,
-        "error": job.error,
-        "warning": job.warning,
-    }
-    members.update((name, text) for name, text in facts.items() if text is not None)
-    return members
-
-
-def _iso(seconds: float | None) -> str | None:
-    return None if seconds is None else iso(seconds)
-
-
-def _path(job: JobSummary) -> str:
+def _status_path(job: JobSummary) -> str:
     """Return the path of the status of a job."""
     version = f"v{job.version}"
     if job.kind in _PATHS:
@@ -248,6 +119,96 @@ def _path(job: JobSummary) -> str:
     if job.has_page:
         return f"v2/scrape/{job.id}"
     return f"v2/jobs/{job.id}"
+
+
+class _Job(JsonObject):
+    id: Id
+    kind: Annotated[str, one_of(*KINDS)]
+    api_version: Literal["v1", "v2"] = member(source=lambda job: f"v{job.version}")
+    state: Annotated[str, one_of(*STATE_NAMES)]
+    target: str | None = member("URL, query or prompt.")
+    site: str | None = member("The host of the target.")
+    url: Url = member("The URL of the status.")
+    created_at: Time
+    started_at: Time | None
+    completed_at: Time | None
+    expires_at: Time
+    duration: Seconds = member(
+        "Seconds until the end, or until now.", source="duration_s"
+    )
+    counts: Maybe[Annotated[Any, _COUNTS]]
+    total: int
+    completed: int
+    credits_used: int = member(source="credits")
+    limit: int | None
+    stored_bytes: int = member(source="stored")
+    origin: str | None
+    key: str | None = member("The name of the API key.")
+    source_job_id: Maybe[Id] = member("The job whose stored responses this job reads.")
+    monitor_id: Maybe[Id] = member("The monitor of a check.")
+    error: Maybe[str]
+    warning: Maybe[str]
+
+
+class _JobWithOptions(_Job):
+    options: Annotated[Any, Shape(type=["object", "null"])]
+
+
+class _Jobs(Success):
+    jobs: list[_Job]
+    next: Maybe[Url]
+
+
+_READ = success(data=_JobWithOptions)
+
+
+class JobHistoryRoutes(Routes):
+    """Jobs of all kinds."""
+
+    are_own = True
+
+    @Route("GET /jobs", returns=_Jobs, parameters=(*FILTERS, _CURSOR))
+    async def jobs(self, request: JsonRequest) -> bytes:
+        """Return the team's jobs, the newest first."""
+        team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
+        query = _history_query(request)
+        found, behind = await self.services.jobs.history(team, query)
+        following = None
+        if behind is not None:
+            given = {each.name: argument(request, each.name) for each in FILTERS}
+            terms = {name: text for name, text in given.items() if text is not None}
+            terms["cursor"] = f"{behind.at!r}_{behind.id}_{_digest(query)}"
+            following = f"{self.url_of(request)}?{urlencode(terms)}"
+        jobs = [_Job.of(each, url=self._url(request, each)) for each in found]
+        return _Jobs.to_json(jobs=jobs, next=following)
+
+    @Route("GET /jobs/<job_id>", returns=_READ, errors=(JobNotFound,))
+    async def job(self, request: JsonRequest, job_id: str) -> bytes:
+        """Return a job of any kind with its options."""
+        team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
+        known = parse_job_id(job_id)
+        await self.services.scraping.recorded(known)
+        found = await self.services.jobs.details(known, team)
+        url = self._url(request, found.summary)
+        data = _JobWithOptions.of(found.summary, url=url, options=_options(found))
+        return _READ.to_json(data=data)
+
+    def _url(self, request: JsonRequest, job: JobSummary) -> str:
+        return f"{self.base_url(request)}/{_status_path(job)}"
+
+    @Route(
+        "DELETE /jobs/<job_id>",
+        scope=KeyScope.ADMIN,
+        returns=Success,
+        errors=(JobNotFound,),
+    )
+    async def delete_job(self, request: JsonRequest, job_id: str) -> bytes:
+        """Cancel a job of any kind and delete all its data."""
+        team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
+        found = parse_job_id(job_id)
+        await self.services.scraping.recorded(found)
+        await self.services.jobs.delete(found, team)
+        return Success.to_json()
 
 
 def _options(job: JobDetails) -> dict[str, Any] | None:

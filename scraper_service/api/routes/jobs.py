@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scraper_service.api.application import note_caller, warned, with_base
+from scraper_service.api.application import joined, with_base
 from scraper_service.api.errors import WORK_ERRORS
-from scraper_service.api.openapi.described import Described
+from scraper_service.api.openapi.route import Route
 from scraper_service.api.page_parts import TOKENS, fit_pages
 from scraper_service.api.parameters import (
     IDEMPOTENCY_KEY,
@@ -17,16 +17,16 @@ from scraper_service.api.parameters import (
     parse_job_id,
 )
 from scraper_service.api.responses import (
-    ACTIVE_CRAWLS,
-    BATCH_STARTED,
-    JOB_CANCELLED,
-    JOB_ERRORS,
-    job_cancelled,
-    job_errors,
-    job_started,
+    ActiveCrawls,
+    BatchStarted,
+    JobCancelled,
+    JobErrors,
+    active_crawls,
+    job_status,
+    job_url,
 )
 from scraper_service.api.streams import websocket
-from scraper_service.api.version import Routes
+from scraper_service.api.version import Routes, of_jobs
 from scraper_service.errors import (
     IdempotencyKeyUsed,
     JobEnded,
@@ -37,11 +37,8 @@ from scraper_service.options.limits import KeyScope, Mode
 from scraper_service.options.requests.pages import ignored_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from scraper_service.api.http_server import JsonRequest
     from scraper_service.api.streams.websocket import WebSocket
-    from scraper_service.api.version import RouteT
 
 
 # Options that hold for all pages of a batch, also for those that are added.
@@ -51,22 +48,8 @@ _OF_WHOLE_BATCH = frozenset({"maxConcurrency", "dedupeBoilerplate"})
 class JobRoutes(Routes):
     """Crawls and batches of pages."""
 
-    def routes(self) -> Iterable[RouteT]:
-        return (
-            ("POST", "/crawl", KeyScope.SCRAPE, self.start_crawl),
-            ("POST", "/batch/scrape", KeyScope.SCRAPE, self.start_batch),
-            ("GET", "/crawl/active", KeyScope.READ, self.active_crawls),
-            ("GET", "/crawl/ongoing", KeyScope.READ, self.active_crawls),
-            ("GET", "/crawl/<job_id>", KeyScope.READ, self.status),
-            ("GET", "/batch/scrape/<job_id>", KeyScope.READ, self.status),
-            ("DELETE", "/crawl/<job_id>", KeyScope.SCRAPE, self.cancel),
-            ("DELETE", "/batch/scrape/<job_id>", KeyScope.SCRAPE, self.cancel),
-            # A public client reads errors with DELETE.
-            ("GET DELETE", "/crawl/<job_id>/errors", KeyScope.READ, self.errors),
-            ("GET DELETE", "/batch/scrape/<job_id>/errors", KeyScope.READ, self.errors),
-        )
-
-    @Described(
+    @Route(
+        "POST /crawl",
         returns="STARTED",
         body="CRAWL",
         example={"url": "https://example.com", "limit": 100},
@@ -79,7 +62,6 @@ class JobRoutes(Routes):
         key = idempotency_key(request)
         await self.services.jobs.check_key(key, team)
         options = await body.read(self.api.requests.crawl_options)
-        note_caller(request, options)
         facts: dict[str, Any] = {}
         if self.api.prompted is not None:
             options, facts = await self.api.prompted(
@@ -90,12 +72,17 @@ class JobRoutes(Routes):
         job = await self.services.jobs.start(
             options, team, self.api.version, key, pages
         )
-        facts |= warned(facts.get("warning"), warning, job.warning)
-        version = f"v{self.api.version}"
-        return job_started(job, self.base_url(request), version, facts=facts)
+        answer: bytes = self.api.responses.STARTED.to_json(
+            id=job.id,
+            url=job_url(job, self.base_url(request), self.api.version),
+            warning=joined(facts.pop("warning", None), warning, job.warning),
+            **facts,
+        )
+        return answer
 
-    @Described(
-        returns=BATCH_STARTED,
+    @Route(
+        "POST /batch/scrape",
+        returns=BatchStarted,
         body="BATCH",
         example={"urls": ["https://example.com", "https://example.org"]},
         parameters=(IDEMPOTENCY_KEY,),
@@ -107,7 +94,6 @@ class JobRoutes(Routes):
         key = idempotency_key(request)
         await self.services.jobs.check_key(key, team)
         batch = await body.read(self.api.requests.batch_options)
-        note_caller(request, batch.options)
         ignored = ignored_names(self.api.requests.PAGE.fields)
         if batch.append_to:
             ignored |= _OF_WHOLE_BATCH
@@ -118,24 +104,26 @@ class JobRoutes(Routes):
             job = await self.services.jobs.start(
                 batch.options, team, self.api.version, key
             )
-        return job_started(
-            job,
-            self.base_url(request),
-            f"v{self.api.version}",
-            batch.invalid_urls,
-            warned(await body.warning(ignored)),
+        return BatchStarted.to_json(
+            id=job.id,
+            url=job_url(job, self.base_url(request), self.api.version),
+            warning=await body.warning(ignored),
+            invalid_urls=batch.invalid_urls,
         )
 
-    @Described(returns=ACTIVE_CRAWLS)
+    @Route(("GET /crawl/active", "GET /crawl/ongoing"), returns=ActiveCrawls)
     async def active_crawls(self, request: JsonRequest) -> bytes:
         """Return the team's running crawls."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
         found = await self.services.jobs.active_crawls(team)
-        answer: bytes = self.api.responses.active(found)
-        return answer
+        names = self.api.responses.CRAWL_NAMES, self.api.responses.PAGE_NAMES
+        return active_crawls(found, *names)
 
-    @Described(
-        returns="JOB_STATUS", parameters=(SKIP, LIMIT, TOKENS), errors=(JobNotFound,)
+    @Route(
+        of_jobs("GET"),
+        returns="JOB_STATUS",
+        parameters=(SKIP, LIMIT, TOKENS),
+        errors=(JobNotFound,),
     )
     async def status(self, request: JsonRequest, job_id: str) -> bytes | WebSocket:
         """Return the status of a job with some of its pages, or follow it."""
@@ -151,18 +139,30 @@ class JobRoutes(Routes):
         if max_tokens is not None:
             pages = await fit_pages(self.checks.pool, pages, max_tokens, team.id)
             bounds = (*bounds, max_tokens)
-        answer = self.api.responses.status(job, pages, bounds, self.url_of(request))
+        kind = self.api.responses.JOB_STATUS
+        answer = job_status(job, pages, bounds, self.url_of(request), kind)
         return with_base(answer, self.base_url(request))
 
-    @Described(returns=JOB_CANCELLED, errors=(JobNotFound, JobEnded))
+    @Route(of_jobs("DELETE"), returns=JobCancelled, errors=(JobNotFound, JobEnded))
     async def cancel(self, request: JsonRequest, job_id: str) -> bytes:
         """Cancel a job."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
         await self.services.jobs.cancel(parse_job_id(job_id), team)
-        return job_cancelled()
+        return JobCancelled.to_json()
 
-    @Described(returns=JOB_ERRORS, errors=(JobNotFound,))
+    @Route(
+        of_jobs("GET DELETE", "/errors"),
+        scope=KeyScope.READ,
+        returns=JobErrors,
+        errors=(JobNotFound,),
+    )
     async def errors(self, request: JsonRequest, job_id: str) -> bytes:
         """Return the pages of a job that failed, and those that robots.txt refuses."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
-        return await self.services.jobs.errors(parse_job_id(job_id), team, job_errors)
+        return await self.services.jobs.errors(
+            parse_job_id(job_id),
+            team,
+            lambda errors, blocked: JobErrors.to_json(
+                errors=errors, robots_blocked=blocked
+            ),
+        )

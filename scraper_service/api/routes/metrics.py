@@ -10,8 +10,8 @@ from attrs import frozen
 from scraper_service.api.application import TaskPage
 from scraper_service.api.connections import is_local_host, peer_address
 from scraper_service.api.errors import not_found
-from scraper_service.api.openapi.described import Described
-from scraper_service.api.openapi.shapes import TEXT
+from scraper_service.api.openapi.route import Route
+from scraper_service.api.schemas import TEXT
 
 if TYPE_CHECKING:
     from scraper_service.api.http_server import JsonRequest
@@ -69,16 +69,13 @@ class MetricsPage(TaskPage):
     """``/metrics``. Without permission it does not seem to exist."""
 
     routes = (
-        (
-            "GET",
-            "/metrics",
-            Described(
-                summary="Return the metrics for Prometheus.",
-                returns=TEXT,
-                errors=(404,),
-                media=(TEXT_TYPE, OPEN_METRICS_TYPE),
-                is_own=True,
-            ),
+        Route(
+            "GET /metrics",
+            summary="Return the metrics for Prometheus.",
+            returns=TEXT,
+            errors=(404,),
+            media=(TEXT_TYPE, OPEN_METRICS_TYPE),
+            is_own=True,
         ),
     )
 

@@ -6,22 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-from scraper_service.api.application import note_caller, warned
-from scraper_service.api.monitor_responses import (
-    CHECK,
-    CHECK_STATES,
-    CHECK_WITH_PAGES,
-    MESSAGE,
-    MONITOR,
-    check_json,
-    check_response,
-    checks_response,
-    message_json,
-    monitor_response,
-    monitors_response,
-)
-from scraper_service.api.openapi.described import Described
-from scraper_service.api.openapi.shapes import COUNT, ID, TEXT, URL, array, own, success
+from scraper_service.api.openapi.route import Route
 from scraper_service.api.parameters import (
     MAX_SKIP,
     ChoiceParameter,
@@ -37,7 +22,19 @@ from scraper_service.api.requests.monitors import (
     monitor_request,
     run_request,
 )
-from scraper_service.api.responses import encode
+from scraper_service.api.schemas import Id, Success, success
+from scraper_service.api.v2.monitor_responses import (
+    CHECK_STATES,
+    ChannelTest,
+    CheckJson,
+    CheckList,
+    CheckResponse,
+    MonitorJson,
+    MonitorList,
+    StoredMonitor,
+    check_response,
+    checks_response,
+)
 from scraper_service.api.version import Routes
 from scraper_service.crawling.download.download_errors import SITE_BLOCKED
 from scraper_service.errors import (
@@ -54,11 +51,10 @@ from scraper_service.storage.monitors.check_records import STATES
 from scraper_service.storage.monitors.monitors import Definition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from scraper_service.api.http_server import JsonRequest
     from scraper_service.api.requests.monitors import MonitorRequest
-    from scraper_service.api.version import RouteT
     from scraper_service.storage.monitors.check_records import CheckPages, CheckRow
 
 _LIMIT = NumberParameter("limit", "At most N entries.", 1, 100, 25)
@@ -71,37 +67,16 @@ _EXAMPLE = {
     "schedule": {"text": "every 30 minutes", "timezone": "Europe/Berlin"},
     "targets": [{"type": "scrape", "urls": ["https://example.com/pricing"]}],
 }
-_STORED = success({"data": MONITOR, "warning?": TEXT})
+_STARTED = success(id=Id, data=CheckJson)
+_TESTED = success(data=list[ChannelTest])
 
 
 class MonitorRoutes(Routes):
     """Monitors and their checks."""
 
-    def routes(self) -> Iterable[RouteT]:
-        return (
-            ("POST", "/monitor", KeyScope.SCRAPE, self.create),
-            ("GET", "/monitor", KeyScope.READ, self.monitors),
-            ("GET", "/monitor/<monitor_id>", KeyScope.READ, self.monitor),
-            ("PATCH", "/monitor/<monitor_id>", KeyScope.SCRAPE, self.change),
-            ("DELETE", "/monitor/<monitor_id>", KeyScope.ADMIN, self.delete),
-            ("POST", "/monitor/<monitor_id>/run", KeyScope.SCRAPE, self.run),
-            (
-                "POST",
-                "/monitor/<monitor_id>/notification/test",
-                KeyScope.SCRAPE,
-                self.notify,
-            ),
-            ("GET", "/monitor/<monitor_id>/checks", KeyScope.READ, self.checks_of),
-            (
-                "GET",
-                "/monitor/<monitor_id>/checks/<check_id>",
-                KeyScope.READ,
-                self.check,
-            ),
-        )
-
-    @Described(
-        returns=_STORED,
+    @Route(
+        "POST /monitor",
+        returns=StoredMonitor,
         body=CREATED,
         example=_EXAMPLE,
         errors=(OptionUnavailable, SiteBlocked, OutOfCredits, MonitorLimit),
@@ -113,7 +88,6 @@ class MonitorRoutes(Routes):
         """
         team, body, _ = await self.checks.admit_work(request, Mode.CRAWL)
         found = await body.read(monitor_request)
-        note_caller(request, found)
         await asyncio.to_thread(self._check_sites, found)
         monitor_id = new_id()
         values = _values(found, monitor_id)
@@ -128,27 +102,36 @@ class MonitorRoutes(Routes):
             {"id": monitor_id, **values}, definition, team
         )
         return await asyncio.to_thread(
-            monitor_response, answer.monitor, warned(answer.warning)
+            StoredMonitor.to_json, data=answer.monitor, warning=answer.warning
         )
 
-    @Described(
-        returns=success({"data": array(MONITOR), "total": own(COUNT)}),
-        parameters=(_LIMIT, _OFFSET),
-    )
+    @Route("GET /monitor", returns=MonitorList, parameters=(_LIMIT, _OFFSET))
     async def monitors(self, request: JsonRequest) -> bytes:
         """Return the team's monitors, the newest first."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
         limit, offset = _LIMIT.read(request), _OFFSET.read(request)
-        return await self.services.monitors.all(team, offset, limit, monitors_response)
+        return await self.services.monitors.all(
+            team,
+            offset,
+            limit,
+            lambda found, total: MonitorList.to_json(data=found, total=total),
+        )
 
-    @Described(returns=success({"data": MONITOR}), errors=(JobNotFound,))
+    @Route(
+        "GET /monitor/<monitor_id>",
+        returns=success(data=MonitorJson),
+        errors=(JobNotFound,),
+    )
     async def monitor(self, request: JsonRequest, monitor_id: str) -> bytes:
         """Return a monitor."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
-        return await self.services.monitors.get(_id(monitor_id), team, monitor_response)
+        return await self.services.monitors.get(
+            _id(monitor_id), team, lambda found: StoredMonitor.to_json(data=found)
+        )
 
-    @Described(
-        returns=_STORED,
+    @Route(
+        "PATCH /monitor/<monitor_id>",
+        returns=StoredMonitor,
         body=CHANGED,
         example={"status": "paused"},
         errors=(OptionUnavailable, SiteBlocked, JobNotFound),
@@ -158,7 +141,6 @@ class MonitorRoutes(Routes):
         team, body = await self.checks.admit(request, Mode.CRAWL_STATUS)
         monitor_id = _id(monitor_id)
         found = await body.read(monitor_change)
-        note_caller(request, found)
         await asyncio.to_thread(self._check_sites, found)
         definition: dict[str, Any] = {}
         if "targets" in found.values:
@@ -170,18 +152,24 @@ class MonitorRoutes(Routes):
             monitor_id, team, _values(found, monitor_id), definition
         )
         return await asyncio.to_thread(
-            monitor_response, answer.monitor, warned(answer.warning)
+            StoredMonitor.to_json, data=answer.monitor, warning=answer.warning
         )
 
-    @Described(returns=success({}), errors=(JobNotFound,))
+    @Route(
+        "DELETE /monitor/<monitor_id>",
+        scope=KeyScope.ADMIN,
+        returns=Success,
+        errors=(JobNotFound,),
+    )
     async def delete(self, request: JsonRequest, monitor_id: str) -> bytes:
         """Delete a monitor with its checks."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
         await self.services.monitors.delete(_id(monitor_id), team)
-        return encode({"success": True})
+        return Success.to_json()
 
-    @Described(
-        returns=success({"id": ID, "data": CHECK}),
+    @Route(
+        "POST /monitor/<monitor_id>/run",
+        returns=_STARTED,
         body=RUN,
         example={},
         errors=(JobNotFound, CheckRunning, OutOfCredits),
@@ -189,21 +177,25 @@ class MonitorRoutes(Routes):
     async def run(self, request: JsonRequest, monitor_id: str) -> bytes:
         """Run a check now."""
         team, body = await self.checks.admit(request, Mode.CRAWL)
-        note_caller(request, await body.read(run_request))
+        await body.read(run_request)
         found = await self.services.monitors.run(_id(monitor_id), team)
-        return _answer(check_json(found), {"id": found.id})
+        return _STARTED.to_json(id=found.id, data=found)
 
-    @Described(
-        returns=success({"data": array(MESSAGE)}), errors=(JobNotFound,), is_own=True
+    @Route(
+        "POST /monitor/<monitor_id>/notification/test",
+        returns=_TESTED,
+        errors=(JobNotFound,),
+        is_own=True,
     )
     async def notify(self, request: JsonRequest, monitor_id: str) -> bytes:
         """Send a test message to the channels and the recipients of mail of a monitor."""
         team, _ = await self.checks.admit(request, Mode.CRAWL)
         found = await self.services.monitors.notify(_id(monitor_id), team)
-        return _answer([message_json(each) for each in found])
+        return _TESTED.to_json(data=found)
 
-    @Described(
-        returns=success({"data": array(CHECK), "total": own(COUNT)}),
+    @Route(
+        "GET /monitor/<monitor_id>/checks",
+        returns=CheckList,
         parameters=(_LIMIT, _OFFSET, _STATUS),
         errors=(JobNotFound,),
     )
@@ -216,8 +208,9 @@ class MonitorRoutes(Routes):
         )
         return await asyncio.to_thread(checks_response, found, total)
 
-    @Described(
-        returns=success({"data": CHECK_WITH_PAGES, "next?": URL}),
+    @Route(
+        "GET /monitor/<monitor_id>/checks/<check_id>",
+        returns=CheckResponse,
         parameters=(_LIMIT, _SKIP, _PAGE_STATUS),
         errors=(JobNotFound,),
     )
@@ -281,7 +274,3 @@ def _shown_notification(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _id(text: str, what: str = "") -> str:
     return parse_job_id(text, "monitor", what)
-
-
-def _answer(data: Any, more: Mapping[str, Any] | None = None) -> bytes:
-    return encode({"success": True, "data": data, **(more or {})})

@@ -11,10 +11,9 @@ from werkzeug.http import parse_etags
 
 from scraper_service.api.application import TaskPage
 from scraper_service.api.http_server import Root
-from scraper_service.api.openapi.described import Described, RootResource
 from scraper_service.api.openapi.document import build
-from scraper_service.api.openapi.shapes import ANY, TEXT, mapping, shape
-from scraper_service.api.responses import encode
+from scraper_service.api.openapi.route import RootResource, Route
+from scraper_service.api.schemas import JsonObject, encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -24,18 +23,20 @@ if TYPE_CHECKING:
     from scraper_service.api.routing import VersionApp
 
 
+class _Document(JsonObject, further=Any):
+    openapi: str
+    paths: dict[str, Any]
+
+
 class OpenApiPage(TaskPage):
     """The document of all routes, made at the first request for it."""
 
     routes = (
-        (
-            "GET",
-            "/openapi.json",
-            Described(
-                summary="Return this document.",
-                returns=shape({"openapi": TEXT, "paths": mapping(ANY)}, ANY),
-                is_own=True,
-            ),
+        Route(
+            "GET /openapi.json",
+            summary="Return this document.",
+            returns=_Document,
+            is_own=True,
         ),
     )
 

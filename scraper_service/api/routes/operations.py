@@ -3,40 +3,31 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from scraper_service.api.application import note_caller, warned
+from scraper_service.api.application import joined
 from scraper_service.api.errors import WORK_ERRORS
-from scraper_service.api.openapi.described import Described
-from scraper_service.api.openapi.shapes import (
-    ANY,
-    BOOL,
-    COUNT,
-    ID,
-    TEXT,
-    TIME,
-    ShapeT,
-    array,
-    mapping,
-    one_of,
-    said,
-    shape,
-    success,
-)
+from scraper_service.api.openapi.route import Route
 from scraper_service.api.parameters import parse_job_id
-from scraper_service.api.responses import encode, iso
+from scraper_service.api.schemas import (
+    Id,
+    JsonObject,
+    Maybe,
+    Success,
+    Time,
+    encode,
+    member,
+    one_of,
+)
 from scraper_service.api.version import Routes
 from scraper_service.errors import JobNotFound
-from scraper_service.options.limits import KeyScope, Mode
+from scraper_service.options.limits import Mode
 from scraper_service.options.requests.pages import ignored_names
 from scraper_service.storage.job_records import JobState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from scraper_service.api.http_server import JsonRequest
-    from scraper_service.api.version import RouteT
-    from scraper_service.storage.jobs.operations import OperationRow, StartedOperation
+    from scraper_service.storage.jobs.operations import OperationRow
 
 # The text of the 404, by kind of job.
 NOT_FOUND = {
@@ -51,29 +42,88 @@ STATUS = {
     JobState.FAILED: "failed",
     JobState.CANCELLED: "cancelled",
 }
-_STARTED: dict[str, ShapeT] = {"id": ID, "warning?": TEXT}
-_STATUS: dict[str, ShapeT] = {
-    "success": said(BOOL, "False if the job failed."),
-    "status": one_of(*dict.fromkeys(STATUS.values())),
-    "expiresAt": TIME,
-    "error?": TEXT,
-}
-_FINDINGS: dict[str, ShapeT] = {
-    "activities": array(
-        shape(
-            {
-                "type": TEXT,
-                "status": TEXT,
-                "message": TEXT,
-                "timestamp": TIME,
-                "depth": COUNT,
-            }
+
+
+class OperationStarted(Success):
+    """The response to the start of a job."""
+
+    id: Id
+    warning: Maybe[str]
+
+
+class _ExtractStarted(OperationStarted):
+    url_trace: list[Any]
+    invalid_urls: Maybe[list[str]] = member(key="invalidURLs")
+
+
+class _Status(JsonObject):
+    """The state of a job. Its result is inserted as stored."""
+
+    success: bool = member(
+        "False if the job failed.", source=lambda job: job.state is not JobState.FAILED
+    )
+    status: Annotated[str, one_of(*dict.fromkeys(STATUS.values()))] = member(
+        source=lambda job: STATUS[job.state]
+    )
+    expires_at: Time
+    error: Maybe[str] = member(
+        source=lambda job: (
+            (job.error or "The operation failed.")
+            if job.state is JobState.FAILED
+            else None
         )
-    ),
-    "sources": array(
-        shape({"url": TEXT, "title": TEXT, "description": TEXT, "icon?": TEXT})
-    ),
-}
+    )
+
+
+class _ExtractStatus(_Status):
+    data: Any = member("The data, once completed.")
+    sources: Maybe[dict[str, list[str]]]
+    credits_used: Maybe[int]
+    tokens_used: Maybe[int]
+    warning: Maybe[str]
+
+
+class _LlmsText(JsonObject):
+    llmstxt: str
+    llmsfulltxt: Maybe[str]
+
+
+class _LlmsTextStatus(_Status):
+    data: _LlmsText
+    warning: Maybe[str]
+
+
+class _Activity(JsonObject):
+    type: str
+    status: str
+    message: str
+    timestamp: Time
+    depth: int
+
+
+class _Source(JsonObject):
+    url: str
+    title: str
+    description: str
+    icon: Maybe[str]
+
+
+class _Findings(JsonObject):
+    activities: list[_Activity]
+    sources: list[_Source]
+
+
+class _Analysis(_Findings):
+    final_analysis: str
+    json: Maybe[Any]
+
+
+class _ResearchStatus(_Status, _Findings):
+    data: _Analysis
+    current_depth: int
+    max_depth: int
+    total_urls: int
+    warning: Maybe[str]
 
 
 class OperationRoutes(Routes):
@@ -95,20 +145,9 @@ class OperationRoutes(Routes):
 class ExtractRoutes(OperationRoutes):
     """Extractions of data from many pages."""
 
-    def routes(self) -> Iterable[RouteT]:
-        return (
-            ("POST", "/extract", KeyScope.SCRAPE, self.start_extract),
-            ("GET", "/extract/<operation_id>", KeyScope.READ, self.extract_status),
-        )
-
-    @Described(
-        returns=success(
-            {
-                **_STARTED,
-                "urlTrace": array(ANY),
-                "invalidURLs?": array(TEXT),
-            }
-        ),
+    @Route(
+        "POST /extract",
+        returns=_ExtractStarted,
         body="EXTRACT",
         example={"urls": ["https://example.com"], "prompt": "The title of the page"},
         errors=WORK_ERRORS,
@@ -117,33 +156,21 @@ class ExtractRoutes(OperationRoutes):
         """Start an extraction and return its id."""
         team, body, _ = await self.checks.admit_work(request, Mode.EXTRACT)
         parsed = await body.read(self.api.requests.extract_request)
-        note_caller(request, parsed.options)
         found = await self.services.operations.start(
             parsed.options, team, self.api.version
         )
-        members: dict[str, Any] = {"urlTrace": []}
-        if parsed.invalid_urls is not None:
-            members["invalidURLs"] = list(parsed.invalid_urls)
-        warning = await body.warning(ignored_names({}))
-        return started(found, warning, **members)
+        return _ExtractStarted.to_json(
+            id=found.id,
+            url_trace=[],
+            invalid_urls=parsed.invalid_urls,
+            warning=joined(await body.warning(ignored_names({})), found.warning),
+        )
 
-    @Described(
-        returns=shape(
-            {
-                **_STATUS,
-                "data": said(ANY, "The data, once completed."),
-                "sources?": mapping(array(TEXT)),
-                "creditsUsed?": COUNT,
-                "tokensUsed?": COUNT,
-                "warning?": TEXT,
-            }
-        ),
-        errors=(JobNotFound,),
-    )
+    @Route("GET /extract/<operation_id>", returns=_ExtractStatus, errors=(JobNotFound,))
     async def extract_status(self, request: JsonRequest, operation_id: str) -> bytes:
         """Return the state of an extraction, and its result once completed."""
         found = await self.find(request, operation_id, "extract")
-        members = _status(found)
+        members = _Status.of(found)
         if found.state is JobState.COMPLETED:
             members["creditsUsed"] = found.credits
             members["tokensUsed"] = found.tokens
@@ -157,14 +184,9 @@ class ExtractRoutes(OperationRoutes):
 class LlmsTextRoutes(OperationRoutes):
     """The llms.txt of a site."""
 
-    def routes(self) -> Iterable[RouteT]:
-        return (
-            ("POST", "/llmstxt", KeyScope.SCRAPE, self.start_llms_text),
-            ("GET", "/llmstxt/<operation_id>", KeyScope.READ, self.llms_text_status),
-        )
-
-    @Described(
-        returns=success(_STARTED),
+    @Route(
+        "POST /llmstxt",
+        returns=OperationStarted,
         body="LLMS_TEXT",
         example={"url": "https://example.com", "maxUrls": 10},
         errors=WORK_ERRORS,
@@ -173,24 +195,16 @@ class LlmsTextRoutes(OperationRoutes):
         """Start an llms.txt job and return its id."""
         team, body, _ = await self.checks.admit_work(request, Mode.SCRAPE)
         options = await body.read(self.api.requests.llms_text_options)
-        note_caller(request, options)
         found = await self.services.operations.start(options, team, self.api.version)
-        return started(found)
+        return OperationStarted.to_json(found)
 
-    @Described(
-        returns=shape(
-            {
-                **_STATUS,
-                "data": shape({"llmstxt": TEXT, "llmsfulltxt?": TEXT}),
-                "warning?": TEXT,
-            }
-        ),
-        errors=(JobNotFound,),
+    @Route(
+        "GET /llmstxt/<operation_id>", returns=_LlmsTextStatus, errors=(JobNotFound,)
     )
     async def llms_text_status(self, request: JsonRequest, operation_id: str) -> bytes:
         """Return the state of an llms.txt job and the text so far."""
         found = await self.find(request, operation_id, "llmstxt")
-        members = _status(found)
+        members = _Status.of(found)
         if found.result is None:
             return encode({**members, "data": {"llmstxt": ""}})
         return _with_result(members, found)
@@ -199,19 +213,9 @@ class LlmsTextRoutes(OperationRoutes):
 class DeepResearchRoutes(OperationRoutes):
     """Deep research."""
 
-    def routes(self) -> Iterable[RouteT]:
-        return (
-            ("POST", "/deep-research", KeyScope.SCRAPE, self.start_research),
-            (
-                "GET",
-                "/deep-research/<operation_id>",
-                KeyScope.READ,
-                self.research_status,
-            ),
-        )
-
-    @Described(
-        returns=success(_STARTED),
+    @Route(
+        "POST /deep-research",
+        returns=OperationStarted,
         body="RESEARCH",
         example={"query": "How do heat pumps work in winter?"},
         errors=WORK_ERRORS,
@@ -221,28 +225,18 @@ class DeepResearchRoutes(OperationRoutes):
         """Start a deep research job and return its id."""
         team, body, _ = await self.checks.admit_work(request, Mode.CRAWL)
         options = await body.read(self.api.requests.research_options)
-        note_caller(request, options)
         found = await self.services.operations.start(options, team, self.api.version)
-        return started(found)
+        return OperationStarted.to_json(found)
 
-    @Described(
-        returns=shape(
-            {
-                **_STATUS,
-                "data": shape({"finalAnalysis": TEXT, **_FINDINGS, "json?": ANY}),
-                "currentDepth": COUNT,
-                "maxDepth": COUNT,
-                "totalUrls": COUNT,
-                **_FINDINGS,
-                "warning?": TEXT,
-            }
-        ),
+    @Route(
+        "GET /deep-research/<operation_id>",
+        returns=_ResearchStatus,
         errors=(JobNotFound,),
     )
     async def research_status(self, request: JsonRequest, operation_id: str) -> bytes:
         """Return the state of a deep research job and its findings so far."""
         found = await self.find(request, operation_id, "deep_research")
-        members = _status(found)
+        members = _Status.of(found)
         if found.result is not None:
             return _with_result(members, found)
         nothing: dict[str, Any] = {"activities": [], "sources": []}
@@ -250,25 +244,6 @@ class DeepResearchRoutes(OperationRoutes):
         max_depth = json.loads(found.options)["max_depth"]
         counts = {"currentDepth": 0, "maxDepth": max_depth, "totalUrls": 0}
         return encode({**members, **counts, **nothing})
-
-
-def started(
-    found: StartedOperation, warning: str | None = None, **members: Any
-) -> bytes:
-    """Return the response to the start of an operation."""
-    members |= warned(warning, found.warning)
-    return encode({"success": True, "id": found.id, **members})
-
-
-def _status(found: OperationRow) -> dict[str, Any]:
-    members: dict[str, Any] = {
-        "success": found.state is not JobState.FAILED,
-        "status": STATUS[found.state],
-        "expiresAt": iso(found.expires_at),
-    }
-    if found.state is JobState.FAILED:
-        members["error"] = found.error or "The operation failed."
-    return members
 
 
 def _with_result(members: dict[str, Any], found: OperationRow) -> bytes:

@@ -6,38 +6,27 @@ from typing import TYPE_CHECKING
 
 from attrs import evolve
 
-from scraper_service.api.application import joined, note_caller, with_base
+from scraper_service.api.application import joined, with_base
 from scraper_service.api.errors import PAGE_STATUSES, WORK_ERRORS
-from scraper_service.api.openapi.described import Described
-from scraper_service.api.openapi.shapes import (
-    ref,
-    success,
-)
+from scraper_service.api.openapi.page_shapes import PageJson
+from scraper_service.api.openapi.route import Route
 from scraper_service.api.page_parts import MAX_TOKENS, PAGE, cut
 from scraper_service.api.parameters import parse_job_id
+from scraper_service.api.schemas import success
 from scraper_service.api.version import Routes
 from scraper_service.errors import InvalidParameter, JobNotFound, MapTimedOut
-from scraper_service.options.limits import KeyScope, Mode
+from scraper_service.options.limits import Mode
 from scraper_service.options.requests.pages import ignored_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from scraper_service.api.http_server import JsonRequest
-    from scraper_service.api.version import RouteT
 
 
 class PageRoutes(Routes):
     """Scrapes and maps."""
 
-    def routes(self) -> Iterable[RouteT]:
-        return (
-            ("POST", "/scrape", KeyScope.SCRAPE, self.scrape),
-            ("GET", "/scrape/<scrape_id>", KeyScope.READ, self.read_scrape),
-            ("POST", "/map", KeyScope.SCRAPE, self.map_site),
-        )
-
-    @Described(
+    @Route(
+        "POST /scrape",
         returns="SCRAPED",
         body="PAGE",
         example={"url": "https://example.com", "formats": ["markdown", "links"]},
@@ -47,7 +36,6 @@ class PageRoutes(Routes):
         """Fetch one page and return its formats."""
         team, body, _ = await self.checks.admit_work(request, Mode.SCRAPE)
         options = await body.read(self.api.requests.page_options)
-        note_caller(request, options)
         warning = await body.warning(ignored_names(self.api.requests.PAGE.fields))
         page = await self.services.scraping.scrape(options, team, self.api.version)
         if warning:
@@ -55,8 +43,9 @@ class PageRoutes(Routes):
         answer = self.api.responses.scraped(request, page, options)
         return with_base(answer, self.base_url(request))
 
-    @Described(
-        returns=success({"data": ref("Page")}),
+    @Route(
+        "GET /scrape/<scrape_id>",
+        returns=success(data=PageJson),
         parameters=(MAX_TOKENS, PAGE),
         errors=(JobNotFound,),
     )
@@ -72,7 +61,8 @@ class PageRoutes(Routes):
         answer = b'{"success":true,"data":%s}' % page
         return with_base(answer, self.base_url(request))
 
-    @Described(
+    @Route(
+        "POST /map",
         returns="MAPPED",
         body="MAP",
         example={"url": "https://example.com", "limit": 100},
@@ -82,7 +72,6 @@ class PageRoutes(Routes):
         """Return the URLs of a site."""
         team, body, _ = await self.checks.admit_work(request, Mode.MAP)
         options = await body.read(self.api.requests.map_options)
-        note_caller(request, options)
         warning = await body.warning(ignored_names(self.api.requests.MAP.fields))
         found = await self.services.scraping.map(
             options, team, self.api.version, self.api.responses.MAP_SHAPE

@@ -6,28 +6,23 @@ from typing import TYPE_CHECKING
 
 from attrs import evolve
 
-from scraper_service.api.application import note_caller, with_base
+from scraper_service.api.application import with_base
 from scraper_service.api.errors import WORK_ERRORS
-from scraper_service.api.openapi.described import Described
+from scraper_service.api.openapi.route import Route
 from scraper_service.api.version import Routes
 from scraper_service.errors import InvalidOptions, SearchDown, SearchTimedOut
-from scraper_service.options.limits import KeyScope, Mode
+from scraper_service.options.limits import Mode
 from scraper_service.options.requests.pages import ignored_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from scraper_service.api.http_server import JsonRequest
-    from scraper_service.api.version import RouteT
 
 
 class SearchRoutes(Routes):
     """Searches of the web and of the team's own pages."""
 
-    def routes(self) -> Iterable[RouteT]:
-        return (("POST", "/search", KeyScope.SCRAPE, self.search),)
-
-    @Described(
+    @Route(
+        "POST /search",
         returns="SEARCHED",
         body="SEARCH",
         example={"query": "web scraping", "limit": 5},
@@ -42,7 +37,6 @@ class SearchRoutes(Routes):
         except InvalidOptions as error:
             error.heading, error.code = self.api.responses.BAD_SEARCH
             raise
-        note_caller(request, options)
         warning = await body.warning(ignored_names(self.api.requests.SEARCH.fields))
         found = await self.services.scraping.search(options, team, self.api.version)
         if warning is not None:

@@ -7,14 +7,13 @@ import functools
 import mimetypes
 import os
 import posixpath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from attrs import evolve
 
 from scraper_service.api.application import (
     TaskPage,
     joined,
-    note_caller,
     with_base,
     write,
 )
@@ -24,28 +23,24 @@ from scraper_service.api.errors import (
     ErrorResponse,
     error_body,
 )
-from scraper_service.api.openapi.described import Described
-from scraper_service.api.openapi.shapes import (
-    BOOL,
-    COUNT,
-    ID,
-    TEXT,
-    TIME,
-    URL,
-    array,
-    mapping,
-    one_of,
-    ref,
-    shape,
-    success,
-)
+from scraper_service.api.openapi.route import Route
 from scraper_service.api.parameters import PathParameter
 from scraper_service.api.request_body import (
     JSON,
     MAX_FILE_BYTES,
 )
 from scraper_service.api.requests.uploads import UPLOAD, upload_request
-from scraper_service.api.responses import encode, iso
+from scraper_service.api.responses import Scraped
+from scraper_service.api.schemas import (
+    TEXT,
+    Id,
+    JsonObject,
+    Success,
+    Time,
+    Url,
+    json_object,
+    success,
+)
 from scraper_service.api.uploads import read_form
 from scraper_service.api.version import Routes
 from scraper_service.content.documents.kinds import KINDS
@@ -62,14 +57,11 @@ from scraper_service.errors import (
 )
 from scraper_service.items import content_type
 from scraper_service.options.availability import can_recognise_text
-from scraper_service.options.limits import KeyScope, Mode
+from scraper_service.options.limits import Mode
 from scraper_service.options.requests.pages import ignored_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from scraper_service.api.http_server import JsonRequest
-    from scraper_service.api.version import RouteT
     from scraper_service.items import Upload
     from scraper_service.options.crawl import PageOptions
     from scraper_service.services.accounts import Team
@@ -89,39 +81,27 @@ _PICTURES: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("bmp", ("bmp",), ("image/bmp",)),
     ("gif", ("gif",), ("image/gif",)),
 )
-_FORMATS = success(
-    {
-        "data": shape(
-            {
-                "formats": array(
-                    shape(
-                        {
-                            "format": TEXT,
-                            "kind": one_of("document", "image"),
-                            "extensions": array(TEXT),
-                            "mimeTypes": array(TEXT),
-                            "available": BOOL,
-                        }
-                    )
-                )
-            }
-        )
-    }
-)
-_OPENED = success(
-    {
-        "data": shape(
-            {
-                "uploadRef": ID,
-                "uploadUrl": URL,
-                "method": one_of("PUT"),
-                "headers": mapping(TEXT),
-                "expiresAt": TIME,
-                "maxSizeBytes": COUNT,
-            }
-        )
-    }
-)
+
+
+class _FileFormat(JsonObject):
+    format: str
+    kind: Literal["document", "image"]
+    extensions: list[str]
+    mime_types: list[str]
+    available: bool
+
+
+class _Upload(JsonObject):
+    upload_ref: Id
+    upload_url: Url
+    method: Literal["PUT"]
+    headers: dict[str, str]
+    expires_at: Time
+    max_size_bytes: int
+
+
+_FORMATS = success(data=json_object(formats=list[_FileFormat]))
+_OPENED = success(data=_Upload)
 FORMS = 2  # of up to 50 MB that are read at a time; most that wait are then refused
 _UNKNOWN_TYPES = frozenset({"", "application/octet-stream", "binary/octet-stream"})
 
@@ -133,15 +113,9 @@ class FileRoutes(Routes):
     def _forms(self) -> asyncio.Semaphore:
         return asyncio.Semaphore(FORMS)
 
-    def routes(self) -> Iterable[RouteT]:
-        return (
-            ("POST", "/parse", KeyScope.SCRAPE, self.parse),
-            ("POST", "/parse/upload-url", KeyScope.SCRAPE, self.open_upload),
-            ("GET", "/parse/formats", KeyScope.READ, self.formats),
-        )
-
-    @Described(
-        returns=success({"data": ref("Page"), "scrape_id?": ID}),
+    @Route(
+        "POST /parse",
+        returns=Scraped,
         body="PARSE",
         body_of_upload="UPLOADED_FILE",
         takes_file=True,
@@ -157,7 +131,7 @@ class FileRoutes(Routes):
         async with self._forms:  # each one holds its file
             self.checks.pool.require_capacity(team.id, request.size)
             form = await read_form(request)
-        body = await self.checks.body_of(form.options, team)
+        body = await self.checks.body_of(request, form.options, team)
         options = await body.read(self.api.requests.parse_options)
         warning = await body.warning(ignored_names(self.api.requests.PARSE.fields))
         return await self._parsed(request, form.file, options, team, warning)
@@ -181,13 +155,13 @@ class FileRoutes(Routes):
         warning: str | None,
     ) -> bytes:
         options = evolve(options, url=file.name)
-        note_caller(request, options)
         page = await self.services.scraping.parse(file, options, team, self.api.version)
         page = evolve(page, warning=joined(page.warning, warning))
         answer = self.api.responses.parsed(request, page, options)
         return with_base(answer, self.base_url(request))
 
-    @Described(
+    @Route(
+        "POST /parse/upload-url",
         returns=_OPENED,
         body=UPLOAD,
         example={"filename": "report.pdf", "contentType": "application/pdf"},
@@ -201,7 +175,6 @@ class FileRoutes(Routes):
         """
         team, body = await self.checks.admit(request, Mode.SCRAPE)
         given = await body.read(upload_request)
-        note_caller(request, given)
         if given.size > MAX_FILE_BYTES:
             raise FileTooLarge(
                 f"declaredSizeBytes must be <= {MAX_FILE_BYTES}, got {given.size}"
@@ -214,32 +187,32 @@ class FileRoutes(Routes):
         await self.checks.charges.disk.require(team)
         kind = content_type(given.name, given.kind)
         opened = await self.services.uploads.open(team.id, given.name, kind)
-        data = {
-            "uploadRef": opened.ref,
-            "uploadUrl": f"{self.base_url(request)}/uploads/{opened.token}",
-            "method": "PUT",
-            "headers": {"Content-Type": given.kind},
-            "expiresAt": iso(opened.expires_at),
-            "maxSizeBytes": MAX_FILE_BYTES,
-        }
-        return encode({"success": True, "data": data})
+        upload = _Upload.of(
+            upload_ref=opened.ref,
+            upload_url=f"{self.base_url(request)}/uploads/{opened.token}",
+            headers={"Content-Type": given.kind},
+            expires_at=opened.expires_at,
+            max_size_bytes=MAX_FILE_BYTES,
+        )
+        return _OPENED.to_json(data=upload)
 
-    @Described(returns=_FORMATS)
+    @Route("GET /parse/formats", returns=_FORMATS)
     async def formats(self, request: JsonRequest) -> bytes:
         """Return the kinds of files that can be uploaded."""
         await self.checks.admit(request, Mode.CRAWL_STATUS)
-        return encode({"success": True, "data": {"formats": file_formats()}})
+        return _FORMATS.to_json(data={"formats": file_formats()})
 
 
 def file_formats() -> list[dict[str, Any]]:
     """Return the kinds of files that can be sent, and whether each works here."""
-    found = [_row(*kind, available=True) for kind in _PLAIN]
+    rows = [(*each, "document", True) for each in _PLAIN]
     for kind in KINDS.values():
         if kind.reader:
             names = (kind.name, kind.extensions, kind.mime_types)
-            found.append(_row(*names, available=kind.is_available))
-    reads = can_recognise_text()
-    return found + [_row(*kind, "image", available=reads) for kind in _PICTURES]
+            rows.append((*names, "document", kind.is_available))
+    rows += [(*each, "image", can_recognise_text()) for each in _PICTURES]
+    keys = ("format", "extensions", "mime_types", "kind", "available")
+    return [_FileFormat.of(dict(zip(keys, row, strict=True))) for row in rows]
 
 
 def is_readable(name: str, kind: str) -> bool:
@@ -257,41 +230,21 @@ def is_readable(name: str, kind: str) -> bool:
     return kind in _UNKNOWN_TYPES and mimetypes.guess_type(name)[0] is None
 
 
-def _row(
-    name: str,
-    extensions: tuple[str, ...],
-    mime_types: tuple[str, ...],
-    kind: str = "document",
-    *,
-    available: bool,
-) -> dict[str, Any]:
-    return {
-        "format": name,
-        "kind": kind,
-        "extensions": list(extensions),
-        "mimeTypes": list(mime_types),
-        "available": available,
-    }
-
-
 class UploadPages(TaskPage):
     """``/uploads/TOKEN``, which takes the bytes of a file once, without an API key."""
 
     routes = (
-        (
-            "PUT",
-            "/uploads/<token>",
-            Described(
-                summary="Take the bytes of a file that POST /v2/parse converts then.",
-                returns=success({}),
-                parameters=(PathParameter("token", "From uploadUrl.", TEXT),),
-                errors=(
-                    InvalidOptions,
-                    UploadNotFound,
-                    UploadUsed,
-                    DiskQuotaExceeded,
-                    *(408, 413, 503),
-                ),
+        Route(
+            "PUT /uploads/<token>",
+            summary="Take the bytes of a file that POST /v2/parse converts then.",
+            returns=Success,
+            parameters=(PathParameter("token", "From uploadUrl.", TEXT),),
+            errors=(
+                InvalidOptions,
+                UploadNotFound,
+                UploadUsed,
+                DiskQuotaExceeded,
+                *(408, 413, 503),
             ),
         ),
     )
@@ -312,4 +265,4 @@ class UploadPages(TaskPage):
         if content is None or not content.seek(0, os.SEEK_END):
             raise InvalidOptions([Issue("custom", (), "the file is empty")])
         await self._uploads.store(token, content)
-        return encode({"success": True})
+        return Success.to_json()

@@ -26,7 +26,8 @@ from wsproto.utilities import ProtocolError
 
 from scraper_service.api.errors import answer_to
 from scraper_service.api.parameters import parse_job_id
-from scraper_service.api.responses import encode, job_error, job_snapshot
+from scraper_service.api.responses import JobStatusJson, job_error, job_snapshot
+from scraper_service.api.schemas import encode
 from scraper_service.api.streams.streaming import FairTurns, Stalled, Stream, pieces
 from scraper_service.errors import InvalidParameter, JobNotFound, Unauthorized
 from scraper_service.options.limits import Mode
@@ -35,7 +36,7 @@ from scraper_service.shared_objects import until_first_end
 from scraper_service.storage.job_records import JobState
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable
 
     from wsproto.events import Event
 
@@ -47,7 +48,9 @@ if TYPE_CHECKING:
     from scraper_service.services.accounts import Team
     from scraper_service.storage.job_records import Job
 
-CATCHUP_BYTES = 900 * 2**10  # of pages in the first message; docs/api/events.md, WebSocket
+CATCHUP_BYTES = (
+    900 * 2**10
+)  # of pages in the first message; docs/api/events.md, WebSocket
 NONCE_BYTES = 16  # RFC 6455, 4.2.1
 BEAT_S = 20.0  # between two pings of the connection to a session
 MISSED_PINGS = 2  # pings without any data from the client; then the connection is cut
@@ -289,7 +292,7 @@ class WebSocket(SocketStream):
     ):
         super().__init__(api.watchers, api.checks, api.urls, job_id, team, handshake)
         self._refusal = refusal
-        self._snapshot: Callable[..., list[bytes]] = api.responses.snapshot
+        self._kind: type[JobStatusJson] = api.responses.JOB_STATUS
 
     async def tell(self) -> None:
         if self._refusal is not None:
@@ -298,7 +301,7 @@ class WebSocket(SocketStream):
         sent = len(pages)
         # A client stops at a final state, so all documents have to come before.
         state = None if sent == job.pages else JobState.SCRAPING
-        await self._send("catchup", self._snapshot(job, pages, state))
+        await self._send("catchup", job_snapshot(job, pages, self._kind, state))
         while job.is_active or sent < job.pages:
             await self.rest(changed if sent == job.pages else None)
             job, pages, changed = await self._read(sent, SLICE_BYTES)
@@ -306,11 +309,11 @@ class WebSocket(SocketStream):
                 await self._send("document", [page])
             sent += len(pages)
         if job.state is JobState.FAILED:
-            await self._send_error(job_error(job))
+            await self._send_error(job_error(job) or "")
         elif job.state is JobState.CANCELLED:
-            await self._send("status", self._snapshot(job, []))
+            await self._send("status", job_snapshot(job, [], self._kind))
         else:
-            await self._send("done", job_snapshot(job, [], {}))
+            await self._send("done", job_snapshot(job, [], JobStatusJson))
         cancelled = job.state is JobState.CANCELLED
         await self.close(OK, DONE if cancelled else NOTHING)
 

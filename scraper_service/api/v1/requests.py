@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
-from scraper_service.api.responses import camel
+from scraper_service.api.schemas import camel
 from scraper_service.options import catalogue, formats
 from scraper_service.options.format_table import CHANGE_TRACKING, JSON
 from scraper_service.options.map_search import ResultList

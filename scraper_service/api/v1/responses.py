@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from scraper_service.api import responses
 from scraper_service.api.application import write
 from scraper_service.api.errors import FAILURE_STATUS, failed_page
-from scraper_service.api.openapi.page_shapes import RESULT_MEMBERS
-from scraper_service.api.openapi.shapes import (
-    COUNT,
-    ID,
-    TEXT,
-    array,
-    ref,
-    shape,
-    success,
-)
+from scraper_service.api.openapi.page_shapes import with_page
 from scraper_service.api.responses import (
-    active_crawls,
-    encode,
+    JobStarted,
+    JobStatusJson,
+    Scraped,
+    balance,
     failed_search_item,
     has_content,
-    job_snapshot,
-    job_status,
     json_array,
     page_json,
     search_item,
+)
+from scraper_service.api.schemas import (
+    Id,
+    JsonObject,
+    Maybe,
+    Success,
+    encode,
 )
 from scraper_service.api.v1 import requests
 from scraper_service.discovery.map_results import address_row
@@ -38,29 +36,34 @@ if TYPE_CHECKING:
     from scraper_service.options.crawl import PageOptions
     from scraper_service.services.mapping import Map
     from scraper_service.services.searching import Result, SearchAnswer
-    from scraper_service.storage.job_records import Job, JobState
 
-SCRAPED = success({"data": ref("Page"), "scrape_id?": ID})
-MAPPED = success({"links": array(TEXT), "warning?": TEXT})
-SEARCHED = success(
-    {
-        "data": array(
-            shape({**RESULT_MEMBERS, "url": TEXT, "title": TEXT, "description": TEXT})
-        ),
-        "id": ID,
-        "creditsUsed": COUNT,
-        "warning?": TEXT,
-    }
-)
-STARTED = success(responses.JOB_STARTED)
-JOB_STATUS = success(responses.JOB_STATUS)
-CREDITS = success({"data": shape(responses.balance_members("credits"))})
-TOKENS = success({"data": shape(responses.balance_members("tokens"))})
 
-_CRAWL_NAMES = wire_names(requests.CRAWL_KEYS) | {
+class _Hit(JsonObject):
+    url: str
+    title: str
+    description: str
+
+
+class _Mapped(Success):
+    links: list[str]
+    warning: Maybe[str]
+
+
+class _Searched(Success):
+    data: list[Annotated[Any, with_page(_Hit)]]
+    id: Id
+    credits_used: int
+    warning: Maybe[str]
+
+
+SCRAPED, MAPPED, SEARCHED = Scraped, _Mapped, _Searched
+STARTED, JOB_STATUS = JobStarted, JobStatusJson
+CREDITS, TOKENS = balance("credits", str), balance("tokens", str)
+
+CRAWL_NAMES = wire_names(requests.CRAWL_KEYS) | {
     "crawl_entire_domain": "allowBackwardLinks"
 }
-_PAGE_NAMES = wire_names(requests.SCRAPE_KEYS)
+PAGE_NAMES = wire_names(requests.SCRAPE_KEYS)
 MAP_SHAPE = address_row
 BAD_SEARCH = "Bad Request", "BAD_REQUEST"
 NO_RESULTS = "No search results found"
@@ -114,25 +117,3 @@ def searched(found: SearchAnswer) -> bytes:
 def _facts_of(result: Result) -> dict[str, Any]:
     hit = result.hit
     return {"url": hit.url, "title": hit.title, "description": hit.description}
-
-
-def status(
-    job: Job, pages: list[bytes], bounds: tuple[int | None, ...], path: str
-) -> bytes:
-    """Return the status of a crawl or batch; ``path`` is its absolute URL."""
-    return job_status(job, pages, bounds, path, {})
-
-
-def snapshot(
-    job: Job, pages: list[bytes], state: JobState | None = None
-) -> list[bytes]:
-    """Return the status of a job for streams.
-
-    See :func:`~scraper_service.api.responses.job_snapshot`.
-    """
-    return job_snapshot(job, pages, {}, state)
-
-
-def active(crawls: list[Job]) -> bytes:
-    """Return the active crawls with the names of their options in this version."""
-    return active_crawls(crawls, _CRAWL_NAMES, _PAGE_NAMES)

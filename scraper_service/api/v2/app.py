@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from scraper_service.api.routes import crawl_preview
 from scraper_service.api.routes.agent import AgentRoutes
 from scraper_service.api.routes.browser_sessions import BrowserSessionRoutes
@@ -25,57 +23,34 @@ from scraper_service.api.routes.uploads import FileRoutes
 from scraper_service.api.routes.webhook_deliveries import WebhookDeliveryRoutes
 from scraper_service.api.routing import VersionApp
 from scraper_service.api.v2 import responses
-from scraper_service.api.version import Api
 from scraper_service.options.requests import body_v2 as requests
-
-if TYPE_CHECKING:
-    from scraper_service.api.application import RequestChecks
-    from scraper_service.api.parameters import PublicUrls
-    from scraper_service.api.streams.streaming import Watchers
-    from scraper_service.api.version import Routes, Services
-
-ROUTES = (
-    PageRoutes,
-    FileRoutes,
-    SearchRoutes,
-    FeedbackRoutes,
-    JobRoutes,
-    ExportRoutes,
-    JobHistoryRoutes,
-    JobControlRoutes,
-    CrawlReportRoutes,
-    CrawlPreviewRoutes,
-    WebhookDeliveryRoutes,
-    ExtractRoutes,
-    AgentRoutes,
-    MonitorRoutes,
-    BrowserSessionRoutes,
-    TeamRoutes,
-    SessionRoutes,
-    ThreatProtectionRoutes,
-    AuditRoutes,
-)
 
 
 class V2(VersionApp):
-    """Version 2 of the API, with ``further`` groups of routes."""
+    """Version 2 of the API."""
 
-    def __init__(
-        self,
-        checks: RequestChecks,
-        services: Services,
-        watchers: Watchers,
-        urls: PublicUrls,
-        further: tuple[type[Routes], ...] = (),
-    ):
-        api = Api(
-            version=2,
-            requests=requests,
-            responses=responses,
-            checks=checks,
-            services=services,
-            watchers=watchers,
-            urls=urls,
-            prompted=crawl_preview.prompted,
-        )
-        super().__init__(api, (*ROUTES, *further))
+    version = 2
+    requests = requests
+    responses = responses
+    prompted = staticmethod(crawl_preview.prompted)
+    groups = (
+        PageRoutes,
+        FileRoutes,
+        SearchRoutes,
+        FeedbackRoutes,
+        JobRoutes,
+        ExportRoutes,
+        JobHistoryRoutes,
+        JobControlRoutes,
+        CrawlReportRoutes,
+        CrawlPreviewRoutes,
+        WebhookDeliveryRoutes,
+        ExtractRoutes,
+        AgentRoutes,
+        MonitorRoutes,
+        BrowserSessionRoutes,
+        TeamRoutes,
+        SessionRoutes,
+        ThreatProtectionRoutes,
+        AuditRoutes,
+    )

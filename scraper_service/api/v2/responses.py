@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from scraper_service.api import responses
 from scraper_service.api.application import warned, write
@@ -13,32 +13,28 @@ from scraper_service.api.errors import (
     error_body,
     failed_page,
 )
-from scraper_service.api.openapi.page_shapes import RESULT_MEMBERS
-from scraper_service.api.openapi.shapes import (
-    ANY,
-    COUNT,
-    ID,
-    NUMBER,
-    TEXT,
-    TIME,
-    array,
-    either,
-    mapping,
-    ref,
-    said,
-    shape,
-    success,
-)
+from scraper_service.api.openapi.page_shapes import with_page
 from scraper_service.api.responses import (
-    active_crawls,
-    camel,
-    encode,
-    iso,
-    job_snapshot,
-    job_status,
+    JobStarted,
+    JobStatusJson,
+    Scraped,
+    balance,
     json_array,
     page_json,
     search_item,
+)
+from scraper_service.api.schemas import (
+    Id,
+    JsonObject,
+    Maybe,
+    Seconds,
+    Shape,
+    Success,
+    Time,
+    camel,
+    encode,
+    member,
+    ref,
 )
 from scraper_service.discovery.map_results import object_row
 from scraper_service.options.requests import body_v2 as requests
@@ -49,85 +45,102 @@ if TYPE_CHECKING:
     from scraper_service.items import Page
     from scraper_service.options.crawl import PageOptions
     from scraper_service.services.mapping import Map
-    from scraper_service.services.searching import Result, SearchAnswer
-    from scraper_service.storage.job_records import Job, JobState
+    from scraper_service.services.searching import SearchAnswer
+    from scraper_service.storage.job_records import Job
 
-SCRAPED = either(
-    success({"data": ref("Page"), "scrape_id?": ID}),
-    # The host name does not resolve.
-    ref("Error"),
-)
-MAPPED = either(
-    success(
-        {
-            "links": array(shape({"url": TEXT, "title?": TEXT, "description?": TEXT})),
-            "id": ID,
-            "warning?": TEXT,
-        }
-    ),
-    ref("Error"),
-)
-_WEB = {"url": TEXT, "title": TEXT, "description": TEXT, "position": COUNT}
-_NEWS = {
-    "url": TEXT,
-    "title": TEXT,
-    "snippet": TEXT,
-    "date": TEXT,
-    "imageUrl?": TEXT,
-    "position": COUNT,
-}
-_IMAGE = {
-    "title": TEXT,
-    "imageUrl": TEXT,
-    "imageWidth?": COUNT,
-    "imageHeight?": COUNT,
-    "url": TEXT,
-    "position": COUNT,
-}
-SEARCHED = success(
-    {
-        "data": shape(
-            {
-                "web?": array(shape({**RESULT_MEMBERS, **_WEB, "category?": TEXT})),
-                "news?": array(shape({**RESULT_MEMBERS, **_NEWS, "category?": TEXT})),
-                "images?": array(shape(_IMAGE)),
-            }
-        ),
-        "id": ID,
-        "creditsUsed": COUNT,
-        "scrapeIds?": shape({"web?": array(ID), "news?": array(ID)}),
-        "warning?": TEXT,
-    }
-)
-STARTED = success(
-    {
-        **responses.JOB_STARTED,
-        "promptGeneratedOptions?": mapping(ANY),
-        "finalCrawlerOptions?": mapping(ANY),
-    }
-)
-JOB_STATUS = success(
-    {
-        **responses.JOB_STATUS,
-        "createdAt": TIME,
-        "completedAt?": TIME,
-        "duration": said(NUMBER, "Seconds."),
-        "warning?": TEXT,
-    }
-)
-CREDITS, TOKENS = (
-    success(
-        {
-            "data": shape(
-                {camel(k): v for k, v in responses.balance_members(unit).items()}
-            )
-        }
-    )
-    for unit in ("credits", "tokens")
-)
 
-_CRAWL_NAMES = wire_names(requests.CRAWL_KEYS)
-_PAGE_NAMES = wire_names(requests.SCRAPE_KEYS)
+class _Link(JsonObject):
+    url: str
+    title: Maybe[str]
+    description: Maybe[str]
+
+
+class _Mapped(Success):
+    links: list[_Link]
+    id: Id
+    warning: Maybe[str]
+
+
+class _WebHit(JsonObject):
+    url: str = member(source="hit.url")
+    title: str = member(source="hit.title")
+    description: str = member(source="hit.description")
+    position: int
+    category: Maybe[str]
+
+
+class _NewsHit(JsonObject):
+    title: str = member(source="hit.title")
+    url: str = member(source="hit.url")
+    snippet: str = member(source="hit.description")
+    date: str = member(source=lambda result: result.hit.date or "")
+    image_url: Maybe[str] = member(source="hit.image_url")
+    position: int
+    category: Maybe[str]
+
+
+class _ImageHit(JsonObject):
+    title: str = member(source="hit.title")
+    image_url: str = member(source="hit.image_url")
+    image_width: Maybe[int] = member(source="hit.image_width")
+    image_height: Maybe[int] = member(source="hit.image_height")
+    url: str = member(source="hit.url")
+    position: int
+
+
+_HITS: dict[str, type[JsonObject]] = {
+    "web": _WebHit,
+    "news": _NewsHit,
+    "images": _ImageHit,
+}
+
+
+class _Groups(JsonObject):
+    web: Maybe[list[Annotated[Any, with_page(_WebHit)]]]
+    news: Maybe[list[Annotated[Any, with_page(_NewsHit)]]]
+    images: Maybe[list[_ImageHit]]
+
+
+class _ScrapeIds(JsonObject):
+    web: Maybe[list[Id]]
+    news: Maybe[list[Id]]
+
+
+class _Searched(Success):
+    data: _Groups
+    id: Id
+    credits_used: int
+    scrape_ids: Maybe[_ScrapeIds]
+    warning: Maybe[str]
+
+
+class _Started(JobStarted):
+    prompt_generated_options: Maybe[dict[str, Any]]
+    final_crawler_options: Maybe[dict[str, Any]]
+
+
+def _duration(job: Job) -> float:
+    """Return the seconds until the end of a job, or until now."""
+    ended_at = job.completed_at if job.completed_at is not None else time.time()
+    # The clock of a remote database may be ahead of this one.
+    return max(0.0, ended_at - job.created_at)
+
+
+class _Status(JobStatusJson):
+    created_at: Time
+    completed_at: Maybe[Time]
+    duration: Seconds = member("Seconds.", source=_duration)
+    warning: Maybe[str]
+
+
+# A host name that does not resolve is an error with status 200.
+SCRAPED = Shape(anyOf=[Scraped.shape, ref("Error")])
+MAPPED = Shape(anyOf=[_Mapped.shape, ref("Error")])
+SEARCHED, STARTED, JOB_STATUS = _Searched, _Started, _Status
+CREDITS, TOKENS = balance("credits", camel), balance("tokens", camel)
+
+CRAWL_NAMES = wire_names(requests.CRAWL_KEYS)
+PAGE_NAMES = wire_names(requests.SCRAPE_KEYS)
 MAP_SHAPE = object_row
 BAD_SEARCH = "Invalid request body", None
 
@@ -165,7 +178,7 @@ def searched(found: SearchAnswer) -> bytes:
     groups = [
         encode(kind)
         + b":"
-        + json_array([search_item(_facts_of(x, kind), x.page) for x in results])
+        + json_array([search_item(_HITS[kind].of(x), x.page) for x in results])
         for kind, results in found.groups.items()
     ]
     more: dict[str, Any] = {"id": found.id, "creditsUsed": found.credits_used}
@@ -175,69 +188,3 @@ def searched(found: SearchAnswer) -> bytes:
         more["warning"] = " ".join(found.warnings)
     data = b"{%s}" % b",".join(groups)
     return b'{"success":true,"data":%s,%s' % (data, encode(more)[1:])
-
-
-def _facts_of(result: Result, kind: str) -> dict[str, Any]:
-    hit, position = result.hit, result.position
-    if kind == "images":
-        return {
-            "title": hit.title,
-            "imageUrl": hit.image_url,
-            "imageWidth": hit.image_width,
-            "imageHeight": hit.image_height,
-            "url": hit.url,
-            "position": position,
-        }
-    if kind == "news":
-        return {
-            "title": hit.title,
-            "url": hit.url,
-            "snippet": hit.description,
-            "date": hit.date or "",
-            "imageUrl": hit.image_url,
-            "position": position,
-            "category": result.category,
-        }
-    return {
-        "url": hit.url,
-        "title": hit.title,
-        "description": hit.description,
-        "position": position,
-        "category": result.category,
-    }
-
-
-def status(
-    job: Job, pages: list[bytes], bounds: tuple[int | None, ...], path: str
-) -> bytes:
-    """Return the status of a crawl or batch; ``path`` is its absolute URL."""
-    return job_status(job, pages, bounds, path, _facts(job))
-
-
-def snapshot(
-    job: Job, pages: list[bytes], state: JobState | None = None
-) -> list[bytes]:
-    """Return the status of a job for streams.
-
-    See :func:`~scraper_service.api.responses.job_snapshot`.
-    """
-    return job_snapshot(job, pages, _facts(job), state)
-
-
-def _facts(job: Job) -> dict[str, Any]:
-    ended_at = job.completed_at if job.completed_at is not None else time.time()
-    facts: dict[str, Any] = {
-        "createdAt": iso(job.created_at),
-        # Seconds. The clock of a remote database may be ahead of this one.
-        "duration": round(max(0.0, ended_at - job.created_at), 3),
-    }
-    if job.completed_at is not None:
-        facts["completedAt"] = iso(job.completed_at)
-    if job.warning is not None:
-        facts["warning"] = job.warning
-    return facts
-
-
-def active(crawls: list[Job]) -> bytes:
-    """Return the active crawls with the names of their options in this version."""
-    return active_crawls(crawls, _CRAWL_NAMES, _PAGE_NAMES)

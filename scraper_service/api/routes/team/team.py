@@ -5,42 +5,37 @@ from __future__ import annotations
 import re
 from collections import Counter
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from scraper_service.api.openapi.described import Described
-from scraper_service.api.openapi.shapes import (
-    BOOL,
-    COUNT,
-    ID,
-    TEXT,
-    TIME,
-    ShapeT,
-    array,
-    one_of,
-    or_null,
-    shape,
-    success,
-)
+from scraper_service.api.openapi.route import Route
 from scraper_service.api.parameters import (
     ChoiceParameter,
     CursorParameter,
     NumberParameter,
     PathParameter,
 )
-from scraper_service.api.responses import camel, encode, iso
+from scraper_service.api.schemas import (
+    Id,
+    JsonObject,
+    Maybe,
+    Success,
+    Time,
+    array,
+    encode,
+    json_object,
+    member,
+    one_of,
+    success,
+)
 from scraper_service.api.version import Routes
 from scraper_service.errors import InvalidParameter, JobNotFound
-from scraper_service.options.limits import KeyScope, Mode
+from scraper_service.options.limits import Mode
 from scraper_service.options.scrape import MAX_NAME, profile_name
-from scraper_service.storage.accounts.usage import CallPosition, Used
+from scraper_service.storage.accounts.usage import CallPosition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from scraper_service.api.http_server import JsonRequest
-    from scraper_service.api.version import RouteT
     from scraper_service.storage.accounts.credits import Call
-    from scraper_service.storage.accounts.sessions import SessionRow
     from scraper_service.storage.accounts.usage import Balance
 
 UNLIMITED = 1_000_000_000
@@ -69,143 +64,149 @@ _NAME = PathParameter(
     "The name of the session.",
     {"type": "string", "minLength": 1, "maxLength": MAX_NAME},
 )
-_QUEUE = success(
-    {
-        "jobsInQueue": COUNT,
-        "activeJobsInQueue": COUNT,
-        "waitingJobsInQueue": COUNT,
-        "maxConcurrency": COUNT,
-        "mostRecentSuccess": or_null(TIME),
-    }
-)
-_ACTIVITY = success(
-    {
-        "data": array(
-            shape(
-                {
-                    "id": ID,
-                    "endpoint": one_of(*ENDPOINTS),
-                    "api_version": one_of("v1", "v2"),
-                    "created_at": TIME,
-                    "target": or_null(TEXT),
-                }
-            )
-        ),
-        "cursor": or_null(TEXT),
-        "has_more": BOOL,
-    }
-)
-_SESSIONS = success(
-    {
-        "sessions": array(
-            shape(
-                {"name": TEXT, "cookies": COUNT, "createdAt": TIME, "updatedAt": TIME}
-            )
-        )
-    }
-)
-_DISK = success({"data": shape({"usedBytes": COUNT, "limitBytes": or_null(COUNT)})})
-_FEATURES = array(shape({"name": TEXT, "available": BOOL, "reason?": TEXT}))
-_CAPABILITIES = success(
-    {
-        "data": shape(
-            {
-                "version": TEXT,
-                "features": _FEATURES,
-                "formats": _FEATURES,
-                "exports": _FEATURES,
-                "searchEngines": array(TEXT),
-                "database": one_of("postgresql", "sqlite"),
-                "notOffered": array(shape({"name": TEXT, "reason": TEXT})),
-            }
-        )
-    }
+
+
+class _Queue(Success):
+    jobs_in_queue: int = member(source=lambda found: found.active + found.waiting)
+    active_jobs_in_queue: int = member(source="active")
+    waiting_jobs_in_queue: int = member(source="waiting")
+    max_concurrency: int
+    most_recent_success: Time | None = member(source="succeeded_at")
+
+
+class _Call(JsonObject, spelled=str):
+    id: Id
+    endpoint: Annotated[str, one_of(*ENDPOINTS)]
+    api_version: Literal["v1", "v2"] = member(source=lambda call: f"v{call.version}")
+    created_at: Time = member(source="at")
+    target: str | None
+
+
+class _Activity(Success, spelled=str):
+    data: list[_Call]
+    cursor: str | None
+    has_more: bool
+
+
+class _Session(JsonObject):
+    name: str
+    cookies: int
+    created_at: Time
+    updated_at: Time
+
+
+class _Feature(JsonObject):
+    name: str
+    available: bool
+    reason: Maybe[str]
+
+
+_CONCURRENCY = success(concurrency=int, max_concurrency=int)
+_SESSIONS = success(sessions=list[_Session])
+_DISK = success(data=json_object(used_bytes=int, limit_bytes=int | None))
+_CAPABILITIES = json_object(
+    version=str,
+    features=list[_Feature],
+    formats=list[_Feature],
+    exports=list[_Feature],
+    search_engines=list[str],
+    database=Literal["postgresql", "sqlite"],
+    not_offered=array(json_object(name=str, reason=str).shape),
 )
 
 
-def _history_of(unit: str) -> ShapeT:
-    period = {"startDate": TIME, "endDate": TIME, "apiKey?": TEXT, unit: COUNT}
-    return success({"periods": array(shape(period))})
+class _Period(JsonObject):
+    start_date: Time
+    end_date: Time
+    api_key: Maybe[str]
+
+
+class _CreditsPeriod(_Period):
+    used: int = member(key="creditsUsed")
+
+
+class _TokensPeriod(_Period):
+    used: int = member(key="tokensUsed")
 
 
 class TeamRoutes(Routes):
     """Credits, tokens, concurrency and recent calls of the caller's team."""
 
-    def routes(self) -> Iterable[RouteT]:
-        return (
-            ("GET", "/team/credit-usage", KeyScope.READ, self.credit_usage),
-            ("GET", "/team/token-usage", KeyScope.READ, self.token_usage),
-            (
-                "GET",
-                "/team/credit-usage/historical",
-                KeyScope.READ,
-                self.credit_history,
-            ),
-            ("GET", "/team/token-usage/historical", KeyScope.READ, self.token_history),
-            ("GET", "/team/queue-status", KeyScope.READ, self.queue_status),
-            ("GET", "/concurrency-check", KeyScope.READ, self.concurrency),
-            ("GET", "/team/activity", KeyScope.READ, self.activity),
-        )
-
-    @Described(returns="CREDITS")
+    @Route("GET /team/credit-usage", returns="CREDITS")
     async def credit_usage(self, request: JsonRequest) -> bytes:
         """Return the credits that are left."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
-        balance = await self.services.usage.balance(team)
-        return _balance(balance, "credits", 1, self.api.version)
+        balance = _balance(await self.services.usage.balance(team), "credits", 1)
+        answer: bytes = self.api.responses.CREDITS.to_json(data=balance)
+        return answer
 
-    @Described(returns="TOKENS")
+    @Route("GET /team/token-usage", returns="TOKENS")
     async def token_usage(self, request: JsonRequest) -> bytes:
         """Return the tokens that are left: the credits in another unit."""
         team, _ = await self.checks.admit(request, Mode.EXTRACT_STATUS)
         rate = self.services.usage.tokens_per_credit
-        balance = await self.services.usage.balance(team)
-        return _balance(balance, "tokens", rate, self.api.version)
+        balance = _balance(await self.services.usage.balance(team), "tokens", rate)
+        answer: bytes = self.api.responses.TOKENS.to_json(data=balance)
+        return answer
 
-    @Described(returns=_history_of("creditsUsed"), parameters=(_TIME_RANGE, _BY_KEY))
+    @Route(
+        "GET /team/credit-usage/historical",
+        returns=success(periods=list[_CreditsPeriod]),
+        parameters=(_TIME_RANGE, _BY_KEY),
+    )
     async def credit_history(self, request: JsonRequest) -> bytes:
         """Return the credits used by day, week or month."""
-        team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
-        query = _history_asked(request)
-        used = await self.services.usage.used(team)
-        return _history(used, *query, "creditsUsed", 1)
+        return await self._history(request, Mode.CRAWL_STATUS, _CreditsPeriod, 1)
 
-    @Described(returns=_history_of("tokensUsed"), parameters=(_TIME_RANGE, _BY_KEY))
+    @Route(
+        "GET /team/token-usage/historical",
+        returns=success(periods=list[_TokensPeriod]),
+        parameters=(_TIME_RANGE, _BY_KEY),
+    )
     async def token_history(self, request: JsonRequest) -> bytes:
         """Return the tokens used by day, week or month."""
-        team, _ = await self.checks.admit(request, Mode.EXTRACT_STATUS)
-        query, rate = _history_asked(request), self.services.usage.tokens_per_credit
-        used = await self.services.usage.used(team)
-        return _history(used, *query, "tokensUsed", rate)
+        rate = self.services.usage.tokens_per_credit
+        return await self._history(request, Mode.EXTRACT_STATUS, _TokensPeriod, rate)
 
-    @Described(returns=_QUEUE)
+    async def _history(
+        self, request: JsonRequest, mode: Mode, kind: type[_Period], rate: int
+    ) -> bytes:
+        team, _ = await self.checks.admit(request, mode)
+        length, by_key = str(_TIME_RANGE.read(request)), _BY_KEY.read(request) == "true"
+        sums: Counter[tuple[date, str | None, str | None]] = Counter()
+        for day, key_id, name, credits_used in await self.services.usage.used(team):
+            key = (key_id, name) if by_key else (None, None)
+            sums[(_start_of(EPOCH + timedelta(days=day), length), *key)] += credits_used
+        periods = [
+            kind.of(
+                start_date=_midnight(start),
+                end_date=_midnight(_end_of(start, length)),
+                api_key=name,
+                used=credits_used * rate,
+            )
+            for (start, _, name), credits_used in sums.items()
+        ]
+        return encode({"success": True, "periods": periods})
+
+    @Route("GET /team/queue-status", returns=_Queue)
     async def queue_status(self, request: JsonRequest) -> bytes:
         """Return how many pages run and how many wait."""
         team, _ = await self.checks.admit(request, Mode.ACCOUNT)
         found = await self.services.usage.queue(team)
-        last = found.succeeded_at
-        members = {
-            "success": True,
-            "jobsInQueue": found.active + found.waiting,
-            "activeJobsInQueue": found.active,
-            "waitingJobsInQueue": found.waiting,
-            "maxConcurrency": team.concurrency or UNLIMITED,
-            "mostRecentSuccess": None if last is None else iso(last),
-        }
-        return encode(members)
+        return _Queue.to_json(found, max_concurrency=team.concurrency or UNLIMITED)
 
-    @Described(returns=success({"concurrency": COUNT, "maxConcurrency": COUNT}))
+    @Route("GET /concurrency-check", returns=_CONCURRENCY)
     async def concurrency(self, request: JsonRequest) -> bytes:
         """Return how many pages run, and how many may run at a time."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
-        members = {
-            "success": True,
-            "concurrency": self.services.usage.concurrency(team),
-            "maxConcurrency": team.concurrency or UNLIMITED,
-        }
-        return encode(members)
+        return _CONCURRENCY.to_json(
+            concurrency=self.services.usage.concurrency(team),
+            max_concurrency=team.concurrency or UNLIMITED,
+        )
 
-    @Described(returns=_ACTIVITY, parameters=(_ENDPOINT, _LIMIT, _CURSOR))
+    @Route(
+        "GET /team/activity", returns=_Activity, parameters=(_ENDPOINT, _LIMIT, _CURSOR)
+    )
     async def activity(self, request: JsonRequest) -> bytes:
         """Return the team's calls of the last day."""
         team, _ = await self.checks.admit(request, Mode.ACCOUNT)
@@ -217,86 +218,52 @@ class TeamRoutes(Routes):
 class SessionRoutes(Routes):
     """The team's sessions and room on the disk, and what this installation can do."""
 
-    def routes(self) -> Iterable[RouteT]:
-        return (
-            ("GET", "/sessions", KeyScope.READ, self.sessions),
-            ("DELETE", "/sessions/<path:name>", KeyScope.SCRAPE, self.delete_session),
-            ("GET", "/team/disk-usage", KeyScope.READ, self.disk_usage),
-            ("GET", "/capabilities", KeyScope.READ, self.capabilities),
-        )
-
-    @Described(returns=_SESSIONS, is_own=True)
+    @Route("GET /sessions", returns=_SESSIONS, is_own=True)
     async def sessions(self, request: JsonRequest) -> bytes:
         """Return the team's sessions, without their contents."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
-        return _sessions(await self.services.scraping.sessions(team))
+        return _SESSIONS.to_json(sessions=await self.services.scraping.sessions(team))
 
-    @Described(
-        returns=success({}), parameters=(_NAME,), errors=(JobNotFound,), is_own=True
+    @Route(
+        "DELETE /sessions/<path:name>",
+        returns=Success,
+        parameters=(_NAME,),
+        errors=(JobNotFound,),
+        is_own=True,
     )
     async def delete_session(self, request: JsonRequest, name: str) -> bytes:
         """Delete a session."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
         await self.services.scraping.delete_session(_session_name(name), team)
-        return encode({"success": True})
+        return Success.to_json()
 
-    @Described(returns=_DISK, is_own=True)
+    @Route("GET /team/disk-usage", returns=_DISK, is_own=True)
     async def disk_usage(self, request: JsonRequest) -> bytes:
         """Return the bytes that the team has stored, and how many it may store."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
         disk = self.services.usage.disk
-        data = {"usedBytes": await disk.used(team), "limitBytes": disk.limit(team)}
-        return encode({"success": True, "data": data})
+        data = {"used_bytes": await disk.used(team), "limit_bytes": disk.limit(team)}
+        return _DISK.to_json(data=data)
 
-    @Described(returns=_CAPABILITIES, is_own=True)
+    @Route("GET /capabilities", returns=success(data=_CAPABILITIES), is_own=True)
     async def capabilities(self, request: JsonRequest) -> bytes:
         """Return what this installation can do, and why it cannot do the rest."""
         await self.checks.admit(request, Mode.CRAWL_STATUS)
         return encode({"success": True, "data": self.services.capabilities()})
 
 
-def _balance(found: Balance, unit: str, rate: int, version: int) -> bytes:
-    """Return a balance as JSON; /v1 spells its keys in snake case."""
-    today = datetime.now(UTC).date()
-    start = today.replace(day=1)
-    data = {
+def _balance(found: Balance, unit: str, rate: int) -> dict[str, float]:
+    start = datetime.now(UTC).date().replace(day=1)
+    return {
         f"remaining_{unit}": _amount(found.remaining, rate),
         f"plan_{unit}": _amount(found.plan, rate),
         "billing_period_start": _midnight(start),
         "billing_period_end": _midnight(_month_after(start)),
     }
-    if version > 1:
-        data = {camel(name): value for name, value in data.items()}
-    return encode({"success": True, "data": data})
 
 
 def _amount(credits_left: int | None, rate: int) -> int:
     return UNLIMITED if credits_left is None else credits_left * rate
-
-
-def _history_asked(request: JsonRequest) -> tuple[str, bool]:
-    """Return the length of a period, and True to list API keys separately."""
-    return str(_TIME_RANGE.read(request)), _BY_KEY.read(request) == "true"
-
-
-def _history(
-    used: list[Used], length: str, by_key: bool, member: str, rate: int
-) -> bytes:
-    sums: Counter[tuple[date, str | None, str]] = Counter()
-    for day, key_id, key_name, credits_used in used:
-        start = _start_of(EPOCH + timedelta(days=day), length)
-        key = (key_id, key_name) if by_key else (None, "")
-        sums[(start, *key)] += credits_used
-    periods = []
-    for (start, _, key_name), credits_used in sums.items():
-        period: dict[str, Any] = {
-            "startDate": _midnight(start),
-            "endDate": _midnight(_end_of(start, length)),
-        }
-        if by_key:
-            period["apiKey"] = key_name
-        periods.append({**period, member: credits_used * rate})
-    return encode({"success": True, "periods": periods})
 
 
 def _start_of(day: date, length: str) -> date:
@@ -319,8 +286,8 @@ def _month_after(start: date) -> date:
     return (start + timedelta(days=31)).replace(day=1)
 
 
-def _midnight(day: date) -> str:
-    return iso(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp())
+def _midnight(day: date) -> float:
+    return datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp()
 
 
 def _activity_asked(
@@ -334,22 +301,10 @@ def _activity_asked(
 
 
 def _calls(found: list[Call], limit: int) -> bytes:
-    data = [
-        {
-            "id": each.id,
-            "endpoint": each.endpoint,
-            "api_version": f"v{each.version}",
-            "created_at": iso(each.at),
-            "target": each.target,
-        }
-        for each in found[:limit]
-    ]
     has_more = len(found) > limit
     last = found[limit - 1] if has_more else None
     cursor = last and f"{last.at!r}_{last.id}"
-    return encode(
-        {"success": True, "data": data, "cursor": cursor, "has_more": has_more}
-    )
+    return _Activity.to_json(data=found[:limit], cursor=cursor, has_more=has_more)
 
 
 def _session_name(text: str) -> str:
@@ -358,16 +313,3 @@ def _session_name(text: str) -> str:
         return profile_name(text)
     except ValueError as error:
         raise InvalidParameter(str(error)) from None
-
-
-def _sessions(found: list[SessionRow]) -> bytes:
-    rows = [
-        {
-            "name": row.name,
-            "cookies": row.cookies,
-            "createdAt": iso(row.created_at),
-            "updatedAt": iso(row.updated_at),
-        }
-        for row in found
-    ]
-    return encode({"success": True, "sessions": rows})
