@@ -18,7 +18,8 @@ from scraper_service.api.openapi.shapes import (
     shape,
 )
 from scraper_service.api.responses import change_members, encode
-from scraper_service.storage.job_records import MONITOR_CHECK, event_id
+from scraper_service.options.job_kinds import KINDS, MONITOR_CHECK
+from scraper_service.storage.job_records import event_id
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,13 +28,6 @@ if TYPE_CHECKING:
     from scraper_service.storage.job_records import Event
 
 AGENT = "agent"
-FAMILIES = {
-    "crawl": "crawl",
-    "batch": "batch_scrape",
-    "extract": "extract",
-    AGENT: "agent",
-    MONITOR_CHECK: "monitor",
-}
 
 #: The body of a webhook delivery, and the data of a server-sent event.
 EVENT = shape(
@@ -64,7 +58,7 @@ SENT_EVENT = shape(
 
 def event_type(job_kind: str, kind: str) -> str:
     """Return the name of an event: ``crawl.page``."""
-    return f"{FAMILIES[job_kind]}.{kind}"
+    return f"{KINDS[job_kind].endpoint}.{kind}"
 
 
 def event_body(event: Event, hook: Webhook) -> bytes:

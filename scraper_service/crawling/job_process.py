@@ -76,8 +76,7 @@ class Presence:
         self._takes = takes
         self._running = running
         self._drains = False
-        #: Processes that take jobs and do not end, as of the last heartbeat; at least 1.
-        self.takers = 1
+        self._live: list[workers.LiveWorker] = []  # as of the last heartbeat
         #: True if no other process was live at the last heartbeat.
         self.is_alone = True
         self._database = database
@@ -159,9 +158,12 @@ class Presence:
         lease_s = self._settings.getfloat("LEASE_S")
         async with self._beating:
             await self._database.write(workers.beat, self._owner, lease_s, state)
-        found = await self._database.read(workers.live_workers)
-        self.takers = max(1, workers.takers(found, workers.JOBS))
-        self.is_alone = len(found) < 2
+        self._live = await self._database.read(workers.live_workers)
+        self.is_alone = len(self._live) < 2
+
+    def takers(self, work: str) -> int:
+        """Return how many processes take some work and do not end, at least 1."""
+        return max(1, workers.takers(self._live, work))
 
     async def _beat_once(self) -> None:
         with contextlib.suppress(ServiceUnavailable):
@@ -170,6 +172,7 @@ class Presence:
     async def _reap(self) -> None:
         if ended := await self._database.write(end_half_sent):
             logger.warning("%d connections of a stopped process were ended", ended)
+        await self._database.write(runs.end_lost)
         await self._frontier.forget_workers()
         for job_id in await self._frontier.jobs_with_lost_leases():
             if returned := await self._frontier.return_lost(job_id):
@@ -219,18 +222,17 @@ def join_job(crawler: Crawler, job_id: str, run_id: str) -> OptionsT:
         text = database.write_blocking(
             job_secrets.whole_options, job_id, joined.job.options
         )
-        options = options_from_json(joined.job.kind, json.loads(text))
+        options: OptionsT = options_from_json(joined.job.kind, json.loads(text))
     except (SecretsUnreadable, ValueError) as error:
         reason = str(error) if isinstance(error, SecretsUnreadable) else broken(error)
-        database.write_blocking(runs.leave, job_id, joined.owner, "failed", reason)
+        database.write_blocking(runs.leave, job_id, joined.run_id, "failed", reason)
         raise
     values: dict[str, Any] = {
         "JOB_ID": job_id,
         "SOURCE_JOB_ID": joined.job.source_job_id,
         "BASE_JOB_ID": joined.job.base_job_id,
-        "JOB_OWNER": joined.owner,
-        "JOB_RUN": joined.owner if joined.is_run else None,
-        "JOB_ALONE": True,
+        "JOB_OWNER": joined.run_id,
+        "JOB_PROCESS": workers.RUN if joined.is_asked else workers.SPIDER,
         "FEEDS": {},
     }
     for name, value in values.items():
@@ -256,19 +258,18 @@ class JobProcess:
     """
 
     def __init__(self, crawler: Crawler):
-        if not crawler.settings.getbool("JOB_ALONE"):
-            raise NotConfigured  # with a reason it would be a warning at each start
         settings = crawler.settings
+        if not settings["JOB_PROCESS"]:
+            raise NotConfigured  # with a reason it would be a warning at each start
         self._crawler = crawler
         self._job_id: str = settings["JOB_ID"]
-        self._owner: str = settings["JOB_OWNER"]
-        self._run_id: str | None = settings["JOB_RUN"]
+        self._run_id: str = settings["JOB_OWNER"]
         self._database = Database.shared(settings)
         self._presence = Presence(
             settings,
             self._database,
-            self._owner,
-            workers.SPIDER if self._run_id is None else workers.RUN,
+            self._run_id,
+            settings["JOB_PROCESS"],
             running=lambda: 1,
         )
         self._lag = LoopLag()
@@ -286,7 +287,7 @@ class JobProcess:
         self._presence.every(WATCH_S, self._watch)
 
     async def _watch(self) -> None:
-        state, revision, has_slot = await self._database.read(
+        state, revision, is_running = await self._database.read(
             runs.standing, self._job_id, self._run_id
         )
         if self._closing is not None:
@@ -296,7 +297,7 @@ class JobProcess:
             if scheduler is not None:
                 scheduler.abandon()
             self._close("finished" if state is JobState.COMPLETED else "cancelled")
-        elif not has_slot:
+        elif not is_running:
             logger.warning("another process has replaced this process")
             self._close("shutdown")
         elif scheduler is not None:
@@ -312,7 +313,7 @@ class JobProcess:
         self._presence.close()
         try:
             await self._database.write(
-                runs.leave, self._job_id, self._owner, reason, early_end(reason)
+                runs.leave, self._job_id, self._run_id, reason, early_end(reason)
             )
         except ServiceUnavailable:
             logger.warning("the end of this process could not be stored")

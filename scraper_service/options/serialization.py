@@ -20,24 +20,20 @@ from scraper_service.options.crawl import (
     PageOptions,
     Webhook,
 )
-from scraper_service.options.extraction import OPERATIONS, OperationOptionsT
 from scraper_service.options.formats import Format
+from scraper_service.options.job_kinds import KINDS
 from scraper_service.options.parsing import PathT, short
 from scraper_service.options.scrape import Parser, ScrapeOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from scraper_service.options.extraction import OperationOptionsT
+
 T = TypeVar("T")
 
 OptionsT: TypeAlias = PageOptions | CrawlOptions | BatchOptions
 
-# By kind of job, which is the name of the spider.
-KINDS: Mapping[str, type[OptionsT]] = {
-    "scrape": PageOptions,
-    "crawl": CrawlOptions,
-    "batch": BatchOptions,
-}
 _UNIONS: dict[str, Any] = {"formats": Format, "actions": Action, "parsers": Parser}
 
 
@@ -58,7 +54,7 @@ def structured(value: Any, kind: type[T]) -> T:
         raise InvalidOptions(list(_issues(error, ()))) from error
 
 
-def options_to_json(options: OptionsT) -> dict[str, Any]:
+def options_to_json(options: OptionsT | OperationOptionsT) -> dict[str, Any]:
     """Return ``options`` as JSON values for :func:`options_from_json`."""
     return unstructured(options)
 
@@ -107,29 +103,15 @@ def scrape_options_from_json(value: Mapping[str, Any]) -> ScrapeOptions:
     return structured(value, ScrapeOptions)
 
 
-def options_from_json(kind: str, value: Mapping[str, Any]) -> OptionsT:
+def options_from_json(kind: str, value: Mapping[str, Any]) -> Any:
     """Return options from the JSON values of :func:`options_to_json`.
 
-    ``kind`` is a key of :data:`KINDS`.
+    ``kind`` is a key of :data:`KINDS`, or ``scrape`` for those of a page.
 
     :raises InvalidOptions: for unknown keys, missing keys and wrong values.
     """
-    return structured(value, KINDS[kind])
-
-
-def operation_to_json(options: OperationOptionsT) -> dict[str, Any]:
-    """Return ``options`` as JSON values for :func:`operation_from_json`."""
-    return unstructured(options)
-
-
-def operation_from_json(kind: str, value: Mapping[str, Any]) -> OperationOptionsT:
-    """Return options from the JSON values of :func:`operation_to_json`.
-
-    ``kind`` is a key of :data:`OPERATIONS`.
-
-    :raises InvalidOptions: for unknown keys, missing keys and wrong values.
-    """
-    return structured(value, OPERATIONS[kind])
+    found: type[Any] = PageOptions if kind == "scrape" else KINDS[kind].options
+    return structured(value, found)
 
 
 def _make_converter() -> cattrs.Converter:

@@ -244,7 +244,6 @@ class ApiFront:
             monitors=TeamMonitors(
                 self.database,
                 self._background.runner,
-                self._background.checks,
                 prices,
                 self.availability,
                 Messengers(self._background.mailer, self._background.channels),

@@ -6,6 +6,7 @@ import logging
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from scraper_service.options.job_kinds import CHECKS, JOBS, LIMITS, OPERATIONS
 from scraper_service.shared_objects import Poller
 from scraper_service.storage.frontier import workers
 
@@ -16,14 +17,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# By kind of work: what waits while no process takes it, and the setting that is 0.
+# What waits while no process takes it.
 WAITING = {
-    workers.JOBS: ("crawls and batches", "MAX_RUNNING_JOBS"),
-    workers.OPERATIONS: (
-        "extract, agent, deep research and llms.txt jobs",
-        "MAX_RUNNING_OPERATIONS",
-    ),
-    workers.CHECKS: ("checks of monitors", "MONITOR_CONCURRENCY"),
+    JOBS: "crawls and batches",
+    OPERATIONS: "extract, agent, deep research and llms.txt jobs",
+    CHECKS: "checks of monitors",
 }
 
 
@@ -55,12 +53,11 @@ class LiveWorkers(Poller):
                 logger.warning("%s", _warning(each))
         for each in before:
             if each not in self._waiting:
-                logger.info("a process takes %s again", WAITING[each][0])
+                logger.info("a process takes %s again", WAITING[each])
 
 
 def _warning(each: str) -> str:
-    what, setting = WAITING[each]
     return (
-        f"No process runs {what}: they wait. Start `scraper-service worker`, or set"
-        f" SCRAPER_{setting} above 0."
+        f"No process runs {WAITING[each]}: they wait. Start `scraper-service worker`, or"
+        f" set SCRAPER_{LIMITS[each]} above 0."
     )

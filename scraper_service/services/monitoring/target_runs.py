@@ -34,7 +34,7 @@ from scraper_service.services.job_runner import JobRunner
 from scraper_service.services.monitoring.estimates import search_price
 from scraper_service.services.monitoring.judge import PRICE, ChangeJudge
 from scraper_service.services.monitoring.searches import MonitoredSearch
-from scraper_service.services.operations.operations import ClaimLost, Operation
+from scraper_service.services.operations.operations import Operation, RunLost
 from scraper_service.storage.database import Database
 from scraper_service.storage.job_records import JobState
 from scraper_service.storage.jobs.jobs import Jobs
@@ -209,7 +209,7 @@ class PageTargetRun(TargetRun):
             await operation.remember(steps=steps)
         try:
             await self._begin()
-        except (ClaimLost, QueueFull, ServiceUnavailable):
+        except (QueueFull, RunLost, ServiceUnavailable):
             raise
         except ServiceError as error:
             await self.end(str(error))

@@ -27,9 +27,10 @@ from scraper_service.errors import (
 )
 from scraper_service.options.crawl import BatchOptions, CrawlOptions, Webhook
 from scraper_service.options.extraction import AgentOptions, ExtractOptions
+from scraper_service.options.job_kinds import KINDS, MONITOR_CHECK
 from scraper_service.options.limits import DAY_S
 from scraper_service.options.parsing import short
-from scraper_service.options.serialization import operation_to_json, options_to_json
+from scraper_service.options.serialization import options_to_json
 from scraper_service.storage import job_secrets
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts import disk_use
@@ -37,7 +38,6 @@ from scraper_service.storage.accounts.audit import Actor
 from scraper_service.storage.frontier.links import insert_links, seed_of
 from scraper_service.storage.job_records import (
     ACTIVE,
-    MONITOR_CHECK,
     Job,
     JobState,
     Link,
@@ -68,7 +68,6 @@ FETCHES_NOTHING = (
 )
 PROLONGS = "retentionDays must be left out: the batch of appendToId has zeroDataRetention, got {}"
 _FEWER_CREDITS = "The run may cost {most}: the team has no more of them."
-ENDPOINTS = {"crawl": "crawl", "batch": "batch_scrape"}
 
 
 @frozen(kw_only=True)
@@ -179,7 +178,7 @@ def admit_job(
         subscriptions.attach(connection, found.id, hook)
         subscriptions.tell_locked(connection, found.id, "started", at)
     target = None if options.scrape.zero_data_retention else seed.url
-    endpoint = ENDPOINTS[seed.kind]
+    endpoint = KINDS[seed.kind].endpoint
     call = ledger.Call(found.id, team_id, terms.key_id, endpoint, version, target, at)
     ledger.note_activity(connection, call, at)
     return found
@@ -216,7 +215,7 @@ def create_operation(
     if isinstance(options, ExtractOptions | AgentOptions):  # others have no webhook
         hook = options.webhook or _common_hook(terms.webhook_url, job_id)
         kept = evolve(options, webhook=None)
-    text = json.dumps(operation_to_json(kept))
+    text = json.dumps(options_to_json(kept))
     own: dict[str, Any] = {"key_id": terms.key_id, "retention_s": terms.retention_s}
     if isinstance(options, AgentOptions):
         own["created_at"] = operations.next_start(connection, team_id, options.kind)

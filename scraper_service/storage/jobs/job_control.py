@@ -20,6 +20,7 @@ from scraper_service.errors import (
     ServiceError,
 )
 from scraper_service.options.crawl import CHANGEABLE
+from scraper_service.options.job_kinds import CRAWLED
 from scraper_service.options.limits import DAY_S, HIDDEN
 from scraper_service.options.parsing import short
 from scraper_service.storage.accounts import audit
@@ -28,7 +29,6 @@ from scraper_service.storage.frontier import outcomes
 from scraper_service.storage.frontier.open_job import OpenJob
 from scraper_service.storage.job_records import (
     ACTIVE,
-    CRAWLED,
     MAX_LIMIT,
     Effect,
     Job,
