@@ -191,9 +191,9 @@ def crawls_with(cluster, job, service, count, pages=20):
     wait_until(condition, f"no {count} processes: {cluster.runs(job)}")
 
 
-def by_readme(node, wanted, replacements):
-    """Schedule as the README does; return what scrapyd calls the process."""
-    text = (ROOT / "README.md").read_text().replace("\\\n", "")
+def by_documentation(node, wanted, replacements):
+    """Schedule as docs/deployment.md does; return what scrapyd calls the process."""
+    text = (ROOT / "docs" / "deployment.md").read_text().replace("\\\n", "")
     [command] = (x for x in text.splitlines() if "schedule.json" in x and wanted in x)
     replacements = {"http://127.0.0.1:6800": node.name, **replacements}
     for old, new in replacements.items():
@@ -253,7 +253,7 @@ def test_a_plain_crawl_from_an_egg_writes_a_feed(egg, tmp_path, site):
     plain = {"PYTHONPATH": "", **EGRESS}
     with ScrapydNode(tmp_path / "node", config=config, **plain) as node:
         url = site.url(named("60-plain").path(0))
-        job = by_readme(node, "-d url=", {"https://example.org": url})
+        job = by_documentation(node, "-d url=", {"https://example.org": url})
         node.wait_for(job)
         pages = node.feed("crawl", job)
         log = node.log("crawl", job)
@@ -515,7 +515,7 @@ def test_a_process_started_by_hand_shares_a_crawl_until_its_node_stops(
     cluster.ports.append(free_port())
     nodes.append(cluster.node(1))
     job = cluster.crawl(service, "240-slow1500-hand")
-    by_hand = by_readme(nodes[1], "job_id=", {"$ID": job.job_id})
+    by_hand = by_documentation(nodes[1], "job_id=", {"$ID": job.job_id})
     crawls_with(cluster, job, service, 2)
     assert len([run for run in cluster.runs(job) if run.node]) == 1
     [running] = nodes[1].call("listjobs.json")["running"]

@@ -18,7 +18,7 @@ from scraper_service.api.openapi.shapes import (
     shape,
 )
 from scraper_service.api.responses import change_members, encode
-from scraper_service.options.job_kinds import KINDS, MONITOR_CHECK
+from scraper_service.options.serialization import KINDS, MONITOR_CHECK
 from scraper_service.storage.job_records import event_id
 
 if TYPE_CHECKING:

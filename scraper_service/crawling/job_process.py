@@ -24,11 +24,10 @@ from scraper_service.crawling.politeness.shared_limit import LOOK_S
 from scraper_service.crawling.politeness.team_limits import REFRESH_S as PERMITS_S
 from scraper_service.crawling.politeness.team_limits import TeamPermits
 from scraper_service.crawling.scheduler import LeasedScheduler
-from scraper_service.errors import SecretsUnreadable, ServiceUnavailable
+from scraper_service.errors import ServiceUnavailable
 from scraper_service.options.serialization import options_from_json
 from scraper_service.settings import check_settings
 from scraper_service.shared_objects import BackgroundTasks, ChangePoll, repeat
-from scraper_service.storage import job_secrets
 from scraper_service.storage.connections import end_half_sent
 from scraper_service.storage.database import Database
 from scraper_service.storage.frontier import workers
@@ -76,7 +75,8 @@ class Presence:
         self._takes = takes
         self._running = running
         self._drains = False
-        self._live: list[workers.LiveWorker] = []  # as of the last heartbeat
+        #: The live processes, as of the last heartbeat.
+        self.live: list[workers.LiveWorker] = []
         #: True if no other process was live at the last heartbeat.
         self.is_alone = True
         self._database = database
@@ -158,12 +158,8 @@ class Presence:
         lease_s = self._settings.getfloat("LEASE_S")
         async with self._beating:
             await self._database.write(workers.beat, self._owner, lease_s, state)
-        self._live = await self._database.read(workers.live_workers)
-        self.is_alone = len(self._live) < 2
-
-    def takers(self, work: str) -> int:
-        """Return how many processes take some work and do not end, at least 1."""
-        return max(1, workers.takers(self._live, work))
+        self.live = await self._database.read(workers.live_workers)
+        self.is_alone = len(self.live) < 2
 
     async def _beat_once(self) -> None:
         with contextlib.suppress(ServiceUnavailable):
@@ -218,21 +214,20 @@ def join_job(crawler: Crawler, job_id: str, run_id: str) -> OptionsT:
     spider = crawler.spidercls.name
     lease_s = settings.getfloat("LEASE_S")
     joined = database.write_blocking(runs.join, job_id, spider, run_id, lease_s)
+    job = joined.job
     try:
-        text = database.write_blocking(
-            job_secrets.whole_options, job_id, joined.job.options
-        )
-        options: OptionsT = options_from_json(joined.job.kind, json.loads(text))
-    except (SecretsUnreadable, ValueError) as error:
-        reason = str(error) if isinstance(error, SecretsUnreadable) else broken(error)
-        database.write_blocking(runs.leave, job_id, joined.run_id, "failed", reason)
+        options: OptionsT = options_from_json(job.kind, json.loads(job.options))
+    except ValueError as error:
+        ending = ("failed", broken(error))
+        database.write_blocking(runs.end, job_id, joined.run_id, *ending)
         raise
+    is_asked = joined.run_id == run_id  # else it was started by hand
     values: dict[str, Any] = {
         "JOB_ID": job_id,
-        "SOURCE_JOB_ID": joined.job.source_job_id,
-        "BASE_JOB_ID": joined.job.base_job_id,
+        "SOURCE_JOB_ID": job.source_job_id,
+        "BASE_JOB_ID": job.base_job_id,
         "JOB_OWNER": joined.run_id,
-        "JOB_PROCESS": workers.RUN if joined.is_asked else workers.SPIDER,
+        "JOB_PROCESS": workers.RUN if is_asked else workers.SPIDER,
         "FEEDS": {},
     }
     for name, value in values.items():
@@ -310,10 +305,10 @@ class JobProcess:
 
     async def _closed(self, reason: str) -> None:
         self._lag.stop()
-        self._presence.close()
         try:
             await self._database.write(
-                runs.leave, self._job_id, self._run_id, reason, early_end(reason)
+                runs.end, self._job_id, self._run_id, reason, early_end(reason)
             )
         except ServiceUnavailable:
             logger.warning("the end of this process could not be stored")
+        await self._presence.leave()

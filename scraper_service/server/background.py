@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from scraper_service.services.monitoring.channels import ChannelSender
     from scraper_service.services.monitoring.mail import Mailer
     from scraper_service.services.monitoring.scheduler import MonitorScheduler
-    from scraper_service.services.operations.operation_calls import OperationCalls
     from scraper_service.services.operations.operations import Work
     from scraper_service.storage.jobs.runs import Taken
 
@@ -46,7 +45,6 @@ class Background:
         from scraper_service.crawling.artefacts import object_store
         from scraper_service.crawling.converter_pool.pool import ConverterPool
         from scraper_service.search_engines.searches import Searches
-        from scraper_service.services.live_workers import LiveWorkers
         from scraper_service.services.mapping import MapCrawler
         from scraper_service.services.metrics.sentry import error_reports
         from scraper_service.services.metrics.tracing import shared_traces
@@ -77,10 +75,10 @@ class Background:
         self.searches = Searches(settings)
         self.runner = self._make_runner()
         self.maps = MapCrawler(self.process, self.database)
-        self.calls = self._operation_calls()
+        #: The work by kind of job, of all that no spider runs.
+        self.kinds = self._work()
         self.scheduler = self._monitoring()
         self.mailer, self.channels = self._messengers()
-        self.workers = LiveWorkers(self.database)
         #: True from the signal to end on.
         self.is_leaving = False
         self.lag, self.health = self._health()
@@ -105,9 +103,7 @@ class Background:
         runner: JobRunner = make_runner(self.process, self.database)
         return runner
 
-    def _operation_calls(self) -> OperationCalls:
-        from scraper_service.crawling.download.engines import Engines
-        from scraper_service.crawling.politeness.team_limits import TeamPermits
+    def _work(self) -> dict[str, Work]:
         from scraper_service.crawling.pricing import Prices
         from scraper_service.llm.model import language_model
         from scraper_service.services.operations.agent.agent import Agent
@@ -116,7 +112,6 @@ class Background:
         from scraper_service.services.operations.agent.run import RunTools
         from scraper_service.services.operations.extraction import Extract
         from scraper_service.services.operations.llms_txt import LlmsText
-        from scraper_service.services.operations.operation_calls import OperationCalls
         from scraper_service.services.operations.sources import Sources
 
         settings, prices = self.settings, Prices(self.settings)
@@ -124,30 +119,23 @@ class Background:
         writer = AgentWriter(language_model(settings), settings)
         most_s = settings.getint("OPERATION_TIMEOUT_S")
         tools = RunTools(sources, prices, writer, most_s)
-        self._kinds: dict[str, Work] = {
+        return {
             "extract": Extract(sources, prices, settings),
             "agent": Agent(tools),
             "llmstxt": LlmsText(sources, prices, settings),
             "deep_research": Research(tools),
         }
-        return OperationCalls(
-            self.database,
-            self.runner,
-            self._kinds,
-            Engines.shared(settings),
-            TeamPermits.shared(),
-        )
 
     def _monitoring(self) -> MonitorScheduler:
         """Return what starts the checks of monitors, and let the runner run them."""
         from scraper_service.crawling.pricing import Prices
         from scraper_service.llm.model import language_model
-        from scraper_service.options.job_kinds import MONITOR_CHECK
+        from scraper_service.options.serialization import MONITOR_CHECK
         from scraper_service.services.monitoring.check_run import MonitorCheck
         from scraper_service.services.monitoring.scheduler import MonitorScheduler
 
         settings = self.settings
-        self._kinds[MONITOR_CHECK] = MonitorCheck(
+        self.kinds[MONITOR_CHECK] = MonitorCheck(
             self.database,
             self.runner,
             self.searches,
@@ -191,13 +179,12 @@ class Background:
     def open(self) -> None:
         """Begin to run operations and checks, and to send mail and messages."""
         self.runner.run_kinds(
-            {name: self._coroutine(work) for name, work in self._kinds.items()}
+            {name: self._coroutine(work) for name, work in self.kinds.items()}
         )
         if self.settings.getint("MONITOR_CONCURRENCY"):
             self.scheduler.open()
         self.mailer.open()
         self.channels.open()
-        self.workers.open()
 
     def _coroutine(self, work: Work) -> Callable[[Taken], Awaitable[None]]:
         from scraper_service.services.operations.operations import run_operation
@@ -213,13 +200,12 @@ class Background:
             "loopLagP99Ms": self.lag.p99_ms(),
             "runningJobs": self.runner.running,
             "runningOperations": self.runner.running_operations,
-            "workers": dict(self.workers.counts),
-            "warnings": [*self.workers.warnings, *self.runner.warnings],
+            "workers": dict(self.runner.workers),
+            "warnings": self.runner.warnings,
         }
 
     def first_closers(self) -> Iterator[Callable[[], Awaitable[None]]]:
         """Yield what begins no further work, in order."""
-        yield self.workers.close
         yield self.scheduler.close
         yield self.mailer.close
         yield self.channels.close

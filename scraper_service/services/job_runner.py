@@ -23,8 +23,15 @@ from scraper_service.crawling.logs import log_begin, log_end
 from scraper_service.crawling.politeness.crawl_report import JobRecorder
 from scraper_service.crawling.scheduler import LeasedScheduler
 from scraper_service.errors import ServiceUnavailable
-from scraper_service.options.job_kinds import CRAWLED, JOBS, KINDS, LIMITS
-from scraper_service.options.serialization import options_from_json
+from scraper_service.options.serialization import (
+    CHECKS,
+    CRAWLED,
+    JOBS,
+    KINDS,
+    LIMITS,
+    OPERATIONS,
+    options_from_json,
+)
 from scraper_service.services.metrics.tracing import job_span
 from scraper_service.services.upkeep import keep_up
 from scraper_service.shared_objects import BackgroundTasks, ChangePoll
@@ -55,6 +62,12 @@ CLOSING_S = 0.01
 HOLD_S = 2.0  # for the return of leases at shutdown
 REST_S = 10.0  # the shortest wait of a job for its hosts that makes room for another
 RESTING = 10  # jobs that wait for their hosts, per job that may run
+# What waits while no process takes it.
+WAITING = {
+    JOBS: "crawls and batches",
+    OPERATIONS: "extract, agent, deep research and llms.txt jobs",
+    CHECKS: "checks of monitors",
+}
 
 
 async def opened(crawler: Crawler) -> None:
@@ -79,6 +92,13 @@ async def stop_crawlers(process: AsyncCrawlerProcess) -> None:
     await process.stop()
     while any(crawler.engine and crawler.engine.spider for crawler in crawlers):  # noqa: ASYNC110  # Scrapy has no signal
         await asyncio.sleep(CLOSING_S)
+
+
+def _warning(work: str) -> str:
+    return (
+        f"No process runs {WAITING[work]}: they wait. Start `scraper-service worker`, or"
+        f" set SCRAPER_{LIMITS[work]} above 0."
+    )
 
 
 @define(eq=False)
@@ -154,6 +174,7 @@ class JobRunner:
         self._last_turns: dict[tuple[str, str], int] = {}  # by work and team
         self._tasks = BackgroundTasks()
         self._wanted = asyncio.Event()
+        self._untaken: list[str] = []  # work that no process takes
         self.is_closing = False
 
     @property
@@ -172,9 +193,15 @@ class JobRunner:
         return self._presence.is_alone
 
     @property
+    def workers(self) -> Counter[str]:
+        """The live processes of the database by kind, without those that end."""
+        live = self._presence.live
+        return Counter(each.kind or "unknown" for each in live if not each.drains)
+
+    @property
     def warnings(self) -> list[str]:
-        """Sentences for an operator, such as that no node responds."""
-        return []
+        """Sentences for an operator: of work that no process takes."""
+        return [_warning(work) for work in self._untaken]
 
     async def open(self) -> None:
         """Start to run jobs of spiders. Raises errors of the database."""
@@ -255,11 +282,25 @@ class JobRunner:
 
     # -- turns -----------------------------------------------------------------------
 
+    def _takers(self, work: str) -> int:
+        return workers.takers(self._presence.live, work)
+
     def _may_find_some(self) -> bool:
         return self._poll.is_due()
 
     async def _look(self) -> None:
-        """Take up jobs at once that other processes have stored."""
+        """Take up jobs at once that other processes have stored.
+
+        Logs which work begins and ceases to wait for a process.
+        """
+        before = self._untaken
+        self._untaken = [work for work in LIMITS if not self._takers(work)]
+        for work in self._untaken:
+            if work not in before:
+                logger.warning("%s", _warning(work))
+        for work in before:
+            if work not in self._untaken:
+                logger.info("a process takes %s again", WAITING[work])
         kinds = [
             name
             for work, names in self._kinds.items()
@@ -311,7 +352,7 @@ class JobRunner:
     def _share(self, work: str, waiting: list[WaitingJob]) -> Iterator[WaitingJob]:
         """Yield running jobs, and this process's part of the queued ones."""
         queued = sum(each.is_queued for each in waiting)
-        left = math.ceil(queued / self._presence.takers(work))
+        left = math.ceil(queued / max(1, self._takers(work)))
         for each in waiting:
             most = self.most_processes
             if (not each.is_queued or left > 0) and (not most or each.processes < most):

@@ -91,7 +91,7 @@ class Job:
 
     id: str
     team_id: str
-    #: A key of :data:`~scraper_service.options.job_kinds.KINDS`.
+    #: A key of :data:`~scraper_service.options.serialization.KINDS`.
     kind: str
     #: Version of the API that started the job.
     version: int

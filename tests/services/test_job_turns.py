@@ -6,8 +6,9 @@ from types import SimpleNamespace
 
 from scrapy.settings import Settings
 
-from scraper_service.options.job_kinds import CHECKS, JOBS, OPERATIONS
+from scraper_service.options.serialization import CHECKS, JOBS, OPERATIONS
 from scraper_service.services.job_runner import LocalRunner, RunningJob
+from scraper_service.storage.frontier.workers import LiveWorker
 from scraper_service.storage.jobs.turns import WaitingJob
 
 
@@ -46,7 +47,20 @@ def test_of_equal_teams_the_one_whose_last_job_started_first_is_next():
 
 def test_a_process_takes_its_part_of_the_queued_jobs():
     runner = runner_of()
-    runner._presence.takers = lambda work: 2
+    runner._presence.live = [
+        LiveWorker(
+            id=name,
+            kind=None,
+            host=None,
+            pid=None,
+            takes=(JOBS,),
+            jobs=0,
+            drains=False,
+            started_at=None,
+            lease_s=15.0,
+        )
+        for name in "12"
+    ]
     lost = WaitingJob("lost", "a", is_queued=False)
     found = [*runner._share(JOBS, [lost, *waiting("a", "b", "c")])]
     assert found == [lost, *waiting("a", "b")]

@@ -14,7 +14,7 @@ from scraper_service.errors import (
     OutOfCredits,
 )
 from scraper_service.options.crawl import EVENTS, ChangeRequest, Webhook
-from scraper_service.options.job_kinds import CRAWLED
+from scraper_service.options.serialization import CRAWLED
 from scraper_service.options.spider_arguments import crawl_options
 from scraper_service.storage.accounts import credits as credits_of
 from scraper_service.storage.accounts.teams import TeamChange, change_team

@@ -20,8 +20,8 @@ from scraper_service.errors import (
     OutOfCredits,
 )
 from scraper_service.options.crawl import Webhook
-from scraper_service.options.job_kinds import MONITOR_CHECK
 from scraper_service.options.monitors.targets import ScrapeTarget
+from scraper_service.options.serialization import MONITOR_CHECK
 from scraper_service.options.spider_arguments import batch_options
 from scraper_service.services import upkeep
 from scraper_service.services.monitoring.scheduler import MonitorScheduler

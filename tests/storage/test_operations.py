@@ -10,8 +10,12 @@ from sqlalchemy import func, select, update
 
 from scraper_service.errors import OutOfCredits, QueueFull
 from scraper_service.options.extraction import LlmsTextOptions
-from scraper_service.options.job_kinds import CRAWLED, OPERATIONS, kinds_of
-from scraper_service.options.serialization import options_from_json
+from scraper_service.options.serialization import (
+    CRAWLED,
+    OPERATIONS,
+    kinds_of,
+    options_from_json,
+)
 from scraper_service.options.spider_arguments import batch_options
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts.teams import TeamChange, change_team
@@ -76,7 +80,7 @@ class World:
             scrape=BATCH.scrape,
         )
         given = Terms(team_id=team, **terms)
-        found = self.do(admission.create_operation, given, asked, 1, pages)
+        found = self.do(admission.create_job, given, asked, 1, None, pages)
         return getattr(found, "id", found)  # or the error
 
     def take(self, operation_id, owner=OWNER):

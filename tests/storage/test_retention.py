@@ -120,7 +120,7 @@ def test_a_step_is_stored_as_long_as_its_operation(stored):
         scrape=crawl_options({"url": "http://a.example/"}).scrape,
     )
     terms = Terms(team_id=TEAM, retention_s=WEEK_S)
-    parent = run(stored, admission.create_operation, terms, options, 1, 1).id
+    parent = run(stored, admission.create_job, terms, options, 1, None, 1).id
     taken = run(stored, runs.take, parent, "owner")
     batch = batch_options({"urls": "http://a.example/"})
     assert run(stored, operations.add_step, parent, taken.run_id, "step", batch)

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import select, update
 
 from scraper_service.errors import JobNotFound, RunRefused
-from scraper_service.options.job_kinds import CRAWLED
+from scraper_service.options.serialization import CRAWLED
 from scraper_service.options.spider_arguments import batch_options
 from scraper_service.storage.frontier import leases, outcomes
 from scraper_service.storage.job_records import JobState, RunState
@@ -86,11 +86,11 @@ def test_a_run_goes_its_way(world):
         (run_id, RunState.ASKED, False)
     ]
     joined = world.join(run_id)
-    assert (joined.run_id, joined.is_asked) == (run_id, True)
+    assert joined.run_id == run_id
     assert world.row(run_id).state == RunState.RUNNING
     assert world.state is JobState.SCRAPING
     assert [(r.id, r.is_lost) for r in world.live_runs] == [(run_id, False)]
-    world.do(runs.leave, world.job.id, run_id, "shutdown", None)
+    world.do(runs.end, world.job.id, run_id, "shutdown", None)
     assert world.live_runs == []
     assert world.row(run_id).reason == "shutdown"
     assert world.state is JobState.SCRAPING
@@ -199,7 +199,7 @@ def test_a_job_that_gets_on_may_lose_any_number_of_processes(world):
 def test_a_process_can_fail_its_job(world):
     run_id = world.ask()
     world.join(run_id)
-    world.do(runs.leave, world.job.id, run_id, "memusage_exceeded", "It ended early.")
+    world.do(runs.end, world.job.id, run_id, "memusage_exceeded", "It ended early.")
     assert world.state is JobState.FAILED
     assert world.live_runs == []
 

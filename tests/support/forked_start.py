@@ -48,7 +48,7 @@ scraper_service.cli.main scraper_service.cli.settings
 scraper_service.server.background scraper_service.server.listener
 scraper_service.server.probes scraper_service.server.process
 scraper_service.server.service scraper_service.server.worker
-scraper_service.services.live_workers scraper_service.services.upkeep
+scraper_service.services.job_runner scraper_service.services.upkeep
 scrapy.crawler scrapy.core.engine scrapy.core.scraper scrapy.utils.project
 scraper_service.api.application scraper_service.api.errors
 scraper_service.api.parameters scraper_service.options.requests.crawl

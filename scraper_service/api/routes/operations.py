@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 
     from scraper_service.api.http_server import JsonRequest
     from scraper_service.api.version import RouteT
-    from scraper_service.storage.jobs.operations import OperationRow, StartedOperation
+    from scraper_service.storage.job_records import Job
+    from scraper_service.storage.jobs.operations import OperationRow
 
 # The text of the 404, by kind of job.
 NOT_FOUND = {
@@ -87,7 +88,7 @@ class OperationRoutes(Routes):
         Raises :exc:`InvalidParameter` and :exc:`JobNotFound`.
         """
         team, _ = await self.checks.admit(request, Mode.EXTRACT_STATUS)
-        return await self.services.operations.read(
+        return await self.services.jobs.operation(
             parse_job_id(operation_id), team, kind, NOT_FOUND[kind]
         )
 
@@ -118,9 +119,7 @@ class ExtractRoutes(OperationRoutes):
         team, body, _ = await self.checks.admit_work(request, Mode.EXTRACT)
         parsed = await body.read(self.api.requests.extract_request)
         note_caller(request, parsed.options)
-        found = await self.services.operations.start(
-            parsed.options, team, self.api.version
-        )
+        found = await self.services.jobs.start(parsed.options, team, self.api.version)
         members: dict[str, Any] = {"urlTrace": []}
         if parsed.invalid_urls is not None:
             members["invalidURLs"] = list(parsed.invalid_urls)
@@ -174,7 +173,7 @@ class LlmsTextRoutes(OperationRoutes):
         team, body, _ = await self.checks.admit_work(request, Mode.SCRAPE)
         options = await body.read(self.api.requests.llms_text_options)
         note_caller(request, options)
-        found = await self.services.operations.start(options, team, self.api.version)
+        found = await self.services.jobs.start(options, team, self.api.version)
         return started(found)
 
     @Described(
@@ -222,7 +221,7 @@ class DeepResearchRoutes(OperationRoutes):
         team, body, _ = await self.checks.admit_work(request, Mode.CRAWL)
         options = await body.read(self.api.requests.research_options)
         note_caller(request, options)
-        found = await self.services.operations.start(options, team, self.api.version)
+        found = await self.services.jobs.start(options, team, self.api.version)
         return started(found)
 
     @Described(
@@ -252,9 +251,7 @@ class DeepResearchRoutes(OperationRoutes):
         return encode({**members, **counts, **nothing})
 
 
-def started(
-    found: StartedOperation, warning: str | None = None, **members: Any
-) -> bytes:
+def started(found: Job, warning: str | None = None, **members: Any) -> bytes:
     """Return the response to the start of an operation."""
     members |= warned(warning, found.warning)
     return encode({"success": True, "id": found.id, **members})

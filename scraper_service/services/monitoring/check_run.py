@@ -8,7 +8,7 @@ another process can continue a check after any crash, and no page is reported tw
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scraper_service.errors import ServiceError, ServiceUnavailable
 from scraper_service.services.monitoring.estimates import estimate
@@ -19,7 +19,7 @@ from scraper_service.services.monitoring.target_runs import (
     TargetProgress,
     target_run,
 )
-from scraper_service.services.operations.operations import OperationFailed
+from scraper_service.services.operations.operations import OperationFailed, Work
 from scraper_service.storage.monitors import check_steps, checks
 from scraper_service.storage.monitors.check_records import STATES, CheckEnd
 from scraper_service.storage.pages.page_sources import drop_sources
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 GONE = "The monitor is gone."
 
 
-class MonitorCheck:
-    """The work of checks, see :class:`scraper_service.services.operations.operations.Work`."""
+class MonitorCheck(Work):
+    """The work of checks, which take their credits themselves."""
 
     def __init__(
         self,
@@ -62,14 +62,6 @@ class MonitorCheck:
             keeps_sources=settings.getbool("KEEP_SOURCES"),
         )
         self._most_s = settings.getint("MONITOR_CHECK_TIMEOUT_S")
-
-    def pages(self, options: Any) -> int:
-        """Return 0: a check takes its credits itself."""
-        return 0
-
-    def price(self, options: Any) -> int:
-        """Return 0: a check takes its credits itself."""
-        return 0
 
     async def __call__(self, operation: Operation) -> None:
         """Run a check from its last stored position to its end."""

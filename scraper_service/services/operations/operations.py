@@ -212,15 +212,15 @@ class Operation:
 
 
 class Work(Protocol):
-    """A kind of operation."""
+    """A kind of operation. By default its pages are not charged when it starts."""
 
     def pages(self, options: Any) -> int:
         """Return the most pages that an operation may be charged for."""
-        ...
+        return 0
 
     def price(self, options: Any) -> int:
         """Return the price of a page in credits."""
-        ...
+        return 0
 
     async def __call__(self, operation: Operation) -> None:
         """Run an operation from its last stored step to its end."""

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from scraper_service.errors import ServiceUnavailable
-from scraper_service.options.job_kinds import CRAWLED, JOBS
+from scraper_service.options.serialization import CRAWLED, JOBS
 from scraper_service.services.job_runner import JobRunner
 from scraper_service.services.scrapyd.nodes import (
     NodeRefused,
@@ -72,12 +72,13 @@ class ScrapydRunner(JobRunner):
 
     @property
     def warnings(self) -> list[str]:
-        """A sentence with the trouble of each node, if none of them takes runs."""
+        """As above, and with the trouble of each node, if none of them takes runs."""
         troubles = {node.name: node.trouble for node in self._nodes.values()}
         if None in troubles.values():
-            return []
+            return super().warnings
         told = "; ".join(f"{name}: {why}" for name, why in troubles.items())
-        return [f"No node of SCRAPER_SCRAPYD_NODES takes crawls and batches: {told}."]
+        text = f"No node of SCRAPER_SCRAPYD_NODES takes crawls and batches: {told}."
+        return [*super().warnings, text]
 
     async def open(self) -> None:
         for node in self._nodes.values():
@@ -137,10 +138,11 @@ class ScrapydRunner(JobRunner):
     async def _has_ended(self, run: NodeRun) -> bool:
         """End a run that will not start. Return True if it has ended."""
         if run.is_lost:
-            text = "a process of job %s at %s shows no more signs of life"
-            logger.warning(text, run.job_id, run.node)
             if run.state is RunState.ASKED:
-                self._tell(run)
+                self._tell(run)  # the service that asked for it is gone
+            elif run.ended_s is None:
+                text = "a process of job %s at %s shows no more signs of life"
+                logger.warning(text, run.job_id, run.node)
             return True
         if run.state is RunState.RUNNING:
             node = self._nodes.get(run.node)

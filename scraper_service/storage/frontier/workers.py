@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 from sqlalchemy import func, select, update
 
-from scraper_service.options.job_kinds import JOBS, LIMITS
+from scraper_service.options.serialization import JOBS, LIMITS
 from scraper_service.storage.frontier import leases
 from scraper_service.storage.schema import worker
 from scraper_service.storage.transactions import now_of, transaction
@@ -37,7 +37,7 @@ class WorkerState:
     kind: str
     host: str
     pid: int
-    #: Keys of :data:`~scraper_service.options.job_kinds.LIMITS`.
+    #: Keys of :data:`~scraper_service.options.serialization.LIMITS`.
     takes: tuple[str, ...]
     #: The number of crawls and batches that it runs now.
     jobs: int

@@ -20,9 +20,9 @@ from scraper_service.errors import (
     ServiceError,
 )
 from scraper_service.options.crawl import CHANGEABLE
-from scraper_service.options.job_kinds import CRAWLED
 from scraper_service.options.limits import DAY_S, HIDDEN
 from scraper_service.options.parsing import short
+from scraper_service.options.serialization import CRAWLED
 from scraper_service.storage.accounts import audit
 from scraper_service.storage.accounts.credits import lock_team
 from scraper_service.storage.frontier import outcomes

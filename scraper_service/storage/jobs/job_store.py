@@ -11,7 +11,7 @@ from attrs import evolve, fields
 from sqlalchemy import delete, exists, func, insert, or_, select, update
 
 from scraper_service.content.text.compression import decompress
-from scraper_service.options.job_kinds import CRAWLED
+from scraper_service.options.serialization import CRAWLED
 from scraper_service.storage import job_secrets
 from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.frontier.links import insert_links
@@ -113,9 +113,10 @@ def insert_job(
     insert_links(connection, number, links[:room], RowState.PENDING)
     insert_links(connection, number, links[room:], RowState.HELD)
     insert_links(connection, number, sitemaps, RowState.PENDING)
-    found = get_job(connection, job_id, None)
-    assert found is not None
-    return found
+    if seed.kind not in CRAWLED:
+        connection.execute(insert(operation).values(job_id=job_id, memory="{}"))
+    query = select(*COLUMNS).where(job.c.id == job_id)
+    return job_of(connection.execute(query).one())
 
 
 def queue_job(

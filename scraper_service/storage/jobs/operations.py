@@ -12,8 +12,8 @@ import json
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from attrs import evolve, frozen
-from sqlalchemy import and_, func, insert, or_, select, update
+from attrs import asdict, evolve, frozen
+from sqlalchemy import and_, func, or_, select, update
 
 from scraper_service.content.text.compression import compress, decompress
 from scraper_service.discovery import Reason
@@ -23,7 +23,7 @@ from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.frontier import outcomes
 from scraper_service.storage.frontier.links import seed_of
-from scraper_service.storage.job_records import ACTIVE, JobState, RowState, UrlKind
+from scraper_service.storage.job_records import ACTIVE, Job, JobState, RowState, UrlKind
 from scraper_service.storage.jobs import job_store
 from scraper_service.storage.jobs.runs import holds
 from scraper_service.storage.schema import frontier, job, operation, page
@@ -39,50 +39,19 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from scraper_service.options.crawl import BatchOptions
-    from scraper_service.options.extraction import OperationOptionsT
 
 ENTRY_BYTES = 4 * 2**20  # of pages in one read
 ENTRY_ROWS = 100
 
 
 @frozen(kw_only=True)
-class OperationRow:
-    """An operation as its caller reads it. Times are seconds since 1970."""
+class OperationRow(Job):
+    """An operation as its caller reads it."""
 
-    id: str
-    kind: str
-    version: int
-    state: JobState
-    #: JSON.
-    options: str
-    error: str | None
-    credits: int
     #: Tokens that a language model used, None without a model.
     tokens: int | None
-    expires_at: float
     #: JSON, None before the first result.
     result: bytes | None
-
-
-@frozen
-class StartedOperation:
-    """An operation that was just stored."""
-
-    id: str
-    #: Says that its limit was lowered.
-    warning: str | None
-
-
-@frozen(kw_only=True)
-class OperationEntry:
-    """An operation in a list of a team's operations of one kind."""
-
-    id: str
-    state: JobState
-    #: JSON.
-    options: str
-    #: Seconds since 1970, a whole number of milliseconds.
-    created_at: float
 
 
 @frozen
@@ -107,29 +76,6 @@ def step_id(operation_id: str, name: str) -> str:
     return str(uuid.uuid5(uuid.UUID(operation_id), name))
 
 
-def insert_operation(
-    connection: Connection,
-    job_id: str,
-    team_id: str,
-    options: OperationOptionsT,
-    text: str,
-    version: int,
-    **bill: Any,
-) -> None:
-    """Store an operation. ``bill`` has columns of the job: limit, key, credits."""
-    job_store.queue_job(
-        connection,
-        job_id,
-        team_id=team_id,
-        kind=options.kind,
-        version=version,
-        url=options.target,
-        options=text,
-        **bill,
-    )
-    connection.execute(insert(operation).values(job_id=job_id, memory="{}"))
-
-
 def read_operation(
     connection: Connection, job_id: str, team_id: str, kind: str
 ) -> OperationRow | None:
@@ -144,48 +90,32 @@ def read_operation(
     if row.state not in ACTIVE and row.expires_at <= now_of(connection):
         return None
     return OperationRow(
-        id=row.id,
-        kind=row.kind,
-        version=row.version,
-        state=JobState(row.state),
-        options=row.options,
-        error=row.error,
-        credits=row.credits,
+        **asdict(job_store.job_of(row)),
         tokens=row.tokens,
-        expires_at=row.expires_at,
         result=None if row.result is None else decompress(row.result),
     )
 
 
 def read_operations(
     connection: Connection, team_id: str, kind: str, before: float | None, limit: int
-) -> list[OperationEntry]:
+) -> list[Job]:
     """Return the newest operations of a kind, at most ``limit``.
 
     They were started before the time ``before``, in seconds since 1970.
     """
-    columns = job.c
     query = (
-        select(columns.id, columns.state, columns.options, columns.created_at)
+        select(*job_store.COLUMNS)
         .where(
-            columns.team_id == team_id,
-            columns.kind == kind,
-            or_(columns.state.in_(ACTIVE), columns.expires_at > now_of(connection)),
+            job.c.team_id == team_id,
+            job.c.kind == kind,
+            or_(job.c.state.in_(ACTIVE), job.c.expires_at > now_of(connection)),
         )
-        .order_by(columns.created_at.desc())
+        .order_by(job.c.created_at.desc())
         .limit(limit)
     )
     if before is not None:
-        query = query.where(columns.created_at < before)
-    return [
-        OperationEntry(
-            id=row.id,
-            state=JobState(row.state),
-            options=row.options,
-            created_at=row.created_at,
-        )
-        for row in connection.execute(query)
-    ]
+        query = query.where(job.c.created_at < before)
+    return [job_store.job_of(row) for row in connection.execute(query)]
 
 
 def next_start(connection: Connection, team_id: str, kind: str) -> float:

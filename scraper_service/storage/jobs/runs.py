@@ -15,10 +15,10 @@ import uuid
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attrs import evolve, frozen
-from sqlalchemy import and_, delete, func, insert, or_, select, update
+from sqlalchemy import and_, func, insert, or_, select, update
 
 from scraper_service.errors import JobNotFound, RunRefused, SecretsUnreadable
-from scraper_service.options.job_kinds import CRAWLED
+from scraper_service.options.serialization import CRAWLED
 from scraper_service.storage import job_secrets
 from scraper_service.storage.frontier import leases, outcomes
 from scraper_service.storage.job_records import ACTIVE, Job, JobState, RunState
@@ -51,7 +51,7 @@ class Taken:
     #: With the secrets in its options, unless the run is that of a node.
     job: Job
     run_id: str
-    #: Seconds since the start of the job.
+    #: Seconds since the start of the job; 0 for a process that joins.
     age_s: float
     #: JSON with the findings of the steps so far; None for the job of a spider.
     memory: str | None
@@ -118,17 +118,25 @@ def take(
         outcomes.end_job(connection, job_id, JobState.FAILED, error)
         return None
     if node is None:
-        try:
-            options = job_secrets.whole_options(connection, job_id, found.options)
-        except SecretsUnreadable as error:
-            outcomes.end_job(connection, job_id, JobState.FAILED, str(error))
+        whole = _whole(connection, found)
+        if isinstance(whole, SecretsUnreadable):
             return None
-        found = evolve(found, options=options)
+        found = whole
         job_store.start_job(connection, job_id)
     state = RunState.RUNNING if node is None else RunState.ASKED
     run_id = _begin(connection, job_id, owner, state, progress, node=node)
     age_s = max(0.0, now_of(connection) - found.created_at)
     return Taken(job=found, run_id=run_id, age_s=age_s, memory=row.memory)
+
+
+def _whole(connection: Connection, found: Job) -> Job | SecretsUnreadable:
+    """Return a job with the secrets in its options. Fail it if they cannot be decrypted."""
+    try:
+        options = job_secrets.whole_options(connection, found.id, found.options)
+    except SecretsUnreadable as error:
+        outcomes.end_job(connection, found.id, JobState.FAILED, str(error))
+        return error
+    return evolve(found, options=options)
 
 
 _ERRORS = {
@@ -288,25 +296,16 @@ def end_asked(connection: Connection, job_id: str, run_id: str, reason: str) -> 
     return _end(connection, reason, *unstarted) == 1
 
 
-@frozen
-class Joined:
-    """A job that this process works on."""
-
-    job: Job
-    run_id: str
-    #: True if a service asked for the process, False if it was started by hand.
-    is_asked: bool
-
-
 @transaction(row="{job_id}")
 def join(
     connection: Connection, job_id: str, spider: str, run_id: str, lease_s: float
-) -> Joined:
+) -> Taken | SecretsUnreadable:
     """Join a job as the run ``run_id``, with the spider of a name.
 
     The run is also the id of this process in the table of workers. A process that is no run
     of the job was started by hand, and gets a run. Raises :exc:`JobNotFound`, and
     :exc:`RunRefused` if this run has begun or ended, or the job is for another spider.
+    Returns :exc:`SecretsUnreadable` after failing the job.
     """
     lock_job(connection, job_id)
     found = job_store.get_job(connection, job_id, None)
@@ -320,17 +319,20 @@ def join(
         raise RunRefused(f"job {job_id} is for the spider {found.spider}, not {spider}")
     of_job = (run.c.id == run_id, run.c.job_id == job_id)
     state = connection.scalar(select(run.c.state).where(*of_job))
+    if state not in {None, RunState.ASKED}:
+        raise RunRefused(f"another process has the place of run {run_id}")
+    whole = _whole(connection, found)
+    if isinstance(whole, SecretsUnreadable):
+        return whole
     if state is None:
         run_id = _begin(connection, job_id, None, RunState.RUNNING, 0)
-    elif state == RunState.ASKED:
+    else:
         connection.execute(
             update(run).where(*of_job).values(state=RunState.RUNNING, owner=run_id)
         )
-    else:
-        raise RunRefused(f"another process has the place of run {run_id}")
     job_store.start_job(connection, job_id)
     leases.beat(connection, run_id, max(lease_s, FIRST_BEAT_S))
-    return Joined(found, run_id, state is not None)
+    return Taken(job=whole, run_id=run_id, age_s=0.0, memory=None)
 
 
 class Standing(NamedTuple):
@@ -352,13 +354,3 @@ def standing(connection: Connection, job_id: str, run_id: str) -> Standing:
     revision = 0 if found is None else found.revision
     here = connection.scalar(select(run.c.state).where(run.c.id == run_id))
     return Standing(state, revision, here == RunState.RUNNING)
-
-
-@transaction(row="{job_id}")
-def leave(
-    connection: Connection, job_id: str, run_id: str, reason: str, error: str | None
-) -> None:
-    """End the work of a process on a job. Fail the job if there is an ``error``."""
-    lock_job(connection, job_id)
-    end(connection, job_id, run_id, reason, error)
-    connection.execute(delete(worker).where(worker.c.id == run_id))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 from sqlalchemy import and_, case, exists, func, or_, select, true
 
-from scraper_service.options.job_kinds import CRAWLED
+from scraper_service.options.serialization import CRAWLED
 from scraper_service.storage.job_records import ACTIVE, LOCAL_TEAM, JobState, RunState
 from scraper_service.storage.jobs.runs import is_live
 from scraper_service.storage.schema import job, run

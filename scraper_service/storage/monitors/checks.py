@@ -23,8 +23,8 @@ from scraper_service.errors import (
     OutOfCredits,
     ServiceError,
 )
-from scraper_service.options.job_kinds import MONITOR_CHECK
 from scraper_service.options.limits import DAY_S
+from scraper_service.options.serialization import MONITOR_CHECK
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.accounts.credits import Call

@@ -13,8 +13,7 @@ from sqlalchemy import select, update
 
 from scraper_service.content.text.compression import decompress
 from scraper_service.errors import HeadersForgotten
-from scraper_service.options.job_kinds import MONITOR_CHECK
-from scraper_service.options.serialization import webhook_from_json
+from scraper_service.options.serialization import MONITOR_CHECK, webhook_from_json
 from scraper_service.storage.job_records import (
     Delivery,
     DeliveryState,
