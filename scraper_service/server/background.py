@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
     from scraper_service.crawling.metrics import LoopLag
     from scraper_service.services.job_runner import JobRunner
+    from scraper_service.services.kinds.operations import Work
     from scraper_service.services.metrics.health import Health
     from scraper_service.services.monitoring.channels import ChannelSender
     from scraper_service.services.monitoring.mail import Mailer
     from scraper_service.services.monitoring.scheduler import MonitorScheduler
-    from scraper_service.services.operations.operations import Work
     from scraper_service.storage.jobs.runs import Taken
 
 logger = logging.getLogger(__name__)
@@ -106,13 +106,13 @@ class Background:
     def _work(self) -> dict[str, Work]:
         from scraper_service.crawling.pricing import Prices
         from scraper_service.llm.model import language_model
-        from scraper_service.services.operations.agent.agent import Agent
-        from scraper_service.services.operations.agent.agent_writer import AgentWriter
-        from scraper_service.services.operations.agent.research import Research
-        from scraper_service.services.operations.agent.run import RunTools
-        from scraper_service.services.operations.extraction import Extract
-        from scraper_service.services.operations.llms_txt import LlmsText
-        from scraper_service.services.operations.sources import Sources
+        from scraper_service.services.kinds.agent.agent import Agent
+        from scraper_service.services.kinds.agent.agent_writer import AgentWriter
+        from scraper_service.services.kinds.agent.research import Research
+        from scraper_service.services.kinds.agent.run import RunTools
+        from scraper_service.services.kinds.extraction import Extract
+        from scraper_service.services.kinds.llms_txt import LlmsText
+        from scraper_service.services.kinds.sources import Sources
 
         settings, prices = self.settings, Prices(self.settings)
         sources = Sources(self.maps, self.searches)
@@ -187,7 +187,7 @@ class Background:
         self.channels.open()
 
     def _coroutine(self, work: Work) -> Callable[[Taken], Awaitable[None]]:
-        from scraper_service.services.operations.operations import run_operation
+        from scraper_service.services.kinds.operations import run_operation
 
         wake = self.runner.wake
         return partial(run_operation, work, self.database, self.pool, wake)

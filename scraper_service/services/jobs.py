@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from scraper_service.services.capabilities import Availability
     from scraper_service.services.crawl_preview import CheckT, Explanation, Previews
     from scraper_service.services.job_runner import JobRunner
-    from scraper_service.services.operations.operations import Work
+    from scraper_service.services.kinds.operations import Work
     from scraper_service.services.webhooks import Webhooks
     from scraper_service.storage.database import Database
     from scraper_service.storage.job_records import (

@@ -9,11 +9,11 @@ import pytest
 from scraper_service.content.merging import PageData
 from scraper_service.content.text.agent_pages import WHOLE, agent_pages, cut, told_pages
 from scraper_service.llm.page_answers import field_sources, merged_answer
-from scraper_service.services.operations.agent.choices import (
+from scraper_service.services.kinds.agent.choices import (
     ChoiceRefused,
     read_choice,
 )
-from scraper_service.services.operations.agent.run_state import (
+from scraper_service.services.kinds.agent.run_state import (
     MAX_KNOWN,
     MAX_SAID,
     AgentState,

@@ -1,6 +1,6 @@
 """Runs a check of a monitor: its targets one after the other, each from its last position.
 
-A check is an operation (:mod:`scraper_service.services.operations.operations`). The memory of the
+A check is an operation (:mod:`scraper_service.services.kinds.operations`). The memory of the
 operation has the position of each target, and is stored with the pages up to there. So
 another process can continue a check after any crash, and no page is reported twice.
 """
@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 from scraper_service.errors import ServiceError, ServiceUnavailable
+from scraper_service.services.kinds.operations import OperationFailed, Work
 from scraper_service.services.monitoring.estimates import estimate
 from scraper_service.services.monitoring.searches import MonitoredSearch
 from scraper_service.services.monitoring.target_runs import (
@@ -19,7 +20,6 @@ from scraper_service.services.monitoring.target_runs import (
     TargetProgress,
     target_run,
 )
-from scraper_service.services.operations.operations import OperationFailed, Work
 from scraper_service.storage.monitors import check_steps, checks
 from scraper_service.storage.monitors.check_records import STATES, CheckEnd
 from scraper_service.storage.pages.page_sources import drop_sources
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from scraper_service.llm.model import LanguageModel
     from scraper_service.search_engines.searches import Searches
     from scraper_service.services.job_runner import JobRunner
+    from scraper_service.services.kinds.operations import Operation
     from scraper_service.services.monitoring.target_runs import TargetRun
-    from scraper_service.services.operations.operations import Operation
     from scraper_service.storage.database import Database
 
 GONE = "The monitor is gone."

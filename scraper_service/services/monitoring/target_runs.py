@@ -31,10 +31,10 @@ from scraper_service.options.monitors.targets import (
     SearchTarget,
 )
 from scraper_service.services.job_runner import JobRunner
+from scraper_service.services.kinds.operations import Operation, RunLost
 from scraper_service.services.monitoring.estimates import search_price
 from scraper_service.services.monitoring.judge import PRICE, ChangeJudge
 from scraper_service.services.monitoring.searches import MonitoredSearch
-from scraper_service.services.operations.operations import Operation, RunLost
 from scraper_service.storage.database import Database
 from scraper_service.storage.job_records import JobState
 from scraper_service.storage.jobs.jobs import Jobs
