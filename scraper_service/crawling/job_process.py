@@ -34,7 +34,7 @@ from scraper_service.storage.frontier import workers
 from scraper_service.storage.frontier.frontier import Frontier
 from scraper_service.storage.job_records import ACTIVE, JobState
 from scraper_service.storage.jobs import runs
-from scraper_service.storage.jobs.job_log import TAKEN_OVER, record
+from scraper_service.storage.jobs.job_log import TAKEN_OVER
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -175,9 +175,6 @@ class Presence:
                 text = "job %s: %d URLs of dead processes are taken over"
                 facts = with_facts(job=job_id, event=TAKEN_OVER, urls=returned)
                 job_logger.warning(text, job_id, returned, extra=facts)
-                await self._database.write(
-                    record, job_id, TAKEN_OVER, {"urls": returned}
-                )
 
     async def _return_strays(self) -> None:
         """Return leases in the database that no crawler of this process holds.
@@ -227,6 +224,7 @@ def join_job(crawler: Crawler, job_id: str, run_id: str) -> OptionsT:
         "SOURCE_JOB_ID": job.source_job_id,
         "BASE_JOB_ID": job.base_job_id,
         "JOB_OWNER": joined.run_id,
+        "JOB_IS_FIRST": joined.is_first,
         "JOB_PROCESS": workers.RUN if is_asked else workers.SPIDER,
         "FEEDS": {},
     }

@@ -423,7 +423,7 @@ class JobRunner:
         """Run a coroutine, which ends its job itself."""
         job = running.taken.job
         try:
-            await log_begin(self._database, job.id, self.owner)
+            log_begin(job.id, self.owner, is_first=running.taken.is_first)
             with job_span(job.id, job.kind):
                 await self._coroutines[job.kind](running.taken)
         except ServiceUnavailable:
@@ -581,6 +581,7 @@ class LocalRunner(JobRunner):
             ("SOURCE_JOB_ID", job.source_job_id),
             ("BASE_JOB_ID", job.base_job_id),
             ("JOB_OWNER", self.owner),
+            ("JOB_IS_FIRST", running.taken.is_first),
         ):
             crawler.settings.set(name, value, priority="cmdline")
         try:

@@ -74,6 +74,9 @@ class RunState(IntEnum):
     ENDED = 2
 
 
+LOST = "lost"  # why a run ended, whose process is dead
+
+
 class DeliveryState(IntEnum):
     """State of a webhook delivery. ``FAILED`` deliveries are not retried."""
 

@@ -379,19 +379,6 @@ event = Table(
     Index("ix_event_job_number", "job_number", "id"),
 )
 
-#: Further entries of the log of a job, which only operators read: the processes that worked
-#: on it. ``detail`` is JSON.
-job_log = Table(
-    "job_log",
-    metadata,
-    Column("id", _Serial, primary_key=True),
-    Column("job_id", ForeignKey("job.id"), nullable=False),
-    Column("kind", String(20), nullable=False),
-    Column("at", Double, nullable=False),
-    Column("detail", Text, nullable=False),
-    Index("ix_job_log_job_id", "job_id", "id"),
-)
-
 #: Webhooks of jobs. ``config`` is JSON with the names of headers, without their values.
 #: ``receiver`` is host and port. ``due_at`` is the time of the next delivery or None,
 #: ``until`` the end of the lease, ``token`` its fencing token.
@@ -759,7 +746,7 @@ idempotency = Table(
 #: :mod:`scraper_service.storage.jobs.runs`. ``owner`` is the process: until its start that of
 #: the service that asked for it. ``node`` is the URL of its scrapyd node, None without one;
 #: then ``id`` is also the id of the node's own job. ``progress`` is the progress of the job at
-#: the start, ``reason`` the reason of the end.
+#: the start, ``reason`` the reason of the end. ``urls`` were taken over from a dead process.
 run = Table(
     "run",
     metadata,
@@ -769,6 +756,7 @@ run = Table(
     Column("node", String(300)),
     Column("state", SmallInteger, nullable=False),
     Column("progress", BigInteger, nullable=False),
+    Column("urls", Integer),
     Column("reason", Text),
     Column("created_at", Double, nullable=False),
     Column("ended_at", Double),

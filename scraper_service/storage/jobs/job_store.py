@@ -32,7 +32,6 @@ from scraper_service.storage.schema import (
     idempotency,
     job,
     job_host,
-    job_log,
     job_robots,
     job_stat,
     monitor_check,
@@ -424,7 +423,7 @@ _OF_JOBS = (
         page_text,
         delivery,
     ),
-    *(webhook, operation, monitor_message, monitor_check, job_log),
+    *(webhook, operation, monitor_message, monitor_check),
 )
 
 

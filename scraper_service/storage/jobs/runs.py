@@ -15,13 +15,13 @@ import uuid
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attrs import evolve, frozen
-from sqlalchemy import and_, func, insert, or_, select, update
+from sqlalchemy import and_, delete, func, insert, or_, select, update
 
 from scraper_service.errors import JobNotFound, RunRefused, SecretsUnreadable
 from scraper_service.options.serialization import CRAWLED
 from scraper_service.storage import job_secrets
 from scraper_service.storage.frontier import leases, outcomes
-from scraper_service.storage.job_records import ACTIVE, Job, JobState, RunState
+from scraper_service.storage.job_records import ACTIVE, LOST, Job, JobState, RunState
 from scraper_service.storage.jobs import job_store
 from scraper_service.storage.schema import job, operation, run, worker
 from scraper_service.storage.transactions import (
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection, Row
 
 FIRST_BEAT_S = 60.0  # the shortest first lease: the process has yet to open its crawler
-LOST = "lost"
 SHUTDOWN = "shutdown"
 # Runs of a job that are lost in a row without progress, before the job fails.
 MAX_LOST = 10
+MOST_RUNS = 200  # of a job; the oldest ones are deleted
 
 
 @frozen(kw_only=True)
@@ -54,7 +54,9 @@ class Taken:
     #: Seconds since the start of the job; 0 for a process that joins.
     age_s: float
     #: JSON with the findings of the steps so far; None for the job of a spider.
-    memory: str | None
+    memory: str | None = None
+    #: False if it has had another run.
+    is_first: bool
 
 
 def is_live(connection: Connection, owner: str | None = None) -> ColumnElement[bool]:
@@ -124,9 +126,15 @@ def take(
         found = whole
         job_store.start_job(connection, job_id)
     state = RunState.RUNNING if node is None else RunState.ASKED
+    is_first = _is_first(connection, job_id)
     run_id = _begin(connection, job_id, owner, state, progress, node=node)
-    age_s = max(0.0, now_of(connection) - found.created_at)
-    return Taken(job=found, run_id=run_id, age_s=age_s, memory=row.memory)
+    return Taken(
+        job=found,
+        run_id=run_id,
+        age_s=max(0.0, now_of(connection) - found.created_at),
+        memory=row.memory,
+        is_first=is_first,
+    )
 
 
 def _whole(connection: Connection, found: Job) -> Job | SecretsUnreadable:
@@ -207,6 +215,12 @@ def _progress(row: Row[Any]) -> int:
     return int(done + read + (row.steps or 0))
 
 
+def _is_first(connection: Connection, job_id: str, run_id: str = "") -> bool:
+    """Return True if a job has had no run but ``run_id``."""
+    others = select(run.c.id).where(run.c.job_id == job_id, run.c.id != run_id)
+    return connection.execute(others.limit(1)).first() is None
+
+
 def _begin(
     connection: Connection,
     job_id: str,
@@ -216,6 +230,13 @@ def _begin(
     node: str | None = None,
 ) -> str:
     run_id = str(uuid.uuid4())
+    old = (
+        select(run.c.id)
+        .where(run.c.job_id == job_id, run.c.state == RunState.ENDED)
+        .order_by(run.c.created_at.desc())
+        .offset(MOST_RUNS - 1)
+    )
+    connection.execute(delete(run).where(run.c.id.in_(old.scalar_subquery())))
     connection.execute(
         insert(run).values(
             id=run_id,
@@ -324,6 +345,7 @@ def join(
     whole = _whole(connection, found)
     if isinstance(whole, SecretsUnreadable):
         return whole
+    is_first = _is_first(connection, job_id, run_id)
     if state is None:
         run_id = _begin(connection, job_id, None, RunState.RUNNING, 0)
     else:
@@ -332,7 +354,7 @@ def join(
         )
     job_store.start_job(connection, job_id)
     leases.beat(connection, run_id, max(lease_s, FIRST_BEAT_S))
-    return Taken(job=whole, run_id=run_id, age_s=0.0, memory=None)
+    return Taken(job=whole, run_id=run_id, age_s=0.0, is_first=is_first)
 
 
 class Standing(NamedTuple):
