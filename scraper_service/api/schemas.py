@@ -351,7 +351,7 @@ class IssueJson(JsonObject):
 
 
 class ErrorJson(JsonObject):
-    """The body of every error (docs/api.md, Errors)."""
+    """The body of every error (docs/api/README.md, Errors)."""
 
     success: Literal[False]
     error: str = member("A sentence for a person.")

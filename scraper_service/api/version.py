@@ -16,7 +16,6 @@ from scraper_service.exports.job_exports import Exports
 from scraper_service.services.browser_sessions.sessions import BrowserSessions
 from scraper_service.services.jobs import TeamJobs
 from scraper_service.services.monitoring.monitors import TeamMonitors
-from scraper_service.services.operations.operations import OperationCalls
 from scraper_service.services.scraping import Scraping
 from scraper_service.services.usage import Usage
 from scraper_service.storage.files.uploads import Uploads
@@ -55,7 +54,6 @@ class Services:
     browser_sessions: BrowserSessions
     exports: Exports
     #: Deep research, extract and llms.txt jobs.
-    operations: OperationCalls
     usage: Usage
     monitors: TeamMonitors
     #: Files that wait to be parsed.

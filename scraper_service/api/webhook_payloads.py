@@ -16,7 +16,8 @@ from scraper_service.api.schemas import (
     member,
 )
 from scraper_service.api.v2.monitor_responses import event_members
-from scraper_service.storage.job_records import MONITOR_CHECK, event_id
+from scraper_service.options.serialization import KINDS, MONITOR_CHECK
+from scraper_service.storage.job_records import event_id
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,13 +26,6 @@ if TYPE_CHECKING:
     from scraper_service.storage.job_records import Event
 
 AGENT = "agent"
-FAMILIES = {
-    "crawl": "crawl",
-    "batch": "batch_scrape",
-    "extract": "extract",
-    AGENT: "agent",
-    MONITOR_CHECK: "monitor",
-}
 
 
 class EventJson(JsonObject):
@@ -60,7 +54,7 @@ class SentEvent(JsonObject):
 
 def event_type(job_kind: str, kind: str) -> str:
     """Return the name of an event: ``crawl.page``."""
-    return f"{FAMILIES[job_kind]}.{kind}"
+    return f"{KINDS[job_kind].endpoint}.{kind}"
 
 
 def event_body(event: Event, hook: Webhook) -> bytes:

@@ -24,18 +24,17 @@ from scraper_service.crawling.politeness.shared_limit import LOOK_S
 from scraper_service.crawling.politeness.team_limits import REFRESH_S as PERMITS_S
 from scraper_service.crawling.politeness.team_limits import TeamPermits
 from scraper_service.crawling.scheduler import LeasedScheduler
-from scraper_service.errors import SecretsUnreadable, ServiceUnavailable
+from scraper_service.errors import ServiceUnavailable
 from scraper_service.options.serialization import options_from_json
 from scraper_service.settings import check_settings
 from scraper_service.shared_objects import BackgroundTasks, ChangePoll, repeat
-from scraper_service.storage import job_secrets
 from scraper_service.storage.connections import end_half_sent
 from scraper_service.storage.database import Database
 from scraper_service.storage.frontier import workers
 from scraper_service.storage.frontier.frontier import Frontier
 from scraper_service.storage.job_records import ACTIVE, JobState
 from scraper_service.storage.jobs import runs
-from scraper_service.storage.jobs.job_log import TAKEN_OVER, record
+from scraper_service.storage.jobs.job_log import TAKEN_OVER
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -76,8 +75,8 @@ class Presence:
         self._takes = takes
         self._running = running
         self._drains = False
-        #: Processes that take jobs and do not end, as of the last heartbeat; at least 1.
-        self.takers = 1
+        #: The live processes, as of the last heartbeat.
+        self.live: list[workers.LiveWorker] = []
         #: True if no other process was live at the last heartbeat.
         self.is_alone = True
         self._database = database
@@ -159,9 +158,8 @@ class Presence:
         lease_s = self._settings.getfloat("LEASE_S")
         async with self._beating:
             await self._database.write(workers.beat, self._owner, lease_s, state)
-        found = await self._database.read(workers.live_workers)
-        self.takers = max(1, workers.takers(found, workers.JOBS))
-        self.is_alone = len(found) < 2
+        self.live = await self._database.read(workers.live_workers)
+        self.is_alone = len(self.live) < 2
 
     async def _beat_once(self) -> None:
         with contextlib.suppress(ServiceUnavailable):
@@ -170,15 +168,13 @@ class Presence:
     async def _reap(self) -> None:
         if ended := await self._database.write(end_half_sent):
             logger.warning("%d connections of a stopped process were ended", ended)
+        await self._database.write(runs.end_lost)
         await self._frontier.forget_workers()
         for job_id in await self._frontier.jobs_with_lost_leases():
             if returned := await self._frontier.return_lost(job_id):
                 text = "job %s: %d URLs of dead processes are taken over"
                 facts = with_facts(job=job_id, event=TAKEN_OVER, urls=returned)
                 job_logger.warning(text, job_id, returned, extra=facts)
-                await self._database.write(
-                    record, job_id, TAKEN_OVER, {"urls": returned}
-                )
 
     async def _return_strays(self) -> None:
         """Return leases in the database that no crawler of this process holds.
@@ -215,22 +211,21 @@ def join_job(crawler: Crawler, job_id: str, run_id: str) -> OptionsT:
     spider = crawler.spidercls.name
     lease_s = settings.getfloat("LEASE_S")
     joined = database.write_blocking(runs.join, job_id, spider, run_id, lease_s)
+    job = joined.job
     try:
-        text = database.write_blocking(
-            job_secrets.whole_options, job_id, joined.job.options
-        )
-        options = options_from_json(joined.job.kind, json.loads(text))
-    except (SecretsUnreadable, ValueError) as error:
-        reason = str(error) if isinstance(error, SecretsUnreadable) else broken(error)
-        database.write_blocking(runs.leave, job_id, joined.owner, "failed", reason)
+        options: OptionsT = options_from_json(job.kind, json.loads(job.options))
+    except ValueError as error:
+        ending = ("failed", broken(error))
+        database.write_blocking(runs.end, job_id, joined.run_id, *ending)
         raise
+    is_asked = joined.run_id == run_id  # else it was started by hand
     values: dict[str, Any] = {
         "JOB_ID": job_id,
-        "SOURCE_JOB_ID": joined.job.source_job_id,
-        "BASE_JOB_ID": joined.job.base_job_id,
-        "JOB_OWNER": joined.owner,
-        "JOB_RUN": joined.owner if joined.is_run else None,
-        "JOB_ALONE": True,
+        "SOURCE_JOB_ID": job.source_job_id,
+        "BASE_JOB_ID": job.base_job_id,
+        "JOB_OWNER": joined.run_id,
+        "JOB_IS_FIRST": joined.is_first,
+        "JOB_PROCESS": workers.RUN if is_asked else workers.SPIDER,
         "FEEDS": {},
     }
     for name, value in values.items():
@@ -256,19 +251,18 @@ class JobProcess:
     """
 
     def __init__(self, crawler: Crawler):
-        if not crawler.settings.getbool("JOB_ALONE"):
-            raise NotConfigured  # with a reason it would be a warning at each start
         settings = crawler.settings
+        if not settings["JOB_PROCESS"]:
+            raise NotConfigured  # with a reason it would be a warning at each start
         self._crawler = crawler
         self._job_id: str = settings["JOB_ID"]
-        self._owner: str = settings["JOB_OWNER"]
-        self._run_id: str | None = settings["JOB_RUN"]
+        self._run_id: str = settings["JOB_OWNER"]
         self._database = Database.shared(settings)
         self._presence = Presence(
             settings,
             self._database,
-            self._owner,
-            workers.SPIDER if self._run_id is None else workers.RUN,
+            self._run_id,
+            settings["JOB_PROCESS"],
             running=lambda: 1,
         )
         self._lag = LoopLag()
@@ -286,7 +280,7 @@ class JobProcess:
         self._presence.every(WATCH_S, self._watch)
 
     async def _watch(self) -> None:
-        state, revision, has_slot = await self._database.read(
+        state, revision, is_running = await self._database.read(
             runs.standing, self._job_id, self._run_id
         )
         if self._closing is not None:
@@ -296,7 +290,7 @@ class JobProcess:
             if scheduler is not None:
                 scheduler.abandon()
             self._close("finished" if state is JobState.COMPLETED else "cancelled")
-        elif not has_slot:
+        elif not is_running:
             logger.warning("another process has replaced this process")
             self._close("shutdown")
         elif scheduler is not None:
@@ -309,10 +303,10 @@ class JobProcess:
 
     async def _on_close(self, reason: str) -> None:
         self._lag.stop()
-        self._presence.close()
         try:
             await self._database.write(
-                runs.leave, self._job_id, self._owner, reason, early_end(reason)
+                runs.end, self._job_id, self._run_id, reason, early_end(reason)
             )
         except ServiceUnavailable:
             logger.warning("the end of this process could not be stored")
+        await self._presence.leave()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import time
@@ -15,10 +14,9 @@ from scrapy.utils.log import TopLevelFormatter
 
 from scraper_service.content.metadata.dates import utc_text
 from scraper_service.errors import ServiceUnavailable
-from scraper_service.shared_objects import BackgroundTasks
 from scraper_service.storage.database import Database
 from scraper_service.storage.job_records import JobState
-from scraper_service.storage.jobs.job_log import BEGAN, LEFT, record
+from scraper_service.storage.jobs.job_log import BEGAN, LEFT
 from scraper_service.storage.jobs.jobs import Jobs
 
 if TYPE_CHECKING:
@@ -96,7 +94,7 @@ def _handler(settings: BaseSettings) -> logging.Handler:
 
 
 class JobLog:
-    """An extension that logs and stores when a process begins and leaves a job.
+    """An extension that logs when a process begins and leaves a job.
 
     Only for jobs of the job database.
     """
@@ -106,9 +104,9 @@ class JobLog:
         if not self._job_id:
             raise NotConfigured  # as above
         self._owner: str = crawler.settings.get("JOB_OWNER") or ""
+        self._is_first = crawler.settings.getbool("JOB_IS_FIRST")
         self._database = Database.shared(crawler.settings)
         self._began_at = time.monotonic()
-        self._tasks = BackgroundTasks()
         crawler.signals.connect(self._on_open, signals.spider_opened)
         crawler.signals.connect(self._on_close, signals.spider_closed)
 
@@ -117,12 +115,9 @@ class JobLog:
         return cls(crawler)
 
     def _on_open(self) -> None:
-        # In the background: the crawl need not wait for it.
-        self._tasks.spawn(log_begin(self._database, self._job_id, self._owner))
+        log_begin(self._job_id, self._owner, is_first=self._is_first)
 
     async def _on_close(self, reason: str) -> None:
-        await self._tasks.join()
-        await _record(self._database, self._job_id, LEFT, self._owner, reason=reason)
         try:
             job = await Jobs(self._database).get(self._job_id, None)
         except ServiceUnavailable:
@@ -145,21 +140,11 @@ class JobLog:
         job_logger.info(text, self._job_id, here_s, reason, told, extra=facts)
 
 
-async def log_begin(database: Database, job_id: str, process: str) -> None:
-    """Log and store that a process begins to work on a job."""
-    earlier = await _record(database, job_id, BEGAN, process)
-    what = "goes on" if earlier else "starts"
+def log_begin(job_id: str, process: str, *, is_first: bool) -> None:
+    """Log that a process begins to work on a job, as the first one or later."""
+    what = "starts" if is_first else "goes on"
     facts = with_facts(job=job_id, event=BEGAN, process=process)
     job_logger.info("job %s %s", job_id, what, extra=facts)
-
-
-async def _record(
-    database: Database, job_id: str, kind: str, process: str, **facts: Any
-) -> int:
-    entry = {"process": process, **facts}
-    with contextlib.suppress(ServiceUnavailable):  # the log is no reason to fail
-        return await database.write(record, job_id, kind, entry)
-    return 0
 
 
 def log_end(job: Job) -> None:

@@ -22,7 +22,7 @@ from scraper_service.options.formats import Format, Json, Links, Markdown
 from scraper_service.options.scrape import ScrapeOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
 MAX_EXTRACT_URLS = 10
 MAX_AGENT_URLS = 100
@@ -209,8 +209,3 @@ OperationOptionsT: TypeAlias = (
 
 #: What an agent runs.
 RunOptionsT: TypeAlias = AgentOptions | ResearchOptions
-
-OPERATIONS: Mapping[str, type[OperationOptionsT]] = {
-    cls.kind: cls
-    for cls in (ExtractOptions, AgentOptions, LlmsTextOptions, ResearchOptions)
-}

@@ -1,4 +1,4 @@
-"""Options of every kind to JSON values and back, for the job database and scrapyd.
+"""The kinds of jobs, and options of every kind as JSON values, for the job database and scrapyd.
 
 cattrs converts; the rest here is error messages with the path of each value.
 """
@@ -20,7 +20,12 @@ from scraper_service.options.crawl import (
     PageOptions,
     Webhook,
 )
-from scraper_service.options.extraction import OPERATIONS, OperationOptionsT
+from scraper_service.options.extraction import (
+    AgentOptions,
+    ExtractOptions,
+    LlmsTextOptions,
+    ResearchOptions,
+)
 from scraper_service.options.formats import Format
 from scraper_service.options.parsing import PathT, short
 from scraper_service.options.scrape import Parser, ScrapeOptions
@@ -28,16 +33,70 @@ from scraper_service.options.scrape import Parser, ScrapeOptions
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from scraper_service.options.extraction import OperationOptionsT
+
 T = TypeVar("T")
 
 OptionsT: TypeAlias = PageOptions | CrawlOptions | BatchOptions
 
-# By kind of job, which is the name of the spider.
-KINDS: Mapping[str, type[OptionsT]] = {
-    "scrape": PageOptions,
-    "crawl": CrawlOptions,
-    "batch": BatchOptions,
+# What a process takes of the work of all teams, each with a limit of its own.
+JOBS = "jobs"  # crawls and batches
+OPERATIONS = "operations"  # extract, agent, deep research and llms.txt jobs
+CHECKS = "checks"  # of monitors
+#: The settings with the most jobs of a process.
+LIMITS = {
+    JOBS: "MAX_RUNNING_JOBS",
+    OPERATIONS: "MAX_RUNNING_OPERATIONS",
+    CHECKS: "MONITOR_CONCURRENCY",
 }
+
+
+@attrs.frozen
+class JobKind:
+    """A kind of jobs."""
+
+    #: In the database.
+    name: str
+    #: A key of :data:`LIMITS`. Spiders run :data:`JOBS`, in any number of processes. A
+    #: coroutine runs another job, in one process at a time.
+    work: str
+    #: The class of its options, None for a check, whose options are those of its monitor.
+    options: Any
+    #: In the activity, and before the dot in the types of webhook events.
+    endpoint: str
+    #: In lists of jobs.
+    listed: str
+
+
+#: By :attr:`JobKind.name`.
+KINDS = {
+    name: JobKind(name, *facts)
+    for name, *facts in (
+        ("crawl", JOBS, CrawlOptions, "crawl", "crawl"),
+        ("batch", JOBS, BatchOptions, "batch_scrape", "batch_scrape"),
+        ("extract", OPERATIONS, ExtractOptions, "extract", "extract"),
+        ("llmstxt", OPERATIONS, LlmsTextOptions, "llmstxt", "llmstxt"),
+        (
+            "deep_research",
+            OPERATIONS,
+            ResearchOptions,
+            "deep_research",
+            "deep_research",
+        ),
+        ("agent", OPERATIONS, AgentOptions, "agent", "agent"),
+        ("monitor_check", CHECKS, None, "monitor", "monitor_check"),
+    )
+}
+MONITOR_CHECK = "monitor_check"
+
+
+def kinds_of(*work: str) -> tuple[str, ...]:
+    """Return the names of the kinds of some work."""
+    return tuple(name for name, kind in KINDS.items() if kind.work in work)
+
+
+CRAWLED = kinds_of(JOBS)
+
 _UNIONS: dict[str, Any] = {"formats": Format, "actions": Action, "parsers": Parser}
 
 
@@ -58,7 +117,7 @@ def structured(value: Any, kind: type[T]) -> T:
         raise InvalidOptions(list(_issues(error, ()))) from error
 
 
-def options_to_json(options: OptionsT) -> dict[str, Any]:
+def options_to_json(options: OptionsT | OperationOptionsT) -> dict[str, Any]:
     """Return ``options`` as JSON values for :func:`options_from_json`."""
     return unstructured(options)
 
@@ -107,29 +166,15 @@ def scrape_options_from_json(value: Mapping[str, Any]) -> ScrapeOptions:
     return structured(value, ScrapeOptions)
 
 
-def options_from_json(kind: str, value: Mapping[str, Any]) -> OptionsT:
+def options_from_json(kind: str, value: Mapping[str, Any]) -> Any:
     """Return options from the JSON values of :func:`options_to_json`.
 
-    ``kind`` is a key of :data:`KINDS`.
+    ``kind`` is a key of :data:`KINDS`, or ``scrape`` for those of a page.
 
     :raises InvalidOptions: for unknown keys, missing keys and wrong values.
     """
-    return structured(value, KINDS[kind])
-
-
-def operation_to_json(options: OperationOptionsT) -> dict[str, Any]:
-    """Return ``options`` as JSON values for :func:`operation_from_json`."""
-    return unstructured(options)
-
-
-def operation_from_json(kind: str, value: Mapping[str, Any]) -> OperationOptionsT:
-    """Return options from the JSON values of :func:`operation_to_json`.
-
-    ``kind`` is a key of :data:`OPERATIONS`.
-
-    :raises InvalidOptions: for unknown keys, missing keys and wrong values.
-    """
-    return structured(value, OPERATIONS[kind])
+    found: type[Any] = PageOptions if kind == "scrape" else KINDS[kind].options
+    return structured(value, found)
 
 
 def _make_converter() -> cattrs.Converter:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,15 +20,12 @@ if TYPE_CHECKING:
 
     from scraper_service.crawling.metrics import LoopLag
     from scraper_service.services.job_runner import JobRunner
+    from scraper_service.services.kinds.operations import Work
     from scraper_service.services.metrics.health import Health
     from scraper_service.services.monitoring.channels import ChannelSender
     from scraper_service.services.monitoring.mail import Mailer
     from scraper_service.services.monitoring.scheduler import MonitorScheduler
-    from scraper_service.services.operations.operations import (
-        OperationCalls,
-        Operations,
-        Work,
-    )
+    from scraper_service.storage.jobs.runs import Taken
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +45,6 @@ class Background:
         from scraper_service.crawling.artefacts import object_store
         from scraper_service.crawling.converter_pool.pool import ConverterPool
         from scraper_service.search_engines.searches import Searches
-        from scraper_service.services.live_workers import LiveWorkers
         from scraper_service.services.mapping import MapCrawler
         from scraper_service.services.metrics.sentry import error_reports
         from scraper_service.services.metrics.tracing import shared_traces
@@ -78,10 +75,10 @@ class Background:
         self.searches = Searches(settings)
         self.runner = self._make_runner()
         self.maps = MapCrawler(self.process, self.database)
-        self.calls = self._operation_calls()
-        self.checks, self.scheduler = self._monitoring()
+        #: The work by kind of job, of all that no spider runs.
+        self.kinds = self._work()
+        self.scheduler = self._monitoring()
         self.mailer, self.channels = self._messengers()
-        self.workers = LiveWorkers(self.database)
         #: True from the signal to end on.
         self.is_leaving = False
         self.lag, self.health = self._health()
@@ -106,59 +103,39 @@ class Background:
         runner: JobRunner = make_runner(self.process, self.database)
         return runner
 
-    def _operation_calls(self) -> OperationCalls:
-        from scraper_service.crawling.download.engines import Engines
-        from scraper_service.crawling.politeness.team_limits import TeamPermits
+    def _work(self) -> dict[str, Work]:
         from scraper_service.crawling.pricing import Prices
         from scraper_service.llm.model import language_model
-        from scraper_service.services.operations.agent.agent import Agent
-        from scraper_service.services.operations.agent.agent_writer import AgentWriter
-        from scraper_service.services.operations.agent.research import Research
-        from scraper_service.services.operations.agent.run import RunTools
-        from scraper_service.services.operations.extraction import Extract
-        from scraper_service.services.operations.llms_txt import LlmsText
-        from scraper_service.services.operations.operations import (
-            OperationCalls,
-            Operations,
-        )
-        from scraper_service.services.operations.sources import Sources
+        from scraper_service.services.kinds.agent.agent import Agent
+        from scraper_service.services.kinds.agent.agent_writer import AgentWriter
+        from scraper_service.services.kinds.agent.research import Research
+        from scraper_service.services.kinds.agent.run import RunTools
+        from scraper_service.services.kinds.extraction import Extract
+        from scraper_service.services.kinds.llms_txt import LlmsText
+        from scraper_service.services.kinds.sources import Sources
 
         settings, prices = self.settings, Prices(self.settings)
         sources = Sources(self.maps, self.searches)
         writer = AgentWriter(language_model(settings), settings)
         most_s = settings.getint("OPERATION_TIMEOUT_S")
         tools = RunTools(sources, prices, writer, most_s)
-        kinds: dict[str, Work] = {
+        return {
             "extract": Extract(sources, prices, settings),
             "agent": Agent(tools),
             "llmstxt": LlmsText(sources, prices, settings),
             "deep_research": Research(tools),
         }
-        self.operations = Operations(
-            self.database,
-            self.runner,
-            self.pool,
-            kinds,
-            settings.getint("MAX_RUNNING_OPERATIONS"),
-        )
-        return OperationCalls(
-            self.operations,
-            Engines.shared(settings),
-            TeamPermits.shared(),
-            settings,
-        )
 
-    def _monitoring(self) -> tuple[Operations, MonitorScheduler]:
-        """Return what runs the checks of monitors, and what starts them."""
+    def _monitoring(self) -> MonitorScheduler:
+        """Return what starts the checks of monitors, and let the runner run them."""
         from scraper_service.crawling.pricing import Prices
         from scraper_service.llm.model import language_model
+        from scraper_service.options.serialization import MONITOR_CHECK
         from scraper_service.services.monitoring.check_run import MonitorCheck
         from scraper_service.services.monitoring.scheduler import MonitorScheduler
-        from scraper_service.services.operations.operations import Operations
-        from scraper_service.storage.job_records import MONITOR_CHECK
 
         settings = self.settings
-        work = MonitorCheck(
+        self.kinds[MONITOR_CHECK] = MonitorCheck(
             self.database,
             self.runner,
             self.searches,
@@ -166,16 +143,8 @@ class Background:
             language_model(settings),
             settings,
         )
-        checks = Operations(
-            self.database,
-            self.runner,
-            self.pool,
-            {MONITOR_CHECK: work},
-            settings.getint("MONITOR_CONCURRENCY"),
-        )
         usual_mb = settings.getint("TEAM_DISK_MB")
-        scheduler = MonitorScheduler(self.database, checks.wake, usual_disk_mb=usual_mb)
-        return checks, scheduler
+        return MonitorScheduler(self.database, self.runner.wake, usual_disk_mb=usual_mb)
 
     def _messengers(self) -> tuple[Mailer, ChannelSender]:
         """Return what sends the mail and the messages of checks."""
@@ -209,13 +178,19 @@ class Background:
 
     def open(self) -> None:
         """Begin to run operations and checks, and to send mail and messages."""
-        self.operations.open()
-        self.checks.open()
+        self.runner.run_kinds(
+            {name: self._coroutine(work) for name, work in self.kinds.items()}
+        )
         if self.settings.getint("MONITOR_CONCURRENCY"):
             self.scheduler.open()
         self.mailer.open()
         self.channels.open()
-        self.workers.open()
+
+    def _coroutine(self, work: Work) -> Callable[[Taken], Awaitable[None]]:
+        from scraper_service.services.kinds.operations import run_operation
+
+        wake = self.runner.wake
+        return partial(run_operation, work, self.database, self.pool, wake)
 
     def facts(self) -> dict[str, Any]:
         """Return the members of ``/health`` of a ready process that each one has."""
@@ -224,19 +199,16 @@ class Background:
             "status": "ok",
             "loopLagP99Ms": self.lag.p99_ms(),
             "runningJobs": self.runner.running,
-            "runningOperations": self.operations.running + self.checks.running,
-            "workers": dict(self.workers.counts),
-            "warnings": [*self.workers.warnings, *self.runner.warnings],
+            "runningOperations": self.runner.running_operations,
+            "workers": dict(self.runner.workers),
+            "warnings": self.runner.warnings,
         }
 
     def first_closers(self) -> Iterator[Callable[[], Awaitable[None]]]:
         """Yield what begins no further work, in order."""
-        yield self.workers.close
         yield self.scheduler.close
         yield self.mailer.close
         yield self.channels.close
-        yield self.checks.close
-        yield self.operations.close
         yield self.runner.close
 
     async def finish_crawls(

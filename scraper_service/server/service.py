@@ -223,6 +223,7 @@ class ApiFront:
             RobotsPolicy.shared(settings),
             prices,
             self.availability,
+            self._background.kinds,
         )
         self.sessions = BrowserSessions(
             settings,
@@ -239,12 +240,10 @@ class ApiFront:
             jobs=jobs,
             browser_sessions=self.sessions,
             exports=Exports(self.database, source_files(settings)),
-            operations=self._background.calls,
             usage=Usage(self.database, scrapes, settings),
             monitors=TeamMonitors(
                 self.database,
                 self._background.runner,
-                self._background.checks,
                 prices,
                 self.availability,
                 Messengers(self._background.mailer, self._background.channels),

@@ -5,18 +5,22 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from scraper_service.crawling.download.proxies import Proxies
-from scraper_service.errors import ServiceUnavailable
+from scraper_service.errors import OptionUnavailable, ServiceUnavailable
 from scraper_service.exports.formats import FORMATS
 from scraper_service.options.availability import (
     RECOGNISER,
     can_recognise_text,
     missing_model,
+    require_agent,
     require_available,
     require_job_available,
+    require_researchable,
 )
+from scraper_service.options.crawl import BatchOptions, CrawlOptions
+from scraper_service.options.extraction import AgentOptions, ResearchOptions
 from scraper_service.options.format_table import FORMATS as PAGE_FORMATS
 from scraper_service.options.limits import parse_languages
 from scraper_service.search_engines.search_engine import OWN
@@ -28,7 +32,7 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
     from scraper_service.crawling.download.engines import Engines
-    from scraper_service.options.crawl import BatchOptions, CrawlOptions
+    from scraper_service.options.extraction import OperationOptionsT
     from scraper_service.options.scrape import ScrapeOptions
     from scraper_service.search_engines.searches import Searches
 
@@ -106,9 +110,24 @@ class Availability:
         """Raise :exc:`~scraper_service.errors.OptionUnavailable` for a missing part."""
         require_available(options, self._engines.missing, self._no_model)
 
-    def require_job(self, options: CrawlOptions | BatchOptions) -> None:
+    def require_job(
+        self, options: CrawlOptions | BatchOptions | OperationOptionsT
+    ) -> None:
         """Do the same as :meth:`require` for the options of a job."""
-        require_job_available(options, self._engines.missing, self._no_model)
+        missing, no_model = self._engines.missing, self._no_model
+        if isinstance(options, CrawlOptions | BatchOptions):
+            require_job_available(options, missing, no_model)
+            return
+        try:
+            # The operation sets the formats itself.
+            require_available(evolve(options.scrape, formats=()), missing)
+        except OptionUnavailable as error:
+            error.nested = True
+            raise
+        if isinstance(options, ResearchOptions):
+            require_researchable(no_model)
+        if isinstance(options, AgentOptions):
+            require_agent(no_model)
 
 
 @frozen

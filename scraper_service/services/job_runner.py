@@ -1,4 +1,8 @@
-"""Runs the stored jobs with crawlers in this process."""
+"""Runs the stored jobs of every kind: takes them, runs them, ends their runs.
+
+Spiders run crawls and batches, in this process or on scrapyd nodes. Coroutines run all other
+jobs, always in this process.
+"""
 
 from __future__ import annotations
 
@@ -9,29 +13,44 @@ import logging
 import math
 import uuid
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, TypeAlias
+
+from attrs import define
+from scrapy.crawler import Crawler
 
 from scraper_service.crawling.job_process import Presence, broken, early_end
-from scraper_service.crawling.logs import log_end
+from scraper_service.crawling.logs import log_begin, log_end
 from scraper_service.crawling.politeness.crawl_report import JobRecorder
 from scraper_service.crawling.scheduler import LeasedScheduler
-from scraper_service.errors import SecretsUnreadable, ServiceUnavailable
-from scraper_service.options.serialization import options_from_json
+from scraper_service.errors import ServiceUnavailable
+from scraper_service.options.serialization import (
+    CHECKS,
+    CRAWLED,
+    JOBS,
+    KINDS,
+    LIMITS,
+    OPERATIONS,
+    options_from_json,
+)
+from scraper_service.services.metrics.tracing import job_span
 from scraper_service.services.upkeep import keep_up
 from scraper_service.shared_objects import BackgroundTasks, ChangePoll
 from scraper_service.storage.frontier import workers
 from scraper_service.storage.job_records import JobState
 from scraper_service.storage.jobs.jobs import Jobs
+from scraper_service.storage.jobs.runs import Taken
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 
-    from scrapy.crawler import AsyncCrawlerProcess, Crawler
+    from scrapy.crawler import AsyncCrawlerProcess
     from scrapy.settings import BaseSettings
 
     from scraper_service.storage.database import Database
-    from scraper_service.storage.job_records import Job
     from scraper_service.storage.jobs.turns import WaitingJob
+
+#: Why a run ends, and the error of the job that fails with it.
+EndT: TypeAlias = "tuple[str | None, str | None]"
 
 logger = logging.getLogger(__name__)
 
@@ -43,79 +62,12 @@ CLOSING_S = 0.01
 HOLD_S = 2.0  # for the return of leases at shutdown
 REST_S = 10.0  # the shortest wait of a job for its hosts that makes room for another
 RESTING = 10  # jobs that wait for their hosts, per job that may run
-
-
-class JobRunner(Protocol):
-    """The interface of the class that the setting ``JOB_RUNNER`` names.
-
-    It is called with the Scrapy process of the service and the job database. It raises
-    :exc:`ValueError` for an invalid setting.
-    """
-
-    settings: BaseSettings
-    owner: str  # the id of this process in the table of workers
-
-    @property
-    def running(self) -> int:
-        """The number of jobs that run in this process."""
-        ...
-
-    @property
-    def is_alone(self) -> bool:
-        """True if no other process shares the database, as of a few seconds ago."""
-        ...
-
-    @property
-    def warnings(self) -> list[str]:
-        """Sentences for an operator, such as that no node responds."""
-        ...
-
-    async def open(self) -> None:
-        """Start to run jobs. Raises errors of the database."""
-        ...
-
-    async def close(self) -> None:
-        """Start no more jobs. The Scrapy process closes its crawlers itself."""
-        ...
-
-    async def leave(self) -> None:
-        """End the heartbeats of this process, after its crawlers have closed."""
-        ...
-
-    def wake(self) -> None:
-        """Look for new jobs at once."""
-        ...
-
-    async def store_counts(self, job_id: str) -> None:
-        """Store the counts of a job so far, if it runs in this process."""
-        ...
-
-    async def cancel(self, job_id: str) -> None:
-        """Begin to end a cancelled job, and return at once."""
-        ...
-
-    async def hold(self, job_id: str) -> None:
-        """Start no page of a job in this process until :meth:`refresh`.
-
-        Leased URLs without a request return to the frontier, so a change counts for them.
-        """
-        ...
-
-    async def refresh(self, job_id: str) -> None:
-        """Apply a change of a job by its caller.
-
-        When this returns, this process starts no page of a paused job.
-        """
-        ...
-
-
-def work_of(settings: BaseSettings) -> tuple[str, ...]:
-    """Return what a process with these settings takes of the work of all teams."""
-    rooms = {
-        workers.OPERATIONS: "MAX_RUNNING_OPERATIONS",
-        workers.CHECKS: "MONITOR_CONCURRENCY",
-    }
-    return (workers.JOBS, *(k for k, name in rooms.items() if settings.getint(name)))
+# What waits while no process takes it.
+WAITING = {
+    JOBS: "crawls and batches",
+    OPERATIONS: "extract, agent, deep research and llms.txt jobs",
+    CHECKS: "checks of monitors",
+}
 
 
 async def opened(crawler: Crawler) -> None:
@@ -142,31 +94,71 @@ async def stop_crawlers(process: AsyncCrawlerProcess) -> None:
         await asyncio.sleep(CLOSING_S)
 
 
-class LocalRunner:
-    """Runs the active jobs of the database, at most ``MAX_RUNNING_JOBS`` at a time.
+def _warning(work: str) -> str:
+    return (
+        f"No process runs {WAITING[work]}: they wait. Start `scraper-service worker`, or"
+        f" set SCRAPER_{LIMITS[work]} above 0."
+    )
 
-    Teams take turns: a team with many jobs does not hold up a team with few. A job whose hosts
-    all ask for a pause of :data:`REST_S` or more rests, if others wait for its place, until
-    there is something to fetch and a place is free. Jobs of other processes are run too, since
-    all processes share a job's frontier. Leases of this process last ``LEASE_S`` beyond its
-    last heartbeat. With ``only``, the id of a job, only that job runs. Without it, jobs of
-    :data:`LOCAL_TEAM` do not run here: they belong to the commands that started them, and an
-    interrupt has to stop them. With ``MAX_RUNNING_JOBS`` 0 no job runs here.
+
+@define(eq=False)
+class RunningJob:
+    """A job that runs in this process."""
+
+    taken: Taken
+    #: What kind of work it is.
+    work: str
+    task: asyncio.Task[None] | None = None
+    #: Of the job of a spider.
+    crawler: Crawler | None = None
+    #: Closes the crawler of a cancelled job.
+    closing: asyncio.Task[None] | None = None
+    #: True while it stops so that others can run.
+    is_leaving: bool = False
+    #: True while another job runs instead, since its hosts ask for a pause.
+    is_resting: bool = False
+
+
+class JobRunner:
+    """Runs the active jobs of the database. The setting ``JOB_RUNNER`` names a subclass.
+
+    :meth:`_take_up` finds the jobs that need a process, and takes them with
+    :meth:`Jobs.take`, for each kind of work up to its limit. Teams take turns: a team with
+    many jobs does not hold up a team with few. A run ends with :meth:`Jobs.end_run`, or with
+    this process: then other processes take its job. Runs of this process last ``LEASE_S``
+    beyond its last heartbeat.
+
+    A subclass runs the jobs of spiders. ``most_jobs`` is the most of them at a time. With
+    ``only``, the id of a job, only that job runs. Without it, jobs of :data:`LOCAL_TEAM` do
+    not run here: they belong to the commands that started them, and an interrupt has to stop
+    them.
     """
 
+    #: The most processes of a job, None for any number.
+    most_processes: int | None = None
+
     def __init__(
-        self, process: AsyncCrawlerProcess, database: Database, only: str | None = None
+        self,
+        process: AsyncCrawlerProcess,
+        database: Database,
+        most_jobs: int,
+        only: str | None = None,
     ):
         self._process = process
         self._database = database
         self._jobs = Jobs(database)
         self._only = only
-        self.settings = process.settings
+        self.settings: BaseSettings = process.settings
+        #: The id of this process in the table of workers.
         self.owner = str(uuid.uuid4())
         self._poll = ChangePoll(database.version)
-        # A command runs its own job, whatever services leave to workers.
-        self._most = 1 if only else self.settings.getint("MAX_RUNNING_JOBS")
-        takes = work_of(self.settings)[0 if self._most else 1 :]
+        self._limits = {
+            work: 0 if only else self.settings.getint(name)
+            for work, name in LIMITS.items()
+        } | {JOBS: most_jobs}
+        #: The kinds that this process takes, by work.
+        self._kinds: dict[str, Collection[str]] = {JOBS: CRAWLED} if most_jobs else {}
+        self._coroutines: dict[str, Callable[[Taken], Awaitable[None]]] = {}
         self._presence = Presence(
             self.settings,
             database,
@@ -174,24 +166,26 @@ class LocalRunner:
             workers.COMMAND
             if only
             else self.settings.get("PROCESS_KIND", workers.SERVICE),
-            () if only else takes,
+            () if only else tuple(k for k, most in self._limits.items() if most),
             lambda: self.running,
         )
-        self._crawlers: dict[str, Crawler] = {}
-        self._teams: dict[str, str] = {}  # by job, the first started first
+        self._running: dict[str, RunningJob] = {}  # the first started first
         self._turn = 0  # counts the starts
-        self._last_turns: dict[str, int] = {}  # by team
-        self._leaving: set[str] = set()  # jobs that stop so that others can run
-        self._resting: list[str] = []  # jobs whose place another job has
-        self._cancelling: dict[str, asyncio.Task[None]] = {}
+        self._last_turns: dict[tuple[str, str], int] = {}  # by work and team
         self._tasks = BackgroundTasks()
         self._wanted = asyncio.Event()
-        self._closing = False
+        self._untaken: list[str] = []  # work that no process takes
+        self.is_closing = False
 
     @property
     def running(self) -> int:
-        """The number of jobs that run in this process."""
-        return len(self._crawlers)
+        """The number of jobs of spiders that run in this process."""
+        return sum(each.work == JOBS for each in self._running.values())
+
+    @property
+    def running_operations(self) -> int:
+        """The number of other jobs that run in this process."""
+        return len(self._running) - self.running
 
     @property
     def is_alone(self) -> bool:
@@ -199,33 +193,62 @@ class LocalRunner:
         return self._presence.is_alone
 
     @property
+    def workers(self) -> Counter[str]:
+        """The live processes of the database by kind, without those that end."""
+        live = self._presence.live
+        return Counter(each.kind or "unknown" for each in live if not each.drains)
+
+    @property
     def warnings(self) -> list[str]:
-        """Empty: this process runs the jobs."""
-        return []
+        """Sentences for an operator: of work that no process takes."""
+        return [_warning(work) for work in self._untaken]
 
     async def open(self) -> None:
-        """Start to run jobs. Raises errors of the database."""
+        """Start to run jobs of spiders. Raises errors of the database."""
         await self._presence.open()
-        if self._most:
-            self._presence.every(
-                POLL_S, self._take_up, self._wanted, self._may_find_some
-            )
-            if self._only is None:
-                self._presence.every(NEW_S, self._look)
+        self._presence.every(POLL_S, self._take_up, self._wanted, self._may_find_some)
+        if self._only is None:
+            self._presence.every(NEW_S, self._look)
         keep_up(self._presence, self._database, self.settings)
 
-    async def close(self) -> None:
-        """Start no more jobs and pages. Return the leases of pages that do not run.
+    def run_kinds(
+        self, coroutines: Mapping[str, Callable[[Taken], Awaitable[None]]]
+    ) -> None:
+        """Start to run jobs of other kinds, each with its coroutine.
 
-        The Scrapy process closes its crawlers itself.
+        It continues a job from its last stored step, and ends the job.
         """
-        self._closing = True
+        self._coroutines |= coroutines
+        for name in coroutines:
+            work = KINDS[name].work
+            if self._limits[work]:
+                self._kinds[work] = (*self._kinds.get(work, ()), name)
+        self.wake()
+
+    async def close(self) -> None:
+        """Take no more jobs, and end the runs of this process: others go on with its jobs.
+
+        The Scrapy process closes its crawlers itself, after their running pages.
+        """
+        self.is_closing = True
         self._presence.drain()
-        # Their crawlers close after the running pages: others go on with the rest now.
-        holds = [asyncio.ensure_future(self.hold(each)) for each in self._crawlers]
+        running = tuple(self._running.values())
+        holds = [
+            asyncio.ensure_future(self.hold(each.taken.job.id))
+            for each in running
+            if each.work == JOBS
+        ]
+        coroutines = [each.task for each in running if each.task and each.work != JOBS]
+        for task in coroutines:
+            task.cancel()
+        if coroutines:
+            await asyncio.wait(coroutines)
         if holds:
             await asyncio.wait(holds, timeout=HOLD_S)
         self._tasks.cancel()
+        # Without the database they end with the last heartbeat.
+        with contextlib.suppress(ServiceUnavailable):
+            await self._jobs.end_all_runs(self.owner)
 
     async def leave(self) -> None:
         """End the heartbeats of this process, after its crawlers have closed."""
@@ -237,33 +260,229 @@ class LocalRunner:
 
     async def store_counts(self, job_id: str) -> None:
         """Store the counts of a job so far, if it runs in this process."""
-        crawler = self._crawlers.get(job_id)
+
+    async def cancel(self, job_id: str) -> None:
+        """Begin to end a job that was cancelled, and return at once."""
+        found = self._running.get(job_id)
+        if found is not None and found.work != JOBS and found.task is not None:
+            found.task.cancel()
+
+    async def hold(self, job_id: str) -> None:
+        """Start no page of a job in this process until :meth:`refresh`.
+
+        Leased URLs without a request return to the frontier, so a change counts for them.
+        """
+
+    async def refresh(self, job_id: str) -> None:
+        """Apply a change of a job by its caller.
+
+        When this returns, this process starts no page of a paused job.
+        """
+        self.wake()
+
+    # -- turns -----------------------------------------------------------------------
+
+    def _takers(self, work: str) -> int:
+        return workers.takers(self._presence.live, work)
+
+    def _may_find_some(self) -> bool:
+        return self._poll.is_due()
+
+    async def _look(self) -> None:
+        """Take up jobs at once that other processes have stored.
+
+        Logs which work begins and ceases to wait for a process.
+        """
+        before = self._untaken
+        self._untaken = [work for work in LIMITS if not self._takers(work)]
+        for work in self._untaken:
+            if work not in before:
+                logger.warning("%s", _warning(work))
+        for work in before:
+            if work not in self._untaken:
+                logger.info("a process takes %s again", WAITING[work])
+        kinds = [
+            name
+            for work, names in self._kinds.items()
+            if self._teams(work).total() < self._limits[work]
+            for name in names
+        ]
+        if kinds and not self.is_alone and await self._jobs.has_queued(kinds):
+            self.wake()
+
+    async def _take_up(self) -> None:
+        """Follow the changes of the jobs that run here, and take others."""
+        found = await self._jobs.running(tuple(self._running))
+        for job_id, each in tuple(self._running.items()):
+            if job_id not in found.active and each.work == JOBS:
+                await self.cancel(job_id)
+        if self._only is None:
+            for step in found.orphans:
+                await self._jobs.end(step, JobState.CANCELLED)
+                await self.cancel(step)
+        self._notice(found.active)
+        for work in tuple(self._kinds):
+            await self._take_some(work)
+
+    def _notice(self, revisions: Mapping[str, int]) -> None:
+        """Take note of the revisions of the jobs that run here."""
+
+    async def _take_some(self, work: str) -> None:
+        waiting = await self._jobs.waiting(
+            self.owner,
+            self._kinds[work],
+            tuple(self._running),
+            self._limits[work],
+            self.settings.getint("JOB_CONCURRENCY"),
+            self._only,
+        )
+        left = list(self._share(work, waiting))
+        while left:
+            each = self._next(work, left)
+            left.remove(each)
+            if self.is_closing or not self._has_room(work, each):
+                return
+            self._turn += 1
+            self._last_turns.pop((work, each.team_id), None)
+            self._last_turns[work, each.team_id] = self._turn
+            if len(self._last_turns) > MOST_TEAMS:
+                del self._last_turns[next(iter(self._last_turns))]  # the longest ago
+            await self._take(work, each)
+
+    def _share(self, work: str, waiting: list[WaitingJob]) -> Iterator[WaitingJob]:
+        """Yield running jobs, and this process's part of the queued ones."""
+        queued = sum(each.is_queued for each in waiting)
+        left = math.ceil(queued / max(1, self._takers(work)))
+        for each in waiting:
+            most = self.most_processes
+            if (not each.is_queued or left > 0) and (not most or each.processes < most):
+                yield each
+            left -= each.is_queued
+
+    def _next(self, work: str, waiting: list[WaitingJob]) -> WaitingJob:
+        """Return the job whose team has the fewest running ones here.
+
+        Jobs that nobody runs come before large jobs that need a further process. Of several
+        teams, it is the one whose last job started first.
+        """
+        running = self._teams(work)
+
+        def turn(each: WaitingJob) -> tuple[int, bool, int]:
+            last = self._last_turns.get((work, each.team_id), 0)
+            return running[each.team_id], each.processes > 0, last
+
+        return min(waiting, key=turn)
+
+    def _teams(self, work: str) -> Counter[str]:
+        """Count the running jobs of each team, without those that stop or rest."""
+        return Counter(
+            each.taken.job.team_id
+            for each in self._running.values()
+            if each.work == work and not (each.is_leaving or each.is_resting)
+        )
+
+    def _has_room(self, work: str, each: WaitingJob) -> bool:
+        """Return True if a waiting job may run. Others may stop for it."""
+        return self._teams(work).total() < self._limits[work]
+
+    async def _take(self, work: str, each: WaitingJob) -> None:
+        at_once = 0 if self._only else self.settings.getint("JOB_CONCURRENCY")
+        taken = await self._jobs.take(each.id, self.owner, at_once)
+        if taken is not None and not self.is_closing:
+            found = self._running[each.id] = RunningJob(taken, work)
+            found.task = self._tasks.spawn(self._follow(found))
+
+    # -- one job ---------------------------------------------------------------------
+
+    async def _follow(self, running: RunningJob) -> None:
+        """Run a job until it ends here, and end its run."""
+        job = running.taken.job
+        reason: str | None = "cancelled"
+        error: str | None = None
+        begin = self._crawl if running.work == JOBS else self._run
+        try:
+            reason, error = await begin(running)
+        except asyncio.CancelledError:
+            if self.is_closing:
+                return  # all runs of this process end
+        try:
+            await self._end(running.taken, reason, error)
+        except ServiceUnavailable:
+            logger.warning("a run of job %s ends when it is taken again", job.id)
+        finally:
+            self._running.pop(job.id, None)
+            self.wake()
+
+    async def _end(self, taken: Taken, reason: str | None, error: str | None) -> None:
+        if await self._jobs.end_run(taken.job.id, taken.run_id, reason, error):
+            failed = await self._jobs.get(taken.job.id, None)
+            if failed is not None:
+                log_end(failed)
+
+    async def _run(self, running: RunningJob) -> EndT:
+        """Run a coroutine, which ends its job itself."""
+        job = running.taken.job
+        try:
+            log_begin(job.id, self.owner, is_first=running.taken.is_first)
+            with job_span(job.id, job.kind):
+                await self._coroutines[job.kind](running.taken)
+        except ServiceUnavailable:
+            return "unavailable", None  # it is run again later
+        except Exception:
+            logger.exception("the end of job %s could not be stored", job.id)
+            return "broken", None
+        return "finished", None
+
+    async def _crawl(self, running: RunningJob) -> EndT:
+        """Run the spider of a job."""
+        raise NotImplementedError
+
+
+class LocalRunner(JobRunner):
+    """Runs all jobs in this process, at most ``MAX_RUNNING_JOBS`` of spiders at a time.
+
+    A job whose hosts all ask for a pause of :data:`REST_S` or more rests, if others wait for
+    its place, until there is something to fetch and a place is free. Jobs of other processes
+    are run too, since all processes share a job's frontier. With ``MAX_RUNNING_JOBS`` 0 no job
+    of a spider runs here.
+    """
+
+    def __init__(
+        self, process: AsyncCrawlerProcess, database: Database, only: str | None = None
+    ):
+        # A command runs its own job, whatever services leave to workers.
+        most = 1 if only else process.settings.getint("MAX_RUNNING_JOBS")
+        super().__init__(process, database, most, only)
+
+    async def store_counts(self, job_id: str) -> None:
+        crawler = self._crawler(job_id)
         if crawler is not None and (recorder := JobRecorder.find(crawler)):
             await recorder.store()
 
     async def cancel(self, job_id: str) -> None:
-        """Close the crawler of a job that was cancelled, if it runs here."""
-        crawler = self._crawlers.get(job_id)
-        if crawler is not None and job_id not in self._cancelling:
+        await super().cancel(job_id)
+        found = self._running.get(job_id)
+        if found is not None and found.crawler is not None and found.closing is None:
             # Not awaited: its running requests end first.
-            task = asyncio.ensure_future(self._close_crawler(crawler))
-            self._cancelling[job_id] = task
-            task.add_done_callback(lambda _: self._cancelling.pop(job_id, None))
+            closing = self._close_crawler(found.crawler)
+            found.closing = asyncio.ensure_future(closing)
 
     async def hold(self, job_id: str) -> None:
-        """Start no page of a job here until :meth:`refresh`."""
         if scheduler := self._scheduler(job_id):
             await scheduler.hold()
 
     async def refresh(self, job_id: str) -> None:
-        """Apply a change of a job by its caller, if the job runs here or may run now."""
         if scheduler := self._scheduler(job_id):
             with contextlib.suppress(ServiceUnavailable):  # the next look finds it
                 await scheduler.refresh()
         self.wake()
 
+    def _crawler(self, job_id: str) -> Crawler | None:
+        found = self._running.get(job_id)
+        return None if found is None else found.crawler
+
     def _scheduler(self, job_id: str) -> LeasedScheduler | None:
-        crawler = self._crawlers.get(job_id)
+        crawler = self._crawler(job_id)
         return None if crawler is None else LeasedScheduler.find(crawler)
 
     async def _close_crawler(self, crawler: Crawler) -> None:
@@ -280,178 +499,100 @@ class LocalRunner:
             logger.exception("a crawler could not be closed")
 
     def _may_find_some(self) -> bool:
-        return self._poll.is_due() or bool(self._resting)
+        rests = any(each.is_resting for each in self._running.values())
+        return super()._may_find_some() or rests
 
-    async def _look(self) -> None:
-        """Take up jobs at once that other processes have stored."""
-        if self.is_alone:
-            return
-        if self._running().total() < self._most and await self._jobs.has_queued():
-            self.wake()
-
-    async def _take_up(self) -> None:
-        turns = await self._jobs.runnable(
-            tuple(self._crawlers),
-            self._most,
-            self.settings.getint("JOB_CONCURRENCY"),
-            self._only,
-        )
-        for job_id in self._crawlers.keys() - turns.active.keys():
-            await self.cancel(job_id)
-        for job_id, revision in turns.active.items():
+    def _notice(self, revisions: Mapping[str, int]) -> None:
+        for job_id, revision in revisions.items():
             if scheduler := self._scheduler(job_id):
                 scheduler.notice(revision)
         self._go_on()
-        waiting = list(self._share(turns.waiting))
-        while waiting:
-            each = self._next(waiting)
-            waiting.remove(each)
-            if self._closing or not self._make_room(each.team_id):
-                return
-            try:
-                job = await self._jobs.get_whole(each.id)
-            except SecretsUnreadable as error:
-                await self._fail(each.id, str(error))
-                continue
-            if job is None or not job.is_active or each.id in self._crawlers:
-                continue
-            is_first = await self._jobs.start(each.id)
-            is_known = job.state is not JobState.QUEUED
-            if is_first or is_known or self._only or self.is_alone:
-                self._start(job)  # else another process has just started it
 
     def _go_on(self) -> None:
         """Give places to jobs that rest and have something to fetch again."""
-        for job_id in tuple(self._resting):
+        for job_id, each in tuple(self._running.items()):
             scheduler = self._scheduler(job_id)
-            if self._closing or scheduler is None or not scheduler.is_due:
+            if not each.is_resting or scheduler is None or not scheduler.is_due:
                 continue
-            if self._make_room(self._teams[job_id]):
-                self._resting.remove(job_id)
+            if not self.is_closing and self._make_room(each.taken.job.team_id):
+                each.is_resting = False
                 scheduler.go_on()
 
-    def _share(self, waiting: tuple[WaitingJob, ...]) -> Iterator[WaitingJob]:
-        """Yield running jobs, and this process's part of the queued ones."""
-        left = math.ceil(
-            sum(each.is_queued for each in waiting) / self._presence.takers
-        )
-        for each in waiting:
-            if not each.is_queued or left > 0:
-                yield each
-            left -= each.is_queued
-
-    async def _fail(self, job_id: str, error: str) -> None:
-        if await self._jobs.end(job_id, JobState.FAILED, error):
-            job = await self._jobs.get(job_id, None)
-            if job is not None:
-                log_end(job)
-
-    def _running(self) -> Counter[str]:
-        """Count the running jobs of each team, without those that stop or rest."""
-        stay = self._teams.keys() - self._leaving - set(self._resting)
-        return Counter(self._teams[job_id] for job_id in stay)
-
-    def _next(self, waiting: list[WaitingJob]) -> WaitingJob:
-        """Return the job whose team has the fewest running ones here.
-
-        Jobs that nobody runs come before large jobs that need a further process. Of several
-        teams, it is the one whose last job started first.
-        """
-        running = self._running()
-
-        def turn(each: WaitingJob) -> tuple[int, bool, int]:
-            last = self._last_turns.get(each.team_id, 0)
-            return running[each.team_id], each.processes > 0, last
-
-        return min(waiting, key=turn)
+    def _has_room(self, work: str, each: WaitingJob) -> bool:
+        if work == JOBS:
+            return self._make_room(each.team_id)
+        return super()._has_room(work, each)
 
     def _make_room(self, team_id: str) -> bool:
         """Let a running job make room for a job of a team if that is needed and possible.
 
         Return True if the job may run.
         """
-        is_free = self._running().total() < self._most
+        is_free = self._teams(JOBS).total() < self._limits[JOBS]
         return is_free or self._rest_one() or self._stop_one(team_id)
+
+    def _active(self) -> list[RunningJob]:
+        """Return the jobs of spiders that neither stop nor rest, the first started first."""
+        return [
+            each
+            for each in self._running.values()
+            if each.work == JOBS and not (each.is_leaving or each.is_resting)
+        ]
 
     def _stop_one(self, team_id: str) -> bool:
         """Stop the latest job of a team with at least two running jobs more than another.
 
         The job loses nothing, and is continued later. Return False without such a team.
         """
-        running = self._running()
+        running = self._teams(JOBS)
         [(largest, count)] = running.most_common(1)
         if count <= running[team_id] + 1:
             return False
-        latest = [
-            job_id
-            for job_id, owner in self._teams.items()
-            if owner == largest and job_id not in {*self._leaving, *self._resting}
-        ][-1]
-        self._leaving.add(latest)
-        crawler = self._crawlers[latest]
-        self._tasks.spawn(stop_crawler(crawler))
+        latest = [x for x in self._active() if x.taken.job.team_id == largest][-1]
+        if latest.crawler is None:
+            return False  # it has just been taken
+        latest.is_leaving = True
+        self._tasks.spawn(stop_crawler(latest.crawler))
         return True
 
     def _rest_one(self) -> bool:
         """Let the job with the longest wait for its hosts rest. Return False without one."""
-        if len(self._resting) >= RESTING * self._most:
+        rests = sum(each.is_resting for each in self._running.values())
+        if rests >= RESTING * self._limits[JOBS]:
             return False
-        waits = {
-            job_id: scheduler.waits_s
-            for job_id in self._crawlers.keys() - self._leaving - set(self._resting)
-            if (scheduler := self._scheduler(job_id))
-        }
-        job_id = max(waits, key=lambda each: waits[each], default="")
-        if waits.get(job_id, 0.0) < REST_S:
+        waits = [
+            (scheduler.waits_s, each, scheduler)
+            for each in self._active()
+            if (scheduler := self._scheduler(each.taken.job.id))
+        ]
+        longest = max(waits, key=lambda found: found[0], default=None)
+        if longest is None or longest[0] < REST_S:
             return False
-        self._resting.append(job_id)
-        LeasedScheduler.of(self._crawlers[job_id]).rest(self.wake)
+        _, each, scheduler = longest
+        each.is_resting = True
+        scheduler.rest(self.wake)
         return True
 
-    def _start(self, job: Job) -> None:
-        crawler = self._process.create_crawler(job.spider)
-        crawler.settings.set("JOB_ID", job.id, priority="cmdline")
-        crawler.settings.set("SOURCE_JOB_ID", job.source_job_id, priority="cmdline")
-        crawler.settings.set("BASE_JOB_ID", job.base_job_id, priority="cmdline")
-        crawler.settings.set("JOB_OWNER", self.owner, priority="cmdline")
-        self._crawlers[job.id] = crawler
-        self._teams[job.id] = job.team_id
-        self._turn += 1
-        self._last_turns.pop(job.team_id, None)
-        self._last_turns[job.team_id] = self._turn
-        if len(self._last_turns) > MOST_TEAMS:
-            del self._last_turns[next(iter(self._last_turns))]  # the longest ago
+    async def _crawl(self, running: RunningJob) -> EndT:
+        job = running.taken.job
+        crawler = running.crawler = self._process.create_crawler(job.spider)
+        for name, value in (
+            ("JOB_ID", job.id),
+            ("SOURCE_JOB_ID", job.source_job_id),
+            ("BASE_JOB_ID", job.base_job_id),
+            ("JOB_OWNER", self.owner),
+            ("JOB_IS_FIRST", running.taken.is_first),
+        ):
+            crawler.settings.set(name, value, priority="cmdline")
         try:
             options = options_from_json(job.kind, json.loads(job.options))
-        except ValueError as error:
-            ended: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-            ended.set_exception(error)
-        else:
-            ended = self._process.crawl(crawler, options=options)
-        self._tasks.spawn(self._follow(job, crawler, ended))
-
-    async def _follow(
-        self, job: Job, crawler: Crawler, ended: asyncio.Future[Any]
-    ) -> None:
-        """Wait for the end of a crawler. Mark the job as failed if it could not run."""
-        error = None
-        try:
-            await asyncio.shield(ended)
-        except asyncio.CancelledError:
-            return
+            await asyncio.shield(self._process.crawl(crawler, options=options))
         except ServiceUnavailable:
             logger.warning("job %s is run later: the database is unavailable", job.id)
-        except Exception as caught:
+            return "unavailable", None
+        except Exception as error:
             logger.exception("the crawler of job %s broke", job.id)
-            error = broken(caught)
-        if error is None and crawler.stats is not None:
-            error = early_end(crawler.stats.get_value("finish_reason"))
-        if error is not None:
-            with contextlib.suppress(ServiceUnavailable):
-                await self._fail(job.id, error)
-        self._crawlers.pop(job.id, None)
-        self._teams.pop(job.id, None)
-        self._leaving.discard(job.id)
-        if job.id in self._resting:
-            self._resting.remove(job.id)
-        self.wake()
+            return "broken", broken(error)
+        assert crawler.stats is not None
+        reason = crawler.stats.get_value("finish_reason")
+        return reason, early_end(reason)

@@ -1,4 +1,4 @@
-"""Crawls and batches: start, status, cancel, report; the list of all jobs."""
+"""Jobs of a team: start, status, cancel, report; the list of all jobs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from scraper_service.errors import (
     OptionUnavailable,
     ServiceUnavailable,
 )
-from scraper_service.options.crawl import CrawlOptions, fetching_all
+from scraper_service.options.crawl import BatchOptions, CrawlOptions, fetching_all
+from scraper_service.options.extraction import AgentOptions
 from scraper_service.options.limits import Retention, under_policy
 from scraper_service.options.parsing import MAX_ISSUES, short
 from scraper_service.options.serialization import options_from_json
@@ -34,27 +35,28 @@ from scraper_service.services.metrics.tracing import note_job
 from scraper_service.services.upkeep import expire
 from scraper_service.shared_objects import BackgroundTasks
 from scraper_service.storage.job_records import JobState
-from scraper_service.storage.jobs import admission, base_pages
+from scraper_service.storage.jobs import admission, base_pages, operations
 from scraper_service.storage.jobs.crawl_reports import JobReport, read_report
 from scraper_service.storage.jobs.jobs import Jobs
 from scraper_service.storage.webhooks.outbox import WebhookOutbox
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from scraper_service.crawling.politeness.robots import RobotsPolicy
     from scraper_service.crawling.pricing import Prices
     from scraper_service.discovery.crawl_prompt import PromptOptions
     from scraper_service.options.crawl import (
-        BatchOptions,
         ChangeRequest,
         ReprocessRequest,
         RetryRequest,
     )
+    from scraper_service.options.extraction import OperationOptionsT
     from scraper_service.services.accounts import Team
     from scraper_service.services.capabilities import Availability
     from scraper_service.services.crawl_preview import CheckT, Explanation, Previews
     from scraper_service.services.job_runner import JobRunner
+    from scraper_service.services.kinds.operations import Work
     from scraper_service.services.webhooks import Webhooks
     from scraper_service.storage.database import Database
     from scraper_service.storage.job_records import (
@@ -73,6 +75,9 @@ if TYPE_CHECKING:
     )
     from scraper_service.storage.jobs.job_listing import Listing, UrlQuery
     from scraper_service.storage.jobs.job_retry import RetriedJob
+    from scraper_service.storage.jobs.operations import OperationRow
+
+AGENT_CREDITS = 5  # that a team must have, unless the caller set fewer: one page
 NO_SOURCES = "keepSources must be false or left out with zeroDataRetention, got true"
 
 
@@ -87,10 +92,10 @@ class CrawlReport:
 
 
 class TeamJobs:
-    """Crawls and batches of a team.
+    """Jobs of a team: crawls and batches, and operations.
 
     Methods with a job id raise :exc:`~scraper_service.errors.JobNotFound` for a job of
-    another team or an expired job.
+    another team or an expired job. ``kinds`` has the kinds of operations.
     """
 
     def __init__(
@@ -102,6 +107,7 @@ class TeamJobs:
         robots: RobotsPolicy,
         prices: Prices,
         availability: Availability,
+        kinds: Mapping[str, Work],
     ):
         self._database = database
         self._jobs = Jobs(database)
@@ -112,6 +118,7 @@ class TeamJobs:
         self._robots = robots
         self._prices = prices
         self._availability = availability
+        self._kinds = kinds
         self._tasks = BackgroundTasks()
         self._has_deleted = False  # since the rows of deleted jobs were looked for
         self._is_deleting = False
@@ -120,16 +127,18 @@ class TeamJobs:
         self._retention = Retention.of(runner.settings)
         self._disk = DiskQuota(database, runner.settings.getint("TEAM_DISK_MB"))
         self._webhook_url: str | None = runner.settings["WEBHOOK_URL"] or None
+        #: The name of the language model, None without a model.
+        self.model_name: str | None = runner.settings["LLM_MODEL"] or None
 
     async def start(
         self,
-        options: CrawlOptions | BatchOptions,
+        options: CrawlOptions | BatchOptions | OperationOptionsT,
         team: Team,
         version: int,
         idempotency_key: str | None = None,
         least_pages: int = 1,
     ) -> Job:
-        """Store a job and wake the runner. The job is on disk when this returns.
+        """Store a job of any kind and wake the runner. The job is on disk when this returns.
 
         ``least_pages`` is the number of pages that the team's credits must cover.
         Raises :exc:`OptionUnavailable`, :exc:`IdempotencyKeyUsed`,
@@ -141,25 +150,36 @@ class TeamJobs:
         self._availability.require_job(options)
         if isinstance(options, CrawlOptions) and options.since is not None:
             options = fetching_all(options)
+        pages = 0
+        if not isinstance(options, CrawlOptions | BatchOptions):
+            pages = self._kinds[options.kind].pages(options)
+        if isinstance(options, AgentOptions):
+            least_pages = min(pages, AGENT_CREDITS)
         terms = self._terms(options, team, least_pages)
-        job = await self._jobs.create(terms, options, version, idempotency_key)
+        job = await self._jobs.create(terms, options, version, idempotency_key, pages)
         note_job(job.id)
         self._permits.limit_to(team.id, team.concurrency)
         self._runner.wake()
         return job
 
     def _terms(
-        self, options: CrawlOptions | BatchOptions, team: Team, least_pages: int = 1
+        self,
+        options: CrawlOptions | BatchOptions | OperationOptionsT,
+        team: Team,
+        least_pages: int = 1,
     ) -> admission.Terms:
         is_zero = options.scrape.zero_data_retention
         retention_s = self._retention.seconds(options.retention_days, is_zero=is_zero)
-        if is_zero and options.keep_sources:
+        if not isinstance(options, CrawlOptions | BatchOptions):
+            price = self._kinds[options.kind].price(options)
+        elif is_zero and options.keep_sources:
             raise OptionUnavailable("keep_sources", NO_SOURCES)
-        price = None if team.is_unlimited else self._prices.usual(options.scrape)
+        else:
+            price = self._prices.usual(options.scrape)
         return admission.Terms(
             team_id=team.id,
             key_id=team.key_id,
-            page_price=price,
+            page_price=None if team.is_unlimited else price,
             least_pages=least_pages,
             most_jobs=self._most_jobs,
             webhook_url=self._webhook_url,
@@ -468,6 +488,40 @@ class TeamJobs:
                     await expire(self._database, self._runner.settings)
         finally:
             self._is_deleting = False
+
+    async def operation(
+        self, job_id: str, team: Team, kind: str, not_found: str
+    ) -> OperationRow:
+        """Return an operation. Raises :exc:`JobNotFound` with the text ``not_found``."""
+        found = await self._database.read(
+            operations.read_operation, job_id, team.id, kind
+        )
+        if found is None:
+            raise JobNotFound(not_found)
+        return found
+
+    async def operations(
+        self, team: Team, kind: str, before: float | None, limit: int
+    ) -> list[Job]:
+        """Return the newest operations of a team that started before a time."""
+        return await self._database.read(
+            operations.read_operations, team.id, kind, before, limit
+        )
+
+    async def cancel_operation(
+        self, found: OperationRow, team: Team, error: str
+    ) -> JobState:
+        """Cancel an operation unless it has ended. Return its state afterwards.
+
+        ``error`` is for its caller.
+        """
+        if await self._jobs.end(found.id, JobState.CANCELLED, error, team.actor):
+            await self._runner.cancel(found.id)
+            self._runner.wake()  # its steps end too
+        after = await self._database.read(
+            operations.read_operation, found.id, team.id, found.kind
+        )
+        return JobState.CANCELLED if after is None else after.state
 
     async def active_crawls(self, team: Team) -> list[Job]:
         """Return the running crawls of a team, the oldest first."""

@@ -31,9 +31,7 @@ class JobState(StrEnum):
 # The team of jobs that a command runs without a service.
 LOCAL_TEAM = "local"
 ACTIVE = (JobState.QUEUED, JobState.SCRAPING)
-CRAWLED = ("crawl", "batch")  # kinds of jobs that crawlers run
 REPROCESS = "reprocess"  # the spider of jobs of both kinds that fetch nothing
-MONITOR_CHECK = "monitor_check"  # kind of jobs that are checks of monitors
 MAX_LIMIT = 2**31 - 1  # pages of a job, as its column holds them
 
 
@@ -65,16 +63,18 @@ class UrlKind(IntEnum):
 
 
 class RunState(IntEnum):
-    """State of a run, which is a process of a scrapyd node.
+    """State of a run, which is the lease of a process on a job.
 
-    ``ASKED`` until the node has responded, ``WAITING`` in the queue of the node, ``RUNNING``
-    once the process has joined the job.
+    ``ASKED`` until the process of a scrapyd node has joined the job; a run of this service
+    begins as ``RUNNING``.
     """
 
     ASKED = 0
-    WAITING = 1
-    RUNNING = 2
-    ENDED = 3
+    RUNNING = 1
+    ENDED = 2
+
+
+LOST = "lost"  # why a run ended, whose process is dead
 
 
 class DeliveryState(IntEnum):
@@ -94,7 +94,7 @@ class Job:
 
     id: str
     team_id: str
-    #: ``crawl`` or ``batch``.
+    #: A key of :data:`~scraper_service.options.serialization.KINDS`.
     kind: str
     #: Version of the API that started the job.
     version: int

@@ -161,9 +161,8 @@ job = Table(
 )
 
 #: Further columns of jobs that are operations. ``memory`` is JSON with the findings of
-#: the steps so far. ``result`` is the compressed JSON of the result, which may be
-#: preliminary. ``owner`` is the working process, ``token`` the fencing token, and
-#: ``attempts`` counts claims since the last step.
+#: the steps so far, and ``steps`` counts how often it was stored. ``result`` is the compressed
+#: JSON of the result, which may be preliminary.
 operation = Table(
     "operation",
     metadata,
@@ -171,9 +170,7 @@ operation = Table(
     Column("memory", Text, nullable=False),
     Column("result", LargeBinary),
     Column("tokens", BigInteger),
-    Column("owner", String(36)),
-    Column("token", Integer, nullable=False, server_default=text("0")),
-    Column("attempts", Integer, nullable=False, server_default=text("0")),
+    Column("steps", Integer, nullable=False, server_default=text("0")),
 )
 
 #: Encrypted secrets of active jobs, see
@@ -380,19 +377,6 @@ event = Table(
     Column("page_id", String(36)),
     Column("detail", Text),
     Index("ix_event_job_number", "job_number", "id"),
-)
-
-#: Further entries of the log of a job, which only operators read: the processes that worked
-#: on it. ``detail`` is JSON.
-job_log = Table(
-    "job_log",
-    metadata,
-    Column("id", _Serial, primary_key=True),
-    Column("job_id", ForeignKey("job.id"), nullable=False),
-    Column("kind", String(20), nullable=False),
-    Column("at", Double, nullable=False),
-    Column("detail", Text, nullable=False),
-    Index("ix_job_log_job_id", "job_id", "id"),
 )
 
 #: Webhooks of jobs. ``config`` is JSON with the names of headers, without their values.
@@ -757,32 +741,32 @@ idempotency = Table(
     Column("expires_at", Double, nullable=False),
 )
 
-#: Processes on scrapyd nodes, in a
-#: :class:`scraper_service.storage.job_records.RunState`. A job has at most one active run per
-#: ``slot``, counted from 0. ``id`` is the id of the process and of the node's own job,
-#: ``node`` the URL of the node, ``asked_by`` the asking service process. ``progress`` is the
-#: progress of the job at the start, ``reason`` the reason of the end.
+#: The leases of processes on jobs, in a
+#: :class:`scraper_service.storage.job_records.RunState`; see
+#: :mod:`scraper_service.storage.jobs.runs`. ``owner`` is the process: until its start that of
+#: the service that asked for it. ``node`` is the URL of its scrapyd node, None without one;
+#: then ``id`` is also the id of the node's own job. ``progress`` is the progress of the job at
+#: the start, ``reason`` the reason of the end. ``urls`` were taken over from a dead process.
 run = Table(
     "run",
     metadata,
     Column("id", String(36), primary_key=True),
     Column("job_id", ForeignKey("job.id"), nullable=False),
-    Column("slot", SmallInteger, nullable=False),
-    Column("node", String(300), nullable=False),
+    Column("owner", String(36), nullable=False),
+    Column("node", String(300)),
     Column("state", SmallInteger, nullable=False),
-    Column("asked_by", String(36), nullable=False),
     Column("progress", BigInteger, nullable=False),
+    Column("urls", Integer),
     Column("reason", Text),
     Column("created_at", Double, nullable=False),
     Column("ended_at", Double),
     Index("ix_run_job_id", "job_id", "created_at"),
     Index(
-        "uq_run_slot",
+        "ix_run_live",
         "job_id",
-        "slot",
-        unique=True,
-        sqlite_where=text("state < 3"),
-        postgresql_where=text("state < 3"),
+        "owner",
+        sqlite_where=text("state < 2"),
+        postgresql_where=text("state < 2"),
     ),
 )
 

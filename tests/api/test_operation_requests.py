@@ -10,10 +10,15 @@ from firecrawl.v2.types import AgentOptions, ScrapeOptions
 
 from scraper_service.api.v1 import requests as v1
 from scraper_service.errors import InvalidOptions
-from scraper_service.options.extraction import OPERATIONS
 from scraper_service.options.formats import Json, Markdown
 from scraper_service.options.requests import body_v2 as v2
-from scraper_service.options.serialization import operation_from_json, operation_to_json
+from scraper_service.options.serialization import (
+    KINDS,
+    OPERATIONS,
+    kinds_of,
+    options_from_json,
+    options_to_json,
+)
 
 URL = "https://example.com/docs"
 BOTH = pytest.mark.parametrize("api", [v1, v2], ids=["v1", "v2"])
@@ -222,7 +227,9 @@ def test_operations_survive_json():
         v1.research_options({"query": "q", "formats": ["json", "markdown"]}),
         v2.agent_options({"prompt": "p", "schema": SCHEMA, "webhook": "http://a.com"}),
     ]
-    assert {type(options) for options in made} == set(OPERATIONS.values())
+    assert {type(options) for options in made} == {
+        KINDS[name].options for name in kinds_of(OPERATIONS)
+    }
     for options in made:
-        stored = json.loads(json.dumps(operation_to_json(options)))
-        assert operation_from_json(options.kind, stored) == options
+        stored = json.loads(json.dumps(options_to_json(options)))
+        assert options_from_json(options.kind, stored) == options

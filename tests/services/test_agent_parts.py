@@ -14,11 +14,11 @@ from scraper_service.content.formats.agent_pages import (
 )
 from scraper_service.content.structured_data.merging import PageData
 from scraper_service.llm.replies import field_sources, merged_answer
-from scraper_service.services.operations.agent.choices import (
+from scraper_service.services.kinds.agent.choices import (
     ChoiceRefused,
     read_choice,
 )
-from scraper_service.services.operations.agent.run_state import (
+from scraper_service.services.kinds.agent.run_state import (
     MAX_KNOWN,
     MAX_SAID,
     AgentState,

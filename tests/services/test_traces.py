@@ -300,7 +300,7 @@ SHARED = "from scraper_service.services.metrics.tracing import shared_traces\n"
 def test_nothing_is_imported_without_the_variable():
     code = (
         "import sys\nimport scraper_service.addon, scraper_service.server.service\n"
-        "import scraper_service.services.jobs, scraper_service.services.operations\n"
+        "import scraper_service.services.jobs, scraper_service.services.kinds\n"
         f"{SHARED}assert shared_traces() is None\n"
         "assert not any(x.startswith('opentelemetry') for x in sys.modules)\n"
     )

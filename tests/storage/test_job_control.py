@@ -14,6 +14,7 @@ from scraper_service.errors import (
     OutOfCredits,
 )
 from scraper_service.options.crawl import EVENTS, ChangeRequest, Webhook
+from scraper_service.options.serialization import CRAWLED
 from scraper_service.options.spider_arguments import crawl_options
 from scraper_service.storage.accounts import credits as credits_of
 from scraper_service.storage.accounts.teams import TeamChange, change_team
@@ -149,20 +150,19 @@ def test_processes_notice_a_change_by_the_revision(control):
     control.pause(job_id)
     assert control.run(leases.claim, job_id, OWNER, 1).revision == 1
     assert control.deliver(job_id, row).revision == 1
-    assert control.run(turns.job_turns, [job_id], 10).active == {job_id: 1}
-    assert control.run(runs.standing, job_id, None) == ("scraping", 1, True)
+    assert control.run(turns.running_jobs, [job_id]).active == {job_id: 1}
+    assert control.run(runs.standing, job_id, "") == ("scraping", 1, False)
 
 
 def test_a_paused_job_needs_no_process(control):
     job_id = control.start()
     control.pause(job_id)
-    assert control.run(turns.job_turns, (), 10).waiting == ()
-    assert control.run(runs.demands)[0] == []
+    waiting = (turns.waiting_jobs, OWNER, CRAWLED, (), 10)
+    assert control.run(*waiting) == []
+    assert control.run(runs.take, job_id, OWNER) is None
     control.resume(job_id)
-    assert control.run(turns.job_turns, (), 10).waiting == (
-        turns.WaitingJob(job_id, TEAM, is_queued=True),
-    )
-    assert [demand.id for demand in control.run(runs.demands)[0]] == [job_id]
+    assert control.run(*waiting) == [turns.WaitingJob(job_id, TEAM, is_queued=True)]
+    assert control.run(runs.take, job_id, OWNER) is not None
 
 
 def test_a_job_that_has_not_begun_can_be_paused(control):

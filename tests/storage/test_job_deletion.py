@@ -12,7 +12,7 @@ from scraper_service.options.crawl import Webhook
 from scraper_service.storage.files import artefacts
 from scraper_service.storage.frontier import leases, outcomes
 from scraper_service.storage.job_records import JobState, Outcome
-from scraper_service.storage.jobs import deletion, job_history, job_log, job_store
+from scraper_service.storage.jobs import deletion, job_history, job_store, runs
 from scraper_service.storage.politeness import request_counts
 from scraper_service.storage.politeness.request_counts import HostCounts, Tallied
 from scraper_service.storage.schema import (
@@ -51,7 +51,7 @@ def worked(database, job_id):
     counts = Tallied({"http://a.example": HostCounts()}, {}, {"a": 1})
     run(database, request_counts.record, job_id, counts)
     run(database, artefacts.hold, "name.png", job_id, job_id)
-    run(database, job_log.record, job_id, job_log.BEGAN, {})
+    assert run(database, runs.take, job_id, "owner") is not None
 
 
 def rows_of(database, job_id):

@@ -7,49 +7,60 @@ import pytest
 from scraper_service.options.crawl import ChangeRequest
 from scraper_service.storage.frontier import leases, outcomes
 from scraper_service.storage.job_records import JobState
-from scraper_service.storage.jobs import job_control, job_log, job_store
+from scraper_service.storage.jobs import job_control, job_log, job_store, runs
 from scraper_service.storage.jobs.metrics import read_counts
 from tests.storage.test_job_history import TEAM, run, start
 
-MOST = job_log.MOST_ENTRIES
+MOST = runs.MOST_RUNS
 
 
 @pytest.fixture
 def stored(database):
     run(database, job_store.make_team, TEAM)
+    run(database, leases.beat, "a", 100)
     return database
 
 
 @pytest.mark.full(keep=1)
 @pytest.mark.parametrize("count", [MOST - 1, MOST, MOST + 20])
-def test_the_entries_of_a_job_have_a_bound(stored, count):
+def test_the_runs_of_a_job_have_a_bound(stored, count):
     job_id, other = start(stored), start(stored)
-    run(stored, job_log.record, other, job_log.BEGAN, {"process": "a"})
-    earlier = [
-        run(stored, job_log.record, job_id, job_log.TAKEN_OVER, {"urls": number})
-        for number in range(count)
-    ]
-    assert earlier[:3] == [0, 1, 2]
+    run(stored, runs.take, other, "a")
+    for number in range(count):
+        taken = run(stored, runs.take, job_id, "a")
+        assert taken.is_first == (number == 0)
+        run(stored, runs.end, job_id, taken.run_id, str(number))
     found = run(stored, job_log.read_log, job_id).entries
-    kept = [entry.facts["urls"] for entry in found if entry.kind == job_log.TAKEN_OVER]
-    assert kept == list(range(count))[-MOST:]
+    kept = [entry.facts["reason"] for entry in found if entry.kind == job_log.LEFT]
+    assert kept == [str(number) for number in range(count)][-MOST:]
     assert job_log.BEGAN in [
         e.kind for e in run(stored, job_log.read_log, other).entries
     ]
 
 
-def test_an_unknown_job_gets_no_entry(stored):
-    assert run(stored, job_log.record, "no-such-job", job_log.LEFT, {}) == 0
+def test_an_unknown_job_has_no_entry(stored):
+    assert run(stored, runs.take, "no-such-job", "a") is None
     assert run(stored, job_log.read_log, "no-such-job").entries == ()
 
 
-def test_events_and_entries_are_in_the_order_of_time(stored):
+def test_events_and_runs_are_in_the_order_of_time(stored):
     job_id = start(stored)
-    run(stored, job_log.record, job_id, job_log.BEGAN, {"process": "a"})
+    run(stored, runs.take, job_id, "a")
     run(stored, outcomes.end_job, job_id, JobState.FAILED, "It broke.")
     found = run(stored, job_log.read_log, job_id).entries
     assert [entry.kind for entry in found] == ["started", job_log.BEGAN, "failed"]
     assert found[1].facts == {"process": "a"}
+
+
+def test_the_urls_of_a_dead_process_are_counted_in_its_run(stored):
+    job_id = start(stored)
+    run(stored, runs.take, job_id, "a")
+    [_] = run(stored, leases.claim, job_id, "a", 1).rows
+    run(stored, leases.beat, "a", -1)
+    assert run(stored, runs.end_lost) == 1
+    assert run(stored, leases.reap, job_id) == 1
+    last = run(stored, job_log.read_log, job_id).entries[-1]
+    assert (last.kind, last.facts) == ("taken over", {"process": "a", "urls": 1})
 
 
 def test_jobs_and_urls_are_counted_by_state(stored):

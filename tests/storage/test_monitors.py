@@ -21,6 +21,7 @@ from scraper_service.errors import (
 )
 from scraper_service.options.crawl import Webhook
 from scraper_service.options.monitors import ScrapeTarget
+from scraper_service.options.serialization import MONITOR_CHECK
 from scraper_service.options.spider_arguments import batch_options
 from scraper_service.services import upkeep
 from scraper_service.services.monitoring.scheduler import MonitorScheduler
@@ -28,8 +29,8 @@ from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.accounts.teams import TeamChange, change_team
 from scraper_service.storage.frontier import leases, outcomes
-from scraper_service.storage.job_records import MONITOR_CHECK, JobState
-from scraper_service.storage.jobs import job_store, operations
+from scraper_service.storage.job_records import JobState
+from scraper_service.storage.jobs import job_store, runs, turns
 from scraper_service.storage.monitors import (
     check_steps,
     checks,
@@ -111,9 +112,9 @@ class World:
         return self.do(checks.start_check, TEAM, found.id, trigger, at)
 
     def take(self, check, owner=OWNER):
-        taken = self.do(operations.take, check.id, owner)
-        assert self.do(check_steps.begin, check.id, taken.claim)
-        return taken.claim
+        taken = self.do(runs.take, check.id, owner)
+        assert self.do(check_steps.begin, check.id, taken.run_id)
+        return taken.run_id
 
     def check(self, found):
         return self.do(checks.read_check, found.monitor_id, found.id)
@@ -549,9 +550,10 @@ def rows(world, table):
 def test_a_check_is_an_operation_of_its_own_kind(world):
     made = world.make()
     check = world.start(made, None, "manual")
-    waiting = operations.waiting
-    assert world.do(waiting, OWNER, {}, 10, ["extract"]) == []
-    assert world.do(waiting, OWNER, {}, 10, [MONITOR_CHECK]) == [(check.id, TEAM)]
+    waiting = turns.waiting_jobs
+    assert world.do(waiting, OWNER, ["extract"], (), 10) == []
+    [found] = world.do(waiting, OWNER, [MONITOR_CHECK], (), 10)
+    assert (found.id, found.team_id) == (check.id, TEAM)
 
 
 def test_the_body_of_a_page_is_small_in_the_database(world):

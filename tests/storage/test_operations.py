@@ -9,23 +9,24 @@ import pytest
 from sqlalchemy import func, select, update
 
 from scraper_service.errors import OutOfCredits, QueueFull
-from scraper_service.options.extraction import OPERATIONS, LlmsTextOptions
-from scraper_service.options.serialization import operation_from_json, options_from_json
+from scraper_service.options.extraction import LlmsTextOptions
+from scraper_service.options.serialization import (
+    CRAWLED,
+    OPERATIONS,
+    kinds_of,
+    options_from_json,
+)
 from scraper_service.options.spider_arguments import batch_options
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts.teams import TeamChange, change_team
 from scraper_service.storage.accounts.usage import read_queue
 from scraper_service.storage.frontier import leases, outcomes
 from scraper_service.storage.job_records import Job, JobState, Outcome
-from scraper_service.storage.jobs import admission, job_store, operations
-from scraper_service.storage.jobs import turns as turns_of
+from scraper_service.storage.jobs import admission, job_store, operations, runs, turns
 from scraper_service.storage.jobs.admission import Terms
-from scraper_service.storage.jobs.operations import (
-    MAX_ATTEMPTS,
-    OperationLease,
-    step_id,
-)
-from scraper_service.storage.schema import activity, event, job, operation
+from scraper_service.storage.jobs.operations import step_id
+from scraper_service.storage.jobs.runs import LOST, MAX_LOST
+from scraper_service.storage.schema import activity, event, job, operation, run
 from scraper_service.storage.schema import ledger as ledger_table
 from scraper_service.storage.transactions import number_of
 from tests.support.waiting import WAIT_S
@@ -57,6 +58,15 @@ class World:
         return self.do(ledger.balance, TEAM)
 
     @property
+    def runs(self):
+        query = select(run.c.owner, run.c.reason).order_by(run.c.created_at)
+        return [tuple(row) for row in self.do(lambda c: c.execute(query).all())]
+
+    @property
+    def orphans(self):
+        return self.do(turns.running_jobs, ()).orphans
+
+    @property
     def charges(self):
         query = select(ledger_table.c.page_id, ledger_table.c.credits)
         return [tuple(row) for row in self.do(lambda c: c.execute(query).all())]
@@ -70,19 +80,19 @@ class World:
             scrape=BATCH.scrape,
         )
         given = Terms(team_id=team, **terms)
-        found = self.do(admission.create_operation, given, asked, 1, pages)
+        found = self.do(admission.create_job, given, asked, 1, None, pages)
         return getattr(found, "id", found)  # or the error
 
     def take(self, operation_id, owner=OWNER):
-        return self.do(operations.take, operation_id, owner)
+        return self.do(runs.take, operation_id, owner)
 
     def read(self, operation_id, team=TEAM, kind="llmstxt"):
         return self.do(operations.read_operation, operation_id, team, kind)
 
-    def waiting(self, owner=OWNER, busy=None, limit=10):
-        kinds = tuple(OPERATIONS)
-        found = self.do(operations.waiting, owner, busy or {}, limit, kinds)
-        return [operation_id for operation_id, _ in found]
+    def waiting(self, owner=OWNER, busy=(), limit=10):
+        kinds = kinds_of(OPERATIONS)
+        found = self.do(turns.waiting_jobs, owner, kinds, busy, limit)
+        return [each.id for each in found]
 
     def run_step(self, step, body=b"{}", price=1):
         """Deliver every page of a batch."""
@@ -111,22 +121,24 @@ def test_an_operation_is_worked_on_by_one_process_at_a_time(world):
     one = world.start()
     assert world.waiting() == world.waiting(RIVAL) == [one]
     taken = world.take(one)
-    assert (taken.kind, taken.version, taken.page_limit) == ("llmstxt", 1, 3)
-    assert operation_from_json("llmstxt", json.loads(taken.options)).max_urls == 3
+    found = taken.job
+    assert (found.kind, found.version, found.page_limit) == ("llmstxt", 1, 3)
+    assert options_from_json("llmstxt", json.loads(found.options)).max_urls == 3
     assert world.take(one, RIVAL) is None
     assert world.waiting(RIVAL) == []
-    assert world.waiting(busy={one: TEAM}) == []
+    assert world.waiting(busy=[one]) == []
     world.do(leases.beat, OWNER, -1)
     assert world.waiting(RIVAL) == [one]
     second = world.take(one, RIVAL)
-    assert second.claim == OperationLease(RIVAL, taken.claim.token + 1)
+    assert second.run_id != taken.run_id
+    assert world.runs == [(OWNER, LOST), (RIVAL, None)]
 
 
 def test_what_a_process_stores_that_was_taken_for_dead_is_refused(world):
     one = world.start()
-    late = world.take(one).claim
+    late = world.take(one).run_id
     world.do(leases.beat, OWNER, -1)
-    now = world.take(one, RIVAL).claim
+    now = world.take(one, RIVAL).run_id
     for function, *args in (
         (operations.remember, '{"late": 1}'),
         (operations.show, b'{"late":1}'),
@@ -135,7 +147,7 @@ def test_what_a_process_stores_that_was_taken_for_dead_is_refused(world):
         (operations.fail, "late"),
     ):
         assert world.do(function, one, late, *args) is False
-    world.do(operations.release, one, late)
+    world.do(runs.end, one, late, "too late")
     assert world.do(operations.remember, one, now, '{"a": 1}') is True
     found = world.read(one)
     assert (found.state, found.result) == (JobState.SCRAPING, None)
@@ -146,18 +158,19 @@ def test_what_a_process_stores_that_was_taken_for_dead_is_refused(world):
 def test_the_same_process_goes_on_with_what_it_left(world):
     one = world.start()
     taken = world.take(one)
-    world.do(operations.remember, one, taken.claim, '{"urls": ["http://b.example"]}')
-    world.do(operations.release, one, taken.claim)
+    world.do(operations.remember, one, taken.run_id, '{"urls": ["http://b.example"]}')
+    world.do(runs.end, one, taken.run_id, "shutdown")
     assert world.waiting() == [one]
     assert json.loads(world.take(one).memory) == {"urls": ["http://b.example"]}
-    # A claim that could not be given back is this process's to take anew.
+    # A run that could not be ended is this process's to take anew.
     assert world.waiting() == [one]
-    assert world.take(one).claim.token == taken.claim.token + 2
+    assert world.take(one) is not None
+    assert [reason for _, reason in world.runs] == ["shutdown", LOST, None]
 
 
 def test_a_step_begins_once_and_is_found_again(world):
     one = world.start()
-    claim = world.take(one).claim
+    claim = world.take(one).run_id
     for _ in range(2):
         assert world.do(operations.add_step, one, claim, "pages", BATCH) is True
     step = step_id(one, "pages")
@@ -175,7 +188,7 @@ def test_a_step_begins_once_and_is_found_again(world):
 def test_steps_are_no_jobs_of_the_team_and_cost_nothing(world):
     world.give(10)
     one = world.start(page_price=1, most_jobs=1)
-    claim = world.take(one).claim
+    claim = world.take(one).run_id
     world.do(operations.add_step, one, claim, "pages", BATCH)
     step = step_id(one, "pages")
     assert world.do(job_store.get_job, step, TEAM) is None
@@ -183,8 +196,8 @@ def test_steps_are_no_jobs_of_the_team_and_cost_nothing(world):
     assert world.do(job_store.get_job, one, None) is None
     assert world.do(job_store.active_jobs, TEAM) == []
     assert world.do(job_store.all_jobs) == []
-    turns = world.do(turns_of.job_turns, (), 10)
-    assert [each.id for each in turns.waiting] == [step]
+    waiting = world.do(turns.waiting_jobs, OWNER, CRAWLED, (), 10)
+    assert [each.id for each in waiting] == [step]
     refused = world.do(admission.add_entries, step, Terms(team_id=TEAM), BATCH)
     assert str(refused) == "Job not found"
     assert world.do(read_queue, TEAM).pages == 2
@@ -201,7 +214,7 @@ def test_the_result_is_there_when_it_is_completed_and_charged_once(world):
     world.give(100)
     one = world.start(page_price=5)
     assert world.balance == 85
-    claim = world.take(one).claim
+    claim = world.take(one).run_id
     assert world.do(operations.show, one, claim, b'{"data":"part"}') is True
     assert world.read(one).result == b'{"data":"part"}'
     assert world.do(operations.complete, one, claim, b'{"data":1}', 2, 10, 70) is True
@@ -224,7 +237,7 @@ def test_the_result_is_there_when_it_is_completed_and_charged_once(world):
 def test_a_failed_operation_costs_nothing(world):
     world.give(20)
     one = world.start(page_price=5)
-    claim = world.take(one).claim
+    claim = world.take(one).run_id
     assert world.do(operations.fail, one, claim, "There is nothing.") is True
     found = world.read(one)
     assert (found.state, found.error) == (JobState.FAILED, "There is nothing.")
@@ -235,8 +248,8 @@ def test_no_more_pages_are_read_than_can_be_paid(world):
     world.give(12)
     one = world.start(pages=50, page_price=5)
     taken = world.take(one)
-    assert taken.page_limit == 2
-    assert "from 50 to 2 pages" in taken.warning
+    assert taken.job.page_limit == 2
+    assert "from 50 to 2 pages" in taken.job.warning
     assert world.balance == 2
     refused = world.start(pages=50, page_price=5)
     assert isinstance(refused, OutOfCredits)
@@ -257,48 +270,48 @@ def test_teams_take_turns(world):
     first = [world.start() for _ in range(3)]
     other = world.start(team=OTHER)
     assert world.waiting() == [first[0], other, first[1], first[2]]
-    assert world.waiting(limit=2) == [first[0], other]
-    busy = dict.fromkeys([first[0], first[1]], TEAM)
-    assert world.waiting(busy=busy) == [other, first[2]]
+    assert world.waiting(limit=2) == [first[0], other, first[1]]
+    busy = [first[0], first[1]]
+    assert sorted(world.waiting(busy=busy)) == sorted([other, first[2]])
 
 
 def test_one_that_ends_its_process_again_and_again_has_failed(world):
     world.give(5)
     one = world.start(page_price=1)
-    for number in range(MAX_ATTEMPTS):
+    for number in range(MAX_LOST):
         world.do(leases.beat, "dies", 100)
         assert world.take(one, "dies") is not None, number
         world.do(leases.beat, "dies", -1)
     assert world.take(one) is None
     found = world.read(one)
     assert found.state is JobState.FAILED
-    assert f"{MAX_ATTEMPTS} times" in found.error
+    assert f"{MAX_LOST} times" in found.error
     assert world.balance == 5
 
 
 def test_a_step_that_was_stored_makes_up_for_lost_processes(world):
     one = world.start()
-    for _ in range(MAX_ATTEMPTS + 2):
-        claim = world.take(one).claim
+    for _ in range(MAX_LOST + 2):
+        claim = world.take(one).run_id
         world.do(operations.remember, one, claim, "{}")
     assert world.read(one).state is JobState.SCRAPING
 
 
 def test_steps_of_what_has_ended_are_to_be_ended(world):
     one = world.start()
-    claim = world.take(one).claim
+    claim = world.take(one).run_id
     world.do(operations.add_step, one, claim, "pages", BATCH)
-    assert world.do(operations.orphans) == []
+    assert world.orphans == ()
     world.do(operations.complete, one, claim, b"{}", 0, 0)
     step = step_id(one, "pages")
-    assert world.do(operations.orphans) == [step]
+    assert world.orphans == (step,)
     world.do(outcomes.end_job, step, JobState.CANCELLED)
-    assert world.do(operations.orphans) == []
+    assert world.orphans == ()
 
 
 def test_nothing_is_left_after_a_day(world):
     one = world.start()
-    claim = world.take(one).claim
+    claim = world.take(one).run_id
     world.do(operations.add_step, one, claim, "pages", BATCH)
     world.run_step(step_id(one, "pages"))
     world.do(operations.complete, one, claim, b"{}", 2, 2)

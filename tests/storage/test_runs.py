@@ -8,10 +8,11 @@ import pytest
 from sqlalchemy import select, update
 
 from scraper_service.errors import JobNotFound, RunRefused
+from scraper_service.options.serialization import CRAWLED
 from scraper_service.options.spider_arguments import batch_options
 from scraper_service.storage.frontier import leases, outcomes
 from scraper_service.storage.job_records import JobState, RunState
-from scraper_service.storage.jobs import admission, job_store, runs
+from scraper_service.storage.jobs import admission, job_store, runs, turns
 from scraper_service.storage.jobs.admission import Terms
 from scraper_service.storage.jobs.runs import MAX_LOST
 from scraper_service.storage.schema import job as job_table
@@ -20,6 +21,7 @@ from scraper_service.storage.schema import worker
 
 NODE = "http://127.0.0.1:6800"
 LEASE_S = 15
+AT_ONCE = 2  # URLs that a process fetches
 
 
 class World:
@@ -50,16 +52,15 @@ class World:
         dead = update(worker).where(worker.c.id == name).values(until=0)
         self.do(lambda connection: connection.execute(dead))
 
-    def ask(self, slot=0):
-        run_id = str(uuid.uuid4())
-        asked = self.do(runs.ask, self.job.id, run_id, slot, NODE, self.service)
-        return run_id if asked else None
+    def ask(self, most=1):
+        taken = self.do(runs.take, self.job.id, self.service, AT_ONCE, NODE, most)
+        return taken and taken.run_id
 
     def join(self, run_id, kind="batch"):
         return self.do(runs.join, self.job.id, kind, run_id, LEASE_S)
 
-    def end_lost(self, run_id):
-        return self.do(runs.end_lost, self.job.id, run_id)
+    def end_lost(self):
+        return self.do(runs.end_lost)
 
     def row(self, run_id):
         query = select(run_table).where(run_table.c.id == run_id)
@@ -67,7 +68,7 @@ class World:
 
     @property
     def live_runs(self):
-        return self.do(runs.demands)[1]
+        return self.do(runs.on_nodes)
 
     @property
     def state(self):
@@ -84,14 +85,12 @@ def test_a_run_goes_its_way(world):
     assert [(r.id, r.state, r.is_lost) for r in world.live_runs] == [
         (run_id, RunState.ASKED, False)
     ]
-    world.do(runs.accept, world.job.id, run_id)
-    assert world.row(run_id).state == RunState.WAITING
     joined = world.join(run_id)
-    assert (joined.owner, joined.is_run) == (run_id, True)
+    assert joined.run_id == run_id
     assert world.row(run_id).state == RunState.RUNNING
     assert world.state is JobState.SCRAPING
     assert [(r.id, r.is_lost) for r in world.live_runs] == [(run_id, False)]
-    world.do(runs.leave, world.job.id, run_id, "shutdown", None)
+    world.do(runs.end, world.job.id, run_id, "shutdown", None)
     assert world.live_runs == []
     assert world.row(run_id).reason == "shutdown"
     assert world.state is JobState.SCRAPING
@@ -100,27 +99,22 @@ def test_a_run_goes_its_way(world):
 def test_a_place_is_given_once(world):
     first = world.ask()
     assert world.ask() is None
-    assert world.ask(slot=1) is not None
-    assert world.do(runs.end_unstarted, world.job.id, first, "why")
-    assert world.ask() is not None
+    assert world.ask(most=2) is not None
+    assert world.do(runs.end_asked, world.job.id, first, "why")
+    assert world.ask() is None
+    assert world.ask(most=2) is not None
 
 
 def test_a_job_that_is_over_gets_no_run(world):
     world.do(outcomes.end_job, world.job.id, JobState.CANCELLED)
     assert world.ask() is None
-    assert world.do(runs.demands)[0] == []
-
-
-def test_a_process_may_begin_before_the_node_has_answered(world):
-    run_id = world.ask()
-    world.join(run_id)
-    world.do(runs.accept, world.job.id, run_id)
-    assert world.row(run_id).state == RunState.RUNNING
+    waiting = (world.service, CRAWLED, (), 10, AT_ONCE)
+    assert world.do(turns.waiting_jobs, *waiting) == []
 
 
 def test_a_run_that_was_given_up_may_not_begin(world):
     run_id = world.ask()
-    assert world.do(runs.end_unstarted, world.job.id, run_id, "its node is gone")
+    assert world.do(runs.end_asked, world.job.id, run_id, "its node is gone")
     with pytest.raises(RunRefused, match="has the place"):
         world.join(run_id)
     assert world.row(run_id).reason == "its node is gone"
@@ -129,7 +123,7 @@ def test_a_run_that_was_given_up_may_not_begin(world):
 def test_a_run_that_has_begun_cannot_be_taken_back(world):
     run_id = world.ask()
     world.join(run_id)
-    assert not world.do(runs.end_unstarted, world.job.id, run_id, "too late")
+    assert not world.do(runs.end_asked, world.job.id, run_id, "too late")
     assert world.row(run_id).state == RunState.RUNNING
 
 
@@ -141,10 +135,13 @@ def test_a_run_begins_once(world):
 
 
 def test_anybody_may_join_by_hand(world):
-    owners = {world.join("by-hand").owner for _ in range(2)}
-    assert len(owners) == 2
-    assert "by-hand" not in owners
-    assert world.do(runs.standing, world.job.id, None) == (JobState.SCRAPING, 0, True)
+    found = {world.join("by-hand").run_id for _ in range(2)}
+    assert len(found) == 2
+    assert "by-hand" not in found
+    for run_id in found:
+        standing = world.do(runs.standing, world.job.id, run_id)
+        assert standing == (JobState.SCRAPING, 0, True)
+    assert world.live_runs == []
 
 
 def test_a_process_is_told_that_its_job_is_not_here(world):
@@ -157,11 +154,11 @@ def test_a_process_is_told_that_its_job_is_not_here(world):
 def test_a_process_that_shows_no_life_loses_its_place(world):
     run_id = world.ask()
     world.join(run_id)
-    assert not world.end_lost(run_id), "it lives"
+    assert not world.end_lost(), "it lives"
     world.die(run_id)
     assert [r.is_lost for r in world.live_runs] == [True]
-    assert world.end_lost(run_id)
-    assert not world.end_lost(run_id)
+    assert world.end_lost() == 1
+    assert world.end_lost() == 0
     standing = world.do(runs.standing, world.job.id, run_id)
     assert standing == (JobState.SCRAPING, 0, False)
     assert world.ask() is not None
@@ -177,7 +174,6 @@ def lose(world):
     run_id = world.ask()
     world.join(run_id)
     world.die(run_id)
-    world.end_lost(run_id)
 
 
 def test_a_job_fails_whose_processes_are_lost_again_and_again(world):
@@ -185,6 +181,7 @@ def test_a_job_fails_whose_processes_are_lost_again_and_again(world):
         lose(world)
     assert world.state is JobState.SCRAPING
     lose(world)
+    assert world.ask() is None
     assert world.state is JobState.FAILED
     job = world.do(job_store.get_job, world.job.id, "team")
     assert job.error == f"Its processes were lost {MAX_LOST} times and it got nowhere."
@@ -202,7 +199,7 @@ def test_a_job_that_gets_on_may_lose_any_number_of_processes(world):
 def test_a_process_can_fail_its_job(world):
     run_id = world.ask()
     world.join(run_id)
-    world.do(runs.leave, world.job.id, run_id, "memusage_exceeded", "It ended early.")
+    world.do(runs.end, world.job.id, run_id, "memusage_exceeded", "It ended early.")
     assert world.state is JobState.FAILED
     assert world.live_runs == []
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import update
 
+from scraper_service.options.serialization import CRAWLED, JOBS, LIMITS
 from scraper_service.options.spider_arguments import batch_options
 from scraper_service.storage.frontier import leases, workers
 from scraper_service.storage.frontier.workers import WorkerState
 from scraper_service.storage.job_records import LOCAL_TEAM
-from scraper_service.storage.jobs import admission, job_store, turns
+from scraper_service.storage.jobs import admission, job_store, runs, turns
 from scraper_service.storage.jobs.admission import Terms
-from scraper_service.storage.schema import job as job_table
 from scraper_service.storage.schema import worker
 
 AT_ONCE = 4
+ME = "me"
 
 
 class World:
@@ -34,7 +35,7 @@ class World:
         options = batch_options({"urls": text})
         return self.do(admission.create_job, Terms(team_id=team), options, 2).id
 
-    def beat(self, name, *, takes=workers.EVERYTHING, drains=False, jobs=0):
+    def beat(self, name, *, takes=tuple(LIMITS), drains=False, jobs=0):
         state = WorkerState(
             kind=workers.WORKER,
             host="a machine",
@@ -45,20 +46,21 @@ class World:
         )
         self.do(workers.beat, name, 15, state)
 
-    def run(self, job_id, name, count):
-        """Have a process start a job and lease some of its URLs."""
-        self.do(job_store.start_job, job_id)
-        assert len(self.do(leases.claim, job_id, name, count).rows) == count
-        long_ago = update(job_table).values(started_at=1.0)
-        self.do(lambda connection: connection.execute(long_ago))
+    def run(self, job_id, name):
+        """Have a process take a job."""
+        assert self.do(runs.take, job_id, name, AT_ONCE) is not None
 
     def die(self, name):
         dead = update(worker).where(worker.c.id == name).values(until=0)
         self.do(lambda connection: connection.execute(dead))
 
     def waiting(self, running=(), most=10, only=None):
-        found = self.do(turns.job_turns, running, most, AT_ONCE, only)
-        return [each.id for each in found.waiting]
+        asked = (ME, CRAWLED, running, most, AT_ONCE, only)
+        return [each.id for each in self.do(turns.waiting_jobs, *asked)]
+
+    @property
+    def has_queued(self):
+        return self.do(turns.has_queued, CRAWLED)
 
 
 @pytest.fixture
@@ -68,16 +70,19 @@ def world(database):
 
 def test_the_first_process_of_a_job_is_the_one_that_starts_it(world):
     job_id = world.job()
-    assert world.do(turns.has_queued)
+    assert world.has_queued
     assert world.waiting() == [job_id]
-    assert world.do(job_store.start_job, job_id) is True
-    assert world.do(job_store.start_job, job_id) is False
-    assert not world.do(turns.has_queued)
+    for name in ("first", "second"):
+        world.beat(name)
+    assert world.do(runs.take, job_id, "first", AT_ONCE) is not None
+    assert world.do(runs.take, job_id, "second", AT_ONCE) is None
+    assert not world.has_queued
 
 
 def test_a_job_that_has_just_started_needs_no_second_process(world):
     job_id = world.job()
-    world.do(job_store.start_job, job_id)
+    world.beat("first")
+    world.run(job_id, "first")
     assert world.waiting() == []
     assert world.waiting(only=job_id) == [job_id]
 
@@ -85,11 +90,11 @@ def test_a_job_that_has_just_started_needs_no_second_process(world):
 def test_a_small_job_needs_one_process_and_a_large_one_more(world):
     small, large = world.job(urls=AT_ONCE), world.job(urls=AT_ONCE + 1)
     world.beat("first")
-    world.run(small, "first", 1)
-    world.run(large, "first", AT_ONCE)
+    world.run(small, "first")
+    world.run(large, "first")
     assert world.waiting() == [large]
     world.beat("second")
-    world.run(large, "second", 1)
+    world.run(large, "second")
     assert world.waiting() == []
 
 
@@ -100,8 +105,8 @@ def test_a_job_of_a_dead_process_comes_before_queued_ones_and_those_before_large
     queued = world.job(team="two")
     for name in ("dead", "alive"):
         world.beat(name)
-    world.run(lost, "dead", 1)
-    world.run(large, "alive", 1)
+    world.run(lost, "dead")
+    world.run(large, "alive")
     world.die("dead")
     assert world.waiting() == [lost, queued, large]
 
@@ -111,7 +116,7 @@ def test_jobs_that_others_run_do_not_hide_queued_ones(world):
     queued = world.job()
     world.beat("other")
     for each in served:
-        world.run(each, "other", 1)
+        world.run(each, "other")
     assert world.waiting(most=2) == [queued]
 
 
@@ -123,7 +128,7 @@ def test_queued_jobs_of_teams_take_turns(world):
 
 def test_jobs_of_commands_are_left_to_them(world):
     job_id = world.job(team=LOCAL_TEAM)
-    assert not world.do(turns.has_queued)
+    assert not world.has_queued
     assert world.waiting() == []
     assert world.waiting(only=job_id) == [job_id]
 
@@ -142,10 +147,10 @@ def test_processes_show_where_they_run_and_what_they_take(world):
         3,
     )
     assert 10 < first.lease_s <= 15
-    assert workers.takers(found.values(), workers.JOBS) == 2
+    assert workers.takers(found.values(), JOBS) == 2
     second = found["second"]
     assert (second.takes, second.drains, second.runs_jobs) == ((), True, False)
-    assert found["of an earlier version"].takes == workers.EVERYTHING
+    assert found["of an earlier version"].takes == tuple(LIMITS)
     started_at = first.started_at
     world.beat("first")
     again = {each.id: each for each in world.do(workers.live_workers)}["first"]

@@ -21,8 +21,9 @@ from scraper_service.storage import postgres as bounded_connections
 from scraper_service.storage.accounts.credits import top_up
 from scraper_service.storage.database import MIGRATION_LOCK, Database
 from scraper_service.storage.frontier import leases
+from scraper_service.storage.jobs import runs
 from scraper_service.storage.jobs.admission import Terms, create_job
-from scraper_service.storage.jobs.job_store import make_team, start_job
+from scraper_service.storage.jobs.job_store import make_team
 from scraper_service.storage.transactions import lock_job, transaction
 from tests.support.pgbouncer import PROGRAM, PgBouncer
 from tests.support.proxy_line import ProxyLine
@@ -190,10 +191,11 @@ def test_the_leases_of_dead_processes_are_returned_past_a_locked_job(opened, url
     assert run(opened.write(leases.reap, jobs[0]))[0] == [1]
 
 
-def test_a_job_that_is_locked_is_begun_without_a_wait(opened, url):
+def test_a_job_that_is_locked_is_taken_later_without_a_wait(opened, url):
     [job_id] = begin(opened)
     with idle_with(url, LOCK, job_id):
-        assert run(opened.write(start_job, job_id))[0] == [False]
+        assert run(opened.write(runs.take, job_id, "owner"))[0] == [None]
+    assert run(opened.write(runs.take, job_id, "owner"))[0] != [None]
 
 
 def test_a_process_that_stops_amid_its_statements_keeps_no_lock(

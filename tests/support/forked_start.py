@@ -48,7 +48,7 @@ scraper_service.cli.main scraper_service.cli.settings
 scraper_service.server.background scraper_service.server.listener
 scraper_service.server.listener scraper_service.server.process
 scraper_service.server.service scraper_service.server.worker
-scraper_service.services.live_workers scraper_service.services.upkeep
+scraper_service.services.job_runner scraper_service.services.upkeep
 scrapy.crawler scrapy.core.engine scrapy.core.scraper scrapy.utils.project
 scraper_service.api.application scraper_service.api.errors
 scraper_service.api.parameters scraper_service.options.requests.crawl
@@ -57,10 +57,10 @@ scraper_service.api.v1.requests scraper_service.options.requests.body_v2
 scraper_service.api.webhook_payloads scraper_service.cli.outputs.output
 scraper_service.content.formats.answers scraper_service.content.documents.kinds
 scraper_service.crawling.politeness.robots scraper_service.llm.client
-scraper_service.services.operations.agent.agent
-scraper_service.services.operations.agent.research scraper_service.services.operations.extraction
+scraper_service.services.kinds.agent.agent
+scraper_service.services.kinds.agent.research scraper_service.services.kinds.extraction
 scraper_service.storage.accounts.keys
-scraper_service.services.jobs scraper_service.services.operations.llms_txt
+scraper_service.services.jobs scraper_service.services.kinds.llms_txt
 scraper_service.services.scraping scraper_service.storage.files.uploads
 scraper_service.web.sessions werkzeug.routing wsproto multipart
 scraper_service.crawling.converter_pool.pool scraper_service.crawling.download.engines
@@ -69,7 +69,7 @@ scraper_service.crawling.pipelines scraper_service.crawling.scheduler
 scraper_service.search_engines.searches scraper_service.services.capabilities
 scraper_service.services.metrics.health scraper_service.services.job_following
 scraper_service.services.job_runner scraper_service.services.mapping
-scraper_service.services.operations.operations scraper_service.services.resident_crawler
+scraper_service.services.kinds.operations scraper_service.services.resident_crawler
 scraper_service.services.webhooks scraper_service.spiders.crawl
 scraper_service.spiders.scrape scraper_service.storage.database
 scraper_service.api.v1.app scraper_service.api.v2.app scraper_service.web.routes

@@ -1,4 +1,4 @@
-"""The objects of a page in responses, webhooks and streams (docs/api.md, Documents of a page)."""
+"""The objects of a page in responses, webhooks and streams (docs/api/scrape.md, Documents of a page)."""
 
 from __future__ import annotations
 

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
     from scraper_service.api.http_server import JsonRequest
     from scraper_service.services.accounts import Team
-    from scraper_service.storage.jobs.operations import OperationEntry, OperationRow
+    from scraper_service.storage.job_records import Job
+    from scraper_service.storage.jobs.operations import OperationRow
 
 KIND = "agent"
 NOT_FOUND = "Agent job not found"
@@ -128,7 +129,7 @@ class AgentRoutes(Routes):
         """Start an agent and return its id."""
         team, body, _ = await self.checks.admit_work(request, Mode.EXTRACT)
         options = await body.read(self.api.requests.agent_options)
-        found = await self.services.operations.start(options, team, self.api.version)
+        found = await self.services.jobs.start(options, team, self.api.version)
         warning = await body.warning(ignored_names(self.api.requests.AGENT.fields))
         warning = joined(warning, found.warning)
         return OperationStarted.to_json(id=found.id, warning=warning)
@@ -143,7 +144,7 @@ class AgentRoutes(Routes):
     async def cancel_agent(self, request: JsonRequest, run_id: str) -> bytes:
         """Cancel a run."""
         team, found = await self._find(request, run_id)
-        state = await self.services.operations.cancel(found, team, CANCELLED)
+        state = await self.services.jobs.cancel_operation(found, team, CANCELLED)
         if state is not JobState.CANCELLED:
             raise JobEnded("agent run", state)
         return Success.to_json()
@@ -153,7 +154,7 @@ class AgentRoutes(Routes):
         """Return the team's runs, the newest first."""
         team, _ = await self.checks.admit(request, Mode.EXTRACT_STATUS)
         before = _BEFORE.given(request)
-        found = await self.services.operations.newest(
+        found = await self.services.jobs.operations(
             team, KIND, None if before is None else before / 1000, AGENTS + 1
         )
         listed = found[:AGENTS]
@@ -168,14 +169,14 @@ class AgentRoutes(Routes):
         self, request: JsonRequest, run_id: str
     ) -> tuple[Team, OperationRow]:
         team, _ = await self.checks.admit(request, Mode.EXTRACT_STATUS)
-        found = await self.services.operations.read(
+        found = await self.services.jobs.operation(
             parse_job_id(run_id), team, KIND, NOT_FOUND
         )
         return team, found
 
     def _model(self, options: Mapping[str, Any]) -> str:
         """Return the name that the caller has given, else that of the operator."""
-        return options["model"] or self.services.operations.model_name or ""
+        return options["model"] or self.services.jobs.model_name or ""
 
     def _run(self, found: OperationRow) -> bytes:
         """Return the status of a run."""
@@ -204,7 +205,7 @@ class AgentRoutes(Routes):
             **facts,
         )
 
-    def _item(self, entry: OperationEntry) -> dict[str, Any]:
+    def _item(self, entry: Job) -> dict[str, Any]:
         """Return a run as it is listed."""
         options = json.loads(entry.options)
         urls, prompt = options["urls"], options["prompt"]

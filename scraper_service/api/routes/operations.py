@@ -137,7 +137,7 @@ class OperationRoutes(Routes):
         Raises :exc:`InvalidParameter` and :exc:`JobNotFound`.
         """
         team, _ = await self.checks.admit(request, Mode.EXTRACT_STATUS)
-        return await self.services.operations.read(
+        return await self.services.jobs.operation(
             parse_job_id(operation_id), team, kind, NOT_FOUND[kind]
         )
 
@@ -156,9 +156,7 @@ class ExtractRoutes(OperationRoutes):
         """Start an extraction and return its id."""
         team, body, _ = await self.checks.admit_work(request, Mode.EXTRACT)
         parsed = await body.read(self.api.requests.extract_request)
-        found = await self.services.operations.start(
-            parsed.options, team, self.api.version
-        )
+        found = await self.services.jobs.start(parsed.options, team, self.api.version)
         return _ExtractStarted.to_json(
             id=found.id,
             url_trace=[],
@@ -195,7 +193,7 @@ class LlmsTextRoutes(OperationRoutes):
         """Start an llms.txt job and return its id."""
         team, body, _ = await self.checks.admit_work(request, Mode.SCRAPE)
         options = await body.read(self.api.requests.llms_text_options)
-        found = await self.services.operations.start(options, team, self.api.version)
+        found = await self.services.jobs.start(options, team, self.api.version)
         return OperationStarted.to_json(found)
 
     @Route(
@@ -225,7 +223,7 @@ class DeepResearchRoutes(OperationRoutes):
         """Start a deep research job and return its id."""
         team, body, _ = await self.checks.admit_work(request, Mode.CRAWL)
         options = await body.read(self.api.requests.research_options)
-        found = await self.services.operations.start(options, team, self.api.version)
+        found = await self.services.jobs.start(options, team, self.api.version)
         return OperationStarted.to_json(found)
 
     @Route(

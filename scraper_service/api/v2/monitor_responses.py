@@ -1,4 +1,4 @@
-"""Monitors, their checks and pages to JSON, see docs/api.md, Monitors."""
+"""Monitors, their checks and pages to JSON, see docs/api/monitors.md, Monitors."""
 
 from __future__ import annotations
 

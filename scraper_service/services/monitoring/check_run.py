@@ -1,6 +1,6 @@
 """Runs a check of a monitor: its targets one after the other, each from its last position.
 
-A check is an operation (:mod:`scraper_service.services.operations.operations`). The memory of the
+A check is an operation (:mod:`scraper_service.services.kinds.operations`). The memory of the
 operation has the position of each target, and is stored with the pages up to there. So
 another process can continue a check after any crash, and no page is reported twice.
 """
@@ -8,9 +8,10 @@ another process can continue a check after any crash, and no page is reported tw
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scraper_service.errors import ServiceError, ServiceUnavailable
+from scraper_service.services.kinds.operations import OperationFailed, Work
 from scraper_service.services.monitoring.estimates import estimate
 from scraper_service.services.monitoring.searches import MonitoredSearch
 from scraper_service.services.monitoring.target_runs import (
@@ -19,7 +20,6 @@ from scraper_service.services.monitoring.target_runs import (
     TargetProgress,
     target_run,
 )
-from scraper_service.services.operations.operations import OperationFailed
 from scraper_service.storage.files.page_sources import drop_sources
 from scraper_service.storage.monitors import check_steps, checks
 from scraper_service.storage.monitors.check_records import STATES, CheckEnd
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
     from scraper_service.llm.model import LanguageModel
     from scraper_service.search_engines.searches import Searches
     from scraper_service.services.job_runner import JobRunner
+    from scraper_service.services.kinds.operations import Operation
     from scraper_service.services.monitoring.target_runs import TargetRun
-    from scraper_service.services.operations.operations import Operation
     from scraper_service.storage.database import Database
 
 GONE = "The monitor is gone."
 
 
-class MonitorCheck:
-    """The work of checks, see :class:`scraper_service.services.operations.operations.Work`."""
+class MonitorCheck(Work):
+    """The work of checks, which take their credits themselves."""
 
     def __init__(
         self,
@@ -62,14 +62,6 @@ class MonitorCheck:
             keeps_sources=settings.getbool("KEEP_SOURCES"),
         )
         self._most_s = settings.getint("MONITOR_CHECK_TIMEOUT_S")
-
-    def pages(self, options: Any) -> int:
-        """Return 0: a check takes its credits itself."""
-        return 0
-
-    def price(self, options: Any) -> int:
-        """Return 0: a check takes its credits itself."""
-        return 0
 
     async def __call__(self, operation: Operation) -> None:
         """Run a check from its last stored position to its end."""

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from scraper_service.services.accounts import Team
     from scraper_service.services.capabilities import Availability
     from scraper_service.services.job_runner import JobRunner
-    from scraper_service.services.operations.operations import Operations
     from scraper_service.storage.database import Database
     from scraper_service.storage.monitors.check_records import CheckPages, CheckRow
     from scraper_service.storage.monitors.monitors import Definition
@@ -112,7 +111,6 @@ class TeamMonitors:
         self,
         database: Database,
         runner: JobRunner,
-        running: Operations,
         prices: Prices,
         availability: Availability,
         messengers: Messengers,
@@ -120,7 +118,6 @@ class TeamMonitors:
     ):
         self._database = database
         self._runner = runner
-        self._running = running
         self._prices = prices
         self._availability = availability
         self._most = settings.getint("MAX_MONITORS")
@@ -395,7 +392,7 @@ class TeamMonitors:
             usual_disk_mb=self._usual_disk_mb,
         )
         assert found is not None
-        self._running.wake()
+        self._runner.wake()
         return found
 
     async def checks(

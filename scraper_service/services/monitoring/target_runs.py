@@ -31,10 +31,10 @@ from scraper_service.options.monitors import (
     SearchTarget,
 )
 from scraper_service.services.job_runner import JobRunner
+from scraper_service.services.kinds.operations import Operation, RunLost
 from scraper_service.services.monitoring.estimates import search_price
 from scraper_service.services.monitoring.judge import PRICE, ChangeJudge
 from scraper_service.services.monitoring.searches import MonitoredSearch
-from scraper_service.services.operations.operations import ClaimLost, Operation
 from scraper_service.storage.database import Database
 from scraper_service.storage.job_records import JobState, PageRow
 from scraper_service.storage.jobs.jobs import Jobs
@@ -208,7 +208,7 @@ class PageTargetRun(TargetRun):
             await operation.remember(steps=steps)
         try:
             await self._begin()
-        except (ClaimLost, QueueFull, ServiceUnavailable):
+        except (QueueFull, RunLost, ServiceUnavailable):
             raise
         except ServiceError as error:
             await self.end(str(error))

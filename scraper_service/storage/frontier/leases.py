@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attrs import evolve
-from sqlalchemy import and_, bindparam, func, insert, not_, select, update
+from sqlalchemy import and_, bindparam, func, insert, not_, or_, select, update
 
 from scraper_service.errors import SecretsUnreadable
 from scraper_service.options.limits import DAY_S
@@ -19,14 +19,16 @@ from scraper_service.storage import job_secrets
 from scraper_service.storage.frontier import copied_rows, outcomes
 from scraper_service.storage.job_records import (
     ACTIVE,
+    LOST,
     Claim,
     ClaimedRow,
     JobState,
     Outcome,
     RowState,
+    RunState,
     UrlKind,
 )
-from scraper_service.storage.schema import frontier, job, worker
+from scraper_service.storage.schema import frontier, job, run, worker
 from scraper_service.storage.statements import Statement, arrays, constant, run_together
 from scraper_service.storage.transactions import (
     IN_ORDER,
@@ -300,6 +302,7 @@ def jobs_with_lost_leases(connection: Connection) -> list[str]:
 def reap(connection: Connection, job_id: str) -> int:
     """Make leases of dead processes pending again. Return the number of URLs.
 
+    Counts them in the runs of these processes.
     Skips a job whose row is locked: the next call comes soon. A URL that ended
     :data:`MAX_ATTEMPTS` processes fails.
     """
@@ -308,6 +311,9 @@ def reap(connection: Connection, job_id: str) -> int:
         return 0
     columns = frontier.c
     lost = and_(columns.job_number == locked.number, _lost(connection))
+    counts = connection.execute(
+        select(columns.owner, func.count()).where(lost).group_by(columns.owner)
+    ).all()
     poison = connection.execute(
         select(columns.id, columns.key, columns.kind, columns.token, columns.owner)
         .where(lost, columns.attempts >= MAX_ATTEMPTS)
@@ -332,6 +338,13 @@ def reap(connection: Connection, job_id: str) -> int:
         update(frontier).where(lost).values(state=RowState.PENDING, owner=None)
     )
     outcomes.hold_surplus(connection, job_id)
+    is_lost = or_(run.c.state < written(RunState.ENDED), run.c.reason == LOST)
+    for owner, count in counts:
+        connection.execute(
+            update(run)
+            .where(run.c.job_id == job_id, run.c.owner == owner, is_lost)
+            .values(urls=func.coalesce(run.c.urls, 0) + count)
+        )
     return returned.rowcount + len(poison)
 
 

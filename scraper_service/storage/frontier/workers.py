@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 from sqlalchemy import func, select, update
 
+from scraper_service.options.serialization import JOBS, LIMITS
 from scraper_service.storage.frontier import leases
 from scraper_service.storage.schema import worker
 from scraper_service.storage.transactions import now_of, transaction
@@ -26,11 +27,6 @@ WORKER = "worker"  # `scraper-service worker`
 RUN = "scrapyd"  # a process of a job on a scrapyd node
 SPIDER = "spider"  # `scrapy crawl` with the id of a job, by hand
 COMMAND = "command"  # a command line that runs its own job
-# What a process takes of the work of all teams.
-JOBS = "jobs"  # crawls and batches
-OPERATIONS = "operations"  # extract, agent, deep research and llms.txt jobs
-CHECKS = "checks"  # of monitors
-EVERYTHING = (JOBS, OPERATIONS, CHECKS)
 
 
 @frozen
@@ -41,7 +37,7 @@ class WorkerState:
     kind: str
     host: str
     pid: int
-    #: Of :data:`EVERYTHING`.
+    #: Keys of :data:`~scraper_service.options.serialization.LIMITS`.
     takes: tuple[str, ...]
     #: The number of crawls and batches that it runs now.
     jobs: int
@@ -107,7 +103,7 @@ def live_workers(connection: Connection) -> list[LiveWorker]:
             kind=row.kind,
             host=row.host,
             pid=row.pid,
-            takes=EVERYTHING if row.takes is None else tuple(row.takes.split()),
+            takes=tuple(LIMITS) if row.takes is None else tuple(row.takes.split()),
             jobs=row.jobs or 0,
             drains=bool(row.drains),
             started_at=row.started_at,

@@ -7,10 +7,9 @@ for other functions, too.
 from __future__ import annotations
 
 import json
-import uuid
 from typing import TYPE_CHECKING, Any
 
-from attrs import evolve, frozen
+from attrs import evolve, fields_dict, frozen
 from sqlalchemy import func, select, update
 
 from scraper_service.errors import (
@@ -26,18 +25,17 @@ from scraper_service.errors import (
     counted,
 )
 from scraper_service.options.crawl import BatchOptions, CrawlOptions, Webhook
-from scraper_service.options.extraction import AgentOptions, ExtractOptions
+from scraper_service.options.extraction import AgentOptions
 from scraper_service.options.limits import DAY_S
 from scraper_service.options.parsing import short
-from scraper_service.options.serialization import operation_to_json, options_to_json
+from scraper_service.options.serialization import KINDS, MONITOR_CHECK, options_to_json
 from scraper_service.storage import job_secrets
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.accounts.audit import Actor
-from scraper_service.storage.frontier.links import insert_links, seed_of
+from scraper_service.storage.frontier.links import Seed, insert_links, seed_of
 from scraper_service.storage.job_records import (
     ACTIVE,
-    MONITOR_CHECK,
     Job,
     JobState,
     Link,
@@ -60,7 +58,6 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
 
     from scraper_service.options.extraction import OperationOptionsT
-    from scraper_service.storage.frontier.links import Seed
 
 FETCHES_NOTHING = (
     "appendToId must be a batch that fetches its pages, got one that reprocesses the"
@@ -68,7 +65,6 @@ FETCHES_NOTHING = (
 )
 PROLONGS = "retentionDays must be left out: the batch of appendToId has zeroDataRetention, got {}"
 _FEWER_CREDITS = "The run may cost {most}: the team has no more of them."
-ENDPOINTS = {"crawl": "crawl", "batch": "batch_scrape"}
 
 
 @frozen(kw_only=True)
@@ -97,19 +93,28 @@ class Terms:
 def create_job(
     connection: Connection,
     terms: Terms,
-    options: CrawlOptions | BatchOptions,
+    options: CrawlOptions | BatchOptions | OperationOptionsT,
     version: int,
     idempotency_key: str | None = None,
+    pages: int = 0,
 ) -> Job | ServiceError:
-    """Store a job, its first URLs, and the credits reserved for its pages.
+    """Store a job of any kind, its first URLs, and the credits reserved for its pages.
 
-    Lowers the limit of a crawl to the number of pages that the team can pay. May return
+    An operation may read ``pages`` pages; for an agent they are credits. Lowers the limit of
+    all but a batch to the number of pages that the team can pay. May return
     :exc:`QueueFull`, :exc:`DiskQuotaExceeded`, :exc:`OutOfCredits` and :exc:`IdempotencyKeyUsed`. Locks the team.
     """
-    seed = seed_of(options)
+    columns: dict[str, Any] = {}
+    if isinstance(options, CrawlOptions | BatchOptions):
+        seed = seed_of(options)
+    else:
+        seed = Seed(options.kind, options.target, pages, ())
     is_open = seed.page_limit is not None  # the limit may be lowered
     wanted = len(seed.links) if seed.page_limit is None else seed.page_limit
-    columns: dict[str, Any] = {}
+    if isinstance(options, AgentOptions):
+        ledger.lock_team(connection, terms.team_id)
+        start = operations.next_start(connection, terms.team_id, options.kind)
+        columns["created_at"] = start
     if isinstance(options, CrawlOptions) and options.since is not None:
         base = find_base(connection, terms.team_id, options)
         if isinstance(base, ServiceError):
@@ -131,7 +136,7 @@ def create_job(
 def admit_job(
     connection: Connection,
     terms: Terms,
-    options: CrawlOptions | BatchOptions,
+    options: CrawlOptions | BatchOptions | OperationOptionsT,
     version: int,
     idempotency_key: str | None,
     seed: Seed,
@@ -161,8 +166,14 @@ def admit_job(
     if isinstance(options, BatchOptions):
         # The frontier has all URLs. Without them each read of the job is faster.
         options = evolve(options, urls=options.urls[:1])
-    # The webhook may have secret headers, which only its sender needs.
-    text = json.dumps(options_to_json(evolve(options, webhook=None)))
+    kept: Any = options
+    has_hook = "webhook" in fields_dict(type(options))
+    if has_hook:  # it may have secret headers, which only its sender needs
+        kept = evolve(kept, webhook=None)
+    if isinstance(options, AgentOptions) and "warning" in bill:
+        most_credits = counted(seed.page_limit or 0, "credit")
+        bill["warning"] = _FEWER_CREDITS.format(most=most_credits)
+    text = json.dumps(options_to_json(kept))
     team_id = terms.team_id
     found = insert_job(
         connection,
@@ -175,67 +186,17 @@ def admit_job(
         **bill,
         **columns,
     )
-    if hook := options.webhook or _common_hook(terms.webhook_url, found.id):
+    hook = options.webhook
+    if hook is None and has_hook and terms.webhook_url:
+        hook = Webhook(url=terms.webhook_url.replace("{job_id}", found.id))
+    if hook is not None:
         subscriptions.attach(connection, found.id, hook)
         subscriptions.tell_locked(connection, found.id, "started", at)
     target = None if options.scrape.zero_data_retention else seed.url
-    endpoint = ENDPOINTS[seed.kind]
+    endpoint = KINDS[seed.kind].endpoint
     call = ledger.Call(found.id, team_id, terms.key_id, endpoint, version, target, at)
     ledger.note_activity(connection, call, at)
     return found
-
-
-def _common_hook(url: str | None, job_id: str) -> Webhook | None:
-    return Webhook(url=url.replace("{job_id}", job_id)) if url else None
-
-
-@transaction(first="{terms.team_id}")
-def create_operation(
-    connection: Connection,
-    terms: Terms,
-    options: OperationOptionsT,
-    version: int,
-    pages: int,
-) -> operations.StartedOperation | ServiceError:
-    """Store an operation that may read ``pages`` pages.
-
-    Reserves credits for as many pages as the team can pay, and lowers the page limit to
-    their number. For an agent, ``pages`` are credits. May return :exc:`QueueFull`, :exc:`DiskQuotaExceeded` and
-    :exc:`OutOfCredits`. Locks the team.
-    """
-    at, team_id, job_id = now_of(connection), terms.team_id, str(uuid.uuid4())
-    ledger.lock_team(connection, team_id)
-    if (most := terms.most_jobs) and _active(connection, team_id) >= most:
-        return QueueFull(f"This team has {counted(most, 'job')} under way already.")
-    if full := disk_use.refusal(connection, team_id, terms.disk_bytes):
-        return full
-    bill = _bill(connection, terms, pages, is_open=True)
-    if isinstance(bill, ServiceError):
-        return bill
-    hook, kept = None, options
-    if isinstance(options, ExtractOptions | AgentOptions):  # others have no webhook
-        hook = options.webhook or _common_hook(terms.webhook_url, job_id)
-        kept = evolve(options, webhook=None)
-    text = json.dumps(operation_to_json(kept))
-    own: dict[str, Any] = {"key_id": terms.key_id, "retention_s": terms.retention_s}
-    if isinstance(options, AgentOptions):
-        own["created_at"] = operations.next_start(connection, team_id, options.kind)
-        if "warning" in bill:
-            bill["warning"] = _FEWER_CREDITS.format(
-                most=counted(bill["page_limit"], "credit")
-            )
-    bill = {"page_limit": pages, **own, **bill}
-    operations.insert_operation(
-        connection, job_id, team_id, options, text, version, **bill
-    )
-    if hook:
-        subscriptions.attach(connection, job_id, hook)
-        subscriptions.tell_locked(connection, job_id, "started", at)
-    call = ledger.Call(
-        job_id, team_id, terms.key_id, options.kind, version, options.target, at
-    )
-    ledger.note_activity(connection, call, at)
-    return operations.StartedOperation(job_id, bill.get("warning"))
 
 
 def _active(connection: Connection, team_id: str) -> int:

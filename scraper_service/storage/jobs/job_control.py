@@ -22,13 +22,13 @@ from scraper_service.errors import (
 from scraper_service.options.crawl import CHANGEABLE
 from scraper_service.options.limits import DAY_S, HIDDEN
 from scraper_service.options.parsing import short
+from scraper_service.options.serialization import CRAWLED
 from scraper_service.storage.accounts import audit
 from scraper_service.storage.accounts.credits import lock_team
 from scraper_service.storage.frontier import outcomes
 from scraper_service.storage.frontier.open_job import OpenJob
 from scraper_service.storage.job_records import (
     ACTIVE,
-    CRAWLED,
     MAX_LIMIT,
     Effect,
     Job,

@@ -16,10 +16,9 @@ from attrs import evolve, frozen
 from sqlalchemy import Column, ColumnElement, desc, func, select, tuple_, union_all
 
 from scraper_service.discovery.canonical_urls import parse_uncached
+from scraper_service.options.serialization import CRAWLED, KINDS, MONITOR_CHECK
 from scraper_service.storage.job_records import (
     ACTIVE,
-    CRAWLED,
-    MONITOR_CHECK,
     JobState,
     RowState,
     UrlKind,
@@ -37,15 +36,7 @@ MAX_SCANNED = 10_000  # rows of each table in one call
 SCAN_ROWS = 1000  # in one statement
 
 #: Kinds of jobs by their kind in the database.
-JOBS: Final = {
-    "crawl": "crawl",
-    "batch": "batch_scrape",
-    "extract": "extract",
-    "llmstxt": "llmstxt",
-    "deep_research": "deep_research",
-    "agent": "agent",
-    "monitor_check": "monitor_check",
-}
+JOBS: Final = {name: kind.listed for name, kind in KINDS.items()}
 #: Kinds of single calls, which are endpoints of the activity.
 CALLS: Final = ("scrape", "map", "search", "parse")
 INTERACT: Final = "interact"  # the endpoint of browser sessions, which no list has

@@ -1,26 +1,24 @@
 """What happened to a job: its events, and the processes that worked on it.
 
-For operators (``jobs log``) and not for callers. Entries beside the events of a job are in a
-table of their own, since clients follow the events.
+For operators (``jobs log``) and not for callers.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
-from sqlalchemy import delete, func, insert, literal, select
+from sqlalchemy import func, select
 
 from scraper_service.storage.frontier import refused_links
-from scraper_service.storage.schema import event, frontier, job, job_log
-from scraper_service.storage.transactions import now_of, number_of, transaction
+from scraper_service.storage.schema import event, frontier, run
+from scraper_service.storage.transactions import number_of
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, Row
 
-MOST_ENTRIES = 200  # of a job; the oldest ones are deleted
 MOST_REASONS = 50  # that :func:`read_log` returns
 BEGAN, LEFT, TAKEN_OVER = "began", "left", "taken over"
 PAGE = "page"
@@ -47,51 +45,19 @@ class JobLogbook:
     reasons: tuple[tuple[str, int, str], ...]
 
 
-@transaction(row="{job_id}")
-def record(
-    connection: Connection, job_id: str, kind: str, facts: Mapping[str, Any]
-) -> int:
-    """Add an entry. Return the number of earlier entries of this kind.
-
-    Does nothing for a job that was deleted.
-    """
-    is_same = (job_log.c.job_id == job_id, job_log.c.kind == kind)
-    earlier = connection.scalar(select(func.count()).where(*is_same)) or 0
-    values = {
-        "job_id": job.c.id,
-        "kind": literal(kind),
-        "at": literal(now_of(connection)),
-        "detail": literal(json.dumps(facts)),
-    }
-    known = select(*values.values()).where(job.c.id == job_id)
-    connection.execute(insert(job_log).from_select(list(values), known))
-    last_kept = (
-        select(job_log.c.id)
-        .where(job_log.c.job_id == job_id)
-        .order_by(job_log.c.id.desc())
-        .offset(MOST_ENTRIES - 1)
-        .limit(1)
-        .scalar_subquery()
-    )
-    connection.execute(
-        delete(job_log).where(job_log.c.job_id == job_id, job_log.c.id < last_kept)
-    )
-    return earlier
-
-
 def read_log(connection: Connection, job_id: str) -> JobLogbook:
     """Return what happened to a job, without its pages."""
+    events = connection.execute(
+        select(event.c.at, event.c.kind, event.c.detail)
+        .where(event.c.job_number == number_of(job_id), event.c.kind != PAGE)
+        .order_by(event.c.id)
+    )
+    runs = connection.execute(
+        select(run).where(run.c.job_id == job_id).order_by(run.c.created_at)
+    )
     found = [
-        LogEntry(row.at, row.kind, json.loads(row.detail or "{}"))
-        for table, of_job in (
-            (event, event.c.job_number == number_of(job_id)),
-            (job_log, job_log.c.job_id == job_id),
-        )
-        for row in connection.execute(
-            select(table.c.at, table.c.kind, table.c.detail)
-            .where(of_job, table.c.kind != PAGE)
-            .order_by(table.c.id)
-        )
+        *(LogEntry(x.at, x.kind, json.loads(x.detail or "{}")) for x in events),
+        *(entry for row in runs for entry in _entries(row)),
     ]
     count = func.count().label("count")
     reasons = connection.execute(
@@ -111,3 +77,12 @@ def read_log(connection: Connection, job_id: str) -> JobLogbook:
         tuple(sorted(found, key=lambda entry: entry.at)),
         tuple((code, number, text) for code, (number, text) in most),
     )
+
+
+def _entries(row: Row[Any]) -> Iterator[LogEntry]:
+    process = {"process": row.owner}
+    yield LogEntry(row.created_at, BEGAN, process)
+    if row.urls is not None and row.ended_at is not None:
+        yield LogEntry(row.ended_at, TAKEN_OVER, {**process, "urls": row.urls})
+    elif row.ended_at is not None:
+        yield LogEntry(row.ended_at, LEFT, {**process, "reason": row.reason})

@@ -11,12 +11,12 @@ from attrs import evolve, fields
 from sqlalchemy import delete, exists, func, insert, or_, select, update
 
 from scraper_service.content.stored_pages import decompress
+from scraper_service.options.serialization import CRAWLED
 from scraper_service.storage import job_secrets
 from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.frontier.links import insert_links
 from scraper_service.storage.job_records import (
     ACTIVE,
-    CRAWLED,
     Job,
     JobState,
     RowState,
@@ -32,7 +32,6 @@ from scraper_service.storage.schema import (
     idempotency,
     job,
     job_host,
-    job_log,
     job_robots,
     job_stat,
     monitor_check,
@@ -59,6 +58,7 @@ from scraper_service.storage.transactions import (
     number_of,
     take_some,
     transaction,
+    written,
 )
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ EXPIRE_ROWS = 1000  # deleted in one transaction
 STOP_S = 600.0  # for the processes of an ended job, before its rows are deleted
 MAX_TARGET = 300  # characters of a URL, query or prompt in lists
 
-_COLUMNS = [job.c[fact.name] for fact in fields(Job)]
+COLUMNS = [job.c[fact.name] for fact in fields(Job)]
 _STARTED_BY_CALLERS = (job.c.kind.in_(CRAWLED), job.c.parent_id.is_(None))
 
 
@@ -112,9 +112,10 @@ def insert_job(
     insert_links(connection, number, links[:room], RowState.PENDING)
     insert_links(connection, number, links[room:], RowState.HELD)
     insert_links(connection, number, sitemaps, RowState.PENDING)
-    found = get_job(connection, job_id, None)
-    assert found is not None
-    return found
+    if seed.kind not in CRAWLED:
+        connection.execute(insert(operation).values(job_id=job_id, memory="{}"))
+    query = select(*COLUMNS).where(job.c.id == job_id)
+    return job_of(connection.execute(query).one())
 
 
 def queue_job(
@@ -180,32 +181,21 @@ def get_job(connection: Connection, job_id: str, team_id: str | None) -> Job | N
     With None for the team, return a job of any team, and also steps of operations. An
     active job does not expire.
     """
-    query = select(*_COLUMNS).where(job.c.id == job_id, job.c.kind.in_(CRAWLED))
+    query = select(*COLUMNS).where(job.c.id == job_id, job.c.kind.in_(CRAWLED))
     if team_id is not None:
         query = query.where(job.c.team_id == team_id, *_STARTED_BY_CALLERS)
     row = connection.execute(query).one_or_none()
     if row is None:
         return None
-    found = _job(row)
+    found = job_of(row)
     if not found.is_active and found.expires_at <= now_of(connection):
         return None
     return found
 
 
-def get_whole_job(connection: Connection, job_id: str) -> Job | None:
-    """Do as :func:`get_job` for any team, with the secrets in the options.
-
-    Only the process that runs the job needs them. Raises :exc:`SecretsUnreadable`.
-    """
-    found = get_job(connection, job_id, None)
-    if found is None:
-        return None
-    options = job_secrets.whole_options(connection, job_id, found.options)
-    return evolve(found, options=options)
-
-
-def _job(row: Row[Any]) -> Job:
-    values = dict(row._mapping)
+def job_of(row: Row[Any]) -> Job:
+    """Return the job of a row with :data:`COLUMNS`."""
+    values = {column.name: row._mapping[column.name] for column in COLUMNS}
     return Job(**{**values, "state": JobState(values["state"])})
 
 
@@ -214,14 +204,14 @@ def active_jobs(connection: Connection, team_id: str) -> list[Job]:
 
     Their options contain their secrets.
     """
-    query = select(*_COLUMNS).where(
+    query = select(*COLUMNS).where(
         job.c.state.in_(ACTIVE), job.c.team_id == team_id, *_STARTED_BY_CALLERS
     )
     # Sorted here: the databases would find them in the order of all jobs of the team.
     rows = sorted(connection.execute(query), key=lambda row: row.created_at)
     entrusted = job_secrets.active_options(connection, team_id)
     found = []
-    for each in map(_job, rows):
+    for each in map(job_of, rows):
         whole = each
         if each.id in entrusted:
             options = json.loads(each.options)
@@ -234,9 +224,9 @@ def active_jobs(connection: Connection, team_id: str) -> list[Job]:
 def all_jobs(connection: Connection) -> list[Job]:
     """Return the crawls and batches of all teams that have not expired, newest first."""
     lasting = or_(job.c.state.in_(ACTIVE), job.c.expires_at > now_of(connection))
-    query = select(*_COLUMNS).where(lasting, *_STARTED_BY_CALLERS)
+    query = select(*COLUMNS).where(lasting, *_STARTED_BY_CALLERS)
     query = query.order_by(job.c.created_at.desc())
-    return [_job(row) for row in connection.execute(query)]
+    return [job_of(row) for row in connection.execute(query)]
 
 
 @transaction(row="{job_id}")
@@ -384,7 +374,11 @@ def expire(connection: Connection) -> int:
         removed += _expire(connection, table, table.c.expires_at <= now)
     # Locked: another service would find few rows left, and take them for the last.
     # A run that has not ended is needed to stop its process. Deleted jobs come first.
-    has_run = exists().where(run.c.job_id == job.c.id, run.c.state < RunState.ENDED)
+    has_run = exists().where(
+        run.c.job_id == job.c.id,
+        run.c.node.is_not(None),
+        run.c.state < written(RunState.ENDED),
+    )
     is_over = or_(~has_run, job.c.completed_at <= now - STOP_S)
     job_id = connection.scalar(
         select(job.c.id)
@@ -429,7 +423,7 @@ _OF_JOBS = (
         page_text,
         delivery,
     ),
-    *(webhook, operation, monitor_message, monitor_check, job_log),
+    *(webhook, operation, monitor_message, monitor_check),
 )
 
 

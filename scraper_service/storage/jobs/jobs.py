@@ -16,6 +16,7 @@ from scraper_service.storage.jobs import (
     job_retry,
     job_store,
     reprocessing,
+    runs,
     turns,
 )
 
@@ -39,10 +40,10 @@ class Jobs:
 
     1. :meth:`create` stores a queued job, its first URLs and the credits reserved for
        its pages. :meth:`add_entries` adds URLs to a batch.
-    2. :meth:`runnable` returns the jobs that may run next. :meth:`get_whole` reads a job
-       with its secrets, and :meth:`start` marks it as running.
+    2. :meth:`waiting` returns the jobs that need a process, and :meth:`take` gives one of
+       them to a process: it has a run then, and the secrets of the job.
     3. The process that runs the job works through its :class:`Frontier`, which also
-       completes the job with its last URL.
+       completes the job with its last URL, and ends its run with :meth:`end_run`.
     4. :meth:`change` pauses, resumes and changes an active job, and :meth:`end` cancels
        or fails it. :meth:`end_long_pauses` cancels jobs that nobody resumes.
     5. :meth:`expire` deletes the job at the end of its retention, or :meth:`delete`
@@ -77,9 +78,11 @@ class Jobs:
     # -- run -------------------------------------------------------------------------
 
     has_queued = reading(turns.has_queued)
-    runnable = reading(turns.job_turns)
-    get_whole = reading(job_store.get_whole_job)
-    start = writing(job_store.start_job)
+    waiting = reading(turns.waiting_jobs)
+    running = reading(turns.running_jobs)
+    take = writing(runs.take)
+    end_run = writing(runs.end)
+    end_all_runs = writing(runs.end_all)
     end = writing(outcomes.end_job)
     change = writing(job_control.change_job)
     retry = writing(job_retry.retry_pages)

@@ -2,8 +2,8 @@
 
 An operation is a job without a crawler. Batches fetch its pages. Their ids follow from
 the id of the operation and the name of the step, so a process that continues after a
-crash finds them. One process at a time works on an operation. Writes with an outdated
-:class:`OperationLease` are refused.
+crash finds them. Steps store nothing if the run of their process has ended
+(:mod:`scraper_service.storage.jobs.runs`).
 """
 
 from __future__ import annotations
@@ -12,112 +12,46 @@ import json
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from attrs import evolve, frozen
-from sqlalchemy import and_, func, insert, or_, select, update
+from attrs import asdict, evolve, frozen
+from sqlalchemy import and_, func, or_, select, update
 
 from scraper_service.content.stored_pages import compress, decompress
 from scraper_service.discovery import Reason
-from scraper_service.errors import SecretsUnreadable
 from scraper_service.options.serialization import options_to_json
 from scraper_service.storage import job_secrets
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.frontier import outcomes
 from scraper_service.storage.frontier.links import seed_of
-from scraper_service.storage.job_records import ACTIVE, JobState, RowState, UrlKind
+from scraper_service.storage.job_records import ACTIVE, Job, JobState, RowState, UrlKind
 from scraper_service.storage.jobs import job_store
-from scraper_service.storage.schema import frontier, job, operation, page, worker
+from scraper_service.storage.jobs.runs import holds
+from scraper_service.storage.schema import frontier, job, operation, page
 from scraper_service.storage.transactions import (
-    lock_job,
     note,
     now_of,
     number_of,
     transaction,
-    try_lock_job,
 )
 from scraper_service.storage.webhooks import subscriptions
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
     from sqlalchemy import Connection
 
     from scraper_service.options.crawl import BatchOptions
-    from scraper_service.options.extraction import OperationOptionsT
 
-# Processes that ended with an operation before its next step; then it has failed.
-MAX_ATTEMPTS = 10
 ENTRY_BYTES = 4 * 2**20  # of pages in one read
 ENTRY_ROWS = 100
 
 
-@frozen
-class OperationLease:
-    """The lease of a process on an operation, with a fencing ``token``."""
-
-    owner: str
-    token: int
-
-
 @frozen(kw_only=True)
-class Taken:
-    """An operation that this process works on."""
+class OperationRow(Job):
+    """An operation as its caller reads it."""
 
-    id: str
-    team_id: str
-    kind: str
-    version: int
-    #: JSON, with secrets.
-    options: str
-    #: JSON of :func:`remember`.
-    memory: str
-    #: The largest number of pages to read.
-    page_limit: int
-    #: A sentence if the caller asked for more pages.
-    warning: str | None
-    #: Seconds since the start of the operation.
-    age_s: float
-    claim: OperationLease
-
-
-@frozen(kw_only=True)
-class OperationRow:
-    """An operation as its caller reads it. Times are seconds since 1970."""
-
-    id: str
-    kind: str
-    version: int
-    state: JobState
-    #: JSON.
-    options: str
-    error: str | None
-    credits: int
     #: Tokens that a language model used, None without a model.
     tokens: int | None
-    expires_at: float
     #: JSON, None before the first result.
     result: bytes | None
-
-
-@frozen
-class StartedOperation:
-    """An operation that was just stored."""
-
-    id: str
-    #: Says that its limit was lowered.
-    warning: str | None
-
-
-@frozen(kw_only=True)
-class OperationEntry:
-    """An operation in a list of a team's operations of one kind."""
-
-    id: str
-    state: JobState
-    #: JSON.
-    options: str
-    #: Seconds since 1970, a whole number of milliseconds.
-    created_at: float
 
 
 @frozen
@@ -142,29 +76,6 @@ def step_id(operation_id: str, name: str) -> str:
     return str(uuid.uuid5(uuid.UUID(operation_id), name))
 
 
-def insert_operation(
-    connection: Connection,
-    job_id: str,
-    team_id: str,
-    options: OperationOptionsT,
-    text: str,
-    version: int,
-    **bill: Any,
-) -> None:
-    """Store an operation. ``bill`` has columns of the job: limit, key, credits."""
-    job_store.queue_job(
-        connection,
-        job_id,
-        team_id=team_id,
-        kind=options.kind,
-        version=version,
-        url=options.target,
-        options=text,
-        **bill,
-    )
-    connection.execute(insert(operation).values(job_id=job_id, memory="{}"))
-
-
 def read_operation(
     connection: Connection, job_id: str, team_id: str, kind: str
 ) -> OperationRow | None:
@@ -179,48 +90,32 @@ def read_operation(
     if row.state not in ACTIVE and row.expires_at <= now_of(connection):
         return None
     return OperationRow(
-        id=row.id,
-        kind=row.kind,
-        version=row.version,
-        state=JobState(row.state),
-        options=row.options,
-        error=row.error,
-        credits=row.credits,
+        **asdict(job_store.job_of(row)),
         tokens=row.tokens,
-        expires_at=row.expires_at,
         result=None if row.result is None else decompress(row.result),
     )
 
 
 def read_operations(
     connection: Connection, team_id: str, kind: str, before: float | None, limit: int
-) -> list[OperationEntry]:
+) -> list[Job]:
     """Return the newest operations of a kind, at most ``limit``.
 
     They were started before the time ``before``, in seconds since 1970.
     """
-    columns = job.c
     query = (
-        select(columns.id, columns.state, columns.options, columns.created_at)
+        select(*job_store.COLUMNS)
         .where(
-            columns.team_id == team_id,
-            columns.kind == kind,
-            or_(columns.state.in_(ACTIVE), columns.expires_at > now_of(connection)),
+            job.c.team_id == team_id,
+            job.c.kind == kind,
+            or_(job.c.state.in_(ACTIVE), job.c.expires_at > now_of(connection)),
         )
-        .order_by(columns.created_at.desc())
+        .order_by(job.c.created_at.desc())
         .limit(limit)
     )
     if before is not None:
-        query = query.where(columns.created_at < before)
-    return [
-        OperationEntry(
-            id=row.id,
-            state=JobState(row.state),
-            options=row.options,
-            created_at=row.created_at,
-        )
-        for row in connection.execute(query)
-    ]
+        query = query.where(job.c.created_at < before)
+    return [job_store.job_of(row) for row in connection.execute(query)]
 
 
 def next_start(connection: Connection, team_id: str, kind: str) -> float:
@@ -239,132 +134,18 @@ def next_start(connection: Connection, team_id: str, kind: str) -> float:
     return max(now_ms, round((last or 0) * 1000) + 1) / 1000
 
 
-# -- claims --------------------------------------------------------------------------
-
-
-def waiting(
-    connection: Connection,
-    owner: str,
-    busy: Mapping[str, str],
-    limit: int,
-    kinds: Collection[str],
-) -> list[tuple[str, str]]:
-    """Return operations of some kinds without a working process, as (id, team).
-
-    ``busy`` are the operations of ``owner``, this process, with their teams. Teams with the
-    fewest running operations come first.
-    """
-    live = select(worker.c.id).where(
-        worker.c.until >= now_of(connection), worker.c.id != owner
-    )
-    place = func.row_number().over(
-        partition_by=job.c.team_id, order_by=(job.c.created_at, job.c.id)
-    )
-    ranked = (
-        select(job.c.id, job.c.team_id, job.c.created_at, place.label("place"))
-        .join(operation, operation.c.job_id == job.c.id)
-        .where(
-            job.c.state.in_(ACTIVE),
-            job.c.kind.in_(tuple(kinds)),
-            job.c.id.not_in(tuple(busy)),
-            operation.c.owner.is_(None) | operation.c.owner.not_in(live),
-        )
-        .subquery()
-    )
-    rows = connection.execute(
-        select(ranked.c.id, ranked.c.team_id, ranked.c.place)
-        .where(ranked.c.place <= limit)
-        .order_by(ranked.c.place, ranked.c.created_at)
-    ).all()
-    teams = list(busy.values())
-    ordered = sorted(rows, key=lambda row: row.place + teams.count(row.team_id))
-    return [(row.id, row.team_id) for row in ordered[:limit]]
+# -- steps: each returns False and stores nothing if the run has ended ------------------
 
 
 @transaction(row="{job_id}")
-def take(connection: Connection, job_id: str, owner: str) -> Taken | None:
-    """Claim an operation. Return None if another process was faster or locks the row.
-
-    An operation fails if it ended its process :data:`MAX_ATTEMPTS` times, or if this
-    process cannot decrypt its secrets.
-    """
-    locked = try_lock_job(connection, job_id)
-    if locked is None or locked.state not in ACTIVE:
-        return None
-    row = connection.execute(
-        select(job, operation.c.memory, operation.c.token, operation.c.attempts)
-        .add_columns(operation.c.owner)
-        .join(operation, operation.c.job_id == job.c.id)
-        .where(job.c.id == job_id)
-    ).one()
-    now = now_of(connection)
-    until = connection.scalar(select(worker.c.until).where(worker.c.id == row.owner))
-    if until is not None and until >= now and row.owner != owner:
-        return None
-    if row.attempts >= MAX_ATTEMPTS:
-        error = f"The process ended {MAX_ATTEMPTS} times in the same step."
-        outcomes.end_job(connection, job_id, JobState.FAILED, error)
-        return None
-    try:
-        options = job_secrets.whole_options(connection, job_id, row.options)
-    except SecretsUnreadable as unreadable:
-        outcomes.end_job(connection, job_id, JobState.FAILED, str(unreadable))
-        return None
-    token = row.token + 1
-    connection.execute(
-        update(operation)
-        .where(operation.c.job_id == job_id)
-        .values(owner=owner, token=token, attempts=row.attempts + 1)
-    )
-    job_store.start_job(connection, job_id)
-    return Taken(
-        id=job_id,
-        team_id=row.team_id,
-        kind=row.kind,
-        version=row.version,
-        options=options,
-        memory=row.memory,
-        page_limit=row.page_limit,
-        warning=row.warning,
-        age_s=max(0.0, now - row.created_at),
-        claim=OperationLease(owner, token),
-    )
-
-
-@transaction(row="{job_id}")
-def release(connection: Connection, job_id: str, claim: OperationLease) -> None:
-    """Return an operation for another process. The attempt does not count."""
-    if holds(connection, job_id, claim):
-        connection.execute(
-            update(operation)
-            .where(operation.c.job_id == job_id)
-            .values(owner=None, attempts=operation.c.attempts - 1)
-        )
-
-
-def holds(connection: Connection, job_id: str, claim: OperationLease) -> bool:
-    """Lock an operation. Return True if it is active and the claim is valid."""
-    if lock_job(connection, job_id).state not in ACTIVE:
-        return False
-    columns = select(operation.c.owner, operation.c.token)
-    found = connection.execute(columns.where(operation.c.job_id == job_id)).one()
-    return tuple(found) == (claim.owner, claim.token)
-
-
-# -- steps: each returns False and stores nothing if the claim is outdated ---------------
-
-
-@transaction(row="{job_id}")
-def remember(
-    connection: Connection, job_id: str, claim: OperationLease, memory: str
-) -> bool:
+def remember(connection: Connection, job_id: str, run_id: str, memory: str) -> bool:
     """Store the findings of the steps so far."""
-    if not holds(connection, job_id, claim):
+    if not holds(connection, job_id, run_id):
         return False
     connection.execute(
         update(operation)
         .where(operation.c.job_id == job_id)
-        .values(memory=memory, attempts=1)
+        .values(memory=memory, steps=operation.c.steps + 1)
     )
     return True
 
@@ -373,7 +154,7 @@ def remember(
 def advance(
     connection: Connection,
     job_id: str,
-    claim: OperationLease,
+    run_id: str,
     memory: str,
     result: bytes,
     action: str | None,
@@ -382,7 +163,7 @@ def advance(
 
     ``action`` is JSON for the webhook of an agent, None without a new action.
     """
-    if not remember(connection, job_id, claim, memory):
+    if not remember(connection, job_id, run_id, memory):
         return False
     _store_result(connection, job_id, result)
     if action is not None:
@@ -392,11 +173,9 @@ def advance(
 
 
 @transaction(row="{job_id}")
-def show(
-    connection: Connection, job_id: str, claim: OperationLease, result: bytes
-) -> bool:
+def show(connection: Connection, job_id: str, run_id: str, result: bytes) -> bool:
     """Store a preliminary result for the caller."""
-    if not holds(connection, job_id, claim):
+    if not holds(connection, job_id, run_id):
         return False
     _store_result(connection, job_id, result)
     return True
@@ -406,13 +185,13 @@ def show(
 def add_step(
     connection: Connection,
     job_id: str,
-    claim: OperationLease,
+    run_id: str,
     name: str,
     batch: BatchOptions,
     base_id: str | None = None,
 ) -> bool:
     """Start a batch as a step unless it exists. ``base_id`` is the base of the job."""
-    if not holds(connection, job_id, claim):
+    if not holds(connection, job_id, run_id):
         return False
     child_id = step_id(job_id, name)
     if job_store.get_job(connection, child_id, None) is None:
@@ -441,7 +220,7 @@ def add_step(
 def complete(
     connection: Connection,
     job_id: str,
-    claim: OperationLease,
+    run_id: str,
     result: bytes,
     pages: int,
     price: int,
@@ -451,7 +230,7 @@ def complete(
 
     ``price`` is for all pages. The rest of the reserved credits goes back to the team.
     """
-    if not holds(connection, job_id, claim):
+    if not holds(connection, job_id, run_id):
         return False
     at = now_of(connection)
     columns = select(job.c.team_id, job.c.key_id, job.c.reserved)
@@ -488,7 +267,7 @@ def store_end(connection: Connection, job_id: str, at: float, **values: Any) -> 
 def fail(
     connection: Connection,
     job_id: str,
-    claim: OperationLease,
+    run_id: str,
     error: str,
     result: bytes | None = None,
 ) -> bool:
@@ -496,7 +275,7 @@ def fail(
 
     ``result`` is what the caller sees beside the error; None leaves it as it is.
     """
-    if not holds(connection, job_id, claim):
+    if not holds(connection, job_id, run_id):
         return False
     if result is not None:
         _store_result(connection, job_id, result)
@@ -512,17 +291,6 @@ def _store_result(connection: Connection, job_id: str, result: bytes) -> None:
         update(operation).where(operation.c.job_id == job_id).values(result=body)
     )
     disk_use.add_to_job(connection, job_id, len(body) - (before or 0))
-
-
-def orphans(connection: Connection) -> list[str]:
-    """Return active steps of operations that have ended."""
-    parent = job.alias("parent")
-    query = (
-        select(job.c.id)
-        .join(parent, parent.c.id == job.c.parent_id)
-        .where(job.c.state.in_(ACTIVE), parent.c.state.not_in(ACTIVE))
-    )
-    return list(connection.scalars(query))
 
 
 # -- results of steps --------------------------------------------------------------------

@@ -1,224 +1,333 @@
-"""Runs: processes on scrapyd nodes that work on a job.
+"""Runs: the leases of processes on jobs, of every kind.
 
-A run is asked for, waits in the queue of its node, runs, and ends. Its state never goes
-back. Each step is a conditional update, so several services and late processes agree.
-Functions run inside a transaction.
+A process takes a job, works on it, and ends its run; a run never goes back. Any number of
+processes may run a job of a spider, whose URLs have leases of their own. One process at a
+time runs another job: its writes name the run, and are refused once the run has ended. Runs
+of dead processes end as :data:`LOST`.
+
+A process of a scrapyd node does not take a job itself. A service takes it for the node, and
+the process joins. Functions run inside a transaction.
 """
 
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from attrs import frozen
-from sqlalchemy import case, delete, select, update
+from attrs import evolve, frozen
+from sqlalchemy import and_, delete, func, insert, or_, select, update
 
-from scraper_service.errors import JobNotFound, RunRefused
+from scraper_service.errors import JobNotFound, RunRefused, SecretsUnreadable
+from scraper_service.options.serialization import CRAWLED
+from scraper_service.storage import job_secrets
 from scraper_service.storage.frontier import leases, outcomes
-from scraper_service.storage.job_records import (
-    ACTIVE,
-    CRAWLED,
-    LOCAL_TEAM,
-    REPROCESS,
-    Job,
-    JobState,
-    RunState,
-)
+from scraper_service.storage.job_records import ACTIVE, LOST, Job, JobState, RunState
 from scraper_service.storage.jobs import job_store
-from scraper_service.storage.schema import job, run, worker
+from scraper_service.storage.schema import job, operation, run, worker
 from scraper_service.storage.transactions import (
-    dialect_insert,
+    is_late,
     lock_job,
     now_of,
     transaction,
+    try_lock_job,
+    written,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Sequence
 
-    from sqlalchemy import Connection
+    from sqlalchemy import ColumnElement, Connection, Row
 
 FIRST_BEAT_S = 60.0  # the shortest first lease: the process has yet to open its crawler
-LOST = "lost"
+SHUTDOWN = "shutdown"
 # Runs of a job that are lost in a row without progress, before the job fails.
 MAX_LOST = 10
+MOST_RUNS = 200  # of a job; the oldest ones are deleted
 
 
-@frozen
-class Run:
-    """A run that has not ended."""
+@frozen(kw_only=True)
+class Taken:
+    """A job that a process runs, and its run."""
 
-    id: str
-    job_id: str
-    slot: int
-    node: str
-    state: RunState
-    #: Id of the service that asked for the run.
-    asked_by: str
-    #: True if the process of the run, or before its start the asking service, is dead.
-    is_lost: bool
-    #: Seconds since the end of the job, None for an active job.
-    ended_s: float | None
+    #: With the secrets in its options, unless the run is that of a node.
+    job: Job
+    run_id: str
+    #: Seconds since the start of the job; 0 for a process that joins.
+    age_s: float
+    #: JSON with the findings of the steps so far; None for the job of a spider.
+    memory: str | None = None
+    #: False if it has had another run.
+    is_first: bool
 
 
-class Demand(NamedTuple):
-    """An active job with ``open`` URLs that are pending or leased."""
+def is_live(connection: Connection, owner: str | None = None) -> ColumnElement[bool]:
+    """Return the condition for runs that have not ended, of processes that live.
 
-    id: str
-    #: The name of the spider that runs it.
-    spider: str
-    open: int
-
-
-def demands(connection: Connection) -> tuple[list[Demand], list[Run]]:
-    """Return the active jobs, the oldest first, and the runs that have not ended.
-
-    Leaves out paused jobs, and jobs of :data:`LOCAL_TEAM`, which the commands of their users run.
+    Leaves out the runs in the process ``owner``, which knows what it runs.
     """
-    now = now_of(connection)
-    spider = case((job.c.source_job_id.is_(None), job.c.kind), else_=REPROCESS)
-    wanted = (
-        select(job.c.id, spider, job.c.open + job.c.sitemaps)
-        .where(
-            job.c.state.in_(ACTIVE),
-            job.c.paused_at.is_(None),
-            job.c.kind.in_(CRAWLED),
-            job.c.team_id != LOCAL_TEAM,
-        )
-        .order_by(job.c.created_at)
-    )
-    columns = (run.c[name] for name in ("id", "job_id", "slot", "node", "state"))
-    live = select(worker.c.id).where(worker.c.until >= now)
-    found = (
-        select(
-            *columns,
-            run.c.asked_by,
-            run.c.id.in_(live).label("is_alive"),
-            run.c.asked_by.in_(live).label("has_asker"),
-            job.c.state.label("job_state"),
-            job.c.completed_at,
-        )
-        .join(job, job.c.id == run.c.job_id)
-        .where(run.c.state < RunState.ENDED)
-        .order_by(run.c.created_at)
-    )
-    runs = [
-        Run(
-            row.id,
-            row.job_id,
-            row.slot,
-            row.node,
-            RunState(row.state),
-            row.asked_by,
-            not (row.is_alive if row.state == RunState.RUNNING else row.has_asker),
-            None if row.job_state in ACTIVE else now - (row.completed_at or now),
-        )
-        for row in connection.execute(found)
-    ]
-    return [Demand(*row) for row in connection.execute(wanted)], runs
+    live = select(worker.c.id).where(worker.c.until >= now_of(connection))
+    found = and_(run.c.state < written(RunState.ENDED), run.c.owner.in_(live))
+    if owner is None:
+        return found
+    return and_(found, or_(run.c.owner != owner, run.c.node.is_not(None)))
 
 
 @transaction(row="{job_id}")
-def ask(
-    connection: Connection, job_id: str, run_id: str, slot: int, node: str, asker: str
-) -> bool:
-    """Store a run before it is asked for. Return False if its slot is taken."""
-    state = lock_job(connection, job_id).state
-    if state not in ACTIVE:
-        return False
-    inserted = connection.execute(
-        dialect_insert(connection, run)
-        .values(
-            id=run_id,
-            job_id=job_id,
-            slot=slot,
-            node=node,
-            state=RunState.ASKED,
-            asked_by=asker,
-            progress=_progress(connection, job_id),
-            created_at=now_of(connection),
-        )
-        .on_conflict_do_nothing()
-        .returning(run.c.id)
-    )
-    return inserted.first() is not None
+def take(
+    connection: Connection,
+    job_id: str,
+    owner: str,
+    at_once: int = 0,
+    node: str | None = None,
+    most: int | None = None,
+) -> Taken | None:
+    """Take a job for a process that does not run it. Return None if it needs no more.
 
+    Also returns None for a job whose row is locked: the next look comes soon.
+    The job of a spider needs a further process if it has more open URLs than its processes
+    fetch ``at_once``, 0 for any number. With ``node`` the run is one of at most ``most`` on
+    scrapyd nodes, for which the process has to :func:`join`.
 
-@transaction(row="{job_id}")
-def accept(connection: Connection, job_id: str, run_id: str) -> None:
-    """Mark a run as accepted by its node, unless its process has already joined."""
-    _change(connection, run_id, [RunState.ASKED], RunState.WAITING)
-
-
-@transaction(row="{job_id}")
-def end_unstarted(
-    connection: Connection, job_id: str, run_id: str, reason: str
-) -> bool:
-    """End a run whose process has not joined. The process can no longer join."""
-    begun = [RunState.ASKED, RunState.WAITING]
-    return _end(connection, run_id, begun, reason)
-
-
-@transaction(row="{job_id}")
-def end_lost(connection: Connection, job_id: str, run_id: str) -> bool:
-    """End a run whose process is dead. Return False if the process is alive.
-
-    Fails the job after :data:`MAX_LOST` lost runs without progress.
+    The job fails if its runs were lost :data:`MAX_LOST` times, unless the URLs count how often
+    they ended a process, and if this process cannot decrypt its secrets.
     """
-    state = lock_job(connection, job_id).state
-    until = connection.scalar(select(worker.c.until).where(worker.c.id == run_id))
-    if until is not None and until >= now_of(connection):
+    locked = try_lock_job(connection, job_id)
+    if locked is None or locked.state not in ACTIVE or locked.paused_at is not None:
+        return None
+    if is_late(connection, owner):
+        return None
+    others = connection.scalars(
+        select(run.c.node).where(run.c.job_id == job_id, is_live(connection, owner))
+    ).all()
+    columns: Sequence[Any] = (*job_store.COLUMNS, operation.c.memory, operation.c.steps)
+    row = connection.execute(
+        select(*columns)
+        .outerjoin(operation, operation.c.job_id == job.c.id)
+        .where(job.c.id == job_id)
+    ).one()
+    found = job_store.job_of(row)
+    is_crawled = found.kind in CRAWLED
+    if others and (
+        not is_crawled
+        or found.open + found.sitemaps <= at_once * len(others)
+        or (most is not None and sum(each is not None for each in others) >= most)
+    ):
+        return None
+    _end(connection, LOST, run.c.job_id == job_id, ~is_live(connection, owner))
+    progress = _progress(row)
+    counts = not is_crawled or node is not None
+    if counts and _is_stuck(connection, job_id, progress):
+        error = _ERRORS[is_crawled].format(MAX_LOST)
+        outcomes.end_job(connection, job_id, JobState.FAILED, error)
+        return None
+    if node is None:
+        whole = _whole(connection, found)
+        if isinstance(whole, SecretsUnreadable):
+            return None
+        found = whole
+        job_store.start_job(connection, job_id)
+    state = RunState.RUNNING if node is None else RunState.ASKED
+    is_first = _is_first(connection, job_id)
+    run_id = _begin(connection, job_id, owner, state, progress, node=node)
+    return Taken(
+        job=found,
+        run_id=run_id,
+        age_s=max(0.0, now_of(connection) - found.created_at),
+        memory=row.memory,
+        is_first=is_first,
+    )
+
+
+def _whole(connection: Connection, found: Job) -> Job | SecretsUnreadable:
+    """Return a job with the secrets in its options. Fail it if they cannot be decrypted."""
+    try:
+        options = job_secrets.whole_options(connection, found.id, found.options)
+    except SecretsUnreadable as error:
+        outcomes.end_job(connection, found.id, JobState.FAILED, str(error))
+        return error
+    return evolve(found, options=options)
+
+
+_ERRORS = {
+    True: "Its processes were lost {} times and it got nowhere.",
+    False: "The process ended {} times in the same step.",
+}
+
+
+def holds(connection: Connection, job_id: str, run_id: str) -> bool:
+    """Lock a job. Return True if it is active and the run has not ended."""
+    if lock_job(connection, job_id).state not in ACTIVE:
         return False
-    if not _end(connection, run_id, [RunState.RUNNING], LOST):
-        return False
+    state = select(run.c.state).where(run.c.id == run_id, run.c.job_id == job_id)
+    return connection.scalar(state) == RunState.RUNNING
+
+
+@transaction(row="{job_id}")
+def end(
+    connection: Connection,
+    job_id: str,
+    run_id: str,
+    reason: str | None,
+    error: str | None = None,
+) -> bool:
+    """End a run. Fail its job if there is an ``error``; return True if this call did so."""
+    has_failed = error is not None and outcomes.end_job(
+        connection, job_id, JobState.FAILED, error
+    )
+    _end(connection, reason, run.c.id == run_id)
+    return has_failed
+
+
+@transaction(apart=True)
+def end_all(connection: Connection, owner: str) -> None:
+    """End the runs in a process that stops. Other processes take its jobs at once."""
+    _end(connection, SHUTDOWN, run.c.owner == owner, run.c.node.is_(None))
+
+
+@transaction(apart=True)
+def end_lost(connection: Connection) -> int:
+    """End the runs of dead processes, and return their number."""
+    lost = select(run.c.id).where(
+        run.c.state < written(RunState.ENDED), ~is_live(connection)
+    )
+    some = lost.with_for_update(skip_locked=True)  # others look for them too
+    return _end(connection, LOST, run.c.id.in_(some.scalar_subquery()))
+
+
+def _is_stuck(connection: Connection, job_id: str, progress: int) -> bool:
+    """Return True if the last runs of a job were all lost, without progress."""
     last = connection.execute(
         select(run.c.reason, run.c.progress)
         .where(run.c.job_id == job_id, run.c.state == RunState.ENDED)
         .order_by(run.c.created_at.desc())
         .limit(MAX_LOST)
     ).all()
-    if (
-        state in ACTIVE
-        and len(last) == MAX_LOST
+    return (
+        len(last) == MAX_LOST
         and all(row.reason == LOST for row in last)
-        and last[-1].progress == _progress(connection, job_id)
-    ):
-        error = f"Its processes were lost {MAX_LOST} times and it got nowhere."
-        outcomes.end_job(connection, job_id, JobState.FAILED, error)
-    return True
-
-
-def runs_of(connection: Connection, job_id: str) -> list[tuple[str, str]]:
-    """Return the runs of a job that have not ended, as (id, node)."""
-    query = select(run.c.id, run.c.node).where(
-        run.c.job_id == job_id, run.c.state < RunState.ENDED
+        and last[-1].progress == progress
     )
-    return [(row.id, row.node) for row in connection.execute(query)]
 
 
-# -- for the process of a run --------------------------------------------------------
+def _progress(row: Row[Any]) -> int:
+    """Return a number that rises with each step, ended URL and read sitemap of a job."""
+    read = row.sitemap_files - row.sitemaps
+    done = row.done + row.failed + row.skipped
+    return int(done + read + (row.steps or 0))
 
 
-@frozen
-class Joined:
-    """A job that this process works on."""
+def _is_first(connection: Connection, job_id: str, run_id: str = "") -> bool:
+    """Return True if a job has had no run but ``run_id``."""
+    others = select(run.c.id).where(run.c.job_id == job_id, run.c.id != run_id)
+    return connection.execute(others.limit(1)).first() is None
 
-    job: Job
-    #: Id of this process in the table of workers.
+
+def _begin(
+    connection: Connection,
+    job_id: str,
+    owner: str | None,
+    state: RunState,
+    progress: int,
+    node: str | None = None,
+) -> str:
+    run_id = str(uuid.uuid4())
+    old = (
+        select(run.c.id)
+        .where(run.c.job_id == job_id, run.c.state == RunState.ENDED)
+        .order_by(run.c.created_at.desc())
+        .offset(MOST_RUNS - 1)
+    )
+    connection.execute(delete(run).where(run.c.id.in_(old.scalar_subquery())))
+    connection.execute(
+        insert(run).values(
+            id=run_id,
+            job_id=job_id,
+            owner=owner or run_id,
+            node=node,
+            state=state,
+            progress=progress,
+            created_at=now_of(connection),
+        )
+    )
+    return run_id
+
+
+def _end(
+    connection: Connection, reason: str | None, *where: ColumnElement[bool]
+) -> int:
+    ended = (
+        update(run)
+        .where(run.c.state < written(RunState.ENDED), *where)
+        .values(state=RunState.ENDED, reason=reason, ended_at=now_of(connection))
+    )
+    return connection.execute(ended).rowcount
+
+
+# -- for processes of their own ------------------------------------------------------
+
+
+class NodeRun(NamedTuple):
+    """A run on a scrapyd node that has not ended."""
+
+    id: str
+    job_id: str
+    team_id: str
+    node: str
     owner: str
-    #: True if the process is a run, False if it was started by hand.
-    is_run: bool
+    state: RunState
+    #: True if its process, or before its start the asking service, is dead.
+    is_lost: bool
+    #: Seconds since the end of the job, None for an active job.
+    ended_s: float | None
+
+
+def on_nodes(connection: Connection) -> list[NodeRun]:
+    """Return the runs on nodes that have not ended, the oldest first."""
+    now = now_of(connection)
+    query = (
+        select(
+            *(run.c.id, run.c.job_id, job.c.team_id, run.c.node, run.c.owner),
+            *(run.c.state, (func.coalesce(worker.c.until, 0) < now).label("is_lost")),
+            *(job.c.state.label("of_job"), job.c.completed_at),
+        )
+        .join(job, job.c.id == run.c.job_id)
+        .outerjoin(worker, worker.c.id == run.c.owner)
+        .where(run.c.state < written(RunState.ENDED), run.c.node.is_not(None))
+        .order_by(run.c.created_at)
+    )
+    return [
+        NodeRun(
+            id=row.id,
+            job_id=row.job_id,
+            team_id=row.team_id,
+            node=row.node or "",
+            owner=row.owner,
+            state=RunState(row.state),
+            is_lost=bool(row.is_lost),
+            ended_s=None if row.of_job in ACTIVE else now - (row.completed_at or now),
+        )
+        for row in connection.execute(query)
+    ]
+
+
+@transaction(row="{job_id}")
+def end_asked(connection: Connection, job_id: str, run_id: str, reason: str) -> bool:
+    """End a run whose process has not joined. The process can no longer join."""
+    lock_job(connection, job_id)
+    unstarted = (run.c.id == run_id, run.c.state == RunState.ASKED)
+    return _end(connection, reason, *unstarted) == 1
 
 
 @transaction(row="{job_id}")
 def join(
     connection: Connection, job_id: str, spider: str, run_id: str, lease_s: float
-) -> Joined:
+) -> Taken | SecretsUnreadable:
     """Join a job as the run ``run_id``, with the spider of a name.
 
-    A process that is no run of the job was started by hand and may join. Raises
-    :exc:`JobNotFound`, and :exc:`RunRefused` if another process has the slot of this run or
-    the job is for another spider.
+    The run is also the id of this process in the table of workers. A process that is no run
+    of the job was started by hand, and gets a run. Raises :exc:`JobNotFound`, and
+    :exc:`RunRefused` if this run has begun or ended, or the job is for another spider.
+    Returns :exc:`SecretsUnreadable` after failing the job.
     """
     lock_job(connection, job_id)
     found = job_store.get_job(connection, job_id, None)
@@ -230,16 +339,23 @@ def join(
         )
     if found.spider != spider:
         raise RunRefused(f"job {job_id} is for the spider {found.spider}, not {spider}")
-    state = connection.scalar(
-        select(run.c.state).where(run.c.id == run_id, run.c.job_id == job_id)
-    )
-    owner = str(uuid.uuid4()) if state is None else run_id
-    begun = [RunState.ASKED, RunState.WAITING]
-    if state is not None and not _change(connection, run_id, begun, RunState.RUNNING):
+    of_job = (run.c.id == run_id, run.c.job_id == job_id)
+    state = connection.scalar(select(run.c.state).where(*of_job))
+    if state not in {None, RunState.ASKED}:
         raise RunRefused(f"another process has the place of run {run_id}")
+    whole = _whole(connection, found)
+    if isinstance(whole, SecretsUnreadable):
+        return whole
+    is_first = _is_first(connection, job_id, run_id)
+    if state is None:
+        run_id = _begin(connection, job_id, None, RunState.RUNNING, 0)
+    else:
+        connection.execute(
+            update(run).where(*of_job).values(state=RunState.RUNNING, owner=run_id)
+        )
     job_store.start_job(connection, job_id)
-    leases.beat(connection, owner, max(lease_s, FIRST_BEAT_S))
-    return Joined(found, owner, state is not None)
+    leases.beat(connection, run_id, max(lease_s, FIRST_BEAT_S))
+    return Taken(job=whole, run_id=run_id, age_s=0.0, is_first=is_first)
 
 
 class Standing(NamedTuple):
@@ -248,65 +364,16 @@ class Standing(NamedTuple):
     state: JobState
     #: The ``revision`` of the job.
     revision: int
-    #: False if another process has taken the slot of this run.
-    has_slot: bool
+    #: False if another process has taken the place of this run.
+    is_running: bool
 
 
-def standing(connection: Connection, job_id: str, run_id: str | None) -> Standing:
-    """Return the state of a job for a process that is the run ``run_id``, or no run."""
+def standing(connection: Connection, job_id: str, run_id: str) -> Standing:
+    """Return the state of a job for the process of a run."""
     found = connection.execute(
         select(job.c.state, job.c.revision).where(job.c.id == job_id)
     ).one_or_none()
     state = JobState.CANCELLED if found is None else JobState(found.state)
     revision = 0 if found is None else found.revision
-    if run_id is None:
-        return Standing(state, revision, True)
     here = connection.scalar(select(run.c.state).where(run.c.id == run_id))
     return Standing(state, revision, here == RunState.RUNNING)
-
-
-@transaction(row="{job_id}")
-def leave(
-    connection: Connection, job_id: str, owner: str, reason: str, error: str | None
-) -> None:
-    """End the work of a process on a job. Fail the job if there is an ``error``."""
-    lock_job(connection, job_id)
-    if error is not None:
-        outcomes.end_job(connection, job_id, JobState.FAILED, error)
-    _end(connection, owner, [RunState.RUNNING], reason)
-    connection.execute(delete(worker).where(worker.c.id == owner))
-
-
-# -- rows ----------------------------------------------------------------------------
-
-
-def _progress(connection: Connection, job_id: str) -> int:
-    """Return a number that rises with each ended URL and each read sitemap."""
-    columns = job.c
-    done = columns.done + columns.failed + columns.skipped
-    read = columns.sitemap_files - columns.sitemaps
-    return connection.scalar(select(done + read).where(columns.id == job_id)) or 0
-
-
-def _end(
-    connection: Connection, run_id: str, states: Collection[RunState], reason: str
-) -> bool:
-    ended = _change(connection, run_id, states, RunState.ENDED)
-    if ended:
-        connection.execute(
-            update(run)
-            .where(run.c.id == run_id)
-            .values(reason=reason, ended_at=now_of(connection))
-        )
-    return ended
-
-
-def _change(
-    connection: Connection, run_id: str, states: Collection[RunState], state: RunState
-) -> bool:
-    changed = connection.execute(
-        update(run)
-        .where(run.c.id == run_id, run.c.state.in_(states))
-        .values(state=state)
-    )
-    return changed.rowcount == 1

@@ -1,7 +1,7 @@
-"""Which jobs a process may run next.
+"""Which jobs a process may take next, of every kind.
 
-Queued jobs, jobs whose process has ended, and jobs that are too large for the processes that
-run them. So a small job has one process, however many look for work.
+Queued jobs, jobs whose process has ended, and jobs of spiders that are too large for the
+processes that run them. So a small job has one process, however many look for work.
 """
 
 from __future__ import annotations
@@ -10,29 +10,25 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from attrs import frozen
-from sqlalchemy import and_, func, select
+from sqlalchemy import and_, case, exists, func, or_, select, true
 
-from scraper_service.storage.job_records import (
-    ACTIVE,
-    CRAWLED,
-    LOCAL_TEAM,
-    JobState,
-    RowState,
-)
-from scraper_service.storage.schema import frontier, job, worker
-from scraper_service.storage.transactions import now_of, written
+from scraper_service.options.serialization import CRAWLED
+from scraper_service.storage.job_records import ACTIVE, LOCAL_TEAM, JobState, RunState
+from scraper_service.storage.jobs.runs import is_live
+from scraper_service.storage.schema import job, run
+from scraper_service.storage.transactions import written
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection
 
-    from sqlalchemy import ColumnElement, Connection
+    from sqlalchemy import Connection
 
-STARTING_S = 2.0  # from the start of a job until its first process has leases
+LOST, QUEUED, LARGE = range(3)  # the order of waiting jobs
 
 
 @frozen
 class WaitingJob:
-    """An active job that this process does not run."""
+    """An active job that needs a process."""
 
     id: str
     team_id: str
@@ -43,110 +39,110 @@ class WaitingJob:
 
 
 @frozen
-class RunnableJobs:
-    """Jobs that may run now, as a process sees them."""
+class RunningJobs:
+    """The jobs of a process, as the database sees them."""
 
-    #: The revisions of running jobs that are still active, by id.
+    #: The revisions of those that are still active, by id.
     active: Mapping[str, int]
-    #: Others that need this process and are not paused: first those that nobody runs any
-    #: more, then queued ones, the oldest job of each team first, then large ones.
-    waiting: tuple[WaitingJob, ...]
+    #: Active steps of jobs that have ended, in any process.
+    orphans: tuple[str, ...]
 
 
-def job_turns(
+def running_jobs(connection: Connection, running: Collection[str]) -> RunningJobs:
+    """Return what has become of the jobs ``running``."""
+    known = select(job.c.id, job.c.revision).where(
+        job.c.id.in_(running), job.c.state.in_(ACTIVE)
+    )
+    active = {row.id: row.revision for row in connection.execute(known)}
+    parent = job.alias("parent")
+    orphans = (
+        select(job.c.id)
+        .join(parent, parent.c.id == job.c.parent_id)
+        .where(job.c.state.in_(ACTIVE), parent.c.state.not_in(ACTIVE))
+    )
+    return RunningJobs(active, tuple(connection.scalars(orphans)))
+
+
+def waiting_jobs(
     connection: Connection,
+    owner: str,
+    kinds: Collection[str],
     running: Collection[str],
     most: int,
     at_once: int = 1,
     only: str | None = None,
-) -> RunnableJobs:
-    """Return the active jobs of ``running``, and others that need this process.
+) -> list[WaitingJob]:
+    """Return jobs of some kinds that need the process ``owner``, which runs ``running``.
 
-    At most ``most`` queued jobs per team. A process fetches ``at_once`` URLs of a job at a
-    time: jobs whose open URLs the present processes fetch at once are left out, and so are
-    paused jobs. ``only`` limits the result to one job. Without ``only``, jobs of
-    :data:`LOCAL_TEAM` are left out.
+    First those that nobody runs any more, then queued ones, then large ones; of each at most
+    ``most`` per team, the oldest of each team first. A process fetches ``at_once`` URLs of a
+    job at a time: jobs whose open URLs the present processes fetch at once are left out, and
+    so are paused jobs. ``only`` limits the result to one job, which always needs the process.
+    Without ``only``, jobs of :data:`LOCAL_TEAM` are left out, whose commands run them.
     """
-    is_ours = job.c.team_id != LOCAL_TEAM if only is None else job.c.id == only
-    is_crawled = and_(job.c.kind.in_(CRAWLED), is_ours)
-    known = select(job.c.id, job.c.revision).where(
-        job.c.id.in_(running), job.c.state.in_(ACTIVE), is_crawled
-    )
-    revisions = {row.id: row.revision for row in connection.execute(known)}
-    others = and_(is_crawled, job.c.paused_at.is_(None), job.c.id.not_in(running))
-    queued = tuple(_queued(connection, others, most))
-    if only is not None:
-        at_once = 0
-    lost: list[WaitingJob] = []
-    large: list[WaitingJob] = []
-    for each in _started(connection, others, at_once):
-        (large if each.processes else lost).append(each)
-    return RunnableJobs(revisions, (*lost, *queued, *large))
-
-
-def _queued(
-    connection: Connection, others: ColumnElement[bool], most: int
-) -> Iterator[WaitingJob]:
-    place = func.row_number().over(
-        partition_by=job.c.team_id, order_by=(job.c.created_at, job.c.id)
-    )
-    ranked = (
-        select(job.c.id, job.c.team_id, job.c.created_at, place.label("place"))
-        .where(others, job.c.state == JobState.QUEUED)
-        .subquery()
-    )
-    query = (
-        select(ranked.c.id, ranked.c.team_id)
-        .where(ranked.c.place <= most)
-        .order_by(ranked.c.place, ranked.c.created_at)
-    )
-    for row in connection.execute(query):
-        yield WaitingJob(row.id, row.team_id, is_queued=True)
-
-
-def _started(
-    connection: Connection, others: ColumnElement[bool], at_once: int
-) -> Iterator[WaitingJob]:
-    """Yield running jobs with more open URLs than their processes fetch at once.
-
-    These are the processes that live and hold leases on the job. A job without leases, as
-    after the death of its process, has none, unless it has just started.
-    """
-    now = now_of(connection)
-    live = select(worker.c.id).where(worker.c.until >= now)
-    holders = (
-        select(func.count(frontier.c.owner.distinct()))
-        .where(
-            frontier.c.job_number == job.c.number,
-            frontier.c.state == written(RowState.LEASED),
-            frontier.c.owner.in_(live),
-        )
+    processes = (
+        select(func.count())
+        .where(run.c.job_id == job.c.id, is_live(connection, owner))
         .correlate(job)
         .scalar_subquery()
     )
-    query = (
+    active = (
         select(
-            *(job.c.id, job.c.team_id, holders.label("holders")),
+            *(job.c.id, job.c.team_id, job.c.kind, job.c.state, job.c.created_at),
             (job.c.open + job.c.sitemaps).label("unfinished"),
-            (func.coalesce(job.c.started_at, 0) > now - STARTING_S).label("starts"),
+            processes.label("processes"),
         )
-        .where(others, job.c.state == JobState.SCRAPING)
-        .order_by(job.c.created_at, job.c.id)
+        .where(
+            job.c.state.in_(ACTIVE),
+            job.c.kind.in_(kinds),
+            job.c.paused_at.is_(None),
+            job.c.id.not_in(running),
+            job.c.team_id != LOCAL_TEAM if only is None else job.c.id == only,
+        )
+        .subquery()
     )
-    for row in connection.execute(query):
-        processes = max(row.holders, int(row.starts))
-        if not processes or row.unfinished > at_once * processes or not at_once:
-            yield WaitingJob(row.id, row.team_id, False, processes)
+    order = case(
+        (active.c.processes > 0, LARGE),
+        (active.c.state == JobState.QUEUED, QUEUED),
+        else_=LOST,
+    )
+    is_large = active.c.unfinished > at_once * active.c.processes
+    needs = or_(
+        active.c.processes == 0,
+        and_(active.c.kind.in_(CRAWLED), is_large if only is None else true()),
+    )
+    oldest = (active.c.created_at, active.c.id)
+    place = func.row_number().over(
+        partition_by=(active.c.team_id, order), order_by=oldest
+    )
+    ranked = (
+        select(active, order.label("order"), place.label("place"))
+        .where(needs)
+        .subquery()
+    )
+    rows = connection.execute(
+        select(ranked)
+        .where(ranked.c.place <= most)
+        .order_by(ranked.c.order, ranked.c.place, ranked.c.created_at)
+    )
+    return [
+        WaitingJob(row.id, row.team_id, row.state == JobState.QUEUED, row.processes)
+        for row in rows
+    ]
 
 
-def has_queued(connection: Connection) -> bool:
-    """Return True if a crawl or batch waits that no process has started.
+def has_queued(connection: Connection, kinds: Collection[str]) -> bool:
+    """Return True if a job of some kinds waits that no process has taken.
 
     Leaves out paused jobs, and jobs of :data:`LOCAL_TEAM`, whose commands run them.
     """
+    is_taken = exists().where(
+        run.c.job_id == job.c.id, run.c.state < written(RunState.ENDED)
+    )
     queued = select(job.c.id).where(
+        ~is_taken,
         job.c.state == JobState.QUEUED,
-        job.c.kind.in_(CRAWLED),
+        job.c.kind.in_(kinds),
         job.c.paused_at.is_(None),
         job.c.team_id != LOCAL_TEAM,
     )

@@ -1,7 +1,7 @@
 """The steps of a running check: its start, its pages, its end.
 
-Functions run inside a transaction. Each step returns False and stores nothing if the lease
-of its process is outdated. Pages are stored together with the position that they were read
+Functions run inside a transaction. Each step returns False and stores nothing if the run
+of its process has ended. Pages are stored together with the position that they were read
 up to, so each URL makes one row.
 """
 
@@ -24,7 +24,8 @@ from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.frontier.links import seed_of
 from scraper_service.storage.job_records import ACTIVE, JobState
 from scraper_service.storage.jobs import job_store
-from scraper_service.storage.jobs.operations import holds, step_id, store_end
+from scraper_service.storage.jobs.operations import step_id, store_end
+from scraper_service.storage.jobs.runs import holds
 from scraper_service.storage.monitors import messages, snapshots
 from scraper_service.storage.monitors.check_records import (
     CheckedPages,
@@ -54,7 +55,6 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
 
     from scraper_service.options.crawl import CrawlOptions
-    from scraper_service.storage.jobs.operations import OperationLease
     from scraper_service.storage.monitors.monitors import Monitor
 
 BACKOFF_AFTER = 3  # failed checks in a row; then a monitor runs less often
@@ -62,9 +62,9 @@ MAX_BACKOFF = 10  # doublings of the interval
 
 
 @transaction(row="{job_id}")
-def begin(connection: Connection, job_id: str, lease: OperationLease) -> bool:
+def begin(connection: Connection, job_id: str, run_id: str) -> bool:
     """Note that a check runs. A second call changes nothing."""
-    if not holds(connection, job_id, lease):
+    if not holds(connection, job_id, run_id):
         return False
     at = now_of(connection)
     connection.execute(
@@ -143,7 +143,7 @@ def batches_of(connection: Connection, check_id: str) -> list[str]:
 def add_crawl(
     connection: Connection,
     job_id: str,
-    lease: OperationLease,
+    run_id: str,
     team_id: str,
     name: str,
     options: CrawlOptions,
@@ -158,7 +158,7 @@ def add_crawl(
     one page, no crawl starts. Locks the team, then the check.
     """
     ledger.lock_team(connection, team_id)
-    if not holds(connection, job_id, lease):
+    if not holds(connection, job_id, run_id):
         return False
     crawl_id = step_id(job_id, name)
     if job_store.get_job(connection, crawl_id, None) is not None:
@@ -197,7 +197,7 @@ def add_crawl(
 def add_pages(
     connection: Connection,
     job_id: str,
-    lease: OperationLease,
+    run_id: str,
     memory: str,
     found: CheckedPages,
 ) -> bool:
@@ -205,7 +205,7 @@ def add_pages(
 
     ``memory`` is the memory of the operation that includes these pages.
     """
-    if not holds(connection, job_id, lease):
+    if not holds(connection, job_id, run_id):
         return False
     at = now_of(connection)
     columns = (
@@ -258,17 +258,15 @@ def add_pages(
     connection.execute(
         update(operation)
         .where(operation.c.job_id == job_id)
-        .values(memory=memory, attempts=1)
+        .values(memory=memory, steps=operation.c.steps + 1)
     )
     return True
 
 
 @transaction(row="{job_id}")
-def finish(
-    connection: Connection, job_id: str, lease: OperationLease, end: CheckEnd
-) -> bool:
+def finish(connection: Connection, job_id: str, run_id: str, end: CheckEnd) -> bool:
     """End a check: charge it, and store its result with the monitor."""
-    if not holds(connection, job_id, lease):
+    if not holds(connection, job_id, run_id):
         return False
     columns = select(
         job.c.team_id, job.c.key_id, job.c.reserved, monitor_check.c.pages

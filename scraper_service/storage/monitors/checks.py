@@ -24,11 +24,12 @@ from scraper_service.errors import (
     ServiceError,
 )
 from scraper_service.options.limits import DAY_S
+from scraper_service.options.serialization import MONITOR_CHECK
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.accounts.credits import Call
 from scraper_service.storage.frontier import outcomes
-from scraper_service.storage.job_records import ACTIVE, MONITOR_CHECK, JobState, PageRow
+from scraper_service.storage.job_records import ACTIVE, JobState, PageRow
 from scraper_service.storage.jobs import job_store
 from scraper_service.storage.jobs.operations import step_id
 from scraper_service.storage.monitors.check_records import (

@@ -13,9 +13,8 @@ from sqlalchemy import select, update
 
 from scraper_service.content.stored_pages import decompress
 from scraper_service.errors import HeadersForgotten
-from scraper_service.options.serialization import webhook_from_json
+from scraper_service.options.serialization import MONITOR_CHECK, webhook_from_json
 from scraper_service.storage.job_records import (
-    MONITOR_CHECK,
     Delivery,
     DeliveryState,
     Event,

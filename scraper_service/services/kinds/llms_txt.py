@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from scraper_service.content.formats import llms_txt
 from scraper_service.discovery import relevance
 from scraper_service.options.crawl import BatchOptions
-from scraper_service.services.operations.operations import OperationFailed
-from scraper_service.services.operations.sources import with_written_start
+from scraper_service.services.kinds.operations import OperationFailed
+from scraper_service.services.kinds.sources import with_written_start
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from scraper_service.content.formats.llms_txt import LlmsPage
     from scraper_service.crawling.pricing import Prices
     from scraper_service.options.extraction import LlmsTextOptions
-    from scraper_service.services.operations.operations import Operation
-    from scraper_service.services.operations.sources import Sources
+    from scraper_service.services.kinds.operations import Operation
+    from scraper_service.services.kinds.sources import Sources
 
 SHOW_S = 2.0  # between two stored versions of the text so far
 

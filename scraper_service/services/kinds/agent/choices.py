@@ -13,10 +13,10 @@ from attrs import frozen
 
 from scraper_service.options.map_search import MAX_QUERY
 from scraper_service.options.parsing import short
-from scraper_service.services.operations.agent.run_state import url_key
+from scraper_service.services.kinds.agent.run_state import url_key
 
 if TYPE_CHECKING:
-    from scraper_service.services.operations.agent.run_state import AgentState
+    from scraper_service.services.kinds.agent.run_state import AgentState
 
 SEARCH, MAP, SCRAPE, EXTRACT = "search", "map", "scrape", "extract"
 ACTIONS = (SEARCH, MAP, SCRAPE, EXTRACT)

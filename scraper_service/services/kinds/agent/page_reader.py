@@ -18,8 +18,8 @@ from scraper_service.errors import (
     counted,
 )
 from scraper_service.options.urls import host_of
-from scraper_service.services.operations.agent.bounds import MAPPED, RESULTS, batches
-from scraper_service.services.operations.agent.run_state import is_url, url_key
+from scraper_service.services.kinds.agent.bounds import MAPPED, RESULTS, batches
+from scraper_service.services.kinds.agent.run_state import is_url, url_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from scraper_service.content.formats.agent_pages import AgentPage
     from scraper_service.crawling.pricing import Prices
     from scraper_service.options.extraction import RunOptionsT
-    from scraper_service.services.operations.agent.run_state import AgentState
-    from scraper_service.services.operations.operations import Operation
-    from scraper_service.services.operations.sources import Sources
+    from scraper_service.services.kinds.agent.run_state import AgentState
+    from scraper_service.services.kinds.operations import Operation
+    from scraper_service.services.kinds.sources import Sources
 
 SHOWN_LINKS = 25  # of the pages of one round, for the model
 MAX_NAMED = 5  # pages that could not be read, in one warning

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from scraper_service.content.structured_data.merging import PageData
 from scraper_service.llm.model import ModelError
 from scraper_service.llm.replies import field_sources, merged_answer
-from scraper_service.services.operations.agent.bounds import RunStopped
-from scraper_service.services.operations.agent.run_state import source_of
+from scraper_service.services.kinds.agent.bounds import RunStopped
+from scraper_service.services.kinds.agent.run_state import source_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from scraper_service.content.formats.agent_pages import AgentPage
     from scraper_service.llm.replies import PageAnswer
     from scraper_service.options.extraction import AgentOptions
-    from scraper_service.services.operations.agent.agent_writer import AgentWriter
-    from scraper_service.services.operations.agent.run_state import AgentState
-    from scraper_service.services.operations.operations import Operation
+    from scraper_service.services.kinds.agent.agent_writer import AgentWriter
+    from scraper_service.services.kinds.agent.run_state import AgentState
+    from scraper_service.services.kinds.operations import Operation
 
 PARTIAL_PAGES, PARTIAL_TEXT = 10, 300  # pages and characters of a partial text
 _CITED = re.compile(r"\[(\d{1,3}(?:, ?\d{1,3})*)\]")

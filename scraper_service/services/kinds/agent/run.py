@@ -10,20 +10,20 @@ from attrs import frozen
 
 from scraper_service.crawling.pricing import Prices
 from scraper_service.errors import counted
-from scraper_service.services.operations.agent import choices
-from scraper_service.services.operations.agent.agent_writer import AgentWriter
-from scraper_service.services.operations.agent.bounds import RunStopped
-from scraper_service.services.operations.agent.page_reader import PageReader
-from scraper_service.services.operations.agent.run_state import AgentState
-from scraper_service.services.operations.sources import Sources
+from scraper_service.services.kinds.agent import choices
+from scraper_service.services.kinds.agent.agent_writer import AgentWriter
+from scraper_service.services.kinds.agent.bounds import RunStopped
+from scraper_service.services.kinds.agent.page_reader import PageReader
+from scraper_service.services.kinds.agent.run_state import AgentState
+from scraper_service.services.kinds.sources import Sources
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from scraper_service.content.formats.agent_pages import AgentPage
-    from scraper_service.services.operations.agent.bounds import RunBounds
-    from scraper_service.services.operations.agent.choices import AgentChoice
-    from scraper_service.services.operations.operations import Operation
+    from scraper_service.services.kinds.agent.bounds import RunBounds
+    from scraper_service.services.kinds.agent.choices import AgentChoice
+    from scraper_service.services.kinds.operations import Operation
 
 NOTHING_READ = "No page about it could be found and read."
 #: The kinds of activities, by action.

@@ -12,28 +12,28 @@ from attrs import frozen
 from scraper_service.content.structured_data.merging import merge
 from scraper_service.errors import counted
 from scraper_service.llm.model import ModelError, member_of
-from scraper_service.services.operations.agent.bounds import (
+from scraper_service.services.kinds.agent.bounds import (
     RunBounds,
     RunStopped,
     read_options,
 )
-from scraper_service.services.operations.agent.choices import (
+from scraper_service.services.kinds.agent.choices import (
     EXTRACT,
     SCRAPE,
     SEARCH,
     AgentChoice,
 )
-from scraper_service.services.operations.agent.final_answer import data_of
-from scraper_service.services.operations.agent.page_reader import in_turns
-from scraper_service.services.operations.agent.run import ModelRun, RunTools
-from scraper_service.services.operations.agent.run_state import url_key
+from scraper_service.services.kinds.agent.final_answer import data_of
+from scraper_service.services.kinds.agent.page_reader import in_turns
+from scraper_service.services.kinds.agent.run import ModelRun, RunTools
+from scraper_service.services.kinds.agent.run_state import url_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from scraper_service.content.formats.agent_pages import AgentPage
     from scraper_service.options.extraction import ResearchOptions
-    from scraper_service.services.operations.operations import Operation
+    from scraper_service.services.kinds.operations import Operation
 
 QUERIES = 3  # of one round
 MAX_QUERY = 300  # characters

@@ -11,8 +11,8 @@ from attrs import evolve, frozen
 from scraper_service.errors import counted
 from scraper_service.llm.model import ModelError
 from scraper_service.options.formats import Json, Markdown
-from scraper_service.services.operations.agent import choices
-from scraper_service.services.operations.agent.bounds import (
+from scraper_service.services.kinds.agent import choices
+from scraper_service.services.kinds.agent.bounds import (
     MOST_A_ROUND,
     PDF_PAGES,
     RESULTS,
@@ -20,10 +20,10 @@ from scraper_service.services.operations.agent.bounds import (
     RunStopped,
     read_options,
 )
-from scraper_service.services.operations.agent.choices import AgentChoice
-from scraper_service.services.operations.agent.final_answer import FinalAnswer
-from scraper_service.services.operations.agent.run import ModelRun, RunTools
-from scraper_service.services.operations.agent.run_state import (
+from scraper_service.services.kinds.agent.choices import AgentChoice
+from scraper_service.services.kinds.agent.final_answer import FinalAnswer
+from scraper_service.services.kinds.agent.run import ModelRun, RunTools
+from scraper_service.services.kinds.agent.run_state import (
     NONE,
     url_key,
     written_urls,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from scraper_service.content.formats.agent_pages import AgentPage
     from scraper_service.options.extraction import AgentOptions
-    from scraper_service.services.operations.operations import Operation
+    from scraper_service.services.kinds.operations import Operation
 
 MODEL_PAUSE_S = 1.0  # after a failure of the model, longer after several of them
 CREDIT_LIMIT, NO_CREDITS = "credit_limit_reached", "Max credits exceeded"

@@ -11,7 +11,7 @@ from attrs import frozen
 
 from scraper_service.content.formats.agent_pages import cut, pages_text
 from scraper_service.llm.model import ModelError
-from scraper_service.services.operations.agent.choices import CHOICE_SCHEMA
+from scraper_service.services.kinds.agent.choices import CHOICE_SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from scraper_service.content.formats.agent_pages import AgentPage
     from scraper_service.llm.model import LanguageModel, ModelAnswer
     from scraper_service.options.extraction import RunOptionsT
-    from scraper_service.services.operations.agent.run_state import AgentState
-    from scraper_service.services.operations.operations import Operation
+    from scraper_service.services.kinds.agent.run_state import AgentState
+    from scraper_service.services.kinds.operations import Operation
 
 ANSWER_S = 60.0
 ANSWERED_FROM = 60_000  # bytes of pages in the prompt of the answer

@@ -13,7 +13,7 @@ from scraper_service.errors import QueueFull, ServiceError, ServiceUnavailable, 
 from scraper_service.options.crawl import BatchOptions
 from scraper_service.options.extraction import SITE, ExtractOptions
 from scraper_service.options.formats import Json, Links
-from scraper_service.services.operations.operations import OperationFailed
+from scraper_service.services.kinds.operations import OperationFailed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from scraper_service.content.stored_pages import StoredPage
     from scraper_service.crawling.pricing import Prices
-    from scraper_service.services.operations.operations import Operation
-    from scraper_service.services.operations.sources import Sources
+    from scraper_service.services.kinds.operations import Operation
+    from scraper_service.services.kinds.sources import Sources
 
 MAX_PAGES = 5000  # of one operation
 SEARCHED_PAGES = 10  # of a search, unless the caller sets a limit

@@ -1,0 +1,66 @@
+"""Which of the waiting jobs a process takes."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from scrapy.settings import Settings
+
+from scraper_service.options.serialization import CHECKS, JOBS, OPERATIONS
+from scraper_service.services.job_runner import LocalRunner, RunningJob
+from scraper_service.storage.frontier.workers import LiveWorker
+from scraper_service.storage.jobs.turns import WaitingJob
+
+
+def runner_of(*running):
+    """Return a runner with running jobs, as (work, team)."""
+    settings = Settings({"MAX_RUNNING_JOBS": 9, "MAX_RUNNING_OPERATIONS": 9})
+    database = SimpleNamespace(version=lambda: None)
+    runner = LocalRunner(SimpleNamespace(settings=settings), database)
+    for number, (work, team) in enumerate(running):
+        job = SimpleNamespace(id=str(number), team_id=team)
+        runner._running[job.id] = RunningJob(SimpleNamespace(job=job), work)
+    return runner
+
+
+def waiting(*teams, processes=0):
+    return [WaitingJob(f"{team} waits", team, True, processes) for team in teams]
+
+
+def test_a_team_with_fewer_running_jobs_of_the_same_work_is_next():
+    runner = runner_of((OPERATIONS, "a"), (JOBS, "b"), (JOBS, "b"))
+    for work, team in ((OPERATIONS, "b"), (JOBS, "a"), (CHECKS, "a")):
+        assert runner._next(work, waiting("a", "b")).team_id == team
+
+
+def test_a_job_without_a_process_comes_before_a_large_one():
+    large, small = waiting("a", processes=1), waiting("a")
+    assert runner_of()._next(JOBS, large + small) == small[0]
+
+
+def test_of_equal_teams_the_one_whose_last_job_started_first_is_next():
+    runner = runner_of()
+    runner._last_turns = {(JOBS, "a"): 2, (JOBS, "b"): 1, (OPERATIONS, "a"): 0}
+    assert runner._next(JOBS, waiting("a", "b")).team_id == "b"
+    assert runner._next(OPERATIONS, waiting("b", "a")).team_id == "b"
+
+
+def test_a_process_takes_its_part_of_the_queued_jobs():
+    runner = runner_of()
+    runner._presence.live = [
+        LiveWorker(
+            id=name,
+            kind=None,
+            host=None,
+            pid=None,
+            takes=(JOBS,),
+            jobs=0,
+            drains=False,
+            started_at=None,
+            lease_s=15.0,
+        )
+        for name in "12"
+    ]
+    lost = WaitingJob("lost", "a", is_queued=False)
+    found = [*runner._share(JOBS, [lost, *waiting("a", "b", "c")])]
+    assert found == [lost, *waiting("a", "b")]
