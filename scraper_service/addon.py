@@ -47,7 +47,7 @@ COMPONENTS: Mapping[str, Mapping[str, int | str | None]] = {
     "DOWNLOADER_MIDDLEWARES": {
         "scraper_service.crawling.middlewares.UploadedFiles": 290,
         "scraper_service.crawling.middlewares.BlockedSitesMiddleware": 300,
-        "scraper_service.crawling.politeness.robots.RobotsMiddleware": 310,
+        "scraper_service.crawling.robots.RobotsMiddleware": 310,
         "scraper_service.crawling.download.page_cache.PageCache": 320,
         "scraper_service.crawling.middlewares.RequestOptionsMiddleware": 350,
         "scraper_service.crawling.download.unchanged_pages.UnchangedPages": 360,

@@ -396,7 +396,7 @@ CONVERTER = "scraper_service.crawling.converter_pool.pool.ConverterPool"
 # Import path of the class that chooses between HTTP and browser.
 ENGINES = "scraper_service.crawling.download.engines.Engines"
 # Import path of the class that reads robots.txt.
-ROBOTS_POLICY = "scraper_service.crawling.politeness.robots.RobotsPolicy"
+ROBOTS_POLICY = "scraper_service.crawling.robots.RobotsPolicy"
 
 # -- Webhooks --------------------------------------------------------------------------
 # URL for the events of jobs without a webhook of their own. `{job_id}` in it stands for

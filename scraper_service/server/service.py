@@ -182,8 +182,8 @@ class ApiFront:
         from scraper_service.crawling.change_tracking import Changes
         from scraper_service.crawling.download.engines import Engines
         from scraper_service.crawling.download.kept_sources import source_files
-        from scraper_service.crawling.politeness.robots import RobotsPolicy
         from scraper_service.crawling.pricing import Prices
+        from scraper_service.crawling.robots import RobotsPolicy
         from scraper_service.exports.job_exports import Exports
         from scraper_service.options.limits import Retention
         from scraper_service.services.browser_sessions.sessions import BrowserSessions

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from scrapy.settings import BaseSettings
 
-    from scraper_service.crawling.politeness.robots import RobotsPolicy
+    from scraper_service.crawling.robots import RobotsPolicy
     from scraper_service.options.crawl import CrawlOptions
     from scraper_service.services.accounts import Team
     from scraper_service.services.mapping import MapCrawler

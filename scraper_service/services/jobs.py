@@ -43,8 +43,8 @@ from scraper_service.storage.webhooks.outbox import WebhookOutbox
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from scraper_service.crawling.politeness.robots import RobotsPolicy
     from scraper_service.crawling.pricing import Prices
+    from scraper_service.crawling.robots import RobotsPolicy
     from scraper_service.discovery.crawl_prompt import PromptOptions
     from scraper_service.options.crawl import (
         ChangeRequest,

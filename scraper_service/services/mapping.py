@@ -11,7 +11,7 @@ from attrs import frozen
 
 from scraper_service.crawling.download.page_errors import map_failure, map_warnings
 from scraper_service.crawling.middlewares import page_ended
-from scraper_service.crawling.politeness.robots import RobotsPolicy
+from scraper_service.crawling.robots import RobotsPolicy
 from scraper_service.errors import MapTimedOut, QueueFull, ServiceUnavailable, counted
 from scraper_service.items import PageError
 from scraper_service.services.resident_crawler import Resident

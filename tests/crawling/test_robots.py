@@ -8,7 +8,7 @@ import pytest
 from scrapy.settings import Settings
 
 from scraper_service import settings
-from scraper_service.crawling.politeness.robots import product_token, robots_url
+from scraper_service.crawling.robots import product_token, robots_url
 from scraper_service.options.urls import origin
 from tests.support.robots_client import RobotsClient
 from tests.support.robots_site import RobotsSite

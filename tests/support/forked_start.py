@@ -56,7 +56,7 @@ scraper_service.api.requests.feedback scraper_service.api.streams.streaming
 scraper_service.api.v1.requests scraper_service.options.requests.body_v2
 scraper_service.api.webhook_payloads scraper_service.cli.outputs.output
 scraper_service.content.formats.answers scraper_service.content.documents.kinds
-scraper_service.crawling.politeness.robots scraper_service.llm.client
+scraper_service.crawling.robots scraper_service.llm.client
 scraper_service.services.kinds.agent.agent
 scraper_service.services.kinds.agent.research scraper_service.services.kinds.extraction
 scraper_service.storage.accounts.keys

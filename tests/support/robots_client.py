@@ -29,7 +29,7 @@ class Client:
     """The verbs as methods; ``later`` moves the clock."""
 
     def __init__(self, process: Any):
-        from scraper_service.crawling.politeness.robots import RobotsPolicy
+        from scraper_service.crawling.robots import RobotsPolicy
 
         self.process = process
         self.later_s = 0.0

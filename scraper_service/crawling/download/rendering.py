@@ -16,7 +16,7 @@ from scraper_service.crawling.download.download_errors import (
     check_site,
 )
 from scraper_service.crawling.page_state import PageState
-from scraper_service.crawling.politeness.robots import RobotsMiddleware
+from scraper_service.crawling.robots import RobotsMiddleware
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.options.limits import parse_sites
 from scraper_service.options.urls import host_of
