@@ -9,6 +9,7 @@ from attrs import evolve
 from scraper_service.options.formats import ChangeTracking, RawBase64
 from scraper_service.options.parsing import (
     INVALID,
+    BodyReader,
     Bool,
     Key,
     Object,
@@ -164,10 +165,4 @@ def session_options(body: object) -> SessionOptions:
     return options
 
 
-def step_request(body: object) -> Step:
-    """Return the step in a body of ``POST /v2/interact/{id}/execute``.
-
-    :raises InvalidOptions: with every issue.
-    """
-    step: Step = structure(STEP, body, v2.WHERE)
-    return step
+step_request = BodyReader[Step](__name__, "step_request", STEP, v2.WHERE)
