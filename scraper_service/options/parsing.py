@@ -153,8 +153,10 @@ class BodyReader(Generic[RequestT]):
     name: str
     kind: Object
     where: str
+    may_be_empty: bool = False
 
     def __call__(self, body: object) -> RequestT:
+        body = {} if body is None and self.may_be_empty else body
         request: RequestT = structure(self.kind, body, self.where)
         return request
 

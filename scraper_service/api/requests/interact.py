@@ -17,7 +17,6 @@ from scraper_service.options.parsing import (
     Text,
     choice,
     integer,
-    structure,
 )
 from scraper_service.options.requests import body_v2 as v2
 from scraper_service.options.requests import values
@@ -156,13 +155,9 @@ _STEP_KEYS: KeysT = {
 STEP = Object(_STEP_KEYS, _step, EXPERIMENTAL)
 
 
-def session_options(body: object) -> SessionOptions:
-    """Return the options in a body of ``POST /v2/interact``, which may be empty.
-
-    :raises InvalidOptions: with every issue.
-    """
-    options: SessionOptions = structure(SESSION, {} if body is None else body, v2.WHERE)
-    return options
+session_options = BodyReader[SessionOptions](
+    __name__, "session_options", SESSION, v2.WHERE, may_be_empty=True
+)
 
 
 step_request = BodyReader[Step](__name__, "step_request", STEP, v2.WHERE)

@@ -37,6 +37,7 @@ from scraper_service.options.requests.crawl import BatchRequest
 from scraper_service.options.requests.extraction import ExtractRequest
 from scraper_service.options.requests.job_control import (
     JobChangeRequest,
+    JobRetryRequest,
 )
 from scraper_service.options.requests.values import NO_EFFECT, some_urls
 from scraper_service.options.urls import MAX_URL
@@ -45,9 +46,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from scraper_service.options.crawl import ReprocessRequest
-    from scraper_service.options.requests.job_control import (
-        JobRetryRequest,
-    )
 
 WHERE = "body (v2)"
 MAX_EXPLAINED = 1000  # URLs
@@ -257,13 +255,9 @@ batch_change = BodyReader[JobChangeRequest](
 )
 
 
-def job_retry(body: object) -> JobRetryRequest:
-    """Return the request in a body of ``POST /v2/crawl/{id}/retry``, which may be empty.
-
-    :raises InvalidOptions: with every issue.
-    """
-    retry: JobRetryRequest = structure(RETRY, {} if body is None else body, WHERE)
-    return retry
+job_retry = BodyReader[JobRetryRequest](
+    __name__, "job_retry", RETRY, WHERE, may_be_empty=True
+)
 
 
 def crawl_reprocess(body: object) -> ReprocessRequest:
