@@ -11,16 +11,19 @@ all issues with their JSON paths, the allowed values and close names.
 from __future__ import annotations
 
 import difflib
+import importlib
 import re
 import reprlib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import islice
-from typing import Any, ClassVar, Final, Protocol, TypeAlias
+from typing import Any, ClassVar, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from attrs import NOTHING, field, fields_dict, frozen, has
 
 from scraper_service.errors import InvalidOptions, Issue, SchemaRefused, counted
 from scraper_service.options.json_schema import field_of
+
+RequestT = TypeVar("RequestT")
 
 INVALID: Final = object()  # a kind returns it after it has reported an issue
 NO_DEFAULT: Final = object()
@@ -137,6 +140,32 @@ def structure(kind: ValueKind, value: Any, where: str = "body") -> Any:
     if issues:
         raise InvalidOptions(issues)
     return result
+
+
+@frozen
+class BodyReader(Generic[RequestT]):
+    """A function that returns the content of a body, and raises :exc:`InvalidOptions`.
+
+    ``name`` is its name in ``module``, by which converter processes import it.
+    """
+
+    module: str
+    name: str
+    kind: Object
+    where: str
+    may_be_empty: bool = False
+
+    def __call__(self, body: object) -> RequestT:
+        body = {} if body is None and self.may_be_empty else body
+        request: RequestT = structure(self.kind, body, self.where)
+        return request
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _import, (self.module, self.name)
+
+
+def _import(module: str, name: str) -> Any:
+    return getattr(importlib.import_module(module), name)
 
 
 def short(value: object) -> str:

@@ -14,6 +14,7 @@ from scraper_service.options.crawl import Caller
 from scraper_service.options.parsing import (
     Anything,
     Array,
+    BodyReader,
     Key,
     KeysT,
     Object,
@@ -26,7 +27,6 @@ from scraper_service.options.parsing import (
     integer,
     need,
     short,
-    structure,
 )
 from scraper_service.options.requests.pages import CALLER, CALLER_KEYS, EXPERIMENTAL
 from scraper_service.options.requests.values import URL
@@ -170,21 +170,9 @@ CALL_FEEDBACK = Object(
 SEARCH_FEEDBACK = Object(_search_keys(20), _of_search, EXPERIMENTAL)
 
 
-def call_feedback(body: object) -> FeedbackRequest:
-    """Return the request in a body of ``POST /v2/feedback``.
-
-    :raises InvalidOptions: with every issue.
-    """
-    request: FeedbackRequest = structure(CALL_FEEDBACK, body, "body (v2)")
-    return request
-
-
-def search_feedback(body: object) -> FeedbackRequest:
-    """Return the request in a body of ``POST /v2/search/{id}/feedback``.
-
-    Its ``job_id`` is empty: the id is in the path.
-
-    :raises InvalidOptions: with every issue.
-    """
-    request: FeedbackRequest = structure(SEARCH_FEEDBACK, body, "body (v2)")
-    return request
+call_feedback = BodyReader[FeedbackRequest](
+    __name__, "call_feedback", CALL_FEEDBACK, "body (v2)"
+)
+search_feedback = BodyReader[FeedbackRequest](
+    __name__, "search_feedback", SEARCH_FEEDBACK, "body (v2)"
+)

@@ -9,6 +9,7 @@ from attrs import evolve
 from scraper_service.options.formats import ChangeTracking, RawBase64
 from scraper_service.options.parsing import (
     INVALID,
+    BodyReader,
     Bool,
     Key,
     Object,
@@ -16,7 +17,6 @@ from scraper_service.options.parsing import (
     Text,
     choice,
     integer,
-    structure,
 )
 from scraper_service.options.requests import body_v2 as v2
 from scraper_service.options.requests import values
@@ -155,19 +155,9 @@ _STEP_KEYS: KeysT = {
 STEP = Object(_STEP_KEYS, _step, EXPERIMENTAL)
 
 
-def session_options(body: object) -> SessionOptions:
-    """Return the options in a body of ``POST /v2/interact``, which may be empty.
-
-    :raises InvalidOptions: with every issue.
-    """
-    options: SessionOptions = structure(SESSION, {} if body is None else body, v2.WHERE)
-    return options
+session_options = BodyReader[SessionOptions](
+    __name__, "session_options", SESSION, v2.WHERE, may_be_empty=True
+)
 
 
-def step_request(body: object) -> Step:
-    """Return the step in a body of ``POST /v2/interact/{id}/execute``.
-
-    :raises InvalidOptions: with every issue.
-    """
-    step: Step = structure(STEP, body, v2.WHERE)
-    return step
+step_request = BodyReader[Step](__name__, "step_request", STEP, v2.WHERE)

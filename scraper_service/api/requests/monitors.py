@@ -28,6 +28,7 @@ from scraper_service.options.monitors import (
 from scraper_service.options.parsing import (
     NO_DEFAULT,
     Array,
+    BodyReader,
     Bool,
     Key,
     KeysT,
@@ -343,13 +344,7 @@ def monitor_change(body: object) -> MonitorRequest:
 RUN = Object(pages.CALLER_KEYS, lambda values, _: Caller(**values), pages.EXPERIMENTAL)
 
 
-def run_request(body: object) -> Caller:
-    """Return the request in a body that may be empty.
-
-    :raises InvalidOptions: with every issue.
-    """
-    found: Caller = structure(RUN, {} if body is None else body, WHERE)
-    return found
+run_request = BodyReader[Caller](__name__, "run_request", RUN, WHERE, may_be_empty=True)
 
 
 def _read(kind: Object, body: object, where: str) -> MonitorRequest:

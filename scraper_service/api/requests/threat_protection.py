@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from scraper_service.options.limits import SitePolicy
-from scraper_service.options.parsing import Bool, Key, Object, structure
+from scraper_service.options.parsing import BodyReader, Bool, Key, Object
 from scraper_service.options.requests.values import THREAT_PROTECTION
 from scraper_service.options.scrape import SiteRules
 
@@ -37,10 +37,6 @@ TEAM_PROTECTION = Object(
 )
 
 
-def team_protection(body: object) -> SitePolicy:
-    """Return the policy in a body.
-
-    :raises InvalidOptions: with every issue.
-    """
-    policy: SitePolicy = structure(TEAM_PROTECTION, body, "body (v2)")
-    return policy
+team_protection = BodyReader[SitePolicy](
+    __name__, "team_protection", TEAM_PROTECTION, "body (v2)"
+)

@@ -9,6 +9,7 @@ from attrs import frozen
 from scraper_service.items import MAX_FILE_NAME, file_name
 from scraper_service.options.crawl import Caller
 from scraper_service.options.parsing import (
+    BodyReader,
     Key,
     Object,
     Text,
@@ -17,7 +18,6 @@ from scraper_service.options.parsing import (
     integer,
     need,
     short,
-    structure,
 )
 from scraper_service.options.requests.pages import CALLER_KEYS, EXPERIMENTAL
 
@@ -64,10 +64,6 @@ UPLOAD = Object(
 )
 
 
-def upload_request(body: object) -> UploadRequest:
-    """Return the content of a body of ``POST /v2/parse/upload-url``.
-
-    :raises InvalidOptions: with every issue.
-    """
-    request: UploadRequest = structure(UPLOAD, body, "body (v2)")
-    return request
+upload_request = BodyReader[UploadRequest](
+    __name__, "upload_request", UPLOAD, "body (v2)"
+)

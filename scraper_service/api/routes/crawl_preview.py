@@ -30,12 +30,12 @@ from scraper_service.options.crawl import SITEMAP_MODES, Caller
 from scraper_service.options.limits import Mode
 from scraper_service.options.parsing import (
     MAX_PROMPT,
+    BodyReader,
     Object,
     Text,
     Then,
     need,
     short,
-    structure,
 )
 from scraper_service.options.requests import body_v2 as requests
 from scraper_service.options.requests.pages import (
@@ -171,13 +171,9 @@ class CrawlPreviewRoutes(Routes):
         return _EXPLAINED.to_json(results=found)
 
 
-def preview_request(body: object) -> PreviewRequest:
-    """Return the content of a body of ``POST /v2/crawl/params-preview``.
-
-    Raises :exc:`InvalidOptions` with all errors.
-    """
-    request: PreviewRequest = structure(PREVIEW, body, requests.WHERE)
-    return request
+preview_request = BodyReader[PreviewRequest](
+    __name__, "preview_request", PREVIEW, requests.WHERE
+)
 
 
 def _refused(error: InvalidOptions) -> ErrorResponse:

@@ -136,7 +136,7 @@ class _Job(JsonObject):
     duration: Seconds = member(
         "Seconds until the end, or until now.", source="duration_s"
     )
-    counts: Maybe[Annotated[Any, _COUNTS]]
+    counts: Maybe[Annotated[Any, _COUNTS.shape]]
     total: int
     completed: int
     credits_used: int = member(source="credits")

@@ -8,11 +8,14 @@ from attrs import evolve
 
 from scraper_service.api.schemas import camel
 from scraper_service.options import catalogue, formats
+from scraper_service.options.crawl import CrawlOptions, PageOptions
+from scraper_service.options.extraction import LlmsTextOptions, ResearchOptions
 from scraper_service.options.format_table import CHANGE_TRACKING, JSON
-from scraper_service.options.map_search import ResultList
+from scraper_service.options.map_search import MapOptions, ResultList, SearchOptions
 from scraper_service.options.parsing import (
     INVALID,
     PROMPT,
+    BodyReader,
     Bool,
     Key,
     KeysT,
@@ -23,19 +26,15 @@ from scraper_service.options.parsing import (
     Text,
     Then,
     choice,
-    structure,
 )
 from scraper_service.options.requests import crawl, extraction, map_search, pages
+from scraper_service.options.requests.crawl import BatchRequest
+from scraper_service.options.requests.extraction import ExtractRequest
 from scraper_service.options.requests.values import LOCATION, NO_EFFECT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scraper_service.options.crawl import CrawlOptions, PageOptions
-    from scraper_service.options.extraction import LlmsTextOptions, ResearchOptions
-    from scraper_service.options.map_search import MapOptions, SearchOptions
-    from scraper_service.options.requests.crawl import BatchRequest
-    from scraper_service.options.requests.extraction import ExtractRequest
 
 WHERE = "body (v1)"
 
@@ -226,73 +225,17 @@ SEARCH = Object(
 )
 
 
-def page_options(body: object) -> PageOptions:
-    """Return the options of a body of ``POST /v1/scrape``.
-
-    :raises InvalidOptions: with every issue.
-    """
-    options: PageOptions = structure(PAGE, body, WHERE)
-    return options
-
-
-def map_options(body: object) -> MapOptions:
-    """Return the options of a body of ``POST /v1/map``.
-
-    :raises InvalidOptions: with every issue.
-    """
-    options: MapOptions = structure(MAP, body, WHERE)
-    return options
-
-
-def search_options(body: object) -> SearchOptions:
-    """Return the options of a body of ``POST /v1/search``.
-
-    :raises InvalidOptions: with every issue.
-    """
-    options: SearchOptions = structure(SEARCH, body, WHERE)
-    return options
-
-
-def crawl_options(body: object) -> CrawlOptions:
-    """Return the options of a body of ``POST /v1/crawl``.
-
-    :raises InvalidOptions: with every issue.
-    """
-    options: CrawlOptions = structure(CRAWL, body, WHERE)
-    return options
-
-
-def batch_options(body: object) -> BatchRequest:
-    """Return the request in a body of ``POST /v1/batch/scrape``.
-
-    :raises InvalidOptions: with every issue.
-    """
-    request: BatchRequest = structure(BATCH, body, WHERE)
-    return request
-
-
-def extract_request(body: object) -> ExtractRequest:
-    """Return the request in a body of ``POST /v1/extract``.
-
-    :raises InvalidOptions: with every issue.
-    """
-    request: ExtractRequest = structure(EXTRACT, body, WHERE)
-    return request
-
-
-def llms_text_options(body: object) -> LlmsTextOptions:
-    """Return the options of a body of ``POST /v1/llmstxt``.
-
-    :raises InvalidOptions: with every issue.
-    """
-    options: LlmsTextOptions = structure(LLMS_TEXT, body, WHERE)
-    return options
-
-
-def research_options(body: object) -> ResearchOptions:
-    """Return the options of a body of ``POST /v1/deep-research``.
-
-    :raises InvalidOptions: with every issue.
-    """
-    options: ResearchOptions = structure(RESEARCH, body, WHERE)
-    return options
+page_options = BodyReader[PageOptions](__name__, "page_options", PAGE, WHERE)
+map_options = BodyReader[MapOptions](__name__, "map_options", MAP, WHERE)
+search_options = BodyReader[SearchOptions](__name__, "search_options", SEARCH, WHERE)
+crawl_options = BodyReader[CrawlOptions](__name__, "crawl_options", CRAWL, WHERE)
+batch_options = BodyReader[BatchRequest](__name__, "batch_options", BATCH, WHERE)
+extract_request = BodyReader[ExtractRequest](
+    __name__, "extract_request", EXTRACT, WHERE
+)
+llms_text_options = BodyReader[LlmsTextOptions](
+    __name__, "llms_text_options", LLMS_TEXT, WHERE
+)
+research_options = BodyReader[ResearchOptions](
+    __name__, "research_options", RESEARCH, WHERE
+)

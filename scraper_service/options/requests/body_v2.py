@@ -9,10 +9,13 @@ from attrs import evolve, frozen
 from scraper_service.errors import InvalidOptions, Issue
 from scraper_service.options import catalogue
 from scraper_service.options.crawl import CrawlOptions, PageOptions
+from scraper_service.options.extraction import AgentOptions
+from scraper_service.options.map_search import MapOptions, SearchOptions
 from scraper_service.options.parsing import (
     INVALID,
     Anything,
     Array,
+    BodyReader,
     Key,
     KeysT,
     Object,
@@ -29,6 +32,12 @@ from scraper_service.options.requests import (
     map_search,
     pages,
 )
+from scraper_service.options.requests.crawl import BatchRequest
+from scraper_service.options.requests.extraction import ExtractRequest
+from scraper_service.options.requests.job_control import (
+    JobChangeRequest,
+    JobRetryRequest,
+)
 from scraper_service.options.requests.values import NO_EFFECT, some_urls
 from scraper_service.options.urls import MAX_URL
 
@@ -36,14 +45,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from scraper_service.options.crawl import ReprocessRequest
-    from scraper_service.options.extraction import AgentOptions
-    from scraper_service.options.map_search import MapOptions, SearchOptions
-    from scraper_service.options.requests.crawl import BatchRequest
-    from scraper_service.options.requests.extraction import ExtractRequest
-    from scraper_service.options.requests.job_control import (
-        JobChangeRequest,
-        JobRetryRequest,
-    )
 
 WHERE = "body (v2)"
 MAX_EXPLAINED = 1000  # URLs
@@ -219,49 +220,11 @@ UPLOADED_FILE = Object(
 )
 
 
-def parse_upload(body: object) -> ParseUpload:
-    """Return the request in a JSON body of ``POST /v2/parse``.
-
-    :raises InvalidOptions: with every issue.
-    """
-    request: ParseUpload = structure(UPLOADED_FILE, body, WHERE)
-    return request
-
-
-def page_options(body: object) -> PageOptions:
-    """Return the options of a body of ``POST /v2/scrape``.
-
-    :raises InvalidOptions: with every issue.
-    """
-    options: PageOptions = structure(PAGE, body, WHERE)
-    return options
-
-
-def map_options(body: object) -> MapOptions:
-    """Return the options of a body of ``POST /v2/map``.
-
-    :raises InvalidOptions: with every issue.
-    """
-    options: MapOptions = structure(MAP, body, WHERE)
-    return options
-
-
-def search_options(body: object) -> SearchOptions:
-    """Return the options of a body of ``POST /v2/search``.
-
-    :raises InvalidOptions: with every issue.
-    """
-    options: SearchOptions = structure(SEARCH, body, WHERE)
-    return options
-
-
-def crawl_options(body: object) -> CrawlOptions:
-    """Return the options of a body of ``POST /v2/crawl``.
-
-    :raises InvalidOptions: with every issue.
-    """
-    options: CrawlOptions = structure(CRAWL, body, WHERE)
-    return options
+parse_upload = BodyReader[ParseUpload](__name__, "parse_upload", UPLOADED_FILE, WHERE)
+page_options = BodyReader[PageOptions](__name__, "page_options", PAGE, WHERE)
+map_options = BodyReader[MapOptions](__name__, "map_options", MAP, WHERE)
+search_options = BodyReader[SearchOptions](__name__, "search_options", SEARCH, WHERE)
+crawl_options = BodyReader[CrawlOptions](__name__, "crawl_options", CRAWL, WHERE)
 
 
 def derived_fields(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -279,49 +242,21 @@ def fill(values: Mapping[str, Any], body: Any) -> CrawlOptions:
     return crawl_options({**derived_fields(values), **given})
 
 
-def explain_request(body: object) -> ExplainRequest:
-    """Return the request in a body of ``POST /v2/crawl/explain``.
-
-    :raises InvalidOptions: with every issue.
-    """
-    request: ExplainRequest = structure(EXPLAIN, body, WHERE)
-    return request
-
-
-def batch_options(body: object) -> BatchRequest:
-    """Return the request in a body of ``POST /v2/batch/scrape``.
-
-    :raises InvalidOptions: with every issue.
-    """
-    request: BatchRequest = structure(BATCH, body, WHERE)
-    return request
+explain_request = BodyReader[ExplainRequest](
+    __name__, "explain_request", EXPLAIN, WHERE
+)
+batch_options = BodyReader[BatchRequest](__name__, "batch_options", BATCH, WHERE)
+crawl_change = BodyReader[JobChangeRequest](
+    __name__, "crawl_change", CHANGED_CRAWL, WHERE
+)
+batch_change = BodyReader[JobChangeRequest](
+    __name__, "batch_change", CHANGED_BATCH, WHERE
+)
 
 
-def crawl_change(body: object) -> JobChangeRequest:
-    """Return the change in a body of ``PATCH /v2/crawl/{id}``.
-
-    :raises InvalidOptions: with every issue.
-    """
-    change: JobChangeRequest = structure(CHANGED_CRAWL, body, WHERE)
-    return change
-
-
-def batch_change(body: object) -> JobChangeRequest:
-    """Return the change in a body of ``PATCH /v2/batch/scrape/{id}``.
-
-    :raises InvalidOptions: with every issue.
-    """
-    change: JobChangeRequest = structure(CHANGED_BATCH, body, WHERE)
-    return change
-
-
-def job_retry(body: object) -> JobRetryRequest:
-    """Return the request in a body of ``POST /v2/crawl/{id}/retry``, which may be empty.
-
-    :raises InvalidOptions: with every issue.
-    """
-    retry: JobRetryRequest = structure(RETRY, {} if body is None else body, WHERE)
-    return retry
+job_retry = BodyReader[JobRetryRequest](
+    __name__, "job_retry", RETRY, WHERE, may_be_empty=True
+)
 
 
 def crawl_reprocess(body: object) -> ReprocessRequest:
@@ -346,19 +281,7 @@ def _reprocess(kind: Object, body: object) -> ReprocessRequest:
     return request
 
 
-def extract_request(body: object) -> ExtractRequest:
-    """Return the request in a body of ``POST /v2/extract``.
-
-    :raises InvalidOptions: with every issue.
-    """
-    request: ExtractRequest = structure(EXTRACT, body, WHERE)
-    return request
-
-
-def agent_options(body: object) -> AgentOptions:
-    """Return the options of a body of ``POST /v2/agent``.
-
-    :raises InvalidOptions: with every issue.
-    """
-    options: AgentOptions = structure(AGENT, body, WHERE)
-    return options
+extract_request = BodyReader[ExtractRequest](
+    __name__, "extract_request", EXTRACT, WHERE
+)
+agent_options = BodyReader[AgentOptions](__name__, "agent_options", AGENT, WHERE)
