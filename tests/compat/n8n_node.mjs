@@ -88,3 +88,10 @@ export async function send(service, key, resource, operation, set) {
   if (!answer.ok) throw new Error(`${options.method} ${options.url}: ${answer.status} ${JSON.stringify(found)}`);
   return found;
 }
+
+// Return the declaration of an operation.
+export function operationOf(resource, operation) {
+  const choices = properties.filter((field) =>
+    field.type === "options" && field.name === "operation" && field.displayOptions?.show?.resource?.includes(resource));
+  return choices.flatMap((field) => field.options).find((each) => each.value === operation);
+}
