@@ -25,7 +25,8 @@ QUERIES = {
     "Pages by status": """
         SELECT statusCode, count(*) FROM pages GROUP BY statusCode ORDER BY statusCode""",
     "The longest pages": """
-        SELECT title, tokenCount FROM pages ORDER BY tokenCount DESC LIMIT 3""",
+        SELECT title, tokenCount::int AS tokens FROM pages
+        ORDER BY tokens DESC LIMIT 3""",
     "Pages without a description": """
         SELECT title FROM pages WHERE description IS NULL ORDER BY title""",
     "Years of warranty": r"""
