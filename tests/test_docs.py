@@ -53,11 +53,14 @@ ENVIRONMENT = {
     "SCRAPER_SEARCH_PROVIDERS": "own",
     "SCRAPER_CONVERTER_PROCESSES": "1",
 }
-# The steps of deploy/README.md are taken by tests/support/image.py, as root.
+# The steps of deploy/README.md are taken by tests/support/image.py, as root. Examples run in
+# tests/test_examples.py, each in its own folder.
+ELSEWHERE = {"deploy", "examples"}
 RUNNING = [
     page
     for page in PAGES
-    if page.parent.name != "deploy" and any(block.runs for block in blocks(page))
+    if page.relative_to(ROOT).parts[0] not in ELSEWHERE
+    and any(block.runs for block in blocks(page))
 ]
 
 

@@ -82,7 +82,7 @@ def install_scripts(folder: Path) -> str | None:
     if not npm or not shutil.which("node"):
         return "node and npm are not both installed"
     folder.mkdir()
-    for name in ("package.json", *SCRIPTS):
+    for name in ("package.json", "n8n_node.mjs", *SCRIPTS):
         shutil.copy(FOLDER / name, folder)
     command = (npm, "install", "--no-audit", "--no-fund", "--ignore-scripts")
     return _failure((*command, "--loglevel=error"), folder)

@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = (
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "examples").rglob("*.md")),
     ROOT / "deploy" / "README.md",
 )
 SERVICE = "http://127.0.0.1:3002"
