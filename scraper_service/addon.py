@@ -16,7 +16,7 @@ from scrapy.settings import default_settings as scrapys
 
 from scraper_service import settings as ours
 from scraper_service.items import DATA_LOSS, PageSource
-from scraper_service.library import DEFAULT_FORMATS, conversion_options, converted
+from scraper_service.library import DEFAULT_FORMATS, conversion_options, make_result
 from scraper_service.services.metrics.tracing import ENDPOINT
 
 if TYPE_CHECKING:
@@ -202,4 +202,4 @@ async def convert_response(
     pool = ConverterPool.shared(crawler.settings)
     # With a job id the call waits in a full queue. A single scrape would be refused.
     found = await pool.convert(source, page.scrape, pool.timeout_s, job_id="local")
-    return converted(found)
+    return make_result(found)

@@ -60,12 +60,12 @@ def variable(setting: str) -> str:
     return f"SCRAPER_{setting}"
 
 
-def counted(count: int, noun: str) -> str:
+def plural(count: int, noun: str) -> str:
     """Return a number of things as text: ``1 page``, ``2 pages``."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
-def named(name: str, message: str) -> str:
+def prefix_name(name: str, message: str) -> str:
     """Return a message that begins with the name of an option, once."""
     begin = message.lower()
     if begin.startswith((f"{name.lower()} ", f"invalid {name.lower()}:")):
@@ -278,7 +278,7 @@ class RangeInvalid(ServiceError, ValueError):
     def __init__(self, length: int):
         self.length = length
         super().__init__(
-            f"The file has {counted(length, 'byte')}: the range begins behind them."
+            f"The file has {plural(length, 'byte')}: the range begins behind them."
         )
 
 

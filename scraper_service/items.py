@@ -517,7 +517,7 @@ class MapFound:
     """The result of a map."""
 
     #: The URLs in order as JSON, in the form that the caller's ``shape`` gives them,
-    #: see :func:`scraper_service.discovery.map_results.answered_rows`.
+    #: see :func:`scraper_service.discovery.map_results.order_rows`.
     slices: tuple[bytes, ...] = ()
     #: The number of URLs.
     count: int = 0

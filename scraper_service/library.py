@@ -107,7 +107,7 @@ def convert(
     # Imported here, since the add-ons of crawls import this module, and convert nothing.
     from scraper_service.content.convert import make_content  # noqa: PLC0415
 
-    return converted(make_content(source, page.scrape))
+    return make_result(make_content(source, page.scrape))
 
 
 def conversion_options(
@@ -150,7 +150,7 @@ def _invalid(text: str, *path: str | int, code: str = "custom") -> InvalidOption
     return InvalidOptions([Issue(code, path, text)])
 
 
-def converted(found: PageContent) -> Converted:
+def make_result(found: PageContent) -> Converted:
     """Return the result of a conversion.
 
     Raises :exc:`ConversionFailed` for a failed page.

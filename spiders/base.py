@@ -114,7 +114,7 @@ class RobotsProtocol(Protocol):
         """Return the user agents whose rules apply, best first."""
         ...
 
-    def known(self, url: str) -> Any:
+    def find_cached(self, url: str) -> Any:
         """Return the cached rules of the site of ``url``, or None."""
         ...
 
@@ -200,7 +200,7 @@ class PageSpider(scrapy.Spider):
         return Request(
             request_url(url),
             callback=self.parse,
-            errback=self.failed,
+            errback=self.on_failure,
             dont_filter=True,
             meta={
                 STATE: PageState(
@@ -388,7 +388,7 @@ class PageSpider(scrapy.Spider):
         }
         return PageSource(**{**known, **facts})
 
-    def failed(self, failure: Failure) -> Iterator[PageContent]:
+    def on_failure(self, failure: Failure) -> Iterator[PageContent]:
         """Yield the content of a page that could not be fetched.
 
         Raises :exc:`ServiceUnavailable` if the service itself caused the failure.

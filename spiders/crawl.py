@@ -20,7 +20,7 @@ from scraper_service.discovery import (
     TrapGuard,
     crawl_key,
     link_rows,
-    normalized_url,
+    normalize_url,
     sitemap_key,
 )
 from scraper_service.discovery.crawl_prompt import options_from_prompt
@@ -123,7 +123,7 @@ class CrawlSpider(JobSpider):
         state = PageState.of(response)
         scope, lease = self.scope, state.job_lease
         if lease.key == self._start_key:
-            scope = scope.rebased(response.url)
+            scope = scope.rebase(response.url)
         state.link_check = check = self._check_of(scope)
         return {
             "find_words": self._sections[section] > WATCHED_PAGES,
@@ -141,17 +141,19 @@ class CrawlSpider(JobSpider):
         """Yield the content of a page with its new links, or the next request for it."""
         async for item in super().parse(response):
             if isinstance(item, PageContent):
-                yield await self._judged(item, response)
+                yield await self._apply_rules(item, response)
             else:
                 yield item
 
-    async def _judged(self, content: PageContent, response: Response) -> PageContent:
+    async def _apply_rules(
+        self, content: PageContent, response: Response
+    ) -> PageContent:
         """Apply the rules of the crawl to a fetched page, then to its links."""
         state = PageState.of(response)
         lease = state.job_lease
         facts: dict[str, Any] = {}
         if lease.key == self._start_key:
-            moved = self.scope.rebased(response.url)
+            moved = self.scope.rebase(response.url)
             if moved is not self.scope:
                 self.scope, facts["base"] = moved, response.url
             if denial := self.scope.denial(response.url):
@@ -161,7 +163,7 @@ class CrawlSpider(JobSpider):
             text = f"The page redirects to another site: {foreign.rule}."
             return evolve(content, error=PageError("EXTERNAL_LINK", text))
         if content.error is None and "error" not in facts:
-            self.guard.seen(state.source_url, content.fingerprint)
+            self.guard.record_page(state.source_url, content.fingerprint)
             if original := self._original(content, response.url):
                 text = f"duplicate of {original}"
                 facts["error"] = PageError(DUPLICATE, text)
@@ -204,7 +206,7 @@ class CrawlSpider(JobSpider):
         words = content.fingerprint
         if content.canonical is None or not words:
             return None
-        canonical = normalized_url(content.canonical)
+        canonical = normalize_url(content.canonical)
         key, own = self.key_of(canonical), self.key_of(url)
         return canonical if self._originals.has(key, own, words) else None
 
@@ -230,7 +232,9 @@ class CrawlSpider(JobSpider):
         """Return why a URL in the scope is not followed, or None."""
         if refusal := self.guard.refusal(url):
             return refusal.reason.value, refusal.rule
-        if not self.options.ignore_robots_txt and (rules := self.robots.known(url)):
+        if not self.options.ignore_robots_txt and (
+            rules := self.robots.find_cached(url)
+        ):
             agents = self.robots.agents(self.options.robots_user_agent)
             if rule := rules.refusal(url, agents):
                 return Reason.ROBOTS.value, rule
@@ -253,7 +257,7 @@ class CrawlSpider(JobSpider):
 
     def move_to(self, base: str) -> None:
         """Move the scope to ``base``, the URL that the start page redirected to."""
-        self.scope = self.scope.rebased(base)
+        self.scope = self.scope.rebase(base)
 
     # -- sitemaps --------------------------------------------------------------------
 
@@ -333,7 +337,7 @@ class CrawlSpider(JobSpider):
         if not is_usual(url) or url_parts(url).netloc != self.scope.base.host:
             return False
         # Unknown are the rules of a host whose robots.txt another process has read.
-        known = self.robots.known(url)
+        known = self.robots.find_cached(url)
         return known is None or (
             known.state != "unreachable" and not known.rules.sitemaps
         )

@@ -89,7 +89,7 @@ async def with_document(
         return _without(content, url, str(why))
     if inner.values.get("markdown") == b'""':
         return _without(content, url, "The document has no text.")
-    return _joined(content, inner, url, document)
+    return _merge_page(content, inner, url, document)
 
 
 async def _read(
@@ -146,7 +146,7 @@ async def _read(
     return inner, document
 
 
-def _joined(
+def _merge_page(
     content: PageContent, inner: PageContent, url: str, document: Response
 ) -> PageContent:
     """Return the document with the URL, title, links and raw HTML of its page."""

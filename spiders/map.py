@@ -28,12 +28,12 @@ from scraper_service.discovery.map_results import (
     MapChoice,
     PlaceT,
     ShapeT,
-    answered_rows,
-    chosen_rows,
-    decoded_rows,
+    choose_rows,
+    decode_rows,
     known_rows,
-    merged_rows,
+    merge_rows,
     object_row,
+    order_rows,
     start_row,
     text_of,
 )
@@ -109,7 +109,7 @@ class Gathered:
         if self._count < 2 * self._options.limit:
             return
         slices, self._slices, self._count = self._slices, [], 0
-        merged = await self.run(merged_rows, slices, self._options)
+        merged = await self.run(merge_rows, slices, self._options)
         # A source adds its slices one after the other, so rows of a place keep their
         # order.
         self._slices = [*merged.slices, *self._slices]
@@ -118,9 +118,9 @@ class Gathered:
             places = {self.last, merged.last} - {None}
             self.last = min(place for place in places if place is not None)
 
-    async def answered(self) -> tuple[tuple[bytes, ...], int]:
+    async def ordered_urls(self) -> tuple[tuple[bytes, ...], int]:
         """Return the ordered URLs of the map as JSON, and their number."""
-        return await self.run(answered_rows, self._slices, self._options)
+        return await self.run(order_rows, self._slices, self._options)
 
     async def run(self, function: Callable[..., T], *args: object) -> T:
         """Call a function in the pool and return its result.
@@ -176,7 +176,7 @@ class Finding:
                 group.create_task(self._take_known(self._call.known))
             if reads_sitemaps(self._options):
                 await self._read_sitemaps()
-        slices, count = await self._rows.answered()
+        slices, count = await self._rows.ordered_urls()
         if count <= FEW:
             number = "1 URL was" if count else "No URL was"
             self._warnings.append(f"{number} found.")
@@ -194,12 +194,12 @@ class Finding:
         try:
             content = await self._start_page()
         except IgnoreRequest as refusal:
-            self._failed("The start page", refusal)
-            rules = self._spider.robots.known(url)
+            self._note_failure("The start page", refusal)
+            rules = self._spider.robots.find_cached(url)
             if rules and rules.state == "ok" and rules.refusal(url, self._agents):
                 await self._take_start([url, None, None])
         except Exception as error:
-            self._failed("The start page", error)
+            self._note_failure("The start page", error)
         else:
             await self._take_page(content)
 
@@ -228,7 +228,7 @@ class Finding:
         fetch = content.fetch
         assert fetch is not None
         assert fetch.status is not None
-        moved = self._scope.rebased(fetch.url)
+        moved = self._scope.rebase(fetch.url)
         start = self._options.url if moved is self._scope else fetch.url
         self._scope = moved
         if content.error is not None:
@@ -246,7 +246,7 @@ class Finding:
         for first in range(0, len(content.found), SLICE_ROWS):
             found = content.found[first : first + SLICE_ROWS]
             part = [(url, None, None) for url in found]
-            await self._rows.add(await self._rows.run(chosen_rows, part, choice))
+            await self._rows.add(await self._rows.run(choose_rows, part, choice))
 
     async def _take_start(self, facts: list[str | None]) -> None:
         await self._rows.add(
@@ -260,8 +260,8 @@ class Finding:
         await self._find_places()
         running: set[asyncio.Task[None]] = set()
         try:
-            while running or self._wanted():
-                while len(running) < FILES_AT_ONCE and self._wanted():
+            while running or self._needs_more():
+                while len(running) < FILES_AT_ONCE and self._needs_more():
                     self._left -= 1
                     file = heapq.heappop(self._files)
                     running.add(asyncio.ensure_future(self._read_file(*file)))
@@ -277,7 +277,7 @@ class Finding:
             text = f"Only the first {MAX_FILES} sitemap files were read."
             self._warnings.append(text)
 
-    def _wanted(self) -> bool:
+    def _needs_more(self) -> bool:
         """Return True if another file must be read; drop files without useful rows."""
         last = self._rows.last
         if last is not None:
@@ -298,7 +298,7 @@ class Finding:
             if found["warning"]:
                 self._warnings.append(found["warning"])
         except Exception as error:
-            self._failed("The robots.txt", error)
+            self._note_failure("The robots.txt", error)
         self._declared = set(declared)
         await self._queue((SITEMAPS,), 1, sitemap_candidates(start, declared))
 
@@ -328,7 +328,7 @@ class Finding:
             response = await self._download(self._request(url))
         except Exception as error:
             if url not in self._guessed:
-                self._failed(f"The sitemap {url}", error)
+                self._note_failure(f"The sitemap {url}", error)
             return
         found = await read_sitemap(self._spider, response, level, choice, self._fetch_s)
         nested = found.nested
@@ -364,7 +364,7 @@ class Finding:
 
     # -- failures --------------------------------------------------------------------
 
-    def _failed(self, name: str, cause: Exception) -> None:
+    def _note_failure(self, name: str, cause: Exception) -> None:
         """Record and log the failure of a source."""
         self._failures.append((name, cause))
         why = str(cause) or type(cause).__name__
@@ -431,7 +431,7 @@ class MapSpider(PageSpider):
         for name, cause in self.found.failures:
             self.logger.warning("%s: %s", name, str(cause) or type(cause).__name__)
         for part in self.found.slices:
-            for row in decoded_rows(part):
+            for row in decode_rows(part):
                 yield MapLink(**row)
 
     async def find(self, options: MapOptions, **call: Any) -> MapFound:

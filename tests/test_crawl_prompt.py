@@ -163,7 +163,7 @@ def test_a_place_beside_the_start_needs_the_entire_domain():
 def test_hostile_sentences_end_soon_and_are_valid(text):
     found = options_of(text, *(f"/topic{n}/page" for n in range(200)))
     requests.crawl_options(
-        {"url": "https://site.example/", **requests.derived_fields(found.values)}
+        {"url": "https://site.example/", **requests.crawl_body(found.values)}
     )
 
 

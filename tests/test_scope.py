@@ -21,7 +21,7 @@ from scraper_service.discovery import (
     Refusal,
     crawl_key,
     link_rows,
-    normalized_url,
+    normalize_url,
     page_key,
 )
 from scraper_service.discovery.canonical_urls import parse_uncached, parse_url, site_of
@@ -560,7 +560,7 @@ def test_a_converter_checks_links_by_the_rules_of_the_crawl(options, depth):
     check = LinkCheck(options, CrawlScope(options))
     sent = pickle.loads(pickle.dumps(check))
     rows = [row for part in sent(LINKS, depth, FOUND_ON) for row in link_rows(part)]
-    assert [row[0] for row in rows] == [normalized_url(url) for url in LINKS]
+    assert [row[0] for row in rows] == [normalize_url(url) for url in LINKS]
     assert [row[1] for row in rows] == [crawl_key(options, url) for url in LINKS]
     refusals = [check.scope.refusal(url, depth, FOUND_ON) for url in LINKS]
     assert [row[2:4] for row in rows] == [tuple(r or (None, None)) for r in refusals]
@@ -702,9 +702,9 @@ def test_a_start_page_that_went_to_another_host_is_denied_by_its_path():
 )
 def test_a_redirect_of_the_start_to_another_host_moves_the_crawl(start, final, base):
     scope = scope_of({"url": start})
-    moved = scope.rebased(final)
+    moved = scope.rebase(final)
     assert moved.base.href == base
-    assert moved.rebased(final) is moved
+    assert moved.rebase(final) is moved
     if moved is not scope:
         assert moved.refusal(final, 1) is None
         assert moved.refusal(start, 1).reason in {"external", "subdomain"}
@@ -776,8 +776,8 @@ def test_sites(host, site):
     ],
 )
 def test_addresses_are_fetched_in_their_normal_form(url, address):
-    assert normalized_url(url) == address
-    assert normalized_url(address) == address
+    assert normalize_url(url) == address
+    assert normalize_url(address) == address
 
 
 SIMILAR = [
@@ -923,7 +923,7 @@ def test_addresses_are_read_as_browsers_read_them():
             if host.endswith(".") and host.strip(".") and ".." not in host:
                 kept = kept.replace(f"//{host}", f"//{host[:-1]}")
                 host = host[:-1]
-            assert normalized_url(case["input"]) == address.href == kept, case
+            assert normalize_url(case["input"]) == address.href == kept, case
             assert parse_uncached(kept) == address
             assert (address.host, address.path) == (host, case["pathname"])
             assert address.query == case["search"][1:]
@@ -1029,7 +1029,7 @@ def test_a_decision_does_not_depend_on_the_order_of_links(scope, urls, random):
 
 @given(st.sampled_from(SCOPES), ANY_URL, DEPTHS)
 def test_an_address_and_its_normal_form_get_the_same_answer(scope, url, depth):
-    normal = normalized_url(url)
+    normal = normalize_url(url)
     assert scope.refusal(url, depth) == scope.refusal(normal, depth)
     assert scope.denial(url) == scope.denial(normal)
 
@@ -1044,7 +1044,7 @@ def test_the_normal_form_is_its_own(url):
 @given(ANY_URL, st.booleans(), st.booleans())
 def test_an_address_and_its_normal_form_have_the_same_key(url, similar, ignore_query):
     kind = {"similar": similar, "ignore_query": ignore_query}
-    assert page_key(url, **kind) == page_key(normalized_url(url), **kind)
+    assert page_key(url, **kind) == page_key(normalize_url(url), **kind)
 
 
 @given(URLS)

@@ -44,7 +44,7 @@ def closed_after(pages, asked=None):
     for number, (url, mark) in enumerate(pages):
         if refusal := guard.refusal(url):
             return number, refusal.rule.partition(":")[0]
-        guard.seen(url, mark)
+        guard.record_page(url, mark)
     return None
 
 
@@ -128,7 +128,7 @@ def test_combinations_of_known_facets_are_closed():
 def test_pages_with_a_new_name_are_no_combination():
     guard = TrapGuard(TODAY)
     for n in range(200):
-        guard.seen(f"{SITE}/shop/{n % 3}/{n % 5}/{n % 7}", nearly(n))
+        guard.record_page(f"{SITE}/shop/{n % 3}/{n % 5}/{n % 7}", nearly(n))
     assert guard.refusal(f"{SITE}/shop/1/2/3")
     assert guard.refusal(f"{SITE}/shop/1/2/new") is None
 
@@ -170,7 +170,7 @@ def test_no_place_is_closed_for_the_number_of_its_pages(pages):
 def test_what_is_closed_is_the_place_and_not_the_site():
     guard = TrapGuard(TODAY)
     for n in range(60):
-        guard.seen(f"{SITE}/list?page={n}", SAME)
+        guard.record_page(f"{SITE}/list?page={n}", SAME)
     refusal = guard.refusal(f"{SITE}/list?page=1000")
     assert refusal.reason == "trap"
     assert refusal.rule == "QueryVariants: 59 pages in a row were nearly the same"
@@ -182,15 +182,15 @@ def test_what_is_closed_is_the_place_and_not_the_site():
 def test_a_page_with_something_new_opens_a_place_again():
     guard = TrapGuard(TODAY)
     for n in range(60):
-        guard.seen(f"{SITE}/list?page={n}", SAME)
-    guard.seen(f"{SITE}/list?page=60", prose(1))
+        guard.record_page(f"{SITE}/list?page={n}", SAME)
+    guard.record_page(f"{SITE}/list?page=60", prose(1))
     assert guard.refusal(f"{SITE}/list?page=61") is None
 
 
 def test_the_dates_of_this_year_and_the_next_are_not_those_of_a_calendar():
     guard = TrapGuard(TODAY)
     for day, mark in map(month, range(60)):
-        guard.seen(f"{SITE}/cal/{day:%Y/%m}/", mark)
+        guard.record_page(f"{SITE}/cal/{day:%Y/%m}/", mark)
     assert guard.refusal(f"{SITE}/cal/2040/05/").rule.startswith("Calendar: ")
     for path in ("/cal/2026/05/", "/cal/2027/12/", "/cal/2001/01/", "/cal/list/"):
         assert guard.refusal(SITE + path) is None
@@ -199,18 +199,18 @@ def test_the_dates_of_this_year_and_the_next_are_not_those_of_a_calendar():
 def test_addresses_that_are_none_do_no_harm():
     guard = TrapGuard(TODAY)
     for url in ("", "mailto:a", "http://[", "\ud800"):
-        guard.seen(url, 1)
+        guard.record_page(url, 1)
         assert guard.refusal(url) is None
 
 
 def test_the_memory_is_bounded():
     guard = TrapGuard(TODAY)
     for n in range(60):
-        guard.seen(f"{SITE}/list?page={n}", SAME)
+        guard.record_page(f"{SITE}/list?page={n}", SAME)
     for n in range(3000):
-        guard.seen(f"{SITE}/s{n}/a/b/c?d={n}", prose(n, 1))
+        guard.record_page(f"{SITE}/s{n}/a/b/c?d={n}", prose(n, 1))
     for n in range(3000):
-        guard.seen(f"{SITE}/s/{n}/{n + 1}/{n + 2}", prose(n, 1))
+        guard.record_page(f"{SITE}/s/{n}/{n + 1}/{n + 2}", prose(n, 1))
     groups = guard._groups.values()
     assert len(groups) == MAX_GROUPS
     assert max(len(group.words) for group in groups) <= MAX_WORDS + 3

@@ -9,7 +9,7 @@ from attrs import evolve, field, frozen
 from twisted.web.server import NOT_DONE_YET
 
 from scraper_service.api.connections import TrustedProxies, peer_address
-from scraper_service.api.errors import answer_to, not_found, refused_method
+from scraper_service.api.errors import answer_to, not_found, refuse_method
 from scraper_service.api.openapi.route import RootResource
 from scraper_service.api.parameters import check_names
 from scraper_service.api.request_body import MAX_BODY_BYTES, Body
@@ -206,7 +206,7 @@ class TaskPage(RootResource):
     def render(self, request: JsonRequest) -> bytes | int:
         if request.postpath:
             return not_found(request)
-        if (refusal := refused_method(request)) is not None:
+        if (refusal := refuse_method(request)) is not None:
             return refusal
         return self.respond(request)
 
@@ -231,14 +231,14 @@ class TaskPage(RootResource):
             request.finish()
 
 
-def joined(*sentences: str | None) -> str | None:
+def join_sentences(*sentences: str | None) -> str | None:
     """Join the sentences that are there to one warning; return None without any."""
     return " ".join(filter(None, sentences)) or None
 
 
-def warned(*sentences: str | None) -> dict[str, Any]:
+def warning_of(*sentences: str | None) -> dict[str, Any]:
     """Return the member ``warning`` of a response; no member if all are None."""
-    text = joined(*sentences)
+    text = join_sentences(*sentences)
     return {} if text is None else {"warning": text}
 
 

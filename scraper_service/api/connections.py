@@ -160,7 +160,7 @@ class Connections:
             return False
         return self._count < self._most or self._close_first(self._waiting)
 
-    def opened(self, connection: Connection, host: str) -> None:
+    def add(self, connection: Connection, host: str) -> None:
         """Count a new connection."""
         name = _name(host)
         self._names[connection] = name
@@ -175,7 +175,7 @@ class Connections:
             self._waiting.enter(connection, phase)
             self._peers[name].waiting.enter(connection, phase)
 
-    def closed(self, connection: Connection) -> None:
+    def remove(self, connection: Connection) -> None:
         """Stop counting a connection; a second call does nothing."""
         name = self._names.pop(connection, None)
         if name is None:
@@ -192,7 +192,7 @@ class Connections:
         connection = waiting.first()
         if connection is None:
             return False
-        self.closed(connection)
+        self.remove(connection)
         connection.close_early()
         return True
 
@@ -236,7 +236,7 @@ class DeadlineChannel(http.HTTPChannel):
         transport: Any = self.transport
         _limit_stalls(transport)
         self._connections = self.factory.connections
-        self._connections.opened(self, host_of(transport.getPeer()))
+        self._connections.add(self, host_of(transport.getPeer()))
         self._arm(HEADERS_S)
 
     def dataReceived(self, data: bytes) -> None:
@@ -330,7 +330,7 @@ class DeadlineChannel(http.HTTPChannel):
 
     def connectionLost(self, reason: Any = None) -> None:
         self._disarm()
-        self._connections.closed(self)
+        self._connections.remove(self)
         self._ended = None
         self._dataBuffer.clear()
         super().connectionLost(reason)

@@ -180,7 +180,7 @@ def answer_to(error: Exception, wire_name: Callable[[str], str]) -> ErrorRespons
             members = error_body(str(error), details=[issue])
             return ErrorResponse(STATUSES[IdempotencyKeyUsed], members)
         case Unauthorized():
-            return _unauthorized(error)
+            return _unauthorized_response(error)
         case HTTPException():
             return _no_route(error)
         case RateLimited():
@@ -211,7 +211,7 @@ def answer_to(error: Exception, wire_name: Callable[[str], str]) -> ErrorRespons
     return ErrorResponse(500, error_body(text, code="UNKNOWN_ERROR"))
 
 
-def _unauthorized(error: Unauthorized) -> ErrorResponse:
+def _unauthorized_response(error: Unauthorized) -> ErrorResponse:
     if not isinstance(error, ScopeMissing):
         headers = {"WWW-Authenticate": "Bearer"}
         return ErrorResponse(STATUSES[Unauthorized], error_body(str(error)), headers)
@@ -306,7 +306,7 @@ def not_found(request: Request) -> bytes:
     return encode(error_body("Not found"))
 
 
-def refused_method(request: Request) -> bytes | None:
+def refuse_method(request: Request) -> bytes | None:
     """Return the body of a 405; None for the methods GET and HEAD."""
     if request.method in {b"GET", b"HEAD"}:
         return None

@@ -25,7 +25,7 @@ from scraper_service.api.connections import (
     host_of,
     refuse,
 )
-from scraper_service.api.errors import NotFoundPage, error_body, refused_method
+from scraper_service.api.errors import NotFoundPage, error_body, refuse_method
 from scraper_service.api.openapi.route import (
     RootResource,
     Route,
@@ -184,7 +184,7 @@ class JsonRequest(Request):
         self._lacks_host = version == b"HTTP/1.1" and not self.requestHeaders.hasHeader(
             b"Host"
         )
-        if host is not None and self._doubled() is None:
+        if host is not None and self._repeated_header() is None:
             self.requestHeaders.setRawHeaders(b"Host", [host])
         super().requestReceived(command, target, version)
 
@@ -219,7 +219,7 @@ class JsonRequest(Request):
         if not _is_utf8(self.path):
             self._answer(404, error_body("Not found"))
             return
-        if (name := self._doubled()) is not None:
+        if (name := self._repeated_header()) is not None:
             error = f"The header {name} must be sent once, not more often."
             self._answer(400, error_body(error, code="BAD_REQUEST"))
             return
@@ -236,7 +236,7 @@ class JsonRequest(Request):
         _, question_mark, query = self.uri.partition(b"?")
         self.uri = self.path + question_mark + query
         site.answering += 1
-        self.notifyFinish().addBoth(site.answered)
+        self.notifyFinish().addBoth(site.on_answered)
         super().process()
 
     def render(self, resource: Resource) -> None:
@@ -281,7 +281,7 @@ class JsonRequest(Request):
         self.write(encode(members))
         self.finish()
 
-    def _doubled(self) -> str | None:
+    def _repeated_header(self) -> str | None:
         """Return the name of a single-valued header that was sent more than once."""
         for name in SINGLE_HEADERS:
             if len(self.requestHeaders.getRawHeaders(name.encode(), [])) > 1:
@@ -343,7 +343,7 @@ class Root(RootResource):
         return NotFoundPage()
 
     def render(self, request: Request) -> bytes:
-        refusal = refused_method(request)
+        refusal = refuse_method(request)
         return GREETING if refusal is None else refusal
 
 
@@ -374,7 +374,7 @@ class JsonSite(Site):
             return None
         return super().buildProtocol(addr)
 
-    def answered(self, _: object) -> None:
+    def on_answered(self, _: object) -> None:
         self.answering -= 1
 
     @contextmanager

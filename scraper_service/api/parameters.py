@@ -84,13 +84,13 @@ class NumberParameter(Parameter):
         default = {} if self.default is None else {"default": self.default}
         return {"type": "integer", **bounds, **default}
 
-    def given(self, request: JsonRequest) -> int | None:
+    def find(self, request: JsonRequest) -> int | None:
         """Return the number, None if it is missing. Raises :exc:`InvalidParameter`."""
         return number(request, self.name, self.minimum, self.maximum)
 
     def read(self, request: JsonRequest) -> int:
         """Return the number or the default. Raises :exc:`InvalidParameter`."""
-        found = self.given(request)
+        found = self.find(request)
         assert self.default is not None
         return self.default if found is None else found
 
@@ -111,9 +111,9 @@ class ChoiceParameter(Parameter):
     def read(self, request: JsonRequest) -> str | None:
         """Return the word or the default. Raises :exc:`InvalidParameter`."""
         text = argument(request, self.name)
-        return self.default if text is None else self._checked(text)
+        return self.default if text is None else self._check(text)
 
-    def _checked(self, text: str) -> str:
+    def _check(self, text: str) -> str:
         if text not in self.allowed:
             raise InvalidParameter(
                 f"Invalid {self.name}: must be one of {', '.join(self.allowed)},"
@@ -132,7 +132,7 @@ class ChoicesParameter(ChoiceParameter):
 
     def read_all(self, request: JsonRequest) -> tuple[str, ...]:
         """Return the distinct words. Raises :exc:`InvalidParameter`."""
-        return tuple(dict.fromkeys(map(self._checked, arguments(request, self.name))))
+        return tuple(dict.fromkeys(map(self._check, arguments(request, self.name))))
 
 
 @frozen
@@ -268,7 +268,7 @@ def paging(request: JsonRequest) -> tuple[int | None, int | None]:
 
     Raises :exc:`InvalidParameter`.
     """
-    return SKIP.given(request), LIMIT.given(request)
+    return SKIP.find(request), LIMIT.find(request)
 
 
 def argument(request: JsonRequest, name: str) -> str | None:

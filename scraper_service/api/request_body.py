@@ -67,7 +67,7 @@ def check_json(body: bytes) -> None:
     load_json(body)
 
 
-def structured(
+def structure_json(
     body: bytes, structure: Callable[[object], Any]
 ) -> tuple[Any, list[Issue]]:
     """Return what ``structure`` makes of a JSON text, and what is wrong with it."""
@@ -105,7 +105,7 @@ def body_facts_of_text(body: bytes, counted: str, sites: BlockedSites) -> BodyFa
     return body_facts(load_json(body), counted, sites)
 
 
-def ignored_of(value: object, names: frozenset[str]) -> list[str]:
+def find_ignored(value: object, names: frozenset[str]) -> list[str]:
     """Return the options of a body that have no effect, in the order of the body.
 
     ``names`` are the options without effect of the route, also within
@@ -122,13 +122,13 @@ def ignored_of(value: object, names: frozenset[str]) -> list[str]:
             inner = (f"{key}.{name}" for name in given if given[name])
             found += [path for path in inner if path in names]
     if isinstance(scrape := value.get("scrapeOptions"), dict):
-        found += [f"scrapeOptions.{key}" for key in ignored_of(scrape, names)]
+        found += [f"scrapeOptions.{key}" for key in find_ignored(scrape, names)]
     return found
 
 
-def ignored_of_text(body: bytes, names: frozenset[str]) -> list[str]:
-    """Return the same as :func:`ignored_of` for a JSON text."""
-    return ignored_of(load_json(body), names)
+def find_ignored_in_text(body: bytes, names: frozenset[str]) -> list[str]:
+    """Return the same as :func:`find_ignored` for a JSON text."""
+    return find_ignored(load_json(body), names)
 
 
 def _refuse(constant: str) -> NoReturn:
@@ -198,7 +198,7 @@ class Body:
         if len(self._raw) <= SIMPLE_BODY_BYTES:
             options = structure(self._value)
         else:
-            options, issues = await self._run(structured, structure)
+            options, issues = await self._run(structure_json, structure)
             if issues:
                 raise InvalidOptions(issues)
         self._note(options)
@@ -219,9 +219,9 @@ class Body:
         that public clients work.
         """
         if len(self._raw) <= LARGE_BODY_BYTES:
-            found = ignored_of(self._value, names)
+            found = find_ignored(self._value, names)
         else:
-            found = await self._run(ignored_of_text, names)
+            found = await self._run(find_ignored_in_text, names)
         return warning_of(found)
 
     async def _run(self, function: Callable[..., Any], *args: object) -> Any:

@@ -352,13 +352,13 @@ def active_crawls(
     for job in jobs:
         options = json.loads(job.options)
         scrape, _ = options.pop("scrape"), options.pop("url")
-        spelled = spelled_options(options, crawl_names)
-        spelled["scrapeOptions"] = spelled_options(scrape, page_names)
+        spelled = spell_options(options, crawl_names)
+        spelled["scrapeOptions"] = spell_options(scrape, page_names)
         crawls.append(_ActiveCrawl.of(job, options=spelled))
     return ActiveCrawls.to_json(crawls=crawls)
 
 
-def spelled_options(options: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
+def spell_options(options: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
     """Return stored options as a request spells them.
 
     ``names`` are the keys of a request by attribute. Options without a key are left out.
@@ -375,7 +375,7 @@ def _as_it_is(value: Any) -> Any:
     return value
 
 
-def _typed(values: list[dict[str, Any] | str]) -> list[Any]:
+def _spell_formats(values: list[dict[str, Any] | str]) -> list[Any]:
     """Return formats and the like; the name alone for a format without options."""
     spelled: list[Any] = []
     for value in values:
@@ -390,11 +390,11 @@ def _typed(values: list[dict[str, Any] | str]) -> list[Any]:
 
 # Values with another form in bodies than in the options, by key.
 _SPELLINGS: dict[str, Callable[[Any], Any]] = {
-    "actions": _typed,
-    "formats": _typed,
+    "actions": _spell_formats,
+    "formats": _spell_formats,
     "headers": dict,
     "ignoreSitemap": lambda sitemap: sitemap == "skip",
     "parsePDF": bool,
-    "parsers": _typed,
+    "parsers": _spell_formats,
     "threatProtection": lambda rules: {camel(k): v for k, v in rules.items()},
 }

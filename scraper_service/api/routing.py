@@ -148,12 +148,12 @@ class VersionApp:
             request.parameters = parameters
             response: Deferred[ResponseT | bytes]
             response = deferred_from_coro(run(request, *args, **kwargs))
-            return response.addErrback(_cancelled)
+            return response.addErrback(_raise_cancelled)
 
         return route  # type: ignore[return-value]  # Klein calls it by position
 
 
-def _cancelled(failure: Failure) -> NoReturn:
+def _raise_cancelled(failure: Failure) -> NoReturn:
     """Raise what Klein takes for the end of a request whose client has left."""
     failure.trap(asyncio.CancelledError)
     raise CancelledError

@@ -48,7 +48,7 @@ async def read_form(request: JsonRequest) -> UploadForm:
             f"a file is expected as {FORM}, or uploadRef as {JSON}, got"
             f" {kind[:100] or 'no type'!r}"
         )
-        raise _refused("file", message)
+        raise _refusal("file", message)
     assert request.content is not None
     # Twisted keeps a body of this size in a file, so it is read in a thread.
     boundary = values["boundary"].encode("latin-1")
@@ -66,55 +66,55 @@ def _form(body: BinaryIO, boundary: bytes) -> UploadForm:
         )
         for event in parser.parse_blocking(body.read):
             if isinstance(event, multipart.MultipartSegment):
-                name = _decoded(event.name or "", "name of a part", "file")
+                name = _decode_utf8(event.name or "", "name of a part", "file")
                 if name not in {"file", "options"}:
                     known = "file and options"
-                    raise _refused(name, f"the parts of the form are {known}")
+                    raise _refusal(name, f"the parts of the form are {known}")
                 if name in parts:
-                    raise _refused(name, f"the form has more than one part {name!r}")
+                    raise _refusal(name, f"the form has more than one part {name!r}")
                 content = bytearray()
                 parts[name] = event, content
             elif event:
                 content += event
                 if len(content) > MAX_FILE_BYTES:
                     message = f"a file has at most {MAX_FILE_BYTES} bytes"
-                    raise _refused("file", message)
+                    raise _refusal("file", message)
     except multipart.ParserLimitReached as error:
-        raise _refused(
+        raise _refusal(
             "file",
             f"a header of a part has at most {MAX_HEADER_BYTES} bytes, a file name at"
             f" most {MAX_FILE_NAME} characters ({error})",
         ) from None
     except multipart.MultipartError as error:
-        raise _refused("file", f"the form cannot be read: {error}") from None
+        raise _refusal("file", f"the form cannot be read: {error}") from None
     if "file" not in parts:
-        raise _refused("file", "the form has no file")
+        raise _refusal("file", "the form has no file")
     part, content = parts["file"]
     return UploadForm(_upload(part, bytes(content)), _options(parts))
 
 
 def _upload(part: multipart.MultipartSegment, body: bytes) -> Upload:
-    sent = _decoded(part.filename or "", "file name", "file")
+    sent = _decode_utf8(part.filename or "", "file name", "file")
     return upload_of(sent, part.header("Content-Type") or "", body)
 
 
-def _decoded(text: str, what: str, path: str) -> str:
+def _decode_utf8(text: str, what: str, path: str) -> str:
     """Decode UTF-8 (RFC 7578, 5.1) that was read as Latin-1."""
     raw = text.encode("latin-1")
     try:
         return raw.decode()
     except UnicodeDecodeError:
         shown = raw.decode("utf-8", "backslashreplace")[:SHOWN]
-        raise _refused(path, f"the {what} must be UTF-8, got '{shown}'") from None
+        raise _refusal(path, f"the {what} must be UTF-8, got '{shown}'") from None
 
 
 def _options(parts: dict[str, Any]) -> bytes:
     text = bytes(parts["options"][1]) if "options" in parts else b""
     if len(text) > MAX_OPTIONS_BYTES:
         message = f"the options have at most {MAX_OPTIONS_BYTES} bytes"
-        raise _refused("options", message)
+        raise _refusal("options", message)
     return text if text.strip() else b"{}"
 
 
-def _refused(name: str, message: str) -> InvalidOptions:
+def _refusal(name: str, message: str) -> InvalidOptions:
     return InvalidOptions([Issue("custom", (name,), message)])

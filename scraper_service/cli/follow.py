@@ -29,7 +29,7 @@ from scraper_service.cli.terminal import (
     fit_columns,
 )
 from scraper_service.content.characters import printable
-from scraper_service.errors import counted
+from scraper_service.errors import plural
 from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:
@@ -280,7 +280,7 @@ class JobSource(Protocol):
         URLs that robots.txt disallows are included only if the job has no page at all.
         """
 
-    async def left_out(self) -> dict[str, int]:
+    async def count_left_out(self) -> dict[str, int]:
         """Return the number of URLs by the reason why they have no page.
 
         Reasons in :data:`LEFT_OUT` are rules. Other reasons are errors.
@@ -338,7 +338,7 @@ class Follower:
             return Ending()
         failures = await self._source.failures()
         await asyncio.to_thread(self._output.close, failures)
-        found = {} if status.pages else await self._source.left_out()
+        found = {} if status.pages else await self._source.count_left_out()
         return Ending(failures, {k: n for k, n in found.items() if k in LEFT_OUT})
 
 
@@ -423,7 +423,7 @@ def exit_code(status: Status, ending: Ending) -> int:
 
 def summary(status: Status, ending: Ending) -> str:
     """Return the result of a job that has ended, and reasons if it has no pages."""
-    words = [f"{status.state}: {counted(status.pages, 'page')}"]
+    words = [f"{status.state}: {plural(status.pages, 'page')}"]
     failed = [each for each in ending.failures if not each.is_left_out]
     if failed:
         words.append(f"{len(failed)} failed")

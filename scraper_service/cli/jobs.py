@@ -25,7 +25,7 @@ from scraper_service.cli.terminal import (
     logbook_lines,
 )
 from scraper_service.content.characters import printable
-from scraper_service.errors import FAILURE_CODES, OTHER_CODES, counted
+from scraper_service.errors import FAILURE_CODES, OTHER_CODES, plural
 from scraper_service.options import catalogue
 from scraper_service.options.crawl import SHAPING
 
@@ -189,7 +189,7 @@ def retry_command(job_id: str, codes: tuple[str, ...], where: Where) -> None:
     count, warning = client.retry(job_id := client.find(job_id), codes)
     if warning:
         click.echo(f"warning: {warning}", err=True)
-    click.echo(f"retried {counted(count, 'page')} of {job_id}")
+    click.echo(f"retried {plural(count, 'page')} of {job_id}")
 
 
 _ROWS = catalogue.select(catalogue.SCRAPE, "formats", *SHAPING)
@@ -226,7 +226,7 @@ def reprocess_command(job_id: str, body: dict[str, Any], where: Where) -> None:
     client = where.client()
     made, pages = client.reprocess(job_id := client.find(job_id), body)
     click.echo(
-        f"job {made} reprocesses {counted(pages, 'page')} of {job_id};"
+        f"job {made} reprocesses {plural(pages, 'page')} of {job_id};"
         f" `jobs resume {made}` writes them"
     )
 

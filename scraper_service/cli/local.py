@@ -18,8 +18,8 @@ from scraper_service.cli.local_run import (
     forget_run,
     is_run_here,
     keys_of_job,
-    known_job,
     open_database,
+    require_job,
 )
 from scraper_service.cli.operator.keys import operator
 from scraper_service.cli.options import with_flag
@@ -29,7 +29,7 @@ from scraper_service.cli.terminal import (
     OutputFailed,
     ReaderGone,
     ShownJob,
-    chosen,
+    choose_id,
     end_when_interrupted,
     leave_pipe,
     tell_left_out,
@@ -37,7 +37,7 @@ from scraper_service.cli.terminal import (
 )
 from scraper_service.content.characters import printable
 from scraper_service.content.stored_pages import archive_row
-from scraper_service.errors import InvalidOptions, OptionUnavailable, counted
+from scraper_service.errors import InvalidOptions, OptionUnavailable, plural
 from scraper_service.items import Page, upload_of
 from scraper_service.options import availability
 from scraper_service.options.crawl import ChangeRequest, RetryRequest
@@ -160,10 +160,10 @@ class LocalClient:
             )
         if len(text) == UUID_LENGTH:
             return text
-        return chosen(text, [job.id for job in self._reading(job_store.all_jobs)])
+        return choose_id(text, [job.id for job in self._reading(job_store.all_jobs)])
 
     def show(self, job_id: str) -> ShownJob:
-        facts = self._facts(self._reading(known_job, job_id))
+        facts = self._facts(self._reading(require_job, job_id))
         source = DatabaseSource(open_database(self._settings), job_id)
         return ShownJob(
             facts,
@@ -175,7 +175,7 @@ class LocalClient:
     def log(self, text: str) -> tuple[dict[str, Any], JobLogbook]:
         """Return a job with its counts, and what happened to it; see :meth:`find`."""
         job_id = self.find(text)
-        facts = self._facts(self._reading(known_job, job_id))
+        facts = self._facts(self._reading(require_job, job_id))
         return facts, self._reading(read_log, job_id)
 
     def cancel(self, job_id: str) -> None:
@@ -206,7 +206,7 @@ class LocalClient:
     def export(self, job_id: str, place: Destination, *, quiet: bool) -> int:
         from scraper_service.cli.local import write_archive
 
-        job = self._reading(known_job, job_id)
+        job = self._reading(require_job, job_id)
         source = DatabaseSource(open_database(self._settings), job_id)
         output = place.of_pages(keys_of_job(job)).output()
         export = write_archive if place.is_archive else export_pages
@@ -217,7 +217,7 @@ class LocalClient:
         except ReaderGone:
             leave_pipe()
         if not quiet:
-            text = f"{counted(written, 'page')} of a job that is {job.state}"
+            text = f"{plural(written, 'page')} of a job that is {job.state}"
             click.echo(text, err=True)
         return 0
 
@@ -284,18 +284,18 @@ class LocalClient:
 
 
 def _cancel(connection: Connection, job_id: str, actor: Actor | None) -> Job:
-    job = known_job(connection, job_id)
+    job = require_job(connection, job_id)
     if job.is_active:
         outcomes.end_job(connection, job_id, JobState.CANCELLED)
         audit.record(connection, actor, "job.cancelled", job_id, team_id=job.team_id)
-    return known_job(connection, job_id)
+    return require_job(connection, job_id)
 
 
 def _pause(
     connection: Connection, job_id: str, paused: bool, actor: Actor | None
 ) -> None:
     """Pause a job, or let it go on. An ended job goes on as it is."""
-    team_id = known_job(connection, job_id).team_id
+    team_id = require_job(connection, job_id).team_id
     if actor is not None:
         actor = attrs.evolve(actor, team_id=team_id)
     request = ChangeRequest(paused=paused)
@@ -305,7 +305,7 @@ def _pause(
 
 
 def _retry(connection: Connection, job_id: str, codes: tuple[str, ...]) -> RetriedJob:
-    job = known_job(connection, job_id)
+    job = require_job(connection, job_id)
     terms = Terms(team_id=job.team_id, page_price=job.page_price)
     request = RetryRequest(codes=frozenset(codes))
     found = job_retry.retry_pages(connection, job_id, terms, request)
@@ -318,7 +318,7 @@ def _reprocess(
     connection: Connection, job_id: str, body: dict[str, Any], settings: Settings
 ) -> Job:
     """Store the new job in a database; raise :exc:`click.ClickException`."""
-    known = known_job(connection, job_id)
+    known = require_job(connection, job_id)
     try:
         request = requests.crawl_reprocess(body)
         if request.webhook is not None:
@@ -381,7 +381,7 @@ def _fill_from_prompt(options: CrawlOptions, body: dict[str, Any]) -> CrawlOptio
     from scraper_service.discovery.crawl_prompt import options_from_prompt
 
     found = options_from_prompt(options.prompt, options.url)
-    text = json.dumps(requests.derived_fields(found.values), ensure_ascii=False)
+    text = json.dumps(requests.crawl_body(found.values), ensure_ascii=False)
     click.echo(f"the prompt asks for: {printable(text, 500)}", err=True)
     return requests.fill(found.values, body)
 

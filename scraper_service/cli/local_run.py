@@ -32,7 +32,7 @@ from scraper_service.cli.terminal import (
     Status,
     end_when_interrupted,
 )
-from scraper_service.errors import counted
+from scraper_service.errors import plural
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -83,7 +83,7 @@ class RunRecord:
     ) -> None:
         self._file.close()
 
-    def resumed(self, chosen: Destination | None) -> Destination:
+    def resume_destination(self, chosen: Destination | None) -> Destination:
         """Return the destination of a resumed job.
 
         This is ``chosen`` if it is not None, else the destination of the earlier run, else standard
@@ -171,7 +171,7 @@ def new_job(
     return job
 
 
-def known_job(connection: Connection, job_id: str) -> Job:
+def require_job(connection: Connection, job_id: str) -> Job:
     """Return a job; raise :exc:`click.ClickException`."""
     from scraper_service.storage.jobs import job_store
 
@@ -221,7 +221,7 @@ class DatabaseSource:
     def _poll(self, connection: Connection, skip: int) -> tuple[Status, list[bytes]]:
         from scraper_service.storage.jobs import job_store
 
-        job = known_job(connection, self.job_id)
+        job = require_job(connection, self.job_id)
         return status_of(job), job_store.read_pages(connection, self.job_id, skip)
 
     async def current(self) -> str | None:
@@ -237,7 +237,7 @@ class DatabaseSource:
 
         rows = job_listing.read_errors(connection, self.job_id)
         found = [FailedUrl(row.url, row.code, row.error) for row in rows]
-        if not known_job(connection, self.job_id).pages:
+        if not require_job(connection, self.job_id).pages:
             refused = job_listing.read_robots_blocked(connection, self.job_id)
             found += [FailedUrl.of_robots(url) for url in refused]
         return found
@@ -247,7 +247,7 @@ class DatabaseSource:
 
         return job_listing.read_robots_blocked(connection, self.job_id)
 
-    async def left_out(self) -> dict[str, int]:
+    async def count_left_out(self) -> dict[str, int]:
         return await self.database.read(self._read_left_out)
 
     def _read_left_out(self, connection: Connection) -> dict[str, int]:
@@ -331,7 +331,7 @@ class LocalRun(ShownRun):
         from scraper_service.storage.frontier.frontier import Frontier
 
         if isinstance(self._work, str):
-            job = await self._database.read(known_job, self._work)
+            job = await self._database.read(require_job, self._work)
             place, output = self._place, None
         else:
             place = self._place or Destination(STDOUT, keys=keys_of_job(self._work))
@@ -344,7 +344,7 @@ class LocalRun(ShownRun):
                 # The earlier owner is dead: end its leases before they expire.
                 await Frontier(self._database, record.owner).end_leases()
             if output is None:
-                place = record.resumed(place).of_pages(keys_of_job(job))
+                place = record.resume_destination(place).of_pages(keys_of_job(job))
                 output = place.output()
                 output.open()
             assert place is not None
@@ -361,7 +361,7 @@ class LocalRun(ShownRun):
         if status.is_active:
             how = "paused" if self._is_paused else "stopped"
             why = f"; {self._command('log', job)} says why" if self._is_paused else ""
-            text = f"{how}: {counted(status.pages, 'page')}{why}"
+            text = f"{how}: {plural(status.pages, 'page')}{why}"
             self._progress.say(f"{text}\n{self._how_to_resume(job)}")
             return 1 if self._is_paused else 128 + self._signal
         return self._end(status, ending, place, self._command("export", job))
@@ -399,7 +399,7 @@ class LocalRun(ShownRun):
         """Stop once something has paused the job, such as the disk quota of its team."""
         while True:
             await asyncio.sleep(LOOK_S)
-            found = await self._database.read(known_job, job.id)
+            found = await self._database.read(require_job, job.id)
             if found.is_active and found.paused_at is not None:
                 self._is_paused = True
                 self._stopped.set()

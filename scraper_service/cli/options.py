@@ -13,7 +13,7 @@ from attrs import frozen
 
 from scraper_service.cli.outputs.output import FORMATS, destination
 from scraper_service.cli.outputs.page_formats import NAMES, WITH_OPTIONS
-from scraper_service.errors import named
+from scraper_service.errors import prefix_name
 from scraper_service.options import catalogue
 from scraper_service.options.map_search import CATEGORIES, SOURCES
 from scraper_service.options.parsing import (
@@ -264,8 +264,8 @@ def takes(
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(command)
         def with_body(**values: Any) -> Any:
-            body = _taken(own, values)
-            scrape = _with_data(_taken(page, values))
+            body = _take_options(own, values)
+            scrape = _with_data(_take_options(page, values))
             if "storeInCache" in scrape:
                 scrape["storeInCache"] |= scrape["maxAge"] > 0
             body |= {"scrapeOptions": scrape} if nested else scrape
@@ -290,7 +290,7 @@ def without_defaults(body: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _taken(
+def _take_options(
     options: tuple[CommandOption, ...], values: dict[str, Any]
 ) -> dict[str, Any]:
     found = {option.key: values.pop(option.key) for option in options}
@@ -310,7 +310,7 @@ def with_flag(path: tuple[str | int, ...] | list[str | int], message: str) -> st
     # A message begins with the path, or does not name it.
     start = re.escape(".".join(map(str, path)))
     rest = re.sub(rf"^{start}\b:? ?", "", message)
-    return named(name, rest)
+    return prefix_name(name, rest)
 
 
 @frozen

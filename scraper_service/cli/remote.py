@@ -27,11 +27,11 @@ from scraper_service.cli.terminal import (
     ReaderGone,
     ShownJob,
     Status,
-    chosen,
+    choose_id,
     tell_left_out,
 )
 from scraper_service.content.characters import printable
-from scraper_service.errors import counted
+from scraper_service.errors import plural
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -255,7 +255,7 @@ class RemoteSource:
         url = urls[0].get("url")
         return None if url is None else str(url)
 
-    async def left_out(self) -> dict[str, int]:
+    async def count_left_out(self) -> dict[str, int]:
         return self._reasons
 
     async def robots_blocked(self) -> list[str]:
@@ -368,7 +368,7 @@ class RemoteClient:
         """Return the full id of a job. ``text`` is an id, a prefix or ``last``."""
         if len(text) == UUID_LENGTH:
             return text
-        return chosen(text, [row["id"] for row in self.newest(MOST_RECENT)])
+        return choose_id(text, [row["id"] for row in self.newest(MOST_RECENT)])
 
     def show(self, job_id: str) -> ShownJob:
         async def read(remote: Remote) -> ShownJob:
@@ -483,7 +483,7 @@ class RemoteRun(ShownRun):
         async def work(remote: Remote) -> int:
             source = RemoteSource(remote, job_id)
             status, written = await export_pages(source, self._place.output())
-            text = f"{counted(written, 'page')} of a job that is {status.state}"
+            text = f"{plural(written, 'page')} of a job that is {status.state}"
             self._progress.say(text)
             return 0
 
@@ -502,7 +502,7 @@ class RemoteRun(ShownRun):
             output.close(None)
             count = int(headers.get("X-Total-Pages") or 0)
             state = headers.get("X-Job-Status")
-            self._progress.say(f"{counted(count, 'page')} of a job that is {state}")
+            self._progress.say(f"{plural(count, 'page')} of a job that is {state}")
             return 0
 
         return self._run(work)
@@ -550,7 +550,7 @@ class RemoteRun(ShownRun):
             text = f"job {job_id} goes on at {remote.address}; to follow it: {again}"
         else:
             text = (
-                f"{status.state}: {counted(status.pages, 'page')}; a service does not go on with a"
+                f"{status.state}: {plural(status.pages, 'page')}; a service does not go on with a"
                 f" cancelled job. Its pages: {again}"
             )
         self._progress.say(text)

@@ -167,7 +167,7 @@ class ShownJob:
     stats: dict[str, float]
 
 
-def chosen(text: str, ids: Sequence[str]) -> str:
+def choose_id(text: str, ids: Sequence[str]) -> str:
     """Return the id in ``ids`` that begins with ``text``, or the first for ``last``.
 
     ``ids`` are ordered from the newest job to the oldest. Raises

@@ -42,7 +42,7 @@ from scraper_service.content.formats.privacy import Redaction
 from scraper_service.content.formats.tokens import beyond, count_and_cut
 from scraper_service.content.html.cleaning import (
     clean,
-    cleaned_html,
+    clean_html,
     preformatted_html,
     without_frames,
 )
@@ -455,7 +455,7 @@ class _Conversion:
                 self.facts["fingerprint"] = fingerprint(evidence.words)
         self._add_attributes(document)
         if not _DECLARED_FORMATS.isdisjoint(self.names):
-            self._declared(evidence, looks)
+            self._add_declared_formats(evidence, looks)
         if self.answers.needs_tree or not _TREE_FORMATS.isdisjoint(self.names):
             self.answers.read_raw_tree(document, evidence)
             self._tree_formats(document, is_page=True)
@@ -511,7 +511,7 @@ class _Conversion:
             self.warnings.append(f"No value found by attributes: {names}.")
         return found
 
-    def _declared(self, evidence: Evidence, looks: str) -> None:
+    def _add_declared_formats(self, evidence: Evidence, looks: str) -> None:
         """Make the formats that rest on the page's structured data and styles."""
         from scraper_service.content.formats.branding import Declared  # noqa: PLC0415  # rare
 
@@ -592,7 +592,7 @@ class _Conversion:
         link_players(document, players)
         # Markdown comes last, because its conversion may change the tree.
         makers: dict[str, Callable[[], Any]] = {
-            "html": lambda: cleaned_html(document),
+            "html": lambda: clean_html(document),
             "links": lambda: links(document),
             "images": lambda: images(document),
             "markdown": partial(self._markdown, document),
@@ -677,7 +677,7 @@ class _Conversion:
 
         def make() -> bytes:
             entry = search_entry(url, text, known, other, kind)
-            return b"" if entry is None else entry.packed()
+            return b"" if entry is None else entry.pack()
 
         # The caller of a single page does not wait for its entry.
         self.facts["search"] = make if self.source.finds_search_later else make()

@@ -55,7 +55,7 @@ class Changes:
     def database(self) -> Database:
         return Database.shared(self._settings)
 
-    async def compared(self, page: Page, ask_on: Insist | None = None) -> Page:
+    async def compare(self, page: Page, ask_on: Insist | None = None) -> Page:
         """Return a page with its ``change_tracking`` and its new snapshot.
 
         A page that cannot be compared gets a warning. A page that was compared before is compared
@@ -116,13 +116,13 @@ class Changes:
         )
         return found.answer, found.warning, snapshot
 
-    async def kept(self, page: Page) -> Page:
+    async def store(self, page: Page) -> Page:
         """Store the snapshot of a page without a transaction of its own."""
         await Jobs(self.database).make_team(LOCAL_TEAM)
         while page.tracked and page.tracked.snapshot:
             if await self.database.write(_keep, page.tracked.snapshot):
                 break
-            page = await self.compared(page)
+            page = await self.compare(page)
         return page
 
 
@@ -147,8 +147,8 @@ class ChangePipeline:
         ask_on = None
         if item.lease is not None:
             ask_on = LeasedScheduler.of(self._crawler).insist
-        page = await self._changes.compared(item, ask_on)
-        return await self._changes.kept(page) if self._is_local(page) else page
+        page = await self._changes.compare(item, ask_on)
+        return await self._changes.store(page) if self._is_local(page) else page
 
     def _is_local(self, page: Page) -> bool:
         if page.lease is not None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 MAX_HOST = 260  # characters
 
 
-def _counted_again(page: Page, options: ScrapeOptions) -> Page:
+def _recount_tokens(page: Page, options: ScrapeOptions) -> Page:
     """Return ``page`` with the tokens and the part of its Markdown, which has changed."""
     count, part = count_and_cut(json.loads(page.values["markdown"]), options)
     page = evolve(page, metadata=evolve(page.metadata, token_count=count))
@@ -60,9 +60,9 @@ class RepeatsPipeline:
         if not getattr(options, "dedupe_boilerplate", False):
             return item
         await self._look()
-        page = self._changed(item)
+        page = self._mark_repeats(item)
         if page.values is not item.values:
-            page = await to_thread(_counted_again, page, options.scrape)
+            page = await to_thread(_recount_tokens, page, options.scrape)
         return page
 
     async def _look(self) -> None:
@@ -74,7 +74,7 @@ class RepeatsPipeline:
             if len(texts) < READ_ROWS:
                 return
 
-    def _changed(self, page: Page) -> Page:
+    def _mark_repeats(self, page: Page) -> Page:
         repeats, url = self._repeats, page.metadata.url
         host = (url_parts(url).hostname or "")[:MAX_HOST]
         original = repeats.original(page.text_print)
@@ -84,7 +84,7 @@ class RepeatsPipeline:
         )
         return evolve(
             page,
-            values=self._cut(page, repeats.repeated(host, hashes)),
+            values=self._cut(page, repeats.repeated_blocks(host, hashes)),
             metadata=evolve(page.metadata, duplicate_of=original),
             text=None if repeats.is_full else text,
         )

@@ -136,7 +136,7 @@ class JobLog:
             **(counts_of(job) if job else {}),
         )
         text = "job %s leaves this process after %.1f s: %s%s"
-        told = f", {_spelled(job)}" if job else ""
+        told = f", {_spell_counts(job)}" if job else ""
         job_logger.info(text, self._job_id, here_s, reason, told, extra=facts)
 
 
@@ -160,7 +160,7 @@ def log_end(job: Job) -> None:
     )
     text = "job %s %s after %.1f s: %s%s"
     why = f" ({job.error})" if job.error else ""
-    values = (job.id, job.state.value, seconds, _spelled(job), why)
+    values = (job.id, job.state.value, seconds, _spell_counts(job), why)
     job_logger.log(level, text, *values, extra=facts)
 
 
@@ -175,5 +175,5 @@ def counts_of(job: Job) -> dict[str, int]:
     }
 
 
-def _spelled(job: Job) -> str:
+def _spell_counts(job: Job) -> str:
     return ", ".join(f"{count} {name}" for name, count in counts_of(job).items())

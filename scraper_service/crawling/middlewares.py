@@ -129,7 +129,7 @@ class RetryAfter(RetryMiddleware):
             state.backoff_s = pause_s = backoff_s(again.meta["retry_times"])
             state.retry_at = time.monotonic() + max(pause_s, state.retry_after_s)
         elif is_busy and self.max_retry_times:
-            self._pace.lost(pace_key(request.url))
+            self._pace.note_lost_page(pace_key(request.url))
         return again
 
     @property
@@ -140,7 +140,7 @@ class RetryAfter(RetryMiddleware):
         """Return False if a host refuses all pages, or only this one for a long time."""
         host = pace_key(request.url)
         # The host goes on without this page, and the end of the job would wait for it.
-        is_broken = asked_s > MAX_BACKOFF_S and self._pace.closed_s(host) < asked_s / 2
+        is_broken = asked_s > MAX_BACKOFF_S and self._pace.pause_s(host) < asked_s / 2
         return not (is_broken or self._pace.refuses_all(host))
 
     def process_exception(  # type: ignore[override]  # its spider is deprecated

@@ -127,7 +127,7 @@ class PagePipeline:
             failure=failure,
             tracked=None
             if failure or draft is None
-            else _tracked(fetch, draft, values["markdown"], warning),
+            else _track_page(fetch, draft, values["markdown"], warning),
             lease=fetch.lease,
             follow=content.follow,
             base=content.base,
@@ -209,7 +209,7 @@ def _untracked_reason(fetch: Fetch) -> str | None:
     return None
 
 
-def _tracked(
+def _track_page(
     fetch: Fetch, draft: bytes, markdown: bytes, warning: str | None
 ) -> Tracked:
     options = fetch.options.format(ChangeTracking)
@@ -283,7 +283,7 @@ class StorePipeline:
 
         async def renew() -> Outcome:
             nonlocal page
-            page = await self._changes.compared(page, scheduler.insist)
+            page = await self._changes.compare(page, scheduler.insist)
             return evolve(self._outcome(page, lease, scheduler), kept=kept)
 
         outcome = evolve(self._outcome(page, lease, scheduler), kept=kept)

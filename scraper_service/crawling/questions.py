@@ -292,7 +292,7 @@ class ModelPipeline:
         self._job_id: str | None = settings.get("JOB_ID")
         self._account: str | None = None  # of the job
         self._asking: dict[str, asyncio.Task[PageContent]] = {}
-        crawler.signals.connect(self._abandoned, page_abandoned)
+        crawler.signals.connect(self._cancel_questions, page_abandoned)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -309,7 +309,7 @@ class ModelPipeline:
         scheduler = LeasedScheduler.find(self._crawler)
         if scheduler is not None and scheduler.has_ended:
             return item  # it was being converted when its job was cancelled
-        task = asyncio.ensure_future(self._answered(item, fetch))
+        task = asyncio.ensure_future(self._answer_questions(item, fetch))
         self._asking[fetch.scrape_id] = task
         try:
             return await task
@@ -321,11 +321,13 @@ class ModelPipeline:
         finally:
             self._asking.pop(fetch.scrape_id, None)
 
-    def _abandoned(self, scrape_id: str) -> None:
+    def _cancel_questions(self, scrape_id: str) -> None:
         if task := self._asking.get(scrape_id):
             task.cancel()
 
-    async def _answered(self, content: PageContent, fetch: Fetch) -> PageContent:
+    async def _answer_questions(
+        self, content: PageContent, fetch: Fetch
+    ) -> PageContent:
         """Return a page with the answers of the model."""
         tokens: list[int] = []
         ask = self._asker(fetch, tokens)

@@ -266,7 +266,7 @@ class RobotsPolicy:
         """
         return (robots_user_agent,) if robots_user_agent else self._agents
 
-    def known(self, url: str) -> RobotsAnswer | None:
+    def find_cached(self, url: str) -> RobotsAnswer | None:
         """Return the cached robots.txt for the site of ``url``, None without a valid entry."""
         key = origin(url)
         kept = self._kept.get(key)
@@ -281,7 +281,7 @@ class RobotsPolicy:
         Concurrent callers share one fetch.
         """
         key = origin(url)
-        while (answer := self.known(url)) is None:
+        while (answer := self.find_cached(url)) is None:
             task = self._fetching.get(key)
             is_ours = task is None
             if task is None:
@@ -388,7 +388,7 @@ class RobotsMiddleware:
 
     def is_known(self, url: str) -> bool:
         """Return True if :meth:`check` of a URL needs no request."""
-        return self._policy.known(url) is not None
+        return self._policy.find_cached(url) is not None
 
     async def check(self, url: str, agents: tuple[str, ...]) -> None:
         """Raise :exc:`RobotsRefused` or :exc:`RobotsUnreachable` for a refused URL.

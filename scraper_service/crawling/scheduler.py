@@ -426,7 +426,7 @@ class LeasedScheduler(BaseScheduler):
         if job is not None and job.revision > self._revision >= 0:
             await self._change(job)
 
-    def requested(self, row_id: int) -> None:
+    def note_request(self, row_id: int) -> None:
         """Note that the first request of a page has started."""
         self._requested.add(row_id)
 
@@ -511,7 +511,7 @@ class LeasedScheduler(BaseScheduler):
         self._storing += 1
         self._nudge()
         try:
-            commit = await self.store(await self._paid(outcome))
+            commit = await self.store(await self._pay_extra(outcome))
             while commit.is_stale and renew is not None:
                 commit = await self.store(await renew())
         finally:
@@ -533,7 +533,7 @@ class LeasedScheduler(BaseScheduler):
         self._leases.pop(row_id, None)
         self._pages.pop(row_id, None)
         self._requested.discard(row_id)
-        self._queue.ended(row_id)
+        self._queue.end_page(row_id)
         self._permits.free(row_id)
         self._out -= 1
 
@@ -566,7 +566,7 @@ class LeasedScheduler(BaseScheduler):
         token = self._leases.get(outcome.row_id, outcome.token)
         return outcome if token == outcome.token else evolve(outcome, token=token)
 
-    async def _paid(self, outcome: Outcome) -> Outcome:
+    async def _pay_extra(self, outcome: Outcome) -> Outcome:
         """Return the outcome, or a failure if the team cannot pay for the page.
 
         The usual price is reserved. A PDF file may cost more.

@@ -4,7 +4,7 @@ from scraper_service.discovery.canonical_urls import (
     Originals,
     ParsedUrl,
     SeenLinks,
-    normalized_url,
+    normalize_url,
     page_key,
 )
 from scraper_service.discovery.crawler_traps import TrapGuard
@@ -29,7 +29,7 @@ __all__ = [
     "TrapGuard",
     "crawl_key",
     "link_rows",
-    "normalized_url",
+    "normalize_url",
     "page_key",
     "sitemap_key",
 ]

@@ -168,7 +168,7 @@ def is_tidy_host(scheme: str, host: str) -> bool:
         return False
 
 
-def normalized_url(url: str) -> str:
+def normalize_url(url: str) -> str:
     """Return the absolute ``url`` in the normal form in which it is fetched.
 
     A fragment is dropped unless it is a route of a script. Text that is not a URL is

@@ -86,7 +86,7 @@ class TrapGuard:
         self._groups: dict[int, _Group] = {}  # the most recently used group is last
         self._closed: set[int] = set()
 
-    def seen(self, url: str, fingerprint: int) -> None:
+    def record_page(self, url: str, fingerprint: int) -> None:
         """Record a delivered page.
 
         ``url`` is the requested URL. ``fingerprint`` is the fingerprint of the main text,

@@ -106,7 +106,7 @@ class MapChoice:
             self.take(entry)
         rows = self.rows()
         if rows.count > self.options.limit:
-            rows = merged_rows(rows.slices, self.options)
+            rows = merge_rows(rows.slices, self.options)
         return rows
 
     def take(self, entry: SitemapEntry) -> None:
@@ -151,7 +151,7 @@ class MapChoice:
             self._scores.append(self._words.score(url, title, about))
 
 
-def chosen_rows(entries: Iterable[FactsT], choice: MapChoice) -> Rows:
+def choose_rows(entries: Iterable[FactsT], choice: MapChoice) -> Rows:
     """Return the rows of URLs, such as the links of a page."""
     for url, *facts in entries:
         choice.take(SitemapEntry(url, None, *facts))
@@ -167,10 +167,10 @@ def start_row(facts: FactsT, choice: MapChoice) -> Rows:
 
 def known_rows(pages: Sequence[KnownPage], choice: MapChoice) -> Rows:
     """Return the rows of pages from earlier crawls."""
-    return chosen_rows((facts for page in pages if (facts := _facts(page))), choice)
+    return choose_rows((facts for page in pages if (facts := _facts(page))), choice)
 
 
-def merged_rows(slices: Iterable[Slice], options: MapOptions) -> Rows:
+def merge_rows(slices: Iterable[Slice], options: MapOptions) -> Rows:
     """Return the best rows up to the limit of the map, without duplicates.
 
     The rows are in the order of their places, also with a search. Of duplicates, the
@@ -189,14 +189,14 @@ def merged_rows(slices: Iterable[Slice], options: MapOptions) -> Rows:
     return Rows(tuple(parts), total, parts[-1].place if parts else None)
 
 
-def answered_rows(
+def order_rows(
     slices: Iterable[Slice], options: MapOptions
 ) -> tuple[tuple[bytes, ...], int]:
     """Return the ordered rows of the map as slices of JSON, and their number.
 
     Slices are without :data:`BETWEEN` at their ends.
     """
-    rows = merged_rows(slices, options)
+    rows = merge_rows(slices, options)
     texts = [part.text for part in rows.slices]
     if options.search:
         every = [row for text in texts for row in text.split(BETWEEN)]
@@ -206,8 +206,8 @@ def answered_rows(
     return tuple(texts), rows.count
 
 
-def decoded_rows(text: bytes) -> list[Any]:
-    """Return the rows of a slice of :func:`answered_rows`."""
+def decode_rows(text: bytes) -> list[Any]:
+    """Return the rows of a slice of :func:`order_rows`."""
     rows: list[Any] = json.loads(b"[%s]" % text)
     return rows
 

@@ -193,7 +193,7 @@ class CrawlScope:
         assert address is not None
         return self._other_host(address, None)
 
-    def rebased(self, url: str) -> Self:
+    def rebase(self, url: str) -> Self:
         """Return the scope after the start page has redirected to ``url``.
 
         Only another host changes the scope. If the base was the root of a host, the new
@@ -215,7 +215,7 @@ class CrawlScope:
         if options.max_path_depth is not None:
             yield self._too_deep
         if self._excludes:
-            yield self._excluded
+            yield self._path_exclusion
         if self._includes:
             yield self._not_included
         if not options.crawl_entire_domain and self._path != "/":
@@ -263,7 +263,9 @@ class CrawlScope:
         rule = f"path depth {depth} of at most {self._deepest}"
         return Refusal(Reason.PATH_DEPTH, rule)
 
-    def _excluded(self, address: ParsedUrl, found_on: str | None) -> Refusal | None:
+    def _path_exclusion(
+        self, address: ParsedUrl, found_on: str | None
+    ) -> Refusal | None:
         inside = self._is_of_site(plain_host(address.host))
         return self._exclusion(self._subject(address) if inside else address.href)
 

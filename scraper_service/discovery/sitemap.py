@@ -37,7 +37,7 @@ from scraper_service.discovery.sitemap_xml import (
     SitemapParser,
     cut_of,
 )
-from scraper_service.errors import counted
+from scraper_service.errors import plural
 from scraper_service.items import PageError, PageSource
 from scraper_service.options.crawl import CrawlOptions
 from scraper_service.options.urls import MAX_URL, join_url
@@ -192,7 +192,7 @@ class _Reading:
     modified: str | None = field(init=False)
 
     @modified.default
-    def _modified(self) -> str | None:
+    def _default_modified(self) -> str | None:
         return w3c_time(self.source.last_modified)
 
     def entries(self) -> Iterator[SitemapEntry]:
@@ -225,7 +225,7 @@ class _Reading:
             text = f"The index has over {MAX_FILES} sitemaps; later ones are ignored."
             warnings.append(text)
         if self.refused:
-            text = f"Ignored {counted(self.refused, 'URL')}: too long, or not http(s)."
+            text = f"Ignored {plural(self.refused, 'URL')}: too long, or not http(s)."
             warnings.append(text)
         error = None
         if self.page is not None:

@@ -142,11 +142,11 @@ def _digest(body: bytes) -> str:
 def _uri(url: str) -> str:
     """Return a URL as a header may have it, on one line of ASCII."""
 
-    def escaped(found: re.Match[str]) -> str:
+    def percent_encode(found: re.Match[str]) -> str:
         data = found[0].encode("utf-8", "replace")
         return "".join(f"%{byte:02X}" for byte in data)
 
-    return _NOT_PRINTED.sub(escaped, url)
+    return _NOT_PRINTED.sub(percent_encode, url)
 
 
 def _http_headers(head: bytes) -> StatusAndHeaders:

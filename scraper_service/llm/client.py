@@ -178,7 +178,7 @@ class ChatServer:
         for _ in range(2 + len(_OPTIONAL)):
             body = self._request(messages, schema, name, strict=strict)
             try:
-                return await self._repeated(body, deadline)
+                return await self._post_with_retries(body, deadline)
             except _Refused as refused:
                 if not self._adapt(refused.text.lower(), body, name):
                     self._log_refusal(refused.text)
@@ -224,7 +224,7 @@ class ChatServer:
         self._by_prompt[name] = None
         return True
 
-    async def _repeated(self, body: dict[str, Any], deadline: float) -> bytes:
+    async def _post_with_retries(self, body: dict[str, Any], deadline: float) -> bytes:
         for attempt in range(ATTEMPTS):
             if time.monotonic() < self._rests_until:
                 raise ModelError("its server does not answer")

@@ -98,7 +98,7 @@ def read_value(
         if wanted.kind != "object" and isinstance(value, dict):
             value = value.get(WRAPPED, value)
         fitting = _Fitting()
-        value = fitting.fitted(value, wanted)
+        value = fitting.fit(value, wanted)
     except (ValueError, RecursionError):
         return None, ("The answer is not JSON.",), ()
     if value is None and wanted.kind == "object" and not wanted.nullable:
@@ -140,8 +140,8 @@ def _of_field(wanted: Field, *, nullable: bool = False) -> dict[str, Any]:
         first = evolve(wanted, others=(), description="")
         each = [_of_field(one) for one in (first, *wanted.others)]
         choices = [*each, {"type": "null"}] if nullable else each
-        return {"anyOf": choices, **_said(wanted)}
-    found: dict[str, Any] = _said(wanted)
+        return {"anyOf": choices, **_description(wanted)}
+    found: dict[str, Any] = _description(wanted)
     if wanted.kind:
         found["type"] = [wanted.kind, "null"] if nullable else wanted.kind
     if wanted.enum:
@@ -157,7 +157,7 @@ def _of_field(wanted: Field, *, nullable: bool = False) -> dict[str, Any]:
     return found
 
 
-def _said(wanted: Field) -> dict[str, Any]:
+def _description(wanted: Field) -> dict[str, Any]:
     hints = [wanted.description]
     if wanted.format:
         hints.append(f"Format: {wanted.format}.")
@@ -247,14 +247,14 @@ class _Fitting:
 
     missing: list[str] = field(factory=list)
 
-    def fitted(self, value: Any, wanted: Field, pointer: str = "") -> Any:
+    def fit(self, value: Any, wanted: Field, pointer: str = "") -> Any:
         if wanted.others:
             return value
         if isinstance(value, dict) and wanted.kind == "object" and wanted.properties:
             return self._object(value, wanted, pointer)
         if isinstance(value, list) and wanted.kind == "array" and wanted.items:
             return [
-                self.fitted(item, wanted.items, f"{pointer}/{i}")
+                self.fit(item, wanted.items, f"{pointer}/{i}")
                 for i, item in enumerate(value)
                 if item is not None or wanted.items.nullable
             ]
@@ -269,7 +269,7 @@ class _Fitting:
             place = f"{pointer}/{name}"
             item = value.get(below.name)
             if item is not None:
-                found[below.name] = self.fitted(item, below, place)
+                found[below.name] = self.fit(item, below, place)
             elif below.required:
                 found[below.name] = None
                 if not below.nullable:
@@ -335,7 +335,7 @@ class PageAnswer:
     missing: tuple[str, ...] = ()
 
 
-def merged_answer(pages: Sequence[PageData], schema: Mapping[str, Any]) -> PageAnswer:
+def merge_pages(pages: Sequence[PageData], schema: Mapping[str, Any]) -> PageAnswer:
     """Return the merged data of ``pages`` as an answer by a caller's schema."""
     data = merge(pages).data
     if is_empty(data):

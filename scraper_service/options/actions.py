@@ -88,7 +88,7 @@ class Press:
     key: str
 
 
-def pressed_keys(text: str) -> str:
+def check_keys(text: str) -> str:
     """Return ``text`` if it names a key, or several with + between them.
 
     :raises ValueError: with a message for the caller.

@@ -466,7 +466,7 @@ def _source(kind: str) -> Object:
     return Object(keys(SOURCE, "v2"), build(dict, kind=kind))
 
 
-def _ignored(value: object) -> None:
+def _ignore(value: object) -> None:
     """Return None for a source that requests may name and that does not exist here."""
 
 
@@ -474,7 +474,7 @@ _SOURCES = Array(
     Tagged(
         {
             **{kind: _source(kind) for kind in SOURCES},
-            "alexandria": Then(Anything(), _ignored),
+            "alexandria": Then(Anything(), _ignore),
         }
     ),
     10,

@@ -177,7 +177,7 @@ class _Reader:
         choices = schema.get("anyOf") or schema.get("oneOf")
         if isinstance(choices, list) and choices:
             inner = (*around, key)
-            return self._chosen(schema, choices, name, pointer, inner, level)
+            return self._read_choice(schema, choices, name, pointer, inner, level)
         is_again = around.count(key) >= MAX_REPEATS
         inner = (*around, key)
         return self._simple(schema, name, pointer, inner, level, is_again=is_again)
@@ -235,7 +235,7 @@ class _Reader:
                 merged["required"] = required
         return merged
 
-    def _chosen(
+    def _read_choice(
         self,
         schema: Mapping[str, Any],
         choices: list[Any],

@@ -27,7 +27,7 @@ from scraper_service.options.formats import (
 )
 from scraper_service.options.parsing import short
 from scraper_service.options.scrape import ScrapeOptions
-from scraper_service.options.serialization import structured, unstructured
+from scraper_service.options.serialization import structure, unstructure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -162,7 +162,7 @@ class ScrapeTarget:
             urls=self.urls, scrape=self.scrape, max_concurrency=None, webhook=None
         )
 
-    def shown(self) -> dict[str, Any]:
+    def as_members(self) -> dict[str, Any]:
         return {"urls": list(self.urls)}
 
 
@@ -190,7 +190,7 @@ class CrawlTarget:
     def job(self) -> CrawlOptions:
         return self.crawl
 
-    def shown(self) -> dict[str, Any]:
+    def as_members(self) -> dict[str, Any]:
         return {}
 
 
@@ -218,7 +218,7 @@ class SearchTarget:
     def job(self) -> None:
         return None
 
-    def shown(self) -> dict[str, Any]:
+    def as_members(self) -> dict[str, Any]:
         return {
             "queries": list(self.queries),
             "searchWindow": self.window,
@@ -234,13 +234,13 @@ TARGETS: Mapping[str, type[TargetT]] = {
 
 def target_to_json(target: TargetT) -> dict[str, Any]:
     """Return a target as JSON values for :func:`target_from_json`."""
-    return {"type": target.type, **unstructured(target)}
+    return {"type": target.type, **unstructure(target)}
 
 
 def target_from_json(value: Mapping[str, Any]) -> TargetT:
     """Return the target from the JSON values of :func:`target_to_json`."""
     values = dict(value)
-    return structured(values, TARGETS[values.pop("type")])
+    return structure(values, TARGETS[values.pop("type")])
 
 
 def monitored_formats(given: tuple[Format, ...]) -> tuple[tuple[Format, ...], str]:
@@ -350,7 +350,7 @@ def _instant(local: datetime, zone: ZoneInfo) -> float:
         local += timedelta(minutes=1)
 
 
-def checked_zone(name: str) -> str:
+def check_zone(name: str) -> str:
     """Return the name of a time zone of the IANA, else raise a ValueError."""
     if name not in _zones():
         raise ValueError(
@@ -364,7 +364,7 @@ def _zones() -> frozenset[str]:
     return frozenset(available_timezones())
 
 
-def checked_cron(text: str) -> str:
+def normalize_cron(text: str) -> str:
     """Return a cron expression of five fields in capitals, else raise a ValueError."""
     text = MACROS.get(text.strip().lower(), text)
     fields = text.upper().split()

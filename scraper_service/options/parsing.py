@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from attrs import NOTHING, field, fields_dict, frozen, has
 
-from scraper_service.errors import InvalidOptions, Issue, SchemaRefused, counted
+from scraper_service.errors import InvalidOptions, Issue, SchemaRefused, plural
 from scraper_service.options.json_schema import field_of
 
 RequestT = TypeVar("RequestT")
@@ -82,7 +82,7 @@ class Position:
             self.issues.append(Issue(code, self.path, message, facts))
         return INVALID
 
-    def mistyped(self, expected: str, value: Any) -> Any:
+    def report_type(self, expected: str, value: Any) -> Any:
         """Report a value of the wrong JSON type."""
         received = _JSON_TYPES.get(type(value), type(value).__name__)
         # An empty body is read as null.
@@ -107,7 +107,7 @@ class Position:
 
     def too_many(self, noun: str, maximum: int, got: int) -> Any:
         """Report more items, keys or characters than allowed."""
-        most = counted(maximum, noun)
+        most = plural(maximum, noun)
         text = f"{self.name} must have at most {most}, got {got}"
         return self.report("too_big", text, maximum=maximum)
 
@@ -187,7 +187,7 @@ class Array:
 
     def read(self, value: Any, at: Position) -> Any:
         if not isinstance(value, list | tuple):
-            return at.mistyped(self.expected, value)
+            return at.report_type(self.expected, value)
         if len(value) > self.maximum:
             return at.too_many("item", self.maximum, len(value))
         items = tuple(self.item.read(v, at / i) for i, v in enumerate(value))
@@ -205,7 +205,7 @@ class Pairs:
 
     def read(self, value: Any, at: Position) -> Any:
         if not isinstance(value, dict):
-            return at.mistyped(self.expected, value)
+            return at.report_type(self.expected, value)
         given = {key: item for key, item in value.items() if item is not None}
         if len(given) > self.maximum:
             return at.too_many("key", self.maximum, len(given))
@@ -261,7 +261,7 @@ class Object:
 
     def read(self, value: Any, at: Position) -> Any:
         if not isinstance(value, dict):
-            return at.mistyped(self.expected, value)
+            return at.report_type(self.expected, value)
         given = {
             key: item
             for key, item in value.items()
@@ -294,13 +294,13 @@ class Object:
             allowed = ", ".join(key for key in self.fields if not key.startswith("__"))
             spot = f"{at.name} has no " if at.path else ""
             text = f"Unrecognized key in {at.where}: {spot}{short(unknown)}; "
-            text += guesses(unknown, self.fields, self._named_below(unknown))
-            text += self._named_inside(unknown, given)
+            text += guesses(unknown, self.fields, self._names_below(unknown))
+            text += self._guess_outside(unknown, given)
             text += f"allowed are {allowed or 'none'}"
             at.report("unrecognized_keys", text, keys=unknown[:MAX_ISSUES])
         return not unknown
 
-    def _named_inside(self, unknown: list[str | int], given: Mapping[str, Any]) -> str:
+    def _guess_outside(self, unknown: list[str | int], given: Mapping[str, Any]) -> str:
         """Return a question if an unknown object has keys of this one, else ""."""
         for key in unknown[:MAX_GUESSED]:
             inside = given.get(str(key))
@@ -309,20 +309,20 @@ class Object:
                 return f"did you mean {names} outside of {key!r}? "
         return ""
 
-    def _named_below(self, unknown: list[str | int]) -> dict[str, str]:
+    def _names_below(self, unknown: list[str | int]) -> dict[str, str]:
         """Return where objects in this object have keys of the names in ``unknown``.
 
         Names that are only close stay out: includeTags of scrapeOptions is closer to
         include than includePaths of a crawl.
         """
-        wanted = {_folded(str(key)) for key in unknown[:MAX_GUESSED]}
+        wanted = {_fold(str(key)) for key in unknown[:MAX_GUESSED]}
         kinds = {name: bare_kind(key.kind) for name, key in self.fields.items()}
         return {
             each: f"{name}.{each}"
             for name, kind in kinds.items()
             if isinstance(kind, Object)
             for each in kind.fields
-            if _folded(each) in wanted
+            if _fold(each) in wanted
         }
 
 
@@ -380,29 +380,29 @@ def guesses(
     ``other_names`` has keys by names that they have elsewhere.
     """
     names = {**(other_names or {}), **{key: key for key in known}}
-    by_folded = {_folded(key): name for key, name in names.items()}
+    by_folded = {_fold(key): name for key, name in names.items()}
     found = dict.fromkeys(
         repr(meant)
         for key in islice(unknown, MAX_GUESSED)
-        if (meant := _meant(str(key), known, by_folded))
+        if (meant := _guess_key(str(key), known, by_folded))
     )
     return f"did you mean {' and '.join(found)}? " if found else ""
 
 
-def _meant(key: str, known: Collection[str], by_folded: Mapping[str, str]) -> str:
+def _guess_key(key: str, known: Collection[str], by_folded: Mapping[str, str]) -> str:
     """Return the key that was meant by an unknown one, "" without any.
 
     This is a key with a close name, or the only one with all its words: maxDiscoveryDepth for
     maxDepth.
     """
-    for match in difflib.get_close_matches(_folded(key), by_folded, 1, CLOSE):
+    for match in difflib.get_close_matches(_fold(key), by_folded, 1, CLOSE):
         return by_folded[match]
     words = _words(key)
     wider = [name for name in known if words and words <= _words(name)]
     return wider[0] if len(wider) == 1 else ""
 
 
-def _folded(key: str) -> str:
+def _fold(key: str) -> str:
     return re.sub("[_-]", "", key).lower()
 
 
@@ -517,7 +517,9 @@ class Bool:
     expected: ClassVar[str] = "boolean"
 
     def read(self, value: Any, at: Position) -> Any:
-        return value if isinstance(value, bool) else at.mistyped(self.expected, value)
+        return (
+            value if isinstance(value, bool) else at.report_type(self.expected, value)
+        )
 
 
 @frozen
@@ -538,10 +540,10 @@ class Number:
 
     def read(self, value: Any, at: Position) -> Any:
         if isinstance(value, bool) or not isinstance(value, int | float):
-            return at.mistyped(self.expected, value)
+            return at.report_type(self.expected, value)
         if self.whole and isinstance(value, float):
             if not value.is_integer():
-                return at.mistyped(self.expected, value)
+                return at.report_type(self.expected, value)
             value = int(value)
         # Negated, so that NaN, of which no comparison holds, is refused.
         is_enough = value > self.minimum if self.is_above else value >= self.minimum
@@ -571,9 +573,9 @@ class Text:
 
     def read(self, value: Any, at: Position) -> Any:
         if not isinstance(value, str):
-            return at.mistyped(self.expected, value)
+            return at.report_type(self.expected, value)
         if len(value) < self.minimum:
-            least = counted(self.minimum, "character")
+            least = plural(self.minimum, "character")
             text = f"{at.name} must have at least {least}, got {len(value)}"
             return at.report("too_small", text, minimum=self.minimum)
         if len(value) > self.maximum:
@@ -594,7 +596,7 @@ class Choice:
 
     def read(self, value: Any, at: Position) -> Any:
         if not isinstance(value, str):
-            return at.mistyped(self.expected, value)
+            return at.report_type(self.expected, value)
         if value not in self.values:
             return at.outside(self.values, value)
         return self.values[value]
@@ -632,7 +634,7 @@ class Schema:
 
     def read(self, value: Any, at: Position) -> Any:
         if not isinstance(value, dict):
-            return at.mistyped(self.expected, value)
+            return at.report_type(self.expected, value)
         level: list[Any] = [value]
         count = 0
         for _ in range(MAX_SCHEMA_DEPTH):

@@ -372,14 +372,14 @@ def broken_rules(
     ``spell`` returns the caller's spelling of the name of an attribute or format.
     """
 
-    def spelled(match: re.Match[str]) -> str:
+    def spell_name(match: re.Match[str]) -> str:
         return spell(match[1])
 
     return tuple(
         Issue(
             "custom",
             (spell(rule.attribute),),
-            re.sub(r"\{(\w+)\}", spelled, rule.message),
+            re.sub(r"\{(\w+)\}", spell_name, rule.message),
         )
         for rule in RULES
         if not rule.holds(options)

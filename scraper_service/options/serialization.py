@@ -100,13 +100,13 @@ CRAWLED = kinds_of(JOBS)
 _UNIONS: dict[str, Any] = {"formats": Format, "actions": Action, "parsers": Parser}
 
 
-def unstructured(options: object) -> dict[str, Any]:
+def unstructure(options: object) -> dict[str, Any]:
     """Return ``options`` of any kind as JSON values."""
     result: dict[str, Any] = _CONVERTER.unstructure(options)
     return result
 
 
-def structured(value: Any, kind: type[T]) -> T:
+def structure(value: Any, kind: type[T]) -> T:
     """Return the options of ``kind`` from JSON values.
 
     :raises InvalidOptions: for unknown keys, missing keys and wrong values.
@@ -119,7 +119,7 @@ def structured(value: Any, kind: type[T]) -> T:
 
 def options_to_json(options: OptionsT | OperationOptionsT) -> dict[str, Any]:
     """Return ``options`` as JSON values for :func:`options_from_json`."""
-    return unstructured(options)
+    return unstructure(options)
 
 
 #: The options that change what a browser shows, beside the URL.
@@ -140,30 +140,30 @@ def replay_to_json(options: PageOptions, usual: ScrapeOptions) -> dict[str, Any]
     formats: dict[str, Any] = {"formats": ()}
     return {
         "url": options.url,
-        "scrape": unstructured(attrs.evolve(scrape, **formats)),
+        "scrape": unstructure(attrs.evolve(scrape, **formats)),
     }
 
 
 def replay_from_json(value: Mapping[str, Any], usual: ScrapeOptions) -> PageOptions:
     """Return the page from the JSON values of :func:`replay_to_json`."""
     found = value.get("scrape")
-    scrape = usual if found is None else structured(found, ScrapeOptions)
+    scrape = usual if found is None else structure(found, ScrapeOptions)
     return PageOptions(url=value["url"], scrape=scrape)
 
 
 def webhook_to_json(webhook: Webhook) -> dict[str, Any]:
     """Return ``webhook`` as JSON values for :func:`webhook_from_json`."""
-    return unstructured(webhook)
+    return unstructure(webhook)
 
 
 def webhook_from_json(value: Mapping[str, Any]) -> Webhook:
     """Return the webhook from the JSON values of :func:`webhook_to_json`."""
-    return structured(value, Webhook)
+    return structure(value, Webhook)
 
 
 def scrape_options_from_json(value: Mapping[str, Any]) -> ScrapeOptions:
     """Return the options of a page from ``scrape`` of :func:`options_to_json`."""
-    return structured(value, ScrapeOptions)
+    return structure(value, ScrapeOptions)
 
 
 def options_from_json(kind: str, value: Mapping[str, Any]) -> Any:
@@ -174,7 +174,7 @@ def options_from_json(kind: str, value: Mapping[str, Any]) -> Any:
     :raises InvalidOptions: for unknown keys, missing keys and wrong values.
     """
     found: type[Any] = PageOptions if kind == "scrape" else KINDS[kind].options
-    return structured(value, found)
+    return structure(value, found)
 
 
 def _make_converter() -> cattrs.Converter:

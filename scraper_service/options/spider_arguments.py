@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import attrs
 from attrs import evolve
 
-from scraper_service.errors import InvalidOptions, Issue, named
+from scraper_service.errors import InvalidOptions, Issue, prefix_name
 from scraper_service.options import catalogue, urls
 from scraper_service.options.crawl import (
     MAX_BATCH_URLS,
@@ -54,7 +54,7 @@ from scraper_service.options.parsing import (
     short,
 )
 from scraper_service.options.scrape import ScrapeOptions, SiteRules, broken_rules
-from scraper_service.options.serialization import structured, unstructured
+from scraper_service.options.serialization import structure, unstructure
 from scraper_service.options.url_patterns import caller_patterns
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ T = TypeVar("T", bound=attrs.AttrsInstance)
 ReadersT: TypeAlias = "Mapping[str, Callable[[str], Any]]"
 
 # The options of a page, as JSON values. Every page is fetched, and not stored.
-DEFAULTS = unstructured(ScrapeOptions(**catalogue.defaults(catalogue.SCRAPE, "shell")))
+DEFAULTS = unstructure(ScrapeOptions(**catalogue.defaults(catalogue.SCRAPE, "shell")))
 CRAWL_DEFAULTS = catalogue.defaults(catalogue.CRAWL, "shell")
 BATCH_DEFAULTS = catalogue.defaults(catalogue.BATCH, "shell")
 MAP_DEFAULTS = catalogue.defaults(catalogue.MAP, "shell")
@@ -166,7 +166,7 @@ def read_arguments(
         try:
             values[name] = readers[name](text)
         except (ValueError, RecursionError) as error:
-            issues.append(Issue("custom", (name,), named(name, str(error)[:300])))
+            issues.append(Issue("custom", (name,), prefix_name(name, str(error)[:300])))
     for option in own:
         name = option.attribute
         if option.default_value("shell") is catalogue.REQUIRED and name not in given:
@@ -199,7 +199,7 @@ def options_of(kind: type[T], values: Mapping[str, Any]) -> T:
     if issues := list(_unknown_formats(scrape["formats"])):
         raise InvalidOptions(issues)
     scrape = {name: _expand(name, value) for name, value in scrape.items()}
-    checked = _check(structured(scrape, ScrapeOptions))
+    checked = _check(structure(scrape, ScrapeOptions))
     return kind(**{"origin": "spider", **own, "scrape": checked})
 
 
@@ -373,13 +373,13 @@ def _webhook(text: str) -> Webhook:
     value = json.loads(text) if text.lstrip().startswith("{") else {"url": text}
     if isinstance(headers := value.get("headers"), dict):
         value = {**value, "headers": [list(pair) for pair in headers.items()]}
-    webhook = structured(value, Webhook)
+    webhook = structure(value, Webhook)
     urls.caller_headers(webhook.headers)
     return evolve(webhook, url=urls.caller_url(webhook.url))
 
 
 def _urls(text: str) -> tuple[str, ...]:
-    names = _listed_urls(text.strip())
+    names = _read_urls(text.strip())
     if not 1 <= len(names) <= MAX_BATCH_URLS:
         text = f"must be 1 to {MAX_BATCH_URLS} URLs, got {len(names)}"
         raise ValueError(text)
@@ -395,7 +395,7 @@ def _urls(text: str) -> tuple[str, ...]:
     return tuple(good)
 
 
-def _listed_urls(text: str) -> list[str]:
+def _read_urls(text: str) -> list[str]:
     if not text.startswith("@"):
         return [name for name in re.split(r"[\s,]+", text) if name]
     try:

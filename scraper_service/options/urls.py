@@ -162,7 +162,7 @@ def caller_url(text: str) -> str:
     :raises ValueError: with a message for the caller.
     """
     try:
-        return _checked_url(text.strip(" "))
+        return _check_url(text.strip(" "))
     except ValueError as error:
         # A text with @ may hold a password.
         if "@" in text:
@@ -170,7 +170,7 @@ def caller_url(text: str) -> str:
         raise ValueError(f"{error}, got {text[:100]!r}") from None
 
 
-def _checked_url(url: str) -> str:
+def _check_url(url: str) -> str:
     if not url or len(url) > MAX_URL:
         raise ValueError(f"Invalid URL: it must have 1 to {MAX_URL} characters")
     if _UNSAFE.search(url):

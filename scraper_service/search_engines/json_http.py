@@ -80,11 +80,13 @@ class JsonClient:
                 text = await self._body(answer)
                 status = answer.status
         except TimeoutError:
-            raise self._failed("did not answer in time") from None
+            raise self._failure("did not answer in time") from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise self._failed(f"cannot be reached ({type(error).__name__})") from error
+            raise self._failure(
+                f"cannot be reached ({type(error).__name__})"
+            ) from error
         if status != 200:
-            raise self._failed(_REASONS.get(status, f"answered with status {status}"))
+            raise self._failure(_REASONS.get(status, f"answered with status {status}"))
         return await self._read(text)
 
     async def _body(self, answer: aiohttp.ClientResponse) -> bytes:
@@ -93,7 +95,7 @@ class JsonClient:
         async for part in answer.content.iter_chunked(READ_BYTES):
             size += len(part)
             if size > MAX_ANSWER_BYTES:
-                raise self._failed("sent a larger response than allowed")
+                raise self._failure("sent a larger response than allowed")
             parts.append(part)
         return b"".join(parts)
 
@@ -106,10 +108,10 @@ class JsonClient:
         except (ValueError, RecursionError):
             found = None
         if not isinstance(found, dict):
-            raise self._failed("sent no JSON object")
+            raise self._failure("sent no JSON object")
         return found
 
-    def _failed(self, reason: str) -> SearchFailed:
+    def _failure(self, reason: str) -> SearchFailed:
         return SearchFailed(f"{self._name} {reason}")
 
     async def close(self) -> None:

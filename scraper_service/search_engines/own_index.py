@@ -46,7 +46,7 @@ class OwnIndexSearch:
         if engine_query.team_id is None and not self._exists():
             return []
         database = Database.shared(self._settings)
-        await database.expected((INDEX, engine_query.team_id or LOCAL_TEAM))
+        await database.wait_for_expected((INDEX, engine_query.team_id or LOCAL_TEAM))
         try:
             return await PageIndex(database).search(
                 engine_query.team_id or LOCAL_TEAM,

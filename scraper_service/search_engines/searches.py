@@ -105,7 +105,7 @@ class Searches:
         try:
             async with asyncio.timeout(options.timeout_ms / 1000):
                 results = await asyncio.gather(
-                    *(self._listed(options, each, team_id) for each in options.sources)
+                    *(self._search(options, each, team_id) for each in options.sources)
                 )
         except TimeoutError:
             raise SearchTimedOut from None
@@ -134,7 +134,7 @@ class Searches:
         warnings += ignored_options
         return SearchOutcome(groups, tuple(warnings))
 
-    async def _listed(
+    async def _search(
         self, options: SearchOptions, source: ResultList, team_id: str | None
     ) -> _SourceHits:
         """Return the results of one source."""

@@ -216,7 +216,7 @@ class Background:
     ) -> bool:
         """Let running work end, for at most ``SHUTDOWN_TIMEOUT_S``. Return True if it has.
 
-        Jobs stop after their running pages. Calls end first, as ``answered`` waits for:
+        Jobs stop after their running pages. Calls end first, as ``wait_until_answered`` waits for:
         a search may still need ``kept``, the crawlers of single pages.
         """
         from scraper_service.services.job_runner import stop_crawler, stop_crawlers

@@ -93,7 +93,7 @@ class Listener:
         if self._port is not None:
             self._port.stopListening()
 
-    async def answered(self) -> None:
+    async def wait_until_answered(self) -> None:
         """Wait until all requests have their responses."""
         while self._site.answering:  # noqa: ASYNC110  # a count
             await asyncio.sleep(LOOK_S)
@@ -107,7 +107,7 @@ class Listener:
         with suppress(TimeoutError):
             async with asyncio.timeout(FLUSH_S):
                 await asyncio.sleep(LOOK_S)
-                await self.answered()
+                await self.wait_until_answered()
 
 
 def _url_of(host: str, port: int) -> str:

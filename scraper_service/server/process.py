@@ -78,7 +78,7 @@ class Front(Protocol):
         """End streams and sessions."""
         ...
 
-    async def answered(self) -> None:
+    async def wait_until_answered(self) -> None:
         """Wait until all requests have their responses."""
         ...
 
@@ -207,7 +207,9 @@ class MainProcess:
 
     async def _finish_crawls(self) -> None:
         front = self._front
-        if not await self._background.finish_crawls(front.kept, front.answered()):
+        if not await self._background.finish_crawls(
+            front.kept, front.wait_until_answered()
+        ):
             front.give_up()
 
     def _leave(self) -> None:

@@ -114,10 +114,10 @@ class ApiFront:
             ending.append(self.sessions.close())
         await asyncio.gather(*ending)
 
-    async def answered(self) -> None:
+    async def wait_until_answered(self) -> None:
         """Wait until all requests have their responses."""
         if self._listener is not None:
-            await self._listener.answered()
+            await self._listener.wait_until_answered()
 
     def give_up(self) -> None:
         """End the requests that still run with a 503."""
@@ -341,7 +341,7 @@ class ApiFront:
         from scraper_service.api.mcp.server import McpServer, new_id
         from scraper_service.crawling.download.engines import Engines
         from scraper_service.services.capabilities import PACKAGE
-        from scraper_service.storage.secrets import derived_key
+        from scraper_service.storage.secrets import derive_key
 
         settings = self.settings
         engines = Engines.shared(settings)
@@ -354,7 +354,7 @@ class ApiFront:
 
         async def read(request: JsonRequest, answer_id: str) -> bytes | None:
             team = await checks.find_team(request)
-            return await services.scraping.kept_answer(answer_id, team)
+            return await services.scraping.read_answer(answer_id, team)
 
         endpoint = McpEndpoint(
             server=McpServer(
@@ -367,7 +367,7 @@ class ApiFront:
                 usual_tokens=settings.getint("MCP_MAX_TOKENS"),
                 chosen=self._tools,
                 has_browser=lambda: engines.missing_for_sessions is None,
-                key=derived_key(self._key_secret(), "cursors of tools"),
+                key=derive_key(self._key_secret(), "cursors of tools"),
                 has_model=bool(settings["LLM_BASE_URL"]),
             ),
             checks=checks,

@@ -102,7 +102,7 @@ class ProbeFront:
     async def close(self) -> None:
         """Do nothing."""
 
-    async def answered(self) -> None:
+    async def wait_until_answered(self) -> None:
         """Do nothing."""
 
     def give_up(self) -> None:

@@ -252,9 +252,9 @@ class DiskQuota:
         most = self._usual_mb if team.disk_mb is None else team.disk_mb
         return most * disk_use.MIB if most else None
 
-    async def used(self, team: Team) -> int:
+    async def read_used(self, team: Team) -> int:
         """Return the bytes that a team has stored."""
-        return await self._database.read(disk_use.used, team.id)
+        return await self._database.read(disk_use.read_used, team.id)
 
     async def require(self, team: Team) -> None:
         """Raise :exc:`DiskQuotaExceeded` if a team has no room."""

@@ -81,7 +81,7 @@ class Charges:
             self._recording[charge.call.id] = task
             return
         call, page = charge.call, body and body()
-        left = await self._settled(
+        left = await self._settle_with(
             charge,
             _patiently(lambda: self._credits.settle(call, price, page)),
         )
@@ -101,7 +101,7 @@ class Charges:
             )
         )
         try:
-            is_last, left = await self._settled(charge, work)
+            is_last, left = await self._settle_with(charge, work)
         except asyncio.CancelledError:
             self._tasks.spawn(self._free_unless_settled(work, charge))
             raise
@@ -110,7 +110,7 @@ class Charges:
             raise OutOfCredits(price, left)
         return is_last
 
-    async def _settled(self, charge: Charge, work: Awaitable[ResultT]) -> ResultT:
+    async def _settle_with(self, charge: Charge, work: Awaitable[ResultT]) -> ResultT:
         # A caller that disconnects from now on is charged all the same.
         charge.is_settled = True
         try:
@@ -119,12 +119,12 @@ class Charges:
             charge.is_settled = False
             raise
 
-    def stored(self, call_id: str, team_id: str) -> bytes | None:
+    def find_pending(self, call_id: str, team_id: str) -> bytes | None:
         """Return a page that is not in the database yet; None for an unknown id."""
         found = self._storing.get(call_id)
         return found[1]() if found and found[0] == team_id else None
 
-    async def recorded(self, call_id: str) -> None:
+    async def wait_until_recorded(self, call_id: str) -> None:
         """Wait until a call of this process, whose response was sent, is stored."""
         if (task := self._recording.get(call_id)) is not None:
             await asyncio.wait((task,))

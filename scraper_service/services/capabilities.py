@@ -151,10 +151,11 @@ def capabilities(
     url = str(settings["DATABASE_URL"] or "")
     return {
         "version": version(PACKAGE),
-        "features": [_told(each) for each in features],
-        "formats": [_told(each) for each in _formats(no_model)],
+        "features": [_capability_members(each) for each in features],
+        "formats": [_capability_members(each) for each in _formats(no_model)],
         "exports": [
-            _told(Capability(each.name, each.missing)) for each in FORMATS.values()
+            _capability_members(Capability(each.name, each.missing))
+            for each in FORMATS.values()
         ],
         "searchEngines": list(searches.names),
         "database": "postgresql" if url.startswith("postgres") else "sqlite",
@@ -195,7 +196,7 @@ def _formats(no_model: str | None) -> Iterator[Capability]:
             yield Capability(row.tag, row.missing or no_model)
 
 
-def _told(found: Capability) -> dict[str, Any]:
+def _capability_members(found: Capability) -> dict[str, Any]:
     told: dict[str, Any] = {"name": found.name, "available": found.missing is None}
     if found.missing is not None:
         told["reason"] = found.missing

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from attrs import evolve, frozen
 
 from scraper_service.crawling.converter_pool.pool import ConverterPool
-from scraper_service.discovery import Reason, Refusal, normalized_url
+from scraper_service.discovery import Reason, Refusal, normalize_url
 from scraper_service.discovery.crawl_prompt import PromptOptions, options_from_prompt
 from scraper_service.discovery.map_results import BETWEEN, address_row
 from scraper_service.discovery.sitemap import first_scope
@@ -112,11 +112,11 @@ class Previews:
 
         Warnings name the parts of the prompt that were not understood.
         """
-        known = await self._known(url, team.id)
+        known = await self._map_site(url, team.id)
         reason = None
         if self._model is not None:
             try:
-                return await self._asked(url, prompt, team, known, check)
+                return await self._ask_model(url, prompt, team, known, check)
             except (ModelError, InvalidOptions) as error:
                 logger.info("a prompt is left to the rules: %s", error)
                 reason = str(error)[:200].rstrip(".")
@@ -145,7 +145,7 @@ class Previews:
             logger.warning("a prompt took too long to read")
             return PromptOptions({}, (UNREAD,))
 
-    async def _asked(
+    async def _ask_model(
         self, url: str, prompt: str, team: Team, known: _Known, check: CheckT
     ) -> PromptOptions:
         assert self._model is not None
@@ -171,7 +171,7 @@ class Previews:
         left_out = [LEFT_OUT.format(reason) for reason in refused]
         return PromptOptions(values, (*warning, *left_out, *found.warnings))
 
-    async def _known(self, url: str, team_id: str) -> _Known:
+    async def _map_site(self, url: str, team_id: str) -> _Known:
         options = map_options({"url": url, "limit": str(KNOWN)})
         options = evolve(
             options,
@@ -239,7 +239,7 @@ def _by_rules(
     scope = first_scope(options)
     found = []
     for url in urls:
-        address = normalized_url(url)
+        address = normalize_url(url)
         found.append(Explanation(address, scope.refusal(address, depth)))
     return found
 
@@ -249,7 +249,7 @@ def _with_robots(
 ) -> Explanation:
     if found.refusal is not None:
         return found
-    if (rules := robots.known(found.url)) is None:
+    if (rules := robots.find_cached(found.url)) is None:
         return evolve(found, robots="unknown")
     agents = robots.agents(options.robots_user_agent)
     if rule := rules.refusal(found.url, agents):

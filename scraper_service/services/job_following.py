@@ -53,13 +53,13 @@ class JobTails:
 
         A page larger than ``max_bytes`` is returned alone.
         """
-        return await self._shared(
+        return await self._read_shared(
             self._jobs.get_with_pages, job_id, team.id, after, None, max_bytes
         )
 
     async def events(self, job_id: str, team: Team, after: int) -> Tail[JobEvents]:
         """Return the events after number ``after`` and the job, as one snapshot."""
-        return await self._shared(
+        return await self._read_shared(
             self._jobs.events, job_id, team.id, after, SLICE_BYTES
         )
 
@@ -81,7 +81,7 @@ class JobTails:
             raise JobNotFound("Job not found")
         return known
 
-    async def _shared(
+    async def _read_shared(
         self, read: Callable[..., Awaitable[ResultT | None]], job_id: str, *args: Any
     ) -> Tail[ResultT]:
         key = (read, job_id, *args)
@@ -97,7 +97,7 @@ class JobTails:
         self, read: Callable[..., Awaitable[ResultT | None]], job_id: str, *args: Any
     ) -> Tail[ResultT]:
         # Made before the read, so that a commit in between is noticed.
-        changed = self._database.changed(job_id, POLL_S)
+        changed = self._database.next_commit(job_id, POLL_S)
         found = await read(job_id, *args)
         if found is None:
             raise JobNotFound("Job not found")

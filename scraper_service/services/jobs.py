@@ -382,7 +382,7 @@ class TeamJobs:
         await self._job(job_id, team)
         return await self._jobs.urls(job_id, query)
 
-    async def removed(
+    async def read_removed(
         self, job_id: str, team: Team, skip: int, limit: int
     ) -> RemovedUrls:
         """Return URLs of the earlier crawl that a crawl with ``since`` has not found.

@@ -12,7 +12,7 @@ from attrs import frozen
 from scraper_service.crawling.download.page_errors import map_failure, map_warnings
 from scraper_service.crawling.middlewares import page_ended
 from scraper_service.crawling.robots import RobotsPolicy
-from scraper_service.errors import MapTimedOut, QueueFull, ServiceUnavailable, counted
+from scraper_service.errors import MapTimedOut, QueueFull, ServiceUnavailable, plural
 from scraper_service.items import PageError
 from scraper_service.services.resident_crawler import Resident
 from scraper_service.storage.frontier import links
@@ -68,11 +68,11 @@ class MapCrawler(Resident):
         if not self.is_open:
             raise ServiceUnavailable("The service is starting or stopping.")
         if self.pending >= self._most:
-            raise QueueFull(f"Already under way: {counted(self._most, 'map')}.")
+            raise QueueFull(f"Already under way: {plural(self._most, 'map')}.")
         deadline = time.monotonic() + options.scrape.deadline_ms / 1000
         self.pending += 1
         try:
-            found = await self._found(options, team_id, call_id, shape, deadline)
+            found = await self._run_map(options, team_id, call_id, shape, deadline)
         finally:
             self.pending -= 1
         failure = map_failure(found)
@@ -80,7 +80,7 @@ class MapCrawler(Resident):
             raise MapTimedOut
         return Map(call_id, found.slices, found.count, map_warnings(found), failure)
 
-    async def permitted(self, urls: Sequence[str]) -> list[str]:
+    async def permitted_urls(self, urls: Sequence[str]) -> list[str]:
         """Return the URLs that robots.txt allows."""
         policy = RobotsPolicy.shared(self.crawler.settings)
         agents = policy.agents()
@@ -93,7 +93,7 @@ class MapCrawler(Resident):
                 kept.append(url)
         return kept
 
-    async def _found(
+    async def _run_map(
         self,
         options: MapOptions,
         team_id: str,
@@ -109,7 +109,7 @@ class MapCrawler(Resident):
                     call_id=call_id,
                     deadline=deadline,
                     team_id=team_id,
-                    known=self._known(options, team_id),
+                    known=self._known_pages(options, team_id),
                     shape=shape,
                 )
         except TimeoutError:
@@ -119,7 +119,7 @@ class MapCrawler(Resident):
             signals.send_catch_log(page_ended, scrape_id=call_id)
         return found
 
-    async def _known(
+    async def _known_pages(
         self, options: MapOptions, team_id: str
     ) -> AsyncIterator[list[KnownPage]]:
         """Yield the URLs that the team's crawls of the site have found.

@@ -17,7 +17,7 @@ from scrapy.exceptions import DontCloseSpider
 from scraper_service.crawling.middlewares import item_made, page_abandoned
 from scraper_service.crawling.page_state import PageState
 from scraper_service.crawling.scrapy_shortcuts.engine import DirectItems
-from scraper_service.errors import QueueFull, ServiceUnavailable, counted
+from scraper_service.errors import QueueFull, ServiceUnavailable, plural
 from scraper_service.items import QUEUE_FULL, Page, PageError, PageMetadata
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class ResidentCrawler(Resident):
         if not self.is_open:
             raise ServiceUnavailable("The service is starting or stopping.")
         if len(self._waiting) >= self._limit:
-            raise QueueFull(f"Already under way: {counted(self._limit, 'scrape')}.")
+            raise QueueFull(f"Already under way: {plural(self._limit, 'scrape')}.")
         spider: Any = self.crawler.spider
         spider.pool.require_capacity(team_id)
         if taken is not None:

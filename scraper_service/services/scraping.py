@@ -18,7 +18,7 @@ from scraper_service.errors import (
     OptionUnavailable,
     QueueFull,
     ReplayUnavailable,
-    counted,
+    plural,
 )
 from scraper_service.options.availability import require_parseable
 from scraper_service.options.catalogue import USUAL_PAGE
@@ -92,7 +92,7 @@ class Scrapes:
         if not self.places.enter(team.id):
             if self.waiting(team.id) - self.places.free(team.id) >= self._most:
                 raise QueueFull(
-                    f"This team has {counted(self._most, 'scrape')} waiting already."
+                    f"This team has {plural(self._most, 'scrape')} waiting already."
                 )
             try:
                 async with asyncio.timeout(deadline - began):
@@ -207,9 +207,9 @@ class Scraping:
             call = evolve(call, replay=replay_to_json(options, USUAL_PAGE))
         async with self._charges.call(call, team, self._prices.usual(scrape)) as charge:
             page = await self._scrapes.fetch(options, team, call.id, upload)
-            return await self._settled(page, charge, is_kept=target is not None)
+            return await self._settle_page(page, charge, is_kept=target is not None)
 
-    async def _settled(self, page: Page, charge: Charge, *, is_kept: bool) -> Page:
+    async def _settle_page(self, page: Page, charge: Charge, *, is_kept: bool) -> Page:
         """Charge and store a page. With change tracking, also store its snapshot.
 
         If another snapshot of the URL was stored meanwhile, compare the page again.
@@ -225,11 +225,11 @@ class Scraping:
                 return page
             if await charge.settle_tracked(price, body() if body else None, snapshot):
                 return page
-            page = await self._changes.compared(page)
+            page = await self._changes.compare(page)
 
     async def stored_scrape(self, scrape_id: str, team: Team) -> bytes:
         """Return the JSON of a page of a scrape, as long as it is stored."""
-        body = self._charges.stored(scrape_id, team.id)
+        body = self._charges.find_pending(scrape_id, team.id)
         if body is None:
             body = await Jobs(self._database).read_scrape(scrape_id, team.id)
         if body is None:
@@ -245,7 +245,7 @@ class Scraping:
         keep_s = self._retention.seconds(None)
         await self._database.write(store_answer, answer_id, team.id, body, keep_s)
 
-    async def kept_answer(self, answer_id: str, team: Team) -> bytes | None:
+    async def read_answer(self, answer_id: str, team: Team) -> bytes | None:
         """Return a stored answer, None for an unknown or expired one."""
         return await Jobs(self._database).read_scrape(answer_id, team.id)
 
@@ -308,7 +308,7 @@ class Scraping:
 
         Raises :exc:`JobNotFound`, and :exc:`ReplayUnavailable`.
         """
-        await self._charges.recorded(scrape_id)
+        await self._charges.wait_until_recorded(scrape_id)
         found = await self._database.read(read_replay, scrape_id, team.id)
         if found is None:
             raise JobNotFound("Job not found.")
@@ -319,13 +319,13 @@ class Scraping:
         except InvalidOptions as error:  # of a release with other options
             raise ReplayUnavailable from error
 
-    async def recorded(self, call_id: str) -> None:
+    async def wait_until_recorded(self, call_id: str) -> None:
         """Wait until a call of this process, whose response was sent, is stored."""
-        await self._charges.recorded(call_id)
+        await self._charges.wait_until_recorded(call_id)
 
     async def check_finished(self, call_id: str, team: Team, endpoint: str) -> None:
         """Check that a call of the team is on record, see :func:`usage.check_finished`."""
-        await self._charges.recorded(call_id)
+        await self._charges.wait_until_recorded(call_id)
         await self._database.read(usage.check_finished, call_id, team.id, endpoint)
 
     async def sessions(self, team: Team) -> list[SessionRow]:

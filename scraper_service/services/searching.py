@@ -105,14 +105,14 @@ class ResultPages:
             return evolve(answer, scrape_ids=self._begin(groups, scrape))
         kinds = [kind for kind in groups if kind != IMAGES]
         scraped = await asyncio.gather(
-            *(self._scraped(groups[kind], scrape) for kind in kinds)
+            *(self._scrape_results(groups[kind], scrape) for kind in kinds)
         )
         groups |= zip(kinds, scraped, strict=True)
         pages = [each.page for results in groups.values() for each in results]
         total = price + sum(page.metadata.credits_used for page in pages if page)
         return evolve(answer, groups=groups, credits_used=total, is_scraped=True)
 
-    async def _scraped(
+    async def _scrape_results(
         self, results: tuple[Result, ...], scrape: ScrapeOptions
     ) -> tuple[Result, ...]:
         ids = [str(uuid.uuid4()) for _ in results]

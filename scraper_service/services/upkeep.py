@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from scraper_service.crawling.artefacts import shared_artefacts
 from scraper_service.crawling.logs import job_logger, log_end, with_facts
-from scraper_service.errors import ServiceUnavailable, StoreUnavailable, counted
+from scraper_service.errors import ServiceUnavailable, StoreUnavailable, plural
 from scraper_service.options.limits import DAY_S
 from scraper_service.shared_objects import ChangePoll
 from scraper_service.storage.accounts import (
@@ -69,7 +69,7 @@ async def expire_charges(database: Database, settings: BaseSettings) -> None:
 
 async def end_long_pauses(database: Database, most_days: int) -> None:
     """Cancel jobs that have been paused for ``most_days``."""
-    days = counted(most_days, "day")
+    days = plural(most_days, "day")
     reason = f"The job was paused for {days}, the longest time for a pause."
     jobs = Jobs(database)
     for job_id in await jobs.end_long_pauses(most_days * DAY_S, reason):
@@ -132,7 +132,7 @@ def _steps(
 
 async def hide_left_behind(database: Database) -> int:
     """Hide some checks of deleted monitors, and the jobs that they have started."""
-    found = await database.read(checks.left_behind, CHECKS_AT_ONCE)
+    found = await database.read(checks.orphaned_checks, CHECKS_AT_ONCE)
     for check_id in found:
         await database.write(checks.hide_check, check_id)
         for step in await database.read(checks.step_ids, check_id):

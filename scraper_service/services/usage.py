@@ -43,7 +43,7 @@ class Usage:
         """Return the credits that the team has left."""
         return await self._database.read(usage.read_balance, team.id)
 
-    async def used(self, team: Team) -> list[Used]:
+    async def read_used(self, team: Team) -> list[Used]:
         """Return the credits that the team has used, by day and key."""
         return await self._database.read(usage.read_used, team.id)
 

@@ -25,7 +25,7 @@ from prometheus_client import Counter
 from scrapy.exceptions import CannotResolveHostError
 
 from scraper_service.crawling.download.egress import EgressPolicy, Refusals
-from scraper_service.crawling.download.proxies import Proxies, vetted
+from scraper_service.crawling.download.proxies import Proxies, resolve
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.options.urls import plain_address
 from scraper_service.shared_objects import ChangePoll, repeat
@@ -450,7 +450,7 @@ class Webhooks:
         way: dict[str, Any] = {}
         try:
             if (proxy := self._proxies.outgoing(url)) is not None:
-                await vetted(self._egress, url, proxy)
+                await resolve(self._egress, url, proxy)
                 session, way = self._proxied, proxy.for_aiohttp()
             assert session is not None
             async with session.post(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 from sqlalchemy import bindparam, select, update
 
-from scraper_service.discovery import CrawlScope, crawl_key, normalized_url
+from scraper_service.discovery import CrawlScope, crawl_key, normalize_url
 from scraper_service.discovery.sitemap import first_base
 from scraper_service.options.crawl import CrawlOptions
 from scraper_service.options.serialization import options_from_json
@@ -125,7 +125,7 @@ def is_hidden(connection: Connection, team_id: str, url: str) -> bool:
         options = options_from_json("crawl", json.loads(row.options))
         assert isinstance(options, CrawlOptions)
         if _would_find(row, options, url):
-            key = crawl_key(options, normalized_url(url))
+            key = crawl_key(options, normalize_url(url))
             known = select(frontier.c.id).where(
                 frontier.c.job_number == number_of(row.id),
                 frontier.c.key == key,

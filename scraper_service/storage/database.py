@@ -243,7 +243,7 @@ class Database:
             work = self._writer.submit_aside(run, name)
         else:
             return _unless_error(await self._in_thread(transact))
-        result = await _answered(asyncio.wrap_future(work))
+        result = await _translate_errors(asyncio.wrap_future(work))
         if locking.is_row:
             self._commits.note(name)
         return _unless_error(result)
@@ -277,7 +277,7 @@ class Database:
         """
         with STORE_TIME.time():
             work = self._writer.submit_each(function, job_id, item, waits=waits)
-            result = await _answered(asyncio.wrap_future(work))
+            result = await _translate_errors(asyncio.wrap_future(work))
         self._commits.note(job_id)
         return result
 
@@ -297,7 +297,7 @@ class Database:
 
         writing.add_done_callback(forget)
 
-    async def expected(self, name: Hashable) -> None:
+    async def wait_for_expected(self, name: Hashable) -> None:
         """Wait for the last that :meth:`expect` registered for ``name``.
 
         So a client can read what an earlier response has confirmed. The wait ends after at most
@@ -306,7 +306,7 @@ class Database:
         if (writing := self._expected.get(name)) is not None:
             await asyncio.wait((writing,), timeout=EXPECTED_S)
 
-    def changed(self, name: str, within_s: float) -> asyncio.Future[None]:
+    def next_commit(self, name: str, within_s: float) -> asyncio.Future[None]:
         """Return a future of the next commit of this process under ``name``.
 
         The future is done after ``within_s`` at the latest, see :meth:`Commits.next`. Names are
@@ -340,7 +340,7 @@ class Database:
         work = asyncio.get_running_loop().run_in_executor(self._readers, run)
         try:
             async with asyncio.timeout(READ_S):
-                return await _answered(work)
+                return await _translate_errors(work)
         except TimeoutError:
             logger.error("the job database did not answer within %d s", READ_S)
             raise ServiceUnavailable(NO_ANSWER) from None
@@ -409,7 +409,7 @@ class _Failures:
 _failures = _Failures()
 
 
-async def _answered(work: Awaitable[ResultT]) -> ResultT:
+async def _translate_errors(work: Awaitable[ResultT]) -> ResultT:
     try:
         return await work
     except SQLAlchemyError as error:

@@ -461,13 +461,13 @@ class PageRow:
     diff: bytes | None = None
     data: bytes | None = None
 
-    def encoded(self, **facts: Any) -> bytes:
+    def encode(self, **facts: Any) -> bytes:
         """Return the row with further facts, for :meth:`read`."""
         head = json.dumps({**facts, **self.facts}).encode()
         return b"\n".join((head, self.diff or b"", self.data or b""))
 
     @classmethod
     def read(cls, text: bytes) -> Self:
-        """Return the row from the result of :meth:`encoded`."""
+        """Return the row from the result of :meth:`encode`."""
         head, diff, data = text.split(b"\n")
         return cls(json.loads(head), diff or None, data or None)

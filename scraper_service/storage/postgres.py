@@ -45,9 +45,9 @@ class BoundedConnection(psycopg.Connection[Any]):
 
     def wait(self, gen: Any, *args: Any, **kwargs: Any) -> Any:
         """Run a generator of psycopg with the time-out. All statements use this method."""
-        return super().wait(self._bounded(gen), *args, **kwargs)
+        return super().wait(self._bound_wait(gen), *args, **kwargs)
 
-    def _bounded(self, gen: Any) -> Generator[Any, Any, Any]:
+    def _bound_wait(self, gen: Any) -> Generator[Any, Any, Any]:
         last = time.monotonic()
         try:
             state = next(gen)

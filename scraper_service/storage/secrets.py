@@ -75,7 +75,7 @@ def make_data_dir(path: Path) -> None:
         private_folder(path)
 
 
-def derived_key(secret: bytes, purpose: str) -> bytes:
+def derive_key(secret: bytes, purpose: str) -> bytes:
     """Return the 32 bytes of the key for ``purpose``."""
     return hmac.new(secret, purpose.encode(), hashlib.sha256).digest()
 
@@ -85,7 +85,7 @@ def mark_of(secret: bytes) -> str:
 
     Nobody can compute the secret from it. An empty secret has an empty mark.
     """
-    return derived_key(secret, "backup").hex()[:16] if secret else ""
+    return derive_key(secret, "backup").hex()[:16] if secret else ""
 
 
 class Box:
@@ -103,7 +103,7 @@ class Box:
         # Imported here: the import takes a tenth of a second.
         from cryptography.fernet import Fernet  # noqa: PLC0415
 
-        key = derived_key(self._secret(), self._purpose)
+        key = derive_key(self._secret(), self._purpose)
         return Fernet(base64.urlsafe_b64encode(key))
 
     def seal(self, value: Any) -> bytes:

@@ -50,7 +50,7 @@ class Statement:
         """Run the statement for each row. Return the number of changed rows."""
         if not rows:
             return 0
-        text, own = self._compiled_for(connection)
+        text, own = self._compile_for(connection)
         return execute_many(
             connection, text, [{**own, **row} for row in rows] if own else rows
         )
@@ -65,10 +65,10 @@ class Statement:
         return None if row is None else self._row(row)
 
     def _execute(self, connection: Connection, values: Mapping[str, Any]) -> Any:
-        text, own = self._compiled_for(connection)
+        text, own = self._compile_for(connection)
         return execute(connection, text, {**own, **values} if own else values)
 
-    def _compiled_for(self, connection: Connection) -> tuple[str, dict[str, Any]]:
+    def _compile_for(self, connection: Connection) -> tuple[str, dict[str, Any]]:
         name = connection.dialect.name
         if name not in self._compiled:
             made = self._make(connection) if callable(self._make) else self._make

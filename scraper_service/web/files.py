@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 from twisted.web.resource import Resource
 
-from scraper_service.api.errors import NotFoundPage, not_found, refused_method
+from scraper_service.api.errors import NotFoundPage, not_found, refuse_method
 from scraper_service.api.openapi.route import RootResource, Route
 from scraper_service.api.schemas import TEXT
 
@@ -80,7 +80,7 @@ def static_files() -> dict[str, StaticFile]:
 
 def write_file(request: JsonRequest, file: StaticFile) -> bytes:
     """Set the headers of a file; return what to send of it."""
-    if (refusal := refused_method(request)) is not None:
+    if (refusal := refuse_method(request)) is not None:
         return refusal
     for name, value in HEADERS.items():
         request.setHeader(name, value)

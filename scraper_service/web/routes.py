@@ -87,7 +87,7 @@ class WebRoutes(Routes):
         team, _ = await self.checks.admit(request, Mode.ACCOUNT)
         found, keys = await self._sessions.accounts.account(team)
         last_days: dict[str | None, int] = {}
-        for used in await self.services.usage.used(team):
+        for used in await self.services.usage.read_used(team):
             last_days[used.key_id] = max(used.day, last_days.get(used.key_id, 0))
         limits = {mode.value: self.checks.rates.limit(team, mode) for mode in Mode}
         return encode(

@@ -16,7 +16,7 @@ from attrs import frozen
 
 from scraper_service.api.application import RequestChecks
 from scraper_service.errors import SecretsUnreadable, Unauthorized
-from scraper_service.storage.secrets import Box, derived_key
+from scraper_service.storage.secrets import Box, derive_key
 
 if TYPE_CHECKING:
     from scraper_service.api.http_server import JsonRequest
@@ -52,7 +52,7 @@ class WebSessions:
         self.accounts = accounts
         self._urls = urls
         self._box = Box(lambda: secret, "web session")
-        self._token_key = derived_key(secret, "web token")
+        self._token_key = derive_key(secret, "web token")
         self._links: dict[str, tuple[str, float]] = {}  # token: key, until when
 
     def link(self, key: str) -> str:

@@ -406,7 +406,7 @@ class Fake:
 def opened(connections, host):
     assert connections.has_room(host)
     connection = Fake()
-    connections.opened(connection, host)
+    connections.add(connection, host)
     return connection
 
 
@@ -443,8 +443,8 @@ def test_bodies_make_room_after_all_others():
     connections.enter(opened(connections, "192.0.2.6"), Phase.ANSWER)
     assert body.is_closed
     assert not connections.has_room("192.0.2.7")
-    connections.closed(busy)
-    connections.closed(busy)
+    connections.remove(busy)
+    connections.remove(busy)
     assert connections.has_room("192.0.2.7")
 
 

@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from scraper_service.cli.main import main
-from scraper_service.cli.terminal import chosen
+from scraper_service.cli.terminal import choose_id
 from tests.cli import slow_close
 from tests.cli.command import (
     Terminal,
@@ -433,16 +433,16 @@ def test_a_table_of_a_resumed_and_an_exported_job_has_its_formats(tmp_path, site
 
 def test_a_job_is_named_by_the_beginning_of_its_id():
     ids = ["abcd1111", "abcd2222", "eeee"]
-    assert chosen("last", ids) == chosen("abcd1", ids) == "abcd1111"
+    assert choose_id("last", ids) == choose_id("abcd1", ids) == "abcd1111"
     for start_, message in (
         ("abcd", "2 jobs have an id abcd...: abcd1111, abcd2222"),
         ("ffff", "no job has an id ffff...; see `jobs list`"),
     ):
         with pytest.raises(click.ClickException) as caught:
-            chosen(start_, ids)
+            choose_id(start_, ids)
         assert caught.value.message == message
     with pytest.raises(click.ClickException, match="there are no jobs"):
-        chosen("last", [])
+        choose_id("last", [])
 
 
 @pytest.mark.slow

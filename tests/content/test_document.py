@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from scraper_service.content.convert import make_content
-from scraper_service.content.html.cleaning import clean, cleaned_html
+from scraper_service.content.html.cleaning import clean, clean_html
 from scraper_service.content.html.document import exclude, include, parse
 from scraper_service.content.html.page_urls import absolute, best_candidate
 from scraper_service.content.html.redundant_elements import drop_duplicate_blocks
@@ -88,7 +88,7 @@ TWINS = {
 def test_copies_for_other_screens(page, expected):
     document = parse(page, URL)
     drop_duplicate_blocks(document.body)
-    body = cleaned_html(document).partition("<body>")[2].partition("</body>")[0]
+    body = clean_html(document).partition("<body>")[2].partition("</body>")[0]
     assert body.replace('"', "") == (expected or page).replace('"', "")
 
 
@@ -131,7 +131,7 @@ def test_deep_nesting_keeps_the_tail():
     document = parse("<div>" * 5000 + "x" + "</div>" * 5000 + "<p>tail", URL)
     clean(document)
     exclude(document, ())
-    assert "tail" in cleaned_html(document)
+    assert "tail" in clean_html(document)
     assert "flattened" in document.warnings[0]
 
 

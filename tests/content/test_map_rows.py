@@ -13,12 +13,12 @@ from scraper_service.discovery.map_results import (
     MapChoice,
     Rows,
     address_row,
-    answered_rows,
-    chosen_rows,
-    decoded_rows,
+    choose_rows,
+    decode_rows,
     known_rows,
-    merged_rows,
+    merge_rows,
     object_row,
+    order_rows,
 )
 from scraper_service.items import KnownPage
 from scraper_service.options.spider_arguments import map_options
@@ -35,13 +35,13 @@ def listed(urls, **arguments):
     options = options_of(**arguments)
     entries = [[url, None, None] for url in urls]
     choice = MapChoice(options, options.url, (1,))
-    return [row["url"] for row in answered(chosen_rows(entries, choice), options)]
+    return [row["url"] for row in answered(choose_rows(entries, choice), options)]
 
 
 def answered(rows, options):
     """Return the decoded rows of an answer."""
-    slices, count = answered_rows(rows.slices, options)
-    found = [row for part in slices for row in decoded_rows(part)]
+    slices, count = order_rows(rows.slices, options)
+    found = [row for part in slices for row in decode_rows(part)]
     assert len(found) == count
     return found
 
@@ -89,12 +89,12 @@ def test_merging_piece_by_piece_gives_what_all_at_once_gives(search):
         urls = [f"{SITE}/page/{rng.randrange(90)}" for _ in range(30)]
         choice = MapChoice(options, options.url, (1, place))
         entries = [[url, "Title", None] for url in urls]
-        parts.append(chosen_rows(entries, choice))
+        parts.append(choose_rows(entries, choice))
     rng.shuffle(parts)
-    whole = merged_rows([part for rows in parts for part in rows.slices], options)
+    whole = merge_rows([part for rows in parts for part in rows.slices], options)
     step = Rows()
     for rows in parts:
-        step = merged_rows([*step.slices, *rows.slices], options)
+        step = merge_rows([*step.slices, *rows.slices], options)
     urls = [[row["url"] for row in answered(r, options)] for r in (whole, step)]
     assert urls[0] == urls[1]
     assert whole.count == 20
@@ -105,7 +105,7 @@ def test_merging_piece_by_piece_gives_what_all_at_once_gives(search):
 def test_a_title_comes_from_where_it_is_known():
     options = options_of()
     start = MapChoice(options, options.url, (1,))
-    first = chosen_rows([[SITE + "/a", None, None]], start)
+    first = choose_rows([[SITE + "/a", None, None]], start)
     body = {"metadata": {"title": ["A", "title"], "description": "About\n it"}}
     failed = {"metadata": {"statusCode": 404, "title": "Gone"}}
     pages = [
@@ -123,7 +123,7 @@ def test_a_title_comes_from_where_it_is_known():
 
 def rows_of(place, entries, options, shape=object_row):
     choice = MapChoice(options, options.url, (place,), shape)
-    return chosen_rows(entries, choice)
+    return choose_rows(entries, choice)
 
 
 def united(*rows):
@@ -157,7 +157,7 @@ def test_the_first_known_title_counts_and_the_best_score():
         {"url": f"{SITE}/c"},
     ]
     assert answered(united(*reversed(rows)), options) == expected
-    step = merged_rows(united(rows[0], rows[2]).slices, options)
+    step = merge_rows(united(rows[0], rows[2]).slices, options)
     assert len(answered(united(step, rows[1]), options)) == 3
 
 

@@ -99,7 +99,7 @@ class Asker:
         async with self.pace.slot(self.name, owner, deadline) as slot:
             self.started.append((self.time.now, name))
             await self.ends[name].wait()
-            slot.answered(
+            slot.note_response(
                 **{"size": 10, "latency_s": 0.01, "page": next(PAGES), **answer}
             )
 
@@ -309,7 +309,7 @@ def test_a_streak_that_is_broken_begins_anew():
     host.busy(503, None, 0.0, 1.0, next(PAGES))
     for _ in range(STREAK - 1):
         host.good(2.0, 3.0, 0.01)
-    host.timed_out(3.0, 10.0)
+    host.note_timeout(3.0, 10.0)
     host.good(11.0, 12.0, 0.01)
     assert host.window == 2
 
@@ -317,7 +317,7 @@ def test_a_streak_that_is_broken_begins_anew():
 @pytest.mark.parametrize(("waited_s", "window"), [(1, 8), (4.9, 8), (5, 4), (60, 4)])
 def test_only_a_patient_time_out_counts(waited_s, window):
     host = host_of()
-    host.timed_out(10.0, 10.0 + waited_s)
+    host.note_timeout(10.0, 10.0 + waited_s)
     assert host.window == window
 
 
@@ -493,7 +493,7 @@ def test_a_host_that_loses_all_pages_becomes_no_slower():
             now = max(now, host.opens_at, host.next_at)
             host.start(now)
             host.busy(429, None, now, now, page)
-        host.lost(now)
+        host.note_lost_page(now)
 
     for number in range(LOST_PAGES):
         assert not host.refuses_all(now)
@@ -747,15 +747,15 @@ async def test_one_with_a_deadline_knows_who_is_in_front_of_it(asker, time):
 async def test_room_for_a_job(make_pace, time):
     pace = make_pace()
     assert pace.room(SITE) > 1000
-    assert pace.closed_s(SITE) == 0
+    assert pace.pause_s(SITE) == 0
     async with pace.slot(SITE) as slot:
-        slot.answered(503, 0, 0.01, 7.0, page=next(PAGES))
+        slot.note_response(503, 0, 0.01, 7.0, page=next(PAGES))
     assert pace.room(SITE) == 0
-    assert pace.closed_s(SITE) == 7
+    assert pace.pause_s(SITE) == 7
     await time.advance(7)
     assert pace.room(SITE) == 5
     async with pace.slot(SITE) as slot:
-        slot.answered(429, 0, 0.01, 60.0, page=next(PAGES))
+        slot.note_response(429, 0, 0.01, 60.0, page=next(PAGES))
     await time.advance(60)
     assert pace.report(SITE).gap_s == 1.0
     assert pace.room(SITE) == 3  # the window is 2 by now
@@ -766,7 +766,7 @@ def test_hosts_that_nobody_asks_are_forgotten(make_pace, time, monkeypatch):
     async def test():
         pace = make_pace()
         async with pace.slot("paused.example") as slot:
-            slot.answered(503, 0, 0.01, 500.0, page=next(PAGES))
+            slot.note_response(503, 0, 0.01, 500.0, page=next(PAGES))
         async with pace.slot("busy.example"):
             for number in range(100):
                 async with pace.slot(f"{number}.example"):

@@ -48,7 +48,7 @@ def names(queue, count=10):
 
 async def close_host(pace, name, pause_s):
     async with pace.slot(f"{name}.example") as slot:
-        slot.answered(503, 0, 0.01, pause_s, page="/")
+        slot.note_response(503, 0, 0.01, pause_s, page="/")
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_a_host_in_trouble_gets_a_few_at_a_time(run):
         await asyncio.sleep(0.02)
         queue.add(rows(*(f"a{n}" for n in range(9))))
         assert names(queue) == [f"a{n}" for n in range(5)]  # half of 8, and one
-        queue.ended(0)
+        queue.end_page(0)
         assert names(queue) == ["a5"]
 
     run(test)
@@ -175,7 +175,7 @@ def test_pages_of_a_job_with_a_delay_take_turns_at_the_host(run):
         await asyncio.sleep(0.15)
         assert len(nudges) == 1
         assert names(queue, 1) == ["a1"]
-        queue.ended(0)
+        queue.end_page(0)
         assert names(queue) == []
         await asyncio.sleep(0.15)
         assert names(queue) == []  # now it wants the turn of the other host
@@ -203,13 +203,13 @@ def test_closing_gives_all_turns_back(run):
 def test_a_page_that_is_only_stored_yet_leaves_its_host_to_the_next_one(run):
     async def test(queue, pace, nudges):
         await close_host(pace, "a", 0.05)  # then it is asked for few pages at a time
-        await asyncio.sleep(pace.closed_s("a.example") + 0.01)
+        await asyncio.sleep(pace.pause_s("a.example") + 0.01)
         queue.add(rows(*(f"a{number}" for number in range(9))))
         few = names(queue)
         assert 0 < len(few) < 8
         queue.leave(0)
         assert len(names(queue)) == 1
-        queue.ended(0)  # which makes no second place of one
+        queue.end_page(0)  # which makes no second place of one
         assert names(queue) == []
 
     run(test)

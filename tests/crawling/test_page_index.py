@@ -63,7 +63,7 @@ def test_an_entry_that_comes_late_holds_up_no_other_team(settings, monkeypatch):
         await index.add(SearchPage("slow", "http://a.example/late", late))
         await index.add(SearchPage("quick", "http://a.example/", b"entry"))
         async with asyncio.timeout(CLOSE_S):
-            await Database.shared(settings).expected((INDEX, "quick"))
+            await Database.shared(settings).wait_for_expected((INDEX, "quick"))
             assert written == [("quick", "http://a.example/")]
             late.set_result(b"entry")
             await SearchIndex.close_all()

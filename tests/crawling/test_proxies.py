@@ -39,13 +39,13 @@ def test_the_healthiest_is_chosen_and_a_session_stays():
     assert {proxies.choose("basic").host for _ in range(50)} == {"a", "b"}
     first = proxies.choose("basic", "session")
     assert {proxies.choose("basic", "session") for _ in range(20)} == {first}
-    first.failed()
-    first.failed()
+    first.note_failure()
+    first.note_failure()
     assert proxies.choose("basic", "session") is not first
     assert {proxies.choose("basic") for _ in range(20)} != {first}
-    first.worked()
-    first.worked()
-    first.worked()
+    first.note_success()
+    first.note_success()
+    first.note_success()
     assert first.weakness < 0.5
     assert proxies.choose("stealth").host == "c"
     assert Proxies([]).choose("basic") is None

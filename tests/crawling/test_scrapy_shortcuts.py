@@ -66,7 +66,7 @@ def opened(without=None):
             setattr(at, last, path)
     found.scraper.concurrent_items = 1
     vars(found.scraper).setdefault("spidermw", SimpleNamespace()).middlewares = ()
-    DirectItems(crawler)._opened()
+    DirectItems(crawler)._on_opened()
     return found
 
 
@@ -98,7 +98,7 @@ def test_without_a_name_the_downloader_is_that_of_scrapy(monkeypatch, name):
         concurrent_items=2, spidermw=SimpleNamespace(middlewares=(1,))
     )
     crawler.engine = SimpleNamespace(downloader=downloader, scraper=scraper)
-    DirectItems(crawler)._opened()
+    DirectItems(crawler)._on_opened()
     assert STARTED not in vars(crawler.engine)
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from scraper_service.options.monitors import (
     Schedule,
-    checked_cron,
-    checked_zone,
+    check_zone,
     cron_of_text,
+    normalize_cron,
 )
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -44,7 +44,7 @@ def runs(cron, start, count, zone="Europe/Berlin"):
     ],
 )
 def test_an_expression_is_accepted(given, cron):
-    assert checked_cron(given) == cron
+    assert normalize_cron(given) == cron
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_an_expression_is_accepted(given, cron):
 )
 def test_an_expression_is_refused(cron):
     with pytest.raises(ValueError, match="cron"):
-        checked_cron(cron)
+        normalize_cron(cron)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_an_expression_is_refused(cron):
 )
 def test_a_refusal_says_what_a_field_takes(cron, allowed):
     with pytest.raises(ValueError, match=allowed):
-        checked_cron(cron)
+        normalize_cron(cron)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_a_refusal_says_what_a_field_takes(cron, allowed):
 )
 def test_words_stand_for_an_expression(text, spread, cron):
     assert cron_of_text(text, spread) == cron
-    assert checked_cron(cron) == cron
+    assert normalize_cron(cron) == cron
 
 
 @pytest.mark.parametrize(
@@ -198,6 +198,6 @@ def test_the_count_is_that_of_the_run_times():
 
 
 def test_a_zone_must_be_one_of_the_iana():
-    assert checked_zone("America/New_York") == "America/New_York"
+    assert check_zone("America/New_York") == "America/New_York"
     with pytest.raises(ValueError, match="Mars/X"):
-        checked_zone("Mars/X")
+        check_zone("Mars/X")

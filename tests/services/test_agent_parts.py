@@ -13,7 +13,7 @@ from scraper_service.content.formats.agent_pages import (
     pages_text,
 )
 from scraper_service.content.structured_data.merging import PageData
-from scraper_service.llm.replies import field_sources, merged_answer
+from scraper_service.llm.replies import field_sources, merge_pages
 from scraper_service.services.kinds.agent.choices import (
     ChoiceRefused,
     read_choice,
@@ -23,7 +23,7 @@ from scraper_service.services.kinds.agent.run_state import (
     MAX_SAID,
     AgentState,
     url_key,
-    written_urls,
+    urls_in_text,
 )
 
 KNOWN = "https://a.example/x"
@@ -122,7 +122,7 @@ def test_a_strict_run_looks_for_nothing(action):
     ],
 )
 def test_urls_are_found_in_a_prompt(text, urls):
-    assert written_urls(text) == urls
+    assert urls_in_text(text) == urls
 
 
 def test_spellings_of_a_url_share_a_key():
@@ -190,13 +190,13 @@ def test_a_text_is_cut_between_characters():
 
 def test_merged_data_are_an_answer_if_they_fit():
     pages = [PageData("a", {"name": "Lamp"}), PageData("b", {"name": "B", "price": 2})]
-    found = merged_answer(pages, SCHEMA)
+    found = merge_pages(pages, SCHEMA)
     assert (found.value, found.is_valid) == ({"name": "Lamp", "price": 2}, True)
-    found = merged_answer([PageData("a", {"price": 2})], SCHEMA)
+    found = merge_pages([PageData("a", {"price": 2})], SCHEMA)
     assert (found.value, found.is_valid) == ({"name": None, "price": 2}, False)
     assert found.missing == ("/name",)
-    assert not merged_answer([PageData("a", {"name": 5})], SCHEMA).is_valid
-    assert merged_answer([PageData("a", None), PageData("b", {})], SCHEMA).value is None
+    assert not merge_pages([PageData("a", {"name": 5})], SCHEMA).is_valid
+    assert merge_pages([PageData("a", None), PageData("b", {})], SCHEMA).value is None
 
 
 def test_fields_name_the_pages_that_have_their_value():

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 from scraper_service.content.change_tracking.monitored_pages import compare_monitored
 from scraper_service.options.monitors import Compare
-from scraper_service.services.monitoring.target_runs import compared
+from scraper_service.services.monitoring.target_runs import compare_pages
 
 BAD = b"bad"
 
@@ -34,7 +34,7 @@ def test_one_bad_page_is_an_error_and_the_others_are_compared():
     pages = [page(n) for n in range(7)]
     pages[4] = BAD
     target = SimpleNamespace(mode="markdown", compare=Compare())
-    work = compared(Check(), target, pages, [None] * 7)
+    work = compare_pages(Check(), target, pages, [None] * 7)
     found = asyncio.run(work)
     assert [each.status for each in found] == [*["new"] * 4, "error", "new", "new"]
     assert found[4].error == "The page could not be compared (TimeoutError)."

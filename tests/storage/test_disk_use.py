@@ -38,7 +38,7 @@ def database(url, tmp_path):
 
 def used(database, team=TEAM):
     with database.engine.begin() as connection:
-        return disk_use.used(connection, team)
+        return disk_use.read_used(connection, team)
 
 
 def rows(database):

@@ -92,10 +92,10 @@ async def paces(database, names="ab"):
 async def share(database):
     first, second = await paces(database)
     async with first.slot(SITE) as slot:
-        slot.answered(503, 0, 0.01, 500.0, page="/")
-    while not second.closed_s(SITE):  # nobody waits for it to be published
+        slot.note_response(503, 0, 0.01, 500.0, page="/")
+    while not second.pause_s(SITE):  # nobody waits for it to be published
         await second.refresh()
-    assert second.closed_s(SITE) > 300
+    assert second.pause_s(SITE) > 300
     assert second.report(SITE).window == 4
     turn = await first.turns.take(SITE, 0.5)
     waiting = asyncio.ensure_future(second.turns.take(SITE, 0.5))

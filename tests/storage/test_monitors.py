@@ -251,7 +251,7 @@ def test_pages_of_checks_count_for_the_disk_quota(world):
     row = PageRow({"url": URLS[0], "status": "new", "title": "x" * 100})
     found = CheckedPages(target_id="t", rows=[row])
     world.do(check_steps.add_pages, check.id, lease, "{}", found)
-    used = world.do(disk_use.used, TEAM)
+    used = world.do(disk_use.read_used, TEAM)
     assert used == world.do(
         lambda c: c.scalar(select(func.sum(func.length(monitor_page.c.body))))
     )
@@ -540,7 +540,7 @@ def test_checks_that_an_unfinished_deletion_has_left_are_hidden(world):
     assert max(expires[ended.id], expires[running.id]) <= now
     assert states[running.id] == JobState.CANCELLED
     assert states[kept.id] == JobState.QUEUED
-    assert world.do(checks.left_behind, 10) == []
+    assert world.do(checks.orphaned_checks, 10) == []
 
 
 def rows(world, table):

@@ -81,7 +81,7 @@ class Filled:
         self.fill(after, OF_OTHERS, RowState.PENDING)
         self.fill(after, OF_OTHERS, RowState.SKIPPED, OF_OTHERS, "'robots'")
         self.sql(_LISTED.format(last=OF_OTHERS))
-        body = refused_links._packed([("http://b.example/", None)]).hex()
+        body = refused_links._pack([("http://b.example/", None)]).hex()
         mark = f"x'{body}'"
         if database.engine.dialect.name == "postgresql":
             mark = f"decode('{body}', 'hex')"

@@ -48,19 +48,19 @@ def test_the_log_is_read_as_it_was_written(database):
 
 def test_a_block_counts_once_most_pages_have_it():
     pages = [text(n, 1, n + 100) for n in range(1, 4)]
-    assert known(*pages).repeated(HOST, [1, 101]) == set()
+    assert known(*pages).repeated_blocks(HOST, [1, 101]) == set()
     pages.append(text(4, 1, 1, 104))
-    assert known(*pages).repeated(HOST, [1, 101]) == {1}
+    assert known(*pages).repeated_blocks(HOST, [1, 101]) == {1}
     pages += [text(n, 2) for n in range(5, 10)]
-    assert known(*pages).repeated(HOST, [1, 2]) == {2}
-    assert known(*pages).repeated("other.example", [1, 2]) == set()
+    assert known(*pages).repeated_blocks(HOST, [1, 2]) == {2}
+    assert known(*pages).repeated_blocks("other.example", [1, 2]) == set()
 
 
 def test_texts_are_counted_once():
     pages = [text(n, 1) for n in range(1, 4)]
     found = known(*pages)
     found.add(pages)
-    assert found.repeated(HOST, [1]) == set()
+    assert found.repeated_blocks(HOST, [1]) == set()
 
 
 def test_each_host_is_learnt_from_few_pages(monkeypatch):
@@ -68,7 +68,7 @@ def test_each_host_is_learnt_from_few_pages(monkeypatch):
     assert not found.learns(HOST)
     assert found.learns("other.example")
     found.add([text(n, 2) for n in range(100, 200)])
-    assert found.repeated(HOST, [1, 2]) == {1}
+    assert found.repeated_blocks(HOST, [1, 2]) == {1}
     monkeypatch.setattr(duplicates, "MAX_HOSTS", 1)
     assert not found.learns("other.example")
 

@@ -71,7 +71,7 @@ def ask(tally, count, *, answer="200"):
     """Begin so many requests at once, which get their answers; :func:`end` ends them."""
     for _ in range(count):
         tally.begin(SITE)
-        tally.answered(SITE, answer, 10, None)
+        tally.count_response(SITE, answer, 10, None)
 
 
 def end(tally, count):
@@ -125,7 +125,7 @@ def test_requests_that_go_on_count_beside_those_of_another_process(clock):
 
 def test_what_was_not_stored_is_told_again(clock):
     tally = JobTally(clock)
-    tally.delayed(SITE, "retryAfter", 2.0)
+    tally.add_delay(SITE, "retryAfter", 2.0)
     tally.robots(ROBOTS, RobotsSeen("ok", "", "*", None))
     ask(tally, 1)
     taken = tally.take()
@@ -170,7 +170,7 @@ def test_a_request_that_ends_without_an_answer_has_failed(clock):
         async with pace.slot(SITE, tally=tally):
             pass
         async with pace.slot(SITE, tally=tally) as slot:
-            slot.answered(429, 10, 0.01, 5.0, page="/")
+            slot.note_response(429, 10, 0.01, 5.0, page="/")
         with pytest.raises(HostBusy):  # it does not get its turn
             await pace.slot(SITE, patience_s=1.0, tally=tally).__aenter__()
 
@@ -186,8 +186,8 @@ def test_a_request_that_ends_without_an_answer_has_failed(clock):
 def test_counts_of_processes_add_up_in_the_database(write, job_id, clock):
     for answer, source in (("200", "delay"), ("429", "retryAfter")):
         tally = JobTally(clock)
-        tally.delayed(SITE, source, 1.5)
-        tally.waited("b.example", 2.0)
+        tally.add_delay(SITE, source, 1.5)
+        tally.add_wait("b.example", 2.0)
         ask(tally, 3, answer=answer)
         tally.robots(ROBOTS, RobotsSeen("ok", "", answer, 2.0))
         write(request_counts.record, job_id, tally.take())

@@ -84,7 +84,7 @@ class Index:
 def _entry(url, text, known):
     kind = "pdf" if url.endswith(".pdf") else "html"
     entry = search_entry(url, text, {"language": "en", **known}, {}, kind)
-    return entry.packed()
+    return entry.pack()
 
 
 @pytest.fixture

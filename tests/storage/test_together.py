@@ -149,7 +149,7 @@ async def index_and_expire(settings, database, number):
         both = [f"http://both.example/{first}/{n}" for n in range(OF_BOTH)]
         for page in own + both:
             entry = search_entry(page, "lorem ipsum", {"language": "en"}, {}, "html")
-            await index.add(SearchPage(TEAM, page, entry.packed()))
+            await index.add(SearchPage(TEAM, page, entry.pack()))
         await index.flush()
         await expire(database, settings)
 

@@ -77,7 +77,7 @@ class Client:
         }
 
     async def known(self, url: str) -> dict[str, Any]:
-        found = self.policy.known(url)
+        found = self.policy.find_cached(url)
         return {"state": found and found.state}
 
     async def together(self, url: str) -> dict[str, Any]:

@@ -21,7 +21,7 @@ def outcome(case: Sentence) -> dict[str, Any]:
     paths = [] if case.site == "away" else SITES[case.site].split()
     rows = ",".join(json.dumps(URL + path[1:]) for path in paths).encode()
     found = options_from_prompt(case.text, URL, [rows] if paths else [])
-    options = requests.derived_fields(found.values)
+    options = requests.crawl_body(found.values)
     includes = Patterns(tuple(options.pop("includePaths", ())))
     excludes = Patterns(tuple(options.pop("excludePaths", ())))
     pages = [
@@ -30,7 +30,7 @@ def outcome(case: Sentence) -> dict[str, Any]:
         if (not includes or includes.first_match(path))
         and not excludes.first_match(path)
     ]
-    requests.crawl_options({"url": URL, **requests.derived_fields(found.values)})
+    requests.crawl_options({"url": URL, **requests.crawl_body(found.values)})
     return {**options, "pages": pages}
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from scraper_service.discovery import CrawlScope, crawl_key, normalized_url
+from scraper_service.discovery import CrawlScope, crawl_key, normalize_url
 from scraper_service.options.spider_arguments import crawl_options
 from scraper_service.storage.database import Database
 from scraper_service.storage.frontier import leases as frontier
@@ -143,7 +143,7 @@ def measure_rules(count: int) -> Admission:
     scope = CrawlScope(options)
     begin = time.perf_counter()
     for number in range(count):
-        url = normalized_url(_url(number))
+        url = normalize_url(_url(number))
         if scope.refusal(url, 1) is None:
             crawl_key(options, url)
     seconds = time.perf_counter() - begin

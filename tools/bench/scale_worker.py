@@ -158,7 +158,7 @@ class Worker:
         async with self._pace.slot(pace_key(row.url)) as slot, slots:
             wait_s = self._random.expovariate(1 / self._latency_s)
             await asyncio.sleep(wait_s)
-            slot.answered(200, BODY, wait_s)
+            slot.note_response(200, BODY, wait_s)
         page_id = str(uuid.uuid4())
         failed = self._random.random() < FAILURES
         at = self._random.randrange(len(_NOISE) - SOURCE)

@@ -68,7 +68,7 @@ def entries(count: int) -> Iterator[list[tuple[str, bytes]]]:
         facts = {"title": text[:60], "language": "en"}
         entry = search_entry(url, text, facts, {}, "html")
         assert entry is not None
-        group.append((url, entry.packed()))
+        group.append((url, entry.pack()))
         if len(group) == GROUP:
             yield group
             group = []

@@ -124,7 +124,7 @@ def fit(wanted: AnswerPart) -> Fitted:
     if following is not None:
         rest = items[following - wanted.first :]
         if path:
-            left = _left(_text_of(rest[0]), path)
+            left = _remaining_tokens(_text_of(rest[0]), path)
             rest = rest[1:]
         left += sum(map(tokens_of, rest))
     return Fitted(
@@ -301,7 +301,7 @@ def _fitting(text: str, room: int) -> tuple[str, int]:
         size = max(4, min(size - 1, size * room // used))
 
 
-def _left(text: str, path: PathT) -> int:
+def _remaining_tokens(text: str, path: PathT) -> int:
     """Return the tokens of ``text`` from ``path`` on."""
     left = 0
     for size, page in path:

@@ -73,7 +73,7 @@ class McpEndpoint:
 
         In revision 2025-03-26 also an array of messages.
         """
-        if (refused := self._refused_origin(request)) is not None:
+        if (refused := self._origin_refusal(request)) is not None:
             request.setResponseCode(403)
             return encode(error_response(RpcError(INVALID_REQUEST, refused)))
         try:
@@ -149,7 +149,7 @@ class McpEndpoint:
             return error_response(failed, message.id if message else None)
         return response_to(message, found)
 
-    def _refused_origin(self, request: JsonRequest) -> str | None:
+    def _origin_refusal(self, request: JsonRequest) -> str | None:
         origin = request.header("Origin")
         if origin is None or origin in self.origins:
             return None

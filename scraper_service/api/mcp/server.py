@@ -114,7 +114,7 @@ class McpServer:
         """Return the result of a request. Raises :exc:`RpcError`."""
         match message.method:
             case "initialize":
-                return self._initialized(message.params)
+                return self._initialize(message.params)
             case "server/discover":
                 found = {"supportedVersions": list(VERSIONS), **self._facts()}
                 return complete({**_UNCACHED, **found}, WITHOUT_HANDSHAKE)
@@ -122,16 +122,16 @@ class McpServer:
                 return complete({}, version)
             case "tools/list":
                 tools = [
-                    tool.listed(self.usual_tokens) for tool in self.tools().values()
+                    tool.list_entry(self.usual_tokens) for tool in self.tools().values()
                 ]
                 uncached = _UNCACHED if version == WITHOUT_HANDSHAKE else {}
                 return complete({**uncached, "tools": tools}, version)
             case "tools/call":
-                found = await self._called(request, message.params, report)
+                found = await self._call_tool(request, message.params, report)
                 return complete(found, version)
         raise RpcError(METHOD_NOT_FOUND, f"unknown method {message.method[:80]!r}")
 
-    def _initialized(self, params: dict[str, Any]) -> dict[str, Any]:
+    def _initialize(self, params: dict[str, Any]) -> dict[str, Any]:
         wanted = params.get("protocolVersion")
         known = [each for each in VERSIONS if each != WITHOUT_HANDSHAKE]
         version = wanted if wanted in known else NEWEST_WITH_HANDSHAKE
@@ -144,7 +144,7 @@ class McpServer:
             "instructions": INSTRUCTIONS,
         }
 
-    async def _called(
+    async def _call_tool(
         self, request: JsonRequest, params: dict[str, Any], report: ReportT
     ) -> dict[str, Any]:
         name, given = params.get("name"), params.get("arguments") or {}
@@ -156,7 +156,7 @@ class McpServer:
             raise RpcError(INVALID_PARAMS, text)
         if not isinstance(given, dict):
             raise RpcError(INVALID_PARAMS, "arguments must be an object")
-        arguments = _checked(tool, given)
+        arguments = _check_arguments(tool, given)
         most = _number(
             arguments, "maxTokens", LEAST_TOKENS, MOST_TOKENS, self.usual_tokens
         )
@@ -167,7 +167,7 @@ class McpServer:
             call.cursor, call.index, path = self._place(tool, text)
         try:
             outcome = await self._outcome(tool, call, arguments)
-            return await self._fitted(request, tool, outcome, call.index, path, most)
+            return await self._fit(request, tool, outcome, call.index, path, most)
         except CallRefused as error:
             return _refusal(tool, error.answer)
 
@@ -189,7 +189,7 @@ class McpServer:
             slim=call.cursor.get("slim") is True,
         )
 
-    async def _fitted(
+    async def _fit(
         self,
         request: JsonRequest,
         tool: Tool,
@@ -216,7 +216,7 @@ class McpServer:
                 fitted = await self.pool.run(_fit, wanted, timeout_s=FIT_S)
             except (TimeoutError, MemoryError, ConverterDied):
                 text = "The answer is too large to be cut."
-                return _failed(text, "TOO_LARGE", "Ask for fewer formats or pages.")
+                return _error(text, "TOO_LARGE", "Ask for fewer formats or pages.")
         following = fitted.index
         if following is None and (fitted.has_next or outcome.is_running):
             following = 0 if outcome.key is None else fitted.end
@@ -225,7 +225,7 @@ class McpServer:
         more: dict[str, Any] = {"truncated": True}
         if (source := await self._source(request, outcome, fitted)) is not None:
             cursor = {"t": tool.name, "s": source, "i": following, "p": fitted.path}
-            more["nextCursor"] = self._packed(cursor)
+            more["nextCursor"] = self._pack_cursor(cursor)
         more["remainingTokens"] = fitted.remaining
         head = fitted.text[:-1]
         return _text(f"{head}{', ' if len(head) > 1 else ''}{json.dumps(more)[1:]}")
@@ -244,7 +244,7 @@ class McpServer:
         names = {"shape": outcome.shape, "key": outcome.key, "slim": outcome.slim}
         return {"kept": kept, **names}
 
-    def _packed(self, cursor: dict[str, Any]) -> str:
+    def _pack_cursor(self, cursor: dict[str, Any]) -> str:
         text = json.dumps(cursor, separators=(",", ":")).encode()
         signed = self._signature(text) + text
         return base64.urlsafe_b64encode(signed).rstrip(b"=").decode()
@@ -274,7 +274,7 @@ class McpServer:
 _UNCACHED = {"ttlMs": 0, "cacheScope": "private"}
 
 
-def _checked(tool: Tool, given: dict[str, Any]) -> dict[str, Any]:
+def _check_arguments(tool: Tool, given: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments that a tool knows. Raises :exc:`RpcError`."""
     known = {*tool.arguments, "maxTokens", "cursor"}
     arguments = {
@@ -326,7 +326,7 @@ def _text(text: str) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": text}], "isError": False}
 
 
-def _failed(error: str, code: str | None, step: str) -> dict[str, Any]:
+def _error(error: str, code: str | None, step: str) -> dict[str, Any]:
     facts = {"error": error, "code": code, "next": step}
     text = json.dumps({k: v for k, v in facts.items() if v}, ensure_ascii=False)
     return {"content": [{"type": "text", "text": text}], "isError": True}
@@ -338,7 +338,7 @@ def _refusal(tool: Tool, answer: Answer) -> dict[str, Any]:
     error = str(found.get("error") or "The call failed.")
     code = found.get("code")
     if answer.status == 400 and found.get("details"):
-        issues = [_named(tool, each) for each in found["details"][:5]]
+        issues = [_issue_text(tool, each) for each in found["details"][:5]]
         raise RpcError(INVALID_PARAMS, "; ".join(issues))
     step = _NEXT_STEPS.get(answer.status)
     if answer.status in {429, 503}:
@@ -346,10 +346,10 @@ def _refusal(tool: Tool, answer: Answer) -> dict[str, Any]:
         step = f"Call again in {seconds} s."
     if step is None or (isinstance(code, str) and code.startswith("SCRAPE_")):
         step = step if answer.status == 408 else _OF_PAGES
-    return _failed(error, code if isinstance(code, str) else None, str(step))
+    return _error(error, code if isinstance(code, str) else None, str(step))
 
 
-def _named(tool: Tool, issue: dict[str, Any]) -> str:
+def _issue_text(tool: Tool, issue: dict[str, Any]) -> str:
     """Return the message of an issue, with the argument that it is about."""
     name = ".".join(map(str, issue.get("path", []))) or tool.name
     message = str(issue.get("message"))

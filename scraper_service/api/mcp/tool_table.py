@@ -14,6 +14,7 @@ from scraper_service.api.mcp.tools import (
     TEXTS,
     WAIT_S,
     Tool,
+    doc,
     listing,
     of_monitor,
     one_of,
@@ -32,7 +33,6 @@ from scraper_service.api.mcp.tools import (
     run_scrape,
     run_search,
     run_search_feedback,
-    said,
 )
 from scraper_service.options.parsing import Array, Choice, Key, Object, Text, bare_kind
 from scraper_service.options.requests import body_v2 as v2
@@ -57,14 +57,14 @@ def _schema(key: Key) -> Mapping[str, Any]:
         found = {"type": ["string", "object"]}
     elif isinstance(kind, Array) and isinstance(bare_kind(kind.item), Text):
         found = TEXTS
-    return found if key.required else said(found, key.help)
+    return found if key.required else doc(found, key.help)
 
 
 _PARSE_OPTIONS: dict[str, Mapping[str, Any]] = {
-    "formats": said(TEXTS, "markdown (default), html, links, summary, json, ..."),
-    "jsonOptions": said(OBJECT, "For json: prompt, schema or selectors."),
-    "queryOptions": said(OBJECT, "For query: prompt, mode."),
-    "pdfOptions": said(OBJECT, "maxPages."),
+    "formats": doc(TEXTS, "markdown (default), html, links, summary, json, ..."),
+    "jsonOptions": doc(OBJECT, "For json: prompt, schema or selectors."),
+    "queryOptions": doc(OBJECT, "For query: prompt, mode."),
+    "pdfOptions": doc(OBJECT, "maxPages."),
     **_of(
         v2.PAGE,
         "parsers onlyMainContent includeTags excludeTags timeout removeBase64Images"
@@ -73,7 +73,7 @@ _PARSE_OPTIONS: dict[str, Mapping[str, Any]] = {
 }
 _PAGE_OPTIONS: dict[str, Mapping[str, Any]] = {
     **_PARSE_OPTIONS,
-    "screenshotOptions": said(OBJECT, "fullPage, quality, viewport."),
+    "screenshotOptions": doc(OBJECT, "fullPage, quality, viewport."),
     **_of(
         v2.PAGE,
         "waitFor actions mobile location proxy maxAge skipTlsVerification storeInCache"
@@ -81,7 +81,7 @@ _PAGE_OPTIONS: dict[str, Mapping[str, Any]] = {
     ),
 }
 _WAIT = {
-    "waitSeconds": said(
+    "waitSeconds": doc(
         {**NUMBER, "minimum": 0, "maximum": MOST_WAIT_S, "default": WAIT_S},
         "How long to wait for the end.",
     )
@@ -213,14 +213,14 @@ TOOLS: tuple[Tool, ...] = (
         title="Use a page in a browser",
         description="Do one step in a page that stays open: actions, or a prompt.",
         arguments={
-            "scrapeId": said(TEXT, "Of an earlier scrape."),
-            "url": said(TEXT, "A page to open first."),
+            "scrapeId": doc(TEXT, "Of an earlier scrape."),
+            "url": doc(TEXT, "A page to open first."),
             "prompt": TEXT,
             "code": TEXT,
             "actions": OBJECTS,
             "language": one_of("bash", "python", "node"),
-            "timeout": said(NUMBER, "Seconds."),
-            "scrapeOptions": said(OBJECT, "With url."),
+            "timeout": doc(NUMBER, "Seconds."),
+            "scrapeOptions": doc(OBJECT, "With url."),
         },
         routes=(("POST", "/scrape/{}/interact"),),
         is_destructive=True,
@@ -248,7 +248,7 @@ TOOLS: tuple[Tool, ...] = (
         arguments={
             "filePath": TEXT,
             "uploadRef": TEXT,
-            "contentType": said(TEXT, "Of the file; by default its name decides."),
+            "contentType": doc(TEXT, "Of the file; by default its name decides."),
             "declaredSizeBytes": NUMBER,
             **_PARSE_OPTIONS,
         },
@@ -261,13 +261,13 @@ TOOLS: tuple[Tool, ...] = (
         title="Watch pages",
         description="Watch pages or searches on a schedule, and report changes.",
         arguments={
-            "body": said(OBJECT, "The whole monitor, instead of the others."),
+            "body": doc(OBJECT, "The whole monitor, instead of the others."),
             "page": TEXT,
             "pages": TEXTS,
             "queries": TEXTS,
-            "goal": said(TEXT, "Which changes matter."),
+            "goal": doc(TEXT, "Which changes matter."),
             "name": TEXT,
-            "scheduleText": said(TEXT, "Such as: every 30 minutes, daily at 9:00."),
+            "scheduleText": doc(TEXT, "Such as: every 30 minutes, daily at 9:00."),
             "timezone": TEXT,
             "searchWindow": TEXT,
             "maxResults": NUMBER,

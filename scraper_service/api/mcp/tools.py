@@ -15,7 +15,7 @@ from scraper_service.api.http_server import JsonRequest
 from scraper_service.api.mcp.inner_calls import InnerCalls
 from scraper_service.api.mcp.protocol import INVALID_PARAMS, RpcError
 from scraper_service.api.parameters import MAX_SKIP
-from scraper_service.errors import counted
+from scraper_service.errors import plural
 
 if TYPE_CHECKING:
     from scraper_service.api.mcp.inner_calls import Answer
@@ -40,7 +40,7 @@ def one_of(*words: str) -> dict[str, Any]:
     return {"type": "string", "enum": list(words)}
 
 
-def said(kind: Mapping[str, Any], sentence: str) -> dict[str, Any]:
+def doc(kind: Mapping[str, Any], sentence: str) -> dict[str, Any]:
     return {**kind, "description": sentence}
 
 
@@ -84,10 +84,10 @@ class ToolCall:
 
     async def get(self, path: str, *ids: str, **query: Any) -> Answer:
         known = {name: value for name, value in query.items() if value is not None}
-        return await self._checked("GET", path, ids, query=known)
+        return await self._call_api("GET", path, ids, query=known)
 
     async def post(self, path: str, body: Mapping[str, Any], *ids: str) -> Answer:
-        return await self._checked("POST", path, ids, body=body)
+        return await self._call_api("POST", path, ids, body=body)
 
     async def send(
         self,
@@ -96,9 +96,9 @@ class ToolCall:
         *ids: str,
         body: Mapping[str, Any] | None = None,
     ) -> Answer:
-        return await self._checked(method, path, ids, body=body)
+        return await self._call_api(method, path, ids, body=body)
 
-    async def _checked(
+    async def _call_api(
         self, method: str, path: str, ids: tuple[str, ...], **options: Any
     ) -> Answer:
         answer = await self.calls.call(self.outer, method, path, *ids, **options)
@@ -139,14 +139,14 @@ class Tool:
     needs_model: bool = False
     run: RunT
 
-    def listed(self, most_tokens: int) -> dict[str, Any]:
+    def list_entry(self, most_tokens: int) -> dict[str, Any]:
         """Return the tool as ``tools/list`` shows it."""
         budget = {
-            "maxTokens": said(
+            "maxTokens": doc(
                 {**NUMBER, "minimum": 200, "maximum": 100_000, "default": most_tokens},
                 "Size of the answer.",
             ),
-            "cursor": said(TEXT, "nextCursor of an earlier answer: its next part."),
+            "cursor": doc(TEXT, "nextCursor of an earlier answer: its next part."),
         }
         schema = {
             "type": "object",
@@ -290,7 +290,7 @@ async def run_crawl(call: ToolCall, given: ArgumentsT) -> ToolAnswer:
             **{key: status[key] for key in ("warning", "error") if key in status},
             "pages": "firecrawl_check_crawl_status with this id returns them",
         }
-        if status["status"] != "scraping" or not await _waited(call, status):
+        if status["status"] != "scraping" or not await _pause(call, status):
             return ToolAnswer(body=_json(facts))
 
 
@@ -346,15 +346,15 @@ async def run_extract(call: ToolCall, given: ArgumentsT) -> ToolAnswer:
     while True:
         answer = await call.get("/extract/{}", job_id)
         is_running = b'"status":"processing"' in answer.body[:500]
-        if not is_running or not await _waited(call, {"completed": 0, "total": 1}):
+        if not is_running or not await _pause(call, {"completed": 0, "total": 1}):
             break
     return ToolAnswer(body=answer.body, source={"id": job_id}, is_running=is_running)
 
 
-async def _waited(call: ToolCall, status: Mapping[str, Any]) -> bool:
+async def _pause(call: ToolCall, status: Mapping[str, Any]) -> bool:
     """Wait a moment. Return False if the time of the tool is over."""
     completed, total = int(status["completed"]), int(status["total"])
-    call.report(completed, total, f"{completed} of {counted(total, 'page')}")
+    call.report(completed, total, f"{completed} of {plural(total, 'page')}")
     left = call.until - time.monotonic()
     if left <= 0:
         return False

@@ -71,7 +71,7 @@ class KindSchemas:
             case Object():
                 return self._object(kind)
             case Tagged():
-                return self._tagged(kind)
+                return self._tagged_schema(kind)
             case Then():
                 return {**self.schema(kind.kind), **kind.schema}
             case UrlOr():
@@ -121,7 +121,7 @@ class KindSchemas:
             return schema
         return ref(title)
 
-    def _tagged(self, kind: Tagged) -> ShapeT:
+    def _tagged_schema(self, kind: Tagged) -> ShapeT:
         objects = []
         names = []
         for tag, each in kind.kinds.items():

@@ -77,7 +77,7 @@ _ID = Key(
 )
 
 
-def _monitored(values: dict[str, Any], at: Position) -> Any:
+def _monitored_pages(values: dict[str, Any], at: Position) -> Any:
     """Return the options of monitored pages and the mode of their comparison."""
     values = {"formats": (Markdown(),), **values}
     try:
@@ -104,7 +104,7 @@ _SCRAPE = Object(
         else key
         for name, key in v2.SCRAPE_KEYS.items()
     },
-    _monitored,
+    _monitored_pages,
     pages.EXPERIMENTAL,
 )
 _SCRAPE_KEY = Key(_SCRAPE, "scrape", help="How each page is scraped; maxAge is 0.")

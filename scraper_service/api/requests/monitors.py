@@ -21,9 +21,9 @@ from scraper_service.options.monitors import (
     MAX_TARGETS,
     SearchTarget,
     TargetT,
-    checked_cron,
-    checked_zone,
+    check_zone,
     cron_of_text,
+    normalize_cron,
 )
 from scraper_service.options.parsing import (
     NO_DEFAULT,
@@ -104,7 +104,7 @@ def _schedule(values: dict[str, Any], at: Position) -> Any:
 SCHEDULE = Object(
     {
         "cron": Key(
-            Then(Text(256, minimum=1), checked_cron),
+            Then(Text(256, minimum=1), normalize_cron),
             "cron",
             help="Five fields: minute, hour, day of month, month, day of week.",
         ),
@@ -114,7 +114,7 @@ SCHEDULE = Object(
             help="The schedule in words, such as every 30 minutes or daily at 9:00.",
         ),
         "timezone": Key(
-            Then(Text(64, minimum=1), checked_zone),
+            Then(Text(64, minimum=1), check_zone),
             "timezone",
             help="The name of the time zone, such as Europe/Berlin.",
             default="UTC",
@@ -178,7 +178,7 @@ _NOTIFICATION = Object(
 )
 
 
-def _muted_until(text: str) -> float:
+def _parse_mute_end(text: str) -> float:
     """Return seconds since 1970, infinite for :data:`FOREVER`."""
     if text == FOREVER:
         return math.inf
@@ -273,7 +273,7 @@ def _keys(*, is_change: bool) -> KeysT:
     if is_change:
         keys["status"] = Key(choice(*STATES), "state", help="Pause or resume.")
         keys["mutedUntil"] = Key(
-            Then(Text(64, minimum=1), _muted_until),
+            Then(Text(64, minimum=1), _parse_mute_end),
             "muted_until",
             help="No mail and no messages to channels before this time of ISO 8601; forever"
             " until it is null again. The webhook gets its events all the same.",
@@ -299,7 +299,7 @@ def _request(values: dict[str, Any], at: Position) -> Any:
     return MonitorRequest(values, **caller)
 
 
-def _created(values: dict[str, Any], at: Position) -> Any:
+def _creation_request(values: dict[str, Any], at: Position) -> Any:
     found = _request(values, at)
     searches = any(isinstance(x, SearchTarget) for x in values["targets"])
     if searches and not values.get("goal") and values.get("judge") is not False:
@@ -308,7 +308,7 @@ def _created(values: dict[str, Any], at: Position) -> Any:
     return found
 
 
-def _changed(values: dict[str, Any], at: Position) -> Any:
+def _change_request(values: dict[str, Any], at: Position) -> Any:
     if values.keys() <= set(pages.CALLER):
         names = ", ".join(name for name in CHANGED.fields if name in _CHANGEABLE)
         return at.report("custom", f"the body must have at least one of {names}")
@@ -317,8 +317,8 @@ def _changed(values: dict[str, Any], at: Position) -> Any:
 
 WHERE = "body (v2)"
 WHERE_CHANGED = "change (v2)"
-CREATED = Object(_keys(is_change=False), _created, pages.EXPERIMENTAL)
-CHANGED = Object(_keys(is_change=True), _changed, pages.EXPERIMENTAL)
+CREATED = Object(_keys(is_change=False), _creation_request, pages.EXPERIMENTAL)
+CHANGED = Object(_keys(is_change=True), _change_request, pages.EXPERIMENTAL)
 _CHANGEABLE = frozenset(
     {"name", "status", "schedule", "targets", "goal", "judgeEnabled"}
     | {"webhook", "notification", "retentionDays", "mutedUntil"}
@@ -352,13 +352,13 @@ def _read(kind: Object, body: object, where: str) -> MonitorRequest:
     found: MonitorRequest = structure(kind, body, where)
     assert isinstance(body, dict)
     shown = tuple(
-        _shown(given, target)
+        _target_members(given, target)
         for given, target in zip(
             body.get("targets") or (), found.values.get("targets", ()), strict=True
         )
     )
     hook = found.values.get("webhook")
-    shown_hook = None if hook is None else _shown_hook(hook)
+    shown_hook = None if hook is None else _hook_members(hook)
     return evolve(found, shown=shown, hook=shown_hook)
 
 
@@ -369,12 +369,12 @@ def _camel(body: object) -> object:
     return {**body, "targets": [camel_keys(x, SPELLINGS) for x in body["targets"]]}
 
 
-def _shown(given: dict[str, Any], target: TargetT) -> dict[str, Any]:
+def _target_members(given: dict[str, Any], target: TargetT) -> dict[str, Any]:
     """Return a target for responses: as given, with its id and the defaults of searches."""
-    return {**given, "id": target.id, **target.shown()}
+    return {**given, "id": target.id, **target.as_members()}
 
 
-def _shown_hook(hook: Webhook) -> dict[str, Any]:
+def _hook_members(hook: Webhook) -> dict[str, Any]:
     return {
         "url": hook.url,
         "headers": dict(hook.headers),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-from scraper_service.api.application import joined
+from scraper_service.api.application import join_sentences
 from scraper_service.api.errors import WORK_ERRORS
 from scraper_service.api.openapi.route import Route
 from scraper_service.api.parameters import NumberParameter, parse_job_id
@@ -131,7 +131,7 @@ class AgentRoutes(Routes):
         options = await body.read(self.api.requests.agent_options)
         found = await self.services.jobs.start(options, team, self.api.version)
         warning = await body.warning(ignored_names(self.api.requests.AGENT.fields))
-        warning = joined(warning, found.warning)
+        warning = join_sentences(warning, found.warning)
         return OperationStarted.to_json(id=found.id, warning=warning)
 
     @Route("GET /agent/<run_id>", returns=_Run, errors=(JobNotFound,))
@@ -153,7 +153,7 @@ class AgentRoutes(Routes):
     async def agents(self, request: JsonRequest) -> bytes:
         """Return the team's runs, the newest first."""
         team, _ = await self.checks.admit(request, Mode.EXTRACT_STATUS)
-        before = _BEFORE.given(request)
+        before = _BEFORE.find(request)
         found = await self.services.jobs.operations(
             team, KIND, None if before is None else before / 1000, AGENTS + 1
         )

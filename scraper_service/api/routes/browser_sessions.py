@@ -234,7 +234,7 @@ class BrowserSessionRoutes(Routes):
         """Return the sessions of the team, the newest first, ended ones for 24 hours."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
         status = _STATUS.read(request)
-        found = await self.services.browser_sessions.listed(
+        found = await self.services.browser_sessions.list_sessions(
             team, None if status is None else status == ACTIVE
         )
         sessions = []

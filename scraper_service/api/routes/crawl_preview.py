@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from attrs import frozen
 
-from scraper_service.api.application import joined, write
+from scraper_service.api.application import join_sentences, write
 from scraper_service.api.errors import (
     WORK_ERRORS,
     ErrorResponse,
@@ -79,7 +79,7 @@ def _whole_url(text: str) -> str:
     return caller_url(text)
 
 
-def _made(values: dict[str, Any], at: Position) -> PreviewRequest:
+def _preview_request(values: dict[str, Any], at: Position) -> PreviewRequest:
     return PreviewRequest(**values)
 
 
@@ -91,7 +91,7 @@ PREVIEW = Object(
         ),
         **CALLER_KEYS,
     },
-    _made,
+    _preview_request,
     EXPERIMENTAL,
 )
 
@@ -150,9 +150,9 @@ class CrawlPreviewRoutes(Routes):
         try:
             parsed = await body.read(preview_request)
         except InvalidOptions as error:
-            return write(request, _refused(error))
+            return write(request, _invalid_body_response(error))
         found = await self.services.jobs.preview(parsed.url, parsed.prompt, team, check)
-        return _previewed(parsed.url, found)
+        return _preview_response(parsed.url, found)
 
     @Route(
         "POST /crawl/explain",
@@ -166,7 +166,7 @@ class CrawlPreviewRoutes(Routes):
         """Return which URLs a crawl would fetch, and why not the others."""
         team, body = await self.checks.admit(request, Mode.CRAWL)
         parsed = await body.read(requests.explain_request)
-        options, _ = await prompted(self.services.jobs, body, parsed.options, team)
+        options, _ = await apply_prompt(self.services.jobs, body, parsed.options, team)
         found = await self.services.jobs.explain(options, parsed.urls, parsed.depth)
         return _EXPLAINED.to_json(results=found)
 
@@ -176,7 +176,7 @@ preview_request = BodyReader[PreviewRequest](
 )
 
 
-def _refused(error: InvalidOptions) -> ErrorResponse:
+def _invalid_body_response(error: InvalidOptions) -> ErrorResponse:
     """Return the response to an invalid body."""
     faults = "; ".join(issue.message for issue in error.issues)
     members = error_body(
@@ -187,15 +187,15 @@ def _refused(error: InvalidOptions) -> ErrorResponse:
     return ErrorResponse(400, members)
 
 
-def _previewed(url: str, found: PromptOptions) -> bytes:
+def _preview_response(url: str, found: PromptOptions) -> bytes:
     """Return the options that a prompt asks for.
 
     Raises :exc:`PromptUnclear` without any option.
     """
     if not found.values:
         raise _unclear(found)
-    data = {"url": url, **requests.derived_fields(found.values)}
-    return _Previewed.to_json(data=data, warning=joined(*found.warnings))
+    data = {"url": url, **requests.crawl_body(found.values)}
+    return _Previewed.to_json(data=data, warning=join_sentences(*found.warnings))
 
 
 def _unclear(found: PromptOptions) -> PromptUnclear:
@@ -207,12 +207,10 @@ def check(values: Mapping[str, Any]) -> None:
     if (limit := values.get("limit", 1)) > MAX_PAGES:
         message = f"limit must be <= {MAX_PAGES}, got {limit}"
         raise InvalidOptions([Issue("too_big", ("limit",), message)])
-    requests.crawl_options(
-        {"url": "http://localhost/", **requests.derived_fields(values)}
-    )
+    requests.crawl_options({"url": "http://localhost/", **requests.crawl_body(values)})
 
 
-async def prompted(
+async def apply_prompt(
     service: TeamJobs, body: Body, options: CrawlOptions, team: Team
 ) -> tuple[CrawlOptions, dict[str, Any]]:
     """Return the options of a crawl completed by its prompt, and members about this.
@@ -227,8 +225,8 @@ async def prompted(
     final = await body.read(partial(requests.fill, dict(found.values)))
     values = options_to_json(final)
     facts: dict[str, Any] = {
-        "prompt_generated_options": requests.derived_fields(found.values),
-        "final_crawler_options": requests.derived_fields(
+        "prompt_generated_options": requests.crawl_body(found.values),
+        "final_crawler_options": requests.crawl_body(
             {k: values[k] for k in DERIVED if values[k] is not None}
         ),
     }

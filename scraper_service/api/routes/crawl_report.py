@@ -297,13 +297,13 @@ class CrawlReportRoutes(Routes):
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
         query = _url_query(request)
         found = await self.services.jobs.urls(parse_job_id(job_id), team, query)
-        return _listed(found, query, self.url_of(request))
+        return _list_response(found, query, self.url_of(request))
 
     @Route("GET /crawl/<job_id>/removed", returns=_Removed, parameters=(_SKIP, _LIMIT))
-    async def removed(self, request: JsonRequest, job_id: str) -> bytes:
+    async def removed_urls(self, request: JsonRequest, job_id: str) -> bytes:
         """Return the URLs that a crawl with the option since has not found any more."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
-        found = await self.services.jobs.removed(
+        found = await self.services.jobs.read_removed(
             parse_job_id(job_id), team, _SKIP.read(request), _LIMIT.read(request)
         )
         return _Removed.to_json(found)
@@ -313,7 +313,7 @@ class CrawlReportRoutes(Routes):
         """Return the politeness and scope report of a job."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
         found = parse_job_id(job_id)
-        return await self.services.jobs.report(found, team, reported)
+        return await self.services.jobs.report(found, team, report_response)
 
     @Route(
         of_jobs("GET", "/events"),
@@ -340,7 +340,7 @@ def _url_query(request: JsonRequest) -> UrlQuery:
     )
 
 
-def _listed(found: Listing, query: UrlQuery, path: str) -> bytes:
+def _list_response(found: Listing, query: UrlQuery, path: str) -> bytes:
     """Return a part of the list. ``path`` is the absolute URL of the list."""
     following = None
     if (after := found.next) is not None:
@@ -356,7 +356,7 @@ def _listed(found: Listing, query: UrlQuery, path: str) -> bytes:
     return _Urls.to_json(found, next=following)
 
 
-def reported(report: CrawlReport) -> bytes:
+def report_response(report: CrawlReport) -> bytes:
     """Return the report as JSON."""
     facts = report.facts
     options = json.loads(facts.job.options)

@@ -166,7 +166,7 @@ class ExportRoutes(Routes):
             what=what,
             fields=fields,
             skip=SKIP.read(request),
-            limit=_LIMIT.given(request),
+            limit=_LIMIT.find(request),
             gzip=_accepts_gzip(request.headers_of("Accept-Encoding")),
             base=self.base_url(request),
             row=_ROWS[what],

@@ -86,9 +86,9 @@ class FeedbackRoutes(Routes):
         """Give feedback on a call."""
         try:
             team, body = await self.checks.admit(request, Mode.CRAWL_STATUS)
-            return await self._noted(request, await body.read(call_feedback), team)
+            return await self._note(request, await body.read(call_feedback), team)
         except tuple(_CODES) as error:
-            return self._refused(request, error)
+            return self._write_refusal(request, error)
 
     @Route(
         "POST /search/<job_id>/feedback",
@@ -103,11 +103,11 @@ class FeedbackRoutes(Routes):
             team, body = await self.checks.admit(request, Mode.CRAWL_STATUS)
             found = await body.read(search_feedback)
             given = evolve(found, job_id=parse_job_id(job_id))
-            return await self._noted(request, given, team)
+            return await self._note(request, given, team)
         except tuple(_CODES) as error:
-            return self._refused(request, error)
+            return self._write_refusal(request, error)
 
-    async def _noted(
+    async def _note(
         self, request: JsonRequest, given: FeedbackRequest, team: Team
     ) -> bytes:
         endpoint, job_id = given.endpoint, given.job_id
@@ -119,7 +119,7 @@ class FeedbackRoutes(Routes):
         logger.info("feedback %s on %s %s: %s %s", *head, facts)
         return _Noted.to_json(feedback_id=feedback_id)
 
-    def _refused(self, request: JsonRequest, error: Exception) -> bytes:
+    def _write_refusal(self, request: JsonRequest, error: Exception) -> bytes:
         answer = answer_to(error, self.api.requests.wire_name)
         code = next(code for kind, code in _CODES.items() if isinstance(error, kind))
         members = {**answer.members, "feedbackErrorCode": code}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from twisted.web.server import NOT_DONE_YET
 
-from scraper_service.api.errors import answer_to, not_found, refused_method
+from scraper_service.api.errors import answer_to, not_found, refuse_method
 from scraper_service.api.openapi.route import RootResource, Route
 from scraper_service.api.parameters import PathParameter, TextParameter
 from scraper_service.api.schemas import TEXT, encode
@@ -61,7 +61,7 @@ class ArtefactFiles(RootResource):
         self._tasks = BackgroundTasks()
 
     def render(self, request: Request) -> bytes | int:
-        if (refusal := refused_method(request)) is not None:
+        if (refusal := refuse_method(request)) is not None:
             return refusal
         name = b"/".join(request.postpath or ()).decode("latin-1")
         query = request.uri.partition(b"?")[2].decode("latin-1")

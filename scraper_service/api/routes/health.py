@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from twisted.web.resource import Resource
 
 from scraper_service.api.application import TaskPage
-from scraper_service.api.errors import NotFoundPage, not_found, refused_method
+from scraper_service.api.errors import NotFoundPage, not_found, refuse_method
 from scraper_service.api.openapi.route import RootResource, Route
 from scraper_service.api.schemas import JsonObject, Success, encode, member
 
@@ -36,7 +36,7 @@ class Constant(Resource):
     def render(self, request: Request) -> bytes:
         if request.postpath:
             return not_found(request)
-        refusal = refused_method(request)
+        refusal = refuse_method(request)
         return self._body if refusal is None else refusal
 
 
@@ -117,12 +117,12 @@ class HealthPages(RootResource):
     ):
         super().__init__()
         self._facts = facts
-        self._page = HealthPage(health, self._told)
+        self._page = HealthPage(health, self._report_members)
         ready = HealthPage(health, lambda report: {**report.members(), **versions})
         self.putChild(b"ready", ready)
         self.putChild(b"live", Constant(_Ok.of()))
 
-    def _told(self, report: HealthReport) -> MembersT:
+    def _report_members(self, report: HealthReport) -> MembersT:
         if report.is_ready:
             return self._facts()
         return {**self._facts(), **report.members()}

@@ -20,7 +20,7 @@ from scraper_service.api.parameters import (
     argument,
     parse_job_id,
 )
-from scraper_service.api.responses import spelled_options
+from scraper_service.api.responses import spell_options
 from scraper_service.api.schemas import (
     Id,
     JsonObject,
@@ -187,7 +187,7 @@ class JobHistoryRoutes(Routes):
         """Return a job of any kind with its options."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
         known = parse_job_id(job_id)
-        await self.services.scraping.recorded(known)
+        await self.services.scraping.wait_until_recorded(known)
         found = await self.services.jobs.details(known, team)
         url = self._url(request, found.summary)
         data = _JobWithOptions.of(found.summary, url=url, options=_options(found))
@@ -206,7 +206,7 @@ class JobHistoryRoutes(Routes):
         """Cancel a job of any kind and delete all its data."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
         found = parse_job_id(job_id)
-        await self.services.scraping.recorded(found)
+        await self.services.scraping.wait_until_recorded(found)
         await self.services.jobs.delete(found, team)
         return Success.to_json()
 
@@ -222,12 +222,12 @@ def _options(job: JobDetails) -> dict[str, Any] | None:
     if job.summary.monitor_id is not None:
         return options  # the monitor has them
     scrape = options.pop("scrape")
-    page = spelled_options(scrape, _PAGE_NAMES)
+    page = spell_options(scrape, _PAGE_NAMES)
     if kind == "batch_scrape":
         options.pop("urls", None)  # the first one only: there may be many
     if job.summary.target is None:
         options = {k: v for k, v in options.items() if k not in _TARGETS}
-    found = spelled_options(options, _NAMES[kind])
+    found = spell_options(options, _NAMES[kind])
     if job.header_names:
         page["headers"] = list(job.header_names)
     if job.webhook is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scraper_service.api.application import joined, with_base
+from scraper_service.api.application import join_sentences, with_base
 from scraper_service.api.errors import WORK_ERRORS
 from scraper_service.api.openapi.route import Route
 from scraper_service.api.page_parts import TOKENS, fit_pages
@@ -75,7 +75,7 @@ class JobRoutes(Routes):
         answer: bytes = self.api.responses.STARTED.to_json(
             id=job.id,
             url=job_url(job, self.base_url(request), self.api.version),
-            warning=joined(facts.pop("warning", None), warning, job.warning),
+            warning=join_sentences(facts.pop("warning", None), warning, job.warning),
             **facts,
         )
         return answer
@@ -132,7 +132,7 @@ class JobRoutes(Routes):
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
         skip, limit = paging(request)
         bounds: tuple[int | None, ...] = (skip, limit)
-        max_tokens = TOKENS.given(request)
+        max_tokens = TOKENS.find(request)
         job, pages = await self.services.jobs.status(
             parse_job_id(job_id), team, skip or 0, limit
         )

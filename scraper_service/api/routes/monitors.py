@@ -257,11 +257,11 @@ def _values(found: MonitorRequest, monitor_id: str) -> dict[str, Any]:
             "timezone": schedule.timezone,
         }
     if (notification := values.get("notification")) is not None:
-        values["notification"] = _shown_notification(notification)
+        values["notification"] = _notification_members(notification)
     return values
 
 
-def _shown_notification(given: Mapping[str, Any]) -> dict[str, Any]:
+def _notification_members(given: Mapping[str, Any]) -> dict[str, Any]:
     found = dict(given)
     if (email := given.get("email")) is not None:
         found["email"] = {

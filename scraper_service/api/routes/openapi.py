@@ -71,7 +71,7 @@ class OpenApiPage(TaskPage):
         """Return the document without ``servers``, and its hash."""
         resources = [Root, *self._beside.values()]
         facts = (self._capabilities(), self._most_days)
-        return await asyncio.to_thread(_encoded, self._versions, resources, *facts)
+        return await asyncio.to_thread(_encode, self._versions, resources, *facts)
 
     def _body(self, request: JsonRequest, document: bytes, digest: str) -> bytes:
         """Set the headers of a response; return its body, which may be empty."""
@@ -85,6 +85,6 @@ class OpenApiPage(TaskPage):
         return b'{"servers":%s,%s' % (encode([{"url": base}]), document[1:])
 
 
-def _encoded(*parts: Any) -> tuple[bytes, str]:
+def _encode(*parts: Any) -> tuple[bytes, str]:
     text = encode(build(*parts))
     return text, hashlib.sha256(text).hexdigest()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Annotated, Any
 
-from scraper_service.api.application import joined
+from scraper_service.api.application import join_sentences
 from scraper_service.api.errors import WORK_ERRORS
 from scraper_service.api.openapi.route import Route
 from scraper_service.api.parameters import parse_job_id
@@ -161,7 +161,9 @@ class ExtractRoutes(OperationRoutes):
             id=found.id,
             url_trace=[],
             invalid_urls=parsed.invalid_urls,
-            warning=joined(await body.warning(ignored_names({})), found.warning),
+            warning=join_sentences(
+                await body.warning(ignored_names({})), found.warning
+            ),
         )
 
     @Route("GET /extract/<operation_id>", returns=_ExtractStatus, errors=(JobNotFound,))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from attrs import evolve
 
-from scraper_service.api.application import joined, with_base
+from scraper_service.api.application import join_sentences, with_base
 from scraper_service.api.errors import PAGE_STATUSES, WORK_ERRORS
 from scraper_service.api.openapi.page_shapes import PageJson
 from scraper_service.api.openapi.route import Route
@@ -39,8 +39,8 @@ class PageRoutes(Routes):
         warning = await body.warning(ignored_names(self.api.requests.PAGE.fields))
         page = await self.services.scraping.scrape(options, team, self.api.version)
         if warning:
-            page = evolve(page, warning=joined(page.warning, warning))
-        answer = self.api.responses.scraped(request, page, options)
+            page = evolve(page, warning=join_sentences(page.warning, warning))
+        answer = self.api.responses.scrape_response(request, page, options)
         return with_base(answer, self.base_url(request))
 
     @Route(
@@ -52,7 +52,7 @@ class PageRoutes(Routes):
     async def read_scrape(self, request: JsonRequest, scrape_id: str) -> bytes:
         """Return a page that was scraped, as long as it is stored."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
-        max_tokens, number = MAX_TOKENS.given(request), PAGE.given(request)
+        max_tokens, number = MAX_TOKENS.find(request), PAGE.find(request)
         if number is not None and max_tokens is None:
             raise InvalidParameter("Invalid page: it needs maxTokens")
         page = await self.services.scraping.stored_scrape(parse_job_id(scrape_id), team)
@@ -77,5 +77,5 @@ class PageRoutes(Routes):
             options, team, self.api.version, self.api.responses.MAP_SHAPE
         )
         found.warnings.extend(filter(None, [warning]))
-        answer: bytes = self.api.responses.mapped(request, found)
+        answer: bytes = self.api.responses.map_response(request, found)
         return answer

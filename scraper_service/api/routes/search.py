@@ -41,5 +41,5 @@ class SearchRoutes(Routes):
         found = await self.services.scraping.search(options, team, self.api.version)
         if warning is not None:
             found = evolve(found, warnings=(*found.warnings, warning))
-        answer: bytes = self.api.responses.searched(found)
+        answer: bytes = self.api.responses.search_response(found)
         return with_base(answer, self.base_url(request))

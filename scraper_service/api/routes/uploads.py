@@ -13,7 +13,7 @@ from attrs import evolve
 
 from scraper_service.api.application import (
     TaskPage,
-    joined,
+    join_sentences,
     with_base,
     write,
 )
@@ -134,7 +134,7 @@ class FileRoutes(Routes):
         body = await self.checks.body_of(request, form.options, team)
         options = await body.read(self.api.requests.parse_options)
         warning = await body.warning(ignored_names(self.api.requests.PARSE.fields))
-        return await self._parsed(request, form.file, options, team, warning)
+        return await self._parse_file(request, form.file, options, team, warning)
 
     async def _parse_upload(self, request: JsonRequest) -> bytes:
         """Convert a file that was sent before."""
@@ -144,9 +144,9 @@ class FileRoutes(Routes):
         warning = await body.warning(ignored_names(self.api.requests.PARSE.fields))
         self.services.scraping.check_parse(found.options)
         file = await self.services.uploads.take(found.ref, team.id)
-        return await self._parsed(request, file, found.options, team, warning)
+        return await self._parse_file(request, file, found.options, team, warning)
 
-    async def _parsed(
+    async def _parse_file(
         self,
         request: JsonRequest,
         file: Upload,
@@ -156,8 +156,8 @@ class FileRoutes(Routes):
     ) -> bytes:
         options = evolve(options, url=file.name)
         page = await self.services.scraping.parse(file, options, team, self.api.version)
-        page = evolve(page, warning=joined(page.warning, warning))
-        answer = self.api.responses.parsed(request, page, options)
+        page = evolve(page, warning=join_sentences(page.warning, warning))
+        answer = self.api.responses.parse_response(request, page, options)
         return with_base(answer, self.base_url(request))
 
     @Route(

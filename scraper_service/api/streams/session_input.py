@@ -126,7 +126,7 @@ class InputSocket(SocketStream):
         self._touched = asyncio.Event()
         self._touched_at = 0.0
 
-    def heard(self, event: TextMessage | BytesMessage) -> None:
+    def receive_part(self, event: TextMessage | BytesMessage) -> None:
         self._size += len(event.data)
         if self._size > MAX_MESSAGE or self._inputs.qsize() >= MAX_WAITING:
             self._is_flooded.set()

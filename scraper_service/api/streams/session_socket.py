@@ -56,7 +56,7 @@ class SessionSocket(SocketStream):
         self._queued = 0
         self._is_flooded = asyncio.Event()
 
-    def heard(self, event: TextMessage | BytesMessage) -> None:
+    def receive_part(self, event: TextMessage | BytesMessage) -> None:
         # Bytes are no message of the protocol, like an empty text.
         part = event.data if isinstance(event, TextMessage) else ""
         self._size += len(event.data)

@@ -142,13 +142,13 @@ class OpenStreams:
         team = stream.team.id if stream.team else ""
         self._of_team[team] += 1
 
-        def ended(_: object) -> None:
+        def forget(_: object) -> None:
             del self._open[stream]
             self._of_team[team] -= 1
             if not self._of_team[team]:
                 del self._of_team[team]
 
-        task.add_done_callback(ended)
+        task.add_done_callback(forget)
 
     def stop(self, stream: Stream) -> None:
         """End a stream whose connection is closed."""
@@ -234,13 +234,13 @@ class Stream(Resource):
     def render(self, request: Any) -> int:
         self.request = request
         self.transport = request.channel.transport
-        request.notifyFinish().addBoth(self._lost)
+        request.notifyFinish().addBoth(self._on_lost)
         self.open()
         request.registerProducer(self.valve, True)
         self.watchers.start(self)
         return NOT_DONE_YET
 
-    def _lost(self, _: object) -> None:
+    def _on_lost(self, _: object) -> None:
         self.is_gone = True
         self.watchers.stop(self)
 

@@ -141,7 +141,7 @@ def _is_nonce(text: str) -> bool:
 class SocketStream(Stream):
     """A WebSocket: sends text messages, pings, and ends with close frames.
 
-    A sub-class writes in :meth:`tell`, and takes the client's messages in :meth:`heard`.
+    A sub-class writes in :meth:`tell`, and takes the client's messages in :meth:`receive_part`.
     """
 
     def __init__(
@@ -163,9 +163,9 @@ class SocketStream(Stream):
 
     def open(self) -> None:
         answer, self._wire = self._handshake.accept()
-        self.request.take_over(answer, self._received)
+        self.request.take_over(answer, self._receive)
 
-    def heard(self, event: TextMessage | BytesMessage) -> None:
+    def receive_part(self, event: TextMessage | BytesMessage) -> None:
         """Take a part of a message of the client."""
 
     async def goodbye(self) -> None:
@@ -224,7 +224,7 @@ class SocketStream(Stream):
             loop = asyncio.get_running_loop()
             loop.call_later(self.watchers.stall_s, self.cut)
 
-    def _received(self, data: bytes) -> None:
+    def _receive(self, data: bytes) -> None:
         """Handle data of the client: pongs, pings and the end."""
         self._unanswered = 0
         if self._is_refused or self._wire.state is ConnectionState.CLOSED:
@@ -261,14 +261,14 @@ class SocketStream(Stream):
         elif isinstance(event, TextMessage | BytesMessage):
             self._parts_heard = 0 if event.message_finished else self._parts_heard + 1
             if self._parts_heard <= MAX_PARTS:
-                self.heard(event)
+                self.receive_part(event)
             else:
                 self._is_refused = self.is_stopping = True
                 self.watchers.stop(self)
         elif isinstance(event, CloseConnection):
-            self._ended_by(event)
+            self._on_close(event)
 
-    def _ended_by(self, event: CloseConnection) -> None:
+    def _on_close(self, event: CloseConnection) -> None:
         self._closed.set()
         if self._wire.state is ConnectionState.CLOSED:
             return

@@ -152,7 +152,7 @@ def scrape_options(values: dict[str, Any], at: Position) -> Any:
 def _formats(values: Mapping[str, Any], at: Position) -> Any:
     """Return the formats with their options, which stand under other keys in v1."""
     given = values.get("formats")
-    chosen = _included(values) if given is None else given
+    chosen = _included_formats(values) if given is None else given
     results = {_result(item) for item in chosen}
     valid = True
     for result, key, required in COMPANIONS:
@@ -169,7 +169,7 @@ def _formats(values: Mapping[str, Any], at: Position) -> Any:
     return tuple(evolve(f, **options.get(_result(f), {})) for f in chosen)
 
 
-def _included(values: Mapping[str, Any]) -> tuple[formats.Format, ...]:
+def _included_formats(values: Mapping[str, Any]) -> tuple[formats.Format, ...]:
     flags = {"includeMarkdown": True, **values}
     return tuple(f for key, f in INCLUDE_FLAGS.items() if flags.get(key))
 

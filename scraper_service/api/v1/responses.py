@@ -70,7 +70,7 @@ NO_RESULTS = "No search results found"
 NO_CONTENT = "No content found in search results"
 
 
-def scraped(request: JsonRequest, page: Page, options: PageOptions) -> bytes:
+def scrape_response(request: JsonRequest, page: Page, options: PageOptions) -> bytes:
     """Return the response to a scrape: the page, or its error."""
     if page.failure:
         return write(request, failed_page(page.failure, FAILURE_STATUS))
@@ -80,14 +80,14 @@ def scraped(request: JsonRequest, page: Page, options: PageOptions) -> bytes:
     return b"{%s}" % b",".join(members)
 
 
-def mapped(request: JsonRequest, found: Map) -> bytes:
+def map_response(request: JsonRequest, found: Map) -> bytes:
     """Return the response to a map: its URLs."""
     if found.failure:
         return write(request, failed_page(found.failure, FAILURE_STATUS))
     return responses.map_response(found, {})
 
 
-def searched(found: SearchAnswer) -> bytes:
+def search_response(found: SearchAnswer) -> bytes:
     """Return the response to a search: one list.
 
     Results without content are left out, unless all results are without content.

@@ -32,7 +32,7 @@ class V2(VersionApp):
     version = 2
     requests = requests
     responses = responses
-    prompted = staticmethod(crawl_preview.prompted)
+    prompted = staticmethod(crawl_preview.apply_prompt)
     groups = (
         PageRoutes,
         FileRoutes,

@@ -61,7 +61,7 @@ class _Schedule(JsonObject):
     timezone: str
 
 
-def _muted(found: Monitor) -> str | None:
+def _mute_end(found: Monitor) -> str | None:
     """Return until when a monitor is muted; None if that is over."""
     if not found.is_muted(time.time()):
         return None
@@ -90,7 +90,7 @@ class MonitorJson(JsonObject):
     retention_days: int
     muted_until: str | None = member(
         "A time, or forever. Mail and channels get nothing before.",
-        source=_muted,
+        source=_mute_end,
         own=True,
     )
     estimated_credits_per_month: int = member(source=monthly_credits)

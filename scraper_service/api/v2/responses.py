@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 from scraper_service.api import responses
-from scraper_service.api.application import warned, write
+from scraper_service.api.application import warning_of, write
 from scraper_service.api.errors import (
     FAILURE_STATUS,
     ErrorResponse,
@@ -148,7 +148,7 @@ BAD_SEARCH = "Invalid request body", None
 STATUS = {**FAILURE_STATUS, "SCRAPE_DNS_RESOLUTION_ERROR": 200}
 
 
-def scraped(request: JsonRequest, page: Page, options: PageOptions) -> bytes:
+def scrape_response(request: JsonRequest, page: Page, options: PageOptions) -> bytes:
     """Return the response to a scrape: the page, or its error."""
     if page.failure:
         return write(request, failed_page(page.failure, STATUS))
@@ -158,22 +158,24 @@ def scraped(request: JsonRequest, page: Page, options: PageOptions) -> bytes:
     return b"{%s}" % b",".join(members)
 
 
-def parsed(request: JsonRequest, page: Page, options: PageOptions) -> bytes:
+def parse_response(request: JsonRequest, page: Page, options: PageOptions) -> bytes:
     """Return the response to an uploaded file: that of a scrape."""
     if page.failure and page.failure.code == "SCRAPE_UNSUPPORTED_FILE_ERROR":
         answer = error_body(page.failure.message, code="UNSUPPORTED_FILE_TYPE")
         return write(request, ErrorResponse(400, answer))
-    return scraped(request, page, options)
+    return scrape_response(request, page, options)
 
 
-def mapped(request: JsonRequest, found: Map) -> bytes:
+def map_response(request: JsonRequest, found: Map) -> bytes:
     """Return the response to a map: its URLs and warnings."""
     if found.failure:
         return write(request, failed_page(found.failure, STATUS))
-    return responses.map_response(found, {"id": found.id, **warned(*found.warnings)})
+    return responses.map_response(
+        found, {"id": found.id, **warning_of(*found.warnings)}
+    )
 
 
-def searched(found: SearchAnswer) -> bytes:
+def search_response(found: SearchAnswer) -> bytes:
     """Return the response to a search: its results by kind of source."""
     groups = [
         encode(kind)

@@ -16,7 +16,7 @@ from scraper_service.cli.terminal import CRAWL_DENIAL, EXTERNAL_LINK
 from scraper_service.crawling.logs import configure_logs
 from scraper_service.crawling.middlewares import item_made
 from scraper_service.discovery import Reason
-from scraper_service.errors import InvalidOptions, ServiceError, counted
+from scraper_service.errors import InvalidOptions, ServiceError, plural
 from scraper_service.items import Page
 
 if TYPE_CHECKING:
@@ -136,9 +136,9 @@ class RunLog:
 
     def _counts(self) -> str:
         if self._others:  # the items of a map or a search
-            return counted(self._others, "item")
+            return plural(self._others, "item")
         minutes = max(time.monotonic() - self._began, 0.001) / 60
         return (
-            f"{counted(self._pages, 'page')}, {self._failed} failed,"
+            f"{plural(self._pages, 'page')}, {self._failed} failed,"
             f" {self._left_out} left out, {self._pages / minutes:.0f} pages per minute"
         )

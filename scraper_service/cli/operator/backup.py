@@ -13,7 +13,7 @@ import click
 from scraper_service.cli.operator.audit import record_act
 from scraper_service.cli.operator.keys import open_database
 from scraper_service.cli.settings import data_dir_option, load_settings
-from scraper_service.errors import counted
+from scraper_service.errors import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -42,9 +42,9 @@ def backup_command(
     click.echo(f"{folder}: {_describe(made)}")
     settings: Any = load_settings(overrides, DATA_DIR=data_dir)
     if url := settings["ARTEFACT_STORE"]:
-        from scraper_service.storage.files.blob_stores import shown_url
+        from scraper_service.storage.files.blob_stores import redact_url
 
-        click.echo(f"without the screenshots and PDFs in {shown_url(url)}", err=True)
+        click.echo(f"without the screenshots and PDFs in {redact_url(url)}", err=True)
 
 
 @click.command("restore")
@@ -103,5 +103,5 @@ def _record(
 def _describe(made: Manifest) -> str:
     return (
         f"the {made.database} database of {made.made_at} (version {made.version}),"
-        f" {counted(made.files, 'file')} of {made.bytes / MIB:.1f} MiB"
+        f" {plural(made.files, 'file')} of {made.bytes / MIB:.1f} MiB"
     )

@@ -110,7 +110,7 @@ class Check:
 def checks(settings: Settings) -> Iterator[Check]:
     """Run the checks, and yield the result of each."""
     yield _interpreter()
-    yield _compiled()
+    yield _extension()
     yield _data_directory(Path(settings["DATA_DIR"]))
     yield _database(settings)
     yield _artefact_store(settings)
@@ -133,7 +133,7 @@ def _interpreter() -> Check:
     return Check("python", "works", version)
 
 
-def _compiled() -> Check:
+def _extension() -> Check:
     from scraper_service.content.passes import compiled, why_unfit
 
     name = "compiled extension"

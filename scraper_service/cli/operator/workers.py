@@ -15,7 +15,7 @@ from attrs import asdict
 
 from scraper_service.cli.operator.keys import open_database
 from scraper_service.cli.settings import data_dir_option
-from scraper_service.errors import counted
+from scraper_service.errors import plural
 
 if TYPE_CHECKING:
     from scraper_service.storage.frontier.workers import LiveWorker
@@ -55,7 +55,7 @@ def _line(each: LiveWorker) -> str:
             each.host or "-",
             str(each.pid or "-"),
             started,
-            counted(each.jobs, "job"),
+            plural(each.jobs, "job"),
             "draining" if each.drains else "running",
             ",".join(each.takes) or "-",
         )

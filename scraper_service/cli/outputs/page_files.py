@@ -23,7 +23,7 @@ from attrs import frozen
 from scraper_service.cli.outputs.page_formats import KINDS
 from scraper_service.cli.terminal import FailedUrl, OutputFailed
 from scraper_service.content.characters import printable
-from scraper_service.errors import counted
+from scraper_service.errors import plural
 from scraper_service.exports.markdown_zip import front_matter
 from scraper_service.exports.page_names import PageNames
 from scraper_service.options.format_table import FILE, PICTURE
@@ -238,7 +238,7 @@ class MarkdownFolder:
             for file in self._files:
                 file.close()
             if self._lost:
-                text = f"not written: {counted(self._lost, 'file')} of pages; {LINES} says why"
+                text = f"not written: {plural(self._lost, 'file')} of pages; {LINES} says why"
                 click.echo(f"warning: {text}", err=True)
                 self._lost = 0
         except OSError as error:

@@ -202,7 +202,7 @@ def _iso(seconds: float) -> str:
     return utc_text(datetime.fromtimestamp(seconds, UTC))
 
 
-def counted_text(text: str, compare: Compare) -> str:
+def strip_ignored_parts(text: str, compare: Compare) -> str:
     """Return a text without the parts that do not count.
 
     Patterns are applied line by line, so that one cannot take the whole page.
@@ -217,7 +217,7 @@ def counted_text(text: str, compare: Compare) -> str:
     return text
 
 
-def changed_characters(found: Sequence[Hunk]) -> int:
+def count_changed_characters(found: Sequence[Hunk]) -> int:
     """Return how many characters differ.
 
     Of lines in a row those between the first and the last difference count; of the old and
@@ -245,7 +245,7 @@ def _difference(old: str, new: str) -> int:
     return max(len(old), len(new)) - start - end
 
 
-def counted_fields(
+def relevant_changes(
     found: Mapping[str, dict[str, Any]], compare: Compare
 ) -> dict[str, dict[str, Any]]:
     """Return the changes of fields that count, of all that differ by path."""

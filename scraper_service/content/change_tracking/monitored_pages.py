@@ -14,10 +14,10 @@ from attrs import frozen
 
 from scraper_service.content.change_tracking.comparison import (
     GONE,
-    changed_characters,
-    counted_fields,
-    counted_text,
+    count_changed_characters,
     json_line,
+    relevant_changes,
+    strip_ignored_parts,
 )
 from scraper_service.content.change_tracking.diff import as_json, as_patch, hunks
 from scraper_service.options.monitors import Compare
@@ -176,7 +176,7 @@ def _diff(
             found["json"] = as_json(_fitting(parts), OLD, NEW)
     if mode != "markdown":
         fields = changed_fields(before["data"], now["data"])
-        if counted_fields(fields, compare):
+        if relevant_changes(fields, compare):
             found["json"] = fields
     return found or None
 
@@ -196,11 +196,11 @@ def _texts(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, str]
 def _counts(old: str, new: str, compare: Compare) -> bool:
     """Return True if two texts differ in what counts."""
     if compare.cleans:
-        old, new = counted_text(old, compare), counted_text(new, compare)
+        old, new = strip_ignored_parts(old, compare), strip_ignored_parts(new, compare)
     if _print(old) == _print(new):
         return False
     least = compare.min_characters
-    return not least or changed_characters(hunks(old, new)) >= least
+    return not least or count_changed_characters(hunks(old, new)) >= least
 
 
 def _print(text: str) -> str:

@@ -287,11 +287,11 @@ def _colours(
     }
     ground = body.get("background-color") or body.get("background")
     ground = ground or _ground(styles, "body", "html", ":root")
-    found["background"] = _parsed_colour(ground) or found["background"]
+    found["background"] = _colour_or_none(ground) or found["background"]
     ink = body.get("color") or styles.value("color", "body", "html", ":root")
-    found["textPrimary"] = _parsed_colour(ink) or found["textPrimary"]
+    found["textPrimary"] = _colour_or_none(ink) or found["textPrimary"]
     found["link"] = (
-        _parsed_colour(styles.value("color", "a", "a:link")) or found["link"]
+        _colour_or_none(styles.value("color", "a", "a:link")) or found["link"]
     )
     theme = evidence.first("theme-color", "msapplication-tilecolor")
     candidates = [
@@ -301,7 +301,7 @@ def _colours(
         *_inline_grounds(inline),
     ]
     for text in candidates:
-        shade = _parsed_colour(text)
+        shade = _colour_or_none(text)
         if shade and not is_grey(shade):
             if found["primary"] is None:
                 found["primary"] = shade
@@ -310,7 +310,7 @@ def _colours(
     return {name: value for name, value in found.items() if value}
 
 
-def _parsed_colour(text: str | None) -> str | None:
+def _colour_or_none(text: str | None) -> str | None:
     return colour(text) if text else None
 
 

@@ -221,7 +221,7 @@ def clean(document: Document, *, complete: bool = True) -> None:
     codes = found["pre"] + join_code_lines(found["table"], document.base)
     if codes:
         drop_line_numbers(codes)
-    if hidden := rules.hidden(body):
+    if hidden := rules.find_hidden(body):
         _drop_hidden(document, body, hidden)
     separate_words(body)
     if complete:
@@ -468,7 +468,7 @@ def _unmask_email(link: Any) -> bool:
     return True
 
 
-def cleaned_html(document: Document) -> str:
+def clean_html(document: Document) -> str:
     """Serialise the tree as HTML without scripts, styles and event handlers.
 
     :func:`clean` leaves scripts and styles in the head, and event handlers everywhere.

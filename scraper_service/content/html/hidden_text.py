@@ -344,21 +344,21 @@ def hiding(style: str) -> Hiding:
     if not names.isdisjoint({"display", "visibility"}):
         last = {name.lower(): v.lower() for name, v in _SWITCHES.findall(style)}
         if not _OFF_VALUES.isdisjoint(last.items()):
-            return _closed_unless_folded(style)
+            return _hiding_of_collapsed(style)
     for kind, wanted, pattern in _PATTERNS:
         if not wanted.isdisjoint(names) and pattern.search(style):
             if kind is not Hiding.MAYBE:
                 return kind
             return Hiding.NOT if _MOVING.search(style) else kind
     if not _SIZES.isdisjoint(names) and _CUT.search(style) and _SMALL.search(style):
-        return _closed_unless_folded(style)
+        return _hiding_of_collapsed(style)
     if "color" not in names:
         return Hiding.NOT
     ink, ground = ink_of(style), ground_of(style)
     return Hiding.UNSEEN if ink and ink == ground else Hiding.NOT
 
 
-def _closed_unless_folded(style: str) -> Hiding:
+def _hiding_of_collapsed(style: str) -> Hiding:
     """Return ``CLOSED``, unless the element unfolds with a transition of its height."""
     return Hiding.NOT if _FOLDED.search(style) else Hiding.CLOSED
 
@@ -444,7 +444,7 @@ class HidingRules:
         self._ids = frozenset(part[1:] for part in self._parts if part[0] == "#")
         self._watched = self._parts | _SCREEN_READER_ONLY
 
-    def hidden(self, body: Any) -> dict[Any, Hiding]:
+    def find_hidden(self, body: Any) -> dict[Any, Hiding]:
         """Return the elements that are hidden themselves, not by an ancestor.
 
         Also turn each ``span`` that is drawn as a block into a ``div``.

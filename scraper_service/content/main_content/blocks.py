@@ -243,7 +243,7 @@ class Walk:
         """The element of each node. The first use comes before any change of the tree."""
         return block_elements(self.body, _ENTERED, _LEFT_OUT)
 
-    def dropped(
+    def find_dropped(
         self, keep: Sequence[bool], picture: str = "", lead: int = 0
     ) -> tuple[list[Any], list[Slot]]:
         """Return the elements and the texts that hold only blocks to drop.

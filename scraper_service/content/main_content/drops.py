@@ -111,7 +111,7 @@ def _link_rows(draft: Draft) -> None:
     blocks = draft.walk.blocks
     rows = [
         number
-        for number in draft.kept()
+        for number in draft.kept_blocks()
         if blocks.links[number] >= LEAST_LINKS
         and blocks.linked[number] > ONLY_LINKS * blocks.words[number]
         and blocks.words[number] < SHORT_LINK * blocks.links[number]
@@ -131,7 +131,7 @@ def _navigation(draft: Draft) -> None:
     is_small = words.sum() < FEW_WORDS
     inside = [
         number
-        for number in draft.kept()
+        for number in draft.kept_blocks()
         if places[number] & _IN_NAV
         or (is_small and is_chrome(_without_note(places[number], linked[number])))
     ]
@@ -210,7 +210,7 @@ def _buttons(draft: Draft) -> None:
     """Drop the texts of buttons, except buttons that unfold a section."""
     blocks, nodes = draft.walk.blocks, draft.walk.nodes
     found = []
-    for number in draft.kept():
+    for number in draft.kept_blocks():
         if not blocks.places[number] & _IN_BUTTON or blocks.words[number] > MAX_BUTTON:
             continue
         node = blocks.node[number]
@@ -244,7 +244,7 @@ def drop_empty_headings(draft: Draft) -> None:
     """
     columns = draft.made.columns
     headed = (columns["in heading"] > 0) & (columns["link density"] < MOSTLY)
-    kept = draft.kept()
+    kept = draft.kept_blocks()
     found = []
     for number, behind in itertools.pairwise(kept):
         if headed[number] and behind - number > 1 and columns["in heading"][behind]:
@@ -274,6 +274,6 @@ def _level(draft: Draft, number: int) -> int:
 def drop_consent(draft: Draft) -> None:
     """Drop the text of a consent dialog, unless nothing else is kept."""
     places = draft.walk.blocks.places
-    asked = [n for n in draft.kept() if places[n] & IN_CONSENT]
+    asked = [n for n in draft.kept_blocks() if places[n] & IN_CONSENT]
     if len(asked) < draft.keep.sum():
         draft.set_keep(asked, False, "a consent dialog")

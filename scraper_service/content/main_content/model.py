@@ -290,7 +290,7 @@ class Draft:
                 self.keep[number] = kept
                 self.rules[number] = rule
 
-    def kept(self) -> list[int]:
+    def kept_blocks(self) -> list[int]:
         """Return the numbers of the kept blocks."""
         found: list[int] = np.flatnonzero(self.keep).tolist()
         return found

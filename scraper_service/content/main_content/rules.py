@@ -21,7 +21,7 @@ from scraper_service.content.main_content.model import Draft, is_chrome
 from scraper_service.content.markdown.sentences import (
     distinct_words,
     likeness,
-    shared_words,
+    word_overlap,
 )
 from scraper_service.content.markdown.tables import data_rows
 from scraper_service.content.passes import partly_kept, path_numbers, plain_shapes
@@ -363,7 +363,7 @@ def _title(draft: Draft) -> None:
         is_outside = not is_chrome(nodes.places[n]) or draft.keep[beside].any()
         alike = max((likeness(named, title) for title in titles), default=0.0)
         if alike < LEAST_LIKE:  # the first such h1 wins if no other is more similar
-            shared = max((shared_words(named, t) for t in titles), default=1.0)
+            shared = max((word_overlap(named, t) for t in titles), default=1.0)
             words = sum(blocks.words[own.start : own.stop])
             is_likely = len(headings) == 1 or shared >= LEAST_SHARED
             if not (is_outside and is_likely and words <= MAX_TITLE):

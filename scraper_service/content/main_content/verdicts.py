@@ -54,7 +54,7 @@ def reduce(walk: Walk, keep: Sequence[bool], picture: str = "", lead: int = 0) -
     """
     if all(keep):
         return
-    elements, texts = walk.dropped(keep, picture, lead)
+    elements, texts = walk.find_dropped(keep, picture, lead)
     for element, which in texts:
         setattr(element, which, None)
     for element in elements:

@@ -141,7 +141,7 @@ class Layout:
         if level.count:
             self.ended, self.ended_at = level, len(self.lines)
 
-    def continued_list(self) -> ListLevel:
+    def continue_list(self) -> ListLevel:
         """Return the list that just ended, or a new list, for items outside of lists."""
         return self._just_ended() or self.begin_list(tight=True, number=None)
 

@@ -156,7 +156,7 @@ def distinct_words(text: str) -> set[str]:
     return set(_WORDS.findall(text.lower()))
 
 
-def shared_words(words: set[str], others: set[str]) -> float:
+def word_overlap(words: set[str], others: set[str]) -> float:
     """Return the share of the shorter text's words that the other text has."""
     return len(words & others) / max(1, min(len(words), len(others)))
 

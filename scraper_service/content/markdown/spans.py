@@ -223,7 +223,7 @@ class Spans(InlineRun):
         """Return the collected Markdown, and start a new run."""
         return take_run(self, line_break)
 
-    def spaced(self, element: Any) -> None:
+    def with_spaces(self, element: Any) -> None:
         """Write an element with a space on both sides."""
         self.run.append(" ")
         self.content(element)
@@ -318,7 +318,7 @@ class Spans(InlineRun):
             self._code_span(element.text or "")
             return
         if self.flat is None and _holds_lines(element):
-            self.preformatted(element)
+            self.code_block(element)
             return
         text = text_with_breaks(element)
         link = children[0] if len(children) == 1 else None
@@ -345,7 +345,7 @@ class Spans(InlineRun):
         self.last_code = (span, text)
         self.run.append(span)
 
-    def preformatted(self, element: Any) -> None:
+    def code_block(self, element: Any) -> None:
         """Write a code block; in a cell or heading, a code span for each line."""
         self.flush()
         if self.flat is not None:

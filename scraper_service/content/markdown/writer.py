@@ -233,7 +233,7 @@ class _Writer(Spans):
             self.content(element)  # the whole content of another item
             self.flush()
             return
-        own = self.layout.continued_list()
+        own = self.layout.continue_list()
         self.item_of(element, own)
         self.layout.end_list(own)
 
@@ -332,7 +332,7 @@ _Writer.writers = {
     **dict.fromkeys(BLOCKS, BLOCK),
     **dict.fromkeys(SKIPPED, _Writer.skip),
     **dict.fromkeys(("ul", "ol", "menu", "dir"), LISTING),
-    **dict.fromkeys(("pre", "listing", "xmp", "plaintext"), _Writer.preformatted),
+    **dict.fromkeys(("pre", "listing", "xmp", "plaintext"), _Writer.code_block),
     **dict.fromkeys(("b", "strong"), STRONG_TEXT),
     **dict.fromkeys(("i", "em"), EM_TEXT),
     **dict.fromkeys(("del", "s", "strike"), STRUCK_TEXT),
@@ -344,7 +344,7 @@ _Writer.writers = {
     "a": LINK,
     "blockquote": _Writer.quotation,
     "br": LINE_BREAK,
-    "button": _Writer.spaced,
+    "button": _Writer.with_spaces,
     "cite": _Writer.attribution,
     "dd": _Writer.definition,
     "dt": _Writer.term,

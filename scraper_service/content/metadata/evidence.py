@@ -75,7 +75,7 @@ class Evidence:
         """Return the first value of the first of ``names`` with a value; else empty."""
         return next((value for name in names for value in self.all(name)), "")
 
-    def related(self, relation: str) -> list[dict[str, str]]:
+    def related_links(self, relation: str) -> list[dict[str, str]]:
         """Return the links with a relation."""
         return self._related.get(relation, [])
 

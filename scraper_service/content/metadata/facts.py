@@ -13,7 +13,7 @@ from scraper_service.content.html.page_urls import absolute, is_web
 from scraper_service.content.markdown.sentences import (
     distinct_words,
     likeness,
-    shared_words,
+    word_overlap,
 )
 from scraper_service.content.metadata.evidence import MAX_VALUE
 from scraper_service.content.metadata.linked_data import fold_name, text_of
@@ -241,7 +241,7 @@ def _headline(evidence: Evidence) -> str:
     for heading, own in zip(headings, words, strict=True):
         if fold_name(heading) in evidence.site_names:
             continue
-        if any(shared_words(own, title) >= LEAST_SHARED for title in titles):
+        if any(word_overlap(own, title) >= LEAST_SHARED for title in titles):
             return heading
     headline = named or text_of(evidence.linked.first("headline")) or evidence.title
     return " ".join(_plain(headline).split()) or next(iter(evidence.headings), "")
@@ -259,7 +259,7 @@ def _linked_urls(
     """Return the URLs of ``<link>`` with a relation and, if given, one of ``types``."""
     found = []
     base = evidence.document.base
-    for link in evidence.related(relation):
+    for link in evidence.related_links(relation):
         if types and (link.get("type") or "").strip().lower() not in types:
             continue
         href = link.get("href")

@@ -284,23 +284,23 @@ def _meta_modified(evidence: Evidence) -> Iterator[str]:
         yield from evidence.all(name)
 
 
-def _linked_published(evidence: Evidence) -> Iterator[str]:
+def _linked_publication(evidence: Evidence) -> Iterator[str]:
     yield text_of(evidence.linked.first("datePublished"))
     yield text_of(evidence.linked.first("uploadDate", "dateCreated"))
 
 
-def _linked_modified(evidence: Evidence) -> Iterator[str]:
+def _linked_modification(evidence: Evidence) -> Iterator[str]:
     yield text_of(evidence.linked.first("dateModified"))
 
 
 def _marked_dates(evidence: Evidence) -> Iterator[str]:
     """Yield the date of an element that is marked as date, best as one of publication."""
-    texts = _marked_alike(evidence)
+    texts = _similar_marked_dates(evidence)
     if not _are_of_list(texts):
         yield from texts[:1]
 
 
-def _marked_alike(evidence: Evidence) -> list[str]:
+def _similar_marked_dates(evidence: Evidence) -> list[str]:
     """Return the text of the element for :func:`_marked_dates`, and of those alike."""
     sure: list[Any] = []
     rest: list[Any] = []
@@ -334,7 +334,7 @@ def _dated_texts(evidence: Evidence) -> Iterator[str]:
 
 def _is_list(evidence: Evidence) -> bool:
     """Return True if the visible dates are those of the entries of a list."""
-    return _are_of_list(_marked_alike(evidence) or evidence.marks.dated)
+    return _are_of_list(_similar_marked_dates(evidence) or evidence.marks.dated)
 
 
 def _are_of_list(texts: Iterable[str]) -> bool:
@@ -417,10 +417,10 @@ AUTHORS = (
 )
 PUBLISHED = (
     _meta_published,
-    _linked_published,
+    _linked_publication,
     _marked_dates,
     _dated_texts,
     _script_dates,
     _url_dates,
 )
-MODIFIED = (_meta_modified, _linked_modified, _marked_changes, _stated_changes)
+MODIFIED = (_meta_modified, _linked_modification, _marked_changes, _stated_changes)

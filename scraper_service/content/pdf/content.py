@@ -35,7 +35,7 @@ from scraper_service.content.pdf.pdfium import (
     SECURITY_ERROR,
     PdfiumFile,
 )
-from scraper_service.errors import counted
+from scraper_service.errors import plural
 from scraper_service.items import PageError
 from scraper_service.options.availability import can_recognise_text
 
@@ -271,7 +271,7 @@ class _Reading:
         raise Unreadable(
             PageError(
                 "SCRAPE_PDF_INSUFFICIENT_TIME_ERROR",
-                f"Insufficient time to process PDF of {counted(count, 'page')}. Please use a "
+                f"Insufficient time to process PDF of {plural(count, 'page')}. Please use a "
                 f"timeout of at least {needed_ms} ms.",
             )
         )
@@ -350,12 +350,12 @@ def _first_heading(pages: Iterable[Iterable[Part]]) -> str:
 def metadata(facts: dict[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return title, language and dates, and the PDF's own fields."""
 
-    def said(name: str) -> str:
+    def clean_fact(name: str) -> str:
         return " ".join(clean_text(facts.get(name, "")).split())[:MAX_TITLE]
 
-    known = {"title": said("Title"), "language": said("Lang")[:100]}
-    known |= {name: _date(said(key)) for key, name in _DATES.items()}
-    other = {name: said(key) for key, name in _FACTS.items()}
+    known = {"title": clean_fact("Title"), "language": clean_fact("Lang")[:100]}
+    known |= {name: _date(clean_fact(key)) for key, name in _DATES.items()}
+    other = {name: clean_fact(key) for key, name in _FACTS.items()}
     return _present(known), _present(other)
 
 

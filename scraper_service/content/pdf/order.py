@@ -304,7 +304,7 @@ def _words(
     Also return whether the page number stands apart from other words.
     """
 
-    def masked(match: re.Match[str]) -> str:
+    def mask(match: re.Match[str]) -> str:
         return "#" if int(match[match.lastindex or 1]) in numbers else match[0]
 
     bare = _DIGITS.sub("#", line.text)
@@ -317,7 +317,7 @@ def _words(
         is_bare = not _WORD.search(bare)
         # "Chapter 3" at the top of a page may be a heading.
         may_end = is_bare or is_small or not is_top
-        words = (_END_NUMBER if may_end else _FIRST_NUMBER).sub(masked, text)
+        words = (_END_NUMBER if may_end else _FIRST_NUMBER).sub(mask, text)
         is_apart |= is_bare and words != text
         texts.append(bare if is_bare and is_small else words)
     return " ".join(texts), is_apart and not (is_top and line.is_bold)

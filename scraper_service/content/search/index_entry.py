@@ -60,14 +60,14 @@ class SearchEntry:
     #: Compressed text.
     text: bytes
 
-    def packed(self) -> bytes:
+    def pack(self) -> bytes:
         """Return the entry as bytes for transport between processes."""
         lines = (self.facts, self.title, self.about, self.body, self.marks)
         return b"\n".join((*(x.encode(errors="replace") for x in lines), self.text))
 
 
 def unpack_entry(data: bytes) -> SearchEntry:
-    """Return the entry that :meth:`SearchEntry.packed` packed."""
+    """Return the entry that :meth:`SearchEntry.pack` packed."""
     *lines, text = data.split(b"\n", 5)
     facts, title, about, body, marks = (line.decode() for line in lines)
     return SearchEntry(facts, title, about, body, marks, text)
@@ -103,10 +103,8 @@ def search_entry(
     facts = {name: value for name, value in facts.items() if value}
     stems_of = _stems[facts.get("language", "")]
     in_url = _url_tokens(url)
-    titles = stems_of.joined(_parts(facts.get("title", "")))
-    about = stems_of.joined(
-        _parts(f"{facts.get('description', '')} {' '.join(in_url)}")
-    )
+    titles = stems_of.join(_parts(facts.get("title", "")))
+    about = stems_of.join(_parts(f"{facts.get('description', '')} {' '.join(in_url)}"))
     counts = Counter(_parts(text))
     again = [stems_of[k] * min(n - 1, MORE_TIMES) for k, n in counts.items() if n > 1]
     marks = [mark(TITLE, each) for each in titles.split()]
@@ -121,7 +119,7 @@ def search_entry(
         facts=json.dumps(facts, ensure_ascii=False),
         title=titles,
         about=about,
-        body=stems_of.joined(counts) + "".join(again),
+        body=stems_of.join(counts) + "".join(again),
         marks=" ".join(dict.fromkeys(marks)),
         text=compress(text.encode(errors="replace")),
     )
@@ -158,7 +156,7 @@ class _Stems(dict[bytes, str]):
             self[part] = joined
         return joined
 
-    def joined(self, parts: Iterable[bytes]) -> str:
+    def join(self, parts: Iterable[bytes]) -> str:
         """Return the stems of parts."""
         return "".join(map(self.__getitem__, parts))
 

@@ -281,7 +281,7 @@ def candidates(
     # Pages about products show reviewers instead of their author.
     is_reviewer = name == "author" and main is not None and main.rank == PRODUCT
     if scope.is_page:
-        yield from _shown_on_the_page(page, scope, requested, main)
+        yield from _visible_values(page, scope, requested, main)
         near = around_heading(scope) if name in _NEAR_HEADING else None
         for found in _from_record(near, requested) if near and not is_reviewer else ():
             source = f"{found.source}, {near.name if near else ''}"
@@ -452,7 +452,7 @@ def _domains(links: Iterator[Candidate]) -> Iterator[Candidate]:
 # -- the whole page ------------------------------------------------------------------
 
 
-def _shown_on_the_page(
+def _visible_values(
     page: ExtractionPage, scope: Scope, requested: RequestedField, main: Node | None
 ) -> Iterator[Candidate]:
     """Yield the values of a field that the page shows or declares in its head."""

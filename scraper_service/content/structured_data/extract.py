@@ -52,7 +52,7 @@ def extract(
         run = ExtractionRun(page, item, ends, *READERS)
         one = run.one_thing(named[0])
         if one and (
-            run.is_of_one or _filled_count(one.data) > _filled_count(found.data)
+            run.is_of_one or _count_filled(one.data) > _count_filled(found.data)
         ):
             found = run.result(field, one)
     if schema or named:
@@ -63,7 +63,7 @@ def extract(
     return found
 
 
-def _filled_count(data: Mapping[str, list[dict[str, Any]]]) -> int:
+def _count_filled(data: Mapping[str, list[dict[str, Any]]]) -> int:
     """Return how many fields have a value in at least a single item of the list."""
     items = (item.items() for found in data.values() for item in found)
     return len({name for item in items for name, v in item if not is_empty(v)})

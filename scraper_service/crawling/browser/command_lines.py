@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field, frozen
 
-from scraper_service.options.actions import pressed_keys
+from scraper_service.options.actions import check_keys
 
 if TYPE_CHECKING:
     from playwright.async_api import Page
@@ -114,7 +114,7 @@ def _command(words: list[str], comment: str) -> PageCommand:
         raise CommandInvalid(f"get {rest[0]} needs an element{_hint(comment)}")
     if name == "press":
         try:
-            pressed_keys(rest[0])
+            check_keys(rest[0])
         except ValueError as error:
             raise CommandInvalid(f"press: {error}") from None
     return PageCommand(name, tuple(rest))

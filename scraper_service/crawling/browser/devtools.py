@@ -170,7 +170,7 @@ class DevTools:
 
     @classmethod
     @asynccontextmanager
-    async def connected(cls, url: str) -> AsyncIterator[DevTools]:
+    async def connect(cls, url: str) -> AsyncIterator[DevTools]:
         """Yield a connection to the URL of a browser's own socket.
 
         Raises :exc:`aiohttp.ClientError` and :exc:`TimeoutError`.

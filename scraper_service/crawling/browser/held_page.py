@@ -23,10 +23,10 @@ from scraper_service.crawling.browser.open_page import OpenPage, time_zone
 from scraper_service.crawling.browser.proxy import Passage
 from scraper_service.crawling.browser.render import (
     PDF,
-    arrived,
     check_url,
     page_html,
     page_screenshot,
+    wait_for_page,
 )
 from scraper_service.crawling.browser.running_browser import RunningBrowser, start
 from scraper_service.crawling.download.download_errors import (
@@ -193,7 +193,7 @@ class HeldPage:
         opened.order.url, opened.order.load_s = url, load_s
         answer = await goto(opened)
         headers = {k.lower(): v for k, v in (await answer.all_headers()).items()}
-        await arrived(opened, headers)
+        await wait_for_page(opened, headers)
 
     async def replay(self, url: str, options: ScrapeOptions, load_s: float) -> None:
         """Open a page as a scrape did: with its wait and its actions."""

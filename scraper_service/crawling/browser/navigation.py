@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from playwright.async_api import Error as PlaywrightError
 
 from scraper_service.crawling.download.download_errors import MovedOn, TooManyRedirects
-from scraper_service.crawling.download.proxies import vetted
+from scraper_service.crawling.download.proxies import resolve
 from scraper_service.options.urls import origin, root_url, url_parts
 from scraper_service.shared_objects import BackgroundTasks
 
@@ -213,7 +213,7 @@ class DirectRules:
         try:
             if (error := self._refuse(host)) is not None:
                 raise error
-            await vetted(self._policy, url)
+            await resolve(self._policy, url)
         except Exception as error:  # any error, since the request must not hang
             self._fail(host, error)
             return error

@@ -23,7 +23,7 @@ from scrapy.exceptions import (
 
 from scraper_service.crawling.download.download_errors import BrowserMissing
 from scraper_service.crawling.download.egress import EgressPolicy
-from scraper_service.crawling.download.proxies import vetted
+from scraper_service.crawling.download.proxies import resolve
 from scraper_service.options.urls import host_of, url_parts
 
 if TYPE_CHECKING:
@@ -247,7 +247,7 @@ class Passage:
         if (error := self._refusal(host)) is not None:
             raise error
         name = f"[{host}]" if ":" in host else host
-        found = await vetted(self._policy, f"//{name}:{port}", self._upstream)
+        found = await resolve(self._policy, f"//{name}:{port}", self._upstream)
         if self._upstream is not None:
             return await self._upstream.open(host, port, tunnel=tunnel)
         return await _connect(found)

@@ -72,12 +72,12 @@ async def render(running: RunningBrowser, order: PageOrder) -> RenderedPage:
                 asyncio.timeout(order.ends_at - time.monotonic()),
                 OpenPage(running, order, passage) as opened,
             ):
-                return await _taken(opened)
+                return await _render_page(opened)
         except TimeoutError:
             raise DownloadTimeoutError("the page was not ready in time") from None
 
 
-async def _taken(opened: OpenPage) -> RenderedPage:
+async def _render_page(opened: OpenPage) -> RenderedPage:
     """Load the page, run its actions, and return the result.
 
     Ends at once if the page navigates to a refused URL.
@@ -117,7 +117,7 @@ async def _take(opened: OpenPage) -> RenderedPage:
     answer = await goto(opened)
     latency_s = time.monotonic() - began
     headers = {k.lower(): v for k, v in (await answer.all_headers()).items()}
-    is_page = await arrived(opened, headers)
+    is_page = await wait_for_page(opened, headers)
     if options.wait_for_ms:
         await opened.page.wait_for_timeout(options.wait_for_ms)
         await settle(opened, anew=False, for_text=not options.actions)
@@ -159,7 +159,7 @@ async def _take(opened: OpenPage) -> RenderedPage:
     )
 
 
-async def arrived(opened: OpenPage, headers: Mapping[str, str]) -> bool:
+async def wait_for_page(opened: OpenPage, headers: Mapping[str, str]) -> bool:
     """Wait until the page of a response is loaded. Return True if it is HTML.
 
     ``headers`` are in lower case. Raises :exc:`NotAPage`.

@@ -9,7 +9,7 @@ from scraper_service.crawling.artefacts import keeper
 from scraper_service.crawling.browser.running_browser import load_modules
 from scraper_service.crawling.browser.shared_browser import SharedBrowser
 from scraper_service.crawling.download.egress import EgressPolicy, ForbiddenDestination
-from scraper_service.crawling.download.proxies import Proxies, vetted
+from scraper_service.crawling.download.proxies import Proxies, resolve
 from scraper_service.crawling.download.rendering import MAX_BYTES, product_tokens
 from scraper_service.crawling.page_state import PageState
 from scraper_service.options.limits import parse_sites
@@ -51,7 +51,7 @@ async def session_order(
             raise ForbiddenDestination("no http(s) URL")
         if (refusal := order.refusal(host_of(url))) is not None:
             raise refusal
-        await vetted(policy, url, upstream)
+        await resolve(policy, url, upstream)
 
     async def keep(data: bytes, kind: str) -> str:
         page = PageState(

@@ -28,7 +28,7 @@ from scraper_service.crawling.download.download_errors import (
     BrowserMissing,
 )
 from scraper_service.crawling.metrics import BROWSER_PAGES, BROWSER_RESTARTS
-from scraper_service.errors import counted
+from scraper_service.errors import plural
 from scraper_service.shared_objects import BackgroundTasks, Singletons
 
 if TYPE_CHECKING:
@@ -278,7 +278,7 @@ class SharedBrowser:
     async def _common(self, *, patient: bool) -> AsyncIterator[RunningBrowser]:
         if self._waiting >= self._queue and not patient:
             raise BrowserBusy(
-                f"already waiting for the browser: {counted(self._queue, 'page')}"
+                f"already waiting for the browser: {plural(self._queue, 'page')}"
             )
         self._waiting += 1
         try:
@@ -297,7 +297,7 @@ class SharedBrowser:
     async def _running(self, *, patient: bool) -> RunningBrowser:
         while True:
             if (now := self._now) is None:
-                await self._started(self._start_common, patient=patient)
+                await self._start_patiently(self._start_common, patient=patient)
                 continue
             if self._idle is not None:
                 self._idle.cancel()
@@ -392,11 +392,13 @@ class SharedBrowser:
                 raise
             if is_fit:
                 return running
-        return await self._started(self._spawn_start, patient=patient)
+        return await self._start_patiently(self._spawn_start, patient=patient)
 
     # -- start and end -------------------------------------------------------------------
 
-    async def _started(self, start: Callable[[], Awaitable[T]], *, patient: bool) -> T:
+    async def _start_patiently(
+        self, start: Callable[[], Awaitable[T]], *, patient: bool
+    ) -> T:
         """Return the result of ``start``. A patient page waits after a failure."""
         while True:
             try:

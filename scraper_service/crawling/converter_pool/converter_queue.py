@@ -179,7 +179,7 @@ class ConverterQueue:
         best, least = None, 0.0
         for team in self._teams.values():
             if team.waiting_small or (team.waiting and not small_only):
-                used = team.used_at(now)
+                used = team.used_seconds(now)
                 if best is None or used < least:
                     best, least = team, used
         if best is None:
@@ -247,7 +247,7 @@ class _Team:
     waiting_small: int = 0
     jobs: dict[str, _Job] = field(factory=dict)  # with waiting tasks
 
-    def used_at(self, now: float) -> float:
+    def used_seconds(self, now: float) -> float:
         return self.used_s + self.running * now
 
     def append(self, task: Task, *, first: bool) -> None:

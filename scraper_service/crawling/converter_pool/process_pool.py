@@ -472,7 +472,11 @@ class ProcessPool:
             self.prepare()
             assert self._forks is not None
             converter = Converter(
-                self._forks, self._memory_bytes, self._loop, self._heard, self._on_end
+                self._forks,
+                self._memory_bytes,
+                self._loop,
+                self._on_reply,
+                self._on_end,
             )
         except OSError as error:
             self._renew()
@@ -503,17 +507,17 @@ class ProcessPool:
             self._former_forks.append(self._forks)
             self._forks = None
 
-    def _heard(self, converter: Converter, payload: bytes) -> None:
+    def _on_reply(self, converter: Converter, payload: bytes) -> None:
         """Handle a reply of a process."""
         if converter.unread:
             converter.unread.append(payload)
         elif len(payload) > LARGE_BYTES:
             converter.unread.append(payload)
-            self._background.spawn(self._heard_large(converter))
+            self._background.spawn(self._read_large(converter))
         else:
             self._take(converter, *_reply(payload))
 
-    async def _heard_large(self, converter: Converter) -> None:
+    async def _read_large(self, converter: Converter) -> None:
         """Read a large reply in a thread, and the replies that come meanwhile."""
         while unread := converter.unread:
             reply = await self._loop.run_in_executor(self._executor, _reply, unread[0])

@@ -40,7 +40,7 @@ from scraper_service.crawling.download.http_session import (
     download_error,
     open_session,
 )
-from scraper_service.crawling.download.proxies import Proxies, UpstreamProxy, vetted
+from scraper_service.crawling.download.proxies import Proxies, UpstreamProxy, resolve
 from scraper_service.crawling.download.rendering import PageRendering
 from scraper_service.crawling.metrics import (
     FETCH_SECONDS,
@@ -179,7 +179,7 @@ class PageDownloadHandler(StreamingHandler):
             self._first.add(slot)
         async with slot:
             if scheduler is not None and lease is not None:
-                scheduler.requested(lease.row_id)
+                scheduler.note_request(lease.row_id)
             began = time.monotonic()
             if state is not None:
                 if state.began_at is None:
@@ -188,7 +188,7 @@ class PageDownloadHandler(StreamingHandler):
             try:
                 response = await self._by_proxy(request, state)
             except DownloadTimeoutError:
-                slot.timed_out()
+                slot.note_timeout()
                 raise
             pause_s = _report(slot, request, response)
             if state is not None:
@@ -228,7 +228,7 @@ class PageDownloadHandler(StreamingHandler):
                 try:
                     response = await self._rendering.download(request, upstream)
                     if upstream is not None:
-                        upstream.worked()
+                        upstream.note_success()
                     return response
                 except NotAPage:
                     state.warn("The URL is a file: it was fetched without a browser.")
@@ -280,7 +280,7 @@ class PageDownloadHandler(StreamingHandler):
         elif upstream is not None:
             way = upstream.for_aiohttp()
         if way:
-            await vetted(self._egress, request.url, upstream)
+            await resolve(self._egress, request.url, upstream)
             session = self._proxied
         # The first page over TLS loads the certificates.
         needs_tls = bool(way) or request.url[:5].lower() != "http:"
@@ -292,7 +292,7 @@ class PageDownloadHandler(StreamingHandler):
                     # As Scrapy encoded it: yarl would encode it again.
                     yarl.URL(plain_address(request.url), encoded=True),
                     data=request.body or None,
-                    headers=_sent(request.headers),
+                    headers=_sent_headers(request.headers),
                     timeout=aiohttp.ClientTimeout(total=timeout_s),
                     ssl=_tls_context() if needs_tls and verify else self.unverified,
                     allow_redirects=False,
@@ -309,10 +309,10 @@ class PageDownloadHandler(StreamingHandler):
                             state.response_head = _head(response)
                     yield response
                     if upstream is not None:
-                        upstream.worked()
+                        upstream.note_success()
             except (OSError, ValueError, aiohttp.ClientError) as error:
                 if upstream is not None:
-                    upstream.failed()
+                    upstream.note_failure()
                 if refusals.errors:
                     raise refusals.errors[0] from error
                 raise download_error(error, timeout_s) from error
@@ -355,7 +355,7 @@ def _head(response: PageResponse) -> bytes:
     return b"\r\n".join((first_line, *fields, b"", b""))
 
 
-def _sent(headers: Headers) -> list[tuple[str, str]]:
+def _sent_headers(headers: Headers) -> list[tuple[str, str]]:
     """Return the headers of a request without ``Proxy-Authorization``."""
     return [
         (name.decode(), value.decode())
@@ -373,7 +373,7 @@ def _report(slot: Slot, request: Request, response: Response) -> float | None:
         pause_s = retry_after_s(value.decode("latin-1"), sent, time.time())
     latency_s = request.meta["download_latency"]
     size = len(response.body)
-    slot.answered(response.status, size, latency_s, pause_s, page=request.url)
+    slot.note_response(response.status, size, latency_s, pause_s, page=request.url)
     return pause_s
 
 

@@ -146,7 +146,7 @@ class StoredSources:
         state = PageState.of(request)
         lease = state.job_lease
         scheduler = LeasedScheduler.of(self._crawler)
-        scheduler.requested(lease.row_id)
+        scheduler.note_request(lease.row_id)
         team_id = state.team_id or LOCAL_TEAM
         page = await scheduler.read(read_source, self._source_id, team_id, lease.key)
         if page is None:

@@ -115,7 +115,7 @@ class PageCache:
         newest = None if options.min_age_ms is None else options.min_age_ms / 1000
         key = source_key(state.source_url, options)
         database = Database.shared(self._settings)
-        await database.expected((team_id, key))
+        await database.wait_for_expected((team_id, key))
         found = await database.read(find_source, team_id, key, oldest, newest)
         if found and options.pdf_parser is None and found.body.startswith(PDF_START):
             return None

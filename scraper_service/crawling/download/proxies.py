@@ -90,12 +90,12 @@ class UpstreamProxy:
         age_s = time.monotonic() - self._failed_at
         return self._failures * math.exp2(-age_s / RECOVERY_S)
 
-    def failed(self) -> None:
+    def note_failure(self) -> None:
         """Note a failure of the proxy."""
         self._failures = self.weakness + 1
         self._failed_at = time.monotonic()
 
-    def worked(self) -> None:
+    def note_success(self) -> None:
         """Note a page that was fetched through the proxy."""
         self._failures = self.weakness / 2
         self._failed_at = time.monotonic()
@@ -130,7 +130,7 @@ class UpstreamProxy:
             *(OSError, EOFError, TimeoutError, asyncio.LimitOverrunError),
             RuntimeError,  # of uvloop, for a write to a closed transport
         ) as error:
-            self.failed()
+            self.note_failure()
             raise ProxyFailed("a proxy failed") from error
         return reader, writer
 
@@ -221,7 +221,7 @@ def _is_public_name(host: str) -> bool:
     return not is_private and PUBLIC_NAME.fullmatch(host) is not None
 
 
-async def vetted(
+async def resolve(
     policy: EgressPolicy, url: str, upstream: UpstreamProxy | None = None
 ) -> list[AddressT]:
     """Resolve the host of ``url``. Return its addresses if all of them are allowed.

@@ -60,11 +60,11 @@ class JobTally:
         self._in_flight: Counter[str] = Counter()
         self._taken_at = int(clock())
 
-    def waited(self, host: str, seconds: float) -> None:
+    def add_wait(self, host: str, seconds: float) -> None:
         """Add the wait of a request for its host."""
         self._counts[host].wait_s += seconds
 
-    def delayed(self, host: str, source: str, seconds: float) -> None:
+    def add_delay(self, host: str, source: str, seconds: float) -> None:
         """Count a delay of one request."""
         self._counts[host].add_delay(source, 1, seconds)
 
@@ -74,7 +74,9 @@ class JobTally:
         self._in_flight[host] += 1
         self._note_share(host, int(self._clock()), 1)
 
-    def answered(self, host: str, answer: str, size: int, backoff: str | None) -> None:
+    def count_response(
+        self, host: str, answer: str, size: int, backoff: str | None
+    ) -> None:
         """Count a response of ``size`` bytes, and the backoff that it caused."""
         counts = self._counts[host]
         counts.answers[answer] += 1

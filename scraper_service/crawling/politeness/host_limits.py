@@ -193,7 +193,7 @@ class Host(Limited):
         self._usual_s = now_s if now_s < usual_s else usual_s + (now_s - usual_s) / 8
         return now_s > max(2 * usual_s, SLOW_S)
 
-    def timed_out(self, started_at: float, now: float) -> bool:
+    def note_timeout(self, started_at: float, now: float) -> bool:
         """Note a time-out. Return True if the window shrank."""
         if now - started_at < PATIENT_S:
             return False
@@ -238,7 +238,7 @@ class Host(Limited):
         self.opens_at = max(self.opens_at, opens_at)
         return is_new or is_later
 
-    def lost(self, now: float) -> None:
+    def note_lost_page(self, now: float) -> None:
         """Note a page that was busy at its last try."""
         self._lost_pages += 1
         self._lost_at = now

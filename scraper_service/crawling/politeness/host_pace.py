@@ -133,7 +133,7 @@ class HostPace:
         # A request that waits too long would miss its deadline.
         return 1 + min(self.shared_limit.may_have(host), int(QUEUED_S / host.gap_s))
 
-    def closed_s(self, name: str) -> float:
+    def pause_s(self, name: str) -> float:
         """Return the seconds until the end of a host's pause, 0 for none."""
         return max(0.0, self._host(name).opens_at - self.clock())
 
@@ -141,9 +141,9 @@ class HostPace:
         """Return True if the trouble of a host may come from one broken page."""
         return self._host(name).may_be_one_page
 
-    def lost(self, name: str) -> None:
+    def note_lost_page(self, name: str) -> None:
         """Note a page of a host that was busy at its last try."""
-        self._host(name).lost(self.clock())
+        self._host(name).note_lost_page(self.clock())
 
     def refuses_all(self, name: str) -> bool:
         """Return True if a host is busy for all pages, so that another try is in vain."""
@@ -245,7 +245,7 @@ class HostPace:
     def leave(self, slot: Slot) -> None:
         """Free a slot for the next request. For :class:`Slot`."""
         slot.host.in_flight -= 1
-        self.shared_limit.left(slot.host)
+        self.shared_limit.note_end(slot.host)
         self._dispatch(slot.host)
 
     def note(self, host: Host) -> None:
@@ -327,15 +327,15 @@ class Slot:
             if not self._pace.enter(self):
                 await self._pace.wait(self)
         finally:
-            self._tally.waited(self.host.name, self._pace.clock() - asked_at)
+            self._tally.add_wait(self.host.name, self._pace.clock() - asked_at)
         self._tally.begin(self.host.name)
         if self.host.gap_s:
-            self._tally.delayed(self.host.name, ADAPTIVE, self.host.gap_s)
+            self._tally.add_delay(self.host.name, ADAPTIVE, self.host.gap_s)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         if not self._is_answered:
-            self._tally.answered(self.host.name, "failed", 0, None)
+            self._tally.count_response(self.host.name, "failed", 0, None)
         self._tally.end(self.host.name)
         self._pace.leave(self)
 
@@ -351,7 +351,7 @@ class Slot:
             self.host.waiting.remove(self.owner, self)
             self.turn.set_exception(HostBusy(self.host.name, opens_at))
 
-    def answered(
+    def note_response(
         self,
         status: int,
         size: int,
@@ -377,18 +377,18 @@ class Slot:
         is_backoff = host.backoffs.total() > before
         self._count(str(status), size, reason if is_backoff else None)
         if status in BUSY and pause_s is not None:
-            self._tally.delayed(host.name, RETRY_AFTER, pause_s)
+            self._tally.add_delay(host.name, RETRY_AFTER, pause_s)
         elif status in BUSY and is_backoff and host.opens_at > now:
-            self._tally.delayed(host.name, BACKOFF, host.opens_at - now)
+            self._tally.add_delay(host.name, BACKOFF, host.opens_at - now)
 
-    def timed_out(self) -> None:
+    def note_timeout(self) -> None:
         """Note that the host did not respond in time."""
         assert self.started_at is not None
-        is_slower = self.host.timed_out(self.started_at, self._pace.clock())
+        is_slower = self.host.note_timeout(self.started_at, self._pace.clock())
         if is_slower:
             self._pace.note(self.host)
         self._count("timeout", 0, "timeout" if is_slower else None)
 
     def _count(self, answer: str, size: int, backoff: str | None) -> None:
         self._is_answered = True
-        self._tally.answered(self.host.name, answer, size, backoff)
+        self._tally.count_response(self.host.name, answer, size, backoff)

@@ -84,8 +84,8 @@ class HostQueue:
         host, state = pace_key(request.url), PageState.of(request)
         backoff_s, state.backoff_s = state.backoff_s, 0.0
         # Otherwise the wait is for the pause of the host, which is counted already.
-        if self._tally is not None and backoff_s > self._pace.closed_s(host):
-            self._tally.delayed(host, BACKOFF, backoff_s)
+        if self._tally is not None and backoff_s > self._pace.pause_s(host):
+            self._tally.add_delay(host, BACKOFF, backoff_s)
         if pause_s := self._pause_s(host):
             opens_at = time.monotonic() + pause_s
             state.retry_at = max(state.retry_at or 0, opens_at)
@@ -149,14 +149,14 @@ class HostQueue:
     def opens_in_s(self) -> float:
         """Return the seconds until the next row or request may start, 0 if unknown."""
         now = time.monotonic()
-        waits = [self._pace.closed_s(host) for host in {host for host, _ in self.rows}]
+        waits = [self._pace.pause_s(host) for host in {host for host, _ in self.rows}]
         waits += ((PageState.of(x).retry_at or 0) - now for x in self.held)
         if not waits:
             return 0.0
         pause_s = self._last_end + self.delay_s - now if self.delay_s else 0.0
         return max(0.0, pause_s, min(waits))
 
-    def ended(self, row_id: int) -> None:
+    def end_page(self, row_id: int) -> None:
         """Note that a page has ended, fetched or not."""
         self._last_end = time.monotonic()
         self.leave(row_id)
@@ -201,10 +201,10 @@ class HostQueue:
         if self._tally is None:
             return
         if since is not None:
-            self._tally.waited(host, time.monotonic() - since)
+            self._tally.add_wait(host, time.monotonic() - since)
         if pause_s := self._pause_s(host):
             source = DELAY if pause_s == self.delay_s else CRAWL_DELAY
-            self._tally.delayed(host, source, pause_s)
+            self._tally.add_delay(host, source, pause_s)
 
     def leave(self, row_id: int) -> None:
         """Note that a page no longer needs its host, unless the page is held."""
@@ -239,7 +239,7 @@ class HostQueue:
         in_flight = sum(host == each for each in self._hosts.values())
         if in_flight < min(part, self._pace.room(host)):
             return True
-        if (wait_s := self._pace.closed_s(host)) > 0:
+        if (wait_s := self._pace.pause_s(host)) > 0:
             self._nudge_in(wait_s)
         return False  # otherwise the end of a page nudges the scheduler
 
@@ -391,7 +391,7 @@ class Claims:
         if beyond is None:
             self._note_size(len(claim.rows))
         else:
-            self._looked_beyond(claim)
+            self._note_look_beyond(claim)
         await self._take(claim)
         if claim.rows:
             self._polls = False
@@ -426,7 +426,7 @@ class Claims:
             self._short_claims = 0
             self._batch = min(2 * self._batch, LOOK_AHEAD * self._slots)
 
-    def _looked_beyond(self, claim: Claim) -> None:
+    def _note_look_beyond(self, claim: Claim) -> None:
         """Note how far a look for other sites went. Without any, the next ones are rarer."""
         self._beyond = claim.last or 0
         if claim.rows:

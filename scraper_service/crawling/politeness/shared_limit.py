@@ -191,7 +191,7 @@ class SharedLimit(Generic[LimitedT]):
         if self._shares and self._is_ready and is_full and each.may_ask:
             self._ask(each)
 
-    def left(self, each: LimitedT) -> None:
+    def note_end(self, each: LimitedT) -> None:
         """Note the end of a request or page. Other processes may wait for its permit."""
         if each.granted > max(each.permits, each.in_flight):
             self._ask(each)

@@ -120,7 +120,7 @@ class TeamPermits:
         team = self._teams[team_id]
         team.in_flight -= 1
         self._dispatch(team)
-        self.shared_limit.left(team)
+        self.shared_limit.note_end(team)
 
     def _team(self, team_id: str) -> Limited:
         team = self._teams.get(team_id)

@@ -92,13 +92,13 @@ class DirectItems:
             manager.send_catch_log_async = partial(
                 _send_async, manager, manager.send_catch_log_async
             )
-        crawler.signals.connect(self._opened, signals.spider_opened)
+        crawler.signals.connect(self._on_opened, signals.spider_opened)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         return cls(crawler)
 
-    def _opened(self) -> None:
+    def _on_opened(self) -> None:
         assert self._crawler.engine is not None
         engine: Any = self._crawler.engine
         scraper = engine.scraper
@@ -142,7 +142,7 @@ async def _serve(engine: Any, slot: Any, request: Request) -> None:
     """Do all work on a request, until its items have passed the pipelines."""
     try:
         try:
-            result = await _fetched(engine, request)
+            result = await _fetch(engine, request)
         finally:
             engine.downloader.active.remove(request)
             slot.nextcall.schedule()
@@ -157,7 +157,7 @@ async def _serve(engine: Any, slot: Any, request: Request) -> None:
         slot.nextcall.schedule()
 
 
-async def _fetched(engine: ExecutionEngine, request: Request) -> Any:
+async def _fetch(engine: ExecutionEngine, request: Request) -> Any:
     """Return the response, the next request, or the failure of a request."""
     downloader: Any = engine.downloader
     try:

@@ -227,7 +227,7 @@ search_options = BodyReader[SearchOptions](__name__, "search_options", SEARCH, W
 crawl_options = BodyReader[CrawlOptions](__name__, "crawl_options", CRAWL, WHERE)
 
 
-def derived_fields(values: Mapping[str, Any]) -> dict[str, Any]:
+def crawl_body(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the body of a crawl from options by attribute."""
     return {wire_name(name): value for name, value in values.items()}
 
@@ -239,7 +239,7 @@ def fill(values: Mapping[str, Any], body: Any) -> CrawlOptions:
         for key, value in body.items()
         if value is not None and key not in EXPLAIN_ONLY
     }
-    return crawl_options({**derived_fields(values), **given})
+    return crawl_options({**crawl_body(values), **given})
 
 
 explain_request = BodyReader[ExplainRequest](

@@ -88,7 +88,7 @@ MAX_HOOK_METADATA = 64 * 1024  # characters of JSON, which go with every event
 _PAPER_SIZES = "A0 A1 A2 A3 A4 A5 A6 Letter Legal Tabloid Ledger"
 
 
-def capped_ms(timeout_ms: int) -> int:
+def cap_ms(timeout_ms: int) -> int:
     """Return a time-out, at most the longest one."""
     return min(timeout_ms, OVERALL_TIMEOUT_MS)
 
@@ -119,7 +119,7 @@ PATTERNS = Then(Array(Text()), caller_patterns, {"maxItems": MAX_PATTERNS})
 PROXY = Choice(
     {"basic": "basic", "stealth": "stealth", "auto": "auto", "enhanced": "stealth"}
 )
-CAPPED_TIMEOUT = Then(integer(1), capped_ms)
+CAPPED_TIMEOUT = Then(integer(1), cap_ms)
 
 LOCATION = Object(
     {
@@ -323,7 +323,7 @@ PARSERS_V2 = Array(
 # Actions.
 
 _SELECTOR = Then(Text(urls.MAX_SELECTOR, minimum=1), urls.page_selector)
-_KEY = Then(Text(100, minimum=1), actions.pressed_keys)
+_KEY = Then(Text(100, minimum=1), actions.check_keys)
 
 
 def _wait(values: dict[str, Any], at: Position) -> Any:
@@ -444,7 +444,7 @@ def unique(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def _echoed(metadata: dict[str, Any]) -> dict[str, Any]:
+def _check_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
     if (size := len(json.dumps(metadata))) > MAX_HOOK_METADATA:
         raise ValueError(f"must be at most {MAX_HOOK_METADATA} bytes, got {size}")
     return metadata
@@ -467,7 +467,7 @@ def webhook_kind(
                 "url": need(URL, "url", "The URL that receives a POST per event."),
                 "headers": Key(HEADERS, "headers", help="Headers of each delivery."),
                 "metadata": Key(
-                    Then(Schema(), _echoed),
+                    Then(Schema(), _check_metadata),
                     "metadata",
                     help="Values that each delivery repeats.",
                 ),

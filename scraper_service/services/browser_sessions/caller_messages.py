@@ -52,7 +52,7 @@ class CallerMessages:
         :exc:`ValueError` for a message that cannot be read.
         """
         self._session.note_message()
-        decision = await self._decided(text)
+        decision = await self._decide(text)
         if decision.reply:
             await self._send(decision.reply)
         elif decision.opening is not None:
@@ -68,7 +68,7 @@ class CallerMessages:
             self._opening = None
             self._opened.set()
 
-    async def _decided(self, text: str) -> Decision:
+    async def _decide(self, text: str) -> Decision:
         context_id = self._session.context_id
         if len(text) <= LARGE_MESSAGE:
             return decide(text, context_id)

@@ -180,7 +180,7 @@ class Lifecycle:
                 )
                 # First, since a caller may leave while the session is being stored.
                 stack.push_async_callback(self._forget, session_id, team.id)
-                record = await self._stored(session_id, team, scrape, terms)
+                record = await self._store_session(session_id, team, scrape, terms)
                 state = await self._state(scrape, team)
                 order = await session_order(
                     self._settings, session_id, team.id, scrape, url, state
@@ -188,7 +188,7 @@ class Lifecycle:
                 has_port = self._has_cdp or bool(self._code.languages)
                 if has_port:
                     order.most_pages = MOST_PAGES
-                page = await self._opened_page(order, has_port=has_port)
+                page = await self._open_page(order, has_port=has_port)
                 stack.push_async_callback(page.close)  # closing it twice is harmless
                 if self._is_closing:
                     raise ServiceUnavailable("The service is stopping.")
@@ -223,7 +223,7 @@ class Lifecycle:
         finally:
             self._opening -= 1
 
-    async def _opened_page(self, order: Any, *, has_port: bool) -> HeldPage:
+    async def _open_page(self, order: Any, *, has_port: bool) -> HeldPage:
         from scraper_service.crawling.browser.held_page import HeldPage  # noqa: PLC0415
 
         with _starting():
@@ -235,7 +235,7 @@ class Lifecycle:
         forgetting = self._insist(lambda: self._store.forget(session_id, team_id))
         await asyncio.wait([self._ends.spawn(forgetting)], timeout=STORE_S)
 
-    async def _stored(
+    async def _store_session(
         self, session_id: str, team: Team, scrape: ScrapeOptions, terms: SessionTerms
     ) -> SessionRecord:
         """Store a new session. Raises :exc:`SessionLimit` and :exc:`ProfileInUse`."""
@@ -299,7 +299,7 @@ class Lifecycle:
                 # Neither a late timer nor the work below starts a further minute.
                 seconds = min(time.monotonic(), session.ends_at) - session.began_at
                 await self._put_away(session)
-                price = await self._charged(session, rest, seconds)
+                price = await self._charge_session(session, rest, seconds)
             # Its caller does not wait for the end of an outage, its slot does.
             loop = asyncio.get_running_loop()
             loop.call_later(STORE_S, _tell_end, session, price)
@@ -331,7 +331,7 @@ class Lifecycle:
             logger.warning("the end of a session was not stored: %s", error)
             return None
 
-    async def _charged(
+    async def _charge_session(
         self, session: RunningSession, rest: AsyncExitStack, seconds: float
     ) -> int:
         """Charge a session of some seconds. Return its price, 0 if nobody can be charged."""

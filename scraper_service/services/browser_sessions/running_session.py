@@ -81,7 +81,7 @@ class StepOutcome:
     results: Any = None
     taken: TakenPage | None = None
 
-    def ended(self, error: str, **facts: Any) -> StepOutcome:
+    def end_early(self, error: str, **facts: Any) -> StepOutcome:
         """Return the outcome of a step that was ended early: what it printed, and why."""
         return StepOutcome(
             stdout=self.stdout,
@@ -166,7 +166,7 @@ class RunningSession:
             raise QueueFull(f"{MOST_SOCKETS} connections to this session are open.")
         self.sockets += 1
         try:
-            async with DevTools.connected(self.page.running.devtools_url()) as found:
+            async with DevTools.connect(self.page.running.devtools_url()) as found:
                 yield found
         finally:
             self.sockets -= 1
@@ -259,10 +259,10 @@ class RunningSession:
         except TimeoutError:
             return _late(step, "The step was not done", outcome)
         except SessionOver:
-            return outcome.ended(OVER, is_gone=True)
+            return outcome.end_early(OVER, is_gone=True)
         except BrowserGone as error:
             self.ending.set()
-            return outcome.ended(GONE.format(error), is_gone=True)
+            return outcome.end_early(GONE.format(error), is_gone=True)
         except LineRefused as error:
             outcome.error, outcome.exit_code = f"{error}.", NO_PROGRAM
         except CommandInvalid as error:
@@ -287,7 +287,7 @@ class RunningSession:
             elif step.code is not None:
                 await self._command(step.code, outcome)
             elif step.prompt is not None:
-                await self._prompted(step.prompt, outcome)
+                await self._run_prompt(step.prompt, outcome)
         except ActionFailed as error:
             failure = error
         if step.take is not None:
@@ -308,7 +308,7 @@ class RunningSession:
             outcome.stdout = "".join(f"{text}\n" for text in run.printed if text)
             outcome.closes = run.closes
 
-    async def _prompted(self, prompt: str, outcome: StepOutcome) -> None:
+    async def _run_prompt(self, prompt: str, outcome: StepOutcome) -> None:
         """Let the language model act. What it has done is kept after a failure, too."""
         assert self.model is not None
         self.has_prompts = True
@@ -329,7 +329,7 @@ class RunningSession:
 
 def _late(step: Step, what: str, outcome: StepOutcome) -> StepOutcome:
     text = f"{what} within {step.timeout_s} s. A longer timeout may help."
-    return outcome.ended(text, exit_code=LATE, is_killed=True)
+    return outcome.end_early(text, exit_code=LATE, is_killed=True)
 
 
 def _loop_time(deadline: float) -> float:

@@ -130,7 +130,7 @@ class BrowserSessions:
                         logger.warning("%d sessions ended that no process has", ended)
                     lost_at = time.monotonic() + LOST_S
                 if self._life.running:
-                    for session_id in await self._store.asked_ends():
+                    for session_id in await self._store.requested_ends():
                         if (session := self._life.running.get(session_id)) is not None:
                             session.ending.set()
                     await self._end_with_keys()
@@ -265,7 +265,9 @@ class BrowserSessions:
         }
         return {kind: token for kind, token in found.items() if token}
 
-    async def listed(self, team: Team, is_active: bool | None) -> list[SessionRecord]:
+    async def list_sessions(
+        self, team: Team, is_active: bool | None
+    ) -> list[SessionRecord]:
         """Return the sessions of a team, the newest first."""
         return await self._store.all(team.id, is_active=is_active)
 
@@ -283,10 +285,10 @@ class BrowserSessions:
             raise SessionNotFound
         if record.is_active:
             await self._store.ask_end(session_id)
-            record = await self._ended_elsewhere(session_id, team)
+            record = await self._wait_elsewhere(session_id, team)
         return record
 
-    async def _ended_elsewhere(self, session_id: str, team: Team) -> SessionRecord:
+    async def _wait_elsewhere(self, session_id: str, team: Team) -> SessionRecord:
         deadline = time.monotonic() + ELSEWHERE_S
         while time.monotonic() < deadline:
             record = await self._store.find(team.id, session_id=session_id)
@@ -349,7 +351,7 @@ class BrowserSessions:
         url = "" if is_over else session.page.url
         result = step_result(outcome, session.record.id, url)
         if outcome.taken is not None and step.take is not None:
-            page = await self._converted(session, step.take, outcome.taken)
+            page = await self._convert_page(session, step.take, outcome.taken)
             if page.failure is None:
                 result = evolve(result, page=page)
             elif result.error is None:
@@ -359,7 +361,7 @@ class BrowserSessions:
             await self._store.note_call(session.record.id)
         return result
 
-    async def _converted(
+    async def _convert_page(
         self, session: RunningSession, options: ScrapeOptions, taken: TakenPage
     ) -> Page:
         team = session.team

@@ -9,7 +9,7 @@ from attrs import define, evolve, field
 from scraper_service.content.stored_pages import read_pages
 from scraper_service.content.structured_data.merging import PageData, result_json
 from scraper_service.discovery import relevance
-from scraper_service.errors import QueueFull, ServiceError, ServiceUnavailable, counted
+from scraper_service.errors import QueueFull, ServiceError, ServiceUnavailable, plural
 from scraper_service.options.crawl import BatchOptions
 from scraper_service.options.extraction import SITE, ExtractOptions
 from scraper_service.options.formats import Json, Links
@@ -93,12 +93,12 @@ class Extract:
             system_prompt=options.system_prompt,
         )
         step = await operation.begin("pages", _batch(options, urls, wanted))
-        early = await operation.ended(step, until)
+        early = await operation.wait_for_batch(step, until)
         pages, lost = await self._read(operation, step)
         if early is not None:
             warnings = [*warnings, f"It ended early: {early}."]
         if lost:
-            warnings = [*warnings, _lost(lost, len(urls))]
+            warnings = [*warnings, _lost_pages_warning(lost, len(urls))]
         if not pages:
             raise OperationFailed(" ".join(["Nothing could be read.", *warnings]))
         by_rules = self._by_rules(pages, has_system_prompt=bool(options.system_prompt))
@@ -123,9 +123,9 @@ class Extract:
                 plan.add([url])
         if options.allow_external_links:
             found = await self._elsewhere(operation, words, until)
-            plan.add(await self._permitted(found, plan))
+            plan.add(await self._permitted_urls(found, plan))
         if options.searches:
-            await self._searched(operation, words, plan)
+            await self._search(operation, words, plan)
         return plan
 
     async def _below(
@@ -152,12 +152,12 @@ class Extract:
         urls: list[str] = await operation.in_pool(
             relevance.pages_of_site, found.slices, url, words, limit
         )
-        return await self._permitted(urls, plan, url) or [url]
+        return await self._permitted_urls(urls, plan, url) or [url]
 
-    async def _permitted(
+    async def _permitted_urls(
         self, urls: Sequence[str], plan: _Plan, *named: str
     ) -> list[str]:
-        kept, refused = await self._sources.permitted(urls, *named)
+        kept, refused = await self._sources.permitted_urls(urls, *named)
         if refused:
             plan.warnings.append(refused)
         return kept
@@ -171,7 +171,7 @@ class Extract:
         if not starts:
             return []
         step = await operation.begin("starts", _batch(options, starts, Links()))
-        await operation.ended(step, until)
+        await operation.wait_for_batch(step, until)
         limit = options.limit or self._site_pages
         bodies = [
             entry.body async for entries in operation.entries(step) for entry in entries
@@ -181,7 +181,7 @@ class Extract:
         )
         return found
 
-    async def _searched(self, operation: Operation, words: str, plan: _Plan) -> None:
+    async def _search(self, operation: Operation, words: str, plan: _Plan) -> None:
         options: ExtractOptions = operation.options
         if not (query := words or options.prompt):
             plan.warnings.append("Without prompt and schema nothing was searched for.")
@@ -225,7 +225,7 @@ class Extract:
             return None
         if self._has_model:
             return (
-                f"Rules answered {count} of {counted(len(pages), 'page')}: {NO_ANSWER}."
+                f"Rules answered {count} of {plural(len(pages), 'page')}: {NO_ANSWER}."
             )
         idle = f" {NO_EFFECT}" if has_system_prompt else ""
         return f"The data was found by rules: {NO_MODEL}.{idle}"
@@ -263,9 +263,9 @@ def _batch(options: ExtractOptions, urls: Sequence[str], *wanted: Any) -> BatchO
     )
 
 
-def _lost(lost: Sequence[tuple[str, str]], count: int) -> str:
+def _lost_pages_warning(lost: Sequence[tuple[str, str]], count: int) -> str:
     """Return a warning about pages that could not be read."""
     reasons = [f"{url} ({reason:.{LONG_REASON}})" for url, reason in lost]
-    text = f"{len(lost)} of {counted(count, 'page')} could not be read: "
+    text = f"{len(lost)} of {plural(count, 'page')} could not be read: "
     more = "; ..." if len(lost) > MOST_REASONS else ""
     return text + "; ".join(reasons[:MOST_REASONS]) + more

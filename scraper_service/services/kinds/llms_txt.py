@@ -66,7 +66,7 @@ class LlmsText:
                 listed = llms_txt.without_text(_good(pages))
                 await operation.show(await self._text(operation, listed, full=False))
                 shown = time.monotonic()
-        early = await operation.ended(step, until)
+        early = await operation.wait_for_batch(step, until)
         await self._read(operation, step, pages)
         if not (good := _good(pages)):
             raise OperationFailed(await self._reason(operation, step, pages, early))
@@ -92,7 +92,7 @@ class LlmsText:
             relevance.rows_of, found.slices
         )
         urls = with_written_start((row[0] for row in rows[:limit]), options.url)
-        urls, refused = await self._sources.permitted(urls, options.url)
+        urls, refused = await self._sources.permitted_urls(urls, options.url)
         urls = urls or [options.url]
         await operation.remember(urls=urls, error=found.error, refused=refused)
 

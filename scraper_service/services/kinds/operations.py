@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from scraper_service.crawling.logs import job_logger, with_facts
 from scraper_service.crawling.metrics import CREDITS
-from scraper_service.errors import QueueFull, ServiceUnavailable, counted
+from scraper_service.errors import QueueFull, ServiceUnavailable, plural
 from scraper_service.options.serialization import options_from_json
 from scraper_service.storage.job_records import JobState
 from scraper_service.storage.jobs import operations
@@ -146,7 +146,7 @@ class Operation:
     async def looks(self, step: str, until: float) -> AsyncIterator[Job]:
         """Yield the state of a batch now and then, until it ends or ``until`` is over."""
         while True:
-            changed = self._database.changed(step, LOOK_S)
+            changed = self._database.next_commit(step, LOOK_S)
             job = await Jobs(self._database).get(step, None)
             if job is None:
                 return
@@ -157,7 +157,7 @@ class Operation:
             await asyncio.wait([changed], timeout=left)
             await asyncio.sleep(BETWEEN_LOOKS_S)
 
-    async def ended(self, step: str, until: float) -> str | None:
+    async def wait_for_batch(self, step: str, until: float) -> str | None:
         """Wait for a batch until a time; return why some of its pages are missing.
 
         Return None if every page was delivered or has failed.
@@ -168,7 +168,7 @@ class Operation:
         if last is None or last.state is JobState.COMPLETED:
             return None
         if last.is_active:
-            return f"only {last.done} of {counted(last.total, 'page')} could be read in time"
+            return f"only {last.done} of {plural(last.total, 'page')} could be read in time"
         return (last.error or f"its pages were {last.state}").rstrip(".")
 
     async def entries(self, step: str, skip: int = 0) -> AsyncIterator[list[Entry]]:

@@ -115,14 +115,14 @@ class Sources:
             return Listed(error=found.failure.message)
         return Listed(found.slices)
 
-    async def permitted(
+    async def permitted_urls(
         self, urls: Sequence[str], *named: str
     ) -> tuple[list[str], str | None]:
         """Return the URLs that robots.txt allows, and a warning about the others.
 
         URLs in ``named`` came from the caller and are always kept.
         """
-        found = set(await self._maps.permitted(urls)) | set(named)
+        found = set(await self._maps.permitted_urls(urls)) | set(named)
         kept = [url for url in urls if url in found]
         count = len(urls) - len(kept)
         return kept, f"robots.txt refuses {count} of its pages." if count else None

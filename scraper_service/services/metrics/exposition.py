@@ -26,7 +26,7 @@ def is_open_metrics(accept: str) -> bool:
 
 
 def content_type(*, is_open: bool) -> str:
-    """Return the content type of :func:`encoded`."""
+    """Return the content type of :func:`encode_metrics`."""
     if is_open:
         return f"{OPEN_METRICS}; version=1.0.0; charset=utf-8"
     return CONTENT_TYPE_PLAIN_0_0_4
@@ -42,7 +42,7 @@ class _Families:
         return self.families
 
 
-def encoded(families: list[Metric], *, is_open: bool) -> bytes:
+def encode_metrics(families: list[Metric], *, is_open: bool) -> bytes:
     """Return families as text 0.0.4, or as OpenMetrics 1.0.0."""
     found = _Families(families)
     if not is_open:

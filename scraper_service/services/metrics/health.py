@@ -108,7 +108,7 @@ class HealthReport:
     def members(self) -> dict[str, Any]:
         """Return the report as JSON members."""
         if self.is_ready:
-            return {"success": True, "status": "ok", "checks": self._told()}
+            return {"success": True, "status": "ok", "checks": self._check_states()}
         status = "stopping" if self.is_stopping else "failing"
         reasons = [
             f"{name}: {reason}" for name, reason in self.checks.items() if reason
@@ -116,10 +116,10 @@ class HealthReport:
         if self.is_stopping:
             reasons.insert(0, "the service is shutting down")
         error = f"The service is not ready ({'; '.join(reasons)})."
-        told = {"status": status, "checks": self._told(), "error": error}
+        told = {"status": status, "checks": self._check_states(), "error": error}
         return {"success": False, **told}
 
-    def _told(self) -> dict[str, str]:
+    def _check_states(self) -> dict[str, str]:
         return {name: reason or "ok" for name, reason in self.checks.items()}
 
 

@@ -63,15 +63,15 @@ class PageSpans:
         self._pages: dict[str, _PageTrace] = {}
         self._of[crawler] = self
         for handler, signal in (
-            (self._opened, signals.spider_opened),
-            (self._closed, signals.spider_closed),
-            (self._scheduled, signals.request_scheduled),
-            (self._reached, signals.request_reached_downloader),
-            (self._downloaded, signals.response_downloaded),
-            (self._left, signals.request_left_downloader),
-            (self._received, signals.response_received),
-            (self._scraped, signals.item_scraped),
-            (self._dropped, signals.item_dropped),
+            (self._on_opened, signals.spider_opened),
+            (self._on_closed, signals.spider_closed),
+            (self._on_scheduled, signals.request_scheduled),
+            (self._on_reached, signals.request_reached_downloader),
+            (self._on_downloaded, signals.response_downloaded),
+            (self._on_left, signals.request_left_downloader),
+            (self._on_received, signals.response_received),
+            (self._on_scraped, signals.item_scraped),
+            (self._on_dropped, signals.item_dropped),
             (self._broke, signals.item_error),
             (self._broke, signals.spider_error),
         ):
@@ -89,11 +89,11 @@ class PageSpans:
         """Return the spans of a crawler, None if it makes none."""
         return cls._of.get(crawler)
 
-    def _opened(self) -> None:
+    def _on_opened(self) -> None:
         if self._kind != SINGLE:
             self._job = self._traces.begin_job(self._job_id, self._kind)
 
-    def _closed(self, reason: str) -> None:
+    def _on_closed(self, reason: str) -> None:
         self._pages.clear()
         if self._job is not None:
             self._job.set_attribute("scraper.finish_reason", reason)
@@ -101,7 +101,7 @@ class PageSpans:
 
     # -- pages -----------------------------------------------------------------------
 
-    def _scheduled(self, request: Request) -> None:
+    def _on_scheduled(self, request: Request) -> None:
         """Begin a single page in the context of its caller."""
         if (state := PageState.find(request)) is None:
             return
@@ -129,14 +129,14 @@ class PageSpans:
     def _facts(self, state: PageState) -> dict[str, Any]:
         from scraper_service.services.metrics.traces import (  # noqa: PLC0415
             JOB_ID,
-            known,
+            drop_missing,
             url_attributes,
         )
 
         # The URL of an upload is the name of a file.
         has_url = not (state.options.zero_data_retention or state.is_upload)
         url = url_attributes(state.source_url) if has_url else {}
-        return known(
+        return drop_missing(
             {
                 **url,
                 JOB_ID: self._job_id,
@@ -145,15 +145,15 @@ class PageSpans:
             }
         )
 
-    def _reached(self, request: Request) -> None:
+    def _on_reached(self, request: Request) -> None:
         if (found := self._begin(request)) is not None:
             found.fetching, found.status = time.monotonic(), None
 
-    def _downloaded(self, response: Response, request: Request) -> None:
+    def _on_downloaded(self, response: Response, request: Request) -> None:
         if (found := self._find(request)) is not None:
             found.status = response.status
 
-    def _left(self, request: Request) -> None:
+    def _on_left(self, request: Request) -> None:
         state, found = PageState.find(request), self._find(request)
         if state is None or found is None or found.fetching is None:
             return
@@ -166,7 +166,7 @@ class PageSpans:
             self._add("fetch", found, began, facts)
         found.fetching = None
 
-    def _received(self, request: Request) -> None:
+    def _on_received(self, request: Request) -> None:
         if (found := self._begin(request)) is not None:
             found.received = time.monotonic()
 
@@ -199,10 +199,10 @@ class PageSpans:
         if page.lease is not None:
             found.committing = time.monotonic()
 
-    def _scraped(self, response: Any) -> None:
+    def _on_scraped(self, response: Any) -> None:
         self._end(response)
 
-    def _dropped(self, item: Any, response: Any) -> None:
+    def _on_dropped(self, item: Any, response: Any) -> None:
         """End a sitemap, which is dropped when it is stored, or a page that is left out."""
         result = "skipped"
         if isinstance(item, SitemapFile):
@@ -215,7 +215,7 @@ class PageSpans:
 
     def _end(self, response: Any, result: str | None = None) -> None:
         """End the page of a response, or of the failure that it has instead."""
-        from scraper_service.services.metrics.traces import fail, known  # noqa: PLC0415
+        from scraper_service.services.metrics.traces import drop_missing, fail  # noqa: PLC0415
 
         request = getattr(response, "request", None)
         state = None if request is None else PageState.find(request)
@@ -225,7 +225,9 @@ class PageSpans:
         if found.committing is not None:
             self._add("commit", found, found.committing, {})
         result = result or found.result
-        found.span.set_attributes(known({**found.facts, "scraper.result": result}))
+        found.span.set_attributes(
+            drop_missing({**found.facts, "scraper.result": result})
+        )
         if result == "failed":
             fail(found.span, found.code)
         found.span.end()

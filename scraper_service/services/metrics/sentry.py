@@ -106,16 +106,16 @@ def without_secrets(event: Any, hint: dict[str, Any]) -> Any:
     del hint
     for key in ("request", "user", "breadcrumbs", "extra", "modules"):
         event.pop(key, None)
-    return _hidden(event)
+    return _hide_secrets(event)
 
 
-def _hidden(value: Any) -> Any:
+def _hide_secrets(value: Any) -> Any:
     if isinstance(value, str):
         for pattern, replacement in _SECRETS:
             value = pattern.sub(replacement, value)
         return value
     if isinstance(value, dict):
-        return {key: _hidden(each) for key, each in value.items()}
+        return {key: _hide_secrets(each) for key, each in value.items()}
     if isinstance(value, list):
-        return [_hidden(each) for each in value]
+        return [_hide_secrets(each) for each in value]
     return value

@@ -15,7 +15,7 @@ from scraper_service.errors import ServiceUnavailable
 from scraper_service.services.metrics.exposition import (
     build_info,
     content_type,
-    encoded,
+    encode_metrics,
     family,
     gauge,
     is_open_metrics,
@@ -97,7 +97,7 @@ class Metrics:
 
     def _encode(self, is_open: bool, checks: dict[str, bool]) -> bytes:
         families = [*REGISTRY.collect(), *self._gauges(checks)]
-        return encoded(families, is_open=is_open)
+        return encode_metrics(families, is_open=is_open)
 
     def _gauges(self, checks: dict[str, bool]) -> Iterator[Metric]:
         yield build_info()
@@ -114,10 +114,10 @@ class Metrics:
         yield from memory_gauges("service")
         if self._counts is not None:
             age_s = time.monotonic() - self._read_at
-            yield from _stored(self._counts, age_s)
+            yield from _stored_metrics(self._counts, age_s)
 
 
-def _stored(counts: StoredCounts, age_s: float) -> Iterator[Metric]:
+def _stored_metrics(counts: StoredCounts, age_s: float) -> Iterator[Metric]:
     jobs = GaugeMetricFamily(
         "scraper_jobs", "Stored jobs by kind and state.", labels=["kind", "state"]
     )

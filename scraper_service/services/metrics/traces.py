@@ -161,11 +161,11 @@ class Traces:
     ) -> None:
         """Add a part of ``parent`` that ends now."""
         span = self.begin(name, parent, start_ns)
-        span.set_attributes(known(attributes))
+        span.set_attributes(drop_missing(attributes))
         span.end()
 
 
-def known(attributes: Mapping[str, Any]) -> dict[str, Any]:
+def drop_missing(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the attributes that have a value."""
     return {name: value for name, value in attributes.items() if value is not None}
 

@@ -82,7 +82,7 @@ def main() -> None:
     refusals = guard(EgressPolicy(request["allow"]))
     asset = apprise.AppriseAsset(async_mode=False)
 
-    def opened(url: str) -> Any:
+    def open_sender(url: str) -> Any:
         sender = apprise.Apprise(asset=asset)
         return sender if sender.add(url) else None
 
@@ -90,11 +90,11 @@ def main() -> None:
         states = []
         for url in request["urls"]:
             refusals.clear()
-            is_known = opened(url) is not None
+            is_known = open_sender(url) is not None
             states.append(SENT if is_known else REFUSED if refusals else INVALID)
         print(json.dumps({"states": states, "refusals": []}))
         return
-    sender, state = opened(request["url"]), INVALID
+    sender, state = open_sender(request["url"]), INVALID
     if sender is not None:
         is_sent = sender.notify(
             body=request["body"],

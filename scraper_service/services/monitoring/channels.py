@@ -26,7 +26,7 @@ from scraper_service.services.monitoring.channel_process import (
     REFUSED,
     SENT,
 )
-from scraper_service.services.monitoring.mail import title_of, told_of
+from scraper_service.services.monitoring.mail import lines_of, title_of
 from scraper_service.shared_objects import Poller
 from scraper_service.storage.monitors import messages
 
@@ -167,7 +167,7 @@ class ChannelSender(Poller):
 
     async def send(self, channel: str, mail: Mail) -> str | None:
         """Send a message now. Return None, or the error for callers."""
-        text = "\n".join(told_of(mail))
+        text = "\n".join(lines_of(mail))
         return await asyncio.to_thread(
             self._channels.send, channel, title_of(mail), text
         )

@@ -256,7 +256,7 @@ class Mailer(Poller):
         outcome = MailOutcome()
         groups: tuple[dict[str, str], dict[str, str]] = ({}, {})
         for recipient in recipients:
-            if (address := written_address(recipient)) is None:
+            if (address := encode_address(recipient)) is None:
                 outcome.refused[recipient] = BAD_ADDRESS
             else:
                 groups[not address.isascii()][address] = recipient
@@ -298,7 +298,7 @@ class Mailer(Poller):
         logger.warning("the mail of check %s %s: %s", check_id, what, error)
 
 
-def written_address(recipient: str) -> str | None:
+def encode_address(recipient: str) -> str | None:
     """Return an address as mail servers take it, None if it cannot be written.
 
     A host beyond ASCII is written in Punycode, which every server takes.
@@ -321,7 +321,7 @@ def message_of(mail: Mail, sender: str, recipients: Sequence[str]) -> EmailMessa
     message["To"] = ", ".join(recipients)
     message["Message-ID"] = f"<{mail.check_id}@{sender.rpartition('@')[2]}>"
     message["Auto-Submitted"] = "auto-generated"
-    message.set_content("\n".join(told_of(mail, has_diffs=mail.has_diffs)) + "\n")
+    message.set_content("\n".join(lines_of(mail, has_diffs=mail.has_diffs)) + "\n")
     return message
 
 
@@ -337,7 +337,7 @@ def title_of(mail: Mail) -> str:
     return f"{_name(mail)}: {told or mail.status}"
 
 
-def told_of(mail: Mail, *, has_diffs: bool = False) -> list[str]:
+def lines_of(mail: Mail, *, has_diffs: bool = False) -> list[str]:
     """Return the lines about a check: its id, and its first pages that are not the same."""
     lines = [f"Monitor {_name(mail)}", f"Check {mail.check_id}: {mail.status}", ""]
     if mail.error:

@@ -162,7 +162,7 @@ class TeamMonitors:
             reserve=expected.reserve,
         )
         found = await self._database.write(monitors.create, wanted, self._most)
-        return MonitorAnswer(found, _joined(warning, self._mail(found.notification)))
+        return MonitorAnswer(found, _join(warning, self._mail(found.notification)))
 
     def _require(self, targets: Iterable[TargetT], team: Team) -> None:
         """Raise the errors of the options of each target."""
@@ -351,7 +351,7 @@ class TeamMonitors:
             MonitorChange(changed, definition),
         )
         mail = self._mail(stored.notification) if "notification" in values else None
-        return MonitorAnswer(stored, _joined(warning, mail))
+        return MonitorAnswer(stored, _join(warning, mail))
 
     async def delete(self, monitor_id: str, team: Team) -> None:
         """Stop a running check, and delete the monitor with all its data.
@@ -453,5 +453,5 @@ def new_id() -> str:
     return str(uuid.uuid4())
 
 
-def _joined(*parts: str | None) -> str | None:
+def _join(*parts: str | None) -> str | None:
     return " ".join(part for part in parts if part) or None

@@ -21,7 +21,7 @@ from scraper_service.errors import (
     QueueFull,
     ServiceError,
     ServiceUnavailable,
-    counted,
+    plural,
 )
 from scraper_service.llm.model import LanguageModel
 from scraper_service.options.limits import under_policy
@@ -178,7 +178,7 @@ class TargetRun:
         self._progress.judge_credits += PRICE * judge.judged
         self._progress.degraded = judge.failure
 
-    async def _known(self, keys: Sequence[str]) -> dict[str, PageSnapshot]:
+    async def _read_snapshots(self, keys: Sequence[str]) -> dict[str, PageSnapshot]:
         """Return the last snapshots of pages, by their keys."""
         return await self._tools.database.read(
             snapshots.read_snapshots, self._plan.monitor_id, self._target.id, keys
@@ -251,7 +251,7 @@ class PageTargetRun(TargetRun):
         await self._add_failures()
         await self._finish(job)
         if progress.bare:
-            self._warn(BARE.format(counted(progress.bare, "page")))
+            self._warn(BARE.format(plural(progress.bare, "page")))
         ended_early = job.state is not JobState.COMPLETED and not progress.is_late
         await self.end(
             (job.error or f"Its pages were {job.state}.") if ended_early else None
@@ -273,9 +273,9 @@ class PageTargetRun(TargetRun):
         progress, bodies = self._progress, [entry.body for entry in entries]
         urls = await self._urls(entries)
         keys = [url_key(url) for url in urls]
-        known = await self._known(keys)
+        known = await self._read_snapshots(keys)
         earlier = [known[key].body if key in known else None for key in keys]
-        found = await compared(self._operation, self._target, bodies, earlier)
+        found = await compare_pages(self._operation, self._target, bodies, earlier)
         judge = self._judge()
         rows, new, kept, dropped, ignored = [], [], [], [], 0
         for url, key, page in zip(urls, keys, found, strict=True):
@@ -306,7 +306,7 @@ class PageTargetRun(TargetRun):
         failures = await self._operation.failures(self._step)
         while some := failures[progress.failures : progress.failures + ROWS]:
             keys = [url_key(failure.url) for failure in some]
-            known = await self._known(keys)
+            known = await self._read_snapshots(keys)
             rows, kept = [], []
             for failure, key in zip(some, keys, strict=True):
                 former = known.get(key)
@@ -393,7 +393,7 @@ class CrawlRun(PageTargetRun):
                 dropped = [x.key for x in found.removed]
                 await self._store(rows=rows, dropped=dropped)
         if unsure:
-            self._warn(UNSURE.format(counted(unsure, "page")))
+            self._warn(UNSURE.format(plural(unsure, "page")))
 
     def result(self) -> dict[str, Any]:
         return {**super().result(), "crawl_id": self._step}
@@ -463,7 +463,7 @@ def _page_row(
     }
 
 
-async def compared(
+async def compare_pages(
     operation: Operation,
     target: ScrapeTarget | CrawlTarget,
     pages: Sequence[bytes],
@@ -486,8 +486,12 @@ async def compared(
     except BROKEN as error:
         if len(pages) > 1:
             middle = len(pages) // 2
-            first = await compared(operation, target, pages[:middle], earlier[:middle])
-            rest = await compared(operation, target, pages[middle:], earlier[middle:])
+            first = await compare_pages(
+                operation, target, pages[:middle], earlier[:middle]
+            )
+            rest = await compare_pages(
+                operation, target, pages[middle:], earlier[middle:]
+            )
             return [*first, *rest]
         logger.warning("a page of check %s was not compared (%r)", operation.id, error)
         text = NOT_COMPARED.format(type(error).__name__)

@@ -37,7 +37,7 @@ class PatientLauncher(Launcher):  # type: ignore[misc]  # scrapyd has no annotat
         return DeferredList([process.deferred for process in running])
 
     def _spawn_process(self, message: dict[str, Any], slot: int) -> None:
-        with self.counts.inherited():
+        with self.counts.inherit():
             super()._spawn_process(message, slot)
 
     def _process_finished(self, result: Any, slot: int) -> None:

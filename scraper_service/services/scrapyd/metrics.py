@@ -24,7 +24,7 @@ from twisted.web.server import NOT_DONE_YET
 from scraper_service.services.metrics.exposition import (
     build_info,
     content_type,
-    encoded,
+    encode_metrics,
     is_open_metrics,
 )
 from scraper_service.services.metrics.process_memory import memory_gauges
@@ -55,7 +55,7 @@ class ProcessCounts:
         self._lock = threading.Lock()
 
     @contextmanager
-    def inherited(self) -> Iterator[None]:
+    def inherit(self) -> Iterator[None]:
         """Let processes that start in this context write their counts."""
         os.environ[FOLDER] = self._owned.name
         try:
@@ -130,4 +130,6 @@ class NodeMetrics(Resource):
     def _text(self, *, is_open: bool) -> bytes:
         counts = getattr(self._root.launcher, "counts", None)
         found = [] if counts is None else counts.collect()
-        return encoded([build_info(), *memory_gauges("node"), *found], is_open=is_open)
+        return encode_metrics(
+            [build_info(), *memory_gauges("node"), *found], is_open=is_open
+        )

@@ -155,7 +155,7 @@ class ScrapydNode:
             logger.info("node %s takes jobs", self.name)
         self._trouble = trouble
 
-    def refused(self, error: NodeRefused | NodeSilent) -> None:
+    def note_refusal(self, error: NodeRefused | NodeSilent) -> None:
         """Note that a run was refused, or had no response."""
         if isinstance(error, NodeDown):
             self._note(str(error))

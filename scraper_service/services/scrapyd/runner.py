@@ -249,7 +249,7 @@ class ScrapydRunner(JobRunner):
         try:
             await node.schedule(taken.job.spider, run.job_id, run.id)
         except (NodeRefused, NodeSilent) as error:
-            node.refused(error)
+            node.note_refusal(error)
             await self._database.write(runs.end_asked, run.job_id, run.id, str(error))
             self._tell(run)
             self.wake()

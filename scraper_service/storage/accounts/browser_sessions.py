@@ -227,7 +227,7 @@ def ask_end(connection: Connection, session_id: str) -> None:
     )
 
 
-def asked_ends(connection: Connection, owner: str) -> list[str]:
+def requested_ends(connection: Connection, owner: str) -> list[str]:
     """Return the active sessions of a process that others have asked it to end."""
     columns = browser_session.c
     return list(
@@ -274,7 +274,7 @@ class SessionStore:
     3. :meth:`end` stores its end with its price, once.
 
     Another process ends a session with :meth:`ask_end`; its own process looks for such
-    wishes with :meth:`asked_ends`. :meth:`end_lost` ends the sessions of dead processes, and
+    wishes with :meth:`requested_ends`. :meth:`end_lost` ends the sessions of dead processes, and
     those that their process has not ended. All methods raise :exc:`ServiceUnavailable` if
     the database does not respond.
     """
@@ -291,8 +291,8 @@ class SessionStore:
     end = writing(end_session)
     ask_end = writing(ask_end)
 
-    async def asked_ends(self) -> list[str]:
+    async def requested_ends(self) -> list[str]:
         """Return the sessions of this process that others have asked it to end."""
-        return await self._database.read(asked_ends, self.owner)
+        return await self._database.read(requested_ends, self.owner)
 
     end_lost = writing(end_lost)

@@ -27,13 +27,13 @@ from sqlalchemy import (
 )
 
 from scraper_service.content.stored_pages import compress
-from scraper_service.errors import counted
+from scraper_service.errors import plural
 from scraper_service.options.limits import DAY_S
 from scraper_service.storage import change_snapshots
 from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.database import reading, writing
 from scraper_service.storage.job_records import ACTIVE
-from scraper_service.storage.pages.replays import packed_replay
+from scraper_service.storage.pages.replays import pack_replay
 from scraper_service.storage.schema import (
     activity,
     artefact,
@@ -197,10 +197,10 @@ def take_up_to(
     return affordable, left
 
 
-def lowered_limit(wanted: int, pages: int) -> str:
+def limit_warning(wanted: int, pages: int) -> str:
     """Return the warning of a job whose limit the credits of its team lower."""
     return (
-        f"The limit was lowered from {wanted} to {counted(pages, 'page')}: more cannot be"
+        f"The limit was lowered from {wanted} to {plural(pages, 'page')}: more cannot be"
         " paid with what remains."
     )
 
@@ -310,7 +310,7 @@ def record(
     note_activity(connection, call, at)
     if body is not None:
         page = compress(body)
-        replay = call.replay and packed_replay(connection, call.replay)
+        replay = call.replay and pack_replay(connection, call.replay)
         row = {
             "id": call.id,
             "team_id": call.team_id,

@@ -62,12 +62,12 @@ def free_job(connection: Connection, job_id: str) -> None:
         add(connection, row.team_id, -row.stored)
 
 
-def used(connection: Connection, team_id: str) -> int:
+def read_used(connection: Connection, team_id: str) -> int:
     """Return the bytes that a team has stored."""
     return int(_USED.one(connection, {"team": team_id}).bytes)
 
 
-def used_by_all(connection: Connection) -> int:
+def read_used_of_all(connection: Connection) -> int:
     """Return the bytes that all teams have stored."""
     return int(connection.scalar(select(func.sum(disk_use.c.bytes))) or 0)
 
@@ -76,7 +76,7 @@ def refusal(
     connection: Connection, team_id: str, limit: int | None
 ) -> DiskQuotaExceeded | None:
     """Return the error of a team that has stored ``limit`` bytes, None if it has not."""
-    if limit is None or (found := used(connection, team_id)) < limit:
+    if limit is None or (found := read_used(connection, team_id)) < limit:
         return None
     return DiskQuotaExceeded(found, limit)
 
@@ -96,7 +96,7 @@ def full_teams(connection: Connection, usual_mb: int) -> list[tuple[str, int]]:
     return [
         (row.id, row.most * MIB)
         for row in connection.execute(query.where(limited, is_running))
-        if used(connection, row.id) >= row.most * MIB
+        if read_used(connection, row.id) >= row.most * MIB
     ]
 
 

@@ -78,7 +78,7 @@ def account_of(connection: Connection, job_id: str) -> str:
     return connection.scalar(query) or ""
 
 
-def used(connection: Connection, cap: Cap) -> int:
+def read_used(connection: Connection, cap: Cap) -> int:
     """Return the tokens that are taken from a limit."""
     query = select(model_use.c.tokens).where(_row(cap, now_of(connection)))
     return connection.scalar(query) or 0

@@ -142,8 +142,8 @@ def delete_session(
 
 def merge_changes(current: StateT, before: StateT, after: StateT) -> StateT:
     """Return ``current`` with the changes from ``before`` to ``after``."""
-    cookies = _merged(*(_cookies(state) for state in (current, before, after)))
-    items = _merged(*(_items(state) for state in (current, before, after)))
+    cookies = _merge_values(*(_cookies(state) for state in (current, before, after)))
+    items = _merge_values(*(_items(state) for state in (current, before, after)))
     origins: dict[str, list[dict[str, str]]] = {}
     for (origin, name), value in items.items():
         origins.setdefault(origin, []).append({"name": name, "value": value})
@@ -153,7 +153,7 @@ def merge_changes(current: StateT, before: StateT, after: StateT) -> StateT:
     }
 
 
-def _merged(current: Any, before: Any, after: Any) -> Any:
+def _merge_values(current: Any, before: Any, after: Any) -> Any:
     result = {key: v for key, v in current.items() if key in after or key not in before}
     result |= {key: v for key, v in after.items() if before.get(key) != v}
     return result

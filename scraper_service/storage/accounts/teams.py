@@ -77,7 +77,7 @@ def team_row(connection: Connection, row: Row[Any]) -> TeamRow:
         plan_credits=row.plan_credits,
         concurrency=row.concurrency,
         rates=json.loads(row.rates or "{}"),
-        disk_used=disk_use.used(connection, row.id),
+        disk_used=disk_use.read_used(connection, row.id),
         disk_mb=row.disk_mb,
     )
 
@@ -128,7 +128,7 @@ def change_team(
         connection.execute(
             update(team_table).where(team_table.c.id == team_id).values(values)
         )
-        facts = {name: _told(name, value) for name, value in values.items()}
+        facts = {name: _spell_value(name, value) for name, value in values.items()}
         if change.rates:
             facts["rates"] = change.rates
         audit.record(
@@ -136,7 +136,7 @@ def change_team(
         )
 
 
-def _told(name: str, value: Any) -> Any:
+def _spell_value(name: str, value: Any) -> Any:
     """Return a value of a team as operators write it."""
     if name == "disk_mb":
         return {0: "unlimited", None: "default"}.get(value, value)

@@ -23,7 +23,7 @@ from scraper_service.storage.files import page_sources
 from scraper_service.storage.files.blob_stores import FileStore
 from scraper_service.storage.job_records import ACTIVE
 from scraper_service.storage.schema import artefact, job
-from scraper_service.storage.secrets import derived_key
+from scraper_service.storage.secrets import derive_key
 from scraper_service.storage.transactions import (
     RETENTION_S,
     dialect_insert,
@@ -76,7 +76,7 @@ class Artefacts:
         files = FileStore(folder)
         self._stores: tuple[BlobStore, ...] = (store, files) if store else (files,)
         self._valid_s = ADDRESS_S + most_s
-        self._key = derived_key(secret, "artefacts")
+        self._key = derive_key(secret, "artefacts")
         self._owner = owner_of(secret)
 
     async def put(self, data: bytes, kind: str) -> str:
@@ -164,7 +164,7 @@ class Artefacts:
 
 def owner_of(secret: bytes) -> str:
     """Return the name by which the service with a secret owns a prefix of object storage."""
-    return derived_key(secret, "owner of artefacts").hex()
+    return derive_key(secret, "owner of artefacts").hex()
 
 
 def name_in(address: str) -> str | None:

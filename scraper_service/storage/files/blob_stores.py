@@ -180,11 +180,11 @@ class ObjectStore:
             from obstore.store import from_url  # noqa: PLC0415
         except ImportError:
             raise ValueError(
-                f"{shown_url(url)} needs the extra {EXTRA}:"
+                f"{redact_url(url)} needs the extra {EXTRA}:"
                 f" pip install 'scraper-service[{EXTRA}]'"
             ) from None
         servers = [os.environ[name] for name in ENDPOINTS if os.environ.get(name)]
-        self.url = shown_url(url)
+        self.url = redact_url(url)
         self._no_bucket = f"The object storage {self.url}: its bucket does not exist."
         self._api: Any = obstore
         try:
@@ -357,15 +357,15 @@ def check_store_url(url: str, named: str = NAMED) -> None:
     parts = url_parts(url)
     if parts.scheme not in SCHEMES or not parts.netloc or "@" in parts.netloc:
         allowed = ", ".join(f"{scheme}://BUCKET/PREFIX" for scheme in SCHEMES)
-        raise ValueError(f"{named} must be one of {allowed}, got {shown_url(url)!r}")
+        raise ValueError(f"{named} must be one of {allowed}, got {redact_url(url)!r}")
     if parts.query or parts.fragment:
         raise ValueError(
             f"{named} must have no query: credentials come from the environment, got"
-            f" {shown_url(url)!r}"
+            f" {redact_url(url)!r}"
         )
 
 
-def shown_url(url: str) -> str:
+def redact_url(url: str) -> str:
     """Return a URL without user, password and query."""
     scheme, separator, rest = url.partition("://")
     return f"{scheme}{separator}{rest.partition('?')[0].rpartition('@')[2]}"

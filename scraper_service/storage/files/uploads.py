@@ -141,7 +141,7 @@ class Uploads:
             pass
         names = await asyncio.to_thread(_old_files, self._folder)
         if names:
-            held = await self._database.read(_held, names)
+            held = await self._database.read(_held_files, names)
             for name in set(names) - held:
                 await asyncio.to_thread((self._folder / name).unlink, missing_ok=True)
 
@@ -248,7 +248,7 @@ def _expire(connection: Connection) -> int:
     return len(rows)
 
 
-def _held(connection: Connection, names: list[str]) -> set[str]:
+def _held_files(connection: Connection, names: list[str]) -> set[str]:
     """Return the names of files that still belong to an upload."""
     kept = select(upload.c.file).where(upload.c.file.is_not(None))
     return set(names) & set(connection.scalars(kept))

@@ -63,7 +63,7 @@ def texts_after(connection: Connection, job_id: str, last: int) -> list[Delivere
     rows = connection.execute(_READ, {"job_id": job_id, "last": last})
     return [
         DeliveredText(
-            row.host, row.url, row.fingerprint % 2**64, _unpacked(row.blocks), row.id
+            row.host, row.url, row.fingerprint % 2**64, _unpack(row.blocks), row.id
         )
         for row in rows
     ]
@@ -78,7 +78,7 @@ def add_texts(
             "job_number": job_number,
             "host": text.host,
             "url": text.url,
-            "fingerprint": _signed(text.fingerprint),
+            "fingerprint": _to_signed(text.fingerprint),
             "blocks": struct.pack(f"<{len(text.blocks)}q", *text.blocks),
         }
         for text in texts
@@ -127,7 +127,7 @@ class Repeats:
             return len(self._pages) < MAX_HOSTS
         return pages < LEARNT_PAGES
 
-    def repeated(self, host: str, blocks: Iterable[int]) -> set[int]:
+    def repeated_blocks(self, host: str, blocks: Iterable[int]) -> set[int]:
         """Return the blocks that the pages of ``host`` repeat."""
         known = self._blocks.get(host)
         if known is None:
@@ -155,9 +155,9 @@ class Repeats:
         )
 
 
-def _signed(number: int) -> int:
+def _to_signed(number: int) -> int:
     return number - 2**64 if number >= 2**63 else number
 
 
-def _unpacked(data: bytes) -> tuple[int, ...]:
+def _unpack(data: bytes) -> tuple[int, ...]:
     return struct.unpack(f"<{len(data) // 8}q", data)

@@ -33,6 +33,7 @@ from scraper_service.storage.statements import Statement, arrays, constant, run_
 from scraper_service.storage.transactions import (
     IN_ORDER,
     is_late,
+    literal,
     lock_job,
     lock_job_shared,
     look_at_job,
@@ -40,7 +41,6 @@ from scraper_service.storage.transactions import (
     rows_in,
     transaction,
     try_lock_job,
-    written,
 )
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def _claim_beyond(
         select(columns.id, columns.url)
         .where(*rows_in(job_id, RowState.PENDING, beyond.row_id))
         .order_by(*IN_ORDER)
-        .limit(written(LOOK_ROWS))
+        .limit(literal(LOOK_ROWS))
         .subquery()
     )
     others = select(looked_at.c.id).where(
@@ -153,7 +153,7 @@ def _claim_beyond(
         )
     )
     ids = list(
-        connection.scalars(others.order_by(looked_at.c.id).limit(written(count)))
+        connection.scalars(others.order_by(looked_at.c.id).limit(literal(count)))
     )
     if len(ids) == count:
         last: int | None = ids[-1]
@@ -253,7 +253,7 @@ def leases_of(connection: Connection, owner: str) -> list[tuple[str, int, int]]:
         select(*columns)
         .join(job, job.c.number == frontier.c.job_number)
         .where(
-            frontier.c.state == written(RowState.LEASED),  # as in the partial index
+            frontier.c.state == literal(RowState.LEASED),  # as in the partial index
             frontier.c.owner == owner,
         )
     )
@@ -283,10 +283,10 @@ def forget_workers(connection: Connection) -> None:
     )
 
 
-def _lost(connection: Connection) -> ColumnElement[bool]:
+def _is_lost(connection: Connection) -> ColumnElement[bool]:
     live = select(worker.c.id).where(worker.c.until >= now_of(connection))
     return and_(
-        frontier.c.state == written(RowState.LEASED),  # as in the partial index
+        frontier.c.state == literal(RowState.LEASED),  # as in the partial index
         frontier.c.owner.is_not(None),
         frontier.c.owner.not_in(live),
     )
@@ -294,7 +294,7 @@ def _lost(connection: Connection) -> ColumnElement[bool]:
 
 def jobs_with_lost_leases(connection: Connection) -> list[str]:
     """Return the ids of jobs with leases of dead processes."""
-    numbers = select(frontier.c.job_number).where(_lost(connection))
+    numbers = select(frontier.c.job_number).where(_is_lost(connection))
     return list(connection.scalars(select(job.c.id).where(job.c.number.in_(numbers))))
 
 
@@ -310,7 +310,7 @@ def reap(connection: Connection, job_id: str) -> int:
     if locked is None:
         return 0
     columns = frontier.c
-    lost = and_(columns.job_number == locked.number, _lost(connection))
+    lost = and_(columns.job_number == locked.number, _is_lost(connection))
     counts = connection.execute(
         select(columns.owner, func.count()).where(lost).group_by(columns.owner)
     ).all()
@@ -338,7 +338,7 @@ def reap(connection: Connection, job_id: str) -> int:
         update(frontier).where(lost).values(state=RowState.PENDING, owner=None)
     )
     outcomes.hold_surplus(connection, job_id)
-    is_lost = or_(run.c.state < written(RunState.ENDED), run.c.reason == LOST)
+    is_lost = or_(run.c.state < literal(RunState.ENDED), run.c.reason == LOST)
     for owner, count in counts:
         connection.execute(
             update(run)

@@ -58,10 +58,10 @@ from scraper_service.storage.statements import (
 )
 from scraper_service.storage.transactions import (
     IN_ORDER,
+    literal,
     note,
     now_of,
     rows_in,
-    written,
 )
 from scraper_service.storage.webhooks.subscriptions import tell
 
@@ -285,7 +285,7 @@ class OpenJob:
                     "code": "duplicate" if other else outcome.code,
                     "error": f"duplicate of {other}" if other else outcome.error,
                     "status": outcome.status,
-                    "losses": None if other else _lost_kinds(outcome),
+                    "losses": None if other else _loss_kinds(outcome),
                     "text_hashes": outcome.text_hashes,
                     "ended_at": self.at,
                 }
@@ -545,7 +545,7 @@ class OpenJob:
             select(frontier.c.id)
             .where(*rows_in(self.job_id, RowState.HELD))
             .order_by(*IN_ORDER)
-            .limit(written(room))
+            .limit(literal(room))
         )
         let_in = self._connection.execute(
             update(frontier)
@@ -569,7 +569,7 @@ class OpenJob:
                 frontier.c.kind == UrlKind.PAGE,
             )
             .order_by(state.desc(), row_id.desc())
-            .limit(written(surplus))
+            .limit(literal(surplus))
         )
         held = self._connection.execute(
             update(frontier)
@@ -650,7 +650,7 @@ class OpenJob:
         return self._known_expiry if is_near and not ended else expires_at
 
 
-def _lost_kinds(outcome: Outcome) -> str | None:
+def _loss_kinds(outcome: Outcome) -> str | None:
     """Return the kinds of a page's losses with a space around each; None without any."""
     kinds = outcome.facts.losses if outcome.facts is not None else ()
     return f" {' '.join(kinds)} " if kinds else None

@@ -63,7 +63,7 @@ def append(
             commits |= open_job.apply(run, stored)
         state = open_job.write(JobState.SCRAPING)
     if late := [outcome for outcome in outcomes if outcome.row_id not in commits]:
-        commits |= _stored_before(connection, late, state)
+        commits |= _earlier_commits(connection, late, state)
     refused = Commit(accepted=False, delivered=False, state=state)
     found = (commits.get(outcome.row_id, refused) for outcome in outcomes)
     return [evolve(each, state=state, revision=revision) for each in found]
@@ -135,7 +135,7 @@ def _runs(outcomes: Sequence[Outcome]) -> Iterator[list[Outcome]]:
         yield run
 
 
-def _stored_before(
+def _earlier_commits(
     connection: Connection, outcomes: list[Outcome], state: JobState
 ) -> dict[int, Commit]:
     """Return the commits of outcomes that an earlier transaction stored, by row."""

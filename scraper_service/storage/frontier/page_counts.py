@@ -73,7 +73,7 @@ def add_pages(stored: str | None, pages: Iterable[CountedPage]) -> str:
             continue
         known["with_data"] += 1
         if len(page.data) <= MAX_DATA_BYTES:
-            for name in dict.fromkeys(_filled(json.loads(page.data))):
+            for name in dict.fromkeys(_filled_fields(json.loads(page.data))):
                 _count(known["fields"], name)
     return json.dumps(known, separators=(",", ":"))
 
@@ -89,7 +89,7 @@ def _count(part: dict[str, int], name: str) -> None:
     part[name] = part.get(name, 0) + 1
 
 
-def _filled(value: Any, above: str = "", level: int = 1) -> Iterator[str]:
+def _filled_fields(value: Any, above: str = "", level: int = 1) -> Iterator[str]:
     """Yield the names of fields with a value: neither null nor empty."""
     if not isinstance(value, dict):
         return
@@ -99,7 +99,7 @@ def _filled(value: Any, above: str = "", level: int = 1) -> Iterator[str]:
         name = f"{above}{key}"[:MAX_FIELD_NAME]
         yield name
         if level < MAX_LEVELS:
-            yield from _filled(each, f"{name}.", level + 1)
+            yield from _filled_fields(each, f"{name}.", level + 1)
 
 
 def with_empty_fields(counts: PageCounts, schema: Field | None) -> dict[str, int]:

@@ -21,7 +21,7 @@ from scraper_service.content.stored_pages import compress, decompress
 from scraper_service.discovery import Reason
 from scraper_service.storage.schema import frontier, refused_key, refused_list
 from scraper_service.storage.statements import Insertion, Statement, arrays, execute
-from scraper_service.storage.transactions import number_of, written
+from scraper_service.storage.transactions import literal, number_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -87,7 +87,7 @@ def add(
     Returns the ``pages`` to fetch that are in no list, the other refused links, and the number
     of URLs that are new in lists. ``lists`` is False if the job has too many.
     """
-    listed, rows = _known(connection, job_number, pages, refused)
+    listed, rows = _known_keys(connection, job_number, pages, refused)
     pages = [link for link in pages if link.key not in listed]
     known = listed | {link.key for link in pages}
     refused = [link for link in refused if link.key not in known]
@@ -103,7 +103,7 @@ def add(
     return pages, as_rows, len(new)
 
 
-def _known(
+def _known_keys(
     connection: Connection, job_number: int, pages: list[Link], refused: list[Link]
 ) -> tuple[set[int], set[int]]:
     """Return the keys of links that are in lists of a job, and the refused in its frontier."""
@@ -130,7 +130,7 @@ def _store(connection: Connection, job_number: int, links: Iterable[Link]) -> No
     for (code, depth, found_on), all_of_it in lists.items():
         for first in range(0, len(all_of_it), MAX_URLS):
             some = all_of_it[first : first + MAX_URLS]
-            body = _packed([(link.url, link.error) for link in some])
+            body = _pack([(link.url, link.error) for link in some])
             row = (job_number, found_on, len(some), depth, code, body)
             rows.append(dict(zip(_COLUMNS, row, strict=True)))
             keys_of.append([link.key for link in some])
@@ -170,9 +170,9 @@ def take_out(
     connection.execute(delete(refused_key).where(*where))
     its = refused_list.c.id == list_id
     body = connection.execute(select(refused_list.c.body).where(its)).scalar_one()
-    left = [(url, error) for url, error in _unpacked(body) if key_of(url) != key]
+    left = [(url, error) for url, error in _unpack(body) if key_of(url) != key]
     if left:
-        values = {"body": _packed(left), "urls": len(left)}
+        values = {"body": _pack(left), "urls": len(left)}
         connection.execute(update(refused_list).where(its).values(values))
     else:
         connection.execute(delete(refused_list).where(its))
@@ -209,7 +209,7 @@ def first_counts(connection: Connection, job_id: str, most: int) -> Counter[str]
         select(refused_list.c.code, refused_list.c.urls)
         .where(*_of(job_id, None))
         .order_by(refused_list.c.id)
-        .limit(written(most))
+        .limit(literal(most))
     )
     found: Counter[str] = Counter()
     for code, number in rows:
@@ -223,7 +223,7 @@ def an_error(connection: Connection, job_id: str, reason: str) -> str | None:
     body = connection.scalar(
         select(refused_list.c.body).where(refused_list.c.id == newest.scalar_subquery())
     )
-    return None if body is None else _unpacked(body)[-1][1]
+    return None if body is None else _unpack(body)[-1][1]
 
 
 def read(
@@ -248,13 +248,13 @@ def read(
             .outerjoin(frontier, frontier.c.id == refused_list.c.found_on)
             .where(*_of(job_id, reason), refused_list.c.id >= first)
             .order_by(refused_list.c.id)
-            .limit(written(min(READ_LISTS, limit - len(found))))
+            .limit(literal(min(READ_LISTS, limit - len(found))))
         ).all()
         if not rows:
             break
         for row in rows:
             start = begin if row.id == first else 0
-            for number, (url, error) in enumerate(_unpacked(row.body)):
+            for number, (url, error) in enumerate(_unpack(row.body)):
                 if number >= start:
                     place = row.id * MAX_URLS + number
                     each = (place, url, row.code, error, row.depth, row.url)
@@ -290,10 +290,10 @@ def _of(job_id: str, reason: str | None) -> list[ColumnElement[bool]]:
     return [of_job] if reason is None else [of_job, refused_list.c.code == reason]
 
 
-def _packed(urls: list[tuple[str, str | None]]) -> bytes:
+def _pack(urls: list[tuple[str, str | None]]) -> bytes:
     return compress(json.dumps(urls, separators=(",", ":")).encode())
 
 
-def _unpacked(body: bytes) -> list[tuple[str, str | None]]:
+def _unpack(body: bytes) -> list[tuple[str, str | None]]:
     found: list[tuple[str, str | None]] = json.loads(decompress(bytes(body)))
     return found

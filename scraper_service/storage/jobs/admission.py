@@ -22,7 +22,7 @@ from scraper_service.errors import (
     OutOfCredits,
     QueueFull,
     ServiceError,
-    counted,
+    plural,
 )
 from scraper_service.options.crawl import BatchOptions, CrawlOptions, Webhook
 from scraper_service.options.extraction import AgentOptions
@@ -153,7 +153,7 @@ def admit_job(
     at = now_of(connection)
     ledger.lock_team(connection, terms.team_id)
     if (most := terms.most_jobs) and _active(connection, terms.team_id) >= most:
-        return QueueFull(f"This team has {counted(most, 'job')} under way already.")
+        return QueueFull(f"This team has {plural(most, 'job')} under way already.")
     if full := disk_use.refusal(connection, terms.team_id, terms.disk_bytes):
         return full
     bill = _bill(connection, terms, wanted, is_open=is_open)
@@ -171,7 +171,7 @@ def admit_job(
     if has_hook:  # it may have secret headers, which only its sender needs
         kept = evolve(kept, webhook=None)
     if isinstance(options, AgentOptions) and "warning" in bill:
-        most_credits = counted(seed.page_limit or 0, "credit")
+        most_credits = plural(seed.page_limit or 0, "credit")
         bill["warning"] = _FEWER_CREDITS.format(most=most_credits)
     text = json.dumps(options_to_json(kept))
     team_id = terms.team_id
@@ -224,7 +224,7 @@ def _bill(
         return OutOfCredits(price * least, left)
     bill: dict[str, Any] = {"page_price": price, "reserved": price * pages}
     if is_open and pages < wanted:
-        bill |= {"page_limit": pages, "warning": ledger.lowered_limit(wanted, pages)}
+        bill |= {"page_limit": pages, "warning": ledger.limit_warning(wanted, pages)}
     return bill
 
 

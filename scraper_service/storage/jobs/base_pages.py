@@ -205,16 +205,16 @@ def find_base(
         ).one_or_none()
         lack = f"no complete crawl of {options.url} had ended by {options.since}"
     if row is None:
-        return _refused(lack)
+        return _refusal(lack)
     if not has_sources(connection, row.id) and not _has_base(connection, row.id):
-        return _refused(f"the crawl {row.id} has kept no responses (keepSources)")
+        return _refusal(f"the crawl {row.id} has kept no responses (keepSources)")
     known = scrape_options_from_json(json.loads(row.options)["scrape"])
     if known.as_made != options.scrape.as_made:
-        return _refused(f"the crawl {row.id} had other scrapeOptions")
+        return _refusal(f"the crawl {row.id} had other scrapeOptions")
     return str(row.id)
 
 
-def _refused(reason: str) -> InvalidOptions:
+def _refusal(reason: str) -> InvalidOptions:
     text = f"since must be a crawl that can be compared with: {reason}"
     return InvalidOptions([Issue("custom", ("since",), text)])
 

@@ -14,7 +14,7 @@ from scraper_service.storage.frontier import refused_links
 from scraper_service.storage.frontier.open_job import ROBOTS
 from scraper_service.storage.job_records import PageErrorRow, RowState, UrlKind
 from scraper_service.storage.schema import frontier, job
-from scraper_service.storage.transactions import IN_ORDER, number_of, rows_in, written
+from scraper_service.storage.transactions import IN_ORDER, literal, number_of, rows_in
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection, Row, TextClause
@@ -219,7 +219,7 @@ def read_some_urls(
             listed, skip = refused_links.read(
                 connection, job_id, query.reason, behind, skip, room
             )
-            found += map(_listed, listed)
+            found += map(_listed_url, listed)
             if len(found) > limit:
                 break
             continue
@@ -297,7 +297,7 @@ def _rows(
             .where(*where)
             .order_by(*IN_ORDER)
             .offset(skip)
-            .limit(written(limit))
+            .limit(literal(limit))
         )
     )
 
@@ -330,7 +330,7 @@ def _address(row: Row[Any]) -> JobUrl:
     )
 
 
-def _listed(link: RefusedLink) -> tuple[JobUrl, Cursor]:
+def _listed_url(link: RefusedLink) -> tuple[JobUrl, Cursor]:
     address = JobUrl(
         url=link.url,
         kind=UrlKind.PAGE.name.lower(),

@@ -22,13 +22,13 @@ from scraper_service.errors import (
     SecretsUnreadable,
     ServiceError,
     ServiceUnavailable,
-    counted,
+    plural,
 )
 from scraper_service.options import catalogue
 from scraper_service.options.scrape import broken_rules
 from scraper_service.options.serialization import (
     scrape_options_from_json,
-    unstructured,
+    unstructure,
 )
 from scraper_service.options.urls import host_of
 from scraper_service.storage import job_secrets
@@ -98,19 +98,19 @@ def retry_pages(
         return JobFinished(row.kind, row.state)
     if full := disk_use.refusal(connection, terms.team_id, terms.disk_bytes):
         return full
-    found = _failed(connection, job_id, request)
+    found = _failed_pages(connection, job_id, request)
     opened = OpenJob(connection, row)
     chosen = found if opened.room is None else found[: opened.room]
     left = len(found) - len(chosen)
     warning = (
         NO_ROOM.format(
-            counted(opened.limit or 0, "page"), counted(left, "more failed page")
+            plural(opened.limit or 0, "page"), plural(left, "more failed page")
         )
         if left
         else None
     )
     if not chosen:
-        return _retried(connection, row, 0, warning)
+        return _retried_job(connection, row, 0, warning)
     if row.state not in ACTIVE and (lost := _lost_secrets(connection, row, request)):
         return lost
     texts = _new_options(row, chosen, request)
@@ -148,10 +148,10 @@ def retry_pages(
         )
     )
     audit.record(connection, terms.actor, "job.retried", job_id, pages=len(chosen))
-    return _retried(connection, row, len(chosen), warning)
+    return _retried_job(connection, row, len(chosen), warning)
 
 
-def _retried(
+def _retried_job(
     connection: Connection, row: Row[Any], count: int, warning: str | None
 ) -> RetriedJob:
     found = job_store.get_job(connection, row.id, row.team_id)
@@ -159,7 +159,9 @@ def _retried(
     return RetriedJob(found, count, warning)
 
 
-def _failed(connection: Connection, job_id: str, request: RetryRequest) -> FailedT:
+def _failed_pages(
+    connection: Connection, job_id: str, request: RetryRequest
+) -> FailedT:
     """Return the failed pages that match, the oldest first.
 
     A page that a redirect of another URL has delivered meanwhile is left out.
@@ -233,7 +235,7 @@ def _new_options(
             return InvalidOptions(
                 [evolve(each, path=("scrapeOptions", *each.path)) for each in issues]
             )
-        found[text] = {**unstructured(scrape), job_secrets.KEY: part}
+        found[text] = {**unstructure(scrape), job_secrets.KEY: part}
     return found
 
 

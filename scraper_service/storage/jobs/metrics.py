@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 from sqlalchemy import exists, func, select
 
-from scraper_service.storage.accounts.disk_use import used_by_all
+from scraper_service.storage.accounts.disk_use import read_used_of_all
 from scraper_service.storage.frontier.workers import live_workers
 from scraper_service.storage.job_records import (
     ACTIVE,
@@ -26,7 +26,7 @@ from scraper_service.storage.schema import (
     webhook,
     worker,
 )
-from scraper_service.storage.transactions import now_of, written
+from scraper_service.storage.transactions import literal, now_of
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Select
@@ -73,7 +73,7 @@ def read_counts(connection: Connection) -> StoredCounts:
     )
     # The rows of processes that have ended are kept for a day; most hold no URL.
     holds_urls = exists().where(
-        frontier.c.state == written(RowState.LEASED),  # as in the partial index
+        frontier.c.state == literal(RowState.LEASED),  # as in the partial index
         frontier.c.owner == worker.c.id,
     )
     silent = select(func.min(worker.c.until)).where(worker.c.until < now, holds_urls)
@@ -88,13 +88,13 @@ def read_counts(connection: Connection) -> StoredCounts:
             .select_from(delivery.join(webhook, webhook.c.job_id == delivery.c.job_id))
             .where(
                 webhook.c.due_at.is_not(None),
-                delivery.c.state == written(DeliveryState.PENDING),
+                delivery.c.state == literal(DeliveryState.PENDING),
             ),
         ),
         hosts_held=_count(
             connection, select(func.count()).where(host.c.opens_at > now)
         ),
-        stored_bytes=used_by_all(connection),
+        stored_bytes=read_used_of_all(connection),
         workers=sum(each.runs_jobs and not each.drains for each in live),
         processes=Counter(
             (each.kind or "unknown", "draining" if each.drains else "running")
@@ -135,7 +135,7 @@ def _urls(connection: Connection) -> dict[str, int]:
     leased = _count(
         connection,
         select(func.count()).where(
-            frontier.c.state == written(RowState.LEASED),
+            frontier.c.state == literal(RowState.LEASED),
             frontier.c.kind == UrlKind.PAGE,
         ),
     )

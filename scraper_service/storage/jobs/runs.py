@@ -26,11 +26,11 @@ from scraper_service.storage.jobs import job_store
 from scraper_service.storage.schema import job, operation, run, worker
 from scraper_service.storage.transactions import (
     is_late,
+    literal,
     lock_job,
     now_of,
     transaction,
     try_lock_job,
-    written,
 )
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def is_live(connection: Connection, owner: str | None = None) -> ColumnElement[b
     Leaves out the runs in the process ``owner``, which knows what it runs.
     """
     live = select(worker.c.id).where(worker.c.until >= now_of(connection))
-    found = and_(run.c.state < written(RunState.ENDED), run.c.owner.in_(live))
+    found = and_(run.c.state < literal(RunState.ENDED), run.c.owner.in_(live))
     if owner is None:
         return found
     return and_(found, or_(run.c.owner != owner, run.c.node.is_not(None)))
@@ -188,7 +188,7 @@ def end_all(connection: Connection, owner: str) -> None:
 def end_lost(connection: Connection) -> int:
     """End the runs of dead processes, and return their number."""
     lost = select(run.c.id).where(
-        run.c.state < written(RunState.ENDED), ~is_live(connection)
+        run.c.state < literal(RunState.ENDED), ~is_live(connection)
     )
     some = lost.with_for_update(skip_locked=True)  # others look for them too
     return _end(connection, LOST, run.c.id.in_(some.scalar_subquery()))
@@ -257,7 +257,7 @@ def _end(
 ) -> int:
     ended = (
         update(run)
-        .where(run.c.state < written(RunState.ENDED), *where)
+        .where(run.c.state < literal(RunState.ENDED), *where)
         .values(state=RunState.ENDED, reason=reason, ended_at=now_of(connection))
     )
     return connection.execute(ended).rowcount
@@ -292,7 +292,7 @@ def on_nodes(connection: Connection) -> list[NodeRun]:
         )
         .join(job, job.c.id == run.c.job_id)
         .outerjoin(worker, worker.c.id == run.c.owner)
-        .where(run.c.state < written(RunState.ENDED), run.c.node.is_not(None))
+        .where(run.c.state < literal(RunState.ENDED), run.c.node.is_not(None))
         .order_by(run.c.created_at)
     )
     return [

@@ -16,7 +16,7 @@ from scraper_service.options.serialization import CRAWLED
 from scraper_service.storage.job_records import ACTIVE, LOCAL_TEAM, JobState, RunState
 from scraper_service.storage.jobs.runs import is_live
 from scraper_service.storage.schema import job, run
-from scraper_service.storage.transactions import written
+from scraper_service.storage.transactions import literal
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -137,7 +137,7 @@ def has_queued(connection: Connection, kinds: Collection[str]) -> bool:
     Leaves out paused jobs, and jobs of :data:`LOCAL_TEAM`, whose commands run them.
     """
     is_taken = exists().where(
-        run.c.job_id == job.c.id, run.c.state < written(RunState.ENDED)
+        run.c.job_id == job.c.id, run.c.state < literal(RunState.ENDED)
     )
     queued = select(job.c.id).where(
         ~is_taken,

@@ -16,7 +16,7 @@ from attrs import evolve
 from sqlalchemy import insert, select, update
 
 from scraper_service.content.stored_pages import compress
-from scraper_service.errors import counted
+from scraper_service.errors import plural
 from scraper_service.options.limits import DAY_S, policy_from_json
 from scraper_service.options.serialization import options_to_json
 from scraper_service.storage.accounts import credits as ledger
@@ -37,7 +37,7 @@ from scraper_service.storage.monitors.monitors import (
     RUNNING,
     UNREADABLE,
     lock_monitor,
-    opened_definition,
+    open_definition,
 )
 from scraper_service.storage.schema import (
     job,
@@ -110,7 +110,7 @@ def read_plan(connection: Connection, job_id: str) -> CheckPlan | None:
         site_policy=policy_from_json(row.site_policy),
         last_at=row.last_at,
         last_check_id=_last_check(connection, row.monitor_id),
-        definition=opened_definition(connection, row),  # type: ignore[arg-type]  # a row of columns
+        definition=open_definition(connection, row),  # type: ignore[arg-type]  # a row of columns
     )
 
 
@@ -176,7 +176,7 @@ def add_crawl(
             return True
         bill = {"page_price": page_price, "reserved": page_price * pages}
         if pages < seed.page_limit:
-            bill["warning"] = ledger.lowered_limit(seed.page_limit, pages)
+            bill["warning"] = ledger.limit_warning(seed.page_limit, pages)
             seed = type(seed)(seed.kind, seed.url, pages, seed.links)
     job_store.insert_job(
         connection,
@@ -220,7 +220,7 @@ def add_pages(
     rows = []
     for seq, each in enumerate(found.rows, check.pages):
         counts[each.facts["status"]] += 1
-        text = each.encoded(
+        text = each.encode(
             id=str(uuid.uuid5(uuid.UUID(job_id), str(seq))),
             target_id=found.target_id,
             at=at,
@@ -344,7 +344,7 @@ def _keep_hook(connection: Connection, job_id: str, row: Row[Any]) -> None:
     if row.definition is None and row.sealed is None:
         return
     with suppress(*UNREADABLE):
-        if (hook := opened_definition(connection, row).hook) is not None:
+        if (hook := open_definition(connection, row).hook) is not None:
             subscriptions.attach(connection, job_id, hook)
 
 
@@ -383,8 +383,8 @@ def _end(connection: Connection, job_id: str, end: CheckEnd, at: float) -> None:
         if end.estimate is not None:
             values["estimate"] = end.estimate
         if failures >= BACKOFF_AFTER and found.next_at is not None:
-            values["next_at"] = next_at = _backed_off(found, failures, at)
-            minutes = counted(round((next_at - at) / 60), "minute")
+            values["next_at"] = next_at = _backoff_time(found, failures, at)
+            minutes = plural(round((next_at - at) / 60), "minute")
             error = (
                 f"{error or ''} The monitor has failed {failures} times in a row: its"
                 f" next check waits for {minutes}."
@@ -416,7 +416,7 @@ def _end(connection: Connection, job_id: str, end: CheckEnd, at: float) -> None:
     subscriptions.tell_locked(connection, job_id, "check.completed", at)
 
 
-def _backed_off(found: Monitor, failures: int, at: float) -> float:
+def _backoff_time(found: Monitor, failures: int, at: float) -> float:
     """Return the next run time of a monitor that keeps failing: its interval, doubled."""
     schedule = found.schedule
     first = schedule.next_after(at)

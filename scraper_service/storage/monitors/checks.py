@@ -41,7 +41,7 @@ from scraper_service.storage.monitors.messages import open_messages
 from scraper_service.storage.monitors.monitors import (
     NOT_FOUND,
     lock_monitor,
-    sealed_definition,
+    seal_definition,
 )
 from scraper_service.storage.schema import (
     job,
@@ -165,7 +165,7 @@ def _insert_check(
         call = Call(check_id, found.team_id, found.key_id, "monitor", 2, found.name, at)
         ledger.note_activity(connection, call, at)
         connection.execute(insert(operation).values(job_id=check_id, memory="{}"))
-        definition: dict[str, Any] = sealed_definition(connection, found.definition)
+        definition: dict[str, Any] = seal_definition(connection, found.definition)
         set_monitor(connection, found.id, check_id=check_id)
     else:
         definition = {}
@@ -361,7 +361,7 @@ def hide_check(connection: Connection, job_id: str) -> None:
     )
 
 
-def left_behind(connection: Connection, limit: int) -> list[str]:
+def orphaned_checks(connection: Connection, limit: int) -> list[str]:
     """Return checks of deleted monitors that are not hidden.
 
     The process that deleted their monitor has ended before it hid them.

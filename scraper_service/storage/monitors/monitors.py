@@ -140,7 +140,7 @@ class MonitorChange:
     definition: Mapping[str, Any] = field(factory=dict)
 
 
-def sealed_definition(
+def seal_definition(
     connection: Connection, definition: Definition
 ) -> dict[str, str | bytes | None]:
     """Return the columns that hold a definition, encrypted if it has secrets."""
@@ -157,7 +157,7 @@ def sealed_definition(
     return {"definition": json.dumps(values), "sealed": None}
 
 
-def opened_definition(connection: Connection, row: Row[Any]) -> Definition:
+def open_definition(connection: Connection, row: Row[Any]) -> Definition:
     """Return the definition in a row. Raises :exc:`SecretsUnreadable`."""
     if row.sealed is not None:
         values = job_secrets.box_of(connection).open(row.sealed)
@@ -174,7 +174,7 @@ def opened_definition(connection: Connection, row: Row[Any]) -> Definition:
 def _columns(connection: Connection, found: Monitor) -> dict[str, Any]:
     values = asdict(found, recurse=False)
     del values["is_checked"]
-    definition = sealed_definition(connection, values.pop("definition"))
+    definition = seal_definition(connection, values.pop("definition"))
     for name in ("notification", "summary"):
         values[name] = None if values[name] is None else json.dumps(values[name])
     return {**values, "judge": int(found.judge), **definition}
@@ -184,7 +184,7 @@ def _monitor(connection: Connection, row: Row[Any]) -> Monitor:
     values = {k: v for k, v in row._mapping.items() if k != "sealed"}
     for name in ("notification", "summary"):
         values[name] = None if values[name] is None else json.loads(values[name])
-    values["definition"] = opened_definition(connection, row)
+    values["definition"] = open_definition(connection, row)
     status = select(monitor_check.c.status).where(
         monitor_check.c.job_id == row.check_id
     )

@@ -25,7 +25,7 @@ UNAVAILABLE: Final = {"url": ""}
 _SEALED = "sealed"
 
 
-def packed_replay(connection: Connection, replay: dict[str, Any]) -> bytes:
+def pack_replay(connection: Connection, replay: dict[str, Any]) -> bytes:
     """Return a replay as it is stored: ``url``, and ``scrape`` with options.
 
     Without ``scrape`` the page had no options that matter.
@@ -61,13 +61,13 @@ def read_replay(
         )
     ).first()
     if row is not None:
-        return UNAVAILABLE if row.replay is None else _opened(connection, row.replay)
+        return UNAVAILABLE if row.replay is None else _open(connection, row.replay)
     if connection.scalar(known) is not None:
         return UNAVAILABLE
     return _of_job(connection, scrape_id, team_id, now)
 
 
-def _opened(connection: Connection, packed: bytes) -> dict[str, Any]:
+def _open(connection: Connection, packed: bytes) -> dict[str, Any]:
     values: dict[str, Any] = json.loads(packed)
     if (sealed := values.pop(_SEALED, None)) is not None:
         try:

@@ -98,7 +98,7 @@ class HostCounts:
         return json.dumps(facts, separators=(",", ":"))
 
     @classmethod
-    def restored(cls, row: Row[Any]) -> HostCounts:
+    def from_row(cls, row: Row[Any]) -> HostCounts:
         """Return the counts of a row of hosts."""
         found = json.loads(row.facts)
         return cls(
@@ -208,7 +208,7 @@ def read_hosts(
         query = query.order_by(columns.requests.desc(), columns.host).limit(MAX_HOSTS)
     else:
         query = query.where(columns.host.in_(names))
-    return {row.host: HostCounts.restored(row) for row in connection.execute(query)}
+    return {row.host: HostCounts.from_row(row) for row in connection.execute(query)}
 
 
 def read_stats(connection: Connection, job_id: str) -> dict[str, float]:

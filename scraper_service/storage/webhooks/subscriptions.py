@@ -40,7 +40,7 @@ WAKE = (
 
 def attach(connection: Connection, job_id: str, hook: Webhook) -> None:
     """Set the webhook of a job. Waiting deliveries go to it, too."""
-    config = webhook_to_json(evolve(hook, headers=_emptied(hook.headers)))
+    config = webhook_to_json(evolve(hook, headers=_empty_values(hook.headers)))
     job_secrets.store(connection, job_id, job_secrets.WEBHOOK, hook.headers or None)
     row = {
         "job_id": job_id,
@@ -53,7 +53,7 @@ def attach(connection: Connection, job_id: str, hook: Webhook) -> None:
     )
 
 
-def _emptied(headers: HeadersT) -> HeadersT:
+def _empty_values(headers: HeadersT) -> HeadersT:
     return tuple((name, "") for name, _ in headers)
 
 

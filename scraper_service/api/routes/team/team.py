@@ -174,7 +174,9 @@ class TeamRoutes(Routes):
         team, _ = await self.checks.admit(request, mode)
         length, by_key = str(_TIME_RANGE.read(request)), _BY_KEY.read(request) == "true"
         sums: Counter[tuple[date, str | None, str | None]] = Counter()
-        for day, key_id, name, credits_used in await self.services.usage.used(team):
+        for day, key_id, name, credits_used in await self.services.usage.read_used(
+            team
+        ):
             key = (key_id, name) if by_key else (None, None)
             sums[(_start_of(EPOCH + timedelta(days=day), length), *key)] += credits_used
         periods = [
@@ -242,7 +244,10 @@ class SessionRoutes(Routes):
         """Return the bytes that the team has stored, and how many it may store."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
         disk = self.services.usage.disk
-        data = {"used_bytes": await disk.used(team), "limit_bytes": disk.limit(team)}
+        data = {
+            "used_bytes": await disk.read_used(team),
+            "limit_bytes": disk.limit(team),
+        }
         return _DISK.to_json(data=data)
 
     @Route("GET /capabilities", returns=success(data=_CAPABILITIES), is_own=True)

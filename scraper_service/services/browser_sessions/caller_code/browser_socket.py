@@ -60,11 +60,11 @@ async def browser_socket(
 
     server = web.Server(serve, access_log=None, logger=_silence)
 
-    def connected() -> asyncio.Protocol:
+    def accept() -> asyncio.Protocol:
         is_full = len(server.connections) >= MOST_CONNECTIONS
         return _Closed() if is_full else server()
 
-    listener = await asyncio.get_running_loop().create_unix_server(connected, str(path))
+    listener = await asyncio.get_running_loop().create_unix_server(accept, str(path))
     try:
         yield path
     finally:

@@ -87,7 +87,7 @@ class Program:
         Raises :exc:`OSError`, and :exc:`FilterUnavailable`.
         """
         with contextlib.ExitStack() as stack:
-            pipes = _Pipes.opened(stack)
+            pipes = _Pipes.open_all(stack)
             given = {**request, "reply": pipes.reply.fileno()}
             arguments = command(language, data_dir, socket, *pipes.options)
             process = pipes.start(arguments, json.dumps(given).encode())
@@ -108,7 +108,7 @@ class Program:
                     pipes.begin.write(b"1")
                     await self._watch(bubblewrap, pid)
                 else:
-                    await _ended(bubblewrap, END_S)
+                    await _wait_for_end(bubblewrap, END_S)
             finally:
                 if first >= 0:
                     limits.release(pid)
@@ -123,7 +123,7 @@ class Program:
 
     async def _watch(self, bubblewrap: int, pid: int) -> None:
         """Wait for the end of a program, or until it exceeds a limit."""
-        while self.excess is None and not await _ended(bubblewrap, WATCH_S):
+        while self.excess is None and not await _wait_for_end(bubblewrap, WATCH_S):
             self.excess = self.excess or limits.excess(pid)
 
     async def _keep_reply(self, file: FileIO) -> None:
@@ -155,7 +155,7 @@ class _Pipes:
     rules: FileIO
 
     @classmethod
-    def opened(cls, stack: contextlib.ExitStack) -> _Pipes:
+    def open_all(cls, stack: contextlib.ExitStack) -> _Pipes:
         """Open them. The end of ``stack`` closes them at the latest."""
         return cls(
             *_pipe(stack),
@@ -163,7 +163,7 @@ class _Pipes:
             *_pipe(stack),
             *_pipe(stack),
             *_pipe(stack),
-            stack.enter_context(_sealed(filter_program())),
+            stack.enter_context(_seal_file(filter_program())),
         )
 
     @property
@@ -182,7 +182,7 @@ class _Pipes:
         further descriptors of this one.
         """
         passed = (self.told, self.begins, self.reply, self.rules)
-        with _sealed(given) as file:
+        with _seal_file(given) as file:
             process = subprocess.Popen(  # noqa: S603  # bubblewrap, and our own runner
                 arguments,
                 stdin=file,
@@ -197,7 +197,7 @@ class _Pipes:
         return process
 
 
-def _sealed(data: bytes) -> FileIO:
+def _seal_file(data: bytes) -> FileIO:
     """Return a file in memory that nobody can change any more."""
     file = FileIO(
         os.memfd_create("sealed", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING), "r+"
@@ -238,7 +238,7 @@ async def _read(file: FileIO, most: int) -> bytes:
     return bytes(found)
 
 
-async def _ended(process: int, seconds: float) -> bool:
+async def _wait_for_end(process: int, seconds: float) -> bool:
     """Wait for the end of a process, by its descriptor. Return False after ``seconds``."""
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
@@ -263,5 +263,5 @@ async def _end(bubblewrap: int, first: int) -> None:
             continue
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(process, signal.SIGKILL)
-        if not await _ended(process, END_S):
+        if not await _wait_for_end(process, END_S):
             logger.warning("processes of a program of a caller do not end")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, frozen
 
-from scraper_service.errors import counted
+from scraper_service.errors import plural
 from scraper_service.llm.model import ModelError
 from scraper_service.options.formats import Json, Markdown
 from scraper_service.services.kinds.agent import choices
@@ -26,7 +26,7 @@ from scraper_service.services.kinds.agent.run import ModelRun, RunTools
 from scraper_service.services.kinds.agent.run_state import (
     NONE,
     url_key,
-    written_urls,
+    urls_in_text,
 )
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class AgentRun(ModelRun):
 
     def __init__(self, operation: Operation, tools: RunTools):
         self._options: AgentOptions = operation.options
-        late = f"The agent run took longer than {counted(tools.most_s, 'second')}."
+        late = f"The agent run took longer than {plural(tools.most_s, 'second')}."
         until = operation.deadline(tools.most_s)
         most = BOUNDS[self._options.effort or "medium"]
         super().__init__(operation, tools, RunBounds(*most, until, late))
@@ -88,7 +88,7 @@ class AgentRun(ModelRun):
         self._counted = 0  # pages in it
         named = [*self._options.urls]
         if not self._options.only_urls:
-            named += written_urls(self._options.prompt)
+            named += urls_in_text(self._options.prompt)
         self._state.learn(named, are_named=True)
         # As they are fetched.
         self._named = [self._state.known.get(url_key(url), url) for url in named]
@@ -100,7 +100,7 @@ class AgentRun(ModelRun):
             self._partial = await self._answer.partial(pages)
         return self._state.result(pages, **self._partial, **members)
 
-    async def _answered(self) -> bytes:
+    async def _write_answer(self) -> bytes:
         state, pages = self._state, self._reader.pages
         members = await self._answer.members(pages, state, self._bounds.until)
         state.note("synthesis", "complete", "The run is complete.")
@@ -156,7 +156,7 @@ class AgentRun(ModelRun):
 
         Raises :exc:`ModelError`, :exc:`ChoiceRefused` and :exc:`RunStopped`.
         """
-        pages, left = self._reader.pages, self._left()
+        pages, left = self._reader.pages, self._remaining_bounds()
         answer = await self._tools.writer.choose(
             self._operation, self._state, pages, left, self._bounds.until
         )
@@ -181,7 +181,7 @@ class AgentRun(ModelRun):
     async def _readable(self, choice: AgentChoice, most: int) -> AgentChoice:
         """Return the part of a scrape that robots.txt allows, at most ``most`` pages."""
         urls: Sequence[str] = choice.input["urls"]
-        kept, refused = await self._tools.sources.permitted(urls, *self._named)
+        kept, refused = await self._tools.sources.permitted_urls(urls, *self._named)
         self._state.warn(refused)
         if not kept:
             raise choices.ChoiceRefused(f"scrape was refused: {refused}")
@@ -191,7 +191,7 @@ class AgentRun(ModelRun):
         told = "; ".join(filter(None, left_out))
         return AgentChoice(choices.SCRAPE, {"urls": kept[:most]}, told)
 
-    def _left(self) -> dict[str, int]:
+    def _remaining_bounds(self) -> dict[str, int]:
         """Return what is left for the run, for the model."""
         pages = self._bounds.pages - len(self._state.urls)
         return {

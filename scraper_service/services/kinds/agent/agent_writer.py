@@ -110,7 +110,7 @@ class AgentWriter:
         task = prompts.choose.format(
             prompt=options.prompt, further=_further(options), **left
         )
-        steps = _told_steps(state, self._chosen_from // STEPS_SHARE)
+        steps = _steps_text(state, self._chosen_from // STEPS_SHARE)
         room = self._chosen_from - len(steps.encode(errors="replace")) - 100
         data = f"Steps so far:\n{steps}\n\nPages read:\n{pages_text(pages, room)}"
         data = cut(data, self._chosen_from)
@@ -168,7 +168,7 @@ def _whole(urls: Sequence[str]) -> str:
     return text if len(text) <= MAX_STARTS else text[:MAX_STARTS].rpartition(" ")[0]
 
 
-def _told_steps(state: AgentState, limit: int) -> str:
+def _steps_text(state: AgentState, limit: int) -> str:
     """Return the rounds so far within ``limit`` bytes, the last ones in full."""
     if not state.rounds:
         return "none"

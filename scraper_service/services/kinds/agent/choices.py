@@ -115,7 +115,7 @@ def _scrape(value: Mapping[str, Any], state: AgentState) -> AgentChoice:
     lies = [key for key in keys if key not in state.known]
     again = [key for key in keys if key in read]
     left_out = [_unknown(lies)] if lies else []
-    left_out += [f"read before: {_named(again)}"] if again else []
+    left_out += [f"read before: {_list_urls(again)}"] if again else []
     if not urls:
         raise ChoiceRefused(f"scrape was refused: {'; '.join(left_out)}")
     return AgentChoice(SCRAPE, {"urls": urls}, "; ".join(left_out))
@@ -124,12 +124,12 @@ def _scrape(value: Mapping[str, Any], state: AgentState) -> AgentChoice:
 def _unknown(urls: list[Any]) -> str:
     """Return why URLs are refused that the model has made up."""
     return (
-        f"not in the request, the results, the maps or the pages: {_named(urls)}."
+        f"not in the request, the results, the maps or the pages: {_list_urls(urls)}."
         " Only URLs from there may be used"
     )
 
 
-def _named(urls: list[Any]) -> str:
+def _list_urls(urls: list[Any]) -> str:
     more = len(urls) - MAX_NAMED
     named = ", ".join(short(url) for url in urls[:MAX_NAMED])
     return named + (f" and {more} more" if more > 0 else "")

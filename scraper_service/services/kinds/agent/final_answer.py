@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from scraper_service.content.structured_data.merging import PageData
 from scraper_service.llm.model import ModelError
-from scraper_service.llm.replies import field_sources, merged_answer
+from scraper_service.llm.replies import field_sources, merge_pages
 from scraper_service.services.kinds.agent.bounds import RunStopped
 from scraper_service.services.kinds.agent.run_state import source_of
 
@@ -50,7 +50,7 @@ class FinalAnswer:
             text = f"The language model wrote no answer ({error.reason})."
             if schema is None:
                 raise RunStopped("error", text) from error
-            merged = await self._merged(pages, schema)
+            merged = await self._merge(pages, schema)
             if merged.value is None or not (merged.is_valid or merged.missing):
                 raise RunStopped("error", text) from error
             state.warn(f"{text} The data of the pages were merged by rules.")
@@ -76,18 +76,20 @@ class FinalAnswer:
         if not pages:
             return {}
         if self._options.schema is not None:
-            merged = await self._merged(pages, self._options.schema)
+            merged = await self._merge(pages, self._options.schema)
             if merged.value is None:
                 return {}
             return {"partial": merged.value, "partialSchemaValid": merged.is_valid}
         texts = [f"{p.title}: {p.text[:PARTIAL_TEXT]}" for p in pages[:PARTIAL_PAGES]]
-        return {"partial": {"answer": "\n\n".join(texts), "sources": _listed(pages)}}
+        return {
+            "partial": {"answer": "\n\n".join(texts), "sources": _list_pages(pages)}
+        }
 
-    async def _merged(
+    async def _merge(
         self, pages: Sequence[AgentPage], schema: Mapping[str, Any]
     ) -> PageAnswer:
         found: PageAnswer = await self._operation.in_pool(
-            merged_answer, data_of(pages), schema
+            merge_pages, data_of(pages), schema
         )
         return found
 
@@ -96,10 +98,10 @@ def _text_members(text: str, pages: Sequence[AgentPage]) -> dict[str, Any]:
     """Return a text with the pages that it cites; with all if it cites none."""
     cited = {int(n) for found in _CITED.findall(text) for n in found.split(",")}
     listed = [page for number, page in enumerate(pages, 1) if number in cited]
-    return {"data": {"answer": text, "sources": _listed(listed or pages)}}
+    return {"data": {"answer": text, "sources": _list_pages(listed or pages)}}
 
 
-def _listed(pages: Sequence[AgentPage]) -> list[dict[str, str]]:
+def _list_pages(pages: Sequence[AgentPage]) -> list[dict[str, str]]:
     return [{"url": page.url, "title": page.title} for page in pages]
 
 

@@ -15,7 +15,7 @@ from scraper_service.errors import (
     QueueFull,
     ServiceError,
     ServiceUnavailable,
-    counted,
+    plural,
 )
 from scraper_service.options.urls import host_of
 from scraper_service.services.kinds.agent.bounds import MAPPED, RESULTS, batches
@@ -81,7 +81,7 @@ class PageReader:
         hits = [hit for hit in hits if is_url(hit.url)]
         urls = tuple(hit.url for hit in hits)
         state.learn(urls)
-        text = f"{counted(len(urls), 'result')} for {query!r}."
+        text = f"{plural(len(urls), 'result')} for {query!r}."
         state.note("search", "complete", text)
         lines = [
             f"- {hit.url} {hit.title[:150]}: {hit.description[:200]}" for hit in hits
@@ -115,14 +115,14 @@ class PageReader:
         before = len(self.pages)
         lost = await self.read(number, urls, state, until)
         new = self.pages[before:]
-        text = f"Read {len(new)} of {counted(len(urls), 'page')}."
+        text = f"Read {len(new)} of {plural(len(urls), 'page')}."
         state.note("extract", "complete", text)
         lines = [text]
         lines += [f"- {url} could not be read: {reason}" for url, reason in lost]
         if lost:
             named = "; ".join(f"{url} ({reason})" for url, reason in lost[:MAX_NAMED])
             more = "; ..." if len(lost) > MAX_NAMED else ""
-            count = f"{len(lost)} of {counted(len(urls), 'page')} could not be read"
+            count = f"{len(lost)} of {plural(len(urls), 'page')} could not be read"
             state.warn(f"{count}: {named}{more}")
         if not self._options.only_urls:
             lines += self._links(new, state)
@@ -149,7 +149,7 @@ class PageReader:
         ]
         lost: list[tuple[str, str]] = []
         for step in steps:
-            early = await self._operation.ended(step, until)
+            early = await self._operation.wait_for_batch(step, until)
             lost += await self._read_step(step)
             if early is not None:
                 state.warn(f"A round ended early: {early}.")

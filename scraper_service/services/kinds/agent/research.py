@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 
 from scraper_service.content.structured_data.merging import merge
-from scraper_service.errors import counted
+from scraper_service.errors import plural
 from scraper_service.llm.model import ModelError, member_of
 from scraper_service.services.kinds.agent.bounds import (
     RunBounds,
@@ -147,7 +147,7 @@ class ResearchRun(ModelRun):
         }
         return state.response(members)
 
-    async def _answered(self) -> bytes:
+    async def _write_answer(self) -> bytes:
         pages, formats = self._reader.pages, self._options.formats
         analysis, data = "", {}
         if "markdown" in formats:
@@ -155,7 +155,7 @@ class ResearchRun(ModelRun):
         if "json" in formats:
             joined = await self._operation.in_pool(merge, data_of(pages))
             data["json"] = {} if joined.data is None else joined.data
-        text = f"The answer is made of {counted(len(pages), 'page')}."
+        text = f"The answer is made of {plural(len(pages), 'page')}."
         self._state.note("synthesis", "complete", text)
         return await self._so_far(analysis, **data)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 
 from scraper_service.crawling.pricing import Prices
-from scraper_service.errors import counted
+from scraper_service.errors import plural
 from scraper_service.services.kinds.agent import choices
 from scraper_service.services.kinds.agent.agent_writer import AgentWriter
 from scraper_service.services.kinds.agent.bounds import RunStopped
@@ -97,7 +97,7 @@ class ModelRun(ABC):
         """Return the members of the response while the run goes on."""
 
     @abstractmethod
-    async def _answered(self) -> bytes:
+    async def _write_answer(self) -> bytes:
         """Write the answer. Return the members of the response."""
 
     async def _fail(self, stop: RunStopped) -> None:
@@ -144,7 +144,7 @@ class ModelRun(ABC):
         state, pages = self._state, self._reader.pages
         if not pages:
             raise RunStopped("error", " ".join([NOTHING_READ, *state.warnings]))
-        result = await self._answered()
+        result = await self._write_answer()
         tokens = state.tokens + sum(page.tokens for page in pages)
         await self._operation.complete(
             result, len(pages), state.credits, tokens or None
@@ -161,5 +161,5 @@ def _message(choice: AgentChoice) -> str:
         case choices.MAP:
             return f"Listing the pages of {given['url']}."
         case choices.SCRAPE:
-            return f"Reading {counted(len(given['urls']), 'page')}."
+            return f"Reading {plural(len(given['urls']), 'page')}."
     return "Writing the answer."

@@ -164,7 +164,7 @@ def url_key(url: str) -> str:
     return f"{scheme.lower()}{mark}{host.lower()}{slash}{path}".rstrip("/")
 
 
-def written_urls(text: str) -> list[str]:
+def urls_in_text(text: str) -> list[str]:
     """Return the http and https URLs in a text, without marks of punctuation."""
     found = (_bare(match[0]) for match in _WRITTEN.finditer(text))
     return [url for url in dict.fromkeys(found) if is_url(url)]
