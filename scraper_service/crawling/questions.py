@@ -33,7 +33,7 @@ from scraper_service.llm.model import (
 )
 from scraper_service.options import formats
 from scraper_service.options.availability import asks_model, is_answered, is_by_model
-from scraper_service.storage.accounts import model_tokens
+from scraper_service.storage.accounts import usage
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -394,7 +394,7 @@ class ModelPipeline:
             return fetch.account
         if self._account is None:
             self._account = await LeasedScheduler.of(self._crawler).read(
-                model_tokens.account_of, self._job_id
+                usage.account_of, self._job_id
             )
         return self._account
 

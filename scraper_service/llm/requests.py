@@ -32,8 +32,8 @@ from scraper_service.llm.replies import (
     read_completion,
 )
 from scraper_service.options.json_schema import field_of
-from scraper_service.storage.accounts import model_tokens
-from scraper_service.storage.accounts.model_tokens import Cap
+from scraper_service.storage.accounts import usage
+from scraper_service.storage.accounts.usage import Cap
 from scraper_service.storage.database import Database
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ class _Budget:
         if not self.caps or self.database is None:
             return
         try:
-            short = await self.database.write(model_tokens.take, self.caps, tokens)
+            short = await self.database.write(usage.take, self.caps, tokens)
         except ServiceUnavailable as error:
             raise ModelError("its tokens cannot be counted now") from error
         if short is not None:
@@ -180,7 +180,7 @@ class _Budget:
         self.used += used
         if self.caps and self.database is not None and used != taken:
             with suppress(ServiceUnavailable):  # the reserved tokens stay counted
-                await self.database.write(model_tokens.correct, self.caps, used - taken)
+                await self.database.write(usage.correct, self.caps, used - taken)
 
 
 class ChatModel:

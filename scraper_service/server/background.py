@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from scraper_service.services.kinds.operations import Work
     from scraper_service.services.metrics.health import Health
     from scraper_service.services.monitoring.channels import ChannelSender
+    from scraper_service.services.monitoring.check_run import MonitorScheduler
     from scraper_service.services.monitoring.mail import Mailer
-    from scraper_service.services.monitoring.scheduler import MonitorScheduler
     from scraper_service.storage.jobs.runs import Taken
 
 logger = logging.getLogger(__name__)
@@ -131,8 +131,10 @@ class Background:
         from scraper_service.crawling.pricing import Prices
         from scraper_service.llm.model import language_model
         from scraper_service.options.serialization import MONITOR_CHECK
-        from scraper_service.services.monitoring.check_run import MonitorCheck
-        from scraper_service.services.monitoring.scheduler import MonitorScheduler
+        from scraper_service.services.monitoring.check_run import (
+            MonitorCheck,
+            MonitorScheduler,
+        )
 
         settings = self.settings
         self.kinds[MONITOR_CHECK] = MonitorCheck(

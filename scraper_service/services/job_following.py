@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from scraper_service.services.accounts import Team
     from scraper_service.storage.database import Database
     from scraper_service.storage.job_records import Job
-    from scraper_service.storage.jobs.job_events import JobEvents
+    from scraper_service.storage.jobs.job_log import JobEvents
 
 ResultT = TypeVar("ResultT")
 

@@ -11,12 +11,7 @@ from scraper_service.crawling.logs import job_logger, log_end, with_facts
 from scraper_service.errors import ServiceUnavailable, StoreUnavailable, plural
 from scraper_service.options.limits import DAY_S
 from scraper_service.shared_objects import ChangePoll
-from scraper_service.storage.accounts import (
-    audit,
-    browser_sessions,
-    disk_use,
-    model_tokens,
-)
+from scraper_service.storage.accounts import audit, browser_sessions, disk_use, usage
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts.audit import SERVICE, Actor
 from scraper_service.storage.accounts.keys import record_expired_keys
@@ -115,7 +110,7 @@ def _steps(
     """Yield what deletes a slice each, and returns 0 or None at its end."""
     yield partial(database.write, hosts.forget_hosts)
     yield partial(database.write, permits.forget)
-    yield partial(database.write, model_tokens.forget)
+    yield partial(database.write, usage.forget)
     yield Jobs(database).expire
     yield PageIndex(database).expire
     yield partial(database.write, artefacts.expire)

@@ -12,7 +12,7 @@ from sqlalchemy import text
 from scraper_service.services.monitoring import mail
 from scraper_service.services.monitoring.mail import Mailer, MailServer
 from scraper_service.storage.database import Database
-from scraper_service.storage.monitors import mails
+from scraper_service.storage.monitors import messages
 from tests.storage.test_monitors import World, with_page
 from tests.support.mail_server import MailReceiver
 
@@ -81,7 +81,7 @@ def test_mail_to_an_address_that_cannot_be_written_is_given_up(tmp_path, monkeyp
         for _ in range(2):
             asyncio.run(mailer.do_due())
     assert [each["To"] for each in server.messages] == ["a@b.example"]
-    assert world.do(mails.due_mails, 10) == []
+    assert world.do(messages.due_mails, 10) == []
     database.close()
 
 

@@ -15,7 +15,7 @@ from scraper_service.services.webhooks import Webhooks
 from scraper_service.storage.database import Database
 from scraper_service.storage.job_records import DeliveryState, PageRow
 from scraper_service.storage.monitors import check_steps
-from scraper_service.storage.monitors.check_records import CheckedPages
+from scraper_service.storage.monitors.checks import CheckedPages
 from scraper_service.storage.schema import delivery, monitor_page, webhook
 from tests.storage.test_monitors import URLS, World
 from tests.support.receiver import Receiver

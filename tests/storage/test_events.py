@@ -10,7 +10,7 @@ from sqlalchemy import select
 
 from scraper_service.storage.frontier import outcomes
 from scraper_service.storage.job_records import JobState
-from scraper_service.storage.jobs import job_events
+from scraper_service.storage.jobs import job_log
 from scraper_service.storage.schema import event
 from scraper_service.storage.transactions import number_of
 from tests.storage.test_frontier import TEAM, Harness
@@ -26,7 +26,7 @@ def harness(database):
 
 
 def events_of(harness, job_id, after=0, max_bytes=PLENTY):
-    return harness.run(job_events.read_events, job_id, TEAM, after, max_bytes).events
+    return harness.run(job_log.read_events, job_id, TEAM, after, max_bytes).events
 
 
 def test_delivered_and_failed_pages_are_told_in_the_order_of_their_ends(harness):
@@ -74,14 +74,14 @@ def test_a_read_takes_what_fits_and_at_least_one(harness):
 
 def test_a_job_of_another_team_tells_nothing(harness):
     job_id = harness.start()
-    assert harness.run(job_events.read_events, job_id, "other", 0, PLENTY) is None
+    assert harness.run(job_log.read_events, job_id, "other", 0, PLENTY) is None
 
 
 def test_a_number_belongs_to_one_job(harness):
     first, second = harness.start(), harness.start()
     [number] = [e.seq for e in events_of(harness, first)]
-    assert harness.run(job_events.has_event, first, TEAM, number)
-    assert not harness.run(job_events.has_event, second, TEAM, number)
+    assert harness.run(job_log.has_event, first, TEAM, number)
+    assert not harness.run(job_log.has_event, second, TEAM, number)
 
 
 def read_events(engine, job_id, after=0):

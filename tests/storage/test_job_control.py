@@ -26,7 +26,7 @@ from scraper_service.storage.job_records import (
     RowState,
     UrlKind,
 )
-from scraper_service.storage.jobs import admission, job_control, job_events, runs, turns
+from scraper_service.storage.jobs import admission, job_control, job_log, runs, turns
 from scraper_service.storage.jobs.admission import Terms
 from scraper_service.storage.schema import event, job
 from scraper_service.storage.schema import frontier as rows_of
@@ -209,7 +209,7 @@ def test_events_and_deliveries_have_the_options_in_force(control):
     control.run(subscriptions.attach, job_id, hook)
     control.pause(job_id)
     control.resume(job_id)
-    found = control.run(job_events.read_events, job_id, TEAM, 0, 10_000).events
+    found = control.run(job_log.read_events, job_id, TEAM, 0, 10_000).events
     told = [control.run(deliveries.read_event, job_id, seq) for seq in (1, 2)]
     for each in (*found[1:], *told):
         detail = json.loads(each.detail)

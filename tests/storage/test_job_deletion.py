@@ -12,7 +12,7 @@ from scraper_service.options.crawl import Webhook
 from scraper_service.storage.files import artefacts
 from scraper_service.storage.frontier import leases, outcomes
 from scraper_service.storage.job_records import JobState, Outcome
-from scraper_service.storage.jobs import deletion, job_history, job_store, runs
+from scraper_service.storage.jobs import job_control, job_history, job_store, runs
 from scraper_service.storage.politeness import request_counts
 from scraper_service.storage.politeness.request_counts import HostCounts, Tallied
 from scraper_service.storage.schema import (
@@ -75,9 +75,9 @@ def rows_of(database, job_id):
 
 
 def delete(database, job_id, team=TEAM):
-    steps = run(database, deletion.cancel, job_id, team)
+    steps = run(database, job_control.cancel, job_id, team)
     for each in [*(steps or []), job_id]:
-        run(database, deletion.hide, each)
+        run(database, job_control.hide, each)
     return steps
 
 
@@ -154,7 +154,7 @@ def test_the_steps_of_an_operation_go_with_it(stored):
     parent, step = start(stored), start(stored)
     change = update(job).where(job.c.id == step).values(parent_id=parent)
     run(stored, lambda c: c.execute(change))
-    assert run(stored, deletion.cancel, step, TEAM) is None
+    assert run(stored, job_control.cancel, step, TEAM) is None
     assert delete(stored, parent) == [step]
     expire(stored)
     assert rows_of(stored, parent) == rows_of(stored, step) == {}
@@ -162,9 +162,9 @@ def test_the_steps_of_an_operation_go_with_it(stored):
 
 def test_only_the_team_of_a_job_deletes_it(stored):
     job_id, call_id = start(stored), call(stored)
-    assert run(stored, deletion.cancel, job_id, OTHER) is None
-    assert not run(stored, deletion.delete_call, call_id, OTHER)
-    assert not run(stored, deletion.delete_call, job_id, TEAM)
+    assert run(stored, job_control.cancel, job_id, OTHER) is None
+    assert not run(stored, job_control.delete_call, call_id, OTHER)
+    assert not run(stored, job_control.delete_call, job_id, TEAM)
     assert listed(stored) == [call_id, job_id]
 
 
@@ -173,10 +173,10 @@ def test_a_single_call_goes_with_its_page_and_files(stored):
     body = {"id": call_id, "team_id": TEAM, "body": b"", "expires_at": 10.0**10}
     run(stored, lambda c: c.execute(scrape.insert().values(body)))
     run(stored, artefacts.hold, "name.png", call_id)
-    assert run(stored, deletion.delete_call, call_id, TEAM)
+    assert run(stored, job_control.delete_call, call_id, TEAM)
     assert rows_of(stored, call_id) == {}
     assert run(stored, lambda c: c.scalar(select(artefact.c.name))) is None
-    assert not run(stored, deletion.delete_call, call_id, TEAM)
+    assert not run(stored, job_control.delete_call, call_id, TEAM)
 
 
 def test_names_of_headers_are_kept_and_values_are_not(stored):

@@ -24,8 +24,8 @@ from scraper_service.storage.frontier import outcomes
 from scraper_service.storage.job_records import JobState, RowState
 from scraper_service.storage.jobs import (
     admission,
-    job_events,
     job_listing,
+    job_log,
     job_retry,
     job_store,
 )
@@ -305,7 +305,7 @@ def test_events_of_earlier_failures_stay(retries):
     failures = [f"a: {TIMEOUT}", f"a: {SITE_ERROR}", None]
     read = deliveries.read_event
     told = [retries.run(read, job_id, seq) for seq in range(1, 7)]
-    noted = retries.run(job_events.read_events, job_id, TEAM, 0, 10**6).events[1:]
+    noted = retries.run(job_log.read_events, job_id, TEAM, 0, 10**6).events[1:]
     for events in (told, noted):
         assert [each.kind for each in events] == kinds
         assert [each.error for each in events][::2] == failures

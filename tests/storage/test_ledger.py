@@ -20,7 +20,7 @@ from scraper_service.errors import (
 )
 from scraper_service.options.spider_arguments import batch_options, crawl_options
 from scraper_service.storage.accounts import credits as ledger
-from scraper_service.storage.accounts import rate_limits
+from scraper_service.storage.accounts import usage
 from scraper_service.storage.accounts.credits import Call
 from scraper_service.storage.accounts.teams import (
     UNLIMITED,
@@ -277,9 +277,7 @@ def test_of_parallel_calls_as_many_pass_as_the_rate_says(databases):
     with concurrent.futures.ThreadPoolExecutor(16) as threads:
         found = list(
             threads.map(
-                lambda n: first(
-                    databases[n % 2], rate_limits.count_call, TEAM, "map", 20
-                ),
+                lambda n: first(databases[n % 2], usage.count_call, TEAM, "map", 20),
                 range(100),
             )
         )
@@ -288,12 +286,12 @@ def test_of_parallel_calls_as_many_pass_as_the_rate_says(databases):
     assert all(isinstance(each, RateLimited) for each in refused)
     assert {each.used for each in refused} == {20}
     assert all(1 <= each.retry_after_s <= 60 for each in refused)
-    assert first(databases[0], rate_limits.count_call, TEAM, "crawl", 1) is None
-    assert first(databases[0], rate_limits.count_call, OTHER, "map", 1) is None
+    assert first(databases[0], usage.count_call, TEAM, "crawl", 1) is None
+    assert first(databases[0], usage.count_call, OTHER, "map", 1) is None
     # A minute after the first call the bucket is full again.
     write(databases[0], lambda c: c.execute(update(rate).values(until=1.0)))
-    assert first(databases[0], rate_limits.count_call, TEAM, "map", 1) is None
-    assert first(databases[0], rate_limits.count_call, TEAM, "map", 1).used == 1
+    assert first(databases[0], usage.count_call, TEAM, "map", 1) is None
+    assert first(databases[0], usage.count_call, TEAM, "map", 1).used == 1
 
 
 # -- permits -----------------------------------------------------------------------------------

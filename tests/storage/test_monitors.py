@@ -24,7 +24,7 @@ from scraper_service.options.monitors import ScrapeTarget
 from scraper_service.options.serialization import MONITOR_CHECK
 from scraper_service.options.spider_arguments import batch_options
 from scraper_service.services import upkeep
-from scraper_service.services.monitoring.scheduler import MonitorScheduler
+from scraper_service.services.monitoring.check_run import MonitorScheduler
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.accounts.teams import TeamChange, change_team
@@ -34,12 +34,11 @@ from scraper_service.storage.jobs import job_store, runs, turns
 from scraper_service.storage.monitors import (
     check_steps,
     checks,
-    mails,
     messages,
     monitors,
     snapshots,
 )
-from scraper_service.storage.monitors.check_records import (
+from scraper_service.storage.monitors.checks import (
     CheckedPages,
     CheckEnd,
     PageRow,
@@ -588,24 +587,24 @@ def with_page(world, made, status="changed"):
 def test_mail_of_a_check_is_taken_by_one_process_and_tried_again(world):
     made = world.make(notification=EMAIL)
     check = with_page(world, made)
-    assert world.do(mails.due_mails, 10) == [check.id]
-    mail = world.do(mails.take_mail, check.id)
+    assert world.do(messages.due_mails, 10) == [check.id]
+    mail = world.do(messages.take_mail, check.id)
     assert (mail.name, mail.recipients) == ("Prices", ("a@b.example",))
     assert mail.pages[0].facts["url"] == URLS[0]
-    assert world.do(mails.take_mail, check.id) is None
-    assert world.do(mails.put_off_mail, check.id, (0.0,))
-    assert world.do(mails.take_mail, check.id) is not None
-    assert not world.do(mails.put_off_mail, check.id, (0.0,))
-    assert world.do(mails.due_mails, 10) == []
+    assert world.do(messages.take_mail, check.id) is None
+    assert world.do(messages.put_off_mail, check.id, (0.0,))
+    assert world.do(messages.take_mail, check.id) is not None
+    assert not world.do(messages.put_off_mail, check.id, (0.0,))
+    assert world.do(messages.due_mails, 10) == []
 
 
 def test_a_check_without_news_sends_no_mail(world):
     made = world.make(notification=EMAIL)
     with_page(world, made, "same")
-    assert world.do(mails.due_mails, 10) == []
+    assert world.do(messages.due_mails, 10) == []
     other = world.make()
     with_page(world, other)
-    assert world.do(mails.due_mails, 10) == []
+    assert world.do(messages.due_mails, 10) == []
 
 
 def test_mail_that_is_not_wanted_any_more_is_not_sent(world):
@@ -613,8 +612,8 @@ def test_mail_that_is_not_wanted_any_more_is_not_sent(world):
     check = with_page(world, made)
     change = MonitorChange({"notification": None})
     world.do(monitors.change, made.id, TEAM, change)
-    assert world.do(mails.take_mail, check.id) is None
-    assert world.do(mails.due_mails, 10) == []
+    assert world.do(messages.take_mail, check.id) is None
+    assert world.do(messages.due_mails, 10) == []
 
 
 def test_what_waits_to_be_sent_is_dropped_by_a_mute(world):
@@ -623,8 +622,8 @@ def test_what_waits_to_be_sent_is_dropped_by_a_mute(world):
     assert world.do(messages.due_messages, 10) == [(check.id, "team")]
     change = MonitorChange({"muted_until": math.inf})
     world.do(monitors.change, made.id, TEAM, change)
-    assert world.do(mails.take_mail, check.id) is None
+    assert world.do(messages.take_mail, check.id) is None
     assert world.do(messages.take_message, "team", check.id) is None
-    assert world.do(mails.due_mails, 10) == []
+    assert world.do(messages.due_mails, 10) == []
     assert world.do(messages.due_messages, 10) == []
     assert world.do(messages.open_messages, check.id) is None

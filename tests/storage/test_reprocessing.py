@@ -22,7 +22,7 @@ from scraper_service.options.requests.body_v2 import (
 )
 from scraper_service.storage.frontier import copied_rows, leases, outcomes
 from scraper_service.storage.job_records import JobState, Outcome, RowState
-from scraper_service.storage.jobs import deletion, job_store, reprocessing
+from scraper_service.storage.jobs import job_control, job_store, reprocessing
 from scraper_service.storage.jobs.admission import Terms, create_job
 from scraper_service.storage.schema import frontier, job, page, team
 from scraper_service.storage.transactions import number_of
@@ -152,7 +152,7 @@ def test_sources_of_another_team_are_not_found(stored):
 
 def test_sources_of_a_deleted_or_expired_job_are_gone_at_once(stored):
     job_id, key = source(stored)
-    run(stored, deletion.hide, job_id)
+    run(stored, job_control.hide, job_id)
     assert run(stored, reprocessing.read_source, job_id, TEAM, key) is None
     job_id, key = source(stored)
     expire = update(job).where(job.c.id == job_id).values(expires_at=1.0)

@@ -14,8 +14,13 @@ from scraper_service.content.search.query import parse_query
 from scraper_service.options.map_search import ResultList, time_filter
 from scraper_service.storage.database import Database
 from scraper_service.storage.jobs import job_store
-from scraper_service.storage.pages.page_index import PageIndex, add_pages, expire
-from scraper_service.storage.pages.page_search import MAX_RANKED, search
+from scraper_service.storage.pages.page_index import (
+    MAX_RANKED,
+    PageIndex,
+    add_pages,
+    expire,
+    search,
+)
 
 TEAM, OTHER = "team", "other"
 DAY_S = 86_400

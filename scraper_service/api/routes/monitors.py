@@ -47,7 +47,7 @@ from scraper_service.errors import (
 )
 from scraper_service.options.limits import KeyScope, Mode
 from scraper_service.services.monitoring.monitors import PageQuery, new_id
-from scraper_service.storage.monitors.check_records import STATES
+from scraper_service.storage.monitors.checks import STATES
 from scraper_service.storage.monitors.monitors import Definition
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
     from scraper_service.api.http_server import JsonRequest
     from scraper_service.api.requests.monitors import MonitorRequest
-    from scraper_service.storage.monitors.check_records import CheckPages, CheckRow
+    from scraper_service.storage.monitors.checks import CheckPages, CheckRow
 
 _LIMIT = NumberParameter("limit", "At most N entries.", 1, 100, 25)
 _OFFSET = NumberParameter("offset", "Leave out the newest N.", 0, MAX_SKIP, 0)

@@ -8,9 +8,8 @@ from scraper_service.api.routes.operations import (
     ExtractRoutes,
     LlmsTextRoutes,
 )
-from scraper_service.api.routes.pages import PageRoutes
-from scraper_service.api.routes.search import SearchRoutes
-from scraper_service.api.routes.team.team import TeamRoutes
+from scraper_service.api.routes.pages import PageRoutes, SearchRoutes
+from scraper_service.api.routes.team import TeamRoutes
 from scraper_service.api.routing import VersionApp
 from scraper_service.api.v1 import requests, responses
 

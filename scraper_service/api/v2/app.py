@@ -14,11 +14,13 @@ from scraper_service.api.routes.job_history import JobHistoryRoutes
 from scraper_service.api.routes.jobs import JobRoutes
 from scraper_service.api.routes.monitors import MonitorRoutes
 from scraper_service.api.routes.operations import ExtractRoutes
-from scraper_service.api.routes.pages import PageRoutes
-from scraper_service.api.routes.search import SearchRoutes
-from scraper_service.api.routes.team.audit import AuditRoutes
-from scraper_service.api.routes.team.team import SessionRoutes, TeamRoutes
-from scraper_service.api.routes.team.threat_protection import ThreatProtectionRoutes
+from scraper_service.api.routes.pages import PageRoutes, SearchRoutes
+from scraper_service.api.routes.team import (
+    AuditRoutes,
+    SessionRoutes,
+    TeamRoutes,
+    ThreatProtectionRoutes,
+)
 from scraper_service.api.routes.uploads import FileRoutes
 from scraper_service.api.routes.webhook_deliveries import WebhookDeliveryRoutes
 from scraper_service.api.routing import VersionApp

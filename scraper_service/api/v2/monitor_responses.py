@@ -25,13 +25,13 @@ from scraper_service.api.schemas import (
     or_null,
 )
 from scraper_service.services.monitoring.monitors import monthly_credits
-from scraper_service.storage.monitors.check_records import STATES
+from scraper_service.storage.monitors.checks import STATES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from scraper_service.storage.job_records import PageRow
-    from scraper_service.storage.monitors.check_records import (
+    from scraper_service.storage.monitors.checks import (
         CheckPages,
         CheckRow,
     )

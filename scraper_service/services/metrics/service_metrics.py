@@ -1,43 +1,180 @@
-"""The metrics of a service process: its counters, its gauges, and stored counts."""
+"""What Prometheus reads of the service: counts, gauges, memory of processes, as text."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import shutil
 import time
+from collections import defaultdict
+from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from prometheus_client import REGISTRY
+from attrs import frozen
+from prometheus_client import REGISTRY, Metric, disable_created_metrics
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.metrics_core import GaugeMetricFamily
+from prometheus_client.openmetrics import exposition as _open_metrics
 
 from scraper_service.errors import ServiceUnavailable
-from scraper_service.services.metrics.exposition import (
-    build_info,
-    content_type,
-    encode_metrics,
-    family,
-    gauge,
-    is_open_metrics,
-)
-from scraper_service.services.metrics.process_memory import memory_gauges
 from scraper_service.shared_objects import BackgroundTasks
 from scraper_service.storage.jobs.metrics import StoredCounts, read_counts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from prometheus_client import Metric
+    from collections.abc import Iterable, Iterator, Mapping
 
     from scraper_service.services.metrics.health import Health
     from scraper_service.storage.database import Database
 
+PACKAGE = "scraper-service"
+OPEN_METRICS = "application/openmetrics-text"
+
+disable_created_metrics()  # twice as many lines, which Prometheus does not need
+# Words in the name or command of a process, and its kind. Descendants without one have the kind
+# of their parent; the child of a fork server is a converter.
+_KINDS = (
+    (b"fork-server", "fork_server"),
+    (b"fork_server", "fork_server"),
+    (b"chrom", "browser"),
+    (b"playwright", "browser"),
+    (b"scrapyd", "crawl"),
+)
 EVERY_S = 5.0  # between two reads of the counts in the database, at least
 PAUSES = 20  # times as long as a read is the pause after it
 WAIT_S = 2.0  # of a response for new counts; then it has the last ones
-
 logger = logging.getLogger(__name__)
+
+
+def is_open_metrics(accept: str) -> bool:
+    """Return True if the header ``Accept`` has the type of OpenMetrics."""
+    return OPEN_METRICS in accept
+
+
+def content_type(*, is_open: bool) -> str:
+    """Return the content type of :func:`encode_metrics`."""
+    if is_open:
+        return f"{OPEN_METRICS}; version=1.0.0; charset=utf-8"
+    return CONTENT_TYPE_PLAIN_0_0_4
+
+
+@frozen
+class _Families:
+    """What the encoders of prometheus_client read."""
+
+    families: list[Metric]
+
+    def collect(self) -> Iterable[Metric]:
+        return self.families
+
+
+def encode_metrics(families: list[Metric], *, is_open: bool) -> bytes:
+    """Return families as text 0.0.4, or as OpenMetrics 1.0.0."""
+    found = _Families(families)
+    if not is_open:
+        return generate_latest(found)
+    text: bytes = _open_metrics.generate_latest(found, version="1.0.0")
+    return text
+
+
+def build_info() -> Metric:
+    """Return the gauge with the version as a label."""
+    text = "1, with the version as a label."
+    return family("scraper_build_info", text, "version", {version(PACKAGE): 1})
+
+
+def gauge(name: str, text: str, value: float) -> Metric:
+    """Return a gauge without labels."""
+    return GaugeMetricFamily(name, text, value)
+
+
+def family(name: str, text: str, label: str, values: Mapping[str, int]) -> Metric:
+    """Return a gauge with one ``label``, and a value for each of its values."""
+    found = GaugeMetricFamily(name, text, labels=[label])
+    for key, value in values.items():
+        found.add_metric([key], value)
+    return found
+
+
+@frozen
+class ProcessMemory:
+    """The processes of one kind: their number, and bytes of memory."""
+
+    count: int
+    #: Memory that processes share counts in parts.
+    total: int
+    largest: int
+
+
+def memory_gauges(root: str) -> Iterator[Metric]:
+    """Yield memory and number of this process, ``root``, and of its descendants."""
+    found = process_memory(root)
+    total, largest, count = (
+        {kind: getattr(each, name) for kind, each in found.items()}
+        for name in ("total", "largest", "count")
+    )
+    label = "process"
+    text = "Memory of all processes of a kind; shared memory counts in parts."
+    yield family("scraper_memory_bytes", text, label, total)
+    text = "Memory of the largest process of a kind."
+    yield family("scraper_memory_largest_bytes", text, label, largest)
+    yield family("scraper_processes", "Processes of a kind.", label, count)
+
+
+def process_memory(root: str) -> dict[str, ProcessMemory]:
+    """Return the memory of this process and its descendants, by kind.
+
+    Empty on systems without ``/proc``.
+    """
+    children: defaultdict[int, list[int]] = defaultdict(list)
+    for folder in Path("/proc").glob("[0-9]*"):
+        if (parent := _parent(folder)) is not None:
+            children[parent].append(int(folder.name))
+    sizes: defaultdict[str, list[int]] = defaultdict(list)
+    waiting = [(os.getpid(), root, 0)]
+    while waiting:
+        pid, kind, depth = waiting.pop()
+        if (size := _memory_bytes(pid)) is not None:
+            sizes[kind].append(size)
+        waiting += ((c, _kind(c, kind), depth + 1) for c in children[pid])
+    return {
+        kind: ProcessMemory(len(each), sum(each), max(each))
+        for kind, each in sorted(sizes.items())
+    }
+
+
+def _parent(folder: Path) -> int | None:
+    try:
+        # The name of the program may contain spaces and parentheses.
+        fields = (folder / "stat").read_bytes().rpartition(b")")[2].split()
+        return int(fields[1])
+    except (OSError, IndexError, ValueError):
+        return None  # it has ended
+
+
+def _kind(pid: int, of_parent: str) -> str:
+    if of_parent in {"fork_server", "converter"}:
+        return "converter"
+    process = Path(f"/proc/{pid}")
+    try:
+        names = (process / "comm").read_bytes() + (process / "cmdline").read_bytes()
+    except OSError:
+        return of_parent
+    return next((kind for word, kind in _KINDS if word in names), "other")
+
+
+def _memory_bytes(pid: int) -> int | None:
+    """Return the proportional set size of a process, else its resident set size."""
+    for name, word in (("smaps_rollup", b"Pss:"), ("status", b"VmRSS:")):
+        try:
+            lines = Path(f"/proc/{pid}/{name}").read_bytes().splitlines()
+        except OSError:
+            continue
+        for line in lines:
+            if line.startswith(word):
+                return int(line.split()[1]) * 1024
+    return None  # it has ended
 
 
 class Metrics:

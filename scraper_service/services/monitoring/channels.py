@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from scraper_service.storage.database import Database
-    from scraper_service.storage.monitors.mails import Mail
+    from scraper_service.storage.monitors.messages import Mail
 
 logger = logging.getLogger(__name__)
 

@@ -1,18 +1,14 @@
-"""Runs a check of a monitor: its targets one after the other, each from its last position.
-
-A check is an operation (:mod:`scraper_service.services.kinds.operations`). The memory of the
-operation has the position of each target, and is stored with the pages up to there. So
-another process can continue a check after any crash, and no page is reported twice.
-"""
+"""Checks of monitors: the schedule that starts them, and their work as operations."""
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import TYPE_CHECKING
 
 from scraper_service.errors import ServiceError, ServiceUnavailable
 from scraper_service.services.kinds.operations import OperationFailed, Work
-from scraper_service.services.monitoring.estimates import estimate
+from scraper_service.services.monitoring.monitors import estimate
 from scraper_service.services.monitoring.searches import MonitoredSearch
 from scraper_service.services.monitoring.target_runs import (
     CheckTools,
@@ -20,12 +16,13 @@ from scraper_service.services.monitoring.target_runs import (
     TargetProgress,
     target_run,
 )
+from scraper_service.shared_objects import Poller
 from scraper_service.storage.files.page_sources import drop_sources
-from scraper_service.storage.monitors import check_steps, checks
-from scraper_service.storage.monitors.check_records import STATES, CheckEnd
+from scraper_service.storage.monitors import check_steps, checks, monitors
+from scraper_service.storage.monitors.checks import STATES, CheckEnd
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from scrapy.settings import BaseSettings
 
@@ -37,7 +34,99 @@ if TYPE_CHECKING:
     from scraper_service.services.monitoring.target_runs import TargetRun
     from scraper_service.storage.database import Database
 
+logger = logging.getLogger(__name__)
+
+DUE_AT_ONCE = 100  # monitors in one look
+LOST_AT_ONCE = 20  # checks
+PUT_OFF_S = 3600.0  # of a monitor that cannot be read
+CLOCK_STEP_S = 60.0  # back; then the next run times are computed again
 GONE = "The monitor is gone."
+
+
+class MonitorScheduler(Poller):
+    """Looks for due monitors.
+
+    ``wake`` is called when there are new checks. ``clock`` returns the time in seconds
+    since 1970; None is the clock of the database, which all processes share.
+    ``usual_disk_mb`` is the quota in MiB of teams without one of their own, 0 for none.
+    """
+
+    failure = "the due monitors could not be started"
+
+    def __init__(
+        self,
+        database: Database,
+        wake: Callable[[], None],
+        clock: Callable[[], float] | None = None,
+        usual_disk_mb: int = 0,
+    ):
+        self._database = database
+        self._wake = wake
+        self._clock = clock
+        self._usual_disk_mb = usual_disk_mb
+        self._looked_at: float | None = None
+
+    async def do_due(self) -> int:
+        """Start the checks that are due, and return their number.
+
+        Also ends checks that were lost with their job.
+        """
+        at, due = await self._database.read(
+            checks.due_monitors,
+            None if self._clock is None else self._clock(),
+            DUE_AT_ONCE,
+        )
+        await self._follow_clock(at)
+        started = 0
+        for monitor_id, team_id in due:
+            try:
+                found = await self._database.write(
+                    checks.start_check,
+                    team_id,
+                    monitor_id,
+                    "scheduled",
+                    at,
+                    usual_disk_mb=self._usual_disk_mb,
+                )
+            except ServiceUnavailable:
+                raise
+            except Exception:
+                # Unreadable secrets, a time zone that is gone: it must not stop the others.
+                logger.exception("monitor %s could not be checked", monitor_id)
+                await self._database.write(
+                    checks.put_off, team_id, monitor_id, at + PUT_OFF_S
+                )
+                continue
+            started += found is not None
+        if started:
+            self._wake()
+        for check_id in await self._database.read(
+            check_steps.lost_checks, LOST_AT_ONCE
+        ):
+            try:
+                await self._database.write(check_steps.settle_lost, check_id)
+            except ServiceUnavailable:
+                raise
+            except Exception:
+                logger.exception("check %s could not be ended", check_id)
+        return started
+
+    async def _follow_clock(self, at: float) -> None:
+        """Compute the next run times again after a step of the clock back.
+
+        They were computed by a clock that was ahead, so they may lie far in the future.
+        """
+        before, self._looked_at = self._looked_at, at
+        if before is None or at > before - CLOCK_STEP_S:
+            return
+        logger.warning("the clock went back by %.0f s", before - at)
+        waiting = await self._database.read(monitors.waiting_monitors, at)
+        for first in range(0, len(waiting), DUE_AT_ONCE):
+            await self._database.write(
+                monitors.set_next_runs,
+                at,
+                waiting[first : first + DUE_AT_ONCE],
+            )
 
 
 class MonitorCheck(Work):

@@ -21,13 +21,13 @@ from attrs import Factory, define, frozen
 from scraper_service.errors import variable
 from scraper_service.options.urls import url_parts
 from scraper_service.shared_objects import Poller
-from scraper_service.storage.monitors import mails
+from scraper_service.storage.monitors import messages
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from scraper_service.storage.database import Database
-    from scraper_service.storage.monitors.mails import Mail
+    from scraper_service.storage.monitors.messages import Mail
 
 logger = logging.getLogger(__name__)
 
@@ -236,7 +236,7 @@ class Mailer(Poller):
         return self._server is not None
 
     async def do_due(self) -> None:
-        for check_id in await self._database.read(mails.due_mails, AT_ONCE):
+        for check_id in await self._database.read(messages.due_mails, AT_ONCE):
             await self._attempt(check_id)
 
     async def send(
@@ -276,7 +276,7 @@ class Mailer(Poller):
         return outcome
 
     async def _attempt(self, check_id: str) -> None:
-        mail = await self._database.write(mails.take_mail, check_id)
+        mail = await self._database.write(messages.take_mail, check_id)
         if mail is None:
             return
         left = self._left.pop(check_id, mail.recipients)
@@ -286,9 +286,9 @@ class Mailer(Poller):
             refused = MailOutcome(outcome.refused)
             logger.warning("mail of check %s is refused: %s", check_id, refused)
         if not outcome.put_off:
-            await self._database.write(mails.forget_mail, check_id)
+            await self._database.write(messages.forget_mail, check_id)
             return
-        goes_on = await self._database.write(mails.put_off_mail, check_id, RETRIES_S)
+        goes_on = await self._database.write(messages.put_off_mail, check_id, RETRIES_S)
         if goes_on:
             if len(self._left) >= MOST_LEFT:
                 self._left.clear()

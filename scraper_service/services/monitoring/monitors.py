@@ -20,14 +20,14 @@ from scraper_service.errors import (
 )
 from scraper_service.options.availability import missing_model
 from scraper_service.options.limits import under_policy
+from scraper_service.options.monitors import SearchTarget
 from scraper_service.options.parsing import short
 from scraper_service.options.urls import DEFAULT_PORTS, origin
 from scraper_service.services.monitoring.channels import ChannelSender
-from scraper_service.services.monitoring.estimates import DAYS, estimate
 from scraper_service.services.monitoring.mail import Mailer
 from scraper_service.shared_objects import BackgroundTasks
 from scraper_service.storage.monitors import checks, monitors
-from scraper_service.storage.monitors.mails import Mail
+from scraper_service.storage.monitors.messages import Mail
 from scraper_service.storage.monitors.monitors import ACTIVE, Monitor, MonitorChange
 
 if TYPE_CHECKING:
@@ -43,13 +43,12 @@ if TYPE_CHECKING:
     from scraper_service.services.capabilities import Availability
     from scraper_service.services.job_runner import JobRunner
     from scraper_service.storage.database import Database
-    from scraper_service.storage.monitors.check_records import CheckPages, CheckRow
+    from scraper_service.storage.monitors.checks import CheckPages, CheckRow
     from scraper_service.storage.monitors.monitors import Definition
 
+DAYS = 30  # of an estimate of a month
 logger = logging.getLogger(__name__)
-
 T = TypeVar("T")
-
 CHECK_NOT_FOUND = "Monitor check not found"
 NO_JUDGE = (
     "The goal is stored, but changes are not judged by it: the operator has not set up a"
@@ -63,6 +62,46 @@ NO_MESSAGES = (
 )
 NOT_MAILED = "The mail server of this service did not take the mail for {}."
 NO_MAIL = "No mail is sent: this service has no mail server. Use a webhook."
+
+
+@frozen
+class Estimate:
+    """The expected credits of a check."""
+
+    #: All of them.
+    credits: int
+    #: Those that are taken before the check starts; a crawl takes its own.
+    reserve: int
+
+
+def estimate(
+    targets: Iterable[TargetT],
+    prices: Prices,
+    *,
+    judge: bool,
+    crawled: Mapping[str, int] | None = None,
+) -> Estimate:
+    """Return the expected credits of a check.
+
+    ``crawled`` are the pages of the last complete check by crawl target. Without them the
+    limit of the crawl counts.
+    """
+    total = reserve = 0
+    for target in targets:
+        count = (crawled or {}).get(target.id) or target.max_pages
+        price = (
+            search_price(target, prices)
+            if isinstance(target, SearchTarget)
+            else count * prices.usual(target.scrape)
+        )
+        reserve += 0 if target.charges_itself else price
+        total += price + (count if judge else 0)
+    return Estimate(total, reserve)
+
+
+def search_price(target: SearchTarget, prices: Prices) -> int:
+    """Return the price of the searches of a target."""
+    return prices.search(target.max_results) * len(target.queries)
 
 
 @frozen

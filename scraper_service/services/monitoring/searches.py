@@ -19,7 +19,7 @@ from scraper_service.options.map_search import (
 from scraper_service.options.monitors import WINDOWS
 from scraper_service.storage.job_records import PageRow
 from scraper_service.storage.monitors import snapshots
-from scraper_service.storage.monitors.check_records import CheckedPages
+from scraper_service.storage.monitors.checks import CheckedPages
 from scraper_service.storage.monitors.snapshots import PageSnapshot
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from scraper_service.search_engines.searches import Searches
     from scraper_service.services.monitoring.judge import ChangeJudge
     from scraper_service.storage.database import Database
-    from scraper_service.storage.monitors.check_records import CheckPlan
+    from scraper_service.storage.monitors.checks import CheckPlan
 
 SEARCH_S = 60.0  # of one query
 # The window that engines know, by seconds of the window of a target.

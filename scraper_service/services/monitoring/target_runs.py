@@ -32,15 +32,15 @@ from scraper_service.options.monitors import (
 )
 from scraper_service.services.job_runner import JobRunner
 from scraper_service.services.kinds.operations import Operation, RunLost
-from scraper_service.services.monitoring.estimates import search_price
 from scraper_service.services.monitoring.judge import PRICE, ChangeJudge
+from scraper_service.services.monitoring.monitors import search_price
 from scraper_service.services.monitoring.searches import MonitoredSearch
 from scraper_service.storage.database import Database
 from scraper_service.storage.job_records import JobState, PageRow
 from scraper_service.storage.jobs.jobs import Jobs
 from scraper_service.storage.jobs.operations import step_id
-from scraper_service.storage.monitors import check_steps, missing_pages, snapshots
-from scraper_service.storage.monitors.check_records import (
+from scraper_service.storage.monitors import check_steps, snapshots
+from scraper_service.storage.monitors.checks import (
     CheckedPages,
     CheckPlan,
 )
@@ -376,7 +376,7 @@ class CrawlRun(PageTargetRun):
         unsure = 0
         while after is not None:
             found = await self._tools.database.read(
-                missing_pages.read_missing,
+                snapshots.read_missing,
                 self._plan.monitor_id,
                 self._target.id,
                 self._operation.id,

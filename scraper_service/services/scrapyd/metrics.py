@@ -21,13 +21,13 @@ from twisted.internet.threads import deferToThread
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET
 
-from scraper_service.services.metrics.exposition import (
+from scraper_service.services.metrics.service_metrics import (
     build_info,
     content_type,
     encode_metrics,
     is_open_metrics,
+    memory_gauges,
 )
-from scraper_service.services.metrics.process_memory import memory_gauges
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

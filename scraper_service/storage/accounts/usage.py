@@ -1,26 +1,161 @@
-"""Usage of teams: credits by day, open pages, calls of the last day.
-
-Functions run inside a transaction that only reads.
-"""
+"""What a team has used: calls of its rate limits, tokens of the language model, credits."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from attrs import frozen
-from sqlalchemy import and_, func, or_, select
+from sqlalchemy import and_, case, func, or_, select, update
 
-from scraper_service.errors import CallFailed, JobNotFound
+from scraper_service.errors import CallFailed, JobNotFound, RateLimited
 from scraper_service.options.limits import DAY_S
 from scraper_service.storage.accounts.credits import Call, balance
 from scraper_service.storage.job_records import ACTIVE
-from scraper_service.storage.schema import activity, job, key, ledger, page, team
-from scraper_service.storage.transactions import now_of
+from scraper_service.storage.schema import (
+    activity,
+    job,
+    key,
+    ledger,
+    model_use,
+    page,
+    rate,
+    team,
+)
+from scraper_service.storage.transactions import (
+    delete_some,
+    dialect_insert,
+    now_of,
+    transaction,
+)
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
+    from collections.abc import Sequence
 
+    from sqlalchemy import ColumnElement, Connection
+
+    from scraper_service.errors import ServiceError
+
+WINDOW_S = 60
+KEEP_S = 8 * DAY_S  # longer than the life of any job
+EXPIRE_ROWS = 1000  # deleted in one transaction
 HISTORY_DAYS = 366
+
+
+@transaction(first="{team_id}/{mode}")
+def count_call(
+    connection: Connection, team_id: str, mode: str, most: int
+) -> ServiceError | None:
+    """Count a call if fewer than ``most`` calls were made in this window.
+
+    Otherwise return the error with the end of the window.
+    """
+    now = now_of(connection)
+    is_over = rate.c.until <= now
+    counted = connection.execute(
+        dialect_insert(connection, rate)
+        .values(team_id=team_id, mode=mode, used=1, until=now + WINDOW_S)
+        .on_conflict_do_update(
+            index_elements=("team_id", "mode"),
+            set_={
+                "used": case((is_over, 1), else_=rate.c.used + 1),
+                "until": case((is_over, now + WINDOW_S), else_=rate.c.until),
+            },
+            where=or_(is_over, rate.c.used < most),
+        )
+        .returning(rate.c.used)
+    )
+    if counted.first() is not None:
+        return None
+    query = select(rate.c.used, rate.c.until).where(
+        rate.c.team_id == team_id, rate.c.mode == mode
+    )
+    used, until = connection.execute(query).one()
+    return RateLimited(used, max(1, math.ceil(until - now)), until)
+
+
+@frozen
+class Cap:
+    """A limit of tokens for an account."""
+
+    account: str
+    #: The largest number of tokens.
+    most: int
+    #: True for a limit per day (UTC), False for all days together.
+    daily: bool = False
+
+
+@transaction(first="{caps[0].account}")
+def take(connection: Connection, caps: Sequence[Cap], tokens: int) -> Cap | None:
+    """Take ``tokens`` from all limits. Return a limit with too few tokens, or None.
+
+    If a limit has too few tokens, none are taken.
+    """
+    now = now_of(connection)
+    taken: list[Cap] = []
+    for cap in caps:
+        if not _take(connection, cap, tokens, now):
+            for other in taken:
+                _add(connection, other, -tokens, now)
+            return cap
+        taken.append(cap)
+    return None
+
+
+@transaction(first="{caps[0].account}")
+def correct(connection: Connection, caps: Sequence[Cap], tokens: int) -> None:
+    """Add ``tokens``, which may be negative, to the usage of each limit."""
+    now = now_of(connection)
+    for cap in caps:
+        _add(connection, cap, tokens, now)
+
+
+def forget(connection: Connection) -> None:
+    """Delete a slice of old usage."""
+    old = now_of(connection) - KEEP_S
+    is_old = model_use.c.updated_at < old
+    delete_some(connection, model_use, is_old, limit=EXPIRE_ROWS, skips_locked=True)
+
+
+def account_of(connection: Connection, job_id: str) -> str:
+    """Return the account of a job: its API key, else its team."""
+    query = select(func.coalesce(job.c.key_id, job.c.team_id)).where(job.c.id == job_id)
+    return connection.scalar(query) or ""
+
+
+def read_tokens(connection: Connection, cap: Cap) -> int:
+    """Return the tokens that are taken from a limit."""
+    query = select(model_use.c.tokens).where(_row(cap, now_of(connection)))
+    return connection.scalar(query) or 0
+
+
+def _take(connection: Connection, cap: Cap, tokens: int, now: float) -> bool:
+    if tokens > cap.most:
+        return False
+    taken = connection.execute(
+        dialect_insert(connection, model_use)
+        .values(account=cap.account, day=_day(cap, now), tokens=tokens, updated_at=now)
+        .on_conflict_do_update(
+            index_elements=("account", "day"),
+            set_={"tokens": model_use.c.tokens + tokens, "updated_at": now},
+            where=model_use.c.tokens + tokens <= cap.most,
+        )
+        .returning(model_use.c.tokens)
+    )
+    return taken.first() is not None
+
+
+def _add(connection: Connection, cap: Cap, tokens: int, now: float) -> None:
+    more = model_use.c.tokens + tokens
+    connection.execute(update(model_use).where(_row(cap, now)).values(tokens=more))
+
+
+def _row(cap: Cap, now: float) -> ColumnElement[bool]:
+    return and_(model_use.c.account == cap.account, model_use.c.day == _day(cap, now))
+
+
+def _day(cap: Cap, now: float) -> int:
+    return int(now // DAY_S) if cap.daily else 0
 
 
 @frozen

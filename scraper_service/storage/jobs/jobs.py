@@ -8,11 +8,10 @@ from scraper_service.storage.database import reading, writing
 from scraper_service.storage.frontier import copied_rows, outcomes
 from scraper_service.storage.jobs import (
     admission,
-    deletion,
     job_control,
-    job_events,
     job_history,
     job_listing,
+    job_log,
     job_retry,
     job_store,
     reprocessing,
@@ -107,17 +106,17 @@ class Jobs:
         team has no such job. :meth:`expire` deletes the rows. After an error of the
         database the call may be repeated.
         """
-        steps = await self._database.write(deletion.cancel, job_id, team_id)
+        steps = await self._database.write(job_control.cancel, job_id, team_id)
         if steps is None:
             is_call = await self._database.write(
-                deletion.delete_call, job_id, team_id, actor
+                job_control.delete_call, job_id, team_id, actor
             )
             return [] if is_call else None
         # The job is the last one: until then a repeated call finds its steps.
         ended = [*steps, job_id]
         for each in ended:
             await self._database.write(
-                deletion.hide, each, actor if each == job_id else None
+                job_control.hide, each, actor if each == job_id else None
             )
         return ended
 
@@ -129,9 +128,9 @@ class Jobs:
     active = reading(job_store.active_jobs)
     get_with_pages = reading(job_store.read_job_with_pages)
     read_scrape = reading(job_store.read_scrape)
-    events = reading(job_events.read_events)
-    has_event = reading(job_events.has_event)
-    newest_event = reading(job_events.newest_event)
+    events = reading(job_log.read_events)
+    has_event = reading(job_log.has_event)
+    newest_event = reading(job_log.newest_event)
 
     async def errors(
         self, job_id: str, shape: Callable[[list[PageErrorRow], list[str]], T]

@@ -27,12 +27,12 @@ from scraper_service.storage.jobs import job_store
 from scraper_service.storage.jobs.operations import step_id, store_end
 from scraper_service.storage.jobs.runs import holds
 from scraper_service.storage.monitors import messages, snapshots
-from scraper_service.storage.monitors.check_records import (
+from scraper_service.storage.monitors.checks import (
     CheckedPages,
     CheckEnd,
     CheckPlan,
+    set_monitor,
 )
-from scraper_service.storage.monitors.checks import set_monitor
 from scraper_service.storage.monitors.monitors import (
     RUNNING,
     UNREADABLE,

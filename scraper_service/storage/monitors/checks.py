@@ -1,18 +1,13 @@
-"""Checks of monitors: start, read, delete. Functions run inside a transaction.
-
-A check is a job of the kind ``monitor_check`` and an operation
-(:mod:`scraper_service.storage.jobs.operations`), so that one process at a time works on it
-and another one continues it after a crash. Its steps are in
-:mod:`scraper_service.storage.monitors.check_steps`. A monitor is locked before a new check
-is made, so each due time makes one check.
-"""
+"""Checks of monitors: their records, their start, and what is read of them."""
 
 from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from attrs import field, frozen
 from sqlalchemy import exists, func, insert, or_, select, update
 
 from scraper_service.content.stored_pages import decompress
@@ -23,7 +18,7 @@ from scraper_service.errors import (
     OutOfCredits,
     ServiceError,
 )
-from scraper_service.options.limits import DAY_S
+from scraper_service.options.limits import DAY_S, SitePolicy
 from scraper_service.options.serialization import MONITOR_CHECK
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts import disk_use
@@ -32,17 +27,14 @@ from scraper_service.storage.frontier import outcomes
 from scraper_service.storage.job_records import ACTIVE, JobState, PageRow
 from scraper_service.storage.jobs import job_store
 from scraper_service.storage.jobs.operations import step_id
-from scraper_service.storage.monitors.check_records import (
-    STATES,
-    CheckPages,
-    CheckRow,
-)
 from scraper_service.storage.monitors.messages import open_messages
 from scraper_service.storage.monitors.monitors import (
     NOT_FOUND,
+    Definition,
     lock_monitor,
     seal_definition,
 )
+from scraper_service.storage.monitors.snapshots import PageSnapshot
 from scraper_service.storage.schema import (
     job,
     monitor,
@@ -53,14 +45,107 @@ from scraper_service.storage.schema import (
 )
 from scraper_service.storage.transactions import lock_job, now_of, transaction
 from scraper_service.storage.webhooks import subscriptions
+from scraper_service.storage.webhooks.subscriptions import OpenDeliveries
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Row, Select
 
     from scraper_service.storage.monitors.monitors import Monitor
 
+STATES = ("same", "changed", "new", "removed", "error")  # of pages
 CHUNK_BYTES = 10 * 2**20  # of pages in one response
 _NO_PAGES = json.dumps(dict.fromkeys(STATES, 0))
+
+
+@frozen(kw_only=True)
+class CheckRow:
+    """A check of a monitor. Times are seconds since 1970."""
+
+    id: str
+    monitor_id: str
+    #: ``queued``, ``running``, ``completed``, ``partial``, ``failed``, ``skipped_overlap`` or
+    #: ``skipped_no_credits``.
+    status: str
+    #: ``scheduled`` or ``manual``.
+    trigger: str
+    #: The number of pages by state.
+    counts: dict[str, int]
+    #: The results of the targets, by their attributes.
+    results: list[dict[str, Any]]
+    #: The number of stored pages.
+    pages: int
+    estimate: int | None
+    credits: int | None
+    error: str | None
+    scheduled_for: float | None
+    started_at: float | None
+    finished_at: float | None
+    created_at: float
+    updated_at: float
+    #: None without a webhook.
+    deliveries: OpenDeliveries | None = None
+    #: The same for messages to channels.
+    messages: tuple[int, int] | None = None
+
+
+@frozen(kw_only=True)
+class CheckPlan:
+    """What a process needs to run a check."""
+
+    monitor_id: str
+    team_id: str
+    key_id: str | None
+    goal: str | None
+    #: Whether the language model judges changes.
+    judge: bool
+    #: Seconds since the start of the check.
+    age_s: float
+    #: The sites that the team may fetch.
+    site_policy: SitePolicy | None
+    #: The time of the last complete check, None before.
+    last_at: float | None
+    #: The last check with pages, None before the first.
+    last_check_id: str | None
+    definition: Definition
+
+
+@frozen(kw_only=True)
+class CheckedPages:
+    """Pages of one target, and what changes with them."""
+
+    target_id: str
+    rows: Sequence[PageRow] = ()
+    #: New snapshots.
+    new: Sequence[PageSnapshot] = ()
+    #: Keys of found URLs whose snapshots stay, and the page that was equal; None for errors.
+    kept: Sequence[tuple[str, str | None]] = ()
+    #: Keys of snapshots to delete.
+    dropped: Sequence[str] = ()
+
+
+@frozen(kw_only=True)
+class CheckEnd:
+    """The end of a check."""
+
+    status: str
+    error: str | None
+    results: Sequence[dict[str, Any]]
+    #: Credits that the check itself charges: pages of scrape targets, and searches.
+    price: int
+    #: All credits, with those of its crawls.
+    credits: int
+    #: The price of the next check.
+    estimate: int | None = None
+    #: Whether a page is new, removed or failed, or has a change that matters.
+    has_news: bool = True
+
+
+@frozen
+class CheckPages:
+    """Some pages of a check, and whether there are more behind them."""
+
+    rows: list[PageRow] = field(factory=list)
+    has_more: bool = False
 
 
 @transaction(first="{team_id}", apart=True)

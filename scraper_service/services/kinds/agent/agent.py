@@ -12,16 +12,16 @@ from scraper_service.errors import plural
 from scraper_service.llm.model import ModelError
 from scraper_service.options.formats import Json, Markdown
 from scraper_service.services.kinds.agent import choices
-from scraper_service.services.kinds.agent.bounds import (
+from scraper_service.services.kinds.agent.agent_writer import FinalAnswer
+from scraper_service.services.kinds.agent.choices import (
     MOST_A_ROUND,
     PDF_PAGES,
     RESULTS,
+    AgentChoice,
     RunBounds,
     RunStopped,
     read_options,
 )
-from scraper_service.services.kinds.agent.choices import AgentChoice
-from scraper_service.services.kinds.agent.final_answer import FinalAnswer
 from scraper_service.services.kinds.agent.run import ModelRun, RunTools
 from scraper_service.services.kinds.agent.run_state import (
     NONE,

@@ -18,7 +18,7 @@ from scraper_service.errors import (
     plural,
 )
 from scraper_service.options.urls import host_of
-from scraper_service.services.kinds.agent.bounds import MAPPED, RESULTS, batches
+from scraper_service.services.kinds.agent.choices import MAPPED, RESULTS, batches
 from scraper_service.services.kinds.agent.run_state import is_url, url_key
 
 if TYPE_CHECKING:

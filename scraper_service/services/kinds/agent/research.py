@@ -12,18 +12,16 @@ from attrs import frozen
 from scraper_service.content.structured_data.merging import merge
 from scraper_service.errors import plural
 from scraper_service.llm.model import ModelError, member_of
-from scraper_service.services.kinds.agent.bounds import (
-    RunBounds,
-    RunStopped,
-    read_options,
-)
+from scraper_service.services.kinds.agent.agent_writer import data_of
 from scraper_service.services.kinds.agent.choices import (
     EXTRACT,
     SCRAPE,
     SEARCH,
     AgentChoice,
+    RunBounds,
+    RunStopped,
+    read_options,
 )
-from scraper_service.services.kinds.agent.final_answer import data_of
 from scraper_service.services.kinds.agent.page_reader import in_turns
 from scraper_service.services.kinds.agent.run import ModelRun, RunTools
 from scraper_service.services.kinds.agent.run_state import url_key

@@ -12,7 +12,7 @@ from scraper_service.crawling.pricing import Prices
 from scraper_service.errors import plural
 from scraper_service.services.kinds.agent import choices
 from scraper_service.services.kinds.agent.agent_writer import AgentWriter
-from scraper_service.services.kinds.agent.bounds import RunStopped
+from scraper_service.services.kinds.agent.choices import RunStopped
 from scraper_service.services.kinds.agent.page_reader import PageReader
 from scraper_service.services.kinds.agent.run_state import AgentState
 from scraper_service.services.kinds.sources import Sources
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from scraper_service.content.formats.agent_pages import AgentPage
-    from scraper_service.services.kinds.agent.bounds import RunBounds
-    from scraper_service.services.kinds.agent.choices import AgentChoice
+    from scraper_service.services.kinds.agent.choices import AgentChoice, RunBounds
     from scraper_service.services.kinds.operations import Operation
 
 NOTHING_READ = "No page about it could be found and read."

@@ -1,11 +1,12 @@
-"""What a team has used, its running pages, and its sessions."""
+"""Routes of teams: keys, credits, usage, the audit log, and blocked sites."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+from urllib.parse import urlencode
 
 from scraper_service.api.openapi.route import Route
 from scraper_service.api.parameters import (
@@ -14,12 +15,17 @@ from scraper_service.api.parameters import (
     NumberParameter,
     PathParameter,
 )
+from scraper_service.api.requests.threat_protection import (
+    TEAM_PROTECTION,
+    team_protection,
+)
 from scraper_service.api.schemas import (
     Id,
     JsonObject,
     Maybe,
     Success,
     Time,
+    Url,
     array,
     encode,
     json_object,
@@ -29,8 +35,11 @@ from scraper_service.api.schemas import (
 )
 from scraper_service.api.version import Routes
 from scraper_service.errors import InvalidParameter, JobNotFound
-from scraper_service.options.limits import Mode
+from scraper_service.options.limits import KeyScope, Mode, SitePolicy
+from scraper_service.options.requests.pages import ignored_names
+from scraper_service.options.requests.values import LIST_MODES
 from scraper_service.options.scrape import MAX_NAME, profile_name
+from scraper_service.storage.accounts.audit import AuditPosition
 from scraper_service.storage.accounts.usage import CallPosition
 
 if TYPE_CHECKING:
@@ -38,8 +47,16 @@ if TYPE_CHECKING:
     from scraper_service.storage.accounts.credits import Call
     from scraper_service.storage.accounts.usage import Balance
 
+MAX_ENTRIES, USUAL_ENTRIES = 100, 50  # in one response
+_AUDIT_LIMIT = NumberParameter(
+    "limit", "At most N entries.", 1, MAX_ENTRIES, USUAL_ENTRIES
+)
+_AUDIT_CURSOR = CursorParameter(
+    "cursor",
+    "that of `next`",
+    re.compile(r"([0-9]{1,10}\.[0-9]{1,9})_([0-9a-f-]{36})"),
+)
 UNLIMITED = 1_000_000_000
-MAX_CALLS, USUAL_CALLS = 100, 50  # in one response
 ENDPOINTS = (
     *("scrape", "parse", "crawl", "batch_scrape", "map"),
     *("search", "extract", "llmstxt", "deep_research", "agent", "interact"),
@@ -47,7 +64,6 @@ ENDPOINTS = (
 )
 EPOCH = date(1970, 1, 1)
 _ENDPOINT = ChoiceParameter("endpoint", "Only calls of this kind.", ENDPOINTS)
-_LIMIT = NumberParameter("limit", "At most N calls.", 1, MAX_CALLS, USUAL_CALLS)
 _CURSOR = CursorParameter(
     "cursor",
     "the cursor of a response",
@@ -64,6 +80,97 @@ _NAME = PathParameter(
     "The name of the session.",
     {"type": "string", "minLength": 1, "maxLength": MAX_NAME},
 )
+_CONCURRENCY = success(concurrency=int, max_concurrency=int)
+_DISK = success(data=json_object(used_bytes=int, limit_bytes=int | None))
+
+
+class _Key(JsonObject):
+    id: Id = member(source="key_id")
+    name: str = member(source="key_name")
+
+
+class AuditEntryJson(JsonObject):
+    """An entry of the audit log."""
+
+    id: Id
+    at: Time
+    action: str
+    target: str | None
+    key: _Key | None = member(source=lambda entry: entry if entry.key_id else None)
+    peer: str
+    result: str
+    detail: Any
+
+
+class _Audit(Success):
+    data: list[AuditEntryJson]
+    next: Maybe[Url]
+
+
+class AuditRoutes(Routes):
+    """Who has changed the keys, settings and jobs of the caller's team."""
+
+    @Route(
+        "GET /team/audit",
+        scope=KeyScope.ADMIN,
+        returns=_Audit,
+        parameters=(_AUDIT_LIMIT, _AUDIT_CURSOR),
+        is_own=True,
+    )
+    async def audit(self, request: JsonRequest) -> bytes:
+        """Return the team's audit log, the latest entry first."""
+        team, _ = await self.checks.admit(request, Mode.ACCOUNT)
+        limit, place = _AUDIT_LIMIT.read(request), _AUDIT_CURSOR.read(request)
+        after = place and AuditPosition(float(place[1]), place[2])
+        found = await self.services.usage.audit(team, after, limit)
+        following = None
+        if len(found) > limit:
+            last = found[limit - 1]
+            terms = {"limit": str(limit), "cursor": f"{last.at!r}_{last.id}"}
+            following = f"{self.url_of(request)}?{urlencode(terms)}"
+        return _Audit.to_json(data=found[:limit], next=following)
+
+
+class _Policy(JsonObject):
+    mode: Annotated[str, one_of(*LIST_MODES)]
+    blacklist: list[str] = member(source=lambda policy: policy.rules.blacklist)
+    whitelist: list[str] = member(source=lambda policy: policy.rules.whitelist)
+    blocked_tlds: list[str] = member(source=lambda policy: policy.rules.blocked_tlds)
+    allow_request_overrides: bool = member(source="allows_overrides")
+
+
+class _Protection(Success):
+    data: _Policy
+    warning: Maybe[str]
+
+
+class ThreatProtectionRoutes(Routes):
+    """The threat protection of the caller's team."""
+
+    @Route("GET /team/threat-protection", returns=_Protection)
+    async def threat_protection(self, request: JsonRequest) -> bytes:
+        """Return the sites that the team's requests may fetch."""
+        team, _ = await self.checks.admit(request, Mode.ACCOUNT)
+        return _Protection.to_json(data=team.site_policy or SitePolicy())
+
+    @Route(
+        "PUT /team/threat-protection",
+        scope=KeyScope.ADMIN,
+        returns=_Protection,
+        body=TEAM_PROTECTION,
+        example={"mode": "manual-only", "blacklist": ["*.ads.example"]},
+    )
+    async def replace_threat_protection(self, request: JsonRequest) -> bytes:
+        """Replace the sites that the team's requests may fetch."""
+        team, body = await self.checks.admit(request, Mode.ACCOUNT)
+        policy = await body.read(team_protection)
+        warning = await body.warning(ignored_names(TEAM_PROTECTION.fields))
+        await self.checks.accounts.set_site_policy(team, policy)
+        return _Protection.to_json(data=policy, warning=warning)
+
+
+MAX_CALLS, USUAL_CALLS = 100, 50  # in one response
+_LIMIT = NumberParameter("limit", "At most N calls.", 1, MAX_CALLS, USUAL_CALLS)
 
 
 class _Queue(Success):
@@ -101,9 +208,7 @@ class _Feature(JsonObject):
     reason: Maybe[str]
 
 
-_CONCURRENCY = success(concurrency=int, max_concurrency=int)
 _SESSIONS = success(sessions=list[_Session])
-_DISK = success(data=json_object(used_bytes=int, limit_bytes=int | None))
 _CAPABILITIES = json_object(
     version=str,
     features=list[_Feature],
