@@ -196,7 +196,7 @@ class SitemapParser:
         for run in runs:
             self._parser.feed(text[end : run.start()].encode())
             end = run.end()
-            if self._is_between_records():
+            if self._find_marker():
                 self._records.take(_PLAIN.findall(run[0]))
                 lines = run[0].count("\n")
                 self._parser.feed(b"\n" * lines)  # keeps the parser's line numbers
@@ -204,10 +204,10 @@ class SitemapParser:
                 self._parser.feed(run[0].encode())
         self._parser.feed(text[end:].encode())
 
-    def _is_between_records(self) -> bool:
-        """Return True if the parser is outside of records, comments and the like.
+    def _find_marker(self) -> bool:
+        """Feed the parser a marker element. Return True if the parser has seen it.
 
-        The parser is fed a marker element. An open comment would hide the marker.
+        Then the parser is outside of records. An open comment hides the marker.
         """
         self._records.is_marked = False
         self._parser.feed(f"<{_MARK}/>".encode())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from attrs import define, field
@@ -221,7 +222,6 @@ class Hyphens:
     def __init__(self, lines: Iterable[str] = ()):
         found: set[str] = set()
         self._lines = list(lines)
-        self._words: set[str] | None = None  # collected for the first doubtful word
         for line in self._lines:
             if "-" in line or "\u2010" in line:
                 found.update(_COMPOUND.findall(line))
@@ -249,12 +249,15 @@ class Hyphens:
             return len(before), ""
         return len(before) - 1, ""
 
+    @cached_property
+    def _words(self) -> set[str]:
+        """All words, collected for the first doubtful one."""
+        return {word for line in self._lines for word in line.split()}
+
     def _is_compound(self, first: str, second: str) -> bool:
         """Return True if the file has both halves as words, and never as one word."""
         if min(len(first), len(second)) < MIN_HALF or first in _PREFIXES:
             return False
-        if self._words is None:
-            self._words = {word for line in self._lines for word in line.split()}
         words = self._words
         return first + second not in words and first in words and second in words
 

@@ -65,7 +65,7 @@ def read_selectors(
             text = plan.base.text[:MAX_NAME]
             reading.warnings.append(f"No element matches baseSelector: {text}.")
         for element in elements:
-            if not reading.may_go_on():
+            if not reading.count_item():
                 break
             own = reading.object_of(element, plan.base_fields)
             data.append({**own, **reading.object_of(element, plan.fields)})
@@ -90,7 +90,7 @@ class _Reading:
     #: By the ``id`` of each field that was read: whether it had a value at least once.
     had_value: dict[int, bool] = field(factory=dict)
 
-    def may_go_on(self) -> bool:
+    def count_item(self) -> bool:
         """Count an item. Return False, with a warning, at the limits of a page."""
         self.items += 1
         if self.items > MAX_ITEMS:
@@ -159,14 +159,14 @@ class _Reading:
     def _objects(self, found: list[Any], plan: FieldPlan) -> list[dict[str, Any]]:
         objects = []
         for element in filter(_is_element, found):
-            if not self.may_go_on():
+            if not self.count_item():
                 break
             objects.append(self.object_of(element, plan.fields))
         return objects
 
     def _texts(self, found: list[Any], plan: FieldPlan) -> Iterator[Any]:
         for value in self._values(found, plan):
-            if not self.may_go_on():
+            if not self.count_item():
                 return
             if value is not None:
                 yield value

@@ -62,7 +62,7 @@ class UnchangedPages:
             raise NotConfigured  # no cost for jobs of their own
         self._sources = KeptSources(crawler.settings)
         self._trust_s = crawler.settings.getfloat("LASTMOD_TRUST_S")
-        self._known: asyncio.Future[ScrapeOptions | None] | None = None
+        self._reading: asyncio.Future[ScrapeOptions | None] | None = None
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -104,13 +104,16 @@ class UnchangedPages:
             return False
         if not options.accepts_copies or options.max_tokens is not None:
             return False
-        if self._known is None:
-            team_id = state.team_id or LOCAL_TEAM
-            self._known = asyncio.ensure_future(self._base_options(team_id))
-        known = await asyncio.shield(self._known)
+        known = await asyncio.shield(self._known(state.team_id or LOCAL_TEAM))
         if known is not None and lease.is_sitemap:  # formats make no difference to it
             known, options = evolve(known, formats=()), evolve(options, formats=())
         return known is not None and known.as_made == options.as_made
+
+    def _known(self, team_id: str) -> asyncio.Future[ScrapeOptions | None]:
+        """Return the options of the base, which are read once."""
+        if self._reading is None:
+            self._reading = asyncio.ensure_future(self._base_options(team_id))
+        return self._reading
 
     async def _base_options(self, team_id: str) -> ScrapeOptions | None:
         scheduler = LeasedScheduler.of(self._crawler)

@@ -174,7 +174,7 @@ class Host(Limited):
         self._streak += 1
         if self._streak >= STREAK:
             self._recover(now)
-        return self._is_slow(latency_s) and self._halve("latency", started_at, now)
+        return self._note_latency(latency_s) and self._halve("latency", started_at, now)
 
     def _recover(self, now: float) -> None:
         self._streak = 0
@@ -182,7 +182,8 @@ class Host(Limited):
         if self.gap_s and now - self._trouble_at > self._quiet_s:
             self.gap_s = self.gap_s * 0.8 if self.gap_s > 0.01 else 0.0
 
-    def _is_slow(self, latency_s: float) -> bool:
+    def _note_latency(self, latency_s: float) -> bool:
+        """Add a latency to the sample. Return True if a full sample is slow."""
         self._latencies.append(latency_s)
         if len(self._latencies) < SAMPLE:
             return False
