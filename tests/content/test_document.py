@@ -381,3 +381,26 @@ def test_text_for_answers_has_complete_addresses_beside_links_alone():
     assert make_content(page, options("links")).text == (
         "See [this](https://site.example/b)"
     )
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "</body></html><p>Late <a href='/late'>link</a></p>tail",
+        "</body><p>Late <a href='/late'>link</a></p>tail</html>",
+        "</html>\n<body class='b'><p>Late <a href='/late'>link</a></p>tail</body>",
+        (
+            "</body></html><html><head><title>Other</title></head>"
+            "<body><p>Late <a href='/late'>link</a></p>tail</body></html>"
+        ),
+        "</html><p>Late <a href='/late'>link</a></p></html>tail",
+    ],
+)
+def test_what_follows_the_end_tags_is_a_part_of_the_page(end):
+    """As in browsers: HTML, 13.2.6.4.19 and 13.2.6.4.22."""
+    page = f"<html><head><title>A page</title></head><body><p>Early.</p>{end}"
+    link = "https://site.example/late"
+    assert markdown(page) == f"Early.\n\nLate [link]({link})\n\ntail"
+    found = convert(page, "links")
+    assert value(found, "links") == [link]
+    assert found.known["title"] == "A page"

@@ -439,6 +439,7 @@ def _tree(data: bytes) -> tuple[Any, Parts, Losses]:
     if root is None:
         root = etree.fromstring(b"<html><body></body></html>")
     _end_head(root)
+    _join_rest(root)
     found = Parts(*page_parts(root, MAX_TYPES))
     for element in found.embeds:
         if element.tag == "embed":
@@ -484,6 +485,42 @@ def _end_head(root: Any) -> None:
         body.insert(place, child)
     if first_text:
         late[-1].tail = (late[-1].tail or "") + first_text
+
+
+def _join_rest(root: Any) -> None:
+    """Move what follows the end tags of body and document to the end of the body.
+
+    Browsers read it as a part of the body (HTML, 13.2.6.4.19 and 13.2.6.4.22). libxml2 puts it
+    behind the body, or into further roots, which no format reads.
+    """
+    body = root.find("body")
+    if body is None or (body.getnext() is None and root.getnext() is None):
+        return
+    _append_text(body, body.tail)
+    body.tail = None
+    for element in [*body.itersiblings(), *root.itersiblings()]:
+        _append(body, element)
+
+
+def _append(body: Any, element: Any) -> None:
+    """Append an element to the body; of a further document, its content without the title."""
+    tail, element.tail = element.tail, None
+    if element.tag in {"html", "head", "body"}:
+        _append_text(body, element.text)
+        for child in list(element):
+            _append(body, child)
+    elif element.tag != "title":
+        body.append(element)
+    _append_text(body, tail)
+
+
+def _append_text(body: Any, text: str | None) -> None:
+    if not text:
+        return
+    if len(body):
+        body[-1].tail = (body[-1].tail or "") + text
+    else:
+        body.text = (body.text or "") + text
 
 
 def _long_tag(data: bytes, place: int) -> int:
