@@ -19,6 +19,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 from functools import lru_cache, partial
+from inspect import get_annotations
 from operator import attrgetter
 from types import NoneType, UnionType
 from typing import (
@@ -33,7 +34,6 @@ from typing import (
     Union,
     get_args,
     get_origin,
-    get_type_hints,
 )
 
 from scraper_service.content.metadata.dates import utc_text
@@ -132,7 +132,7 @@ _PLAIN: dict[Any, ShapeT] = {
     bool: {"type": "boolean"},
     float: {"type": "number"},
     int: {"type": "integer", "minimum": 0},
-    NoneType: {"type": "null"},
+    None: {"type": "null"},
 }
 
 
@@ -192,6 +192,10 @@ def _listed(convert: Callable[[Any], Any] | None, values: Any) -> list[Any]:
     return list(values if convert is None else map(convert, values))
 
 
+def _reader(source: str) -> Callable[[Any], Any]:
+    return partial(_at, source.split(".")) if "." in source else attrgetter(source)
+
+
 def _at(path: list[str], record: Any) -> Any:
     """Return the attribute at the end of a path; None if one before it is None."""
     for name in path:
@@ -241,22 +245,16 @@ class JsonObject:
     def __init_subclass__(
         cls, spelled: Callable[[str], str] = camel, further: Any = None
     ) -> None:
-        hints = get_type_hints(cls, include_extras=True)
         cls._members = {}
         for base in cls.__bases__:
             cls._members |= getattr(base, "_members", {})
-        for name in cls.__annotations__:
-            kind, said = _meaning(hints[name]), cls.__dict__.get(name, _Member())
+        for name, hint in get_annotations(cls, eval_str=True).items():
+            kind, said = _meaning(hint), cls.__dict__.get(name, _Member())
             source = said.source or kind.source or name
-            if isinstance(source, str):
-                is_path = "." in source
-                read = (
-                    partial(_at, source.split(".")) if is_path else attrgetter(source)
-                )
             cls._members[name] = kind._replace(
                 shape={**kind.shape, **said.shape},
                 source=source,
-                read=read if isinstance(source, str) else source,
+                read=_reader(source) if isinstance(source, str) else source,
                 key=said.key or spelled(name),
             )
         cls._plan = [(name, *each[1:]) for name, each in cls._members.items()]
