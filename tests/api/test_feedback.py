@@ -118,12 +118,13 @@ def test_a_failed_call_takes_none(shared):
     assert shared.post("/v2/scrape", {"url": "http://127.0.0.2:9/x"}, key=KEYS[0])
     path = "/v2/team/activity?endpoint=scrape&limit=1"
 
-    def latest():
-        return shared.get(path, key=KEYS[0]).json["data"][0]
+    def failed():
+        found = shared.get(path, key=KEYS[0]).json["data"]
+        return [each for each in found if each["target"].endswith(":9/x")]
 
-    wait_until(lambda: latest()["target"].endswith(":9/x"))
+    [call] = wait_until(failed)
     reply = give(
-        shared, endpoint="scrape", jobId=latest()["id"], rating="bad", note="failed"
+        shared, endpoint="scrape", jobId=call["id"], rating="bad", note="failed"
     )
     assert reply.status == 409
     assert reply.json["feedbackErrorCode"] == "JOB_NOT_ELIGIBLE"
