@@ -186,7 +186,6 @@ class ApiFront:
         from scraper_service.crawling.robots import RobotsPolicy
         from scraper_service.exports.job_exports import Exports
         from scraper_service.options.limits import Retention
-        from scraper_service.services.billing import Usage
         from scraper_service.services.browser_sessions.sessions import BrowserSessions
         from scraper_service.services.capabilities import capabilities
         from scraper_service.services.crawl_preview import Previews
@@ -196,6 +195,7 @@ class ApiFront:
             TeamMonitors,
         )
         from scraper_service.services.scraping import Scrapes, Scraping
+        from scraper_service.services.usage import Usage
         from scraper_service.storage.files.uploads import Uploads
 
         settings, prices = self.settings, Prices(self.settings)
