@@ -11,7 +11,7 @@ from scraper_service.errors import JobNotFound, RunRefused
 from scraper_service.options.serialization import CRAWLED
 from scraper_service.options.spider_arguments import batch_options
 from scraper_service.storage.frontier import leases, outcomes
-from scraper_service.storage.job_records import JobState, RunState
+from scraper_service.storage.job_records import LOST, JobState, RunState
 from scraper_service.storage.jobs import admission, job_store, runs, turns
 from scraper_service.storage.jobs.admission import Terms
 from scraper_service.storage.jobs.runs import MAX_LOST
@@ -202,6 +202,16 @@ def test_a_process_can_fail_its_job(world):
     world.do(runs.end, world.job.id, run_id, "memusage_exceeded", "It ended early.")
     assert world.state is JobState.FAILED
     assert world.live_runs == []
+
+
+def test_a_process_that_was_taken_for_dead_cannot_fail_its_job(world):
+    run_id = world.ask()
+    world.join(run_id)
+    world.die(run_id)
+    assert world.ask() is not None
+    assert not world.do(runs.end, world.job.id, run_id, "broken", "It broke.")
+    assert world.state is JobState.SCRAPING
+    assert world.row(run_id).reason == LOST
 
 
 def test_a_job_that_waits_for_days_does_not_expire(world):

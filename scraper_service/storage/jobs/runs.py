@@ -170,12 +170,15 @@ def end(
     reason: str | None,
     error: str | None = None,
 ) -> bool:
-    """End a run. Fail its job if there is an ``error``; return True if this call did so."""
-    has_failed = error is not None and outcomes.end_job(
-        connection, job_id, JobState.FAILED, error
-    )
-    _end(connection, reason, run.c.id == run_id)
-    return has_failed
+    """End a run. Fail its job if there is an ``error``; return True if this call did so.
+
+    Changes nothing if the run has ended, such as by the death of its process.
+    """
+    if error is not None:
+        lock_job(connection, job_id)
+    if not _end(connection, reason, run.c.id == run_id) or error is None:
+        return False
+    return outcomes.end_job(connection, job_id, JobState.FAILED, error)
 
 
 @transaction(apart=True)
