@@ -134,7 +134,7 @@ class JobRunner:
     them.
     """
 
-    #: The most processes of a job, None for any number.
+    #: The most processes of a job on nodes, None where this process runs it.
     most_processes: int | None = None
 
     def __init__(
@@ -335,6 +335,7 @@ class JobRunner:
             self._limits[work],
             self.settings.getint("JOB_CONCURRENCY"),
             self._only,
+            self.most_processes,
         )
         left = list(self._share(work, waiting))
         while left:

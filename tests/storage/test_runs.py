@@ -67,6 +67,10 @@ class World:
         return self.do(lambda connection: connection.execute(query).one())
 
     @property
+    def look(self):
+        return (self.service, CRAWLED, (), 10, 3)
+
+    @property
     def live_runs(self):
         return self.do(runs.on_nodes)
 
@@ -164,10 +168,32 @@ def test_a_process_that_shows_no_life_loses_its_place(world):
     assert world.ask() is not None
 
 
-def test_a_question_of_a_service_that_is_gone_is_lost(world):
-    world.ask()
+def test_a_run_waits_for_its_node_while_services_end_and_start(world):
+    run_id = world.ask()
+    for _ in range(MAX_LOST + 1):
+        world.do(runs.end_all, world.service)
+        world.do(leases.forget_worker, world.service)
+        [run] = world.live_runs
+        assert (run.id, run.owner, run.is_lost) == (run_id, None, False)
+        assert world.end_lost() == 0
+        world.service = world.live()
+        assert world.ask() is None
+    assert world.do(turns.waiting_jobs, *world.look, None, 1) == []
+    world.join(run_id)
+    assert world.row(run_id).state == RunState.RUNNING
+
+
+def test_a_process_without_nodes_takes_what_waits_for_a_service_that_is_gone(world):
+    run_id = world.ask()
+    assert world.do(turns.waiting_jobs, *world.look) == []
     world.die(world.service)
-    assert [r.is_lost for r in world.live_runs] == [True]
+    world.service = world.live()
+    assert [job.id for job in world.do(turns.waiting_jobs, *world.look)] == [
+        world.job.id
+    ]
+    assert world.do(runs.take, world.job.id, world.service, 3) is not None
+    with pytest.raises(RunRefused):
+        world.join(run_id)
 
 
 def lose(world):

@@ -54,8 +54,8 @@ class World:
         dead = update(worker).where(worker.c.id == name).values(until=0)
         self.do(lambda connection: connection.execute(dead))
 
-    def waiting(self, running=(), most=10, only=None):
-        asked = (ME, CRAWLED, running, most, AT_ONCE, only)
+    def waiting(self, running=(), most=10, only=None, processes=None):
+        asked = (ME, CRAWLED, running, most, AT_ONCE, only, processes)
         return [each.id for each in self.do(turns.waiting_jobs, *asked)]
 
     @property

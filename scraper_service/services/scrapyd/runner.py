@@ -138,9 +138,7 @@ class ScrapydRunner(JobRunner):
     async def _has_ended(self, run: NodeRun) -> bool:
         """End a run that will not start. Return True if it has ended."""
         if run.is_lost:
-            if run.state is RunState.ASKED:
-                self._tell(run)  # the service that asked for it is gone
-            elif run.ended_s is None:
+            if run.ended_s is None:
                 text = "a process of job %s at %s shows no more signs of life"
                 logger.warning(text, run.job_id, run.node)
             return True
@@ -166,9 +164,11 @@ class ScrapydRunner(JobRunner):
         """Return why a run that has not begun will not start, None if it may."""
         if run.ended_s is not None:
             return "its job is over"
-        if run.owner != self.owner or run.id in self._asking:
+        if run.owner not in {None, self.owner} or run.id in self._asking:
             return None
-        node = self._nodes[run.node]
+        node = self._nodes.get(run.node)
+        if node is None:
+            return "no service knows its node"
         now = time.monotonic()
         since = self._seen.setdefault(run.id, now)
         if node.listed_at > since and run.id not in node.listed:

@@ -71,6 +71,7 @@ def waiting_jobs(
     most: int,
     at_once: int = 1,
     only: str | None = None,
+    most_processes: int | None = None,
 ) -> list[WaitingJob]:
     """Return jobs of some kinds that need the process ``owner``, which runs ``running``.
 
@@ -78,11 +79,13 @@ def waiting_jobs(
     ``most`` per team, the oldest of each team first. A process fetches ``at_once`` URLs of a
     job at a time: jobs whose open URLs the present processes fetch at once are left out, and
     so are paused jobs. ``only`` limits the result to one job, which always needs the process.
-    Without ``only``, jobs of :data:`LOCAL_TEAM` are left out, whose commands run them.
+    Without ``only``, jobs of :data:`LOCAL_TEAM` are left out, whose commands run them. On
+    nodes a job has at most ``most_processes``, None for processes that are on no node.
     """
+    live = is_live(connection, owner, waits=most_processes is not None)
     processes = (
         select(func.count())
-        .where(run.c.job_id == job.c.id, is_live(connection, owner))
+        .where(run.c.job_id == job.c.id, live)
         .correlate(job)
         .scalar_subquery()
     )
