@@ -355,8 +355,7 @@ class JobRunner:
         queued = sum(each.is_queued for each in waiting)
         left = math.ceil(queued / max(1, self._takers(work)))
         for each in waiting:
-            most = self.most_processes
-            if (not each.is_queued or left > 0) and (not most or each.processes < most):
+            if not each.is_queued or left > 0:
                 yield each
             left -= each.is_queued
 

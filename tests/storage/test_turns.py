@@ -12,6 +12,7 @@ from scraper_service.storage.frontier.workers import WorkerState
 from scraper_service.storage.job_records import LOCAL_TEAM
 from scraper_service.storage.jobs import admission, job_store, runs, turns
 from scraper_service.storage.jobs.admission import Terms
+from scraper_service.storage.schema import job as job_table
 from scraper_service.storage.schema import worker
 
 AT_ONCE = 4
@@ -118,6 +119,20 @@ def test_jobs_that_others_run_do_not_hide_queued_ones(world):
     for each in served:
         world.run(each, "other")
     assert world.waiting(most=2) == [queued]
+
+
+def test_large_jobs_with_all_their_processes_do_not_hide_others(world):
+    jobs = [world.job(urls=AT_ONCE + 1) for _ in range(3)]
+    world.beat("service")
+    for job_id in jobs:
+        taken = (job_id, "service", AT_ONCE, "node", 2)
+        assert world.do(runs.take, *taken) is not None
+    for job_id in jobs[:2]:
+        # More URLs than both processes fetch.
+        more = update(job_table).where(job_table.c.id == job_id).values(open=99)
+        world.do(lambda connection, more=more: connection.execute(more))
+        assert world.do(runs.take, job_id, "service", AT_ONCE, "node", 2) is not None
+    assert world.waiting(most=2, processes=2) == [jobs[2]]
 
 
 def test_queued_jobs_of_teams_take_turns(world):
