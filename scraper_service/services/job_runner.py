@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
     from scraper_service.storage.database import Database
-    from scraper_service.storage.jobs.turns import WaitingJob
+    from scraper_service.storage.jobs.turns import RunningJobs, WaitingJob
 
 #: Why a run ends, and the error of the job that fails with it.
 EndT: TypeAlias = "tuple[str | None, str | None]"
@@ -312,7 +312,7 @@ class JobRunner:
 
     async def _take_up(self) -> None:
         """Follow the changes of the jobs that run here, and take others."""
-        found = await self._jobs.running(tuple(self._running))
+        found = await self._jobs.running(self.owner, tuple(self._running))
         for job_id, each in tuple(self._running.items()):
             if job_id not in found.active and each.work == JOBS:
                 await self.cancel(job_id)
@@ -320,12 +320,12 @@ class JobRunner:
             for step in found.orphans:
                 await self._jobs.end(step, JobState.CANCELLED)
                 await self.cancel(step)
-        self._notice(found.active)
+        self._notice(found)
         for work in tuple(self._kinds):
             await self._take_some(work)
 
-    def _notice(self, revisions: Mapping[str, int]) -> None:
-        """Take note of the revisions of the jobs that run here."""
+    def _notice(self, found: RunningJobs) -> None:
+        """Follow the changes of the active jobs that run here."""
 
     async def _take_some(self, work: str) -> None:
         waiting = await self._jobs.waiting(
@@ -502,10 +502,13 @@ class LocalRunner(JobRunner):
         rests = any(each.is_resting for each in self._running.values())
         return super()._may_find_some() or rests
 
-    def _notice(self, revisions: Mapping[str, int]) -> None:
-        for job_id, revision in revisions.items():
+    def _notice(self, found: RunningJobs) -> None:
+        for job_id, revision in found.active.items():
             if scheduler := self._scheduler(job_id):
                 scheduler.notice(revision)
+            each = self._running.get(job_id)
+            if each is not None and each.work == JOBS and job_id not in found.held:
+                self._leave(each)  # this process was late, and taken for dead
         self._go_on()
 
     def _go_on(self) -> None:
@@ -542,7 +545,7 @@ class LocalRunner(JobRunner):
     def _stop_one(self, team_id: str) -> bool:
         """Stop the latest job of a team with at least two running jobs more than another.
 
-        The job loses nothing, and is continued later. Return False without such a team.
+        Return False without such a team.
         """
         running = self._teams(JOBS)
         [(largest, count)] = running.most_common(1)
@@ -551,9 +554,14 @@ class LocalRunner(JobRunner):
         latest = [x for x in self._active() if x.taken.job.team_id == largest][-1]
         if latest.crawler is None:
             return False  # it has just been taken
-        latest.is_leaving = True
-        self._tasks.spawn(stop_crawler(latest.crawler))
+        self._leave(latest)
         return True
+
+    def _leave(self, running: RunningJob) -> None:
+        """Stop a job here. It loses nothing, and is continued later."""
+        if running.crawler is not None and not running.is_leaving:
+            running.is_leaving = True
+            self._tasks.spawn(stop_crawler(running.crawler))
 
     def _rest_one(self) -> bool:
         """Let the job with the longest wait for its hosts rest. Return False without one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 
 from scrapy.settings import Settings
@@ -9,7 +10,7 @@ from scrapy.settings import Settings
 from scraper_service.options.serialization import CHECKS, JOBS, OPERATIONS
 from scraper_service.services.job_runner import LocalRunner, RunningJob
 from scraper_service.storage.frontier.workers import LiveWorker
-from scraper_service.storage.jobs.turns import WaitingJob
+from scraper_service.storage.jobs.turns import RunningJobs, WaitingJob
 
 
 def runner_of(*running):
@@ -64,3 +65,28 @@ def test_a_process_takes_its_part_of_the_queued_jobs():
     lost = WaitingJob("lost", "a", is_queued=False)
     found = [*runner._share(JOBS, [lost, *waiting("a", "b", "c")])]
     assert found == [lost, *waiting("a", "b")]
+
+
+class FakeCrawler:
+    """An open crawler, which counts how often it was stopped."""
+
+    def __init__(self):
+        self.crawling = False
+        self.stops = 0
+
+    async def stop_async(self):
+        self.stops += 1
+
+
+def test_a_crawl_without_its_run_stops_and_makes_room():
+    async def look(runner):
+        for each in runner._running.values():
+            each.crawler = FakeCrawler()
+        for _ in range(2):
+            runner._notice(RunningJobs({"0": 0, "1": 0}, frozenset("1"), ()))
+            await asyncio.gather(*runner._tasks)
+
+    runner = runner_of((JOBS, "a"), (JOBS, "b"))
+    asyncio.run(look(runner))
+    assert [each.crawler.stops for each in runner._running.values()] == [1, 0]
+    assert runner._teams(JOBS) == {"b": 1}

@@ -60,7 +60,7 @@ class World:
         return self.do(runs.join, self.job.id, kind, run_id, LEASE_S)
 
     def end_lost(self):
-        return self.do(runs.end_lost)
+        return self.do(runs.end_lost, self.service)
 
     def row(self, run_id):
         query = select(run_table).where(run_table.c.id == run_id)
@@ -166,6 +166,15 @@ def test_a_process_that_shows_no_life_loses_its_place(world):
     standing = world.do(runs.standing, world.job.id, run_id)
     assert standing == (JobState.SCRAPING, 0, False)
     assert world.ask() is not None
+
+
+def test_a_late_process_ends_no_runs(world):
+    world.join(world.ask())
+    for name in (world.service, *(run.id for run in world.live_runs)):
+        world.die(name)
+    assert world.end_lost() == 0
+    world.do(leases.beat, world.service, LEASE_S)
+    assert world.end_lost() == 1
 
 
 def test_a_run_waits_for_its_node_while_services_end_and_start(world):

@@ -141,6 +141,19 @@ def test_queued_jobs_of_teams_take_turns(world):
     assert world.waiting(most=2) == [first[0], second, first[1]]
 
 
+def test_a_process_sees_which_of_its_runs_have_ended(world):
+    kept, lost = world.job(), world.job()
+    world.beat(ME)
+    for job_id in (kept, lost):
+        world.run(job_id, ME)
+    world.die(ME)
+    world.beat("other")
+    world.run(lost, "other")
+    found = world.do(turns.running_jobs, ME, [kept, lost])
+    assert found.active.keys() == {kept, lost}
+    assert found.held == {kept}
+
+
 def test_jobs_of_commands_are_left_to_them(world):
     job_id = world.job(team=LOCAL_TEAM)
     assert not world.has_queued

@@ -126,7 +126,7 @@ class ScrapydRunner(JobRunner):
     async def _take_up(self) -> None:
         found = await self._database.read(runs.on_nodes)
         if any(run.is_lost for run in found):
-            await self._database.write(runs.end_lost)
+            await self._database.write(runs.end_lost, self.owner)
         ids = {run.id for run in found}
         self._seen = {k: at for k, at in self._seen.items() if k in ids}
         self._told = {k: at for k, at in self._told.items() if k in ids}

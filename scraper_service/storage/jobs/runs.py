@@ -196,11 +196,14 @@ def end_all(connection: Connection, owner: str) -> None:
 
 
 @transaction(apart=True)
-def end_lost(connection: Connection) -> int:
+def end_lost(connection: Connection, owner: str) -> int:
     """End the runs of dead processes, and return their number.
 
-    Not those that wait in the queue of a node: services with that node judge them.
+    Not those that wait in the queue of a node: services with that node judge them. Does
+    nothing for a process ``owner`` that is late itself, and would end its own runs.
     """
+    if is_late(connection, owner):
+        return 0
     lost = select(run.c.id).where(
         run.c.state < written(RunState.ENDED), ~is_live(connection)
     )

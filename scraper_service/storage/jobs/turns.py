@@ -44,23 +44,36 @@ class RunningJobs:
 
     #: The revisions of those that are still active, by id.
     active: Mapping[str, int]
+    #: The ids of those whose runs in this process have not ended.
+    held: frozenset[str]
     #: Active steps of jobs that have ended, in any process.
     orphans: tuple[str, ...]
 
 
-def running_jobs(connection: Connection, running: Collection[str]) -> RunningJobs:
-    """Return what has become of the jobs ``running``."""
+def running_jobs(
+    connection: Connection, owner: str, running: Collection[str]
+) -> RunningJobs:
+    """Return what has become of the jobs ``running`` of the process ``owner``."""
     known = select(job.c.id, job.c.revision).where(
         job.c.id.in_(running), job.c.state.in_(ACTIVE)
     )
     active = {row.id: row.revision for row in connection.execute(known)}
+    held = select(run.c.job_id).where(
+        run.c.job_id.in_(running),
+        run.c.owner == owner,
+        run.c.state < written(RunState.ENDED),
+    )
     parent = job.alias("parent")
     orphans = (
         select(job.c.id)
         .join(parent, parent.c.id == job.c.parent_id)
         .where(job.c.state.in_(ACTIVE), parent.c.state.not_in(ACTIVE))
     )
-    return RunningJobs(active, tuple(connection.scalars(orphans)))
+    return RunningJobs(
+        active,
+        frozenset(connection.scalars(held)),
+        tuple(connection.scalars(orphans)),
+    )
 
 
 def waiting_jobs(
