@@ -64,10 +64,12 @@ def running_jobs(
         run.c.state < written(RunState.ENDED),
     )
     parent = job.alias("parent")
-    orphans = (
-        select(job.c.id)
-        .join(parent, parent.c.id == job.c.parent_id)
-        .where(job.c.state.in_(ACTIVE), parent.c.state.not_in(ACTIVE))
+    # As a join, PostgreSQL would hash all jobs that have ended.
+    of_parent = select(parent.c.state).where(parent.c.id == job.c.parent_id)
+    orphans = select(job.c.id).where(
+        job.c.state.in_(ACTIVE),
+        job.c.parent_id.is_not(None),
+        of_parent.scalar_subquery().not_in(ACTIVE),
     )
     return RunningJobs(
         active,
@@ -115,7 +117,8 @@ def waiting_jobs(
             job.c.id.not_in(running),
             job.c.team_id != LOCAL_TEAM if only is None else job.c.id == only,
         )
-        .subquery()
+        .cte("active")
+        .prefix_with("MATERIALIZED")  # else the processes are counted at each use
     )
     order = case(
         (active.c.processes > 0, LARGE),
