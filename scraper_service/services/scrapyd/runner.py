@@ -250,8 +250,9 @@ class ScrapydRunner(JobRunner):
             await node.schedule(taken.job.spider, run.job_id, run.id)
         except (NodeRefused, NodeSilent) as error:
             node.refused(error)
-            await self._database.write(runs.end_asked, run.job_id, run.id, str(error))
-            self._tell(run)
+            ending = (run.job_id, run.id, str(error))
+            if await self._database.write(runs.end_asked, *ending):
+                self._tell(run)
             self.wake()
         finally:
             self._asking.discard(run.id)
