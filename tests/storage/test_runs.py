@@ -222,6 +222,16 @@ def test_a_job_fails_whose_processes_are_lost_again_and_again(world):
     assert job.error == f"Its processes were lost {MAX_LOST} times and it got nowhere."
 
 
+def test_runs_that_ended_otherwise_between_lost_ones_change_nothing(world):
+    for _ in range(MAX_LOST):
+        run_id = world.ask()
+        world.join(run_id)
+        world.do(runs.end, world.job.id, run_id, "unavailable")
+        lose(world)
+    assert world.ask() is None
+    assert world.state is JobState.FAILED
+
+
 def test_a_job_that_gets_on_may_lose_any_number_of_processes(world):
     for number in range(2 * MAX_LOST):
         if number % (MAX_LOST - 1) == 0:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 FIRST_BEAT_S = 60.0  # the shortest first lease: the process has yet to open its crawler
 SHUTDOWN = "shutdown"
-# Runs of a job that are lost in a row without progress, before the job fails.
+# Runs of a job that are lost without progress, before the job fails.
 MAX_LOST = 10
 MOST_RUNS = 200  # of a job; the oldest ones are deleted
 
@@ -212,18 +212,11 @@ def end_lost(connection: Connection, owner: str) -> int:
 
 
 def _is_stuck(connection: Connection, job_id: str, progress: int) -> bool:
-    """Return True if the last runs of a job were all lost, without progress."""
-    last = connection.execute(
-        select(run.c.reason, run.c.progress)
-        .where(run.c.job_id == job_id, run.c.state == RunState.ENDED)
-        .order_by(run.c.created_at.desc())
-        .limit(MAX_LOST)
-    ).all()
-    return (
-        len(last) == MAX_LOST
-        and all(row.reason == LOST for row in last)
-        and last[-1].progress == progress
+    """Return True if :data:`MAX_LOST` runs of a job were lost since its last progress."""
+    lost = select(func.count()).where(
+        run.c.job_id == job_id, run.c.reason == LOST, run.c.progress == progress
     )
+    return (connection.scalar(lost) or 0) >= MAX_LOST
 
 
 def _progress(row: Row[Any]) -> int:
