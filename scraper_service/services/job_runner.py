@@ -583,16 +583,16 @@ class LocalRunner(JobRunner):
 
     async def _crawl(self, running: RunningJob) -> EndT:
         job = running.taken.job
-        crawler = running.crawler = self._process.create_crawler(job.spider)
-        for name, value in (
-            ("JOB_ID", job.id),
-            ("SOURCE_JOB_ID", job.source_job_id),
-            ("BASE_JOB_ID", job.base_job_id),
-            ("JOB_OWNER", self.owner),
-            ("JOB_IS_FIRST", running.taken.is_first),
-        ):
-            crawler.settings.set(name, value, priority="cmdline")
+        values = {
+            "JOB_ID": job.id,
+            "SOURCE_JOB_ID": job.source_job_id,
+            "BASE_JOB_ID": job.base_job_id,
+            "JOB_OWNER": self.owner,
+            "JOB_IS_FIRST": running.taken.is_first,
+        }
         try:
+            crawler = running.crawler = self._process.create_crawler(job.spider)
+            crawler.settings.setdict(values, priority="cmdline")
             options = options_from_json(job.kind, json.loads(job.options))
             await asyncio.shield(self._process.crawl(crawler, options=options))
         except ServiceUnavailable:

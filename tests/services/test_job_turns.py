@@ -19,8 +19,16 @@ def runner_of(*running):
     database = SimpleNamespace(version=lambda: None)
     runner = LocalRunner(SimpleNamespace(settings=settings), database)
     for number, (work, team) in enumerate(running):
-        job = SimpleNamespace(id=str(number), team_id=team)
-        runner._running[job.id] = RunningJob(SimpleNamespace(job=job), work)
+        job = SimpleNamespace(
+            id=str(number),
+            team_id=team,
+            spider="crawl",
+            source_job_id=None,
+            base_job_id=None,
+        )
+        runner._running[job.id] = RunningJob(
+            SimpleNamespace(job=job, run_id="", is_first=True), work
+        )
     return runner
 
 
@@ -90,3 +98,26 @@ def test_a_crawl_without_its_run_stops_and_makes_room():
     asyncio.run(look(runner))
     assert [each.crawler.stops for each in runner._running.values()] == [1, 0]
     assert runner._teams(JOBS) == {"b": 1}
+
+
+class Broken:
+    """Methods that break."""
+
+    def __getattr__(self, name):
+        raise OSError(name)
+
+
+def test_a_job_whose_crawler_cannot_be_made_fails_and_frees_its_place():
+    async def follow(runner, each):
+        runner._jobs = SimpleNamespace(end_run=ended)
+        await runner._follow(each)
+
+    async def ended(job_id, run_id, reason, error):
+        ends.append((reason, error))
+
+    ends = []
+    runner = runner_of((JOBS, "a"))
+    runner._process = Broken()
+    asyncio.run(follow(runner, runner._running["0"]))
+    assert ends == [("broken", "The job could not be run: OSError.")]
+    assert runner.running == 0
