@@ -343,12 +343,20 @@ class JobRunner:
             left.remove(each)
             if self.is_closing or not self._has_room(work, each):
                 return
+            try:
+                is_taken = await self._take(work, each)
+            except ServiceUnavailable:
+                raise
+            except Exception:
+                logger.exception("job %s could not be taken", each.id)
+                continue  # it must not hold up others
+            if not is_taken:
+                continue
             self._turn += 1
             self._last_turns.pop((work, each.team_id), None)
             self._last_turns[work, each.team_id] = self._turn
             if len(self._last_turns) > MOST_TEAMS:
                 del self._last_turns[next(iter(self._last_turns))]  # the longest ago
-            await self._take(work, each)
 
     def _share(self, work: str, waiting: list[WaitingJob]) -> Iterator[WaitingJob]:
         """Yield running jobs, and this process's part of the queued ones."""
@@ -385,12 +393,15 @@ class JobRunner:
         """Return True if a waiting job may run. Others may stop for it."""
         return self._teams(work).total() < self._limits[work]
 
-    async def _take(self, work: str, each: WaitingJob) -> None:
+    async def _take(self, work: str, each: WaitingJob) -> bool:
+        """Take a waiting job and start it. Return False if it needs no process."""
         at_once = 0 if self._only else self.settings.getint("JOB_CONCURRENCY")
         taken = await self._jobs.take(each.id, self.owner, at_once)
-        if taken is not None and not self.is_closing:
-            found = self._running[each.id] = RunningJob(taken, work)
-            found.task = self._tasks.spawn(self._follow(found))
+        if taken is None or self.is_closing:
+            return False
+        found = self._running[each.id] = RunningJob(taken, work)
+        found.task = self._tasks.spawn(self._follow(found))
+        return True
 
     # -- one job ---------------------------------------------------------------------
 

@@ -121,3 +121,20 @@ def test_a_job_whose_crawler_cannot_be_made_fails_and_frees_its_place():
     asyncio.run(follow(runner, runner._running["0"]))
     assert ends == [("broken", "The job could not be run: OSError.")]
     assert runner.running == 0
+
+
+def test_a_job_that_cannot_be_taken_holds_up_no_other_and_takes_no_turn():
+    async def take(job_id, *_):
+        tried.append(job_id)
+        if job_id == "a waits":
+            raise OSError(job_id)
+
+    async def found(*_):
+        return waiting("a", "b")
+
+    tried = []
+    runner = runner_of()
+    runner._jobs = SimpleNamespace(take=take, waiting=found)
+    asyncio.run(runner._take_some(JOBS))
+    assert tried == ["a waits", "b waits"]
+    assert runner._last_turns == {}

@@ -216,10 +216,9 @@ class ScrapydRunner(JobRunner):
 
         return min(free, key=burden, default=None)
 
-    async def _take(self, work: str, each: WaitingJob) -> None:
+    async def _take(self, work: str, each: WaitingJob) -> bool:
         if work != JOBS:
-            await super()._take(work, each)
-            return
+            return await super()._take(work, each)
         node = self._best(each.id)
         assert node is not None
         taken = await self._jobs.take(
@@ -230,7 +229,7 @@ class ScrapydRunner(JobRunner):
             self.most_processes,
         )
         if taken is None:
-            return
+            return False
         run = NodeRun(
             taken.run_id,
             each.id,
@@ -244,6 +243,7 @@ class ScrapydRunner(JobRunner):
         self._on_nodes.append(run)
         self._asking.add(run.id)
         self._spawn(self._schedule(taken, run, node))
+        return True
 
     async def _schedule(self, taken: Taken, run: NodeRun, node: ScrapydNode) -> None:
         try:
