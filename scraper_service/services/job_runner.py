@@ -246,13 +246,17 @@ class JobRunner:
         if holds:
             await asyncio.wait(holds, timeout=HOLD_S)
         self._tasks.cancel()
-        # Without the database they end with the last heartbeat.
-        with contextlib.suppress(ServiceUnavailable):
-            await self._jobs.end_all_runs(self.owner)
+        await self._end_runs()
 
     async def leave(self) -> None:
         """End the heartbeats of this process, after its crawlers have closed."""
+        await self._end_runs()  # a job may have been taken while the others ended
         await self._presence.leave()
+
+    async def _end_runs(self) -> None:
+        # Without the database they end with the last heartbeat.
+        with contextlib.suppress(ServiceUnavailable):
+            await self._jobs.end_all_runs(self.owner)
 
     def wake(self) -> None:
         """Look for new jobs at once."""

@@ -138,3 +138,20 @@ def test_a_job_that_cannot_be_taken_holds_up_no_other_and_takes_no_turn():
     asyncio.run(runner._take_some(JOBS))
     assert tried == ["a waits", "b waits"]
     assert runner._last_turns == {}
+
+
+def test_a_run_that_was_taken_during_the_shutdown_ends_with_the_process():
+    async def leave():
+        return None
+
+    async def end_all(owner):
+        ends.append(owner)
+
+    ends = []
+    runner = runner_of()
+    runner._jobs = SimpleNamespace(end_all_runs=end_all)
+    runner._presence = SimpleNamespace(drain=lambda: None, leave=leave)
+    asyncio.run(runner.close())
+    ends.clear()
+    asyncio.run(runner.leave())
+    assert ends == [runner.owner]
