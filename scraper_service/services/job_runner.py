@@ -55,7 +55,7 @@ EndT: TypeAlias = "tuple[str | None, str | None]"
 logger = logging.getLogger(__name__)
 
 POLL_S = 2.0  # for changes of jobs, and for jobs that need one more process
-NEW_S = 0.25  # for jobs that other processes have stored, while there is room for one
+NEW_S = 0.25  # for jobs without a run, while there is room for one
 MOST_TEAMS = 1000  # whose last turns are remembered
 OPENING_S = 0.05
 CLOSING_S = 0.01
@@ -293,7 +293,7 @@ class JobRunner:
         return self._poll.is_due()
 
     async def _look(self) -> None:
-        """Take up jobs at once that other processes have stored.
+        """Take up jobs at once that other processes have stored, or whose runs have ended.
 
         Logs which work begins and ceases to wait for a process.
         """
@@ -308,10 +308,10 @@ class JobRunner:
         kinds = [
             name
             for work, names in self._kinds.items()
-            if self._teams(work).total() < self._limits[work]
+            if self._has_free(work)
             for name in names
         ]
-        if kinds and not self.is_alone and await self._jobs.has_queued(kinds):
+        if kinds and not self.is_alone and await self._jobs.has_untaken(kinds):
             self.wake()
 
     async def _take_up(self) -> None:
@@ -393,9 +393,13 @@ class JobRunner:
             if each.work == work and not (each.is_leaving or each.is_resting)
         )
 
+    def _has_free(self, work: str) -> bool:
+        """Return True if a further job may run beside the present ones."""
+        return self._teams(work).total() < self._limits[work]
+
     def _has_room(self, work: str, each: WaitingJob) -> bool:
         """Return True if a waiting job may run. Others may stop for it."""
-        return self._teams(work).total() < self._limits[work]
+        return self._has_free(work)
 
     async def _take(self, work: str, each: WaitingJob) -> bool:
         """Take a waiting job and start it. Return False if it needs no process."""
@@ -546,8 +550,7 @@ class LocalRunner(JobRunner):
 
         Return True if the job may run.
         """
-        is_free = self._teams(JOBS).total() < self._limits[JOBS]
-        return is_free or self._rest_one() or self._stop_one(team_id)
+        return self._has_free(JOBS) or self._rest_one() or self._stop_one(team_id)
 
     def _active(self) -> list[RunningJob]:
         """Return the jobs of spiders that neither stop nor rest, the first started first."""

@@ -9,7 +9,10 @@ from scrapy.settings import Settings
 
 from scraper_service.options.serialization import CHECKS, JOBS, OPERATIONS
 from scraper_service.services.job_runner import LocalRunner, RunningJob
+from scraper_service.services.scrapyd.runner import WAITING_AHEAD, ScrapydRunner
 from scraper_service.storage.frontier.workers import LiveWorker
+from scraper_service.storage.job_records import RunState
+from scraper_service.storage.jobs.runs import NodeRun
 from scraper_service.storage.jobs.turns import RunningJobs, WaitingJob
 
 
@@ -155,3 +158,24 @@ def test_a_run_that_was_taken_during_the_shutdown_ends_with_the_process():
     ends.clear()
     asyncio.run(runner.leave())
     assert ends == [runner.owner]
+
+
+def test_jobs_are_looked_for_while_a_node_takes_runs():
+    async def has_untaken(kinds):
+        looks.append(kinds)
+        return False
+
+    looks = []
+    settings = Settings({"SCRAPYD_NODES": "http://a", "MAX_RUNNING_OPERATIONS": 0})
+    database = SimpleNamespace(version=lambda: None)
+    runner = ScrapydRunner(SimpleNamespace(settings=settings), database)
+    runner._jobs = SimpleNamespace(has_untaken=has_untaken)
+    runner._presence.is_alone = False
+    asyncio.run(runner._look())
+    assert looks == [], "no node has responded"
+    [node] = runner._nodes.values()
+    node._note(None)
+    run = NodeRun("", "", "", node.name, "", RunState.RUNNING, False, None)
+    runner._on_nodes = [run] * (WAITING_AHEAD + 1)
+    asyncio.run(runner._look())
+    assert looks != [], "running processes leave its queue free"

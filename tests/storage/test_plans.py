@@ -362,7 +362,7 @@ def copy_job(connection, original, count, **values):
 def look_for_jobs(connection):
     """Do what each process does again and again to find jobs."""
     for kinds in (CRAWLED, ("agent", "llmstxt")):
-        turns.has_queued(connection, kinds)
+        turns.has_untaken(connection, kinds)
         for most_processes in (None, 2):
             turns.waiting_jobs(
                 connection, OWNER, kinds, ("1",), 4, 8, None, most_processes

@@ -60,8 +60,8 @@ class World:
         return [each.id for each in self.do(turns.waiting_jobs, *asked)]
 
     @property
-    def has_queued(self):
-        return self.do(turns.has_queued, CRAWLED)
+    def has_untaken(self):
+        return self.do(turns.has_untaken, CRAWLED)
 
 
 @pytest.fixture
@@ -71,13 +71,13 @@ def world(database):
 
 def test_the_first_process_of_a_job_is_the_one_that_starts_it(world):
     job_id = world.job()
-    assert world.has_queued
+    assert world.has_untaken
     assert world.waiting() == [job_id]
     for name in ("first", "second"):
         world.beat(name)
     assert world.do(runs.take, job_id, "first", AT_ONCE) is not None
     assert world.do(runs.take, job_id, "second", AT_ONCE) is None
-    assert not world.has_queued
+    assert not world.has_untaken
 
 
 def test_a_job_that_has_just_started_needs_no_second_process(world):
@@ -141,6 +141,15 @@ def test_queued_jobs_of_teams_take_turns(world):
     assert world.waiting(most=2) == [first[0], second, first[1]]
 
 
+def test_a_job_whose_run_has_ended_waits_as_a_queued_one(world):
+    job_id = world.job()
+    world.beat("first")
+    world.run(job_id, "first")
+    assert not world.has_untaken
+    world.do(runs.end_all, "first")
+    assert world.has_untaken
+
+
 def test_a_process_sees_which_of_its_runs_have_ended(world):
     kept, lost = world.job(), world.job()
     world.beat(ME)
@@ -156,7 +165,7 @@ def test_a_process_sees_which_of_its_runs_have_ended(world):
 
 def test_jobs_of_commands_are_left_to_them(world):
     job_id = world.job(team=LOCAL_TEAM)
-    assert not world.has_queued
+    assert not world.has_untaken
     assert world.waiting() == []
     assert world.waiting(only=job_id) == [job_id]
 

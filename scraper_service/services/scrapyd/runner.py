@@ -131,7 +131,7 @@ class ScrapydRunner(JobRunner):
         self._seen = {k: at for k, at in self._seen.items() if k in ids}
         self._told = {k: at for k, at in self._told.items() if k in ids}
         self._on_nodes = [run for run in found if not await self._has_ended(run)]
-        waits = await self._jobs.has_queued(CRAWLED)
+        waits = await self._jobs.has_untaken(CRAWLED)
         self._is_idle = not (self._on_nodes or waits)
         await super()._take_up()
 
@@ -193,12 +193,10 @@ class ScrapydRunner(JobRunner):
             return super()._teams(work)
         return Counter(run.team_id for run in self._on_nodes)
 
-    def _has_room(self, work: str, each: WaitingJob) -> bool:
-        if work != JOBS:
-            return super()._has_room(work, each)
-        return self._best(each.id) is not None
+    def _has_free(self, work: str) -> bool:
+        return super()._has_free(work) if work != JOBS else self._best() is not None
 
-    def _best(self, job_id: str) -> ScrapydNode | None:
+    def _best(self, job_id: str = "") -> ScrapydNode | None:
         """Return the least busy node, preferring nodes without this job."""
         load = Counter(run.node for run in self._on_nodes)
         waiting = Counter(

@@ -151,19 +151,19 @@ def waiting_jobs(
     ]
 
 
-def has_queued(connection: Connection, kinds: Collection[str]) -> bool:
-    """Return True if a job of some kinds waits that no process has taken.
+def has_untaken(connection: Connection, kinds: Collection[str]) -> bool:
+    """Return True if an active job of some kinds has no run.
 
     Leaves out paused jobs, and jobs of :data:`LOCAL_TEAM`, whose commands run them.
     """
     is_taken = exists().where(
         run.c.job_id == job.c.id, run.c.state < written(RunState.ENDED)
     )
-    queued = select(job.c.id).where(
+    untaken = select(job.c.id).where(
         ~is_taken,
-        job.c.state == JobState.QUEUED,
+        job.c.state.in_(ACTIVE),
         job.c.kind.in_(kinds),
         job.c.paused_at.is_(None),
         job.c.team_id != LOCAL_TEAM,
     )
-    return connection.execute(queued.limit(1)).first() is not None
+    return connection.execute(untaken.limit(1)).first() is not None
