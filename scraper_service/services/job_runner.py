@@ -481,7 +481,9 @@ class LocalRunner(JobRunner):
     async def cancel(self, job_id: str) -> None:
         await super().cancel(job_id)
         found = self._running.get(job_id)
-        if found is not None and found.crawler is not None and found.closing is None:
+        if found is None or found.crawler is None:
+            return
+        if found.closing is None or found.closing.done():  # the latter has failed
             # Not awaited: its running requests end first.
             closing = self._close_crawler(found.crawler)
             found.closing = asyncio.ensure_future(closing)

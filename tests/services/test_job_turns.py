@@ -81,8 +81,9 @@ def test_a_process_takes_its_part_of_the_queued_jobs():
 class FakeCrawler:
     """An open crawler, which counts how often it was stopped."""
 
-    def __init__(self):
+    def __init__(self, engine=None):
         self.crawling = False
+        self.engine = engine
         self.stops = 0
 
     async def stop_async(self):
@@ -179,3 +180,25 @@ def test_jobs_are_looked_for_while_a_node_takes_runs():
     runner._on_nodes = [run] * (WAITING_AHEAD + 1)
     asyncio.run(runner._look())
     assert looks != [], "running processes leave its queue free"
+
+
+def test_a_crawler_that_could_not_be_closed_is_closed_again():
+    class Engine:
+        running = True
+        closes = 0
+
+        async def close_spider_async(self, reason):
+            self.closes += 1
+            raise OSError(reason)
+
+    async def cancel(runner, each):
+        for _ in range(2):
+            await runner.cancel("0")
+            await runner.cancel("0")
+            await each.closing
+
+    runner = runner_of((JOBS, "a"))
+    each = runner._running["0"]
+    each.crawler = FakeCrawler(Engine())
+    asyncio.run(cancel(runner, each))
+    assert each.crawler.engine.closes == 2
