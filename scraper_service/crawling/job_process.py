@@ -168,7 +168,7 @@ class Presence:
     async def _reap(self) -> None:
         if ended := await self._database.write(end_half_sent):
             logger.warning("%d connections of a stopped process were ended", ended)
-        await self._database.write(runs.end_lost)
+        await self._database.write(runs.end_lost, self._owner)
         await self._frontier.forget_workers()
         for job_id in await self._frontier.jobs_with_lost_leases():
             if returned := await self._frontier.return_lost(job_id):

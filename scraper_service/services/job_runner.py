@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
     from scraper_service.storage.database import Database
-    from scraper_service.storage.jobs.turns import WaitingJob
+    from scraper_service.storage.jobs.turns import RunningJobs, WaitingJob
 
 #: Why a run ends, and the error of the job that fails with it.
 EndT: TypeAlias = "tuple[str | None, str | None]"
@@ -55,7 +55,7 @@ EndT: TypeAlias = "tuple[str | None, str | None]"
 logger = logging.getLogger(__name__)
 
 POLL_S = 2.0  # for changes of jobs, and for jobs that need one more process
-NEW_S = 0.25  # for jobs that other processes have stored, while there is room for one
+NEW_S = 0.25  # for jobs without a run, while there is room for one
 MOST_TEAMS = 1000  # whose last turns are remembered
 OPENING_S = 0.05
 CLOSING_S = 0.01
@@ -134,7 +134,7 @@ class JobRunner:
     them.
     """
 
-    #: The most processes of a job, None for any number.
+    #: The most processes of a job on nodes, None where this process runs it.
     most_processes: int | None = None
 
     def __init__(
@@ -246,13 +246,17 @@ class JobRunner:
         if holds:
             await asyncio.wait(holds, timeout=HOLD_S)
         self._tasks.cancel()
-        # Without the database they end with the last heartbeat.
-        with contextlib.suppress(ServiceUnavailable):
-            await self._jobs.end_all_runs(self.owner)
+        await self._end_runs()
 
     async def leave(self) -> None:
         """End the heartbeats of this process, after its crawlers have closed."""
+        await self._end_runs()  # a job may have been taken while the others ended
         await self._presence.leave()
+
+    async def _end_runs(self) -> None:
+        # Without the database they end with the last heartbeat.
+        with contextlib.suppress(ServiceUnavailable):
+            await self._jobs.end_all_runs(self.owner)
 
     def wake(self) -> None:
         """Look for new jobs at once."""
@@ -289,7 +293,7 @@ class JobRunner:
         return self._poll.is_due()
 
     async def _look(self) -> None:
-        """Take up jobs at once that other processes have stored.
+        """Take up jobs at once that other processes have stored, or whose runs have ended.
 
         Logs which work begins and ceases to wait for a process.
         """
@@ -304,15 +308,15 @@ class JobRunner:
         kinds = [
             name
             for work, names in self._kinds.items()
-            if self._teams(work).total() < self._limits[work]
+            if self._has_free(work)
             for name in names
         ]
-        if kinds and not self.is_alone and await self._jobs.has_queued(kinds):
+        if kinds and not self.is_alone and await self._jobs.has_untaken(kinds):
             self.wake()
 
     async def _take_up(self) -> None:
         """Follow the changes of the jobs that run here, and take others."""
-        found = await self._jobs.running(tuple(self._running))
+        found = await self._jobs.running(self.owner, tuple(self._running))
         for job_id, each in tuple(self._running.items()):
             if job_id not in found.active and each.work == JOBS:
                 await self.cancel(job_id)
@@ -320,12 +324,12 @@ class JobRunner:
             for step in found.orphans:
                 await self._jobs.end(step, JobState.CANCELLED)
                 await self.cancel(step)
-        self._notice(found.active)
+        self._notice(found)
         for work in tuple(self._kinds):
             await self._take_some(work)
 
-    def _notice(self, revisions: Mapping[str, int]) -> None:
-        """Take note of the revisions of the jobs that run here."""
+    def _notice(self, found: RunningJobs) -> None:
+        """Follow the changes of the active jobs that run here."""
 
     async def _take_some(self, work: str) -> None:
         waiting = await self._jobs.waiting(
@@ -335,6 +339,7 @@ class JobRunner:
             self._limits[work],
             self.settings.getint("JOB_CONCURRENCY"),
             self._only,
+            self.most_processes,
         )
         left = list(self._share(work, waiting))
         while left:
@@ -342,20 +347,27 @@ class JobRunner:
             left.remove(each)
             if self.is_closing or not self._has_room(work, each):
                 return
+            try:
+                is_taken = await self._take(work, each)
+            except ServiceUnavailable:
+                raise
+            except Exception:
+                logger.exception("job %s could not be taken", each.id)
+                continue  # it must not hold up others
+            if not is_taken:
+                continue
             self._turn += 1
             self._last_turns.pop((work, each.team_id), None)
             self._last_turns[work, each.team_id] = self._turn
             if len(self._last_turns) > MOST_TEAMS:
                 del self._last_turns[next(iter(self._last_turns))]  # the longest ago
-            await self._take(work, each)
 
     def _share(self, work: str, waiting: list[WaitingJob]) -> Iterator[WaitingJob]:
         """Yield running jobs, and this process's part of the queued ones."""
         queued = sum(each.is_queued for each in waiting)
         left = math.ceil(queued / max(1, self._takers(work)))
         for each in waiting:
-            most = self.most_processes
-            if (not each.is_queued or left > 0) and (not most or each.processes < most):
+            if not each.is_queued or left > 0:
                 yield each
             left -= each.is_queued
 
@@ -381,16 +393,23 @@ class JobRunner:
             if each.work == work and not (each.is_leaving or each.is_resting)
         )
 
-    def _has_room(self, work: str, each: WaitingJob) -> bool:
-        """Return True if a waiting job may run. Others may stop for it."""
+    def _has_free(self, work: str) -> bool:
+        """Return True if a further job may run beside the present ones."""
         return self._teams(work).total() < self._limits[work]
 
-    async def _take(self, work: str, each: WaitingJob) -> None:
+    def _has_room(self, work: str, each: WaitingJob) -> bool:
+        """Return True if a waiting job may run. Others may stop for it."""
+        return self._has_free(work)
+
+    async def _take(self, work: str, each: WaitingJob) -> bool:
+        """Take a waiting job and start it. Return False if it needs no process."""
         at_once = 0 if self._only else self.settings.getint("JOB_CONCURRENCY")
         taken = await self._jobs.take(each.id, self.owner, at_once)
-        if taken is not None and not self.is_closing:
-            found = self._running[each.id] = RunningJob(taken, work)
-            found.task = self._tasks.spawn(self._follow(found))
+        if taken is None or self.is_closing:
+            return False
+        found = self._running[each.id] = RunningJob(taken, work)
+        found.task = self._tasks.spawn(self._follow(found))
+        return True
 
     # -- one job ---------------------------------------------------------------------
 
@@ -462,7 +481,9 @@ class LocalRunner(JobRunner):
     async def cancel(self, job_id: str) -> None:
         await super().cancel(job_id)
         found = self._running.get(job_id)
-        if found is not None and found.crawler is not None and found.closing is None:
+        if found is None or found.crawler is None:
+            return
+        if found.closing is None or found.closing.done():  # the latter has failed
             # Not awaited: its running requests end first.
             closing = self._close_crawler(found.crawler)
             found.closing = asyncio.ensure_future(closing)
@@ -502,10 +523,13 @@ class LocalRunner(JobRunner):
         rests = any(each.is_resting for each in self._running.values())
         return super()._may_find_some() or rests
 
-    def _notice(self, revisions: Mapping[str, int]) -> None:
-        for job_id, revision in revisions.items():
+    def _notice(self, found: RunningJobs) -> None:
+        for job_id, revision in found.active.items():
             if scheduler := self._scheduler(job_id):
                 scheduler.notice(revision)
+            each = self._running.get(job_id)
+            if each is not None and each.work == JOBS and job_id not in found.held:
+                self._leave(each)  # this process was late, and taken for dead
         self._go_on()
 
     def _go_on(self) -> None:
@@ -528,8 +552,7 @@ class LocalRunner(JobRunner):
 
         Return True if the job may run.
         """
-        is_free = self._teams(JOBS).total() < self._limits[JOBS]
-        return is_free or self._rest_one() or self._stop_one(team_id)
+        return self._has_free(JOBS) or self._rest_one() or self._stop_one(team_id)
 
     def _active(self) -> list[RunningJob]:
         """Return the jobs of spiders that neither stop nor rest, the first started first."""
@@ -542,7 +565,7 @@ class LocalRunner(JobRunner):
     def _stop_one(self, team_id: str) -> bool:
         """Stop the latest job of a team with at least two running jobs more than another.
 
-        The job loses nothing, and is continued later. Return False without such a team.
+        Return False without such a team.
         """
         running = self._teams(JOBS)
         [(largest, count)] = running.most_common(1)
@@ -551,9 +574,14 @@ class LocalRunner(JobRunner):
         latest = [x for x in self._active() if x.taken.job.team_id == largest][-1]
         if latest.crawler is None:
             return False  # it has just been taken
-        latest.is_leaving = True
-        self._tasks.spawn(stop_crawler(latest.crawler))
+        self._leave(latest)
         return True
+
+    def _leave(self, running: RunningJob) -> None:
+        """Stop a job here. It loses nothing, and is continued later."""
+        if running.crawler is not None and not running.is_leaving:
+            running.is_leaving = True
+            self._tasks.spawn(stop_crawler(running.crawler))
 
     def _rest_one(self) -> bool:
         """Let the job with the longest wait for its hosts rest. Return False without one."""
@@ -575,16 +603,16 @@ class LocalRunner(JobRunner):
 
     async def _crawl(self, running: RunningJob) -> EndT:
         job = running.taken.job
-        crawler = running.crawler = self._process.create_crawler(job.spider)
-        for name, value in (
-            ("JOB_ID", job.id),
-            ("SOURCE_JOB_ID", job.source_job_id),
-            ("BASE_JOB_ID", job.base_job_id),
-            ("JOB_OWNER", self.owner),
-            ("JOB_IS_FIRST", running.taken.is_first),
-        ):
-            crawler.settings.set(name, value, priority="cmdline")
+        values = {
+            "JOB_ID": job.id,
+            "SOURCE_JOB_ID": job.source_job_id,
+            "BASE_JOB_ID": job.base_job_id,
+            "JOB_OWNER": self.owner,
+            "JOB_IS_FIRST": running.taken.is_first,
+        }
         try:
+            crawler = running.crawler = self._process.create_crawler(job.spider)
+            crawler.settings.setdict(values, priority="cmdline")
             options = options_from_json(job.kind, json.loads(job.options))
             await asyncio.shield(self._process.crawl(crawler, options=options))
         except ServiceUnavailable:

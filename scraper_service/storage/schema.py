@@ -142,6 +142,7 @@ job = Table(
     Index("ix_job_number", "number", unique=True),
     # A team may have a hundred thousand ended jobs beside a few active ones.
     Index("ix_job_state", "state", "team_id", "created_at"),
+    Index("ix_job_active", "kind", "state"),
     Index("ix_job_team_id", "team_id", "created_at"),
     Index("ix_job_kind", "team_id", "kind", "created_at"),
     Index(

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 
 from scrapy.settings import Settings
 
 from scraper_service.options.serialization import CHECKS, JOBS, OPERATIONS
 from scraper_service.services.job_runner import LocalRunner, RunningJob
+from scraper_service.services.scrapyd.runner import WAITING_AHEAD, ScrapydRunner
 from scraper_service.storage.frontier.workers import LiveWorker
-from scraper_service.storage.jobs.turns import WaitingJob
+from scraper_service.storage.job_records import RunState
+from scraper_service.storage.jobs.runs import NodeRun
+from scraper_service.storage.jobs.turns import RunningJobs, WaitingJob
 
 
 def runner_of(*running):
@@ -18,8 +22,16 @@ def runner_of(*running):
     database = SimpleNamespace(version=lambda: None)
     runner = LocalRunner(SimpleNamespace(settings=settings), database)
     for number, (work, team) in enumerate(running):
-        job = SimpleNamespace(id=str(number), team_id=team)
-        runner._running[job.id] = RunningJob(SimpleNamespace(job=job), work)
+        job = SimpleNamespace(
+            id=str(number),
+            team_id=team,
+            spider="crawl",
+            source_job_id=None,
+            base_job_id=None,
+        )
+        runner._running[job.id] = RunningJob(
+            SimpleNamespace(job=job, run_id="", is_first=True), work
+        )
     return runner
 
 
@@ -64,3 +76,129 @@ def test_a_process_takes_its_part_of_the_queued_jobs():
     lost = WaitingJob("lost", "a", is_queued=False)
     found = [*runner._share(JOBS, [lost, *waiting("a", "b", "c")])]
     assert found == [lost, *waiting("a", "b")]
+
+
+class FakeCrawler:
+    """An open crawler, which counts how often it was stopped."""
+
+    def __init__(self, engine=None):
+        self.crawling = False
+        self.engine = engine
+        self.stops = 0
+
+    async def stop_async(self):
+        self.stops += 1
+
+
+def test_a_crawl_without_its_run_stops_and_makes_room():
+    async def look(runner):
+        for each in runner._running.values():
+            each.crawler = FakeCrawler()
+        for _ in range(2):
+            runner._notice(RunningJobs({"0": 0, "1": 0}, frozenset("1"), ()))
+            await asyncio.gather(*runner._tasks)
+
+    runner = runner_of((JOBS, "a"), (JOBS, "b"))
+    asyncio.run(look(runner))
+    assert [each.crawler.stops for each in runner._running.values()] == [1, 0]
+    assert runner._teams(JOBS) == {"b": 1}
+
+
+class Broken:
+    """Methods that break."""
+
+    def __getattr__(self, name):
+        raise OSError(name)
+
+
+def test_a_job_whose_crawler_cannot_be_made_fails_and_frees_its_place():
+    async def follow(runner, each):
+        runner._jobs = SimpleNamespace(end_run=ended)
+        await runner._follow(each)
+
+    async def ended(job_id, run_id, reason, error):
+        ends.append((reason, error))
+
+    ends = []
+    runner = runner_of((JOBS, "a"))
+    runner._process = Broken()
+    asyncio.run(follow(runner, runner._running["0"]))
+    assert ends == [("broken", "The job could not be run: OSError.")]
+    assert runner.running == 0
+
+
+def test_a_job_that_cannot_be_taken_holds_up_no_other_and_takes_no_turn():
+    async def take(job_id, *_):
+        tried.append(job_id)
+        if job_id == "a waits":
+            raise OSError(job_id)
+
+    async def found(*_):
+        return waiting("a", "b")
+
+    tried = []
+    runner = runner_of()
+    runner._jobs = SimpleNamespace(take=take, waiting=found)
+    asyncio.run(runner._take_some(JOBS))
+    assert tried == ["a waits", "b waits"]
+    assert runner._last_turns == {}
+
+
+def test_a_run_that_was_taken_during_the_shutdown_ends_with_the_process():
+    async def leave():
+        return None
+
+    async def end_all(owner):
+        ends.append(owner)
+
+    ends = []
+    runner = runner_of()
+    runner._jobs = SimpleNamespace(end_all_runs=end_all)
+    runner._presence = SimpleNamespace(drain=lambda: None, leave=leave)
+    asyncio.run(runner.close())
+    ends.clear()
+    asyncio.run(runner.leave())
+    assert ends == [runner.owner]
+
+
+def test_jobs_are_looked_for_while_a_node_takes_runs():
+    async def has_untaken(kinds):
+        looks.append(kinds)
+        return False
+
+    looks = []
+    settings = Settings({"SCRAPYD_NODES": "http://a", "MAX_RUNNING_OPERATIONS": 0})
+    database = SimpleNamespace(version=lambda: None)
+    runner = ScrapydRunner(SimpleNamespace(settings=settings), database)
+    runner._jobs = SimpleNamespace(has_untaken=has_untaken)
+    runner._presence.is_alone = False
+    asyncio.run(runner._look())
+    assert looks == [], "no node has responded"
+    [node] = runner._nodes.values()
+    node._note(None)
+    run = NodeRun("", "", "", node.name, "", RunState.RUNNING, False, None)
+    runner._on_nodes = [run] * (WAITING_AHEAD + 1)
+    asyncio.run(runner._look())
+    assert looks != [], "running processes leave its queue free"
+
+
+def test_a_crawler_that_could_not_be_closed_is_closed_again():
+    class Engine:
+        running = True
+        closes = 0
+
+        async def close_spider_async(self, reason):
+            self.closes += 1
+            raise OSError(reason)
+
+    async def cancel(runner, each):
+        for _ in range(2):
+            await runner.cancel("0")
+            await runner.cancel("0")
+            await each.closing
+
+    runner = runner_of((JOBS, "a"))
+    each = runner._running["0"]
+    each.crawler = FakeCrawler(Engine())
+    asyncio.run(cancel(runner, each))
+    assert each.crawler.engine.closes == 2

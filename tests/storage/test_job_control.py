@@ -150,7 +150,7 @@ def test_processes_notice_a_change_by_the_revision(control):
     control.pause(job_id)
     assert control.run(leases.claim, job_id, OWNER, 1).revision == 1
     assert control.deliver(job_id, row).revision == 1
-    assert control.run(turns.running_jobs, [job_id]).active == {job_id: 1}
+    assert control.run(turns.running_jobs, "me", [job_id]).active == {job_id: 1}
     assert control.run(runs.standing, job_id, "") == ("scraping", 1, False)
 
 

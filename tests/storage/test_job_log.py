@@ -57,7 +57,7 @@ def test_the_urls_of_a_dead_process_are_counted_in_its_run(stored):
     run(stored, runs.take, job_id, "a")
     [_] = run(stored, leases.claim, job_id, "a", 1).rows
     run(stored, leases.beat, "a", -1)
-    assert run(stored, runs.end_lost) == 1
+    assert run(stored, runs.end_lost, "me") == 1
     assert run(stored, leases.reap, job_id) == 1
     last = run(stored, job_log.read_log, job_id).entries[-1]
     assert (last.kind, last.facts) == ("taken over", {"process": "a", "urls": 1})

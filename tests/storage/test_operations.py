@@ -64,7 +64,7 @@ class World:
 
     @property
     def orphans(self):
-        return self.do(turns.running_jobs, ()).orphans
+        return self.do(turns.running_jobs, "me", ()).orphans
 
     @property
     def charges(self):

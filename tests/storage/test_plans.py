@@ -14,6 +14,7 @@ import pytest
 from sqlalchemy import select
 
 from scraper_service.options.crawl import Webhook
+from scraper_service.options.serialization import CRAWLED
 from scraper_service.storage.accounts import usage
 from scraper_service.storage.database import Database
 from scraper_service.storage.frontier import leases as frontier
@@ -26,10 +27,12 @@ from scraper_service.storage.jobs import (
     job_listing,
     job_store,
     operations,
+    turns,
 )
 from scraper_service.storage.jobs.job_listing import Cursor, UrlQuery
 from scraper_service.storage.monitors import check_steps
 from scraper_service.storage.schema import frontier as rows_of
+from scraper_service.storage.schema import job as job_table
 from scraper_service.storage.transactions import number_of
 from scraper_service.storage.webhooks import outbox, subscriptions
 
@@ -41,7 +44,8 @@ _READERS = ("SELECT", "UPDATE", "DELETE", "WITH")
 _READS_LISTS = "FROM refused_list LEFT OUTER JOIN frontier"
 MOST_READ = 1000  # rows of one step of a plan, those that it drops included
 _READS_ALL_JOBS = re.compile(
-    r"SCAN (job|monitor_check)\b|SEARCH job USING (COVERING )?INDEX ix_job_team_id"
+    r"SCAN (job|parent|run|monitor_check)\b"
+    r"|SEARCH job USING (COVERING )?INDEX ix_job_team_id"
 )
 _READ = re.compile(r"(?:actual rows=|Rows Removed by (?:Join )?Filter: )(\d+)")
 
@@ -209,6 +213,18 @@ def rolled_back(database):
 
 def bad_plans(database, job_id, mode="force_generic_plan"):
     """Return the plans of :func:`work` that read more than they need."""
+    plans = plans_of(database, mode, work, job_id)
+    assert len(plans) > 20 * USES
+    # The counts of a listing read what they count, once per page of it.
+    return reads_too_much(plan for plan in plans if "count(*)" not in plan)
+
+
+def reads_too_much(plans):
+    return [plan for plan in plans if max(map(int, _READ.findall(plan))) > MOST_READ]
+
+
+def plans_of(database, mode, work, *args):
+    """Return the plans of PostgreSQL for what ``work`` sends."""
     plans = []
     with rolled_back(database) as connection:
         connection.exec_driver_sql("SELECT 1")  # what begins it cannot be prepared
@@ -225,13 +241,9 @@ def bad_plans(database, job_id, mode="force_generic_plan"):
             f"SET LOCAL plan_cache_mode = {mode}",
         ):
             connection.exec_driver_sql(text)
-        work(connection, job_id)
+        work(connection, *args)
         driver.prepare_threshold = usual
-    plans = [plan for plan in plans if plan and "Query Text:" in plan]
-    assert len(plans) > 20 * USES
-    # The counts of a listing read what they count, once per page of it.
-    plans = [plan for plan in plans if "count(*)" not in plan]
-    return [plan for plan in plans if max(map(int, _READ.findall(plan))) > MOST_READ]
+    return [plan for plan in plans if plan and "Query Text:" in plan]
 
 
 @pytest.mark.full
@@ -312,6 +324,7 @@ def test_ended_jobs_of_a_team_are_not_read(tmp_path):
                 job_store.active_jobs(connection, "team")
                 usage.read_queue(connection, "team")
                 check_steps.lost_checks(connection, 20)
+                look_for_jobs(connection)
                 driver.set_trace_callback(None)
                 plans = {
                     statement: driver.execute(f"EXPLAIN QUERY PLAN {statement}")
@@ -319,6 +332,70 @@ def test_ended_jobs_of_a_team_are_not_read(tmp_path):
                     if statement.lstrip().startswith(_READERS)
                 }
                 steps = [row[-1] for plan in plans.values() for row in plan]
-            assert len(plans) > 7
+            assert len(plans) > 11
             bad = [step for step in steps if _READS_ALL_JOBS.match(step)]
             assert bad == [], analyze
+
+
+_JOBS = """
+INSERT INTO job ({columns})
+  WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < {count})
+  SELECT {values} FROM n, job WHERE id = '{original}'
+"""
+_RUNS = """
+INSERT INTO run (id, job_id, owner, state, progress, created_at)
+  SELECT 'of ' || number, id, 'owner', CASE WHEN state = 'scraping' THEN 1 ELSE 2 END, 0, 1
+    FROM job WHERE kind <> 'agent'
+"""
+
+
+def copy_job(connection, original, count, **values):
+    """Copy a job, with ``values`` in SQL, where ``n`` counts the copies."""
+    columns = [column.name for column in job_table.columns]
+    chosen = ", ".join(values.get(name, f"job.{name}") for name in columns)
+    names = ", ".join(columns)
+    connection.exec_driver_sql(
+        _JOBS.format(columns=names, count=count, values=chosen, original=original)
+    )
+
+
+def look_for_jobs(connection):
+    """Do what each process does again and again to find jobs."""
+    for kinds in (CRAWLED, ("agent", "llmstxt")):
+        turns.has_untaken(connection, kinds)
+        for most_processes in (None, 2):
+            turns.waiting_jobs(
+                connection, OWNER, kinds, ("1",), 4, 8, None, most_processes
+            )
+    turns.running_jobs(connection, OWNER, ("1",))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("mode", ["force_generic_plan", "force_custom_plan"])
+def test_postgresql_reads_no_ended_job_to_find_others(tmp_path, postgres, mode):
+    with closing(Database(tmp_path, postgres())) as database:
+        database.write_blocking(job_store.make_team, "team")
+        seed = Seed("crawl", "http://a.example/", None, ())
+        made = database.write_blocking(job_store.insert_job, "team", seed, "{}", 2).id
+
+        def fill(connection):
+            step = {"kind": "'batch'", "state": "'scraping'"}
+            ended = {"kind": "'crawl'", "state": "'completed'"}
+            agent = {"kind": "'agent'", "state": "'scraping'"}
+            for name, count, values in (
+                ("1", OF_OTHERS, ended),
+                ("2", 50, agent),
+                ("3", 800, {**step, "parent_id": "'2-' || n"}),
+            ):
+                number = f"{name}00000 + n"
+                own = {"id": f"'{name}-' || n", "number": number, "created_at": "n"}
+                copy_job(connection, made, count, **own, **values)
+            connection.exec_driver_sql(_RUNS)
+
+        database.write_blocking(fill)
+        for analyze in (False, True):
+            if analyze:
+                database.write_blocking(lambda c: c.exec_driver_sql("ANALYZE"))
+            plans = plans_of(database, mode, look_for_jobs)
+            assert len(plans) > 7
+            assert reads_too_much(plans) == [], analyze

@@ -11,7 +11,7 @@ from scraper_service.errors import JobNotFound, RunRefused
 from scraper_service.options.serialization import CRAWLED
 from scraper_service.options.spider_arguments import batch_options
 from scraper_service.storage.frontier import leases, outcomes
-from scraper_service.storage.job_records import JobState, RunState
+from scraper_service.storage.job_records import LOST, JobState, RunState
 from scraper_service.storage.jobs import admission, job_store, runs, turns
 from scraper_service.storage.jobs.admission import Terms
 from scraper_service.storage.jobs.runs import MAX_LOST
@@ -60,11 +60,15 @@ class World:
         return self.do(runs.join, self.job.id, kind, run_id, LEASE_S)
 
     def end_lost(self):
-        return self.do(runs.end_lost)
+        return self.do(runs.end_lost, self.service)
 
     def row(self, run_id):
         query = select(run_table).where(run_table.c.id == run_id)
         return self.do(lambda connection: connection.execute(query).one())
+
+    @property
+    def look(self):
+        return (self.service, CRAWLED, (), 10, 3)
 
     @property
     def live_runs(self):
@@ -164,10 +168,41 @@ def test_a_process_that_shows_no_life_loses_its_place(world):
     assert world.ask() is not None
 
 
-def test_a_question_of_a_service_that_is_gone_is_lost(world):
-    world.ask()
+def test_a_late_process_ends_no_runs(world):
+    world.join(world.ask())
+    for name in (world.service, *(run.id for run in world.live_runs)):
+        world.die(name)
+    assert world.end_lost() == 0
+    world.do(leases.beat, world.service, LEASE_S)
+    assert world.end_lost() == 1
+
+
+def test_a_run_waits_for_its_node_while_services_end_and_start(world):
+    run_id = world.ask()
+    for _ in range(MAX_LOST + 1):
+        world.do(runs.end_all, world.service)
+        world.do(leases.forget_worker, world.service)
+        [run] = world.live_runs
+        assert (run.id, run.owner, run.is_lost) == (run_id, None, False)
+        assert world.end_lost() == 0
+        world.service = world.live()
+        assert world.ask() is None
+    assert world.do(turns.waiting_jobs, *world.look, None, 1) == []
+    world.join(run_id)
+    assert world.row(run_id).state == RunState.RUNNING
+
+
+def test_a_process_without_nodes_takes_what_waits_for_a_service_that_is_gone(world):
+    run_id = world.ask()
+    assert world.do(turns.waiting_jobs, *world.look) == []
     world.die(world.service)
-    assert [r.is_lost for r in world.live_runs] == [True]
+    world.service = world.live()
+    assert [job.id for job in world.do(turns.waiting_jobs, *world.look)] == [
+        world.job.id
+    ]
+    assert world.do(runs.take, world.job.id, world.service, 3) is not None
+    with pytest.raises(RunRefused):
+        world.join(run_id)
 
 
 def lose(world):
@@ -187,6 +222,16 @@ def test_a_job_fails_whose_processes_are_lost_again_and_again(world):
     assert job.error == f"Its processes were lost {MAX_LOST} times and it got nowhere."
 
 
+def test_runs_that_ended_otherwise_between_lost_ones_change_nothing(world):
+    for _ in range(MAX_LOST):
+        run_id = world.ask()
+        world.join(run_id)
+        world.do(runs.end, world.job.id, run_id, "unavailable")
+        lose(world)
+    assert world.ask() is None
+    assert world.state is JobState.FAILED
+
+
 def test_a_job_that_gets_on_may_lose_any_number_of_processes(world):
     for number in range(2 * MAX_LOST):
         if number % (MAX_LOST - 1) == 0:
@@ -202,6 +247,16 @@ def test_a_process_can_fail_its_job(world):
     world.do(runs.end, world.job.id, run_id, "memusage_exceeded", "It ended early.")
     assert world.state is JobState.FAILED
     assert world.live_runs == []
+
+
+def test_a_process_that_was_taken_for_dead_cannot_fail_its_job(world):
+    run_id = world.ask()
+    world.join(run_id)
+    world.die(run_id)
+    assert world.ask() is not None
+    assert not world.do(runs.end, world.job.id, run_id, "broken", "It broke.")
+    assert world.state is JobState.SCRAPING
+    assert world.row(run_id).reason == LOST
 
 
 def test_a_job_that_waits_for_days_does_not_expire(world):

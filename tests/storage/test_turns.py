@@ -12,6 +12,7 @@ from scraper_service.storage.frontier.workers import WorkerState
 from scraper_service.storage.job_records import LOCAL_TEAM
 from scraper_service.storage.jobs import admission, job_store, runs, turns
 from scraper_service.storage.jobs.admission import Terms
+from scraper_service.storage.schema import job as job_table
 from scraper_service.storage.schema import worker
 
 AT_ONCE = 4
@@ -54,13 +55,13 @@ class World:
         dead = update(worker).where(worker.c.id == name).values(until=0)
         self.do(lambda connection: connection.execute(dead))
 
-    def waiting(self, running=(), most=10, only=None):
-        asked = (ME, CRAWLED, running, most, AT_ONCE, only)
+    def waiting(self, running=(), most=10, only=None, processes=None):
+        asked = (ME, CRAWLED, running, most, AT_ONCE, only, processes)
         return [each.id for each in self.do(turns.waiting_jobs, *asked)]
 
     @property
-    def has_queued(self):
-        return self.do(turns.has_queued, CRAWLED)
+    def has_untaken(self):
+        return self.do(turns.has_untaken, CRAWLED)
 
 
 @pytest.fixture
@@ -70,13 +71,13 @@ def world(database):
 
 def test_the_first_process_of_a_job_is_the_one_that_starts_it(world):
     job_id = world.job()
-    assert world.has_queued
+    assert world.has_untaken
     assert world.waiting() == [job_id]
     for name in ("first", "second"):
         world.beat(name)
     assert world.do(runs.take, job_id, "first", AT_ONCE) is not None
     assert world.do(runs.take, job_id, "second", AT_ONCE) is None
-    assert not world.has_queued
+    assert not world.has_untaken
 
 
 def test_a_job_that_has_just_started_needs_no_second_process(world):
@@ -120,15 +121,51 @@ def test_jobs_that_others_run_do_not_hide_queued_ones(world):
     assert world.waiting(most=2) == [queued]
 
 
+def test_large_jobs_with_all_their_processes_do_not_hide_others(world):
+    jobs = [world.job(urls=AT_ONCE + 1) for _ in range(3)]
+    world.beat("service")
+    for job_id in jobs:
+        taken = (job_id, "service", AT_ONCE, "node", 2)
+        assert world.do(runs.take, *taken) is not None
+    for job_id in jobs[:2]:
+        # More URLs than both processes fetch.
+        more = update(job_table).where(job_table.c.id == job_id).values(open=99)
+        world.do(lambda connection, more=more: connection.execute(more))
+        assert world.do(runs.take, job_id, "service", AT_ONCE, "node", 2) is not None
+    assert world.waiting(most=2, processes=2) == [jobs[2]]
+
+
 def test_queued_jobs_of_teams_take_turns(world):
     first = [world.job() for _ in range(3)]
     second = world.job(team="two")
     assert world.waiting(most=2) == [first[0], second, first[1]]
 
 
+def test_a_job_whose_run_has_ended_waits_as_a_queued_one(world):
+    job_id = world.job()
+    world.beat("first")
+    world.run(job_id, "first")
+    assert not world.has_untaken
+    world.do(runs.end_all, "first")
+    assert world.has_untaken
+
+
+def test_a_process_sees_which_of_its_runs_have_ended(world):
+    kept, lost = world.job(), world.job()
+    world.beat(ME)
+    for job_id in (kept, lost):
+        world.run(job_id, ME)
+    world.die(ME)
+    world.beat("other")
+    world.run(lost, "other")
+    found = world.do(turns.running_jobs, ME, [kept, lost])
+    assert found.active.keys() == {kept, lost}
+    assert found.held == {kept}
+
+
 def test_jobs_of_commands_are_left_to_them(world):
     job_id = world.job(team=LOCAL_TEAM)
-    assert not world.has_queued
+    assert not world.has_untaken
     assert world.waiting() == []
     assert world.waiting(only=job_id) == [job_id]
 

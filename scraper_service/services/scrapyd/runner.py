@@ -126,21 +126,19 @@ class ScrapydRunner(JobRunner):
     async def _take_up(self) -> None:
         found = await self._database.read(runs.on_nodes)
         if any(run.is_lost for run in found):
-            await self._database.write(runs.end_lost)
+            await self._database.write(runs.end_lost, self.owner)
         ids = {run.id for run in found}
         self._seen = {k: at for k, at in self._seen.items() if k in ids}
         self._told = {k: at for k, at in self._told.items() if k in ids}
         self._on_nodes = [run for run in found if not await self._has_ended(run)]
-        waits = await self._jobs.has_queued(CRAWLED)
+        waits = await self._jobs.has_untaken(CRAWLED)
         self._is_idle = not (self._on_nodes or waits)
         await super()._take_up()
 
     async def _has_ended(self, run: NodeRun) -> bool:
         """End a run that will not start. Return True if it has ended."""
         if run.is_lost:
-            if run.state is RunState.ASKED:
-                self._tell(run)  # the service that asked for it is gone
-            elif run.ended_s is None:
+            if run.ended_s is None:
                 text = "a process of job %s at %s shows no more signs of life"
                 logger.warning(text, run.job_id, run.node)
             return True
@@ -166,9 +164,11 @@ class ScrapydRunner(JobRunner):
         """Return why a run that has not begun will not start, None if it may."""
         if run.ended_s is not None:
             return "its job is over"
-        if run.owner != self.owner or run.id in self._asking:
+        if run.owner not in {None, self.owner} or run.id in self._asking:
             return None
-        node = self._nodes[run.node]
+        node = self._nodes.get(run.node)
+        if node is None:
+            return "no service knows its node"
         now = time.monotonic()
         since = self._seen.setdefault(run.id, now)
         if node.listed_at > since and run.id not in node.listed:
@@ -193,12 +193,10 @@ class ScrapydRunner(JobRunner):
             return super()._teams(work)
         return Counter(run.team_id for run in self._on_nodes)
 
-    def _has_room(self, work: str, each: WaitingJob) -> bool:
-        if work != JOBS:
-            return super()._has_room(work, each)
-        return self._best(each.id) is not None
+    def _has_free(self, work: str) -> bool:
+        return super()._has_free(work) if work != JOBS else self._best() is not None
 
-    def _best(self, job_id: str) -> ScrapydNode | None:
+    def _best(self, job_id: str = "") -> ScrapydNode | None:
         """Return the least busy node, preferring nodes without this job."""
         load = Counter(run.node for run in self._on_nodes)
         waiting = Counter(
@@ -216,10 +214,9 @@ class ScrapydRunner(JobRunner):
 
         return min(free, key=burden, default=None)
 
-    async def _take(self, work: str, each: WaitingJob) -> None:
+    async def _take(self, work: str, each: WaitingJob) -> bool:
         if work != JOBS:
-            await super()._take(work, each)
-            return
+            return await super()._take(work, each)
         node = self._best(each.id)
         assert node is not None
         taken = await self._jobs.take(
@@ -230,7 +227,7 @@ class ScrapydRunner(JobRunner):
             self.most_processes,
         )
         if taken is None:
-            return
+            return False
         run = NodeRun(
             taken.run_id,
             each.id,
@@ -244,14 +241,16 @@ class ScrapydRunner(JobRunner):
         self._on_nodes.append(run)
         self._asking.add(run.id)
         self._spawn(self._schedule(taken, run, node))
+        return True
 
     async def _schedule(self, taken: Taken, run: NodeRun, node: ScrapydNode) -> None:
         try:
             await node.schedule(taken.job.spider, run.job_id, run.id)
         except (NodeRefused, NodeSilent) as error:
             node.note_refusal(error)
-            await self._database.write(runs.end_asked, run.job_id, run.id, str(error))
-            self._tell(run)
+            ending = (run.job_id, run.id, str(error))
+            if await self._database.write(runs.end_asked, *ending):
+                self._tell(run)
             self.wake()
         finally:
             self._asking.discard(run.id)

@@ -76,7 +76,7 @@ class Jobs:
 
     # -- run -------------------------------------------------------------------------
 
-    has_queued = reading(turns.has_queued)
+    has_untaken = reading(turns.has_untaken)
     waiting = reading(turns.waiting_jobs)
     running = reading(turns.running_jobs)
     take = writing(runs.take)

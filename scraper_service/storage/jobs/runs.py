@@ -6,7 +6,8 @@ time runs another job: its writes name the run, and are refused once the run has
 of dead processes end as :data:`LOST`.
 
 A process of a scrapyd node does not take a job itself. A service takes it for the node, and
-the process joins. Functions run inside a transaction.
+the process joins. Until then the run waits in the queue of the node, also while no service
+lives. Functions run inside a transaction.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 FIRST_BEAT_S = 60.0  # the shortest first lease: the process has yet to open its crawler
 SHUTDOWN = "shutdown"
-# Runs of a job that are lost in a row without progress, before the job fails.
+# Runs of a job that are lost without progress, before the job fails.
 MAX_LOST = 10
 MOST_RUNS = 200  # of a job; the oldest ones are deleted
 
@@ -60,13 +61,19 @@ class Taken:
     is_first: bool
 
 
-def is_live(connection: Connection, owner: str | None = None) -> ColumnElement[bool]:
+def is_live(
+    connection: Connection, owner: str | None = None, *, waits: bool = True
+) -> ColumnElement[bool]:
     """Return the condition for runs that have not ended, of processes that live.
 
-    Leaves out the runs in the process ``owner``, which knows what it runs.
+    Leaves out the runs in the process ``owner``, which knows what it runs, and, unless it
+    ``waits`` for nodes, runs in their queues that no live service has asked for.
     """
     live = select(worker.c.id).where(worker.c.until >= now_of(connection))
-    found = and_(run.c.state < literal(RunState.ENDED), run.c.owner.in_(live))
+    lives: ColumnElement[bool] = run.c.owner.in_(live)
+    if waits:
+        lives = or_(lives, run.c.state == literal(RunState.ASKED))
+    found = and_(run.c.state < literal(RunState.ENDED), lives)
     if owner is None:
         return found
     return and_(found, or_(run.c.owner != owner, run.c.node.is_not(None)))
@@ -96,8 +103,9 @@ def take(
         return None
     if is_late(connection, owner):
         return None
+    live = is_live(connection, owner, waits=node is not None)
     others = connection.scalars(
-        select(run.c.node).where(run.c.job_id == job_id, is_live(connection, owner))
+        select(run.c.node).where(run.c.job_id == job_id, live)
     ).all()
     columns: Sequence[Any] = (*job_store.COLUMNS, operation.c.memory, operation.c.steps)
     row = connection.execute(
@@ -113,7 +121,7 @@ def take(
         or (most is not None and sum(each is not None for each in others) >= most)
     ):
         return None
-    _end(connection, LOST, run.c.job_id == job_id, ~is_live(connection, owner))
+    _end(connection, LOST, run.c.job_id == job_id, ~live)
     progress = _progress(row)
     counts = not is_crawled or node is not None
     if counts and _is_stuck(connection, job_id, progress):
@@ -170,12 +178,15 @@ def end(
     reason: str | None,
     error: str | None = None,
 ) -> bool:
-    """End a run. Fail its job if there is an ``error``; return True if this call did so."""
-    has_failed = error is not None and outcomes.end_job(
-        connection, job_id, JobState.FAILED, error
-    )
-    _end(connection, reason, run.c.id == run_id)
-    return has_failed
+    """End a run. Fail its job if there is an ``error``; return True if this call did so.
+
+    Changes nothing if the run has ended, such as by the death of its process.
+    """
+    if error is not None:
+        lock_job(connection, job_id)
+    if not _end(connection, reason, run.c.id == run_id) or error is None:
+        return False
+    return outcomes.end_job(connection, job_id, JobState.FAILED, error)
 
 
 @transaction(apart=True)
@@ -185,8 +196,14 @@ def end_all(connection: Connection, owner: str) -> None:
 
 
 @transaction(apart=True)
-def end_lost(connection: Connection) -> int:
-    """End the runs of dead processes, and return their number."""
+def end_lost(connection: Connection, owner: str) -> int:
+    """End the runs of dead processes, and return their number.
+
+    Not those that wait in the queue of a node: services with that node judge them. Does
+    nothing for a process ``owner`` that is late itself, and would end its own runs.
+    """
+    if is_late(connection, owner):
+        return 0
     lost = select(run.c.id).where(
         run.c.state < literal(RunState.ENDED), ~is_live(connection)
     )
@@ -195,18 +212,11 @@ def end_lost(connection: Connection) -> int:
 
 
 def _is_stuck(connection: Connection, job_id: str, progress: int) -> bool:
-    """Return True if the last runs of a job were all lost, without progress."""
-    last = connection.execute(
-        select(run.c.reason, run.c.progress)
-        .where(run.c.job_id == job_id, run.c.state == RunState.ENDED)
-        .order_by(run.c.created_at.desc())
-        .limit(MAX_LOST)
-    ).all()
-    return (
-        len(last) == MAX_LOST
-        and all(row.reason == LOST for row in last)
-        and last[-1].progress == progress
+    """Return True if :data:`MAX_LOST` runs of a job were lost since its last progress."""
+    lost = select(func.count()).where(
+        run.c.job_id == job_id, run.c.reason == LOST, run.c.progress == progress
     )
+    return (connection.scalar(lost) or 0) >= MAX_LOST
 
 
 def _progress(row: Row[Any]) -> int:
@@ -273,9 +283,10 @@ class NodeRun(NamedTuple):
     job_id: str
     team_id: str
     node: str
-    owner: str
+    #: Before its start the service that asked for it, None if that is dead.
+    owner: str | None
     state: RunState
-    #: True if its process, or before its start the asking service, is dead.
+    #: True if its process is dead.
     is_lost: bool
     #: Seconds since the end of the job, None for an active job.
     ended_s: float | None
@@ -287,7 +298,7 @@ def on_nodes(connection: Connection) -> list[NodeRun]:
     query = (
         select(
             *(run.c.id, run.c.job_id, job.c.team_id, run.c.node, run.c.owner),
-            *(run.c.state, (func.coalesce(worker.c.until, 0) < now).label("is_lost")),
+            *(run.c.state, (func.coalesce(worker.c.until, 0) < now).label("is_dead")),
             *(job.c.state.label("of_job"), job.c.completed_at),
         )
         .join(job, job.c.id == run.c.job_id)
@@ -301,9 +312,9 @@ def on_nodes(connection: Connection) -> list[NodeRun]:
             job_id=row.job_id,
             team_id=row.team_id,
             node=row.node or "",
-            owner=row.owner,
+            owner=None if row.is_dead else row.owner,
             state=RunState(row.state),
-            is_lost=bool(row.is_lost),
+            is_lost=row.is_dead and row.state == RunState.RUNNING,
             ended_s=None if row.of_job in ACTIVE else now - (row.completed_at or now),
         )
         for row in connection.execute(query)

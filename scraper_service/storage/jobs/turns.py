@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from attrs import frozen
-from sqlalchemy import and_, case, exists, func, or_, select, true
+from sqlalchemy import and_, case, exists, func, or_, select
 
 from scraper_service.options.serialization import CRAWLED
 from scraper_service.storage.job_records import ACTIVE, LOCAL_TEAM, JobState, RunState
@@ -44,23 +44,38 @@ class RunningJobs:
 
     #: The revisions of those that are still active, by id.
     active: Mapping[str, int]
+    #: The ids of those whose runs in this process have not ended.
+    held: frozenset[str]
     #: Active steps of jobs that have ended, in any process.
     orphans: tuple[str, ...]
 
 
-def running_jobs(connection: Connection, running: Collection[str]) -> RunningJobs:
-    """Return what has become of the jobs ``running``."""
+def running_jobs(
+    connection: Connection, owner: str, running: Collection[str]
+) -> RunningJobs:
+    """Return what has become of the jobs ``running`` of the process ``owner``."""
     known = select(job.c.id, job.c.revision).where(
         job.c.id.in_(running), job.c.state.in_(ACTIVE)
     )
     active = {row.id: row.revision for row in connection.execute(known)}
-    parent = job.alias("parent")
-    orphans = (
-        select(job.c.id)
-        .join(parent, parent.c.id == job.c.parent_id)
-        .where(job.c.state.in_(ACTIVE), parent.c.state.not_in(ACTIVE))
+    held = select(run.c.job_id).where(
+        run.c.job_id.in_(running),
+        run.c.owner == owner,
+        run.c.state < literal(RunState.ENDED),
     )
-    return RunningJobs(active, tuple(connection.scalars(orphans)))
+    parent = job.alias("parent")
+    # As a join, PostgreSQL would hash all jobs that have ended.
+    of_parent = select(parent.c.state).where(parent.c.id == job.c.parent_id)
+    orphans = select(job.c.id).where(
+        job.c.state.in_(ACTIVE),
+        job.c.parent_id.is_not(None),
+        of_parent.scalar_subquery().not_in(ACTIVE),
+    )
+    return RunningJobs(
+        active,
+        frozenset(connection.scalars(held)),
+        tuple(connection.scalars(orphans)),
+    )
 
 
 def waiting_jobs(
@@ -71,6 +86,7 @@ def waiting_jobs(
     most: int,
     at_once: int = 1,
     only: str | None = None,
+    most_processes: int | None = None,
 ) -> list[WaitingJob]:
     """Return jobs of some kinds that need the process ``owner``, which runs ``running``.
 
@@ -78,11 +94,13 @@ def waiting_jobs(
     ``most`` per team, the oldest of each team first. A process fetches ``at_once`` URLs of a
     job at a time: jobs whose open URLs the present processes fetch at once are left out, and
     so are paused jobs. ``only`` limits the result to one job, which always needs the process.
-    Without ``only``, jobs of :data:`LOCAL_TEAM` are left out, whose commands run them.
+    Without ``only``, jobs of :data:`LOCAL_TEAM` are left out, whose commands run them. On
+    nodes a job has at most ``most_processes``, None for processes that are on no node.
     """
+    live = is_live(connection, owner, waits=most_processes is not None)
     processes = (
         select(func.count())
-        .where(run.c.job_id == job.c.id, is_live(connection, owner))
+        .where(run.c.job_id == job.c.id, live)
         .correlate(job)
         .scalar_subquery()
     )
@@ -99,18 +117,20 @@ def waiting_jobs(
             job.c.id.not_in(running),
             job.c.team_id != LOCAL_TEAM if only is None else job.c.id == only,
         )
-        .subquery()
+        .cte("active")
+        .prefix_with("MATERIALIZED")  # else the processes are counted at each use
     )
     order = case(
         (active.c.processes > 0, LARGE),
         (active.c.state == JobState.QUEUED, QUEUED),
         else_=LOST,
     )
-    is_large = active.c.unfinished > at_once * active.c.processes
-    needs = or_(
-        active.c.processes == 0,
-        and_(active.c.kind.in_(CRAWLED), is_large if only is None else true()),
-    )
+    needs_more: list[ColumnElement[bool]] = [active.c.kind.in_(CRAWLED)]
+    if only is None:
+        needs_more.append(active.c.unfinished > at_once * active.c.processes)
+    if most_processes is not None:
+        needs_more.append(active.c.processes < most_processes)
+    needs = or_(active.c.processes == 0, and_(*needs_more))
     oldest = (active.c.created_at, active.c.id)
     place = func.row_number().over(
         partition_by=(active.c.team_id, order), order_by=oldest
@@ -131,19 +151,19 @@ def waiting_jobs(
     ]
 
 
-def has_queued(connection: Connection, kinds: Collection[str]) -> bool:
-    """Return True if a job of some kinds waits that no process has taken.
+def has_untaken(connection: Connection, kinds: Collection[str]) -> bool:
+    """Return True if an active job of some kinds has no run.
 
     Leaves out paused jobs, and jobs of :data:`LOCAL_TEAM`, whose commands run them.
     """
     is_taken = exists().where(
         run.c.job_id == job.c.id, run.c.state < literal(RunState.ENDED)
     )
-    queued = select(job.c.id).where(
+    untaken = select(job.c.id).where(
         ~is_taken,
-        job.c.state == JobState.QUEUED,
+        job.c.state.in_(ACTIVE),
         job.c.kind.in_(kinds),
         job.c.paused_at.is_(None),
         job.c.team_id != LOCAL_TEAM,
     )
-    return connection.execute(queued.limit(1)).first() is not None
+    return connection.execute(untaken.limit(1)).first() is not None
