@@ -70,7 +70,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Row
 
-    from scraper_service.storage.frontier.outcomes import Packed
+    from scraper_service.storage.frontier.packed_pages import Packed
     from scraper_service.storage.job_records import Outcome
 
 MAX_WARNING = 2000  # characters

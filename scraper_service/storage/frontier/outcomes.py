@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from attrs import evolve, frozen
+from attrs import evolve
 from sqlalchemy import bindparam, select, update
 
-from scraper_service.content.stored_pages import StoredResponse, compress, pack
 from scraper_service.storage import job_secrets
 from scraper_service.storage.accounts import audit
 from scraper_service.storage.accounts.credits import give_back
 from scraper_service.storage.frontier.open_job import OpenJob
+from scraper_service.storage.frontier.packed_pages import pack_all
 from scraper_service.storage.job_records import ACTIVE, Commit, JobState, RowState
 from scraper_service.storage.schema import frontier, job, page
 from scraper_service.storage.statements import Statement
@@ -40,51 +39,6 @@ _READ_ENDED = (
         frontier.c.state.in_((RowState.DONE, RowState.FAILED, RowState.SKIPPED)),
     )
 )
-
-
-@frozen
-class PackedPage:
-    """A page, compressed."""
-
-    #: Bytes of its JSON.
-    size: int
-    body: bytes
-    #: The page with its whole Markdown, if ``body`` has a part of it.
-    whole: bytes | None
-
-    @property
-    def stored_size(self) -> int:
-        """The bytes that it takes."""
-        return len(self.body) + len(self.whole or b"")
-
-
-@frozen
-class Packed:
-    """What outcomes store, by their rows."""
-
-    pages: Mapping[int, PackedPage]
-    #: The responses that jobs keep, of pages and sitemap files.
-    responses: Mapping[int, StoredResponse]
-
-
-def pack_all(outcomes: Sequence[Outcome]) -> Packed:
-    """Return the pages and responses of outcomes that have one."""
-    return Packed(
-        pages={
-            each.row_id: PackedPage(
-                len(each.page),
-                compress(each.page),
-                None if each.whole is None else compress(each.whole),
-            )
-            for each in outcomes
-            if each.page is not None
-        },
-        responses={
-            each.row_id: kept if isinstance(kept, StoredResponse) else pack(kept)
-            for each in outcomes
-            if (kept := each.kept) is not None
-        },
-    )
 
 
 def append(

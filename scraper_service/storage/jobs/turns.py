@@ -21,7 +21,7 @@ from scraper_service.storage.transactions import literal
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from sqlalchemy import Connection
+    from sqlalchemy import ColumnElement, Connection
 
 LOST, QUEUED, LARGE = range(3)  # the order of waiting jobs
 
