@@ -114,11 +114,13 @@ def run(
             text = f"python -W ignore - <<'END_OF_PYTHON'\n{text}END_OF_PYTHON\n"
         script += [f"printf '\\n{MARK}\\n'", text]
     scripts = Path(sys.executable).parent
+    # Scrapy in this process may have set its settings, and a project has its own.
+    inherited = {k: v for k, v in os.environ.items() if k != "SCRAPY_SETTINGS_MODULE"}
     done = subprocess.run(
         ("sh", "-c", "\n".join(script)),
         cwd=folder,
         env={
-            **os.environ,
+            **inherited,
             "PATH": f"{scripts}:{os.environ['PATH']}",
             "PYTHONPATH": str(ROOT),
             **variables,
