@@ -15,7 +15,7 @@ from sqlalchemy import delete, exists, insert, or_, select
 from scraper_service.errors import SecretsUnreadable
 from scraper_service.storage.job_records import ACTIVE, DeliveryState
 from scraper_service.storage.schema import delivery, job, secret
-from scraper_service.storage.transactions import literal
+from scraper_service.storage.transactions import inline
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -123,8 +123,8 @@ def forget(connection: Connection, job_id: str) -> None:
     is_waiting = exists().where(
         delivery.c.job_id == job_id,
         or_(
-            delivery.c.state == literal(DeliveryState.PENDING),
-            delivery.c.state == literal(DeliveryState.FAILED),
+            delivery.c.state == inline(DeliveryState.PENDING),
+            delivery.c.state == inline(DeliveryState.FAILED),
         ),
     )
     is_over = or_(secret.c.part != WEBHOOK, ~is_waiting)

@@ -170,7 +170,7 @@ def read_number(connection: Connection, job_id: str) -> int:
     return int(connection.scalar(_NUMBER, {"job_id": job_id}) or 0)
 
 
-def literal(number: int) -> BindParameter[int]:
+def inline(number: int) -> BindParameter[int]:
     """Return ``number`` as a literal in the text of a statement.
 
     PostgreSQL plans prepared statements without their parameters. With a parameter it
@@ -189,10 +189,10 @@ def rows_in(job_id: str, state: RowState, after: int = 0) -> list[ColumnElement[
     columns = frontier.c
     found = [
         columns.job_number == number_of(job_id),
-        columns.state.between(literal(state), literal(state)),
+        columns.state.between(inline(state), inline(state)),
     ]
     if after:
-        place = tuple_(literal(state), after)
+        place = tuple_(inline(state), after)
         found.append(tuple_(columns.state, columns.id) > place)
     return found
 
@@ -237,7 +237,7 @@ def _some(
     skips_locked: bool,
 ) -> ColumnElement[bool]:
     keys = list(table.primary_key)
-    some = select(*keys).where(*where).limit(literal(limit))
+    some = select(*keys).where(*where).limit(inline(limit))
     if skips_locked:
         some = some.with_for_update(skip_locked=True)
     key = tuple_(*keys) if len(keys) > 1 else keys[0]

@@ -32,8 +32,8 @@ from scraper_service.storage.schema import frontier, job, run, worker
 from scraper_service.storage.statements import Statement, arrays, constant, run_together
 from scraper_service.storage.transactions import (
     IN_ORDER,
+    inline,
     is_late,
-    literal,
     lock_job,
     lock_job_shared,
     look_at_job,
@@ -143,7 +143,7 @@ def _claim_beyond(
         select(columns.id, columns.url)
         .where(*rows_in(job_id, RowState.PENDING, beyond.row_id))
         .order_by(*IN_ORDER)
-        .limit(literal(LOOK_ROWS))
+        .limit(inline(LOOK_ROWS))
         .subquery()
     )
     others = select(looked_at.c.id).where(
@@ -152,9 +152,7 @@ def _claim_beyond(
             for each in beyond.sites
         )
     )
-    ids = list(
-        connection.scalars(others.order_by(looked_at.c.id).limit(literal(count)))
-    )
+    ids = list(connection.scalars(others.order_by(looked_at.c.id).limit(inline(count))))
     if len(ids) == count:
         last: int | None = ids[-1]
     else:
@@ -253,7 +251,7 @@ def leases_of(connection: Connection, owner: str) -> list[tuple[str, int, int]]:
         select(*columns)
         .join(job, job.c.number == frontier.c.job_number)
         .where(
-            frontier.c.state == literal(RowState.LEASED),  # as in the partial index
+            frontier.c.state == inline(RowState.LEASED),  # as in the partial index
             frontier.c.owner == owner,
         )
     )
@@ -286,7 +284,7 @@ def forget_workers(connection: Connection) -> None:
 def _is_lost(connection: Connection) -> ColumnElement[bool]:
     live = select(worker.c.id).where(worker.c.until >= now_of(connection))
     return and_(
-        frontier.c.state == literal(RowState.LEASED),  # as in the partial index
+        frontier.c.state == inline(RowState.LEASED),  # as in the partial index
         frontier.c.owner.is_not(None),
         frontier.c.owner.not_in(live),
     )
@@ -338,7 +336,7 @@ def reap(connection: Connection, job_id: str) -> int:
         update(frontier).where(lost).values(state=RowState.PENDING, owner=None)
     )
     outcomes.hold_surplus(connection, job_id)
-    is_lost = or_(run.c.state < literal(RunState.ENDED), run.c.reason == LOST)
+    is_lost = or_(run.c.state < inline(RunState.ENDED), run.c.reason == LOST)
     for owner, count in counts:
         connection.execute(
             update(run)

@@ -26,7 +26,7 @@ from scraper_service.storage.job_records import (
 )
 from scraper_service.storage.schema import frontier, job, page
 from scraper_service.storage.statements import execute, execute_many
-from scraper_service.storage.transactions import IN_ORDER, literal, now_of, rows_in
+from scraper_service.storage.transactions import IN_ORDER, inline, now_of, rows_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -247,7 +247,7 @@ class KnownUrlReader:
                 frontier.c.code.is_(None),
             )
             .order_by(*IN_ORDER)
-            .limit(literal(BODY_ROWS if opens else SLICE_ROWS))
+            .limit(inline(BODY_ROWS if opens else SLICE_ROWS))
         ).all()
         if rows:
             self._behind = rows[-1].id

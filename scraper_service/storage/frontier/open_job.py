@@ -58,7 +58,7 @@ from scraper_service.storage.statements import (
 )
 from scraper_service.storage.transactions import (
     IN_ORDER,
-    literal,
+    inline,
     note,
     now_of,
     rows_in,
@@ -545,7 +545,7 @@ class OpenJob:
             select(frontier.c.id)
             .where(*rows_in(self.job_id, RowState.HELD))
             .order_by(*IN_ORDER)
-            .limit(literal(room))
+            .limit(inline(room))
         )
         let_in = self._connection.execute(
             update(frontier)
@@ -569,7 +569,7 @@ class OpenJob:
                 frontier.c.kind == UrlKind.PAGE,
             )
             .order_by(state.desc(), row_id.desc())
-            .limit(literal(surplus))
+            .limit(inline(surplus))
         )
         held = self._connection.execute(
             update(frontier)

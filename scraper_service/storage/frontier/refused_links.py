@@ -21,7 +21,7 @@ from scraper_service.content.stored_pages import compress, decompress
 from scraper_service.discovery import Reason
 from scraper_service.storage.schema import frontier, refused_key, refused_list
 from scraper_service.storage.statements import Insertion, Statement, arrays, execute
-from scraper_service.storage.transactions import literal, number_of
+from scraper_service.storage.transactions import inline, number_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -209,7 +209,7 @@ def first_counts(connection: Connection, job_id: str, most: int) -> Counter[str]
         select(refused_list.c.code, refused_list.c.urls)
         .where(*_of(job_id, None))
         .order_by(refused_list.c.id)
-        .limit(literal(most))
+        .limit(inline(most))
     )
     found: Counter[str] = Counter()
     for code, number in rows:
@@ -248,7 +248,7 @@ def read(
             .outerjoin(frontier, frontier.c.id == refused_list.c.found_on)
             .where(*_of(job_id, reason), refused_list.c.id >= first)
             .order_by(refused_list.c.id)
-            .limit(literal(min(READ_LISTS, limit - len(found))))
+            .limit(inline(min(READ_LISTS, limit - len(found))))
         ).all()
         if not rows:
             break

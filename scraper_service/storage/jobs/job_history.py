@@ -25,7 +25,7 @@ from scraper_service.storage.job_records import (
 )
 from scraper_service.storage.jobs.job_store import MAX_TARGET
 from scraper_service.storage.schema import activity, frontier, job, key, ledger, webhook
-from scraper_service.storage.transactions import literal, now_of
+from scraper_service.storage.transactions import inline, now_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -362,7 +362,7 @@ class _Source:
             select(*facts)
             .where(*wanted, *bounds)
             .order_by(self.at.desc(), columns.id.desc())
-            .limit(literal(size))
+            .limit(inline(size))
             .subquery()
             for wanted in self.wanted
         ]
@@ -370,7 +370,7 @@ class _Source:
         return (
             select(every)
             .order_by(desc(every.c.at), desc(every.c.id))
-            .limit(literal(size))
+            .limit(inline(size))
         )
 
 
@@ -402,7 +402,7 @@ def _read_jobs(
 def _count_leased(connection: Connection, ids: list[str]) -> dict[str, int]:
     if not ids:
         return {}
-    columns, leased = frontier.c, literal(RowState.LEASED)
+    columns, leased = frontier.c, inline(RowState.LEASED)
     rows = connection.execute(
         select(job.c.id, func.count())
         .join(job, job.c.number == columns.job_number)

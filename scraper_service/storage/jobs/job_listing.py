@@ -14,7 +14,7 @@ from scraper_service.storage.frontier import refused_links
 from scraper_service.storage.frontier.open_job import ROBOTS
 from scraper_service.storage.job_records import PageErrorRow, RowState, UrlKind
 from scraper_service.storage.schema import frontier, job
-from scraper_service.storage.transactions import IN_ORDER, literal, number_of, rows_in
+from scraper_service.storage.transactions import IN_ORDER, inline, number_of, rows_in
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection, Row, TextClause
@@ -297,7 +297,7 @@ def _rows(
             .where(*where)
             .order_by(*IN_ORDER)
             .offset(skip)
-            .limit(literal(limit))
+            .limit(inline(limit))
         )
     )
 

@@ -53,7 +53,7 @@ from scraper_service.storage.schema import team as team_table
 from scraper_service.storage.transactions import (
     RETENTION_S,
     delete_some,
-    literal,
+    inline,
     note,
     now_of,
     number_of,
@@ -377,7 +377,7 @@ def expire(connection: Connection) -> int:
     has_run = exists().where(
         run.c.job_id == job.c.id,
         run.c.node.is_not(None),
-        run.c.state < literal(RunState.ENDED),
+        run.c.state < inline(RunState.ENDED),
     )
     is_over = or_(~has_run, job.c.completed_at <= now - STOP_S)
     job_id = connection.scalar(

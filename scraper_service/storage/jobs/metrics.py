@@ -26,7 +26,7 @@ from scraper_service.storage.schema import (
     webhook,
     worker,
 )
-from scraper_service.storage.transactions import literal, now_of
+from scraper_service.storage.transactions import inline, now_of
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Select
@@ -73,7 +73,7 @@ def read_counts(connection: Connection) -> StoredCounts:
     )
     # The rows of processes that have ended are kept for a day; most hold no URL.
     holds_urls = exists().where(
-        frontier.c.state == literal(RowState.LEASED),  # as in the partial index
+        frontier.c.state == inline(RowState.LEASED),  # as in the partial index
         frontier.c.owner == worker.c.id,
     )
     silent = select(func.min(worker.c.until)).where(worker.c.until < now, holds_urls)
@@ -88,7 +88,7 @@ def read_counts(connection: Connection) -> StoredCounts:
             .select_from(delivery.join(webhook, webhook.c.job_id == delivery.c.job_id))
             .where(
                 webhook.c.due_at.is_not(None),
-                delivery.c.state == literal(DeliveryState.PENDING),
+                delivery.c.state == inline(DeliveryState.PENDING),
             ),
         ),
         hosts_held=_count(
@@ -135,7 +135,7 @@ def _urls(connection: Connection) -> dict[str, int]:
     leased = _count(
         connection,
         select(func.count()).where(
-            frontier.c.state == literal(RowState.LEASED),
+            frontier.c.state == inline(RowState.LEASED),
             frontier.c.kind == UrlKind.PAGE,
         ),
     )

@@ -26,8 +26,8 @@ from scraper_service.storage.job_records import ACTIVE, LOST, Job, JobState, Run
 from scraper_service.storage.jobs import job_store
 from scraper_service.storage.schema import job, operation, run, worker
 from scraper_service.storage.transactions import (
+    inline,
     is_late,
-    literal,
     lock_job,
     now_of,
     transaction,
@@ -72,8 +72,8 @@ def is_live(
     live = select(worker.c.id).where(worker.c.until >= now_of(connection))
     lives: ColumnElement[bool] = run.c.owner.in_(live)
     if waits:
-        lives = or_(lives, run.c.state == literal(RunState.ASKED))
-    found = and_(run.c.state < literal(RunState.ENDED), lives)
+        lives = or_(lives, run.c.state == inline(RunState.ASKED))
+    found = and_(run.c.state < inline(RunState.ENDED), lives)
     if owner is None:
         return found
     return and_(found, or_(run.c.owner != owner, run.c.node.is_not(None)))
@@ -205,7 +205,7 @@ def end_lost(connection: Connection, owner: str) -> int:
     if is_late(connection, owner):
         return 0
     lost = select(run.c.id).where(
-        run.c.state < literal(RunState.ENDED), ~is_live(connection)
+        run.c.state < inline(RunState.ENDED), ~is_live(connection)
     )
     some = lost.with_for_update(skip_locked=True)  # others look for them too
     return _end(connection, LOST, run.c.id.in_(some.scalar_subquery()))
@@ -267,7 +267,7 @@ def _end(
 ) -> int:
     ended = (
         update(run)
-        .where(run.c.state < literal(RunState.ENDED), *where)
+        .where(run.c.state < inline(RunState.ENDED), *where)
         .values(state=RunState.ENDED, reason=reason, ended_at=now_of(connection))
     )
     return connection.execute(ended).rowcount
@@ -303,7 +303,7 @@ def on_nodes(connection: Connection) -> list[NodeRun]:
         )
         .join(job, job.c.id == run.c.job_id)
         .outerjoin(worker, worker.c.id == run.c.owner)
-        .where(run.c.state < literal(RunState.ENDED), run.c.node.is_not(None))
+        .where(run.c.state < inline(RunState.ENDED), run.c.node.is_not(None))
         .order_by(run.c.created_at)
     )
     return [

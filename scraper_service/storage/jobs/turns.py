@@ -16,7 +16,7 @@ from scraper_service.options.serialization import CRAWLED
 from scraper_service.storage.job_records import ACTIVE, LOCAL_TEAM, JobState, RunState
 from scraper_service.storage.jobs.runs import is_live
 from scraper_service.storage.schema import job, run
-from scraper_service.storage.transactions import literal
+from scraper_service.storage.transactions import inline
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -61,7 +61,7 @@ def running_jobs(
     held = select(run.c.job_id).where(
         run.c.job_id.in_(running),
         run.c.owner == owner,
-        run.c.state < literal(RunState.ENDED),
+        run.c.state < inline(RunState.ENDED),
     )
     parent = job.alias("parent")
     # As a join, PostgreSQL would hash all jobs that have ended.
@@ -157,7 +157,7 @@ def has_untaken(connection: Connection, kinds: Collection[str]) -> bool:
     Leaves out paused jobs, and jobs of :data:`LOCAL_TEAM`, whose commands run them.
     """
     is_taken = exists().where(
-        run.c.job_id == job.c.id, run.c.state < literal(RunState.ENDED)
+        run.c.job_id == job.c.id, run.c.state < inline(RunState.ENDED)
     )
     untaken = select(job.c.id).where(
         ~is_taken,

@@ -26,7 +26,7 @@ from scraper_service.storage.job_records import (
     Event,
 )
 from scraper_service.storage.schema import delivery, job, webhook
-from scraper_service.storage.transactions import literal, lock_job, now_of, transaction
+from scraper_service.storage.transactions import inline, lock_job, now_of, transaction
 from scraper_service.storage.webhooks.deliveries import (
     read_deliveries,
     read_delivery,
@@ -113,18 +113,18 @@ def take(connection: Connection, job_id: str, lease_s: float) -> DeliveryLease |
     )
     waiting = select(delivery.c.seq, delivery.c.kind, delivery.c.attempts).where(
         delivery.c.job_id == job_id,
-        delivery.c.state == literal(DeliveryState.PENDING),
+        delivery.c.state == inline(DeliveryState.PENDING),
     )
     # Also by time: the primary key has only the order of numbers, and includes earlier
     # deliveries.
-    first = waiting.where(delivery.c.due_at <= literal(0)).order_by(
+    first = waiting.where(delivery.c.due_at <= inline(0)).order_by(
         delivery.c.due_at, delivery.c.seq
     )
     again = waiting.where(delivery.c.due_at > 0, delivery.c.due_at <= at)
     found = [
-        *connection.execute(first.limit(literal(FIRST_ROWS))),
+        *connection.execute(first.limit(inline(FIRST_ROWS))),
         *connection.execute(
-            again.order_by(delivery.c.due_at).limit(literal(RETRY_ROWS))
+            again.order_by(delivery.c.due_at).limit(inline(RETRY_ROWS))
         ),
     ]
     hook, trouble = _hook(connection, job_id, row.config)
