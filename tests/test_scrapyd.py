@@ -370,13 +370,13 @@ def test_jobs_wait_for_nodes_and_survive_the_service(make_cluster):
     assert service.stop() == 0
 
 
-def test_cancel_stops_processes_that_run_and_that_wait(make_cluster, tmp_path):
-    cluster = make_cluster(nodes=1, processes=2)
-    config = tmp_path / "scrapyd.conf"
+def small_node(cluster, folder):
+    """Start the first node, with one process at a time."""
+    config = folder / "scrapyd.conf"
     text = (ROOT / "deploy" / "scrapyd.conf").read_text()
     config.write_text(text.replace("max_proc_per_cpu = 1", "max_proc = 1"))
     node = ScrapydNode(
-        tmp_path / "small",
+        folder / "small",
         port=cluster.ports[0],
         config=config,
         **SETTINGS,
@@ -384,6 +384,30 @@ def test_cancel_stops_processes_that_run_and_that_wait(make_cluster, tmp_path):
         **cluster.place.node,
     )
     cluster.stack.callback(kill_node, node)
+    return node
+
+
+def test_a_run_waits_for_its_node_while_the_service_restarts(make_cluster, tmp_path):
+    cluster = make_cluster(nodes=1, processes=1)
+    node = small_node(cluster, tmp_path)
+    service = cluster.service()
+    first = cluster.crawl(service, "5000-slow1500-runs")
+    crawls_with(cluster, first, service, 1, pages=1)
+    second = cluster.crawl(service, "10-small-waits")
+    wait_until(lambda: node.jobs("pending"), "none waits")
+    for end in (kill, lambda service: service.stop()):
+        end(service)
+        time.sleep(2 * LEASE_S)  # the process of the first job ends lost runs
+        service = cluster.service()
+    assert service.request("DELETE", first.path).status == 200
+    second.wait(service)
+    assert [run.reason for run in cluster.runs(second)] == ["finished"]
+    assert service.stop() == 0
+
+
+def test_cancel_stops_processes_that_run_and_that_wait(make_cluster, tmp_path):
+    cluster = make_cluster(nodes=1, processes=2)
+    node = small_node(cluster, tmp_path)
     service = cluster.service()
     job = cluster.crawl(service, "2000-slow400-cancel")
     crawls_with(cluster, job, service, 1)

@@ -13,7 +13,7 @@ import logging
 import math
 import uuid
 from collections import Counter
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from attrs import define
 from scrapy.crawler import Crawler
@@ -353,7 +353,7 @@ class JobRunner:
                 raise
             except Exception:
                 logger.exception("job %s could not be taken", each.id)
-                continue  # it must not hold up others
+                continue  # with the others
             if not is_taken:
                 continue
             self._turn += 1
@@ -394,7 +394,7 @@ class JobRunner:
         )
 
     def _has_free(self, work: str) -> bool:
-        """Return True if a further job may run beside the present ones."""
+        """Return True if a further job may run, and no present one has to stop."""
         return self._teams(work).total() < self._limits[work]
 
     def _has_room(self, work: str, each: WaitingJob) -> bool:
@@ -404,12 +404,20 @@ class JobRunner:
     async def _take(self, work: str, each: WaitingJob) -> bool:
         """Take a waiting job and start it. Return False if it needs no process."""
         at_once = 0 if self._only else self.settings.getint("JOB_CONCURRENCY")
-        taken = await self._jobs.take(each.id, self.owner, at_once)
+        taken = await self._take_job(each.id, self.owner, at_once)
         if taken is None or self.is_closing:
             return False
         found = self._running[each.id] = RunningJob(taken, work)
         found.task = self._tasks.spawn(self._follow(found))
         return True
+
+    async def _take_job(self, job_id: str, *args: Any) -> Taken | None:
+        """Take a job with arguments of :func:`~.runs.take`."""
+        taken = await self._jobs.take(job_id, *args)
+        if isinstance(taken, JobState):
+            await self._log_end(job_id)
+            return None
+        return taken
 
     # -- one job ---------------------------------------------------------------------
 
@@ -434,9 +442,12 @@ class JobRunner:
 
     async def _end(self, taken: Taken, reason: str | None, error: str | None) -> None:
         if await self._jobs.end_run(taken.job.id, taken.run_id, reason, error):
-            failed = await self._jobs.get(taken.job.id, None)
-            if failed is not None:
-                log_end(failed)
+            await self._log_end(taken.job.id)
+
+    async def _log_end(self, job_id: str) -> None:
+        failed = await self._jobs.get(job_id, None)
+        if failed is not None:
+            log_end(failed)
 
     async def _run(self, running: RunningJob) -> EndT:
         """Run a coroutine, which ends its job itself."""

@@ -576,6 +576,13 @@ def test_bad_requests_name_the_field_and_its_value(running, body, path, told):
         assert issue["path"] == path
 
 
+def test_a_run_whose_data_is_not_kept_takes_no_retention(running):
+    body = {"prompt": PROMPT, "zeroDataRetention": True, "retentionDays": 2}
+    reply = running.post("/v2/agent", body)
+    assert reply.status == 400
+    assert "retentionDays must be left out with zeroDataRetention" in str(reply.json)
+
+
 def test_keys_without_effect_are_named(running, chat):
     behave(chat, EXTRACT)
     body = {

@@ -11,7 +11,7 @@ from scraper_service.options.serialization import CHECKS, JOBS, OPERATIONS
 from scraper_service.services.job_runner import LocalRunner, RunningJob
 from scraper_service.services.scrapyd.runner import WAITING_AHEAD, ScrapydRunner
 from scraper_service.storage.frontier.workers import LiveWorker
-from scraper_service.storage.job_records import RunState
+from scraper_service.storage.job_records import JobState, RunState
 from scraper_service.storage.jobs.runs import NodeRun
 from scraper_service.storage.jobs.turns import RunningJobs, WaitingJob
 
@@ -202,3 +202,27 @@ def test_a_crawler_that_could_not_be_closed_is_closed_again():
     each.crawler = FakeCrawler(Engine())
     asyncio.run(cancel(runner, each))
     assert each.crawler.engine.closes == 2
+
+
+def test_the_end_of_a_job_that_fails_when_it_is_taken_is_logged(caplog):
+    async def take(*_):
+        return JobState.FAILED
+
+    async def get(job_id, team_id):
+        return None if team_id else failed
+
+    counts = dict.fromkeys(("pages", "failed", "skipped", "open", "credits"), 0)
+    failed = SimpleNamespace(
+        id="a",
+        kind="crawl",
+        state=JobState.FAILED,
+        error="It broke.",
+        created_at=0,
+        completed_at=1,
+        **counts,
+    )
+    runner = runner_of()
+    runner._jobs = SimpleNamespace(take=take, get=get)
+    [each] = waiting("a")
+    assert not asyncio.run(runner._take(JOBS, each))
+    assert "job a failed after 1.0 s" in caplog.text

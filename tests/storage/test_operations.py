@@ -282,7 +282,7 @@ def test_one_that_ends_its_process_again_and_again_has_failed(world):
         world.do(leases.beat, "dies", 100)
         assert world.take(one, "dies") is not None, number
         world.do(leases.beat, "dies", -1)
-    assert world.take(one) is None
+    assert world.take(one) is JobState.FAILED
     found = world.read(one)
     assert found.state is JobState.FAILED
     assert f"{MAX_LOST} times" in found.error

@@ -52,8 +52,11 @@ class World:
         dead = update(worker).where(worker.c.id == name).values(until=0)
         self.do(lambda connection: connection.execute(dead))
 
+    def take(self, most=1):
+        return self.do(runs.take, self.job.id, self.service, AT_ONCE, NODE, most)
+
     def ask(self, most=1):
-        taken = self.do(runs.take, self.job.id, self.service, AT_ONCE, NODE, most)
+        taken = self.take(most)
         return taken and taken.run_id
 
     def join(self, run_id, kind="batch"):
@@ -216,7 +219,7 @@ def test_a_job_fails_whose_processes_are_lost_again_and_again(world):
         lose(world)
     assert world.state is JobState.SCRAPING
     lose(world)
-    assert world.ask() is None
+    assert world.take() is JobState.FAILED
     assert world.state is JobState.FAILED
     job = world.do(job_store.get_job, world.job.id, "team")
     assert job.error == f"Its processes were lost {MAX_LOST} times and it got nowhere."
@@ -228,7 +231,7 @@ def test_runs_that_ended_otherwise_between_lost_ones_change_nothing(world):
         world.join(run_id)
         world.do(runs.end, world.job.id, run_id, "unavailable")
         lose(world)
-    assert world.ask() is None
+    assert world.take() is JobState.FAILED
     assert world.state is JobState.FAILED
 
 

@@ -219,7 +219,7 @@ class ScrapydRunner(JobRunner):
             return await super()._take(work, each)
         node = self._best(each.id)
         assert node is not None
-        taken = await self._jobs.take(
+        taken = await self._take_job(
             each.id,
             self.owner,
             self.settings.getint("JOB_CONCURRENCY"),

@@ -13,10 +13,10 @@ lives. Functions run inside a transaction.
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from attrs import evolve, frozen
-from sqlalchemy import and_, delete, func, insert, or_, select, update
+from sqlalchemy import and_, delete, false, func, insert, or_, select, update
 
 from scraper_service.errors import JobNotFound, RunRefused, SecretsUnreadable
 from scraper_service.options.serialization import CRAWLED
@@ -67,12 +67,13 @@ def is_live(
     """Return the condition for runs that have not ended, of processes that live.
 
     Leaves out the runs in the process ``owner``, which knows what it runs, and, unless it
-    ``waits`` for nodes, runs in their queues that no live service has asked for.
+    ``waits`` for nodes, runs in their queues without a live service.
     """
     live = select(worker.c.id).where(worker.c.until >= now_of(connection))
-    lives: ColumnElement[bool] = run.c.owner.in_(live)
-    if waits:
-        lives = or_(lives, run.c.state == inline(RunState.ASKED))
+    lives = or_(
+        run.c.owner.in_(live),
+        run.c.state == inline(RunState.ASKED) if waits else false(),
+    )
     found = and_(run.c.state < inline(RunState.ENDED), lives)
     if owner is None:
         return found
@@ -87,7 +88,7 @@ def take(
     at_once: int = 0,
     node: str | None = None,
     most: int | None = None,
-) -> Taken | None:
+) -> Taken | Literal[JobState.FAILED] | None:
     """Take a job for a process that does not run it. Return None if it needs no more.
 
     Also returns None for a job whose row is locked: the next look comes soon.
@@ -95,8 +96,9 @@ def take(
     fetch ``at_once``, 0 for any number. With ``node`` the run is one of at most ``most`` on
     scrapyd nodes, for which the process has to :func:`join`.
 
-    The job fails if its runs were lost :data:`MAX_LOST` times, unless the URLs count how often
-    they ended a process, and if this process cannot decrypt its secrets.
+    Returns ``FAILED`` after failing the job: if its runs were lost :data:`MAX_LOST` times,
+    unless the URLs count how often they ended a process, and if this process cannot decrypt
+    its secrets.
     """
     locked = try_lock_job(connection, job_id)
     if locked is None or locked.state not in ACTIVE or locked.paused_at is not None:
@@ -127,11 +129,11 @@ def take(
     if counts and _is_stuck(connection, job_id, progress):
         error = _ERRORS[is_crawled].format(MAX_LOST)
         outcomes.end_job(connection, job_id, JobState.FAILED, error)
-        return None
+        return JobState.FAILED
     if node is None:
         whole = _whole(connection, found)
         if isinstance(whole, SecretsUnreadable):
-            return None
+            return JobState.FAILED
         found = whole
         job_store.start_job(connection, job_id)
     state = RunState.RUNNING if node is None else RunState.ASKED

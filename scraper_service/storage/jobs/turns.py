@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from attrs import frozen
-from sqlalchemy import and_, case, exists, func, or_, select
+from sqlalchemy import and_, case, exists, func, or_, select, true
 
 from scraper_service.options.serialization import CRAWLED
 from scraper_service.storage.job_records import ACTIVE, LOCAL_TEAM, JobState, RunState
@@ -21,7 +21,7 @@ from scraper_service.storage.transactions import inline
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from sqlalchemy import ColumnElement, Connection
+    from sqlalchemy import Connection
 
 LOST, QUEUED, LARGE = range(3)  # the order of waiting jobs
 
@@ -125,12 +125,13 @@ def waiting_jobs(
         (active.c.state == JobState.QUEUED, QUEUED),
         else_=LOST,
     )
-    needs_more: list[ColumnElement[bool]] = [active.c.kind.in_(CRAWLED)]
-    if only is None:
-        needs_more.append(active.c.unfinished > at_once * active.c.processes)
-    if most_processes is not None:
-        needs_more.append(active.c.processes < most_processes)
-    needs = or_(active.c.processes == 0, and_(*needs_more))
+    is_large = active.c.unfinished > at_once * active.c.processes
+    needs_more = and_(
+        active.c.kind.in_(CRAWLED),
+        is_large if only is None else true(),
+        true() if most_processes is None else active.c.processes < most_processes,
+    )
+    needs = or_(active.c.processes == 0, needs_more)
     oldest = (active.c.created_at, active.c.id)
     place = func.row_number().over(
         partition_by=(active.c.team_id, order), order_by=oldest
