@@ -105,14 +105,14 @@ def ref(name: str) -> Shape:
 
 
 def shape_of(hint: Any) -> Any:
-    """Return the schema of a type; a schema, or the name of one, as it is."""
+    """Return the schema of a type. Schemas and their names are returned unchanged."""
     return hint if isinstance(hint, str) else _meaning(hint).shape
 
 
 # -- types of members --------------------------------------------------------------------
 
 _ABSENT = object()
-#: The value of a member that may be left out, but is null here.
+#: As the value of a :data:`Maybe` member: null, where None would leave it out.
 NULL = object()
 #: A member that is left out without a value.
 Maybe: TypeAlias = Annotated[ValueT | None, _ABSENT]

@@ -53,7 +53,6 @@ class Services:
     jobs: TeamJobs
     browser_sessions: BrowserSessions
     exports: Exports
-    #: Deep research, extract and llms.txt jobs.
     usage: Usage
     monitors: TeamMonitors
     #: Files that wait to be parsed.

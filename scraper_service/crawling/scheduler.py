@@ -86,9 +86,8 @@ class LeasedScheduler(BaseScheduler):
     Requests wait for their hosts here, before their time begins. Rows of other hosts may pass
     them.
 
-    :meth:`notice` applies a change of the job by its caller, that another process has stored.
-    In the process that stores a change, :meth:`hold` comes before it and :meth:`refresh` after
-    it. The crawler of a paused job ends with the pages that are running, for the reason
+    A caller may change the job. If another process stored the change, call :meth:`notice`. A
+    process that stores one itself calls :meth:`hold` before, and :meth:`refresh` after it. The crawler of a paused job ends with the pages that are running, for the reason
     ``paused``.
     """
 
@@ -484,7 +483,8 @@ class LeasedScheduler(BaseScheduler):
         return self._frontier.claim(self.job_id, count, beyond)
 
     async def _take(self, claim: Claim) -> None:
-        # A page whose lease was lost, and is claimed again while it is still here, goes on.
+        # A claim may return a row whose page is still in work here, as its lease had ended. That
+        # page stays, with the new token.
         self._queue.add([row for row in claim.rows if row.id not in self._leases])
         self._leases.update((row.id, row.token) for row in claim.rows)
         if claim.base is not None:

@@ -106,7 +106,7 @@ class RunningJob:
     """A job that runs in this process."""
 
     taken: Taken
-    #: What kind of work it is.
+    #: A key of :data:`LIMITS`.
     work: str
     task: asyncio.Task[None] | None = None
     #: Of the job of a spider.

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import stat
 from contextlib import closing
 
 import pytest
 
+from scraper_service import settings
 from scraper_service.storage.database import Database
 from scraper_service.storage.files.artefacts import FOLDER, Artefacts
-from scraper_service.storage.secrets import key_secret
+from scraper_service.storage.secrets import key_secret, public_environment
 
 
 def mode(path):
@@ -57,3 +59,17 @@ def test_a_folder_with_other_things_keeps_its_mode(tmp_path):
     assert mode(tmp_path) == 0o755
     opened = {name for name, each in found.items() if each & 0o077}
     assert opened == {"pages.jsonl"}
+
+
+def test_secrets_of_settings_are_kept_from_other_processes(monkeypatch):
+    """A process that converts pages gets no key of a search engine that was added."""
+    secret = re.compile(r"_(KEY|KEYS|SECRETS?|PASSWORD|DSN)$|^PROXIES$")
+    names = [
+        f"SCRAPER_{name}"
+        for name, value in vars(settings).items()
+        if secret.search(name) and not isinstance(value, int)
+    ]
+    assert len(names) > 6
+    for name in names:
+        monkeypatch.setenv(name, "secret")
+    assert public_environment().keys() & set(names) == set()

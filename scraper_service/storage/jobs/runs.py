@@ -66,8 +66,8 @@ def is_live(
 ) -> ColumnElement[bool]:
     """Return the condition for runs that have not ended, of processes that live.
 
-    Leaves out the runs in the process ``owner``, which knows what it runs, and, unless it
-    ``waits`` for nodes, runs in their queues without a live service.
+    Leaves out the runs in the process ``owner``, which knows what it runs. With ``waits``,
+    runs in the queue of a node count, too, even if the service that asked is dead.
     """
     live = select(worker.c.id).where(worker.c.until >= now_of(connection))
     lives = or_(
@@ -131,7 +131,7 @@ def take(
         outcomes.end_job(connection, job_id, JobState.FAILED, error)
         return JobState.FAILED
     if node is None:
-        whole = _whole(connection, found)
+        whole = _decrypt_or_fail(connection, found)
         if isinstance(whole, SecretsUnreadable):
             return JobState.FAILED
         found = whole
@@ -148,7 +148,7 @@ def take(
     )
 
 
-def _whole(connection: Connection, found: Job) -> Job | SecretsUnreadable:
+def _decrypt_or_fail(connection: Connection, found: Job) -> Job | SecretsUnreadable:
     """Return a job with the secrets in its options. Fail it if they cannot be decrypted."""
     try:
         options = job_secrets.whole_options(connection, found.id, found.options)
@@ -356,7 +356,7 @@ def join(
     state = connection.scalar(select(run.c.state).where(*of_job))
     if state not in {None, RunState.ASKED}:
         raise RunRefused(f"another process has the place of run {run_id}")
-    whole = _whole(connection, found)
+    whole = _decrypt_or_fail(connection, found)
     if isinstance(whole, SecretsUnreadable):
         return whole
     is_first = _is_first(connection, job_id, run_id)
