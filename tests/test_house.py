@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 HOUSE = tomllib.loads((ROOT / "tests" / "house.toml").read_text())
 PACKAGE = ROOT / "scraper_service"
+FACES = {"__init__.py", "__main__.py"}
+LEAST_LINES = 60
 SLACK = 0.02  # of a number, by which it may be below the one in the file
 PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md"))
 # Third forms that do not end in -ed. Those that are also a first form, such as "read" and
@@ -66,6 +68,18 @@ def test_no_part_of_the_package_grows():
     assert set(HOUSE["lines"]) == set(HOUSE["modules"]) == set(lines)
     assert_no_rise("lines", lines)
     assert_no_rise("modules", modules)
+
+
+def test_no_module_is_added_that_is_too_small_to_be_looked_up():
+    """A module is what a reader looks up by one word; many tiny ones are heads and glue."""
+    small = [
+        path
+        for path in SOURCES
+        if path.name not in FACES
+        and "passes" not in path.parts  # pairs with a compiled form
+        and path.read_text().count("\n") < LEAST_LINES
+    ]
+    assert_no_rise("names", {f"modules below {LEAST_LINES} lines": len(small)})
 
 
 def assert_no_rise(table: str, counts: Mapping[str, int]) -> None:
