@@ -55,7 +55,7 @@ EndT: TypeAlias = "tuple[str | None, str | None]"
 logger = logging.getLogger(__name__)
 
 POLL_S = 2.0  # for changes of jobs, and for jobs that need one more process
-NEW_S = 0.25  # for jobs without a run, while there is room for one
+NEW_S = 0.25  # for jobs without a run or with a lock, while there is room for one
 MOST_TEAMS = 1000  # whose last turns are remembered
 OPENING_S = 0.05
 CLOSING_S = 0.01
@@ -170,6 +170,7 @@ class JobRunner:
             lambda: self.running,
         )
         self._running: dict[str, RunningJob] = {}  # the first started first
+        self._was_refused = False  # by a job that seemed to need a process
         self._turn = 0  # counts the starts
         self._last_turns: dict[tuple[str, str], int] = {}  # by work and team
         self._tasks = BackgroundTasks()
@@ -311,7 +312,10 @@ class JobRunner:
             if self._has_free(work)
             for name in names
         ]
-        if kinds and not self.is_alone and await self._jobs.has_untaken(kinds):
+        if not kinds or self.is_alone:
+            return
+        if self._was_refused or await self._jobs.has_untaken(kinds):
+            self._was_refused = False
             self.wake()
 
     async def _take_up(self) -> None:
@@ -355,6 +359,7 @@ class JobRunner:
                 logger.exception("job %s could not be taken", each.id)
                 continue  # with the others
             if not is_taken:
+                self._was_refused = True  # it may be locked by a page that is stored
                 continue
             self._turn += 1
             self._last_turns.pop((work, each.team_id), None)

@@ -332,12 +332,11 @@ def test_a_service_that_is_reinstalled_loses_no_page(tmp_path, site):
             wait_until(lambda: "could not start" in service.stderr)
             away.rename(content)
             assert reply.result().status == 200, reply.result()
-        shutil.rmtree(content / "structured_data")
-        wanted = {"type": "json", "schema": {"properties": {"name": {}}}}
-        body = {"url": site.url("/article"), "formats": [wanted]}
+        (content / "formats" / "branding.py").unlink()  # loaded on first use
+        body = {"url": site.url("/article"), "formats": ["branding"]}
         text = service.post("/v2/scrape", body).json["error"]
     missing = "a part of the service is missing: No module named"
     assert (
-        f"{missing} 'scraper_service.content.structured_data'; was the service reinstalled?"
+        f"{missing} 'scraper_service.content.formats.branding'; was the service reinstalled?"
         in text
     )
