@@ -64,8 +64,8 @@ docs: $(VENV)/.installed
 	$(BIN)/python -m tools.configuration
 	$(BIN)/python -m tools.option_reference
 
-docs-site: $(VENV)/.docs-installed
-	cd deploy/docs-site && $(CURDIR)/$(BIN)/mkdocs build --strict
+docs-site: $(VENV)/docs/.installed
+	cd deploy/docs-site && NO_MKDOCS_2_WARNING=1 $(CURDIR)/$(VENV)/docs/bin/mkdocs build --strict
 
 bench: $(VENV)/.bench-installed
 	$(BIN)/python -m tools.bench.scrape $(ARGS)
@@ -129,8 +129,8 @@ $(VENV)/.test-compiled: $(VENV)/.test-installed
 	-@$(BIN)/python -m pytest --collect-only -qq >/dev/null 2>&1
 	touch $@
 
-$(VENV)/.docs-installed: $(VENV)/.installed
-	$(INSTALL) '.[docs]'
+$(VENV)/docs/.installed: deploy/docs-site/requirements.txt
+	@$(PYTHON) tools/install.py $(VENV)/docs -r deploy/docs-site/requirements.txt
 	@touch $@
 
 $(VENV)/.bench-installed: $(VENV)/.test-installed

@@ -42,7 +42,7 @@ BASE = lines_of(CONFIG["options"]["install_requires"])
 OF_EXTRAS = [
     line
     for extra, text in EXTRAS.items()
-    if extra not in {"bench", "docs", "test", "training"}
+    if extra not in {"bench", "test", "training"}
     for line in lines_of(text)
 ]
 

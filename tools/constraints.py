@@ -15,8 +15,8 @@ HEAD = """\
 # The versions that the tests passed with; `make` and the image install them.
 # Written by `python -m tools.constraints`.
 """
-# Extras that are never installed with the others: their requirements may contradict.
-LEFT_OUT = {"bench", "docs", "training"}
+# Extras for measurements only, whose requirements contradict those of others.
+LEFT_OUT = {"bench", "training"}
 # Versions without wheels for one platform; its newest with wheels is older.
 OLDER = """
 cryptography < 49; sys_platform == "darwin" and platform_machine == "x86_64"
