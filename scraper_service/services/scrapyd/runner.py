@@ -130,13 +130,13 @@ class ScrapydRunner(JobRunner):
         ids = {run.id for run in found}
         self._seen = {k: at for k, at in self._seen.items() if k in ids}
         self._told = {k: at for k, at in self._told.items() if k in ids}
-        self._on_nodes = [run for run in found if not await self._has_ended(run)]
+        self._on_nodes = [run for run in found if not await self._judge(run)]
         waits = await self._jobs.has_untaken(CRAWLED)
         self._is_idle = not (self._on_nodes or waits)
         await super()._take_up()
 
-    async def _has_ended(self, run: NodeRun) -> bool:
-        """End a run that will not start. Return True if it has ended."""
+    async def _judge(self, run: NodeRun) -> bool:
+        """End a run that will not start, and stop one that is over. Return True if it has ended."""
         if run.is_lost:
             if run.ended_s is None:
                 text = "a process of job %s at %s shows no more signs of life"
