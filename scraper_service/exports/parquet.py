@@ -16,7 +16,17 @@ if TYPE_CHECKING:
 
 GROUP_ROWS = 1000
 GROUP_BYTES = 8 * 2**20  # of rows in memory, as JSON; a larger row is a group alone
-NUMBERS = {"statusCode", "depth"}  # columns of integers; all others are texts
+# Columns of integers; all others are texts.
+NUMBERS = frozenset(
+    ["statusCode", "depth"]
+    + [
+        f"metadata.{name}"
+        for name in (
+            *("statusCode", "creditsUsed", "tokenCount", "tokensUsed", "wordCount"),
+            *("numPages", "totalPages", "concurrencyQueueDurationMs"),
+        )
+    ]
+)
 
 
 class ParquetFile:

@@ -272,6 +272,11 @@ def test_a_parquet_file_has_typed_columns(running, job, failing):
     assert [row["markdown"] for row in rows] == [each["markdown"] for each in data]
     assert {row["title"] for row in rows} >= {"=1+1", "@a"}
     assert {row["statusCode"] for row in rows} == {200, 404}
+    fields = "fields=metadata.wordCount,metadata.title,metadata.creditsUsed"
+    found = fetch(running, job, f"?format=parquet&{fields}")
+    table = pq.read_table(io.BytesIO(found.body))
+    assert [str(each.type) for each in table.schema] == ["int64", "string", "int64"]
+    assert all(row["metadata.creditsUsed"] == 1 for row in table.to_pylist())
     query = "?format=parquet&what=errors&fields=url,code"
     found = fetch(running, failing, query, kind="batch/scrape")
     [row] = pq.read_table(io.BytesIO(found.body)).to_pylist()
