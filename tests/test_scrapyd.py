@@ -193,7 +193,7 @@ def crawls_with(cluster, job, service, count, pages=20):
 
 def by_documentation(node, wanted, replacements):
     """Schedule as docs/how-to/deployment.md does; return what scrapyd calls the process."""
-    text = (ROOT / "docs" / "deployment.md").read_text().replace("\\\n", "")
+    text = (ROOT / "docs" / "how-to" / "deployment.md").read_text().replace("\\\n", "")
     [command] = (x for x in text.splitlines() if "schedule.json" in x and wanted in x)
     replacements = {"http://127.0.0.1:6800": node.name, **replacements}
     for old, new in replacements.items():
