@@ -46,7 +46,7 @@ PRELOADED = """
 lxml.html numpy scraper_service.content.convert
 scraper_service.cli.main scraper_service.cli.settings
 scraper_service.server.background scraper_service.server.listener
-scraper_service.server.listener scraper_service.server.process
+scraper_service.server.process
 scraper_service.server.service scraper_service.server.worker
 scraper_service.services.job_runner scraper_service.services.upkeep
 scrapy.crawler scrapy.core.engine scrapy.core.scraper scrapy.utils.project

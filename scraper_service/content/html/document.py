@@ -496,25 +496,31 @@ def _join_rest(root: Any) -> None:
     body = root.find("body")
     if body is None or (body.getnext() is None and root.getnext() is None):
         return
-    _append_text(body, body.tail)
-    body.tail = None
+    texts, body.tail = [body.tail or ""], None
     for element in [*body.itersiblings(), *root.itersiblings()]:
-        _append(body, element)
+        for part in _parts_of(element):
+            if isinstance(part, str):
+                texts.append(part)  # a page may have a million of them
+            else:
+                _append_text(body, "".join(texts))
+                texts = []
+                body.append(part)
+    _append_text(body, "".join(texts))
 
 
-def _append(body: Any, element: Any) -> None:
-    """Append an element to the body; of a further document, its content without the title."""
+def _parts_of(element: Any) -> Iterator[Any]:
+    """Yield an element and its tail; of a further document, its content without the title."""
     tail, element.tail = element.tail, None
     if element.tag in {"html", "head", "body"}:
-        _append_text(body, element.text)
+        yield element.text or ""
         for child in list(element):
-            _append(body, child)
+            yield from _parts_of(child)
     elif element.tag != "title":
-        body.append(element)
-    _append_text(body, tail)
+        yield element
+    yield tail or ""
 
 
-def _append_text(body: Any, text: str | None) -> None:
+def _append_text(body: Any, text: str) -> None:
     if not text:
         return
     if len(body):
