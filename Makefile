@@ -3,12 +3,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 AZURITE := $(VENV)/azurite
+PRETTIER := npx --yes prettier@3.10.1
+WEB_FILES := 'scraper_service/web/static/*.{js,css,html}'
 TESTS := $(BIN)/python -m pytest -n 4 --dist worksteal
 # The tests start hundreds of processes: without cached bytecode, each one would compile
 # all modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help compat serve test test-all test-rest soak soak-monitors lint format docs docs-site bench bench-quality web-libraries egg test-deploy clean
+.PHONY: help compat serve test test-all test-rest soak soak-monitors lint lint-web format format-web docs docs-site bench bench-quality web-libraries egg test-deploy clean
 
 help:
 	@echo "make serve   install, then serve on http://127.0.0.1:3002, data in ./data"
@@ -19,6 +21,7 @@ help:
 	@echo "make soak-monitors  40 monitors, two services, 40 kills"
 	@echo "make lint    check format, lint and types"
 	@echo "make format  format, and apply automatic lint fixes"
+	@echo "make lint-web, make format-web  the same for the files of the web page, with npx"
 	@echo "make docs    write docs/reference/configuration.md and docs/reference/options.md"
 	@echo "make docs-site  make a site of the documentation in build/docs-site"
 	@echo "make bench   measure latency and throughput, with other crawlers for comparison"
@@ -59,6 +62,12 @@ lint: $(VENV)/.test-installed
 format: $(VENV)/.test-installed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+lint-web:
+	$(PRETTIER) --check $(WEB_FILES)
+
+format-web:
+	$(PRETTIER) --write $(WEB_FILES)
 
 docs: $(VENV)/.installed
 	$(BIN)/python -m tools.configuration

@@ -16,6 +16,7 @@ STATIC = Path(__file__).parents[2] / "scraper_service" / "web" / "static"
 LIBRARIES = STATIC / "libraries"
 OWN_BYTES = 60_000  # as sent, compressed
 ALL_BYTES = 150_000
+LINE_CHARACTERS = 120  # .prettierrc.json has the same
 
 
 def fetched(service, path: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
@@ -39,6 +40,20 @@ def test_what_the_page_loads_is_small():
     assert own
     assert sent(own) < OWN_BYTES
     assert sent(own) + sent(libraries) < ALL_BYTES
+
+
+@pytest.mark.parametrize(
+    "path",
+    sorted(p for p in STATIC.iterdir() if p.suffix in {".js", ".css", ".html"}),
+    ids=lambda p: p.name,
+)
+def test_lines_of_our_own_files_can_be_read(path):
+    long = [
+        number
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if len(line) > LINE_CHARACTERS
+    ]
+    assert not long
 
 
 def test_libraries_are_those_of_the_list():

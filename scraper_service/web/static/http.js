@@ -44,7 +44,12 @@ export async function call(method, path, body, signal) {
   }
   // A session whose key may not do this goes on.
   const isSignedOut = response.status === 401 && value.code !== "MISSING_SCOPE";
-  if (isSignedOut) session.value = { ...session.value, signedIn: false, wasSignedIn: session.value?.wasSignedIn || session.value?.signedIn };
+  if (isSignedOut)
+    session.value = {
+      ...session.value,
+      signedIn: false,
+      wasSignedIn: session.value?.wasSignedIn || session.value?.signedIn,
+    };
   if (!response.ok) throw new CallError(response.status, value);
   return value;
 }

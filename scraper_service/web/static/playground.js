@@ -9,7 +9,11 @@ import { snippets } from "./snippets.js";
 
 // Path, whether the answer is a job, first values, and the options that stand above the others.
 const OPERATIONS = {
-  scrape: { path: "/v2/scrape", start: { formats: ["markdown", "links"] }, main: ["url", "formats", "onlyMainContent"] },
+  scrape: {
+    path: "/v2/scrape",
+    start: { formats: ["markdown", "links"] },
+    main: ["url", "formats", "onlyMainContent"],
+  },
   crawl: { path: "/v2/crawl", job: true, start: { limit: 100 }, main: ["url", "limit", "prompt"] },
   batch: { path: "/v2/batch/scrape", job: true, start: { formats: ["markdown"] }, main: ["urls", "formats"] },
   map: { path: "/v2/map", start: {}, main: ["url", "search", "limit"] },
@@ -30,7 +34,12 @@ export function Playground() {
   const [document, error, again] = useLoaded(description, []);
   const choose = (op) => go("play", { op });
   return html`<h1 class="sr">Playground</h1>
-    <${Tabs} label="Operation" chosen=${name} choose=${choose} tabs=${Object.keys(OPERATIONS).map((each) => [each, each])} />
+    <${Tabs}
+      label="Operation"
+      chosen=${name}
+      choose=${choose}
+      tabs=${Object.keys(OPERATIONS).map((each) => [each, each])}
+    />
     <${Failure} error=${error} retry=${again} />
     ${document && html`<${Operation} key=${name} name=${name} document=${document} />`}`;
 }
@@ -61,14 +70,20 @@ function Operation({ name, document }) {
   const options = formOptions(document, operation).filter(isShown);
   const main = operation.main.map((each) => options.find((option) => option.name === each)).filter(Boolean);
   const others = options.filter((option) => !operation.main.includes(option.name));
-  const matching = others.filter((option) => `${option.name} ${option.schema.description || ""}`.toLowerCase().includes(filter.toLowerCase()));
-  const missing = main.filter((option) => option.required && values[option.name] === undefined).map((option) => option.name);
+  const matching = others.filter((option) =>
+    `${option.name} ${option.schema.description || ""}`.toLowerCase().includes(filter.toLowerCase()),
+  );
+  const missing = main
+    .filter((option) => option.required && values[option.name] === undefined)
+    .map((option) => option.name);
   if (operation.file && !file) missing.push("file");
 
   const run = async () => {
-    if (missing.length) return setState({ error: new CallError(400, { error: `Still missing: ${missing.join(", ")}.` }) });
+    if (missing.length)
+      return setState({ error: new CallError(400, { error: `Still missing: ${missing.join(", ")}.` }) });
     const open = unfinished(name);
-    if (open.length) return setState({ error: new CallError(400, { error: `Not valid JSON yet: ${open.join(", ")}.` }) });
+    if (open.length)
+      return setState({ error: new CallError(400, { error: `Not valid JSON yet: ${open.join(", ")}.` }) });
     stop.current?.abort();
     const own = (stop.current = new AbortController());
     const begun = performance.now();
@@ -89,7 +104,10 @@ function Operation({ name, document }) {
     }
   };
   const keys = (event) => {
-    if (event.key === "Enter" && (event.ctrlKey || event.metaKey || event.target.matches("input[type=url],input[type=text]"))) {
+    if (
+      event.key === "Enter" &&
+      (event.ctrlKey || event.metaKey || event.target.matches("input[type=url],input[type=text]"))
+    ) {
       event.preventDefault();
       run();
     }
@@ -100,22 +118,64 @@ function Operation({ name, document }) {
     <form class="card" aria-label="${name} options" onKeyDown=${keys} onSubmit=${(event) => event.preventDefault()}>
       ${operation.file && html`<${FileDrop} file=${file} set=${setFile} />`}
       <${Fields} document=${document} options=${main} values=${values} set=${set} errors=${state.errors} path=${name} />
-      <details class="group" open=${(state.errors || []).some(({ path }) => path?.length && !operation.main.includes(path[0]))}>
-        <summary>More options${others.some((option) => values[option.name] !== undefined) && html` <span class="tag">set</span>`}</summary>
-        <input type="search" aria-label="Find an option" placeholder="Find an option" value=${filter} onInput=${(event) => setFilter(event.target.value)} />
-        <${Fields} document=${document} options=${matching} values=${values} set=${set} errors=${state.errors} path="${name}-more" />
+      <details
+        class="group"
+        open=${(state.errors || []).some(({ path }) => path?.length && !operation.main.includes(path[0]))}
+      >
+        <summary>
+          More
+          options${others.some((option) => values[option.name] !== undefined) && html` <span class="tag">set</span>`}
+        </summary>
+        <input
+          type="search"
+          aria-label="Find an option"
+          placeholder="Find an option"
+          value=${filter}
+          onInput=${(event) => setFilter(event.target.value)}
+        />
+        <${Fields}
+          document=${document}
+          options=${matching}
+          values=${values}
+          set=${set}
+          errors=${state.errors}
+          path="${name}-more"
+        />
       </details>
       <div class="bar">
-        <button type="button" class="primary" onClick=${run} disabled=${state.running} title="Ctrl-Enter">${state.running ? "Running…" : operation.job ? `Start ${name}` : `Run ${name}`}</button>
+        <button type="button" class="primary" onClick=${run} disabled=${state.running} title="Ctrl-Enter">
+          ${state.running ? "Running…" : operation.job ? `Start ${name}` : `Run ${name}`}
+        </button>
         ${state.running && html`<button type="button" onClick=${() => stop.current.abort()}>Stop</button>`}
-        <button type="button" onClick=${() => { forget(name); setState({}); set(operation.start); }}>Reset</button>
+        <button
+          type="button"
+          onClick=${() => {
+            forget(name);
+            setState({});
+            set(operation.start);
+          }}
+        >
+          Reset
+        </button>
         <${Copy} text=${link} label="Copy link to this form" />
       </div>
     </form>
     <div class="stack">
       <${Failure} error=${state.error} />
       ${state.running && html`<${Notice} kind="info">Waiting for the answer…<//>`}
-      ${!state.found && !state.running && !state.error && html`<p class="card quiet">${operation.job ? "The job opens on a page of its own, which is updated while it runs." : "The result appears here."} Ctrl-Enter starts the call.</p>`}
+      ${
+        !state.found &&
+        !state.running &&
+        !state.error &&
+        html`<p class="card quiet">
+          ${
+            operation.job
+              ? "The job opens on a page of its own, which is updated while it runs."
+              : "The result appears here."
+          }${" "}Ctrl-Enter
+          starts the call.
+        </p>`
+      }
       ${state.found && html`<${Result} name=${name} found=${state.found} took=${state.took} />`}
       <${Code} path=${operation.path} values=${values} file=${operation.file ? file?.name || "page.pdf" : null} />
     </div>
@@ -138,46 +198,96 @@ function FileDrop({ file, set }) {
     setOver(false);
     if (event.dataTransfer.files.length) set(event.dataTransfer.files[0]);
   };
-  return html`<label class="drop ${over ? "over" : ""}" onDrop=${dropped} onDragOver=${(event) => { event.preventDefault(); setOver(true); }} onDragLeave=${() => setOver(false)}>
+  return html`<label
+    class="drop ${over ? "over" : ""}"
+    onDrop=${dropped}
+    onDragOver=${(event) => {
+      event.preventDefault();
+      setOver(true);
+    }}
+    onDragLeave=${() => setOver(false)}
+  >
     <span>${file ? file.name : "Drop a PDF, Word, Excel or other file here, or choose one"}</span>
-    <input type="file" onChange=${(event) => set(event.target.files[0] || null)} /></label>`;
+    <input type="file" onChange=${(event) => set(event.target.files[0] || null)}
+  /></label>`;
 }
 
 function Code({ path, values, file }) {
   const [language, choose] = useState("curl");
   const all = snippets(path, values, file);
   return html`<section class="card" aria-label="The same call as code">
-    <div class="bar"><h2>The same call</h2><span class="spring"></span><${Copy} text=${all[language]} /></div>
-    <${Tabs} label="Language" chosen=${language} choose=${choose} tabs=${Object.keys(all).map((each) => [each, each])} />
-    <pre class="code" tabindex="0">${all[language]}</pre></section>`;
+    <div class="bar">
+      <h2>The same call</h2>
+      <span class="spring"></span><${Copy} text=${all[language]} />
+    </div>
+    <${Tabs}
+      label="Language"
+      chosen=${language}
+      choose=${choose}
+      tabs=${Object.keys(all).map((each) => [each, each])}
+    />
+    <pre class="code" tabindex="0">${all[language]}</pre>
+  </section>`;
 }
 
 function Result({ name, found, took }) {
-  const told = html`<p class="quiet">Answered in ${seconds(took)}${found.creditsUsed !== undefined ? ` · ${found.creditsUsed} credits` : ""}</p>`;
+  const told = html`<p class="quiet">
+    Answered in ${seconds(took)}${found.creditsUsed !== undefined ? ` · ${found.creditsUsed} credits` : ""}
+  </p>`;
   const warning = found.warning && html`<${Notice} kind="warning">${found.warning}<//>`;
-  if (name === "map") return html`<section class="card" aria-label="Result"><h2>${number(found.links.length)} URLs</h2>${told}${warning}<${Links} links=${found.links} /></section>`;
+  if (name === "map")
+    return html`<section class="card" aria-label="Result">
+      <h2>${number(found.links.length)} URLs</h2>
+      ${told}${warning}<${Links} links=${found.links} />
+    </section>`;
   if (name === "search") {
-    return html`<section class="card" aria-label="Result"><h2>Results</h2>${told}${warning}
-      ${Object.entries(found.data).map(([source, results]) => html`<h3 key=${source}>${source}: ${results.length}</h3><ol class="results">
-        ${results.map((each) => html`<li key=${each.url || each.imageUrl}><a href=${safe(each.url)} target="_blank" rel="noopener noreferrer">${each.title || each.url}</a>
-          <div class="quiet">${each.url}</div><div>${each.description || each.snippet}</div>
-          ${each.metadata && html`<${Scraped} page=${each} />`}</li>`)}</ol>`)}</section>`;
+    return html`<section class="card" aria-label="Result">
+      <h2>Results</h2>
+      ${told}${warning}
+      ${Object.entries(found.data).map(
+        ([source, results]) =>
+          html`<h3 key=${source}>${source}: ${results.length}</h3>
+            <ol class="results">
+              ${results.map(
+                (each) =>
+                  html`<li key=${each.url || each.imageUrl}>
+                    <a href=${safe(each.url)} target="_blank" rel="noopener noreferrer">${each.title || each.url}</a>
+                    <div class="quiet">${each.url}</div>
+                    <div>${each.description || each.snippet}</div>
+                    ${each.metadata && html`<${Scraped} page=${each} />`}
+                  </li>`,
+              )}
+            </ol>`,
+      )}
+    </section>`;
   }
-  return html`<div class="stack">${found.success === false && html`<${Notice}>${found.error}<//>`}
-    ${found.data && html`<${PageResult} page=${found.data} told=${told} />`}</div>`;
+  return html`<div class="stack">
+    ${found.success === false && html`<${Notice}>${found.error}<//>`}
+    ${found.data && html`<${PageResult} page=${found.data} told=${told} />`}
+  </div>`;
 }
 
 // The page of a search result. It is made when it is opened: a search may have 100.
 function Scraped({ page }) {
   const [isOpen, open] = useState(false);
-  return html`<details onToggle=${(event) => open(event.currentTarget.open)}><summary>The page
-      ${page.metadata.error ? html` <span class="tag bad">${page.metadata.error}</span>` : ""}</summary>
-    ${isOpen && html`<${PageResult} page=${page} />`}</details>`;
+  return html`<details onToggle=${(event) => open(event.currentTarget.open)}>
+    <summary>The page ${page.metadata.error ? html` <span class="tag bad">${page.metadata.error}</span>` : ""}</summary>
+    ${isOpen && html`<${PageResult} page=${page} />`}
+  </details>`;
 }
 
 function Links({ links }) {
-  return html`<ol class="results">${links.slice(0, 500).map((each) => html`<li key=${each.url}>
-    <a href=${safe(each.url)} target="_blank" rel="noopener noreferrer">${each.title || each.url}</a>${each.title && html`<div class="quiet">${each.url}</div>`}</li>`)}</ol>
+  return html`<ol class="results">
+      ${links
+        .slice(0, 500)
+        .map(
+          (each) =>
+            html`<li key=${each.url}>
+              <a href=${safe(each.url)} target="_blank" rel="noopener noreferrer">${each.title || each.url}</a
+              >${each.title && html`<div class="quiet">${each.url}</div>`}
+            </li>`,
+        )}
+    </ol>
     ${links.length > 500 && html`<p class="quiet">The first 500 are shown.</p>`}
     <${Copy} text=${() => links.map((each) => each.url).join("\n")} label="Copy all URLs" />`;
 }

@@ -8,8 +8,15 @@ const clock = (time) => time.toLocaleTimeString([], { hour12: false });
 let loaded;
 function library() {
   loaded ||= new Promise((resolve, reject) => {
-    const style = Object.assign(document.createElement("link"), { rel: "stylesheet", href: "/web/libraries/uplot.css" });
-    const script = Object.assign(document.createElement("script"), { src: "/web/libraries/uplot.js", onload: () => resolve(window.uPlot), onerror: reject });
+    const style = Object.assign(document.createElement("link"), {
+      rel: "stylesheet",
+      href: "/web/libraries/uplot.css",
+    });
+    const script = Object.assign(document.createElement("script"), {
+      src: "/web/libraries/uplot.js",
+      onload: () => resolve(window.uPlot),
+      onerror: reject,
+    });
     document.head.append(style, script);
   });
   return loaded;
@@ -37,13 +44,28 @@ export function Plot({ label, unit, points, bars }) {
           legend: { show: false },
           cursor: { y: false },
           scales: { y: { range: (_, low, high) => [Math.min(0, low), high || 1] } },
-          axes: [{ ...axis, values: (_, times) => times.map((at) => (bars ? day : clock)(new Date(at * 1000))) }, { ...axis, size: 64 }],
-          series: [{}, { label: unit, stroke: accent, width: 2, fill: bars ? accent : undefined, paths: bars ? uPlot.paths.bars({ size: [0.7, 40] }) : undefined, points: { show: false } }],
+          axes: [
+            { ...axis, values: (_, times) => times.map((at) => (bars ? day : clock)(new Date(at * 1000))) },
+            { ...axis, size: 64 },
+          ],
+          series: [
+            {},
+            {
+              label: unit,
+              stroke: accent,
+              width: 2,
+              fill: bars ? accent : undefined,
+              paths: bars ? uPlot.paths.bars({ size: [0.7, 40] }) : undefined,
+              points: { show: false },
+            },
+          ],
         },
         latest.current,
         place.current,
       );
-      watcher = new ResizeObserver(() => place.current && plot.current?.setSize({ width: place.current.clientWidth, height: 160 }));
+      watcher = new ResizeObserver(
+        () => place.current && plot.current?.setSize({ width: place.current.clientWidth, height: 160 }),
+      );
       watcher.observe(place.current);
     });
     return () => {
@@ -54,5 +76,8 @@ export function Plot({ label, unit, points, bars }) {
     };
   }, []);
   useEffect(() => plot.current?.setData(data), [points.length, points.at(-1)?.[1]]);
-  return html`<figure class="plot"><figcaption>${label}</figcaption><div ref=${place} role="img" aria-label=${`${label}: ${points.at(-1)?.[1] ?? 0} ${unit}`}></div></figure>`;
+  return html`<figure class="plot">
+    <figcaption>${label}</figcaption>
+    <div ref=${place} role="img" aria-label=${`${label}: ${points.at(-1)?.[1] ?? 0} ${unit}`}></div>
+  </figure>`;
 }

@@ -1,25 +1,76 @@
 // The same call in other languages.
 
 const quoted = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
+const lines = (...texts) => texts.join("\n");
 const pretty = (body) => JSON.stringify(body, null, 2);
 
 // `path` as /v2/scrape; `file` is the name of an uploaded file.
 export function snippets(path, body, file) {
   const url = location.origin + path;
-  if (file) {
-    const options = JSON.stringify(body);
-    return {
-      curl: `curl ${url} -H "Authorization: Bearer $KEY" \\\n  -F ${quoted(`file=@${file}`)} -F ${quoted(`options=${options}`)}`,
-      Python: `import json, os, requests\n\nresponse = requests.post(\n    ${JSON.stringify(url)},\n    headers={"Authorization": "Bearer " + os.environ["KEY"]},\n    files={"file": open(${JSON.stringify(file)}, "rb")},\n    data={"options": json.dumps(${python(body)})},\n)\nprint(response.json())`,
-      JavaScript: `const form = new FormData();\nform.append("file", file);\nform.append("options", JSON.stringify(${pretty(body)}));\nconst response = await fetch(${JSON.stringify(url)}, {\n  method: "POST",\n  headers: { Authorization: "Bearer " + process.env.KEY },\n  body: form,\n});\nconsole.log(await response.json());`,
-      shell: `scraper-service parse ${quoted(file)}${rest(body)}`,
-    };
-  }
+  return file ? withFile(url, body, file) : { ...withBody(url, body), shell: shell(path, body) };
+}
+
+function withFile(url, body, file) {
+  const options = JSON.stringify(body);
   return {
-    curl: `curl ${url} -H "Authorization: Bearer $KEY" \\\n  -H "Content-Type: application/json" \\\n  -d ${quoted(pretty(body))}`,
-    Python: `import os, requests\n\nresponse = requests.post(\n    ${JSON.stringify(url)},\n    headers={"Authorization": "Bearer " + os.environ["KEY"]},\n    json=${python(body)},\n)\nprint(response.json())`,
-    JavaScript: `const response = await fetch(${JSON.stringify(url)}, {\n  method: "POST",\n  headers: {\n    Authorization: "Bearer " + process.env.KEY,\n    "Content-Type": "application/json",\n  },\n  body: JSON.stringify(${pretty(body)}),\n});\nconsole.log(await response.json());`,
-    shell: shell(path, body),
+    curl: lines(
+      `curl ${url} -H "Authorization: Bearer $KEY" \\`,
+      `  -F ${quoted(`file=@${file}`)} -F ${quoted(`options=${options}`)}`,
+    ),
+    Python: lines(
+      "import json, os, requests",
+      "",
+      "response = requests.post(",
+      `    ${JSON.stringify(url)},`,
+      '    headers={"Authorization": "Bearer " + os.environ["KEY"]},',
+      `    files={"file": open(${JSON.stringify(file)}, "rb")},`,
+      `    data={"options": json.dumps(${python(body)})},`,
+      ")",
+      "print(response.json())",
+    ),
+    JavaScript: lines(
+      "const form = new FormData();",
+      'form.append("file", file);',
+      `form.append("options", JSON.stringify(${pretty(body)}));`,
+      `const response = await fetch(${JSON.stringify(url)}, {`,
+      '  method: "POST",',
+      '  headers: { Authorization: "Bearer " + process.env.KEY },',
+      "  body: form,",
+      "});",
+      "console.log(await response.json());",
+    ),
+    shell: `scraper-service parse ${quoted(file)}${rest(body)}`,
+  };
+}
+
+function withBody(url, body) {
+  return {
+    curl: lines(
+      `curl ${url} -H "Authorization: Bearer $KEY" \\`,
+      '  -H "Content-Type: application/json" \\',
+      `  -d ${quoted(pretty(body))}`,
+    ),
+    Python: lines(
+      "import os, requests",
+      "",
+      "response = requests.post(",
+      `    ${JSON.stringify(url)},`,
+      '    headers={"Authorization": "Bearer " + os.environ["KEY"]},',
+      `    json=${python(body)},`,
+      ")",
+      "print(response.json())",
+    ),
+    JavaScript: lines(
+      `const response = await fetch(${JSON.stringify(url)}, {`,
+      '  method: "POST",',
+      "  headers: {",
+      '    Authorization: "Bearer " + process.env.KEY,',
+      '    "Content-Type": "application/json",',
+      "  },",
+      `  body: JSON.stringify(${pretty(body)}),`,
+      "});",
+      "console.log(await response.json());",
+    ),
   };
 }
 
@@ -27,7 +78,8 @@ function shell(path, body) {
   const { url, urls, query, ...others } = body;
   const command = { "/v2/batch/scrape": "batch" }[path] || path.slice("/v2/".length);
   if (command === "extract") return "# The command line has no extract; use one of the other calls.";
-  if (command === "batch") return `printf '%s\\n' ${(urls || []).map(quoted).join(" ")} | scraper-service batch -${rest(others)}`;
+  if (command === "batch")
+    return `printf '%s\\n' ${(urls || []).map(quoted).join(" ")} | scraper-service batch -${rest(others)}`;
   const targets = [url ?? query ?? ""];
   return `scraper-service ${command} ${targets.map(quoted).join(" ")}${rest(others)}`;
 }

@@ -29,7 +29,9 @@ export function Notice({ kind = "error", children }) {
 
 export function Failure({ error, retry }) {
   if (!error) return null;
-  return html`<${Notice}>${error.message} ${retry && html`<button class="link" onClick=${retry}>Try again</button>`}<//>`;
+  return html`<${Notice}
+    >${error.message} ${retry && html`<button class="link" onClick=${retry}>Try again</button>`}<//
+  >`;
 }
 
 export function Copy({ text, label = "Copy" }) {
@@ -65,23 +67,36 @@ export function Tabs({ tabs, chosen, choose, label }) {
   };
   return html`<div class="tabs" role="tablist" aria-label=${label} onKeyDown=${move}>
     ${tabs.map(
-      ([name, text]) => html`<button type="button" role="tab" key=${name} data-name=${name}
-        aria-selected=${name === chosen} tabindex=${name === chosen ? 0 : -1}
-        onClick=${() => choose(name)}>${text}</button>`,
+      ([name, text]) =>
+        html`<button
+          type="button"
+          role="tab"
+          key=${name}
+          data-name=${name}
+          aria-selected=${name === chosen}
+          tabindex=${name === chosen ? 0 : -1}
+          onClick=${() => choose(name)}
+        >
+          ${text}
+        </button>`,
     )}
   </div>`;
 }
 
+const TIME = { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false };
+
 export function Time({ at }) {
   if (!at) return html`<span class="quiet">–</span>`;
-  return html`<time datetime=${at} title=${at}>${new Date(at).toLocaleString([], { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false })}</time>`;
+  return html`<time datetime=${at} title=${at}>${new Date(at).toLocaleString([], TIME)}</time>`;
 }
 
 export function seconds(value) {
   if (value === null || value === undefined) return "–";
   if (value < 60) return `${value < 10 ? value.toFixed(1) : Math.round(value)} s`;
   const minutes = Math.floor(value / 60);
-  return minutes < 60 ? `${minutes} min ${Math.round(value % 60)} s` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+  return minutes < 60
+    ? `${minutes} min ${Math.round(value % 60)} s`
+    : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
 export const number = (value) => (value ?? 0).toLocaleString("en");
@@ -110,9 +125,15 @@ export function useLoaded(load, inputs) {
 
 // A text that its own frame shows: without scripts, and without loads from elsewhere.
 export function Frame({ body, title }) {
-  const source = `<!doctype html><html lang="en"><meta charset="utf-8"><link rel="stylesheet" href="${location.origin}/web/preview.css"><title>${title}</title><body>${body}`;
-  return html`<iframe class="preview" title=${title} srcdoc=${source}
-    sandbox="allow-popups allow-popups-to-escape-sandbox"></iframe>`;
+  const style = `<link rel="stylesheet" href="${location.origin}/web/preview.css">`;
+  const head = `<meta charset="utf-8">${style}<title>${title}</title>`;
+  const source = `<!doctype html><html lang="en">${head}<body>${body}`;
+  return html`<iframe
+    class="preview"
+    title=${title}
+    srcdoc=${source}
+    sandbox="allow-popups allow-popups-to-escape-sandbox"
+  ></iframe>`;
 }
 
 // A list of any length: only rows in view are made. `more` is called near the end, if there are
@@ -133,7 +154,9 @@ export function Rows({ rows, height, row, more, label, total }) {
   };
   const move = (event) => {
     const page = Math.floor(shown / height) - 1;
-    const step = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -rows.length, End: rows.length }[event.key];
+    const step = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -rows.length, End: rows.length }[
+      event.key
+    ];
     if (step === undefined) return;
     event.preventDefault();
     const to = Math.max(0, Math.min(rows.length - 1, reached + step));
@@ -151,12 +174,20 @@ export function Rows({ rows, height, row, more, label, total }) {
   const below = { style: { height: `${(rows.length - last) * height}px` } };
   const seen = [Math.ceil(top / height) + 1, Math.min(rows.length, Math.floor((top + shown) / height))];
   return html`<div class="rows" role="list" aria-label=${label} ref=${list} onScroll=${scrolled} onKeyDown=${move}>
-    <div role="presentation" ...${above}></div>
-    ${rows.slice(first, last).map((item, place) => {
-      const at = first + place;
-      return html`<div role="listitem" key=${at}>${row(item, { tabindex: at === reached ? 0 : -1, onFocus: () => activate(at) })}</div>`;
-    })}
-    <div role="presentation" ...${below}></div>
-  </div>
-  ${(seen[1] - seen[0] + 1 < rows.length || more) && html`<p class="help">${seen.map(number).join(" to ")} of ${number(total ?? rows.length)}${more && !total ? " and more" : ""}: the list scrolls.</p>`}`;
+      <div role="presentation" ...${above}></div>
+      ${rows.slice(first, last).map((item, place) => {
+        const at = first + place;
+        return html`<div role="listitem" key=${at}>
+          ${row(item, { tabindex: at === reached ? 0 : -1, onFocus: () => activate(at) })}
+        </div>`;
+      })}
+      <div role="presentation" ...${below}></div>
+    </div>
+    ${
+      (seen[1] - seen[0] + 1 < rows.length || more) &&
+      html`<p class="help">
+        ${seen.map(number).join(" to ")} of ${number(total ?? rows.length)}${more && !total ? " and more" : ""}: the
+        list scrolls.
+      </p>`
+    }`;
 }
