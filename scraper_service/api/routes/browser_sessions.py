@@ -20,13 +20,14 @@ from scraper_service.api.requests.interact import (
     step_request,
 )
 from scraper_service.api.schemas import TEXT, success
-from scraper_service.api.streams import session_input
-from scraper_service.api.streams.session_input import InputSocket
-from scraper_service.api.streams.session_socket import SessionSocket
-from scraper_service.api.streams.session_view import (
-    PAGE,
-    PAGE_HEADERS,
+from scraper_service.api.streams.browser_sessions import (
+    CONTROL_HEADERS,
+    CONTROL_PAGE,
+    VIEW_HEADERS,
+    VIEW_PAGE,
+    InputSocket,
     PictureStream,
+    SessionSocket,
 )
 from scraper_service.api.streams.websocket import Handshake, is_wanted
 from scraper_service.api.v2.responses import STATUS
@@ -161,9 +162,9 @@ class BrowserSessionRoutes(Routes):
     async def view(self, request: JsonRequest, session_id: str) -> bytes:
         """Return a web page with pictures of the page of a session."""
         session = self._by_token(request, session_id, "view")
-        for name, value in PAGE_HEADERS.items():
+        for name, value in VIEW_HEADERS.items():
             request.setHeader(name, value)
-        return PAGE.format(session.view_token).encode()
+        return VIEW_PAGE.format(session.view_token).encode()
 
     @Route(
         (
@@ -193,9 +194,9 @@ class BrowserSessionRoutes(Routes):
     async def control(self, request: JsonRequest, session_id: str) -> bytes:
         """Return a web page with the page of a session, which takes mouse and keys."""
         self._by_token(request, session_id, "input")
-        for name, value in session_input.PAGE_HEADERS.items():
+        for name, value in CONTROL_HEADERS.items():
             request.setHeader(name, value)
-        return session_input.PAGE.encode()
+        return CONTROL_PAGE.encode()
 
     @Route(
         (
