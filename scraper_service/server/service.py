@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from scraper_service.api.application import RequestChecks
     from scraper_service.api.http_server import JsonRequest, JsonSite
     from scraper_service.api.openapi.route import RootResource
-    from scraper_service.api.routing import VersionApp
-    from scraper_service.api.version import Services
+    from scraper_service.api.routing import Services, VersionApp
     from scraper_service.server.background import Background
     from scraper_service.server.listener import Listener
     from scraper_service.services.accounts import DatabaseAccounts
@@ -178,7 +177,7 @@ class ApiFront:
 
     def _make_services(self, charges: Charges) -> Services:
         from scraper_service.api.responses import page_json
-        from scraper_service.api.version import Services
+        from scraper_service.api.routing import Services
         from scraper_service.crawling.change_tracking import Changes
         from scraper_service.crawling.download.engines import Engines
         from scraper_service.crawling.download.kept_sources import source_files
@@ -337,8 +336,12 @@ class ApiFront:
         from importlib.metadata import version
 
         from scraper_service.api.mcp.inner_calls import InnerCalls
-        from scraper_service.api.mcp.routes import McpEndpoint, McpPage
-        from scraper_service.api.mcp.server import McpServer, new_id
+        from scraper_service.api.mcp.server import (
+            McpEndpoint,
+            McpPage,
+            McpServer,
+            new_id,
+        )
         from scraper_service.crawling.download.engines import Engines
         from scraper_service.services.capabilities import PACKAGE
         from scraper_service.storage.secrets import derive_key

@@ -93,11 +93,11 @@ scrapy.extensions.feedexport scrapy.extensions.logcount scrapy.extensions.memdeb
 scrapy.extensions.memusage scrapy.extensions.spiderstate scrapy.extensions.throttle
 scrapy.logformatter scrapy.pqueues scrapy.squeues scrapy.statscollectors
 scrapy.utils.engine twisted.web.template uvloop
-scraper_service.api.http_server scraper_service.api.mcp.routes
+scraper_service.api.http_server
 scraper_service.api.mcp.server scraper_service.api.mcp.tool_table
 scraper_service.api.openapi.document scraper_service.api.openapi.kinds
 scraper_service.api.routes.files scraper_service.api.routes.health
-scraper_service.api.routes.metrics scraper_service.api.routes.openapi
+scraper_service.api.routes.openapi
 scraper_service.content.change_tracking.monitored_pages
 scraper_service.crawling.download.kept_sources
 scraper_service.crawling.download.unchanged_pages

@@ -23,6 +23,7 @@ from scraper_service.api.openapi.route import (
     route_of,
 )
 from scraper_service.api.request_body import FORM
+from scraper_service.api.routing import Routes
 from scraper_service.api.schemas import (
     ID,
     TEXT,
@@ -33,7 +34,6 @@ from scraper_service.api.schemas import (
     ref,
     shape_of,
 )
-from scraper_service.api.version import Routes
 from scraper_service.api.webhook_payloads import EventJson
 from scraper_service.errors import (
     InvalidBody,
@@ -47,8 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from scraper_service.api.openapi.route import Parameter, RootResource
-    from scraper_service.api.routing import VersionApp
-    from scraper_service.api.version import Api
+    from scraper_service.api.routing import Api, VersionApp
     from scraper_service.options.limits import KeyScope
     from scraper_service.options.parsing import Object
 

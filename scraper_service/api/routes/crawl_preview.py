@@ -15,6 +15,7 @@ from scraper_service.api.errors import (
     issue_members,
 )
 from scraper_service.api.openapi.route import Route
+from scraper_service.api.routing import Routes
 from scraper_service.api.schemas import (
     JsonObject,
     Maybe,
@@ -23,7 +24,6 @@ from scraper_service.api.schemas import (
     one_of,
     success,
 )
-from scraper_service.api.version import Routes
 from scraper_service.discovery.crawl_prompt import MAX_PAGES
 from scraper_service.errors import InvalidOptions, Issue, PromptUnclear
 from scraper_service.options.crawl import SITEMAP_MODES, Caller

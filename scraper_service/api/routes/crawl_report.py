@@ -20,6 +20,7 @@ from scraper_service.api.parameters import (
     parse_job_id,
 )
 from scraper_service.api.responses import JobStatus
+from scraper_service.api.routing import Routes, of_jobs
 from scraper_service.api.schemas import (
     Id,
     JsonObject,
@@ -32,7 +33,6 @@ from scraper_service.api.schemas import (
     one_of,
 )
 from scraper_service.api.streams import server_sent_events
-from scraper_service.api.version import Routes, of_jobs
 from scraper_service.api.webhook_payloads import SentEvent
 from scraper_service.content.metadata.dates import utc_time
 from scraper_service.crawling.politeness.host_limits import MAX_CRAWL_DELAY_S, pace_key

@@ -19,8 +19,8 @@ from scraper_service.api.parameters import (
 )
 from scraper_service.api.responses import PageErrorJson
 from scraper_service.api.routes.crawl_report import JobUrlJson
+from scraper_service.api.routing import Routes
 from scraper_service.api.streams.export_stream import ExportStream
-from scraper_service.api.version import Routes
 from scraper_service.errors import (
     ExportUnavailable,
     InvalidParameter,

@@ -21,6 +21,7 @@ from scraper_service.api.parameters import (
     parse_job_id,
 )
 from scraper_service.api.responses import spell_options
+from scraper_service.api.routing import Routes
 from scraper_service.api.schemas import (
     Id,
     JsonObject,
@@ -35,7 +36,6 @@ from scraper_service.api.schemas import (
     one_of,
     success,
 )
-from scraper_service.api.version import Routes
 from scraper_service.errors import InvalidParameter, JobNotFound
 from scraper_service.options import catalogue
 from scraper_service.options.limits import KeyScope, Mode

@@ -12,8 +12,8 @@ from scraper_service.api.openapi.page_shapes import PageJson
 from scraper_service.api.openapi.route import Route
 from scraper_service.api.page_parts import MAX_TOKENS, PAGE, cut
 from scraper_service.api.parameters import parse_job_id
+from scraper_service.api.routing import Routes
 from scraper_service.api.schemas import success
-from scraper_service.api.version import Routes
 from scraper_service.errors import (
     InvalidOptions,
     InvalidParameter,

@@ -19,6 +19,7 @@ from scraper_service.api.requests.threat_protection import (
     TEAM_PROTECTION,
     team_protection,
 )
+from scraper_service.api.routing import Routes
 from scraper_service.api.schemas import (
     Id,
     JsonObject,
@@ -33,7 +34,6 @@ from scraper_service.api.schemas import (
     one_of,
     success,
 )
-from scraper_service.api.version import Routes
 from scraper_service.errors import InvalidParameter, JobNotFound
 from scraper_service.options.limits import KeyScope, Mode, SitePolicy
 from scraper_service.options.requests.pages import ignored_names

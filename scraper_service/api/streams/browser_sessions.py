@@ -33,8 +33,8 @@ from scraper_service.services.browser_sessions.caller_messages import (
 )
 
 if TYPE_CHECKING:
+    from scraper_service.api.routing import Api
     from scraper_service.api.streams.websocket import Handshake
-    from scraper_service.api.version import Api
     from scraper_service.crawling.browser.devtools import DevTools
     from scraper_service.services.browser_sessions.running_session import (
         RunningSession,

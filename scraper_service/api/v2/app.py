@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from scraper_service.api.routes import crawl_preview
-from scraper_service.api.routes.agent import AgentRoutes
 from scraper_service.api.routes.browser_sessions import BrowserSessionRoutes
 from scraper_service.api.routes.crawl_preview import CrawlPreviewRoutes
 from scraper_service.api.routes.crawl_report import CrawlReportRoutes
 from scraper_service.api.routes.exports import ExportRoutes
 from scraper_service.api.routes.feedback import FeedbackRoutes
-from scraper_service.api.routes.job_control import JobControlRoutes
 from scraper_service.api.routes.job_history import JobHistoryRoutes
-from scraper_service.api.routes.jobs import JobRoutes
+from scraper_service.api.routes.jobs import JobControlRoutes, JobRoutes
 from scraper_service.api.routes.monitors import MonitorRoutes
-from scraper_service.api.routes.operations import ExtractRoutes
+from scraper_service.api.routes.operations import AgentRoutes, ExtractRoutes
 from scraper_service.api.routes.pages import PageRoutes, SearchRoutes
 from scraper_service.api.routes.team import (
     AuditRoutes,
