@@ -42,8 +42,8 @@ from scraper_service.items import Page, upload_of
 from scraper_service.options import availability
 from scraper_service.options.crawl import ChangeRequest, RetryRequest
 from scraper_service.options.limits import Retention
-from scraper_service.options.requests import body_v2 as requests
 from scraper_service.options.serialization import options_from_json
+from scraper_service.options.wire import v2 as requests
 from scraper_service.storage.accounts import audit
 from scraper_service.storage.files import page_sources
 from scraper_service.storage.frontier import outcomes

@@ -7,6 +7,8 @@ import gc
 import logging
 from typing import TYPE_CHECKING, Any
 
+from scraper_service.server.process import Front, MainProcess
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("scraper_service")
 
 
-class ApiFront:
+class ApiFront(Front):
     """The HTTP API, the web page, and the crawler of single pages.
 
     ``announce`` is called once with the URL of the service, with the first API key if this
@@ -260,12 +262,11 @@ class ApiFront:
         from scraper_service.api.application import RequestChecks
         from scraper_service.api.connections import Connections, TrustedProxies
         from scraper_service.api.http_server import JsonSite, Root
+        from scraper_service.api.openapi.document import OpenApiPage
         from scraper_service.api.parameters import PublicUrls
         from scraper_service.api.routes.files import ArtefactFiles
-        from scraper_service.api.routes.openapi import OpenApiPage
         from scraper_service.api.routes.uploads import UploadPages
-        from scraper_service.api.v1.app import V1
-        from scraper_service.api.v2.app import V2
+        from scraper_service.api.versions import V1, V2
         from scraper_service.crawling.artefacts import shared_artefacts
         from scraper_service.crawling.pricing import Prices
         from scraper_service.options.limits import Retention, parse_rates, parse_sites
@@ -397,7 +398,6 @@ def serve(settings: Settings, announce: AnnounceT) -> int:
     :exc:`~scraper_service.errors.DatabaseUnusable`.
     """
     from scraper_service.server.background import Background
-    from scraper_service.server.process import MainProcess
     from scraper_service.services.metrics.health import ServiceManager
 
     gc.disable()  # until it has started: few of the first objects are garbage

@@ -6,7 +6,7 @@ import attrs
 import pytest
 from firecrawl.v1 import client
 
-from scraper_service.api.v1.requests import (
+from scraper_service.api.requests.v1 import (
     DEFAULTS,
     SCRAPE_OPTIONS,
     WHERE,

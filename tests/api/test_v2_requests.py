@@ -10,7 +10,7 @@ from firecrawl.v2.utils.validation import prepare_scrape_options
 from scraper_service.errors import InvalidOptions
 from scraper_service.options import actions, formats, location, scrape
 from scraper_service.options.parsing import Key, Object, structure
-from scraper_service.options.requests.body_v2 import (
+from scraper_service.options.wire.v2 import (
     DEFAULTS,
     SCRAPE_OPTIONS,
     WHERE,

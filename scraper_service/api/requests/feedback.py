@@ -28,8 +28,8 @@ from scraper_service.options.parsing import (
     need,
     short,
 )
-from scraper_service.options.requests.pages import CALLER, CALLER_KEYS, EXPERIMENTAL
-from scraper_service.options.requests.values import URL
+from scraper_service.options.wire.pages import CALLER, CALLER_KEYS, EXPERIMENTAL
+from scraper_service.options.wire.values import URL
 
 ENDPOINTS = ("search", "scrape", "parse", "map")
 MAX_METADATA_BYTES = 8 * 1024  # of JSON in UTF-8

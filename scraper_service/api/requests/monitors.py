@@ -13,8 +13,7 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from scraper_service.api.requests.monitor_targets import SPELLINGS, TARGETS
-from scraper_service.api.requests.snake_case import camel_keys
+from scraper_service.api.requests.monitor_targets import SPELLINGS, TARGETS, camel_keys
 from scraper_service.errors import InvalidOptions, Issue
 from scraper_service.options.crawl import MONITOR_EVENTS, Caller, Webhook
 from scraper_service.options.monitors import (
@@ -42,8 +41,8 @@ from scraper_service.options.parsing import (
     short,
     structure,
 )
-from scraper_service.options.requests import pages
-from scraper_service.options.requests.values import unique, webhook_kind
+from scraper_service.options.wire import pages
+from scraper_service.options.wire.values import unique, webhook_kind
 
 MAX_NAME = 256
 MAX_GOAL = 2000

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from scraper_service.options.limits import SitePolicy
 from scraper_service.options.parsing import BodyReader, Bool, Key, Object
-from scraper_service.options.requests.values import THREAT_PROTECTION
 from scraper_service.options.scrape import SiteRules
+from scraper_service.options.wire.values import THREAT_PROTECTION
 
 if TYPE_CHECKING:
     from scraper_service.options.parsing import Position

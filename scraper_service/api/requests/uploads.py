@@ -19,7 +19,7 @@ from scraper_service.options.parsing import (
     need,
     short,
 )
-from scraper_service.options.requests.pages import CALLER_KEYS, EXPERIMENTAL
+from scraper_service.options.wire.pages import CALLER_KEYS, EXPERIMENTAL
 
 MAX_TYPE = 255  # characters of a content type
 _TYPE = re.compile(r"[\w.+-]+/[\w.+-]+(?: *; *[\w.+-]+=[\w.+\"-]+)*", re.ASCII)

@@ -10,7 +10,7 @@ from scraper_service.api.errors import PAGE_STATUSES, ErrorResponse, failed_page
 from scraper_service.api.openapi.page_shapes import PageJson
 from scraper_service.api.openapi.route import Route
 from scraper_service.api.parameters import ChoiceParameter, TextParameter, parse_job_id
-from scraper_service.api.requests.interact import (
+from scraper_service.api.requests.browser_sessions import (
     SESSION,
     STEP,
     session_options,
@@ -200,10 +200,10 @@ class BrowserSessionRoutes(Routes):
         try:
             record = await self.services.browser_sessions.start(options, team)
         except PageFailed as failed:
-            return write(request, self._failed(failed))
+            return write(request, self._page_failure(failed))
         return SessionOpened.to_json(record, **self._urls(request, record.id))
 
-    def _failed(self, failed: PageFailed) -> ErrorResponse:
+    def _page_failure(self, failed: PageFailed) -> ErrorResponse:
         return failed_page(failed.error, self.api.responses.STATUS)
 
     def _done(self, request: JsonRequest, found: StepResult) -> bytes:
@@ -399,7 +399,7 @@ class BrowserSessionRoutes(Routes):
                 scrape_id, step, team
             )
         except PageFailed as failed:
-            return write(request, self._failed(failed))
+            return write(request, self._page_failure(failed))
         return self._done(request, found)
 
     @Route(

@@ -37,13 +37,13 @@ from scraper_service.options.parsing import (
     need,
     short,
 )
-from scraper_service.options.requests import body_v2 as requests
-from scraper_service.options.requests.pages import (
+from scraper_service.options.serialization import options_to_json
+from scraper_service.options.urls import caller_url
+from scraper_service.options.wire import v2 as requests
+from scraper_service.options.wire.pages import (
     CALLER_KEYS,
     EXPERIMENTAL,
 )
-from scraper_service.options.serialization import options_to_json
-from scraper_service.options.urls import caller_url
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from scraper_service.api.application import join_sentences, with_base
 from scraper_service.api.errors import WORK_ERRORS
 from scraper_service.api.openapi.route import Route
-from scraper_service.api.page_parts import TOKENS, fit_pages
 from scraper_service.api.parameters import (
     IDEMPOTENCY_KEY,
     LIMIT,
@@ -28,6 +27,7 @@ from scraper_service.api.responses import (
     job_status,
     job_url,
 )
+from scraper_service.api.routes.pages import TOKENS, fit_pages
 from scraper_service.api.routing import Routes, of_jobs
 from scraper_service.api.streams import websocket
 from scraper_service.errors import (
@@ -43,7 +43,7 @@ from scraper_service.errors import (
     SourcesNotStored,
 )
 from scraper_service.options.limits import KeyScope, Mode
-from scraper_service.options.requests.pages import ignored_names
+from scraper_service.options.wire.pages import ignored_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from scraper_service.api.http_server import JsonRequest
     from scraper_service.api.streams.websocket import WebSocket
     from scraper_service.options.crawl import ReprocessRequest
-    from scraper_service.options.requests.job_control import JobChangeRequest
+    from scraper_service.options.wire.job_control import JobChangeRequest
 
 
 # Options that hold for all pages of a batch, also for those that are added.

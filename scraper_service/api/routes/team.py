@@ -36,9 +36,9 @@ from scraper_service.api.schemas import (
 )
 from scraper_service.errors import InvalidParameter, JobNotFound
 from scraper_service.options.limits import KeyScope, Mode, SitePolicy
-from scraper_service.options.requests.pages import ignored_names
-from scraper_service.options.requests.values import LIST_MODES
 from scraper_service.options.scrape import MAX_NAME, profile_name
+from scraper_service.options.wire.pages import ignored_names
+from scraper_service.options.wire.values import LIST_MODES
 from scraper_service.storage.accounts.audit import AuditPosition
 from scraper_service.storage.accounts.usage import CallPosition
 

@@ -59,7 +59,7 @@ from scraper_service.errors import (
 from scraper_service.items import MAX_FILE_NAME, SHOWN, Upload, content_type, upload_of
 from scraper_service.options.availability import can_recognise_text
 from scraper_service.options.limits import Mode
-from scraper_service.options.requests.pages import ignored_names
+from scraper_service.options.wire.pages import ignored_names
 
 if TYPE_CHECKING:
     from typing import BinaryIO

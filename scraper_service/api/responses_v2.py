@@ -37,8 +37,8 @@ from scraper_service.api.schemas import (
     ref,
 )
 from scraper_service.discovery.map_results import object_row
-from scraper_service.options.requests import body_v2 as requests
-from scraper_service.options.requests.pages import wire_names
+from scraper_service.options.wire import v2 as requests
+from scraper_service.options.wire.pages import wire_names
 
 if TYPE_CHECKING:
     from scraper_service.api.http_server import JsonRequest

@@ -32,9 +32,9 @@ from scraper_service.options.parsing import (
     integer,
     short,
 )
-from scraper_service.options.requests import pages
-from scraper_service.options.requests.values import STORED_FORMATS
 from scraper_service.options.urls import MAX_URL
+from scraper_service.options.wire import pages
+from scraper_service.options.wire.values import STORED_FORMATS
 
 if TYPE_CHECKING:
     from scraper_service.options.catalogue import TableT

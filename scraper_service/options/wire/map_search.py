@@ -14,8 +14,8 @@ from scraper_service.options.map_search import (
     SearchOptions,
 )
 from scraper_service.options.parsing import INVALID, Anything, Key, Position
-from scraper_service.options.requests import pages
-from scraper_service.options.requests.values import CAPPED_TIMEOUT, NO_EFFECT
+from scraper_service.options.wire import pages
+from scraper_service.options.wire.values import CAPPED_TIMEOUT, NO_EFFECT
 
 if TYPE_CHECKING:
     from collections.abc import Callable

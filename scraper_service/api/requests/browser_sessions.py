@@ -18,13 +18,13 @@ from scraper_service.options.parsing import (
     choice,
     integer,
 )
-from scraper_service.options.requests import body_v2 as v2
-from scraper_service.options.requests import values
-from scraper_service.options.requests.pages import CALLER_KEYS, EXPERIMENTAL
+from scraper_service.options.wire import v2, values
+from scraper_service.options.wire.pages import CALLER_KEYS, EXPERIMENTAL
 from scraper_service.services.browser_sessions.steps import SessionOptions, Step
 
 if TYPE_CHECKING:
     from scraper_service.options.parsing import KeysT
+
 
 USUAL_TTL_S, MOST_TTL_S = 300, 3600
 USUAL_STEP_S, MOST_STEP_S = 30, 300

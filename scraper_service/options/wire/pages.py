@@ -22,8 +22,8 @@ from scraper_service.options.parsing import (
     Position,
     choice,
 )
-from scraper_service.options.requests.values import NO_EFFECT, THREAT_PROTECTION
 from scraper_service.options.scrape import CHANGE_WAIT_MS, ScrapeOptions, broken_rules
+from scraper_service.options.wire.values import NO_EFFECT, THREAT_PROTECTION
 
 if TYPE_CHECKING:
     from scraper_service.options.parsing import KeysT, MakeT

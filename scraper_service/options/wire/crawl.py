@@ -24,7 +24,7 @@ from scraper_service.options.parsing import (
     ValueKind,
     short,
 )
-from scraper_service.options.requests import pages
+from scraper_service.options.wire import pages
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

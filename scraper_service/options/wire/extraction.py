@@ -33,9 +33,9 @@ from scraper_service.options.parsing import (
     choice,
     short,
 )
-from scraper_service.options.requests import pages
-from scraper_service.options.requests.pages import EXPERIMENTAL
-from scraper_service.options.requests.values import NO_EFFECT, query_text
+from scraper_service.options.wire import pages
+from scraper_service.options.wire.pages import EXPERIMENTAL
+from scraper_service.options.wire.values import NO_EFFECT, query_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

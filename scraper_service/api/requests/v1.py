@@ -27,10 +27,10 @@ from scraper_service.options.parsing import (
     Then,
     choice,
 )
-from scraper_service.options.requests import crawl, extraction, map_search, pages
-from scraper_service.options.requests.crawl import BatchRequest
-from scraper_service.options.requests.extraction import ExtractRequest
-from scraper_service.options.requests.values import LOCATION, NO_EFFECT
+from scraper_service.options.wire import crawl, extraction, map_search, pages
+from scraper_service.options.wire.crawl import BatchRequest
+from scraper_service.options.wire.extraction import ExtractRequest
+from scraper_service.options.wire.values import LOCATION, NO_EFFECT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -25,21 +25,21 @@ from scraper_service.options.parsing import (
     need,
     structure,
 )
-from scraper_service.options.requests import (
+from scraper_service.options.urls import MAX_URL
+from scraper_service.options.wire import (
     crawl,
     extraction,
     job_control,
     map_search,
     pages,
 )
-from scraper_service.options.requests.crawl import BatchRequest
-from scraper_service.options.requests.extraction import ExtractRequest
-from scraper_service.options.requests.job_control import (
+from scraper_service.options.wire.crawl import BatchRequest
+from scraper_service.options.wire.extraction import ExtractRequest
+from scraper_service.options.wire.job_control import (
     JobChangeRequest,
     JobRetryRequest,
 )
-from scraper_service.options.requests.values import NO_EFFECT, some_urls
-from scraper_service.options.urls import MAX_URL
+from scraper_service.options.wire.values import NO_EFFECT, some_urls
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

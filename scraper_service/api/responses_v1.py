@@ -8,6 +8,7 @@ from scraper_service.api import responses
 from scraper_service.api.application import write
 from scraper_service.api.errors import FAILURE_STATUS, failed_page
 from scraper_service.api.openapi.page_shapes import with_page
+from scraper_service.api.requests import v1 as requests
 from scraper_service.api.responses import (
     JobStarted,
     JobStatusJson,
@@ -26,9 +27,8 @@ from scraper_service.api.schemas import (
     Success,
     encode,
 )
-from scraper_service.api.v1 import requests
 from scraper_service.discovery.map_results import address_row
-from scraper_service.options.requests.pages import wire_names
+from scraper_service.options.wire.pages import wire_names
 
 if TYPE_CHECKING:
     from scraper_service.api.http_server import JsonRequest
