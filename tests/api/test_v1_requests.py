@@ -15,9 +15,8 @@ from scraper_service.api.requests.v1 import (
 )
 from scraper_service.errors import InvalidOptions
 from scraper_service.options import actions, formats
-from scraper_service.options.location import Location
 from scraper_service.options.parsing import structure
-from scraper_service.options.scrape import PdfParser, ScrapeOptions
+from scraper_service.options.scrape import Location, PdfParser, ScrapeOptions
 
 URL = "https://example.com"
 MARKDOWN = formats.Markdown()

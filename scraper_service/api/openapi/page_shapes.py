@@ -20,7 +20,7 @@ from scraper_service.api.schemas import (
     ref,
 )
 from scraper_service.items import LOSS_KINDS
-from scraper_service.options.format_table import FORMATS
+from scraper_service.options.formats import FORMATS
 
 PageJson: TypeAlias = Annotated[Any, ref("Page")]
 _Texts: TypeAlias = str | list[str]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve
 
 from scraper_service.options import catalogue
+from scraper_service.options.expressions import caller_patterns
 from scraper_service.options.formats import Markdown
 from scraper_service.options.monitors import (
     MAX_CHARACTERS,
@@ -47,9 +48,8 @@ from scraper_service.options.parsing import (
     need,
     short,
 )
-from scraper_service.options.url_patterns import caller_patterns
 from scraper_service.options.urls import caller_domain
-from scraper_service.options.wire import crawl, pages, v2
+from scraper_service.options.wire import jobs, pages, v2
 from scraper_service.options.wire.values import (
     SELECTORS,
     URL,
@@ -223,7 +223,7 @@ def _crawl_target(values: dict[str, Any], at: Position) -> Any:
     if found is INVALID:
         return INVALID
     scrape, mode = found
-    options = crawl.crawl_options(
+    options = jobs.crawl_options(
         {"url": values["url"], "scrape": scrape, **crawl_values},
         at / "crawlOptions",
         _SCRAPE,

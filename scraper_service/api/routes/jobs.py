@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from scraper_service.api.http_server import JsonRequest
     from scraper_service.api.streams.websocket import WebSocket
     from scraper_service.options.crawl import ReprocessRequest
-    from scraper_service.options.wire.job_control import JobChangeRequest
+    from scraper_service.options.wire.jobs import JobChangeRequest
 
 
 # Options that hold for all pages of a batch, also for those that are added.

@@ -26,16 +26,10 @@ from scraper_service.options.parsing import (
     structure,
 )
 from scraper_service.options.urls import MAX_URL
-from scraper_service.options.wire import (
-    crawl,
-    extraction,
-    job_control,
-    map_search,
-    pages,
-)
-from scraper_service.options.wire.crawl import BatchRequest
+from scraper_service.options.wire import extraction, jobs, pages
 from scraper_service.options.wire.extraction import ExtractRequest
-from scraper_service.options.wire.job_control import (
+from scraper_service.options.wire.jobs import (
+    BatchRequest,
     JobChangeRequest,
     JobRetryRequest,
 )
@@ -59,9 +53,9 @@ PAGE_KEYS: KeysT = {
     **catalogue.keys((catalogue.RETENTION,), "v2"),
     **SCRAPE_KEYS,
 }
-CRAWL_KEYS = crawl.crawl_keys("v2")
+CRAWL_KEYS = jobs.crawl_keys("v2")
 
-_WIRE_NAMES = pages.wire_names({**crawl.batch_keys("v2"), **CRAWL_KEYS, **PAGE_KEYS})
+_WIRE_NAMES = pages.wire_names({**jobs.batch_keys("v2"), **CRAWL_KEYS, **PAGE_KEYS})
 
 
 def wire_name(attribute: str) -> str:
@@ -80,23 +74,19 @@ def _page(values: dict[str, Any], at: Position) -> Any:
 
 
 def _map(values: dict[str, Any], at: Position) -> Any:
-    return map_search.map_options(values, at, scrape_options)
+    return pages.map_options(values, at, scrape_options)
 
 
 SCRAPE_OPTIONS = Object(SCRAPE_KEYS, scrape_options, pages.EXPERIMENTAL)
 PAGE = Object(PAGE_KEYS, _page, pages.EXPERIMENTAL)
-CRAWL = crawl.crawl_kind("v2", {}, SCRAPE_OPTIONS)
-BATCH = crawl.batch_kind("v2", SCRAPE_KEYS, scrape_options, ignores_invalid=True)
-CHANGED_CRAWL = job_control.change_kind("crawl")
-CHANGED_BATCH = job_control.change_kind("batch")
-RETRY = job_control.retry_kind()
-REPROCESSED_CRAWL = job_control.reprocess_kind(
-    SCRAPE_KEYS, scrape_options, catalogue.CRAWL
-)
-REPROCESSED_BATCH = job_control.reprocess_kind(
-    SCRAPE_KEYS, scrape_options, catalogue.BATCH
-)
-MAP = Object(map_search.map_keys("v2"), _map, pages.EXPERIMENTAL)
+CRAWL = jobs.crawl_kind("v2", {}, SCRAPE_OPTIONS)
+BATCH = jobs.batch_kind("v2", SCRAPE_KEYS, scrape_options, ignores_invalid=True)
+CHANGED_CRAWL = jobs.change_kind("crawl")
+CHANGED_BATCH = jobs.change_kind("batch")
+RETRY = jobs.retry_kind()
+REPROCESSED_CRAWL = jobs.reprocess_kind(SCRAPE_KEYS, scrape_options, catalogue.CRAWL)
+REPROCESSED_BATCH = jobs.reprocess_kind(SCRAPE_KEYS, scrape_options, catalogue.BATCH)
+MAP = Object(pages.map_keys("v2"), _map, pages.EXPERIMENTAL)
 EXTRACT = extraction.extract_kind(
     "v2", SCRAPE_KEYS, scrape_options, ignores_invalid=True
 )
@@ -105,17 +95,17 @@ AGENT = extraction.agent_kind(scrape_options)
 
 
 def _search(values: dict[str, Any], at: Position) -> Any:
-    common = map_search.pop_common(values)
+    common = pages.pop_common(values)
     given = [each for each in values.pop("sources", ()) if each is not None]
-    sources = [map_search.make_source(each, common) for each in given or [{}]]
+    sources = [pages.make_source(each, common) for each in given or [{}]]
     values["sources"] = tuple(dict.fromkeys(sources))
-    return map_search.search_options(values, at)
+    return pages.search_options(values, at)
 
 
 SEARCH = Object(
     {
-        **map_search.search_keys("v2"),
-        "scrapeOptions": map_search.pages_of_results(SCRAPE_KEYS, scrape_options),
+        **pages.search_keys("v2"),
+        "scrapeOptions": pages.pages_of_results(SCRAPE_KEYS, scrape_options),
         **{
             key: Key(Anything(), help=NO_EFFECT)
             for key in ("highlights", "safe", "enterprise", "domainTools", "toolDetail")
@@ -276,7 +266,7 @@ def batch_reprocess(body: object) -> ReprocessRequest:
 
 
 def _reprocess(kind: Object, body: object) -> ReprocessRequest:
-    job_control.refuse_fetches(body, kind, PAGE_KEYS)
+    jobs.refuse_fetches(body, kind, PAGE_KEYS)
     request: ReprocessRequest = structure(kind, body, WHERE)
     return request
 
