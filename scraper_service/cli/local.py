@@ -21,7 +21,7 @@ from scraper_service.cli.local_run import (
     open_database,
     require_job,
 )
-from scraper_service.cli.operator.keys import operator
+from scraper_service.cli.operator.accounts import operator
 from scraper_service.cli.options import with_flag
 from scraper_service.cli.settings import check_egress, fetch_settings, load_settings
 from scraper_service.cli.terminal import (
