@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from scraper_service.api import responses
 from scraper_service.api.application import write
 from scraper_service.api.errors import FAILURE_STATUS, failed_page
-from scraper_service.api.openapi.page_shapes import with_page
 from scraper_service.api.requests import v1 as requests
 from scraper_service.api.responses import (
     JobStarted,
@@ -19,6 +18,7 @@ from scraper_service.api.responses import (
     json_array,
     page_json,
     search_item,
+    with_page,
 )
 from scraper_service.api.schemas import (
     Id,

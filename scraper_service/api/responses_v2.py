@@ -13,7 +13,6 @@ from scraper_service.api.errors import (
     error_body,
     failed_page,
 )
-from scraper_service.api.openapi.page_shapes import with_page
 from scraper_service.api.responses import (
     JobStarted,
     JobStatusJson,
@@ -22,6 +21,7 @@ from scraper_service.api.responses import (
     json_array,
     page_json,
     search_item,
+    with_page,
 )
 from scraper_service.api.schemas import (
     Id,

@@ -10,6 +10,7 @@ from scraper_service.api.routes.crawl_preview import CrawlPreviewRoutes
 from scraper_service.api.routes.crawl_report import CrawlReportRoutes
 from scraper_service.api.routes.exports import ExportRoutes
 from scraper_service.api.routes.feedback import FeedbackRoutes
+from scraper_service.api.routes.files import FileRoutes
 from scraper_service.api.routes.job_history import JobHistoryRoutes
 from scraper_service.api.routes.jobs import JobControlRoutes, JobRoutes
 from scraper_service.api.routes.monitors import MonitorRoutes
@@ -26,7 +27,6 @@ from scraper_service.api.routes.team import (
     TeamRoutes,
     ThreatProtectionRoutes,
 )
-from scraper_service.api.routes.uploads import FileRoutes
 from scraper_service.api.routes.webhook_deliveries import WebhookDeliveryRoutes
 from scraper_service.api.routing import VersionApp
 from scraper_service.options.wire import v2

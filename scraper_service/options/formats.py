@@ -5,7 +5,7 @@ result in :class:`scraper_service.items.PageContent`. The request bodies of both
 the API, spider arguments, the command line, the API description, the capabilities of the
 service and its library are read from the rows. A new format is its class, one row, and the
 code that makes it. A result that is no text has its shape in
-``scraper_service/api/openapi/page_shapes.py``.
+``scraper_service/api/responses.py``.
 """
 
 from __future__ import annotations

@@ -264,8 +264,7 @@ class ApiFront(Front):
         from scraper_service.api.http_server import JsonSite, Root
         from scraper_service.api.openapi.document import OpenApiPage
         from scraper_service.api.parameters import PublicUrls
-        from scraper_service.api.routes.files import ArtefactFiles
-        from scraper_service.api.routes.uploads import UploadPages
+        from scraper_service.api.routes.files import ArtefactFiles, UploadPages
         from scraper_service.api.versions import V1, V2
         from scraper_service.crawling.artefacts import shared_artefacts
         from scraper_service.crawling.pricing import Prices

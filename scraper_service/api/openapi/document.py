@@ -21,7 +21,6 @@ from scraper_service.api.application import TaskPage
 from scraper_service.api.errors import FAILURE_STATUS, PAGE_STATUSES, STATUSES
 from scraper_service.api.http_server import Root
 from scraper_service.api.openapi.kinds import KindSchemas
-from scraper_service.api.openapi.page_shapes import PAGE, Metadata
 from scraper_service.api.openapi.route import (
     JSON,
     VARIABLE,
@@ -30,6 +29,7 @@ from scraper_service.api.openapi.route import (
     route_of,
 )
 from scraper_service.api.request_body import FORM
+from scraper_service.api.responses import PAGE, Metadata
 from scraper_service.api.routing import Routes
 from scraper_service.api.schemas import (
     ID,

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from scraper_service.api.application import with_base, write
 from scraper_service.api.errors import PAGE_STATUSES, ErrorResponse, failed_page
-from scraper_service.api.openapi.page_shapes import PageJson
 from scraper_service.api.openapi.route import Route
 from scraper_service.api.parameters import ChoiceParameter, TextParameter, parse_job_id
 from scraper_service.api.requests.browser_sessions import (
@@ -16,7 +15,7 @@ from scraper_service.api.requests.browser_sessions import (
     session_options,
     step_request,
 )
-from scraper_service.api.responses import page_json
+from scraper_service.api.responses import PageJson, page_json
 from scraper_service.api.routing import Routes
 from scraper_service.api.schemas import (
     TEXT,

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from scraper_service.api.openapi.page_shapes import RESULT_MEMBERS, Metadata
 from scraper_service.api.openapi.route import Parameter, Route
 from scraper_service.api.parameters import (
     SKIP,
@@ -17,7 +16,7 @@ from scraper_service.api.parameters import (
     argument,
     parse_job_id,
 )
-from scraper_service.api.responses import PageErrorJson
+from scraper_service.api.responses import RESULT_MEMBERS, Metadata, PageErrorJson
 from scraper_service.api.routes.crawl_report import JobUrlJson
 from scraper_service.api.routing import Routes
 from scraper_service.api.streams.export_stream import ExportStream

@@ -9,9 +9,9 @@ import re
 from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
-from scraper_service.errors import FAILURE_CODES, OTHER_CODES, InvalidOptions, Issue
+from scraper_service.errors import FAILURE_CODES, OTHER_CODES
 from scraper_service.options import catalogue, urls
 from scraper_service.options.crawl import (
     CHANGEABLE,
@@ -32,6 +32,7 @@ from scraper_service.options.parsing import (
     Array,
     Bool,
     Key,
+    KeysT,
     Object,
     Position,
     Text,
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from scraper_service.options.catalogue import TableT
-    from scraper_service.options.parsing import KeysT, MakeT
+    from scraper_service.options.parsing import MakeT
     from scraper_service.options.scrape import ScrapeOptions
 
 
@@ -331,27 +332,50 @@ def retry_kind() -> Object:
 
 
 def _filter(values: tuple[Any, ...]) -> frozenset[Any]:
+    return frozenset(_some(values))
+
+
+def _some(values: tuple[Any, ...]) -> tuple[Any, ...]:
     if not values:
         raise ValueError("must have at least 1 item; leave it out for all pages")
-    return frozenset(values)
+    return values
 
 
-def reprocess_kind(scrape_keys: KeysT, read_scrape: MakeT, table: TableT) -> Object:
+@frozen
+class _Reprocessing(Object):
+    """A body that makes other formats. Other options of a page are refused."""
+
+    #: The keys of a page.
+    page_keys: KeysT = field(kw_only=True)
+
+    def read(self, value: Any, at: Position) -> Any:
+        others = [
+            name
+            for name, given in (value.items() if isinstance(value, dict) else ())
+            if name in self.page_keys and name not in self.fields and given is not None
+        ]
+        for name in others:
+            text = f"{name} must be left out: no page is fetched again,"
+            (at / name).report("custom", f"{text} got {short(value[name])}")
+        return INVALID if others else super().read(value, at)
+
+
+def reprocess_kind(page_keys: KeysT, read_scrape: MakeT, table: TableT) -> Object:
     """Return the kind of a body that makes other formats of stored responses.
 
-    ``scrape_keys`` are the keys of a page, and ``table`` is that of the kind of job.
+    ``page_keys`` are the keys of a page, and ``table`` is that of the kind of job.
     """
     shaping = catalogue.select(catalogue.SCRAPE, *SHAPING)
     of_job = catalogue.select(table, "webhook", "retention_days")
     keys = {
         "formats": evolve(
-            scrape_keys["formats"],
+            page_keys["formats"],
             kind=Then(STORED_FORMATS, _at_least_one, {"minItems": 1}),
             required=True,
             default=NO_DEFAULT,
         ),
         **catalogue.keys(shaping, "v2"),
-        "redactPII": scrape_keys["redactPII"],
+        "redactPII": page_keys["redactPII"],
         "urls": Key(
             Then(Array(Text(MAX_URL), MAX_REPROCESSED_URLS), _some, {"minItems": 1}),
             "urls",
@@ -367,39 +391,10 @@ def reprocess_kind(scrape_keys: KeysT, read_scrape: MakeT, table: TableT) -> Obj
         scrape = read_scrape(values, at)
         return scrape if scrape is INVALID else ReprocessRequest(scrape=scrape, **own)
 
-    return Object(keys, make, pages.EXPERIMENTAL)
+    return _Reprocessing(keys, make, pages.EXPERIMENTAL, page_keys=page_keys)
 
 
 def _at_least_one(values: tuple[Any, ...]) -> tuple[Any, ...]:
     if not values:
         raise ValueError("must have at least 1 item")
     return values
-
-
-def _some(values: tuple[str, ...]) -> tuple[str, ...]:
-    if not values:
-        raise ValueError("must have at least 1 item; leave it out for all pages")
-    return values
-
-
-def refuse_fetches(body: object, kind: Object, scrape_keys: KeysT) -> None:
-    """Raise :exc:`InvalidOptions` for options of a page that ``kind`` does not have."""
-    if not isinstance(body, dict):
-        return
-    others = [
-        name
-        for name, value in body.items()
-        if name in scrape_keys and name not in kind.fields and value is not None
-    ]
-    if others:
-        raise InvalidOptions(
-            [
-                Issue(
-                    "custom",
-                    (name,),
-                    f"{name} must be left out: no page is fetched again,"
-                    f" got {short(body[name])}",
-                )
-                for name in others
-            ]
-        )

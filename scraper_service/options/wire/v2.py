@@ -8,7 +8,7 @@ from attrs import evolve, frozen
 
 from scraper_service.errors import InvalidOptions, Issue
 from scraper_service.options import catalogue
-from scraper_service.options.crawl import CrawlOptions, PageOptions
+from scraper_service.options.crawl import CrawlOptions, PageOptions, ReprocessRequest
 from scraper_service.options.extraction import AgentOptions
 from scraper_service.options.map_search import MapOptions, SearchOptions
 from scraper_service.options.parsing import (
@@ -38,7 +38,6 @@ from scraper_service.options.wire.values import NO_EFFECT, some_urls
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scraper_service.options.crawl import ReprocessRequest
 
 WHERE = "body (v2)"
 MAX_EXPLAINED = 1000  # URLs
@@ -84,8 +83,8 @@ BATCH = jobs.batch_kind("v2", SCRAPE_KEYS, scrape_options, ignores_invalid=True)
 CHANGED_CRAWL = jobs.change_kind("crawl")
 CHANGED_BATCH = jobs.change_kind("batch")
 RETRY = jobs.retry_kind()
-REPROCESSED_CRAWL = jobs.reprocess_kind(SCRAPE_KEYS, scrape_options, catalogue.CRAWL)
-REPROCESSED_BATCH = jobs.reprocess_kind(SCRAPE_KEYS, scrape_options, catalogue.BATCH)
+REPROCESSED_CRAWL = jobs.reprocess_kind(PAGE_KEYS, scrape_options, catalogue.CRAWL)
+REPROCESSED_BATCH = jobs.reprocess_kind(PAGE_KEYS, scrape_options, catalogue.BATCH)
 MAP = Object(pages.map_keys("v2"), _map, pages.EXPERIMENTAL)
 EXTRACT = extraction.extract_kind(
     "v2", SCRAPE_KEYS, scrape_options, ignores_invalid=True
@@ -249,28 +248,12 @@ job_retry = BodyReader[JobRetryRequest](
 )
 
 
-def crawl_reprocess(body: object) -> ReprocessRequest:
-    """Return the request in a body of ``POST /v2/crawl/{id}/reprocess``.
-
-    :raises InvalidOptions: with every issue.
-    """
-    return _reprocess(REPROCESSED_CRAWL, body)
-
-
-def batch_reprocess(body: object) -> ReprocessRequest:
-    """Return the request in a body of ``POST /v2/batch/scrape/{id}/reprocess``.
-
-    :raises InvalidOptions: with every issue.
-    """
-    return _reprocess(REPROCESSED_BATCH, body)
-
-
-def _reprocess(kind: Object, body: object) -> ReprocessRequest:
-    jobs.refuse_fetches(body, kind, PAGE_KEYS)
-    request: ReprocessRequest = structure(kind, body, WHERE)
-    return request
-
-
+crawl_reprocess = BodyReader[ReprocessRequest](
+    __name__, "crawl_reprocess", REPROCESSED_CRAWL, WHERE
+)
+batch_reprocess = BodyReader[ReprocessRequest](
+    __name__, "batch_reprocess", REPROCESSED_BATCH, WHERE
+)
 extract_request = BodyReader[ExtractRequest](
     __name__, "extract_request", EXTRACT, WHERE
 )

@@ -37,9 +37,11 @@ from scraper_service.options.formats import (
     FormatRow,
     caller_formats,
 )
+from scraper_service.options.limits import SitePolicy
 from scraper_service.options.parsing import (
     INVALID,
     Array,
+    BodyReader,
     Bool,
     Choice,
     Key,
@@ -200,6 +202,34 @@ THREAT_PROTECTION = Object(
         "failurePolicy": Key(choice("open", "closed"), help=NO_EFFECT),
     },
     _site_rules,
+)
+
+
+def _site_policy(values: dict[str, Any], at: Position) -> Any:
+    allows_overrides = values.pop("allows_overrides", False)
+    mode = values.get("mode", "off")
+    rules = THREAT_PROTECTION.make(values, at)  # reports a mode that scans
+    if rules is not None and not isinstance(rules, SiteRules):
+        return rules
+    return SitePolicy(
+        mode=mode, rules=rules or SiteRules(), allows_overrides=allows_overrides
+    )
+
+
+#: The body of ``PUT /v2/team/threat-protection``.
+TEAM_PROTECTION = Object(
+    {
+        **THREAT_PROTECTION.fields,
+        "allowRequestOverrides": Key(
+            Bool(),
+            "allows_overrides",
+            help="Let requests replace the lists by their own.",
+        ),
+    },
+    _site_policy,
+)
+team_protection = BodyReader[SitePolicy](
+    __name__, "team_protection", TEAM_PROTECTION, "body (v2)"
 )
 
 # Personal data.
