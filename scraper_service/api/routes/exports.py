@@ -102,10 +102,13 @@ class _FieldsParameter(Parameter):
         parts = path.split(".")
         is_path = len(path) <= MAX_FIELD and all(map(_SEGMENT.fullmatch, parts))
         if not is_path or parts[0] not in keys:
-            raise InvalidParameter(
+            text = (
                 f"Invalid fields: a path must begin with one of {', '.join(sorted(keys))},"
                 f" got {path[:60]!r}"
             )
+            if is_path and "metadata" in keys:
+                text += f"; another key of the metadata is metadata.{path[:60]}"
+            raise InvalidParameter(text)
 
 
 _FIELDS = _FieldsParameter(
