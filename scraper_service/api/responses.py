@@ -531,38 +531,38 @@ def _up_to_pages(
 
 
 def active_crawls(
-    jobs: list[Job], crawl_names: dict[str, str], page_names: dict[str, str]
+    jobs: list[Job],
+    crawl_names: Mapping[str, str],
+    page_names: Mapping[str, str],
+    spellings: SpellingsT,
 ) -> bytes:
-    """Return the running crawls.
+    """Return the running crawls, with the names and spellings of a version.
 
-    The names are the version's keys for options of a crawl and of a page. Options
-    without a key are left out.
+    The names are the keys for options of a crawl and of a page. Options without a key are
+    left out.
     """
     crawls = []
     for job in jobs:
         options = json.loads(job.options)
         scrape, _ = options.pop("scrape"), options.pop("url")
-        spelled = spell_options(options, crawl_names)
-        spelled["scrapeOptions"] = spell_options(scrape, page_names)
+        spelled = spell_options(options, crawl_names, spellings)
+        spelled["scrapeOptions"] = spell_options(scrape, page_names, spellings)
         crawls.append(_ActiveCrawl.of(job, options=spelled))
     return ActiveCrawls.to_json(crawls=crawls)
 
 
-def spell_options(options: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
+def spell_options(
+    options: Mapping[str, Any], names: Mapping[str, str], spellings: SpellingsT
+) -> dict[str, Any]:
     """Return stored options as a request spells them.
 
     ``names`` are the keys of a request by attribute. Options without a key are left out.
     """
-    result = {}
-    for name, value in options.items():
-        key = names.get(name)
-        if key is not None and value not in (None, []):
-            result[key] = _SPELLINGS.get(key, _as_it_is)(value)
-    return result
-
-
-def _as_it_is(value: Any) -> Any:
-    return value
+    return {
+        names[name]: spellings[name](value) if name in spellings else value
+        for name, value in options.items()
+        if name in names and value not in (None, [])
+    }
 
 
 def _spell_formats(values: list[dict[str, Any] | str]) -> list[Any]:
@@ -578,13 +578,12 @@ def _spell_formats(values: list[dict[str, Any] | str]) -> list[Any]:
     return spelled
 
 
-# Values with another form in bodies than in the options, by key.
-_SPELLINGS: dict[str, Callable[[Any], Any]] = {
+SpellingsT: TypeAlias = "Mapping[str, Callable[[Any], Any]]"
+#: Options with another form in bodies, by attribute.
+SPELLINGS: SpellingsT = {
     "actions": _spell_formats,
     "formats": _spell_formats,
     "headers": dict,
-    "ignoreSitemap": lambda sitemap: sitemap == "skip",
-    "parsePDF": bool,
     "parsers": _spell_formats,
-    "threatProtection": lambda rules: {camel(k): v for k, v in rules.items()},
+    "site_rules": lambda rules: {camel(k): v for k, v in rules.items()},
 }

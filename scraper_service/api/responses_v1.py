@@ -12,6 +12,7 @@ from scraper_service.api.responses import (
     JobStarted,
     JobStatusJson,
     Scraped,
+    SpellingsT,
     balance,
     failed_search_item,
     has_content,
@@ -64,6 +65,11 @@ CRAWL_NAMES = wire_names(requests.CRAWL_KEYS) | {
     "crawl_entire_domain": "allowBackwardLinks"
 }
 PAGE_NAMES = wire_names(requests.SCRAPE_KEYS)
+SPELLINGS: SpellingsT = {
+    **responses.SPELLINGS,
+    "parsers": bool,
+    "sitemap": lambda mode: mode == "skip",
+}
 MAP_SHAPE = address_row
 BAD_SEARCH = "Bad Request", "BAD_REQUEST"
 NO_RESULTS = "No search results found"

@@ -141,6 +141,7 @@ CREDITS, TOKENS = balance("credits", camel), balance("tokens", camel)
 
 CRAWL_NAMES = wire_names(requests.CRAWL_KEYS)
 PAGE_NAMES = wire_names(requests.SCRAPE_KEYS)
+SPELLINGS = responses.SPELLINGS
 MAP_SHAPE = object_row
 BAD_SEARCH = "Invalid request body", None
 

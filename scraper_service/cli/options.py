@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from scraper_service.cli.outputs.output import Destination
 
 FURTHER = "further"
-_LEFT_OUT = frozenset({"sources", "categories", "includeDomains"})  # where empty
+_LEFT_OUT = catalogue.keys(  # where empty
+    catalogue.select(catalogue.SEARCH, "sources", "categories", "include_domains"), "v2"
+)
 _FORMATS = catalogue.select(catalogue.SCRAPE, "formats")
 _OUTPUT = (
     click.option(
@@ -232,10 +234,16 @@ _PAGE = command_options(
 PAGE = (*_PAGE, *_data_of("--prompt", "--json-prompt"))
 # For the pages of a job, which may have a prompt of its own.
 JOB_PAGE = (*_PAGE, *_data_of("--json-prompt"))
-# For a file, which is not fetched.
-FILE_PAGE = tuple(
-    each for each in PAGE if each.key not in {"headers", "maxAge", "storeInCache"}
+#: The keys of options that only a page has which is fetched.
+FETCHED = tuple(
+    catalogue.keys(
+        catalogue.select(catalogue.SCRAPE, "headers", "max_age_ms", "store_in_cache"),
+        "v2",
+    )
 )
+_, _MAX_AGE, _KEEP = FETCHED
+# For a file, which is not fetched.
+FILE_PAGE = tuple(each for each in PAGE if each.key not in FETCHED)
 PACE = command_options(catalogue.PACE)
 CRAWL = command_options(catalogue.CRAWL)
 MAP = (
@@ -266,8 +274,8 @@ def takes(
         def with_body(**values: Any) -> Any:
             body = _take_options(own, values)
             scrape = _with_data(_take_options(page, values))
-            if "storeInCache" in scrape:
-                scrape["storeInCache"] |= scrape["maxAge"] > 0
+            if _KEEP in scrape:
+                scrape[_KEEP] |= scrape[_MAX_AGE] > 0
             body |= {"scrapeOptions": scrape} if nested else scrape
             body |= values.pop(FURTHER)
             return command(body=body, **values)

@@ -143,7 +143,7 @@ def _parse(
     *,
     as_json: bool,
 ) -> None:
-    for name in ("headers", "maxAge", "storeInCache"):
+    for name in options.FETCHED:
         if body.pop(name, None):
             flag = options.SPELLINGS[name]
             raise click.UsageError(f"{flag}: it is for pages that are fetched")

@@ -179,13 +179,15 @@ _SCRAPE = Object(
 _SCRAPE_KEY = Key(_SCRAPE, "scrape", help="How each page is scraped; maxAge is 0.")
 _NOT_OF_MONITORS = frozenset(
     {
-        *("url", "webhook", "prompt", "zeroDataRetention"),
-        *("retentionDays", "keepSources", "since"),
+        *("url", "webhook", "prompt", "zero_data_retention"),
+        *("retention_days", "keep_sources", "since"),
     }
 )
 _CRAWL_KEYS: KeysT = {
     **{
-        name: key for name, key in v2.CRAWL_KEYS.items() if name not in _NOT_OF_MONITORS
+        name: key
+        for name, key in v2.CRAWL_KEYS.items()
+        if key.to not in _NOT_OF_MONITORS
     },
     "maxDepth": Key(
         integer(0),

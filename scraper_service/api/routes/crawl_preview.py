@@ -96,7 +96,7 @@ PREVIEW = Object(
 )
 
 
-class _Preview(JsonObject):
+class _Preview(JsonObject, spelled=requests.wire_name):
     url: str
     include_paths: Maybe[list[str]]
     exclude_paths: Maybe[list[str]]
@@ -106,7 +106,7 @@ class _Preview(JsonObject):
     allow_subdomains: Maybe[bool]
     sitemap: Maybe[Annotated[str, one_of(*SITEMAP_MODES)]]
     ignore_query_parameters: Maybe[bool]
-    deduplicate_similar_urls: Maybe[bool] = member(key="deduplicateSimilarURLs")
+    deduplicate_similar_urls: Maybe[bool]
     delay: Maybe[float]
     limit: Maybe[int]
 

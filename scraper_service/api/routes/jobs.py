@@ -42,6 +42,7 @@ from scraper_service.errors import (
     SourceJobRunning,
     SourcesNotStored,
 )
+from scraper_service.options import catalogue
 from scraper_service.options.limits import KeyScope, Mode
 from scraper_service.options.wire.pages import ignored_names
 
@@ -55,7 +56,11 @@ if TYPE_CHECKING:
 
 
 # Options that hold for all pages of a batch, also for those that are added.
-_OF_WHOLE_BATCH = frozenset({"maxConcurrency", "dedupeBoilerplate"})
+_OF_WHOLE_BATCH = frozenset(
+    catalogue.keys(
+        catalogue.select(catalogue.BATCH, "max_concurrency", "dedupe_boilerplate"), "v2"
+    )
+)
 
 
 class JobRoutes(Routes):
@@ -129,8 +134,10 @@ class JobRoutes(Routes):
         """Return the team's running crawls."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
         found = await self.services.jobs.active_crawls(team)
-        names = self.api.responses.CRAWL_NAMES, self.api.responses.PAGE_NAMES
-        return active_crawls(found, *names)
+        kinds = self.api.responses
+        return active_crawls(
+            found, kinds.CRAWL_NAMES, kinds.PAGE_NAMES, kinds.SPELLINGS
+        )
 
     @Route(
         of_jobs("GET"),
