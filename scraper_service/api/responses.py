@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from scraper_service.items import Page, PageMetadata
+    from scraper_service.options.crawl import PageOptions
     from scraper_service.services.mapping import Map
     from scraper_service.services.searching import Result
     from scraper_service.storage.job_records import Job
@@ -329,6 +330,14 @@ class Scraped(Success):
 
     data: PageJson
     scrape_id: Maybe[Id] = member(key="scrape_id")
+
+
+def scrape_response(page: Page, options: PageOptions) -> bytes:
+    """Return the response to a scrape that has not failed."""
+    members = [b'"success":true', b'"data":' + page_json(page)]
+    if "website" in options.origin:
+        members.append(b'"scrape_id":' + encode(page.metadata.scrape_id))
+    return b"{%s}" % b",".join(members)
 
 
 # -- jobs --------------------------------------------------------------------------------

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 from scraper_service.api import responses
-from scraper_service.api.application import write
-from scraper_service.api.errors import FAILURE_STATUS, failed_page
+from scraper_service.api.errors import FAILURE_STATUS
 from scraper_service.api.requests import v1 as requests
 from scraper_service.api.responses import (
     JobStarted,
@@ -17,7 +16,6 @@ from scraper_service.api.responses import (
     failed_search_item,
     has_content,
     json_array,
-    page_json,
     search_item,
     with_page,
 )
@@ -32,9 +30,6 @@ from scraper_service.discovery.map_results import address_row
 from scraper_service.options.wire.pages import wire_names
 
 if TYPE_CHECKING:
-    from scraper_service.api.http_server import JsonRequest
-    from scraper_service.items import Page
-    from scraper_service.options.crawl import PageOptions
     from scraper_service.services.mapping import Map
     from scraper_service.services.searching import Result, SearchAnswer
 
@@ -72,24 +67,13 @@ SPELLINGS: SpellingsT = {
 }
 MAP_SHAPE = address_row
 BAD_SEARCH = "Bad Request", "BAD_REQUEST"
+STATUS = FAILURE_STATUS
 NO_RESULTS = "No search results found"
 NO_CONTENT = "No content found in search results"
 
 
-def scrape_response(request: JsonRequest, page: Page, options: PageOptions) -> bytes:
-    """Return the response to a scrape: the page, or its error."""
-    if page.failure:
-        return write(request, failed_page(page.failure, FAILURE_STATUS))
-    members = [b'"success":true', b'"data":' + page_json(page)]
-    if "website" in options.origin:
-        members.append(b'"scrape_id":' + encode(page.metadata.scrape_id))
-    return b"{%s}" % b",".join(members)
-
-
-def map_response(request: JsonRequest, found: Map) -> bytes:
+def map_response(found: Map) -> bytes:
     """Return the response to a map: its URLs."""
-    if found.failure:
-        return write(request, failed_page(found.failure, FAILURE_STATUS))
     return responses.map_response(found, {})
 
 

@@ -25,7 +25,7 @@ from werkzeug.exceptions import NotFound
 from werkzeug.routing import Map, Rule
 
 from scraper_service.api.application import RequestChecks, write
-from scraper_service.api.errors import ErrorResponse, answer_to, error_body
+from scraper_service.api.errors import ErrorResponse, answer_to, error_body, failed_page
 from scraper_service.api.openapi.route import VARIABLE, Route, route_of
 from scraper_service.api.parameters import PublicUrls
 from scraper_service.api.responses import PATHS
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
     from scraper_service.api.http_server import JsonRequest, JsonSite
     from scraper_service.api.request_body import Body
+    from scraper_service.items import PageError
     from scraper_service.options.crawl import CrawlOptions
     from scraper_service.options.limits import KeyScope
     from scraper_service.services.accounts import Team
@@ -129,6 +130,10 @@ class Routes:
     def base_url(self, request: JsonRequest) -> str:
         """Return the URL of this service as the caller reaches it."""
         return self.api.urls.base(request)
+
+    def write_failure(self, request: JsonRequest, failure: PageError) -> bytes:
+        """Set the status of a failed page; return the body of its error."""
+        return write(request, failed_page(failure, self.api.responses.STATUS))
 
     def url_of(self, request: JsonRequest) -> str:
         """Return the absolute URL of a request, without its query."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from scraper_service.api.application import with_base, write
-from scraper_service.api.errors import PAGE_STATUSES, ErrorResponse, failed_page
+from scraper_service.api.application import with_base
+from scraper_service.api.errors import PAGE_STATUSES
 from scraper_service.api.openapi.route import Route
 from scraper_service.api.parameters import ChoiceParameter, TextParameter, parse_job_id
 from scraper_service.api.requests.browser_sessions import (
@@ -199,11 +199,8 @@ class BrowserSessionRoutes(Routes):
         try:
             record = await self.services.browser_sessions.start(options, team)
         except PageFailed as failed:
-            return write(request, self._page_failure(failed))
+            return self.write_failure(request, failed.error)
         return SessionOpened.to_json(record, **self._urls(request, record.id))
-
-    def _page_failure(self, failed: PageFailed) -> ErrorResponse:
-        return failed_page(failed.error, self.api.responses.STATUS)
 
     def _done(self, request: JsonRequest, found: StepResult) -> bytes:
         """Return the response to a step."""
@@ -398,7 +395,7 @@ class BrowserSessionRoutes(Routes):
                 scrape_id, step, team
             )
         except PageFailed as failed:
-            return write(request, self._page_failure(failed))
+            return self.write_failure(request, failed.error)
         return self._done(request, found)
 
     @Route(

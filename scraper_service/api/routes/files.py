@@ -36,7 +36,7 @@ from scraper_service.api.request_body import (
     MAX_FILE_BYTES,
 )
 from scraper_service.api.requests.uploads import UPLOAD, upload_request
-from scraper_service.api.responses import Scraped
+from scraper_service.api.responses import Scraped, scrape_response
 from scraper_service.api.routing import Routes
 from scraper_service.api.schemas import (
     TEXT,
@@ -274,8 +274,12 @@ class FileRoutes(Routes):
         options = evolve(options, url=file.name)
         page = await self.services.scraping.parse(file, options, team, self.api.version)
         page = evolve(page, warning=join_sentences(page.warning, warning))
-        answer = self.api.responses.parse_response(request, page, options)
-        return with_base(answer, self.base_url(request))
+        if page.failure and page.failure.code == "SCRAPE_UNSUPPORTED_FILE_ERROR":
+            members = error_body(page.failure.message, code="UNSUPPORTED_FILE_TYPE")
+            return write(request, ErrorResponse(400, members))
+        if page.failure:
+            return self.write_failure(request, page.failure)
+        return with_base(scrape_response(page, options), self.base_url(request))
 
     @Route(
         "POST /parse/upload-url",

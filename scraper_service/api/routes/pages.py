@@ -11,7 +11,7 @@ from scraper_service.api.application import join_sentences, with_base
 from scraper_service.api.errors import PAGE_STATUSES, WORK_ERRORS
 from scraper_service.api.openapi.route import Route
 from scraper_service.api.parameters import NumberParameter, parse_job_id
-from scraper_service.api.responses import PageJson
+from scraper_service.api.responses import PageJson, scrape_response
 from scraper_service.api.routing import Routes
 from scraper_service.api.schemas import success
 from scraper_service.crawling.converter_pool.converter import RemoteFunction
@@ -147,8 +147,9 @@ class PageRoutes(Routes):
         page = await self.services.scraping.scrape(options, team, self.api.version)
         if warning:
             page = evolve(page, warning=join_sentences(page.warning, warning))
-        answer = self.api.responses.scrape_response(request, page, options)
-        return with_base(answer, self.base_url(request))
+        if page.failure:
+            return self.write_failure(request, page.failure)
+        return with_base(scrape_response(page, options), self.base_url(request))
 
     @Route(
         "GET /scrape/<scrape_id>",
@@ -184,5 +185,7 @@ class PageRoutes(Routes):
             options, team, self.api.version, self.api.responses.MAP_SHAPE
         )
         found.warnings.extend(filter(None, [warning]))
-        answer: bytes = self.api.responses.map_response(request, found)
+        if found.failure:
+            return self.write_failure(request, found.failure)
+        answer: bytes = self.api.responses.map_response(found)
         return answer

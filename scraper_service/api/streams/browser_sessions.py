@@ -15,7 +15,7 @@ import time
 from base64 import b64encode
 from contextlib import suppress
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from wsproto.events import BytesMessage, TextMessage
 
@@ -42,12 +42,14 @@ if TYPE_CHECKING:
 
 
 PIECE = 128 * 2**10  # characters written at once
-MAX_QUEUED = 16 * 2**20  # characters that wait for the browser
-MAX_WAITING = 50_000  # messages that wait for the browser
+MAX_QUEUED = 16 * 2**20  # characters that wait for the session
 
 
-class SessionSocket(SocketStream):
-    """The connection of a caller to the browser of a session."""
+class _SessionMessages(SocketStream):
+    """A WebSocket whose messages wait for a session, in a queue of bounded size."""
+
+    max_message: ClassVar[int]  # characters
+    max_waiting: ClassVar[int]  # messages
 
     def __init__(self, api: Api, session: RunningSession, handshake: Handshake):
         super().__init__(
@@ -66,11 +68,11 @@ class SessionSocket(SocketStream):
         self._is_flooded = asyncio.Event()
 
     def receive_part(self, event: TextMessage | BytesMessage) -> None:
-        # Bytes are no message of the protocol, like an empty text.
+        # Bytes are no message, like an empty text.
         part = event.data if isinstance(event, TextMessage) else ""
         self._size += len(event.data)
-        is_full = self._queue.qsize() >= MAX_WAITING
-        if self._size > MAX_MESSAGE or self._queued > MAX_QUEUED or is_full:
+        is_full = self._queue.qsize() >= self.max_waiting
+        if self._size > self.max_message or self._queued > MAX_QUEUED or is_full:
             self._parts.clear()
             self._is_flooded.set()
             return
@@ -81,6 +83,19 @@ class SessionSocket(SocketStream):
             self._queue.put_nowait(text)
             self._parts.clear()
             self._size = 0
+
+    async def next_message(self) -> str:
+        """Wait for a message of the client."""
+        text = await self._queue.get()
+        self._queued -= len(text)
+        return text
+
+
+class SessionSocket(_SessionMessages):
+    """The connection of a caller to the browser of a session."""
+
+    max_message = MAX_MESSAGE
+    max_waiting = 50_000
 
     async def tell(self) -> None:
         async with self._session.devtools() as browser:
@@ -102,9 +117,7 @@ class SessionSocket(SocketStream):
         """Send the caller's messages to the browser."""
         turns = FairTurns()
         while not self._session.ending.is_set():
-            text = await self._queue.get()
-            self._queued -= len(text)
-            await messages.take(text)
+            await messages.take(await self.next_message())
             await turns.take()
 
     async def _reply(self, text: str) -> None:
@@ -198,8 +211,6 @@ class PictureStream(Stream):
 IDLE_REST_S = 1.0  # between two pictures of a page that nobody touches
 BUSY_REST_S = 0.2  # between two pictures after an input
 BUSY_S = 3.0  # after an input
-MAX_INPUTS = 500  # inputs that wait for the page
-MAX_INPUT = 20_000  # characters
 MAX_ERRORS = 200  # of one connection
 
 CONTROL_SCRIPT = """
@@ -269,7 +280,7 @@ CONTROL_HEADERS = {
 }
 
 
-class InputSocket(SocketStream):
+class InputSocket(_SessionMessages):
     """The connection of a person to the page of a session.
 
     Pictures are JPEG in binary messages. Inputs are JSON, see
@@ -277,33 +288,13 @@ class InputSocket(SocketStream):
     ``{"error"}``.
     """
 
+    max_message = 20_000
+    max_waiting = 500
+
     def __init__(self, api: Api, session: RunningSession, handshake: Handshake):
-        super().__init__(
-            api.watchers.sessions,
-            api.checks,
-            api.urls,
-            session.record.id,
-            session.team,
-            handshake,
-        )
-        self._session = session
-        self._parts: list[str] = []
-        self._size = 0
-        self._inputs: asyncio.Queue[str] = asyncio.Queue()
-        self._is_flooded = asyncio.Event()
+        super().__init__(api, session, handshake)
         self._touched = asyncio.Event()
         self._touched_at = 0.0
-
-    def receive_part(self, event: TextMessage | BytesMessage) -> None:
-        self._size += len(event.data)
-        if self._size > MAX_INPUT or self._inputs.qsize() >= MAX_INPUTS:
-            self._is_flooded.set()
-            return
-        self._parts.append(event.data if isinstance(event, TextMessage) else "")
-        if event.message_finished:
-            self._inputs.put_nowait("".join(self._parts))
-            self._parts.clear()
-            self._size = 0
 
     async def tell(self) -> None:
         *_, is_flooded = await self.until_first_end(
@@ -322,7 +313,7 @@ class InputSocket(SocketStream):
     async def _obey(self) -> None:
         turns, errors = FairTurns(), 0
         while True:
-            text = await self._inputs.get()
+            text = await self.next_message()
             if (error := await self._session.give_input(text)) is not None:
                 errors += 1
                 if errors > MAX_ERRORS:
