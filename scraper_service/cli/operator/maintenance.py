@@ -212,11 +212,7 @@ def blocklist_group() -> None:
 
 @blocklist_group.command("update")
 @click.argument("url", required=False)
-@click.option(
-    "--data-dir",
-    type=click.Path(file_okay=False),
-    help="Data directory of the service.  [default: data]",
-)
+@data_dir_option
 @click.pass_obj
 def update_command(
     overrides: tuple[str, ...], url: str | None, data_dir: str | None
