@@ -157,7 +157,7 @@ def _monitored_pages(values: dict[str, Any], at: Position) -> Any:
     return scrape if scrape is INVALID else (scrape, mode)
 
 
-_SCRAPE = Object(
+_SCRAPE = pages.whole_body(
     {
         name: Key(
             key.kind,
@@ -174,7 +174,6 @@ _SCRAPE = Object(
         for name, key in v2.SCRAPE_KEYS.items()
     },
     _monitored_pages,
-    pages.EXPERIMENTAL,
 )
 _SCRAPE_KEY = Key(_SCRAPE, "scrape", help="How each page is scraped; maxAge is 0.")
 _NOT_OF_MONITORS = frozenset(

@@ -188,11 +188,11 @@ def _search(values: dict[str, Any], at: Position) -> Any:
     return pages.search_options({**values, "sources": (source,)}, at)
 
 
-SCRAPE_OPTIONS = Object(SCRAPE_KEYS, scrape_options, pages.EXPERIMENTAL)
-PAGE = Object(PAGE_KEYS, _page, pages.EXPERIMENTAL)
+SCRAPE_OPTIONS = pages.whole_body(SCRAPE_KEYS, scrape_options)
+PAGE = pages.whole_body(PAGE_KEYS, _page)
 CRAWL = jobs.crawl_kind("v1", _BACKWARD, SCRAPE_OPTIONS)
 BATCH = jobs.batch_kind("v1", SCRAPE_KEYS, scrape_options, ignores_invalid=False)
-MAP = Object(
+MAP = pages.whole_body(
     {
         **pages.map_keys("v1"),
         **pages.unread(_BACKWARD),
@@ -204,7 +204,6 @@ MAP = Object(
         ),
     },
     _map,
-    pages.EXPERIMENTAL,
 )
 EXTRACT = extraction.extract_kind(
     "v1", SCRAPE_KEYS, scrape_options, ignores_invalid=False
@@ -212,7 +211,7 @@ EXTRACT = extraction.extract_kind(
 LLMS_TEXT = extraction.llms_text_kind(SCRAPE_OPTIONS)
 RESEARCH = extraction.research_kind(_EXTRACTION, SCRAPE_OPTIONS)
 
-SEARCH = Object(
+SEARCH = pages.whole_body(
     {
         **pages.search_keys("v1"),
         # Without formats the pages of the results are not scraped.
@@ -221,7 +220,6 @@ SEARCH = Object(
         ),
     },
     _search,
-    pages.EXPERIMENTAL,
 )
 
 

@@ -31,7 +31,6 @@ from scraper_service.options.limits import Mode
 from scraper_service.options.parsing import (
     MAX_PROMPT,
     BodyReader,
-    Object,
     Text,
     Then,
     need,
@@ -40,10 +39,7 @@ from scraper_service.options.parsing import (
 from scraper_service.options.serialization import options_to_json
 from scraper_service.options.urls import caller_url
 from scraper_service.options.wire import v2 as requests
-from scraper_service.options.wire.pages import (
-    CALLER_KEYS,
-    EXPERIMENTAL,
-)
+from scraper_service.options.wire.pages import CALLER_KEYS, whole_body
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -83,7 +79,7 @@ def _preview_request(values: dict[str, Any], at: Position) -> PreviewRequest:
     return PreviewRequest(**values)
 
 
-PREVIEW = Object(
+PREVIEW = whole_body(
     {
         "url": need(Then(Text(), _whole_url), "url", "The start URL, with http(s)://."),
         "prompt": need(
@@ -92,7 +88,6 @@ PREVIEW = Object(
         **CALLER_KEYS,
     },
     _preview_request,
-    EXPERIMENTAL,
 )
 
 
@@ -171,9 +166,7 @@ class CrawlPreviewRoutes(Routes):
         return _EXPLAINED.to_json(results=found)
 
 
-preview_request = BodyReader[PreviewRequest](
-    __name__, "preview_request", PREVIEW, requests.WHERE
-)
+preview_request = BodyReader[PreviewRequest](__name__, "preview_request", PREVIEW)
 
 
 def _invalid_body_response(error: InvalidOptions) -> ErrorResponse:

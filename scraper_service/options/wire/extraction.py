@@ -34,7 +34,6 @@ from scraper_service.options.parsing import (
     short,
 )
 from scraper_service.options.wire import pages
-from scraper_service.options.wire.pages import EXPERIMENTAL
 from scraper_service.options.wire.values import NO_EFFECT, query_text
 
 if TYPE_CHECKING:
@@ -108,7 +107,7 @@ def extract_kind(
         **_FURTHER_KEYS,
         "scrapeOptions": Key(whole, "scrape", help="How each page is scraped."),
     }
-    return Object(keys, make, EXPERIMENTAL)
+    return pages.whole_body(keys, make)
 
 
 def _extract(
@@ -171,7 +170,7 @@ def llms_text_kind(scrape_kind: ValueKind) -> Object:
         return LlmsTextOptions(scrape=scrape, **values)
 
     keys = {**catalogue.keys(catalogue.LLMS_TEXT, "v1"), **pages.CALLER_KEYS}
-    return Object(keys, make, EXPERIMENTAL)
+    return pages.whole_body(keys, make)
 
 
 def research_kind(extraction: ValueKind, scrape_kind: ValueKind) -> Object:
@@ -209,7 +208,7 @@ def research_kind(extraction: ValueKind, scrape_kind: ValueKind) -> Object:
         "jsonOptions": Key(extraction, "json", help="The options of the format json."),
         **pages.CALLER_KEYS,
     }
-    return Object(keys, make, EXPERIMENTAL)
+    return pages.whole_body(keys, make)
 
 
 def _no_thread(value: str) -> Any:
@@ -290,4 +289,4 @@ def agent_kind(read_scrape: MakeT) -> Object:
         return AgentOptions(scrape=scrape, **values)
 
     keys = {**catalogue.keys(catalogue.AGENT, "v2"), **_AGENT_KEYS}
-    return Object(keys, make, EXPERIMENTAL)
+    return pages.whole_body(keys, make)

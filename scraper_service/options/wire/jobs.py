@@ -188,7 +188,7 @@ def crawl_kind(
         **aliases,
         "scrapeOptions": Key(scrape_kind, "scrape", help="How each page is scraped."),
     }
-    return Object(keys, make, pages.EXPERIMENTAL)
+    return pages.whole_body(keys, make)
 
 
 def batch_kind(
@@ -205,7 +205,7 @@ def batch_kind(
             return INVALID
         return batch_request(values, at, scrape, ignores_invalid=ignores_invalid)
 
-    return Object({**scrape_keys, **batch_keys(version)}, make, pages.EXPERIMENTAL)
+    return pages.whole_body({**scrape_keys, **batch_keys(version)}, make)
 
 
 MAX_FILTER = 1000  # entries
@@ -328,7 +328,7 @@ def retry_kind() -> Object:
         return JobRetryRequest(retry=RetryRequest(**chosen), **values)
 
     fields = {**keys, "scrapeOptions": options, **pages.CALLER_KEYS}
-    return Object(fields, make, pages.EXPERIMENTAL)
+    return pages.whole_body(fields, make)
 
 
 def _filter(values: tuple[Any, ...]) -> frozenset[Any]:

@@ -43,6 +43,12 @@ SpellT: TypeAlias = Callable[[str], str]
 
 EXPERIMENTAL = "__experimental_"
 
+
+def whole_body(keys: KeysT, make: MakeT) -> Object:
+    """Return the kind of a body, which may have keys of experiments of the clients."""
+    return Object(keys, make, EXPERIMENTAL)
+
+
 # The old default of v1. Its client always sends it, so it counts as no time-out.
 UNCHOSEN_TIMEOUT_MS = 30_000
 MODEL_TIMEOUT_MS = 60_000
@@ -85,7 +91,7 @@ def scrape_kind(keys: KeysT, make: MakeT, **defaults: Any) -> Object:
         name: evolve(key, default=defaults[key.to]) if key.to in defaults else key
         for name, key in keys.items()
     }
-    return Object(known, complete, EXPERIMENTAL)
+    return whole_body(known, complete)
 
 
 # The keys of a request for one page beside those of its options.

@@ -13,12 +13,12 @@ from scraper_service.options.extraction import AgentOptions
 from scraper_service.options.map_search import MapOptions, SearchOptions
 from scraper_service.options.parsing import (
     INVALID,
+    WHERE,
     Anything,
     Array,
     BodyReader,
     Key,
     KeysT,
-    Object,
     Position,
     Text,
     integer,
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-WHERE = "body (v2)"
 MAX_EXPLAINED = 1000  # URLs
 MAX_REF = 100  # characters of an uploadRef
 
@@ -76,8 +75,8 @@ def _map(values: dict[str, Any], at: Position) -> Any:
     return pages.map_options(values, at, scrape_options)
 
 
-SCRAPE_OPTIONS = Object(SCRAPE_KEYS, scrape_options, pages.EXPERIMENTAL)
-PAGE = Object(PAGE_KEYS, _page, pages.EXPERIMENTAL)
+SCRAPE_OPTIONS = pages.whole_body(SCRAPE_KEYS, scrape_options)
+PAGE = pages.whole_body(PAGE_KEYS, _page)
 CRAWL = jobs.crawl_kind("v2", {}, SCRAPE_OPTIONS)
 BATCH = jobs.batch_kind("v2", SCRAPE_KEYS, scrape_options, ignores_invalid=True)
 CHANGED_CRAWL = jobs.change_kind("crawl")
@@ -85,7 +84,7 @@ CHANGED_BATCH = jobs.change_kind("batch")
 RETRY = jobs.retry_kind()
 REPROCESSED_CRAWL = jobs.reprocess_kind(PAGE_KEYS, scrape_options, catalogue.CRAWL)
 REPROCESSED_BATCH = jobs.reprocess_kind(PAGE_KEYS, scrape_options, catalogue.BATCH)
-MAP = Object(pages.map_keys("v2"), _map, pages.EXPERIMENTAL)
+MAP = pages.whole_body(pages.map_keys("v2"), _map)
 EXTRACT = extraction.extract_kind(
     "v2", SCRAPE_KEYS, scrape_options, ignores_invalid=True
 )
@@ -101,7 +100,7 @@ def _search(values: dict[str, Any], at: Position) -> Any:
     return pages.search_options(values, at)
 
 
-SEARCH = Object(
+SEARCH = pages.whole_body(
     {
         **pages.search_keys("v2"),
         "scrapeOptions": pages.pages_of_results(SCRAPE_KEYS, scrape_options),
@@ -111,7 +110,6 @@ SEARCH = Object(
         },
     },
     _search,
-    pages.EXPERIMENTAL,
 )
 
 
@@ -144,11 +142,7 @@ EXPLAIN_ONLY: KeysT = {
         integer(0), "depth", help="Links from the start URL to urls.", default=0
     ),
 }
-EXPLAIN = Object(
-    {**CRAWL.fields, **EXPLAIN_ONLY},
-    _explain,
-    pages.EXPERIMENTAL,
-)
+EXPLAIN = pages.whole_body({**CRAWL.fields, **EXPLAIN_ONLY}, _explain)
 
 
 def _parse(values: dict[str, Any], at: Position) -> Any:
@@ -160,10 +154,8 @@ def _parse(values: dict[str, Any], at: Position) -> Any:
     return pages.page_options({"url": "upload", **values}, scrape)
 
 
-PARSE = Object(
-    {name: kind for name, kind in PAGE_KEYS.items() if name != "url"},
-    _parse,
-    pages.EXPERIMENTAL,
+PARSE = pages.whole_body(
+    {name: kind for name, kind in PAGE_KEYS.items() if name != "url"}, _parse
 )
 
 
@@ -195,7 +187,7 @@ def _parse_upload(values: dict[str, Any], at: Position) -> Any:
     return options if options is INVALID else ParseUpload(upload, options)
 
 
-UPLOADED_FILE = Object(
+UPLOADED_FILE = pages.whole_body(
     {
         "uploadRef": need(
             Text(MAX_REF, minimum=1),
@@ -205,15 +197,14 @@ UPLOADED_FILE = Object(
         **PARSE.fields,
     },
     _parse_upload,
-    pages.EXPERIMENTAL,
 )
 
 
-parse_upload = BodyReader[ParseUpload](__name__, "parse_upload", UPLOADED_FILE, WHERE)
-page_options = BodyReader[PageOptions](__name__, "page_options", PAGE, WHERE)
-map_options = BodyReader[MapOptions](__name__, "map_options", MAP, WHERE)
-search_options = BodyReader[SearchOptions](__name__, "search_options", SEARCH, WHERE)
-crawl_options = BodyReader[CrawlOptions](__name__, "crawl_options", CRAWL, WHERE)
+parse_upload = BodyReader[ParseUpload](__name__, "parse_upload", UPLOADED_FILE)
+page_options = BodyReader[PageOptions](__name__, "page_options", PAGE)
+map_options = BodyReader[MapOptions](__name__, "map_options", MAP)
+search_options = BodyReader[SearchOptions](__name__, "search_options", SEARCH)
+crawl_options = BodyReader[CrawlOptions](__name__, "crawl_options", CRAWL)
 
 
 def crawl_body(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -231,30 +222,20 @@ def fill(values: Mapping[str, Any], body: Any) -> CrawlOptions:
     return crawl_options({**crawl_body(values), **given})
 
 
-explain_request = BodyReader[ExplainRequest](
-    __name__, "explain_request", EXPLAIN, WHERE
-)
-batch_options = BodyReader[BatchRequest](__name__, "batch_options", BATCH, WHERE)
-crawl_change = BodyReader[JobChangeRequest](
-    __name__, "crawl_change", CHANGED_CRAWL, WHERE
-)
-batch_change = BodyReader[JobChangeRequest](
-    __name__, "batch_change", CHANGED_BATCH, WHERE
-)
+explain_request = BodyReader[ExplainRequest](__name__, "explain_request", EXPLAIN)
+batch_options = BodyReader[BatchRequest](__name__, "batch_options", BATCH)
+crawl_change = BodyReader[JobChangeRequest](__name__, "crawl_change", CHANGED_CRAWL)
+batch_change = BodyReader[JobChangeRequest](__name__, "batch_change", CHANGED_BATCH)
 
 
-job_retry = BodyReader[JobRetryRequest](
-    __name__, "job_retry", RETRY, WHERE, may_be_empty=True
-)
+job_retry = BodyReader[JobRetryRequest](__name__, "job_retry", RETRY, may_be_empty=True)
 
 
 crawl_reprocess = BodyReader[ReprocessRequest](
-    __name__, "crawl_reprocess", REPROCESSED_CRAWL, WHERE
+    __name__, "crawl_reprocess", REPROCESSED_CRAWL
 )
 batch_reprocess = BodyReader[ReprocessRequest](
-    __name__, "batch_reprocess", REPROCESSED_BATCH, WHERE
+    __name__, "batch_reprocess", REPROCESSED_BATCH
 )
-extract_request = BodyReader[ExtractRequest](
-    __name__, "extract_request", EXTRACT, WHERE
-)
-agent_options = BodyReader[AgentOptions](__name__, "agent_options", AGENT, WHERE)
+extract_request = BodyReader[ExtractRequest](__name__, "extract_request", EXTRACT)
+agent_options = BodyReader[AgentOptions](__name__, "agent_options", AGENT)

@@ -228,9 +228,7 @@ TEAM_PROTECTION = Object(
     },
     _site_policy,
 )
-team_protection = BodyReader[SitePolicy](
-    __name__, "team_protection", TEAM_PROTECTION, "body (v2)"
-)
+team_protection = BodyReader[SitePolicy](__name__, "team_protection", TEAM_PROTECTION)
 
 # Personal data.
 
