@@ -40,23 +40,16 @@ from scraper_service.services.usage import Usage
 from scraper_service.storage.files.uploads import Uploads
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Coroutine, Iterable
+    from collections.abc import Coroutine, Iterable
 
     from twisted.python.failure import Failure
     from werkzeug.routing import RuleFactory
 
     from scraper_service.api.http_server import JsonRequest, JsonSite
-    from scraper_service.api.request_body import Body
     from scraper_service.items import PageError
-    from scraper_service.options.crawl import CrawlOptions
     from scraper_service.options.limits import KeyScope
-    from scraper_service.services.accounts import Team
 
 
-PromptedT: TypeAlias = (
-    "Callable[[TeamJobs, Body, CrawlOptions, Team],"
-    " Awaitable[tuple[CrawlOptions, dict[str, Any]]]]"
-)
 #: Methods, path, scope and handler. Several methods are separated by spaces. The scope is
 #: that of the keys that may call the route, None for a route without a key.
 RouteT: TypeAlias = (
@@ -101,9 +94,6 @@ class Api:
     watchers: Watchers
     #: The URL of this service in responses.
     urls: PublicUrls
-    #: Completes the options of a crawl by its prompt, in a version that has prompts.
-    #: Returns also members of the response.
-    prompted: PromptedT | None = None
 
 
 class Routes:
@@ -151,7 +141,6 @@ class VersionApp:
     version: int
     requests: Any
     responses: Any
-    prompted: PromptedT | None = None
     groups: tuple[type[Routes], ...]
 
     def __init__(
@@ -170,7 +159,6 @@ class VersionApp:
             services=services,
             watchers=watchers,
             urls=urls,
-            prompted=self.prompted,
         )
         #: Returns the JSON key of an attribute of the options.
         self.wire_name: Callable[[str], str] = self.requests.wire_name

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from scraper_service.api import responses_v1, responses_v2
 from scraper_service.api.requests import v1
-from scraper_service.api.routes import crawl_preview
 from scraper_service.api.routes.browser_sessions import BrowserSessionRoutes
 from scraper_service.api.routes.crawl_preview import CrawlPreviewRoutes
 from scraper_service.api.routes.crawl_report import CrawlReportRoutes
@@ -55,7 +54,6 @@ class V2(VersionApp):
     version = 2
     requests = v2
     responses = responses_v2
-    prompted = staticmethod(crawl_preview.apply_prompt)
     groups = (
         PageRoutes,
         FileRoutes,

@@ -27,6 +27,7 @@ from scraper_service.api.responses import (
     job_status,
     job_url,
 )
+from scraper_service.api.routes.crawl_preview import apply_prompt
 from scraper_service.api.routes.pages import TOKENS, fit_pages
 from scraper_service.api.routing import Routes, of_jobs
 from scraper_service.api.streams import websocket
@@ -80,11 +81,7 @@ class JobRoutes(Routes):
         key = idempotency_key(request)
         await self.services.jobs.check_key(key, team)
         options = await body.read(self.api.requests.crawl_options)
-        facts: dict[str, Any] = {}
-        if self.api.prompted is not None:
-            options, facts = await self.api.prompted(
-                self.services.jobs, body, options, team
-            )
+        options, facts = await apply_prompt(self.services.jobs, body, options, team)
         ignored = ignored_names(self.api.requests.PAGE.fields)
         warning = await body.warning(ignored)
         job = await self.services.jobs.start(
