@@ -5,8 +5,6 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from attrs import frozen
-
 from scraper_service.api.application import join_sentences, write
 from scraper_service.api.errors import (
     WORK_ERRORS,
@@ -26,20 +24,10 @@ from scraper_service.api.schemas import (
 )
 from scraper_service.discovery.crawl_prompt import MAX_PAGES
 from scraper_service.errors import InvalidOptions, Issue, PromptUnclear
-from scraper_service.options.crawl import SITEMAP_MODES, Caller
+from scraper_service.options.crawl import SITEMAP_MODES
 from scraper_service.options.limits import Mode
-from scraper_service.options.parsing import (
-    MAX_PROMPT,
-    BodyReader,
-    Text,
-    Then,
-    need,
-    short,
-)
 from scraper_service.options.serialization import options_to_json
-from scraper_service.options.urls import caller_url
 from scraper_service.options.wire import v2 as requests
-from scraper_service.options.wire.pages import CALLER_KEYS, whole_body
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,7 +36,6 @@ if TYPE_CHECKING:
     from scraper_service.api.request_body import Body
     from scraper_service.discovery.crawl_prompt import PromptOptions
     from scraper_service.options.crawl import CrawlOptions
-    from scraper_service.options.parsing import Position
     from scraper_service.services.accounts import Team
     from scraper_service.services.jobs import TeamJobs
 
@@ -59,36 +46,6 @@ DERIVED = (
     *("ignore_query_parameters", "deduplicate_similar_urls"),
 )
 NOTHING = "The prompt sets no option of a crawl: the options are those without it."
-
-
-@frozen
-class PreviewRequest(Caller):
-    """A body of ``POST /v2/crawl/params-preview``."""
-
-    url: str
-    prompt: str
-
-
-def _whole_url(text: str) -> str:
-    if not text.lower().startswith(("http://", "https://")):
-        raise ValueError(f"url must begin with http:// or https://, got {short(text)}")
-    return caller_url(text)
-
-
-def _preview_request(values: dict[str, Any], at: Position) -> PreviewRequest:
-    return PreviewRequest(**values)
-
-
-PREVIEW = whole_body(
-    {
-        "url": need(Then(Text(), _whole_url), "url", "The start URL, with http(s)://."),
-        "prompt": need(
-            Text(MAX_PROMPT, minimum=1), "prompt", "What to fetch, in words."
-        ),
-        **CALLER_KEYS,
-    },
-    _preview_request,
-)
 
 
 class _Preview(JsonObject, spelled=requests.wire_name):
@@ -132,7 +89,7 @@ class CrawlPreviewRoutes(Routes):
     @Route(
         "POST /crawl/params-preview",
         returns=_Previewed,
-        body=PREVIEW,
+        body="PREVIEW",
         example={
             "url": "https://docs.example.com",
             "prompt": "Only the guide, 50 pages",
@@ -143,7 +100,7 @@ class CrawlPreviewRoutes(Routes):
         """Return the options of a crawl that a prompt asks for."""
         team, body, _ = await self.checks.admit_work(request, Mode.CRAWL)
         try:
-            parsed = await body.read(preview_request)
+            parsed = await body.read(requests.preview_request)
         except InvalidOptions as error:
             return write(request, _invalid_body_response(error))
         found = await self.services.jobs.preview(parsed.url, parsed.prompt, team, check)
@@ -164,9 +121,6 @@ class CrawlPreviewRoutes(Routes):
         options, _ = await apply_prompt(self.services.jobs, body, parsed.options, team)
         found = await self.services.jobs.explain(options, parsed.urls, parsed.depth)
         return _EXPLAINED.to_json(results=found)
-
-
-preview_request = BodyReader[PreviewRequest](__name__, "preview_request", PREVIEW)
 
 
 def _invalid_body_response(error: InvalidOptions) -> ErrorResponse:

@@ -34,6 +34,7 @@ from scraper_service.options.parsing import (
     short,
 )
 from scraper_service.options.wire import pages
+from scraper_service.options.wire.jobs import split_urls
 from scraper_service.options.wire.values import NO_EFFECT, query_text
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ def _extract(
     given = values.get("urls", ())
     if not given and not values.get("prompt"):
         return at.report("custom", "urls or prompt is required")
-    good, bad = _split_urls(given)
+    good, bad = split_urls(given, _url_or_site)
     if bad and not (lenient and good):
         for index, message in bad.items():
             (at / "urls" / index).report("custom", message)
@@ -143,19 +144,12 @@ def _extract(
     return ExtractRequest(options, left_out)
 
 
-def _split_urls(given: tuple[str, ...]) -> tuple[list[str], dict[int, str]]:
-    """Return the valid URLs, and the error of each invalid URL by its index."""
-    good: list[str] = []
-    bad: dict[int, str] = {}
-    for index, text in enumerate(given):
-        is_site = text.rstrip().endswith(SITE)
-        try:
-            url = urls.caller_url(text.rstrip()[: -len(SITE)] if is_site else text)
-        except ValueError as error:
-            bad[index] = str(error)
-            continue
-        good.append(url.rstrip("/") + SITE if is_site else url)
-    return good, bad
+def _url_or_site(text: str) -> str:
+    """Return a URL, or the URL of a site with :data:`SITE` at its end."""
+    whole = text.rstrip()
+    if not whole.endswith(SITE):
+        return urls.caller_url(text)
+    return urls.caller_url(whole[: -len(SITE)]).rstrip("/") + SITE
 
 
 def llms_text_kind(scrape_kind: ValueKind) -> Object:

@@ -47,7 +47,7 @@ from scraper_service.options.wire import pages
 from scraper_service.options.wire.values import STORED_FORMATS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from scraper_service.options.catalogue import TableT
     from scraper_service.options.parsing import MakeT
@@ -140,7 +140,7 @@ def batch_request(
     """
     lenient = values.get("ignore_invalid_urls", ignores_invalid)
     urls_at, given = at / "urls", values["urls"]
-    good, bad = _split_urls(given)
+    good, bad = split_urls(given)
     if bad and not lenient:
         for index, message in bad.items():
             (urls_at / index).report("custom", message)
@@ -159,13 +159,15 @@ def batch_request(
     return BatchRequest(options, values.get("append_to"), left_out)
 
 
-def _split_urls(given: tuple[str, ...]) -> tuple[tuple[str, ...], dict[int, str]]:
-    """Return the valid URLs, and the error of each invalid URL by its index."""
+def split_urls(
+    given: tuple[str, ...], read: Callable[[str], str] = urls.caller_url
+) -> tuple[tuple[str, ...], dict[int, str]]:
+    """Return what ``read`` makes of the valid URLs, and the error of others by index."""
     good = []
     bad = {}
     for index, text in enumerate(given):
         try:
-            good.append(urls.caller_url(text))
+            good.append(read(text))
         except ValueError as error:
             bad[index] = str(error)
     return tuple(good), bad

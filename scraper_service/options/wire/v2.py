@@ -8,11 +8,17 @@ from attrs import evolve, frozen
 
 from scraper_service.errors import InvalidOptions, Issue
 from scraper_service.options import catalogue
-from scraper_service.options.crawl import CrawlOptions, PageOptions, ReprocessRequest
+from scraper_service.options.crawl import (
+    Caller,
+    CrawlOptions,
+    PageOptions,
+    ReprocessRequest,
+)
 from scraper_service.options.extraction import AgentOptions
 from scraper_service.options.map_search import MapOptions, SearchOptions
 from scraper_service.options.parsing import (
     INVALID,
+    MAX_PROMPT,
     WHERE,
     Anything,
     Array,
@@ -21,11 +27,13 @@ from scraper_service.options.parsing import (
     KeysT,
     Position,
     Text,
+    Then,
     integer,
     need,
+    short,
     structure,
 )
-from scraper_service.options.urls import MAX_URL
+from scraper_service.options.urls import MAX_URL, caller_url
 from scraper_service.options.wire import extraction, jobs, pages
 from scraper_service.options.wire.extraction import ExtractRequest
 from scraper_service.options.wire.jobs import (
@@ -145,6 +153,32 @@ EXPLAIN_ONLY: KeysT = {
 EXPLAIN = pages.whole_body({**CRAWL.fields, **EXPLAIN_ONLY}, _explain)
 
 
+@frozen
+class PreviewRequest(Caller):
+    """A body of ``POST /v2/crawl/params-preview``."""
+
+    url: str
+    prompt: str
+
+
+def _whole_url(text: str) -> str:
+    if not text.lower().startswith(("http://", "https://")):
+        raise ValueError(f"url must begin with http:// or https://, got {short(text)}")
+    return caller_url(text)
+
+
+PREVIEW = pages.whole_body(
+    {
+        "url": need(Then(Text(), _whole_url), "url", "The start URL, with http(s)://."),
+        "prompt": need(
+            Text(MAX_PROMPT, minimum=1), "prompt", "What to fetch, in words."
+        ),
+        **pages.CALLER_KEYS,
+    },
+    lambda values, _: PreviewRequest(**values),
+)
+
+
 def _parse(values: dict[str, Any], at: Position) -> Any:
     scrape = scrape_options(values, at)
     if scrape is INVALID:
@@ -222,6 +256,7 @@ def fill(values: Mapping[str, Any], body: Any) -> CrawlOptions:
     return crawl_options({**crawl_body(values), **given})
 
 
+preview_request = BodyReader[PreviewRequest](__name__, "preview_request", PREVIEW)
 explain_request = BodyReader[ExplainRequest](__name__, "explain_request", EXPLAIN)
 batch_options = BodyReader[BatchRequest](__name__, "batch_options", BATCH)
 crawl_change = BodyReader[JobChangeRequest](__name__, "crawl_change", CHANGED_CRAWL)
