@@ -16,7 +16,7 @@ from scraper_service.errors import ConversionFailed, InvalidOptions, Issue
 from scraper_service.items import UPLOADED, PageSource
 from scraper_service.options import catalogue
 from scraper_service.options.crawl import PageOptions
-from scraper_service.options.format_table import BYTES, ROW_OF
+from scraper_service.options.formats import BYTES, ROW_OF
 from scraper_service.options.spider_arguments import options_of
 from scraper_service.options.urls import caller_url
 

@@ -28,7 +28,7 @@ os.environ.setdefault("TLDEXTRACT_PUBLIC_SUFFIX_LIST_URLS", "")
 ADDONS = {"scraper_service.addon.ScraperAddon": 500}
 ASYNCIO_EVENT_LOOP = "scraper_service.crawling.download.event_loop.EventLoop"
 BOT_NAME = "scraper-service"
-COMMANDS_MODULE = "scraper_service.cli.commands"
+COMMANDS_MODULE = "scraper_service.cli.scrapy_commands"
 # Scrapy checks the endings of `-o` and `-O` before add-ons are known.
 FEED_EXPORTERS = {
     "parquet": "scraper_service.feeds.ParquetExporter",

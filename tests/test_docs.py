@@ -15,12 +15,11 @@ from pathlib import Path
 import pytest
 
 from scraper_service import settings
-from scraper_service.api.v1 import requests as v1
-from scraper_service.api.v1.app import V1
-from scraper_service.api.v2.app import V2
+from scraper_service.api.requests import v1
+from scraper_service.api.versions import V1, V2
 from scraper_service.errors import OTHER_CODES
 from scraper_service.options.parsing import Object
-from scraper_service.options.requests import body_v2 as v2
+from scraper_service.options.wire import v2
 from tests.conftest import Service
 from tests.content.pdfmaker import pdf
 from tests.support import shop

@@ -54,6 +54,7 @@ from scraper_service.errors import (
     UploadNotFound,
     UploadUsed,
 )
+from scraper_service.options import catalogue
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,7 +65,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_PATTERNS = frozenset({"includePaths", "excludePaths"})  # of a crawl
+_PATTERNS = frozenset(
+    catalogue.keys(
+        catalogue.select(catalogue.CRAWL, "include_paths", "exclude_paths"), "v2"
+    )
+)
 
 # See docs/api/README.md, Errors. A failed page with any other code is a 500.
 FAILURE_STATUS = {

@@ -1,6 +1,7 @@
 """Responses as JSON, as far as both versions share them: pages, maps, searches, jobs.
 
-Page values come as JSON text from the converter pool and are only joined here.
+Page values come as JSON text from the converter pool and are only joined here. The objects of
+a page are those of webhooks and streams, too (docs/api/scrape.md, Documents of a page).
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from attrs import evolve
 
-from scraper_service.api.openapi.page_shapes import KnownMetadata, Metadata, PageJson
 from scraper_service.api.schemas import (
+    TEXT,
     Id,
     Integer,
     JsonObject,
     Maybe,
+    Shape,
+    ShapeT,
     Success,
     Time,
     Url,
@@ -24,18 +27,206 @@ from scraper_service.api.schemas import (
     json_object,
     member,
     one_of,
+    ref,
     success,
 )
 from scraper_service.discovery.map_results import BETWEEN
+from scraper_service.items import LOSS_KINDS
+from scraper_service.options.formats import FORMATS
 from scraper_service.storage.job_records import JobState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from scraper_service.items import Page, PageMetadata
+    from scraper_service.options.crawl import PageOptions
     from scraper_service.services.mapping import Map
     from scraper_service.services.searching import Result
     from scraper_service.storage.job_records import Job
+
+
+PageJson: TypeAlias = Annotated[Any, ref("Page")]
+_Texts: TypeAlias = str | list[str]
+
+
+class _Loss(JsonObject):
+    kind: Annotated[str, one_of(*LOSS_KINDS)]
+    count: int
+    reason: str = member("Why, and the option that would bring it.")
+    urls: Maybe[list[Url]]
+    texts: Maybe[list[str]] = member("Labels and captions of what was lost.")
+
+
+class _Chunk(JsonObject):
+    page: int
+    page_count: int
+    token_count: int
+    next_page: Maybe[int]
+
+
+class KnownMetadata(JsonObject):
+    """What the service knows of a page, of a :class:`PageMetadata`."""
+
+    source_url: str = member(
+        "The URL as the caller wrote it; of a file its name.", key="sourceURL"
+    )
+    url: Maybe[str] = member("The URL after redirects.")
+    status_code: Maybe[Integer] = member("The status of the site.")
+    scrape_id: Id = member("For GET /scrape/{id}.")
+    source_scrape_id: Maybe[Id] = member(
+        "Of a reprocessed page: the page whose response was read.", own=True
+    )
+    content_type: Maybe[str]
+    x_robots_tag: Maybe[str] = member(source="robots_tag")
+    sitemap_lastmod: Maybe[str] = member(
+        "The lastmod of the URL in a sitemap.", own=True
+    )
+    proxy_used: Literal["basic", "stealth"]
+    engine: Maybe[Literal["http", "browser"]] = member(own=True)
+    timezone: Maybe[str] = member(source="time_zone")
+    cache_state: Maybe[Literal["hit", "miss"]]
+    cached_at: Maybe[Time]
+    unchanged: Maybe[bool] = member(
+        "True if the page of the last check stands for an unchanged one.",
+        source=lambda facts: facts.is_unchanged or None,
+        own=True,
+    )
+    change_status: Maybe[Literal["new", "changed"]] = member(source="change", own=True)
+    credits_used: Maybe[int]
+    answered_by: Maybe[Literal["rules", "model", "both", "selectors"]] = member(
+        own=True
+    )
+    tokens_used: Maybe[int] = member(own=True)
+    num_pages: Maybe[int] = member("The parsed pages of a file.")
+    total_pages: Maybe[int] = member("All pages of a file.")
+    token_count: Maybe[int] = member(
+        "Tokens of the whole Markdown, estimated.", own=True
+    )
+    chunk: Maybe[Annotated[Any, _Chunk.shape]] = member(own=True)
+    redacted: Maybe[dict[str, int]] = member(
+        "Replaced personal data by kind.", own=True
+    )
+    losses: Maybe[list[_Loss]] = member(
+        "Parts of the page that no format contains.",
+        source=lambda facts: facts.losses or None,
+        own=True,
+    )
+    embedded_url: Maybe[str] = member(
+        "The embedded document whose text is that of the page.", own=True
+    )
+    error: Maybe[str] = member("Why the page failed, or the phrase of its status.")
+    duplicate_of: Maybe[str] = member(own=True)
+    concurrency_limited: Maybe[bool] = member(
+        source=lambda facts: None if facts.queued_ms is None else True
+    )
+    concurrency_queue_duration_ms: Maybe[int] = member(source="queued_ms")
+
+
+class Metadata(KnownMetadata, further=_Texts):
+    """The metadata of a page, also those that it has itself."""
+
+    last_modified: Maybe[Time] = member("The header Last-Modified.", own=True)
+    verdict: Maybe[_Texts] = member(own=True)
+    verdict_evidence: Maybe[_Texts] = member(own=True)
+    title: Maybe[_Texts]
+    description: Maybe[_Texts]
+    language: Maybe[_Texts]
+    og_locale_alternate: Maybe[list[str]]
+
+
+class _Change(JsonObject):
+    type: Literal["add", "del", "normal"]
+    content: str
+    ln: Maybe[int]
+    ln1: Maybe[int]
+    ln2: Maybe[int]
+    normal: Maybe[bool]
+
+
+class _Changes(JsonObject):
+    content: str
+    changes: list[_Change]
+    old_start: Maybe[int]
+    old_lines: Maybe[int]
+    new_start: Maybe[int]
+    new_lines: Maybe[int]
+
+
+class _File(JsonObject):
+    before: str | None = member(key="from")
+    after: str | None = member(key="to")
+    chunks: list[_Changes]
+
+
+class _Diff(JsonObject):
+    text: str
+    json: Annotated[Any, json_object(files=list[_File])]
+
+
+class _ChangeTracking(JsonObject):
+    previous_scrape_at: Time | None
+    change_status: Literal["new", "same", "changed", "removed"]
+    visibility: Literal["visible", "hidden"]
+    diff: Maybe[_Diff]
+    json: Maybe[Any] = member("Of each changed field, previous and current.")
+
+
+_BLOCKS = json_object(page_number=int, status=str, items=list[dict[str, Any]])
+
+
+class _Actions(JsonObject):
+    screenshots: list[str] = member("URLs of files.")
+    scrapes: list[Annotated[Any, json_object(url=str, html=str)]]
+    javascript_returns: list[Annotated[Any, json_object(type=str, value=Any)]]
+    pdfs: list[str] = member("URLs of files.")
+
+
+class _Attributes(JsonObject):
+    selector: str
+    attribute: str
+    values: list[str]
+
+
+_Object: TypeAlias = Maybe[
+    Annotated[Any, Shape(type=["object", "null"], additionalProperties={})]
+]
+
+
+class _PageMembers(JsonObject):
+    """The members of a page that are no text, and texts with a description."""
+
+    compared_text: Maybe[str] = member(
+        "Of a monitor: the Markdown of the parts that it compares.", own=True
+    )
+    links: Maybe[list[str]]
+    images: Maybe[list[str]]
+    screenshot: Maybe[str] = member("The URL of a file.")
+    json: Maybe[Any]
+    extract: Maybe[Any]
+    change_tracking: Maybe[_ChangeTracking]
+    attributes: Maybe[list[_Attributes]]
+    product: _Object
+    menu: _Object
+    branding: _Object
+    actions: Maybe[_Actions]
+    pages: Maybe[list[Annotated[Any, json_object(page_number=int, markdown=str)]]]
+    blocks: Maybe[list[Annotated[Any, _BLOCKS]]]
+    metadata: Maybe[Annotated[Any, ref("Metadata")]]
+    warning: Maybe[str]
+
+
+RESULT_MEMBERS: dict[str, ShapeT] = {
+    **{row.key: TEXT for row in FORMATS if not row.missing},
+    **_PageMembers.shape["properties"],
+}
+PAGE = Shape(type="object", properties=RESULT_MEMBERS, required=["metadata"])
+
+
+def with_page(result: type[JsonObject]) -> Shape:
+    """Return the schema of a search result with the members of its page."""
+    members = {**RESULT_MEMBERS, **result.shape["properties"]}
+    return Shape(result.shape, properties=members)
+
 
 # Keys of the service's own facts: a <meta> of the page never replaces them.
 RESERVED = frozenset(
@@ -139,6 +330,14 @@ class Scraped(Success):
 
     data: PageJson
     scrape_id: Maybe[Id] = member(key="scrape_id")
+
+
+def scrape_response(page: Page, options: PageOptions) -> bytes:
+    """Return the response to a scrape that has not failed."""
+    members = [b'"success":true', b'"data":' + page_json(page)]
+    if "website" in options.origin:
+        members.append(b'"scrape_id":' + encode(page.metadata.scrape_id))
+    return b"{%s}" % b",".join(members)
 
 
 # -- jobs --------------------------------------------------------------------------------
@@ -341,38 +540,38 @@ def _up_to_pages(
 
 
 def active_crawls(
-    jobs: list[Job], crawl_names: dict[str, str], page_names: dict[str, str]
+    jobs: list[Job],
+    crawl_names: Mapping[str, str],
+    page_names: Mapping[str, str],
+    spellings: SpellingsT,
 ) -> bytes:
-    """Return the running crawls.
+    """Return the running crawls, with the names and spellings of a version.
 
-    The names are the version's keys for options of a crawl and of a page. Options
-    without a key are left out.
+    The names are the keys for options of a crawl and of a page. Options without a key are
+    left out.
     """
     crawls = []
     for job in jobs:
         options = json.loads(job.options)
         scrape, _ = options.pop("scrape"), options.pop("url")
-        spelled = spell_options(options, crawl_names)
-        spelled["scrapeOptions"] = spell_options(scrape, page_names)
+        spelled = spell_options(options, crawl_names, spellings)
+        spelled["scrapeOptions"] = spell_options(scrape, page_names, spellings)
         crawls.append(_ActiveCrawl.of(job, options=spelled))
     return ActiveCrawls.to_json(crawls=crawls)
 
 
-def spell_options(options: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
+def spell_options(
+    options: Mapping[str, Any], names: Mapping[str, str], spellings: SpellingsT
+) -> dict[str, Any]:
     """Return stored options as a request spells them.
 
     ``names`` are the keys of a request by attribute. Options without a key are left out.
     """
-    result = {}
-    for name, value in options.items():
-        key = names.get(name)
-        if key is not None and value not in (None, []):
-            result[key] = _SPELLINGS.get(key, _as_it_is)(value)
-    return result
-
-
-def _as_it_is(value: Any) -> Any:
-    return value
+    return {
+        names[name]: spellings[name](value) if name in spellings else value
+        for name, value in options.items()
+        if name in names and value not in (None, [])
+    }
 
 
 def _spell_formats(values: list[dict[str, Any] | str]) -> list[Any]:
@@ -388,13 +587,12 @@ def _spell_formats(values: list[dict[str, Any] | str]) -> list[Any]:
     return spelled
 
 
-# Values with another form in bodies than in the options, by key.
-_SPELLINGS: dict[str, Callable[[Any], Any]] = {
+SpellingsT: TypeAlias = "Mapping[str, Callable[[Any], Any]]"
+#: Options with another form in bodies, by attribute.
+SPELLINGS: SpellingsT = {
     "actions": _spell_formats,
     "formats": _spell_formats,
     "headers": dict,
-    "ignoreSitemap": lambda sitemap: sitemap == "skip",
-    "parsePDF": bool,
     "parsers": _spell_formats,
-    "threatProtection": lambda rules: {camel(k): v for k, v in rules.items()},
+    "site_rules": lambda rules: {camel(k): v for k, v in rules.items()},
 }

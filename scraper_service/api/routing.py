@@ -1,11 +1,22 @@
-"""Turns groups of routes into a Klein app."""
+"""Routes: the base class of their groups, and what turns groups into the Klein app of a version."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Concatenate,
+    NoReturn,
+    ParamSpec,
+    TypeAlias,
+    TypeVar,
+)
 
+from attrs import frozen
 from klein import Klein
 from scrapy.utils.defer import deferred_from_coro
 from twisted.internet.defer import CancelledError, Deferred
@@ -13,24 +24,111 @@ from twisted.web.resource import Resource
 from werkzeug.exceptions import NotFound
 from werkzeug.routing import Map, Rule
 
-from scraper_service.api.application import write
-from scraper_service.api.errors import ErrorResponse, answer_to, error_body
-from scraper_service.api.openapi.route import VARIABLE, route_of
-from scraper_service.api.version import Api
+from scraper_service.api.application import RequestChecks, write
+from scraper_service.api.errors import ErrorResponse, answer_to, error_body, failed_page
+from scraper_service.api.openapi.route import VARIABLE, Route, route_of
+from scraper_service.api.parameters import PublicUrls
+from scraper_service.api.responses import PATHS
+from scraper_service.api.streams.streaming import Watchers
+from scraper_service.exports.job_exports import Exports
+from scraper_service.services.browser_sessions.sessions import BrowserSessions
 from scraper_service.services.capabilities import why_not_offered
+from scraper_service.services.jobs import TeamJobs
+from scraper_service.services.monitoring.monitors import TeamMonitors
+from scraper_service.services.scraping import Scraping
+from scraper_service.services.usage import Usage
+from scraper_service.storage.files.uploads import Uploads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Coroutine, Iterable
 
     from twisted.python.failure import Failure
     from werkzeug.routing import RuleFactory
 
-    from scraper_service.api.application import RequestChecks
     from scraper_service.api.http_server import JsonRequest, JsonSite
-    from scraper_service.api.parameters import PublicUrls
-    from scraper_service.api.streams.streaming import Watchers
-    from scraper_service.api.version import PromptedT, Routes, RouteT, Services
+    from scraper_service.items import PageError
     from scraper_service.options.limits import KeyScope
+
+
+#: Methods, path, scope and handler. Several methods are separated by spaces. The scope is
+#: that of the keys that may call the route, None for a route without a key.
+RouteT: TypeAlias = (
+    "tuple[str, str, KeyScope | None, Callable[..., Coroutine[Any, Any, Any]]]"
+)
+
+
+def of_jobs(methods: str, end: str = "") -> tuple[str, ...]:
+    """Return routes of crawls and of batches. ``end`` follows the path of a job."""
+    return tuple(f"{methods} /{path}/<job_id>{end}" for path in PATHS.values())
+
+
+@frozen(kw_only=True)
+class Services:
+    """The services that routes call."""
+
+    scraping: Scraping
+    jobs: TeamJobs
+    browser_sessions: BrowserSessions
+    exports: Exports
+    usage: Usage
+    monitors: TeamMonitors
+    #: Files that wait to be parsed.
+    uploads: Uploads
+    #: Returns what this installation can do, as JSON values.
+    capabilities: Callable[[], dict[str, Any]]
+
+
+@frozen(kw_only=True)
+class Api:
+    """One version of the API: how it spells requests and responses."""
+
+    #: 1 or 2.
+    version: int
+    #: The version's module ``requests``: from bodies to options.
+    requests: Any
+    #: The version's module ``responses``: from results to JSON.
+    responses: Any
+    checks: RequestChecks
+    services: Services
+    #: The open streams.
+    watchers: Watchers
+    #: The URL of this service in responses.
+    urls: PublicUrls
+
+
+class Routes:
+    """A group of routes: each is a method with the decorator :class:`Route`."""
+
+    #: Errors of all routes of the group, as :class:`Route` has those of one.
+    common_errors: ClassVar[tuple[type[Exception] | int, ...]] = ()
+    #: True if the reference API has none of the routes.
+    are_own: ClassVar[bool] = False
+
+    def __init__(self, api: Api):
+        self.api = api
+        self.checks = api.checks
+        self.services = api.services
+
+    def routes(self) -> Iterable[RouteT]:
+        """Yield the routes of this group: its methods with the decorator :class:`Route`."""
+        for kind in reversed(type(self).__mro__):
+            for name, method in vars(kind).items():
+                if isinstance(route := getattr(method, "route", None), Route):
+                    for methods, path in route.rows:
+                        yield methods, path, route.scope, getattr(self, name)
+
+    def base_url(self, request: JsonRequest) -> str:
+        """Return the URL of this service as the caller reaches it."""
+        return self.api.urls.base(request)
+
+    def write_failure(self, request: JsonRequest, failure: PageError) -> bytes:
+        """Set the status of a failed page; return the body of its error."""
+        return write(request, failed_page(failure, self.api.responses.STATUS))
+
+    def url_of(self, request: JsonRequest) -> str:
+        """Return the absolute URL of a request, without its query."""
+        return self.base_url(request) + request.path.decode("latin-1")
+
 
 ParamT = ParamSpec("ParamT")
 ResponseT = TypeVar("ResponseT", bound=bytes | Resource)
@@ -43,7 +141,6 @@ class VersionApp:
     version: int
     requests: Any
     responses: Any
-    prompted: PromptedT | None = None
     groups: tuple[type[Routes], ...]
 
     def __init__(
@@ -62,7 +159,6 @@ class VersionApp:
             services=services,
             watchers=watchers,
             urls=urls,
-            prompted=self.prompted,
         )
         #: Returns the JSON key of an attribute of the options.
         self.wire_name: Callable[[str], str] = self.requests.wire_name

@@ -15,7 +15,6 @@ from scraper_service.api.schemas import (
     encode,
     member,
 )
-from scraper_service.api.v2.monitor_responses import event_members
 from scraper_service.options.serialization import KINDS, MONITOR_CHECK
 from scraper_service.storage.job_records import event_id
 
@@ -102,7 +101,7 @@ def _change(event: Event) -> bytes:
         return b""
     facts = json.loads(event.detail)
     if event.job_kind == MONITOR_CHECK:
-        return encode(event_members(event.job_id, facts))
+        return encode(_of_check(event.job_id, facts))
     return JobChangeJson.to_json(facts)
 
 
@@ -116,3 +115,33 @@ def _result(event: Event) -> bytes:
         "totalUrlsScraped": event.pages,
     }
     return encode(facts)[:-1] + b"," + event.result[1:]
+
+
+def summary_json(counts: Mapping[str, int]) -> dict[str, int]:
+    """Return the number of pages by state, and their sum."""
+    return {"totalPages": sum(counts.values()), **counts}
+
+
+def _of_check(check_id: str, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the data of an event of a check."""
+    ids = {"monitorId": facts["monitor_id"], "checkId": check_id}
+    page = facts.get("page")
+    if page is None:
+        summary = summary_json(facts["counts"])
+        return {**ids, "status": facts["status"], "summary": summary}
+    found: dict[str, Any] = {
+        **ids,
+        "targetId": page["target_id"],
+        "url": page["url"],
+        "status": page["status"],
+        "previousScrapeId": page.get("previous"),
+        "currentScrapeId": page.get("current"),
+        "error": page.get("error"),
+    }
+    if (diff := page.get("diff")) is not None:
+        # The JSON of a text is long, and can be read with the check.
+        is_data = page.get("data") is not None
+        found["diff"] = {k: v for k, v in diff.items() if k != "json" or is_data}
+    if (judgment := page.get("judgment")) is not None:
+        found |= {"isMeaningful": judgment["meaningful"], "judgment": judgment}
+    return found

@@ -40,10 +40,10 @@ SPEED_S = 10.0  # window of the mean speed
 MIN_BAR = 8  # columns; no shorter bar is drawn
 
 
-class Progress(Protocol):
-    """Shows a person the progress of a job."""
+class Progress:
+    """Shows a person the progress of a job. The base prints sentences alone."""
 
-    is_live: bool
+    is_live = False
 
     def show(self, status: Status, url: str | None) -> None:
         """Show the state of the job, and a URL that is being fetched."""
@@ -53,9 +53,17 @@ class Progress(Protocol):
 
     def say(self, text: str) -> None:
         """Print a sentence permanently."""
+        click.echo(text, err=True)
 
     def stop(self) -> None:
         """End the display. Further calls have no effect."""
+
+
+class Silent(Progress):
+    """A display of nothing at all."""
+
+    def say(self, text: str) -> None:
+        """Print nothing."""
 
 
 def progress(*, quiet: bool, to_stdout: bool, lists_pages: bool) -> Progress:
@@ -64,30 +72,13 @@ def progress(*, quiet: bool, to_stdout: bool, lists_pages: bool) -> Progress:
     ``to_stdout`` is true if pages go to standard output, where a live line could mix with
     them. With ``lists_pages`` each page gets a line on a terminal.
     """
-    if quiet or not sys.stderr.isatty():
-        return Silent(speaks=not quiet)
+    if quiet:
+        return Silent()
+    if not sys.stderr.isatty():
+        return Progress()
     if to_stdout or os.environ.get("TERM", "dumb") in {"dumb", "unknown"}:
         return PlainLines()
     return LiveLine(lists_pages)
-
-
-class Silent:
-    """A display without progress. It prints sentences if it ``speaks``."""
-
-    is_live = False
-
-    def __init__(self, *, speaks: bool):
-        self._speaks = speaks
-
-    def show(self, status: Status, url: str | None) -> None: ...
-
-    def pages(self, pages: Sequence[bytes]) -> None: ...
-
-    def say(self, text: str) -> None:
-        if self._speaks:
-            click.echo(text, err=True)
-
-    def stop(self) -> None: ...
 
 
 class Speed:
@@ -128,7 +119,7 @@ def host_of(url: str | None) -> str:
     return printable(url_parts(url or "").netloc.rpartition("@")[2])
 
 
-class PlainLines:
+class PlainLines(Progress):
     """A display that prints a line every :data:`PLAIN_S` seconds.
 
     It serves output to standard output, and terminals without cursor movement.
@@ -146,15 +137,8 @@ class PlainLines:
             self._next = time.monotonic() + PLAIN_S
             self.say(f"{counts(status, speed)}  {host_of(url)}".rstrip())
 
-    def pages(self, pages: Sequence[bytes]) -> None: ...
 
-    def say(self, text: str) -> None:
-        click.echo(text, err=True)
-
-    def stop(self) -> None: ...
-
-
-class LiveLine:
+class LiveLine(Progress):
     """A display of one line that changes in place, with a progress bar.
 
     On a narrow terminal the bar is left out first, then the host.
@@ -363,7 +347,7 @@ class ShownRun:
 
     def __init__(self, *, quiet: bool):
         self._quiet = quiet
-        self._progress: Progress = Silent(speaks=not quiet)
+        self._progress = Silent() if quiet else Progress()
         self._stopped = asyncio.Event()
         self._signal = 0
 

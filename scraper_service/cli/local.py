@@ -21,7 +21,7 @@ from scraper_service.cli.local_run import (
     open_database,
     require_job,
 )
-from scraper_service.cli.operator.keys import operator
+from scraper_service.cli.operator.accounts import operator
 from scraper_service.cli.options import with_flag
 from scraper_service.cli.settings import check_egress, fetch_settings, load_settings
 from scraper_service.cli.terminal import (
@@ -42,8 +42,8 @@ from scraper_service.items import Page, upload_of
 from scraper_service.options import availability
 from scraper_service.options.crawl import ChangeRequest, RetryRequest
 from scraper_service.options.limits import Retention
-from scraper_service.options.requests import body_v2 as requests
 from scraper_service.options.serialization import options_from_json
+from scraper_service.options.wire import v2 as requests
 from scraper_service.storage.accounts import audit
 from scraper_service.storage.files import page_sources
 from scraper_service.storage.frontier import outcomes
@@ -77,7 +77,7 @@ if TYPE_CHECKING:
 
 
 class LocalClient:
-    """Does the work of commands in this process, see :mod:`scraper_service.cli.jobs_client`."""
+    """Does the work of commands in this process, see :mod:`scraper_service.cli.options`."""
 
     def __init__(self, overrides: tuple[str, ...], data_dir: str | None):
         self._overrides = overrides

@@ -34,26 +34,26 @@ SAMPLE_KEYS = {"fc-change-me", "change-me"}
 EXAMPLE_URL = "https://example.org"
 # The module of each command in this package, in the order of the help text.
 MODULES = {
-    "audit": "operator.audit:audit_command",
-    "backup": "operator.backup:backup_command",
-    "batch": "crawl:batch_command",
-    "blocklist": "operator.blocklist:blocklist_group",
-    "crawl": "crawl:crawl_command",
+    "audit": "operator.accounts:audit_command",
+    "backup": "operator.maintenance:backup_command",
+    "batch": "jobs:batch_command",
+    "blocklist": "operator.maintenance:blocklist_group",
+    "crawl": "jobs:crawl_command",
     "doctor": "main:doctor_command",
-    "explain": "explain:explain_command",
-    "gc": "operator.cleanup:gc_command",
+    "explain": "pages:explain_command",
+    "gc": "operator.maintenance:gc_command",
     "jobs": "jobs:jobs_group",
-    "keys": "operator.keys:keys_group",
+    "keys": "operator.accounts:keys_group",
     "map": "pages:map_command",
     "mcp": "mcp:mcp_command",
     "parse": "pages:parse_command",
-    "restore": "operator.backup:restore_command",
+    "restore": "operator.maintenance:restore_command",
     "scrape": "pages:scrape_command",
     "search": "pages:search_command",
     "serve": "main:serve_command",
-    "teams": "operator.keys:teams_group",
+    "teams": "operator.accounts:teams_group",
     "worker": "main:worker_command",
-    "workers": "operator.workers:workers_command",
+    "workers": "operator.maintenance:workers_command",
 }
 
 

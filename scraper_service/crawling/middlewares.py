@@ -32,7 +32,7 @@ from scraper_service.discovery.outgoing_requests import BUSY, MAX_BACKOFF_S, bac
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.items import TakenPage
 from scraper_service.options.limits import parse_sites
-from scraper_service.options.location import accept_language
+from scraper_service.options.scrape import accept_language
 from scraper_service.options.urls import origin
 
 if TYPE_CHECKING:

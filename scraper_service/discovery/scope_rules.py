@@ -19,7 +19,7 @@ from scraper_service.discovery.canonical_urls import (
     unescape,
 )
 from scraper_service.options.crawl import depth_of_path
-from scraper_service.options.url_patterns import Patterns
+from scraper_service.options.expressions import Patterns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

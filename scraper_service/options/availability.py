@@ -14,10 +14,19 @@ from attrs import frozen
 from scraper_service.errors import OptionUnavailable
 from scraper_service.options import formats
 from scraper_service.options.crawl import CrawlOptions
-from scraper_service.options.format_table import ROW_OF, UPLOAD
-from scraper_service.options.formats import Branding, ChangeTracking, Screenshot
-from scraper_service.options.location import DEFAULT_COUNTRY, GENERIC_COUNTRY
-from scraper_service.options.scrape import CHANGE_WAIT_MS, ScrapeOptions
+from scraper_service.options.formats import (
+    ROW_OF,
+    UPLOAD,
+    Branding,
+    ChangeTracking,
+    Screenshot,
+)
+from scraper_service.options.scrape import (
+    CHANGE_WAIT_MS,
+    DEFAULT_COUNTRY,
+    GENERIC_COUNTRY,
+    ScrapeOptions,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

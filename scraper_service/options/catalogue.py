@@ -63,7 +63,6 @@ from scraper_service.options.parsing import (
     need,
     pick,
 )
-from scraper_service.options.requests import values
 from scraper_service.options.scrape import (
     MAX_WAIT_MS,
     MIN_TOKENS,
@@ -74,6 +73,7 @@ from scraper_service.options.scrape import (
     session_name,
 )
 from scraper_service.options.urls import url_parts
+from scraper_service.options.wire import values
 
 Entrance: TypeAlias = Literal["v1", "v2", "shell"]
 

@@ -142,6 +142,10 @@ def structure(kind: ValueKind, value: Any, where: str = "body") -> Any:
     return result
 
 
+#: What messages call the body of a request, unless it is of another version.
+WHERE = "body (v2)"
+
+
 @frozen
 class BodyReader(Generic[RequestT]):
     """A function that returns the content of a body, and raises :exc:`InvalidOptions`.
@@ -152,7 +156,8 @@ class BodyReader(Generic[RequestT]):
     module: str
     name: str
     kind: Object
-    where: str
+    #: What messages call the body.
+    where: str = WHERE
     may_be_empty: bool = False
 
     def __call__(self, body: object) -> RequestT:

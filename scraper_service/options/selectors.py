@@ -15,6 +15,7 @@ from attrs import frozen
 from lxml import etree
 from parsel.csstranslator import HTMLTranslator
 
+from scraper_service.options.expressions import reason_of
 from scraper_service.options.parsing import (
     INVALID,
     Anything,
@@ -29,7 +30,6 @@ from scraper_service.options.parsing import (
     short,
     structure,
 )
-from scraper_service.options.url_patterns import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -21,6 +21,7 @@ from attrs import evolve
 
 from scraper_service.errors import InvalidOptions, Issue, prefix_name
 from scraper_service.options import catalogue, urls
+from scraper_service.options.actions import caller_actions
 from scraper_service.options.crawl import (
     MAX_BATCH_URLS,
     MAX_DELAY_S,
@@ -30,8 +31,14 @@ from scraper_service.options.crawl import (
     PageOptions,
     Webhook,
 )
-from scraper_service.options.format_table import FORMATS, NAMED, snake_case
-from scraper_service.options.formats import merge_formats
+from scraper_service.options.expressions import caller_patterns, caller_selectors
+from scraper_service.options.formats import (
+    FORMATS,
+    NAMED,
+    caller_formats,
+    merge_formats,
+    snake_case,
+)
 from scraper_service.options.map_search import (
     CATEGORIES,
     MAX_QUERY,
@@ -55,7 +62,6 @@ from scraper_service.options.parsing import (
 )
 from scraper_service.options.scrape import ScrapeOptions, SiteRules, broken_rules
 from scraper_service.options.serialization import structure, unstructure
-from scraper_service.options.url_patterns import caller_patterns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -273,10 +279,10 @@ _FORMAT_TAGS = {*(row.tag for row in NAMED.values()), *_TAG_ALIASES}
 
 _CHECKS: dict[str, Callable[[Any], Any]] = {
     "headers": urls.caller_headers,
-    "include_tags": urls.caller_selectors,
-    "exclude_tags": urls.caller_selectors,
-    "formats": urls.caller_formats,
-    "actions": urls.caller_actions,
+    "include_tags": caller_selectors,
+    "exclude_tags": caller_selectors,
+    "formats": caller_formats,
+    "actions": caller_actions,
 }
 
 

@@ -1,4 +1,4 @@
-"""The parts of any URL; the syntax of URLs, hosts, headers and CSS selectors of callers.
+"""The parts of any URL; the syntax of URLs, hosts and headers of callers.
 
 urllib raises errors for malformed URLs, so only this module calls its parser. Which addresses may be fetched is decided where the connection is made.
 """
@@ -9,18 +9,12 @@ import re
 from contextlib import suppress
 from functools import lru_cache
 from ipaddress import AddressValueError, IPv6Address
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 import ada_url
-from attrs import evolve
-from cssselect import HTMLTranslator, SelectorError, parse
 
 from scraper_service.errors import InvalidOptions, Issue
-from scraper_service.options.formats import Attributes, Format
-
-if TYPE_CHECKING:
-    from scraper_service.options.actions import Action
 
 OriginT: TypeAlias = "tuple[str, str, int | None]"
 
@@ -127,12 +121,6 @@ MAX_HOST = 253  # characters, RFC 1035 section 2.3.4
 MAX_PORT = 65_535
 MAX_HEADERS = 100
 MAX_HEADER_BYTES = 16 * 2**10  # of all names and values together
-MAX_SELECTORS = 100
-MAX_SELECTOR = 1024  # characters
-MAX_SELECTOR_TEXT = (
-    16 * 2**10
-)  # characters of all together: a compile takes 4 ms per KiB
-MAX_SELECTOR_DEPTH = 3  # of parentheses, as in :not(:has(:is(p)))
 
 HeadersT = tuple[tuple[str, str], ...]
 
@@ -149,8 +137,6 @@ _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?", re.ASCII)
 _TOP_LEVEL = re.compile(r"[a-z][a-z0-9-]+", re.ASCII)
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)  # RFC 9110 section 5.6.2
 _BAD_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
-_NOT_XML = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
-_QUOTED = re.compile(r"""\\.|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'""", re.DOTALL)
 
 
 def caller_url(text: str) -> str:
@@ -208,116 +194,6 @@ def caller_headers(headers: HeadersT) -> HeadersT:
     if issues:
         raise InvalidOptions(issues)
     return headers
-
-
-def caller_selectors(selectors: tuple[str, ...]) -> tuple[str, ...]:
-    """Return ``selectors`` if all are valid CSS selectors of bounded size.
-
-    :raises InvalidOptions: with the path ``(index,)`` for each invalid selector.
-    """
-    size = sum(map(len, selectors))
-    if len(selectors) > MAX_SELECTORS or size > MAX_SELECTOR_TEXT:
-        text = (
-            f"at most {MAX_SELECTORS} selectors of {MAX_SELECTOR_TEXT} characters in all "
-            f"are allowed, got {len(selectors)} of {size}"
-        )
-        raise InvalidOptions([Issue("too_big", (), text, {"maximum": MAX_SELECTORS})])
-    issues = []
-    for index, selector in enumerate(selectors):
-        try:
-            caller_selector(selector)
-        except ValueError as error:
-            issues.append(Issue("custom", (index,), str(error)))
-    if issues:
-        raise InvalidOptions(issues)
-    return selectors
-
-
-def caller_formats(formats: tuple[Format, ...]) -> tuple[Format, ...]:
-    """Return ``formats`` if the selectors of all :class:`Attributes` are valid.
-
-    :raises InvalidOptions: with the path of each invalid selector.
-    """
-    paths: list[tuple[str | int, ...]] = []
-    selectors: list[str] = []
-    for index, item in enumerate(formats):
-        if isinstance(item, Attributes):
-            for number, each in enumerate(item.selectors):
-                paths.append((index, "selectors", number, "selector"))
-                selectors.append(each.selector)
-    try:
-        caller_selectors(tuple(selectors))
-    except InvalidOptions as error:
-        raise InvalidOptions(
-            [
-                evolve(i, path=paths[int(i.path[0])]) if i.path else i
-                for i in error.issues
-            ]
-        ) from None
-    return formats
-
-
-def caller_actions(actions: tuple[Action, ...]) -> tuple[Action, ...]:
-    """Return ``actions`` if their selectors are valid.
-
-    :raises InvalidOptions: with the path of each invalid selector.
-    """
-    issues = []
-    for index, action in enumerate(actions):
-        selector = getattr(action, "selector", None)
-        try:
-            if selector is not None:
-                page_selector(selector)
-        except ValueError as error:
-            issues.append(Issue("custom", (index, "selector"), str(error)))
-    if issues:
-        raise InvalidOptions(issues)
-    return actions
-
-
-def page_selector(selector: str) -> str:
-    """Return ``selector`` if it is CSS that a browser may support.
-
-    :raises ValueError: with a message for the caller.
-    """
-    shown = repr(selector[:60])
-    if len(selector) > MAX_SELECTOR or _depth(selector) > MAX_SELECTOR_DEPTH:
-        raise ValueError(f"not a CSS selector: {shown} is too long or too deep")
-    try:
-        groups = parse(selector)
-    except (SelectorError, RecursionError, ValueError) as error:
-        raise ValueError(f"not a CSS selector: {shown}: {str(error)[:100]}") from None
-    if any(group.pseudo_element for group in groups):
-        raise ValueError(f"not a CSS selector: {shown} has a pseudo-element")
-    return selector
-
-
-def caller_selector(selector: str) -> str:
-    """Return ``selector`` if it is a CSS selector of bounded size.
-
-    :raises ValueError: with a message for the caller.
-    """
-    shown = repr(selector[:60])
-    if len(selector) > MAX_SELECTOR:
-        raise ValueError(
-            f"not a CSS selector: {shown}... has more than {MAX_SELECTOR} characters"
-        )
-    if _depth(selector) > MAX_SELECTOR_DEPTH:
-        raise ValueError(
-            f"not a CSS selector: {shown} has more than {MAX_SELECTOR_DEPTH} "
-            "parentheses within each other"
-        )
-    try:
-        groups = parse(selector)
-        paths = [HTMLTranslator().selector_to_xpath(group) for group in groups]
-    except (SelectorError, RecursionError, ValueError) as error:
-        raise ValueError(f"not a CSS selector: {shown}: {str(error)[:100]}") from None
-    if any(group.pseudo_element for group in groups):
-        raise ValueError(f"not a CSS selector: {shown} has a pseudo-element")
-    # Escapes such as \1 produce them, too. An XPath may have only characters of XML.
-    if any(_NOT_XML.search(path) for path in paths):
-        raise ValueError(f"not a CSS selector: {shown} has control characters")
-    return selector
 
 
 def caller_domain(text: str, example: str = "example.com") -> str:
@@ -412,11 +288,3 @@ def _header_error(name: str, value: str) -> str | None:
     if _BAD_VALUE.search(value):
         return f"the value of {name[:100]!r} must not have control characters"
     return None
-
-
-def _depth(selector: str) -> int:
-    deepest = depth = 0
-    for character in _QUOTED.sub("", selector):
-        depth += {"(": 1, ")": -1}.get(character, 0)
-        deepest = max(deepest, depth)
-    return deepest

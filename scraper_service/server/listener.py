@@ -150,8 +150,11 @@ def probe_pages(
     """
     from importlib.metadata import version
 
-    from scraper_service.api.routes.health import HealthPages
-    from scraper_service.api.routes.metrics import MetricsAccess, MetricsPage
+    from scraper_service.api.routes.health import (
+        HealthPages,
+        MetricsAccess,
+        MetricsPage,
+    )
     from scraper_service.services.capabilities import PACKAGE
     from scraper_service.services.metrics.service_metrics import Metrics
     from scraper_service.storage.database import HEAD

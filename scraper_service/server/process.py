@@ -12,7 +12,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from scraper_service.content.passes import why_unfit
 from scraper_service.discovery.canonical_urls import site_of
@@ -39,56 +39,44 @@ LARGE_BLOCK_BYTES = 2**20
 M_MMAP_THRESHOLD = -3  # malloc.h
 
 
-class Front(Protocol):
-    """What a process shows to others, in front of its background work."""
+class Front:
+    """What a process shows to others, in front of its background work. The base does nothing."""
 
-    @property
-    def kept(self) -> Iterable[Crawler | None]:
-        """Crawlers that end after the last response."""
-        ...
+    #: Crawlers that end after the last response.
+    kept: Iterable[Crawler | None] = ()
 
     async def start(self) -> None:
         """Make what the front needs. Raises errors of the database."""
-        ...
 
     async def warm_up(self) -> None:
-        """Start what takes time, beside the background work."""
-        ...
+        """Start what takes time, while the background work starts."""
 
     async def open(self) -> None:
         """Begin to accept requests, when the background work has begun.
 
         Raises :exc:`~twisted.internet.error.CannotListenError`.
         """
-        ...
 
     def announce(self) -> None:
         """Print that the process is ready."""
-        ...
 
     async def drain(self) -> None:
         """Let load balancers turn away, after the signal to end."""
-        ...
 
     def leave(self) -> None:
         """Accept no further requests."""
-        ...
 
     async def close(self) -> None:
         """End streams and sessions."""
-        ...
 
     async def wait_until_answered(self) -> None:
         """Wait until all requests have their responses."""
-        ...
 
     def give_up(self) -> None:
         """End the requests that still run, with a response."""
-        ...
 
     async def flush(self) -> None:
         """Wait a little until the last responses are sent."""
-        ...
 
 
 class MainProcess:

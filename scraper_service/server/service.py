@@ -7,6 +7,8 @@ import gc
 import logging
 from typing import TYPE_CHECKING, Any
 
+from scraper_service.server.process import Front, MainProcess
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -15,8 +17,7 @@ if TYPE_CHECKING:
     from scraper_service.api.application import RequestChecks
     from scraper_service.api.http_server import JsonRequest, JsonSite
     from scraper_service.api.openapi.route import RootResource
-    from scraper_service.api.routing import VersionApp
-    from scraper_service.api.version import Services
+    from scraper_service.api.routing import Services, VersionApp
     from scraper_service.server.background import Background
     from scraper_service.server.listener import Listener
     from scraper_service.services.accounts import DatabaseAccounts
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("scraper_service")
 
 
-class ApiFront:
+class ApiFront(Front):
     """The HTTP API, the web page, and the crawler of single pages.
 
     ``announce`` is called once with the URL of the service, with the first API key if this
@@ -178,7 +179,7 @@ class ApiFront:
 
     def _make_services(self, charges: Charges) -> Services:
         from scraper_service.api.responses import page_json
-        from scraper_service.api.version import Services
+        from scraper_service.api.routing import Services
         from scraper_service.crawling.change_tracking import Changes
         from scraper_service.crawling.download.engines import Engines
         from scraper_service.crawling.download.kept_sources import source_files
@@ -261,12 +262,10 @@ class ApiFront:
         from scraper_service.api.application import RequestChecks
         from scraper_service.api.connections import Connections, TrustedProxies
         from scraper_service.api.http_server import JsonSite, Root
+        from scraper_service.api.openapi.document import OpenApiPage
         from scraper_service.api.parameters import PublicUrls
-        from scraper_service.api.routes.files import ArtefactFiles
-        from scraper_service.api.routes.openapi import OpenApiPage
-        from scraper_service.api.routes.uploads import UploadPages
-        from scraper_service.api.v1.app import V1
-        from scraper_service.api.v2.app import V2
+        from scraper_service.api.routes.files import ArtefactFiles, UploadPages
+        from scraper_service.api.versions import V1, V2
         from scraper_service.crawling.artefacts import shared_artefacts
         from scraper_service.crawling.pricing import Prices
         from scraper_service.options.limits import Retention, parse_rates, parse_sites
@@ -337,8 +336,12 @@ class ApiFront:
         from importlib.metadata import version
 
         from scraper_service.api.mcp.inner_calls import InnerCalls
-        from scraper_service.api.mcp.routes import McpEndpoint, McpPage
-        from scraper_service.api.mcp.server import McpServer, new_id
+        from scraper_service.api.mcp.server import (
+            McpEndpoint,
+            McpPage,
+            McpServer,
+            new_id,
+        )
         from scraper_service.crawling.download.engines import Engines
         from scraper_service.services.capabilities import PACKAGE
         from scraper_service.storage.secrets import derive_key
@@ -394,7 +397,6 @@ def serve(settings: Settings, announce: AnnounceT) -> int:
     :exc:`~scraper_service.errors.DatabaseUnusable`.
     """
     from scraper_service.server.background import Background
-    from scraper_service.server.process import MainProcess
     from scraper_service.services.metrics.health import ServiceManager
 
     gc.disable()  # until it has started: few of the first objects are garbage

@@ -7,6 +7,8 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from scraper_service.server.process import Front, MainProcess
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -38,13 +40,12 @@ ANOTHER_KEY = (
 )
 
 
-class ProbeFront:
+class ProbeFront(Front):
     """``/health`` and ``/metrics`` on ``port``, 0 for a free one. None: nothing listens.
 
-    ``announce`` is called once with the id of the process and the URL of the port.
+    A worker takes no calls, so it ends at once, and answers probes until then. ``announce`` is
+    called once with the id of the process and the URL of the port.
     """
-
-    kept = ()
 
     def __init__(self, background: Background, port: int | None, announce: AnnounceT):
         self._background = background
@@ -57,9 +58,6 @@ class ProbeFront:
         has_files = self._background.settings["ARTEFACTS"] == "files"
         if has_files and not self._background.own_url:
             logger.warning("%s", NO_URL)
-
-    async def warm_up(self) -> None:
-        """Do nothing."""
 
     async def open(self) -> None:
         """Open the port, if there is one."""
@@ -93,21 +91,6 @@ class ProbeFront:
         url = None if self._listener is None else self._listener.address
         self._announce(self._background.runner.owner, url)
 
-    async def drain(self) -> None:
-        """Do nothing: a worker takes no calls, so it ends at once."""
-
-    def leave(self) -> None:
-        """Do nothing: probes are answered until the end."""
-
-    async def close(self) -> None:
-        """Do nothing."""
-
-    async def wait_until_answered(self) -> None:
-        """Do nothing."""
-
-    def give_up(self) -> None:
-        """Do nothing."""
-
     async def flush(self) -> None:
         """Close the port."""
         if self._listener is not None:
@@ -122,7 +105,6 @@ def work(settings: Settings, port: int | None, announce: AnnounceT) -> int:
     a service, and :exc:`~scraper_service.errors.DatabaseUnusable`.
     """
     from scraper_service.server.background import Background
-    from scraper_service.server.process import MainProcess
     from scraper_service.services.metrics.health import ServiceManager
     from scraper_service.storage.frontier.workers import WORKER
 

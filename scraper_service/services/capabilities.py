@@ -21,7 +21,7 @@ from scraper_service.options.availability import (
 )
 from scraper_service.options.crawl import BatchOptions, CrawlOptions
 from scraper_service.options.extraction import AgentOptions, ResearchOptions
-from scraper_service.options.format_table import FORMATS as PAGE_FORMATS
+from scraper_service.options.formats import FORMATS as PAGE_FORMATS
 from scraper_service.options.limits import parse_languages
 from scraper_service.search_engines.search_engine import OWN
 from scraper_service.services.browser_sessions.caller_code.sandbox import why_no_program

@@ -7,8 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from scraper_service.api.openapi.route import Route
+from scraper_service.api.routing import Routes
 from scraper_service.api.schemas import encode, iso
-from scraper_service.api.version import Routes
 from scraper_service.crawling.converter_pool.converter import RemoteFunction
 from scraper_service.errors import (
     ConverterDied,

@@ -410,6 +410,7 @@ def test_a_range_behind_the_end_is_refused(running, job, range_):
         ),
         ("format=md&fields=url", "Invalid fields: only jsonl, csv, parquet"),
         ("fields=nonsense", "Invalid fields: a path must begin with one of actions"),
+        ("fields=wordCount", "; another key of the metadata is metadata.wordCount"),
         ("fields=url,,title", "Invalid fields: a path must begin"),
         ("fields=", "Invalid fields: a path must begin"),
         ("fields=url,url", "each path must be given once, got 'url' twice"),

@@ -9,7 +9,7 @@ from firecrawl.v2 import types
 from firecrawl.v2.methods.batch import prepare_batch_scrape_request
 from firecrawl.v2.methods.crawl import _prepare_crawl_request
 
-from scraper_service.api.v1 import requests as v1
+from scraper_service.api.requests import v1
 from scraper_service.errors import InvalidOptions
 from scraper_service.options import formats
 from scraper_service.options.crawl import (
@@ -18,9 +18,9 @@ from scraper_service.options.crawl import (
     CrawlOptions,
     Webhook,
 )
-from scraper_service.options.requests import body_v2 as v2
 from scraper_service.options.scrape import SiteRules
 from scraper_service.options.spider_arguments import BATCH_DEFAULTS, CRAWL_DEFAULTS
+from scraper_service.options.wire import v2
 
 URL = "https://example.com/docs"
 ID = "0b5f0a3e-41b1-4f0e-8a59-2f5f7e2b9d11"

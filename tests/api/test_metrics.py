@@ -20,7 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families as plain
 from twisted.internet.address import IPv4Address, UNIXAddress
 
 from scraper_service.api.openapi.route import VARIABLE
-from scraper_service.api.routes.metrics import MetricsAccess
+from scraper_service.api.routes.health import MetricsAccess
 from scraper_service.storage.database import Database
 from scraper_service.storage.jobs.metrics import read_counts
 from scraper_service.storage.schema import frontier, worker

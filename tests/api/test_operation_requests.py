@@ -8,10 +8,9 @@ import pytest
 from firecrawl.v2.methods.extract import _prepare_extract_request
 from firecrawl.v2.types import AgentOptions, ScrapeOptions
 
-from scraper_service.api.v1 import requests as v1
+from scraper_service.api.requests import v1
 from scraper_service.errors import InvalidOptions
 from scraper_service.options.formats import Json, Markdown
-from scraper_service.options.requests import body_v2 as v2
 from scraper_service.options.serialization import (
     KINDS,
     OPERATIONS,
@@ -19,6 +18,7 @@ from scraper_service.options.serialization import (
     options_from_json,
     options_to_json,
 )
+from scraper_service.options.wire import v2
 
 URL = "https://example.com/docs"
 BOTH = pytest.mark.parametrize("api", [v1, v2], ids=["v1", "v2"])

@@ -9,7 +9,7 @@ import uuid
 import pytest
 import sqlalchemy as sa
 
-from scraper_service.options.requests.body_v2 import batch_options
+from scraper_service.options.wire.v2 import batch_options
 from scraper_service.storage.database import Database
 from scraper_service.storage.frontier import copied_rows
 from scraper_service.storage.jobs.admission import Terms

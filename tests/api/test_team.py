@@ -207,8 +207,7 @@ def test_a_bad_query_is_named(shared, version, path, name):
 
 def all_routes():
     """Return method and path of every route of both versions, ids in braces."""
-    from scraper_service.api.v1.app import V1
-    from scraper_service.api.v2.app import V2
+    from scraper_service.api.versions import V1, V2
 
     for version, app in (("v1", V1), ("v2", V2)):
         for rule in app(None, None, None, None).klein.url_map.iter_rules():

@@ -6,7 +6,7 @@ import attrs
 import pytest
 from firecrawl.v1 import client
 
-from scraper_service.api.v1.requests import (
+from scraper_service.api.requests.v1 import (
     DEFAULTS,
     SCRAPE_OPTIONS,
     WHERE,
@@ -15,9 +15,8 @@ from scraper_service.api.v1.requests import (
 )
 from scraper_service.errors import InvalidOptions
 from scraper_service.options import actions, formats
-from scraper_service.options.location import Location
 from scraper_service.options.parsing import structure
-from scraper_service.options.scrape import PdfParser, ScrapeOptions
+from scraper_service.options.scrape import Location, PdfParser, ScrapeOptions
 
 URL = "https://example.com"
 MARKDOWN = formats.Markdown()

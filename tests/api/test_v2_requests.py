@@ -8,9 +8,9 @@ from firecrawl.v2 import types
 from firecrawl.v2.utils.validation import prepare_scrape_options
 
 from scraper_service.errors import InvalidOptions
-from scraper_service.options import actions, formats, location, scrape
+from scraper_service.options import actions, formats, scrape
 from scraper_service.options.parsing import Key, Object, structure
-from scraper_service.options.requests.body_v2 import (
+from scraper_service.options.wire.v2 import (
     DEFAULTS,
     SCRAPE_OPTIONS,
     WHERE,
@@ -88,18 +88,18 @@ def test_missing_url_is_named():
             "parsers",
             (scrape.PdfParser(mode="fast", max_pages=10_000, pages=True),),
         ),
-        ("location", {}, "location", location.Location("US")),
+        ("location", {}, "location", scrape.Location("US")),
         (
             "location",
             {"country": "de", "languages": ["de-DE", "en"]},
             "location",
-            location.Location("DE", ("de-DE", "en")),
+            scrape.Location("DE", ("de-DE", "en")),
         ),
         (
             "location",
             {"country": "us-Generic"},
             "location",
-            location.Location("US-generic"),
+            scrape.Location("US-generic"),
         ),
         ("skipTlsVerification", False, "skip_tls_verification", False),
         ("removeBase64Images", False, "remove_base64_images", False),

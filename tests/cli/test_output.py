@@ -18,7 +18,7 @@ from scraper_service.content.characters import printable
 from scraper_service.exports.formats import FileSpec
 from scraper_service.exports.markdown_zip import front_matter
 from scraper_service.exports.tables import FACTS
-from scraper_service.options.format_table import FORMATS, NAMED
+from scraper_service.options.formats import FORMATS, NAMED
 
 
 def _lines(path):

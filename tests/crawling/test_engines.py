@@ -14,8 +14,7 @@ from scraper_service.crawling.browser.ads import is_blocked, read_hosts
 from scraper_service.crawling.browser.open_page import languages, time_zone
 from scraper_service.crawling.download.engines import Engines
 from scraper_service.options.formats import Screenshot
-from scraper_service.options.location import TIME_ZONES, Location
-from scraper_service.options.scrape import Profile
+from scraper_service.options.scrape import TIME_ZONES, Location, Profile
 from scraper_service.options.spider_arguments import page_options
 from scraper_service.storage.accounts.sessions import (
     MAX_STATE_BYTES,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scraper_service.errors import InvalidOptions
-from scraper_service.options import actions, formats, location, scrape
+from scraper_service.options import actions, formats, scrape
 from scraper_service.options.crawl import PageOptions
 from scraper_service.options.serialization import options_from_json, options_to_json
 from scraper_service.options.spider_arguments import DEFAULTS, page_options
@@ -75,7 +75,7 @@ def test_formats_are_names_or_json(text, expected):
         ("exclude_tags", "[data-x]", ("[data-x]",)),
         ("headers", '{"X-A": "1"}', (("X-A", "1"),)),
         ("headers", '[["X-A", "1"]]', (("X-A", "1"),)),
-        ("location", '{"country": "de"}', location.Location("DE")),
+        ("location", '{"country": "de"}', scrape.Location("DE")),
         ("parsers", "", ()),
         ("parsers", "image", (scrape.ImageParser(),)),
         ("actions", '[{"type": "executeJavascript", "script": "1"}]', None),
@@ -223,7 +223,7 @@ SCRAPE = st.builds(
     wait_for_ms=st.integers(0, 60_000),
     parsers=PARSERS,
     actions=ACTIONS,
-    location=st.sampled_from([None, location.Location("de", ("de-DE", "en"))]),
+    location=st.sampled_from([None, scrape.Location("de", ("de-DE", "en"))]),
     proxy=st.sampled_from(["auto", "basic", "stealth"]),
     max_age_ms=st.integers(0, 2**53),
     min_age_ms=st.none() | st.integers(0, 5),

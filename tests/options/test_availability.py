@@ -12,8 +12,7 @@ from scraper_service.options.availability import (
     require_job_available,
 )
 from scraper_service.options.crawl import Webhook
-from scraper_service.options.location import Location
-from scraper_service.options.scrape import ImageParser, PdfParser, Profile
+from scraper_service.options.scrape import ImageParser, Location, PdfParser, Profile
 from scraper_service.options.spider_arguments import (
     batch_options,
     crawl_options,

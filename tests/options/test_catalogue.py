@@ -10,7 +10,7 @@ import sys
 import attrs
 import pytest
 
-from scraper_service.api.v1 import requests as v1
+from scraper_service.api.requests import v1
 from scraper_service.options import (
     catalogue,
     crawl,
@@ -19,7 +19,7 @@ from scraper_service.options import (
     map_search,
     scrape,
 )
-from scraper_service.options.requests import body_v2 as v2
+from scraper_service.options.wire import v2
 from tools import option_reference
 
 CALLER = {"scrape", "origin", "integration", "audit_username"}
@@ -82,11 +82,11 @@ def with_a_new_option() -> None:
 
     from click.testing import CliRunner
 
-    from scraper_service.api.v1 import requests as v1
+    from scraper_service.api.requests import v1
     from scraper_service.cli.main import main
     from scraper_service.errors import InvalidOptions
-    from scraper_service.options.requests import body_v2 as v2
     from scraper_service.options.spider_arguments import page_options
+    from scraper_service.options.wire import v2
     from scraper_service.storage.pages.page_cache import source_key
 
     url = {"url": "https://example.com/"}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import get_args
 
-from scraper_service.options.format_table import FORMATS, NAMED, ROW_OF
-from scraper_service.options.formats import Format
+from scraper_service.options.formats import FORMATS, NAMED, ROW_OF, Format
 
 
 def test_every_format_has_one_row_with_its_own_name():

@@ -18,7 +18,7 @@ from scraper_service.errors import (
     OutOfCredits,
 )
 from scraper_service.options.crawl import EVENTS, RetryRequest, Webhook
-from scraper_service.options.location import Location
+from scraper_service.options.scrape import Location
 from scraper_service.options.spider_arguments import batch_options, crawl_options
 from scraper_service.storage.frontier import outcomes
 from scraper_service.storage.job_records import JobState, RowState

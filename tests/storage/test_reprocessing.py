@@ -15,7 +15,7 @@ from scraper_service.errors import (
     SourcesNotStored,
 )
 from scraper_service.items import KeptResponse
-from scraper_service.options.requests.body_v2 import (
+from scraper_service.options.wire.v2 import (
     batch_options,
     crawl_options,
     crawl_reprocess,

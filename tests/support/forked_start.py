@@ -51,9 +51,9 @@ scraper_service.server.service scraper_service.server.worker
 scraper_service.services.job_runner scraper_service.services.upkeep
 scrapy.crawler scrapy.core.engine scrapy.core.scraper scrapy.utils.project
 scraper_service.api.application scraper_service.api.errors
-scraper_service.api.parameters scraper_service.options.requests.crawl
+scraper_service.api.parameters scraper_service.options.wire.jobs
 scraper_service.api.requests.feedback scraper_service.api.streams.streaming
-scraper_service.api.v1.requests scraper_service.options.requests.body_v2
+scraper_service.api.requests.v1 scraper_service.options.wire.v2
 scraper_service.api.webhook_payloads scraper_service.cli.outputs.output
 scraper_service.content.formats.answers scraper_service.content.documents.kinds
 scraper_service.crawling.robots scraper_service.llm.client
@@ -72,7 +72,7 @@ scraper_service.services.job_runner scraper_service.services.mapping
 scraper_service.services.kinds.operations scraper_service.services.resident_crawler
 scraper_service.services.webhooks scraper_service.spiders.crawl
 scraper_service.spiders.scrape scraper_service.storage.database
-scraper_service.api.v1.app scraper_service.api.v2.app scraper_service.web.routes
+scraper_service.api.versions scraper_service.web.routes
 scraper_service.addon scraper_service.crawling.scrapy_shortcuts.engine
 scraper_service.crawling.scrapy_shortcuts.downloader
 scraper_service.crawling.download.event_loop scraper_service.crawling.duplicates
@@ -93,11 +93,10 @@ scrapy.extensions.feedexport scrapy.extensions.logcount scrapy.extensions.memdeb
 scrapy.extensions.memusage scrapy.extensions.spiderstate scrapy.extensions.throttle
 scrapy.logformatter scrapy.pqueues scrapy.squeues scrapy.statscollectors
 scrapy.utils.engine twisted.web.template uvloop
-scraper_service.api.http_server scraper_service.api.mcp.routes
+scraper_service.api.http_server
 scraper_service.api.mcp.server scraper_service.api.mcp.tool_table
 scraper_service.api.openapi.document scraper_service.api.openapi.kinds
 scraper_service.api.routes.files scraper_service.api.routes.health
-scraper_service.api.routes.metrics scraper_service.api.routes.openapi
 scraper_service.content.change_tracking.monitored_pages
 scraper_service.crawling.download.kept_sources
 scraper_service.crawling.download.unchanged_pages

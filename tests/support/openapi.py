@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import jsonschema
 
 from scraper_service.api.parameters import PublicUrls
-from scraper_service.api.v1.app import V1
-from scraper_service.api.v2.app import V2
+from scraper_service.api.versions import V1, V2
 
 if TYPE_CHECKING:
     from tests.conftest import Reply, Service

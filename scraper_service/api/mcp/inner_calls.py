@@ -16,7 +16,7 @@ from scraper_service.api.schemas import encode
 if TYPE_CHECKING:
     from scraper_service.api.http_server import JsonRequest
     from scraper_service.api.openapi.route import Parameter
-    from scraper_service.api.version import RouteT
+    from scraper_service.api.routing import RouteT
     from scraper_service.options.limits import KeyScope
 
 # Headers that the call of a tool shares with its request.

@@ -35,8 +35,8 @@ from scraper_service.api.mcp.tools import (
     run_search_feedback,
 )
 from scraper_service.options.parsing import Array, Choice, Key, Object, Text, bare_kind
-from scraper_service.options.requests import body_v2 as v2
-from scraper_service.options.requests.values import UrlOr
+from scraper_service.options.wire import v2
+from scraper_service.options.wire.values import UrlOr
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

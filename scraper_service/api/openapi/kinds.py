@@ -28,8 +28,8 @@ from scraper_service.options.parsing import (
     Then,
     bare_kind,
 )
-from scraper_service.options.requests.values import URL, FlagOr, UrlOr
 from scraper_service.options.selectors import AsGiven, Never
+from scraper_service.options.wire.values import URL, FlagOr, UrlOr
 
 if TYPE_CHECKING:
     from scraper_service.api.schemas import ShapeT

@@ -28,8 +28,8 @@ from scraper_service.options.parsing import (
     need,
     short,
 )
-from scraper_service.options.requests.pages import CALLER, CALLER_KEYS, EXPERIMENTAL
-from scraper_service.options.requests.values import URL
+from scraper_service.options.wire.pages import CALLER, CALLER_KEYS, whole_body
+from scraper_service.options.wire.values import URL
 
 ENDPOINTS = ("search", "scrape", "parse", "map")
 MAX_METADATA_BYTES = 8 * 1024  # of JSON in UTF-8
@@ -138,7 +138,7 @@ def _of_search(values: dict[str, Any], at: Position) -> Any:
     return _request(values, at, _OF_RATING[values["rating"]])
 
 
-CALL_FEEDBACK = Object(
+CALL_FEEDBACK = whole_body(
     {
         "endpoint": need(choice(*ENDPOINTS), "endpoint", "The endpoint of the call."),
         "jobId": need(
@@ -165,14 +165,11 @@ CALL_FEEDBACK = Object(
         ),
     },
     _of_call,
-    EXPERIMENTAL,
 )
-SEARCH_FEEDBACK = Object(_search_keys(20), _of_search, EXPERIMENTAL)
+SEARCH_FEEDBACK = whole_body(_search_keys(20), _of_search)
 
 
-call_feedback = BodyReader[FeedbackRequest](
-    __name__, "call_feedback", CALL_FEEDBACK, "body (v2)"
-)
+call_feedback = BodyReader[FeedbackRequest](__name__, "call_feedback", CALL_FEEDBACK)
 search_feedback = BodyReader[FeedbackRequest](
-    __name__, "search_feedback", SEARCH_FEEDBACK, "body (v2)"
+    __name__, "search_feedback", SEARCH_FEEDBACK
 )

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
-from scraper_service.api.requests.snake_case import spellings
 from scraper_service.options import catalogue
+from scraper_service.options.expressions import caller_patterns
 from scraper_service.options.formats import Markdown
 from scraper_service.options.monitors import (
     MAX_CHARACTERS,
@@ -41,26 +41,95 @@ from scraper_service.options.parsing import (
     Tagged,
     Text,
     Then,
+    bare_kind,
     build,
     choice,
     integer,
     need,
     short,
 )
-from scraper_service.options.requests import body_v2 as v2
-from scraper_service.options.requests import crawl, pages
-from scraper_service.options.requests.values import (
+from scraper_service.options.urls import caller_domain
+from scraper_service.options.wire import jobs, pages, v2
+from scraper_service.options.wire.values import (
     SELECTORS,
     URL,
     query_text,
     some_urls,
     unique,
 )
-from scraper_service.options.url_patterns import caller_patterns
-from scraper_service.options.urls import caller_domain
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
+
+
+#: Values whose keys are the caller's own.
+_FREE = frozenset({"schema", "headers", "metadata", "fields"})
+
+
+def spellings(*tables: KeysT) -> dict[str, str]:
+    """Return the key for each snake-case spelling of the keys of ``tables``.
+
+    Includes the keys of nested objects, and the values of ``type``.
+    """
+    names = {name for table in tables for name in _names(table)}
+    return {_snake(name): name for name in names if _snake(name) != name}
+
+
+def _names(keys: KeysT) -> Iterator[str]:
+    for name, key in keys.items():
+        yield name
+        yield from _names_in(key.kind)
+
+
+def _names_in(kind: Any) -> Iterator[str]:
+    kind = bare_kind(kind)
+    if isinstance(kind, Object):
+        yield from _names(kind.fields)
+    elif isinstance(kind, Array):
+        yield from _names_in(kind.item)
+    elif isinstance(kind, Tagged):
+        yield from kind.kinds
+        for each in kind.kinds.values():
+            yield from _names_in(each)
+
+
+def _snake(name: str) -> str:
+    """Return ``only_main_content`` for ``onlyMainContent``, ``..._url`` for ``...URL``."""
+    found = ""
+    for before, letter in zip(f" {name}", name, strict=False):
+        starts = letter.isupper() and not before.isupper()
+        found += f"_{letter}" if starts and found else letter
+    return found.lower()
+
+
+def camel_keys(value: Any, known: Mapping[str, str]) -> Any:
+    """Return a JSON value with keys and types in the spelling of the API.
+
+    ``known`` is the result of :func:`spellings`. A key in both spellings keeps the value
+    of the API's own. Null values are left out.
+    """
+    if isinstance(value, list):
+        return [camel_keys(item, known) for item in value]
+    if not isinstance(value, dict):
+        return value
+    found: dict[str, Any] = {}
+    for key, item in value.items():
+        name = known.get(key, key)
+        if item is None or (name != key and value.get(name) is not None):
+            continue
+        if name in _FREE:
+            found[name] = item
+        elif name == "type":
+            found[name] = _spelled_name(item, known)
+        elif name == "formats" and isinstance(item, list):
+            found[name] = [camel_keys(_spelled_name(x, known), known) for x in item]
+        else:
+            found[name] = camel_keys(item, known)
+    return found
+
+
+def _spelled_name(value: Any, known: Mapping[str, str]) -> Any:
+    return known.get(value, value) if isinstance(value, str) else value
 
 
 def _target_id(text: str) -> str:
@@ -88,7 +157,7 @@ def _monitored_pages(values: dict[str, Any], at: Position) -> Any:
     return scrape if scrape is INVALID else (scrape, mode)
 
 
-_SCRAPE = Object(
+_SCRAPE = pages.whole_body(
     {
         name: Key(
             key.kind,
@@ -105,18 +174,19 @@ _SCRAPE = Object(
         for name, key in v2.SCRAPE_KEYS.items()
     },
     _monitored_pages,
-    pages.EXPERIMENTAL,
 )
 _SCRAPE_KEY = Key(_SCRAPE, "scrape", help="How each page is scraped; maxAge is 0.")
 _NOT_OF_MONITORS = frozenset(
     {
-        *("url", "webhook", "prompt", "zeroDataRetention"),
-        *("retentionDays", "keepSources", "since"),
+        *("url", "webhook", "prompt", "zero_data_retention"),
+        *("retention_days", "keep_sources", "since"),
     }
 )
 _CRAWL_KEYS: KeysT = {
     **{
-        name: key for name, key in v2.CRAWL_KEYS.items() if name not in _NOT_OF_MONITORS
+        name: key
+        for name, key in v2.CRAWL_KEYS.items()
+        if key.to not in _NOT_OF_MONITORS
     },
     "maxDepth": Key(
         integer(0),
@@ -154,7 +224,7 @@ def _crawl_target(values: dict[str, Any], at: Position) -> Any:
     if found is INVALID:
         return INVALID
     scrape, mode = found
-    options = crawl.crawl_options(
+    options = jobs.crawl_options(
         {"url": values["url"], "scrape": scrape, **crawl_values},
         at / "crawlOptions",
         _SCRAPE,

@@ -13,8 +13,7 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from scraper_service.api.requests.monitor_targets import SPELLINGS, TARGETS
-from scraper_service.api.requests.snake_case import camel_keys
+from scraper_service.api.requests.monitor_targets import SPELLINGS, TARGETS, camel_keys
 from scraper_service.errors import InvalidOptions, Issue
 from scraper_service.options.crawl import MONITOR_EVENTS, Caller, Webhook
 from scraper_service.options.monitors import (
@@ -27,6 +26,7 @@ from scraper_service.options.monitors import (
 )
 from scraper_service.options.parsing import (
     NO_DEFAULT,
+    WHERE,
     Array,
     BodyReader,
     Bool,
@@ -42,8 +42,8 @@ from scraper_service.options.parsing import (
     short,
     structure,
 )
-from scraper_service.options.requests import pages
-from scraper_service.options.requests.values import unique, webhook_kind
+from scraper_service.options.wire import pages
+from scraper_service.options.wire.values import unique, webhook_kind
 
 MAX_NAME = 256
 MAX_GOAL = 2000
@@ -315,10 +315,9 @@ def _change_request(values: dict[str, Any], at: Position) -> Any:
     return _request(values, at)
 
 
-WHERE = "body (v2)"
 WHERE_CHANGED = "change (v2)"
-CREATED = Object(_keys(is_change=False), _creation_request, pages.EXPERIMENTAL)
-CHANGED = Object(_keys(is_change=True), _change_request, pages.EXPERIMENTAL)
+CREATED = pages.whole_body(_keys(is_change=False), _creation_request)
+CHANGED = pages.whole_body(_keys(is_change=True), _change_request)
 _CHANGEABLE = frozenset(
     {"name", "status", "schedule", "targets", "goal", "judgeEnabled"}
     | {"webhook", "notification", "retentionDays", "mutedUntil"}
@@ -330,7 +329,7 @@ def monitor_request(body: object) -> MonitorRequest:
 
     :raises InvalidOptions: with every issue.
     """
-    return _read(CREATED, body, WHERE)
+    return _read(CREATED, body)
 
 
 def monitor_change(body: object) -> MonitorRequest:
@@ -341,13 +340,13 @@ def monitor_change(body: object) -> MonitorRequest:
     return _read(CHANGED, body, WHERE_CHANGED)
 
 
-RUN = Object(pages.CALLER_KEYS, lambda values, _: Caller(**values), pages.EXPERIMENTAL)
+RUN = pages.whole_body(pages.CALLER_KEYS, lambda values, _: Caller(**values))
 
 
-run_request = BodyReader[Caller](__name__, "run_request", RUN, WHERE, may_be_empty=True)
+run_request = BodyReader[Caller](__name__, "run_request", RUN, may_be_empty=True)
 
 
-def _read(kind: Object, body: object, where: str) -> MonitorRequest:
+def _read(kind: Object, body: object, where: str = WHERE) -> MonitorRequest:
     body = _camel(body)
     found: MonitorRequest = structure(kind, body, where)
     assert isinstance(body, dict)

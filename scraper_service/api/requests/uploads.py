@@ -11,7 +11,6 @@ from scraper_service.options.crawl import Caller
 from scraper_service.options.parsing import (
     BodyReader,
     Key,
-    Object,
     Text,
     Then,
     build,
@@ -19,7 +18,7 @@ from scraper_service.options.parsing import (
     need,
     short,
 )
-from scraper_service.options.requests.pages import CALLER_KEYS, EXPERIMENTAL
+from scraper_service.options.wire.pages import CALLER_KEYS, whole_body
 
 MAX_TYPE = 255  # characters of a content type
 _TYPE = re.compile(r"[\w.+-]+/[\w.+-]+(?: *; *[\w.+-]+=[\w.+\"-]+)*", re.ASCII)
@@ -44,7 +43,7 @@ def _content_type(text: str) -> str:
     return text
 
 
-UPLOAD = Object(
+UPLOAD = whole_body(
     {
         "filename": need(
             Then(Text(MAX_FILE_NAME, minimum=1), file_name),
@@ -60,10 +59,7 @@ UPLOAD = Object(
         **CALLER_KEYS,
     },
     build(UploadRequest),
-    EXPERIMENTAL,
 )
 
 
-upload_request = BodyReader[UploadRequest](
-    __name__, "upload_request", UPLOAD, "body (v2)"
-)
+upload_request = BodyReader[UploadRequest](__name__, "upload_request", UPLOAD)

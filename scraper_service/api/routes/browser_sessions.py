@@ -1,46 +1,45 @@
-"""Sessions of the browser: a page that stays open between the calls of its caller.
-
-The public clients call ``/v2/browser``, the documentation of the reference API has
-``/v2/interact``: both are the same.
-"""
+"""Bodies of the responses to calls of browser sessions, and their shapes."""
 
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from scraper_service.api.application import with_base, write
-from scraper_service.api.errors import PAGE_STATUSES, failed_page
+from scraper_service.api.application import with_base
+from scraper_service.api.errors import PAGE_STATUSES
 from scraper_service.api.openapi.route import Route
 from scraper_service.api.parameters import ChoiceParameter, TextParameter, parse_job_id
-from scraper_service.api.requests.interact import (
+from scraper_service.api.requests.browser_sessions import (
     SESSION,
     STEP,
     session_options,
     step_request,
 )
-from scraper_service.api.schemas import TEXT, success
-from scraper_service.api.streams import session_input
-from scraper_service.api.streams.session_input import InputSocket
-from scraper_service.api.streams.session_socket import SessionSocket
-from scraper_service.api.streams.session_view import (
-    PAGE,
-    PAGE_HEADERS,
+from scraper_service.api.responses import PageJson, page_json
+from scraper_service.api.routing import Routes
+from scraper_service.api.schemas import (
+    TEXT,
+    Id,
+    Integer,
+    JsonObject,
+    Maybe,
+    Shape,
+    Success,
+    Time,
+    encode,
+    member,
+    success,
+)
+from scraper_service.api.streams.browser_sessions import (
+    CONTROL_HEADERS,
+    CONTROL_PAGE,
+    VIEW_HEADERS,
+    VIEW_PAGE,
+    InputSocket,
     PictureStream,
+    SessionSocket,
 )
 from scraper_service.api.streams.websocket import Handshake, is_wanted
-from scraper_service.api.v2.responses import STATUS
-from scraper_service.api.v2.session_responses import (
-    ACTIVE,
-    DESTROYED,
-    URLS,
-    SessionEnded,
-    SessionJson,
-    SessionOpened,
-    StepDone,
-    step_json,
-)
-from scraper_service.api.version import Routes
 from scraper_service.crawling.download.download_errors import SITE_BLOCKED
 from scraper_service.errors import (
     DiskQuotaExceeded,
@@ -61,11 +60,110 @@ from scraper_service.options.limits import KeyScope, Mode
 from scraper_service.services.browser_sessions.lifecycle import PageFailed
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from scraper_service.api.http_server import JsonRequest
     from scraper_service.services.browser_sessions.running_session import (
         RunningSession,
     )
     from scraper_service.services.browser_sessions.steps import StepResult
+
+
+MAX_TEXT = 2**20  # bytes of each of stdout and stderr
+ACTIVE, DESTROYED = "active", "destroyed"
+#: URLs of a session, which not all sessions and keys have.
+URLS = ("cdp_url", "live_view_url", "interactive_live_view_url")
+
+
+class SessionOpened(Success):
+    """The response to the start of a session."""
+
+    id: Id
+    cdp_url: Maybe[str]
+    live_view_url: Maybe[str]
+    interactive_live_view_url: Maybe[str]
+    expires_at: Time
+
+
+class SessionJson(JsonObject):
+    """A session of the list."""
+
+    id: Id
+    status: Literal["active", "destroyed"] = member(
+        source=lambda record: ACTIVE if record.is_active else DESTROYED
+    )
+    cdp_url: str = member("Empty where it is not offered, and for keys that only read.")
+    live_view_url: str = member("Empty where it is not offered.")
+    interactive_live_view_url: Maybe[str]
+    stream_web_view: bool = member(source="has_view")
+    created_at: Time
+    last_activity: Time = member(source="last_at")
+
+
+class SessionEnded(Success):
+    """The response to the end of a session."""
+
+    status: Literal["destroyed"]
+    session_duration_ms: int = member(source="duration_ms")
+    credits_billed: int = member(source=lambda record: record.credits or 0)
+
+
+class StepDone(JsonObject):
+    """The response to a step."""
+
+    success: bool = member(
+        "False if the step failed; error has the reason.",
+        source=lambda found: found.error is None,
+    )
+    output: Maybe[str] = member("The answer to a prompt.")
+    result: Maybe[str] = member("The value of the last expression, as text or JSON.")
+    stdout: str
+    stderr: str
+    truncated: Maybe[bool] = member(
+        "True if stdout or stderr was cut at 1 MiB.", own=True
+    )
+    exit_code: Integer = member(
+        "0; 1 after a failure, 124 after the timeout, 127 for a shell."
+    )
+    killed: bool = member("True after the timeout.", source="is_killed")
+    url: str = member("The URL of the page after the step.", own=True)
+    cdp_url: Maybe[str]
+    live_view_url: Maybe[str]
+    interactive_live_view_url: Maybe[str]
+    actions: Maybe[dict[str, list[str | Annotated[Any, Shape(type="object")]]]] = (
+        member(own=True)
+    )
+    data: Maybe[PageJson] = member(own=True)
+    error: Maybe[str]
+
+
+def step_json(found: StepResult, urls: Mapping[str, str | None]) -> bytes:
+    """Return the response to a step, with the URLs of its session."""
+    stdout, stderr = _cut(found.stdout), _cut(found.stderr)
+    is_cut = found.is_cut or (stdout, stderr) != (found.stdout, found.stderr)
+    facts = StepDone.of(
+        found,
+        stdout=stdout,
+        stderr=stderr,
+        truncated=True if is_cut else None,
+        actions=None,
+        data=None,
+        **urls,
+    )
+    members = [encode(facts)[1:-1]]
+    if found.actions is not None:
+        members.append(b'"actions":' + found.actions)
+    if found.page is not None:
+        members.append(b'"data":' + page_json(found.page))
+    return b"{%s}" % b",".join(members)
+
+
+def _cut(text: str) -> str:
+    """Return at most :data:`MAX_TEXT` bytes of a text."""
+    if len(text) * 4 <= MAX_TEXT:
+        return text
+    return text.encode("utf-8", "replace")[:MAX_TEXT].decode("utf-8", "ignore")
+
 
 _STATUS = ChoiceParameter("status", "Only sessions in this state.", (ACTIVE, DESTROYED))
 _TOKEN = TextParameter("token", "The secret in the URL.")
@@ -101,7 +199,7 @@ class BrowserSessionRoutes(Routes):
         try:
             record = await self.services.browser_sessions.start(options, team)
         except PageFailed as failed:
-            return write(request, failed_page(failed.error, STATUS))
+            return self.write_failure(request, failed.error)
         return SessionOpened.to_json(record, **self._urls(request, record.id))
 
     def _done(self, request: JsonRequest, found: StepResult) -> bytes:
@@ -161,9 +259,9 @@ class BrowserSessionRoutes(Routes):
     async def view(self, request: JsonRequest, session_id: str) -> bytes:
         """Return a web page with pictures of the page of a session."""
         session = self._by_token(request, session_id, "view")
-        for name, value in PAGE_HEADERS.items():
+        for name, value in VIEW_HEADERS.items():
             request.setHeader(name, value)
-        return PAGE.format(session.view_token).encode()
+        return VIEW_PAGE.format(session.view_token).encode()
 
     @Route(
         (
@@ -193,9 +291,9 @@ class BrowserSessionRoutes(Routes):
     async def control(self, request: JsonRequest, session_id: str) -> bytes:
         """Return a web page with the page of a session, which takes mouse and keys."""
         self._by_token(request, session_id, "input")
-        for name, value in session_input.PAGE_HEADERS.items():
+        for name, value in CONTROL_HEADERS.items():
             request.setHeader(name, value)
-        return session_input.PAGE.encode()
+        return CONTROL_PAGE.encode()
 
     @Route(
         (
@@ -297,7 +395,7 @@ class BrowserSessionRoutes(Routes):
                 scrape_id, step, team
             )
         except PageFailed as failed:
-            return write(request, failed_page(failed.error, STATUS))
+            return self.write_failure(request, failed.error)
         return self._done(request, found)
 
     @Route(

@@ -5,8 +5,6 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from attrs import frozen
-
 from scraper_service.api.application import join_sentences, write
 from scraper_service.api.errors import (
     WORK_ERRORS,
@@ -15,6 +13,7 @@ from scraper_service.api.errors import (
     issue_members,
 )
 from scraper_service.api.openapi.route import Route
+from scraper_service.api.routing import Routes
 from scraper_service.api.schemas import (
     JsonObject,
     Maybe,
@@ -23,27 +22,12 @@ from scraper_service.api.schemas import (
     one_of,
     success,
 )
-from scraper_service.api.version import Routes
 from scraper_service.discovery.crawl_prompt import MAX_PAGES
 from scraper_service.errors import InvalidOptions, Issue, PromptUnclear
-from scraper_service.options.crawl import SITEMAP_MODES, Caller
+from scraper_service.options.crawl import SITEMAP_MODES
 from scraper_service.options.limits import Mode
-from scraper_service.options.parsing import (
-    MAX_PROMPT,
-    BodyReader,
-    Object,
-    Text,
-    Then,
-    need,
-    short,
-)
-from scraper_service.options.requests import body_v2 as requests
-from scraper_service.options.requests.pages import (
-    CALLER_KEYS,
-    EXPERIMENTAL,
-)
 from scraper_service.options.serialization import options_to_json
-from scraper_service.options.urls import caller_url
+from scraper_service.options.wire import v2 as requests
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,7 +36,6 @@ if TYPE_CHECKING:
     from scraper_service.api.request_body import Body
     from scraper_service.discovery.crawl_prompt import PromptOptions
     from scraper_service.options.crawl import CrawlOptions
-    from scraper_service.options.parsing import Position
     from scraper_service.services.accounts import Team
     from scraper_service.services.jobs import TeamJobs
 
@@ -65,38 +48,7 @@ DERIVED = (
 NOTHING = "The prompt sets no option of a crawl: the options are those without it."
 
 
-@frozen
-class PreviewRequest(Caller):
-    """A body of ``POST /v2/crawl/params-preview``."""
-
-    url: str
-    prompt: str
-
-
-def _whole_url(text: str) -> str:
-    if not text.lower().startswith(("http://", "https://")):
-        raise ValueError(f"url must begin with http:// or https://, got {short(text)}")
-    return caller_url(text)
-
-
-def _preview_request(values: dict[str, Any], at: Position) -> PreviewRequest:
-    return PreviewRequest(**values)
-
-
-PREVIEW = Object(
-    {
-        "url": need(Then(Text(), _whole_url), "url", "The start URL, with http(s)://."),
-        "prompt": need(
-            Text(MAX_PROMPT, minimum=1), "prompt", "What to fetch, in words."
-        ),
-        **CALLER_KEYS,
-    },
-    _preview_request,
-    EXPERIMENTAL,
-)
-
-
-class _Preview(JsonObject):
+class _Preview(JsonObject, spelled=requests.wire_name):
     url: str
     include_paths: Maybe[list[str]]
     exclude_paths: Maybe[list[str]]
@@ -106,7 +58,7 @@ class _Preview(JsonObject):
     allow_subdomains: Maybe[bool]
     sitemap: Maybe[Annotated[str, one_of(*SITEMAP_MODES)]]
     ignore_query_parameters: Maybe[bool]
-    deduplicate_similar_urls: Maybe[bool] = member(key="deduplicateSimilarURLs")
+    deduplicate_similar_urls: Maybe[bool]
     delay: Maybe[float]
     limit: Maybe[int]
 
@@ -137,7 +89,7 @@ class CrawlPreviewRoutes(Routes):
     @Route(
         "POST /crawl/params-preview",
         returns=_Previewed,
-        body=PREVIEW,
+        body="PREVIEW",
         example={
             "url": "https://docs.example.com",
             "prompt": "Only the guide, 50 pages",
@@ -148,7 +100,7 @@ class CrawlPreviewRoutes(Routes):
         """Return the options of a crawl that a prompt asks for."""
         team, body, _ = await self.checks.admit_work(request, Mode.CRAWL)
         try:
-            parsed = await body.read(preview_request)
+            parsed = await body.read(requests.preview_request)
         except InvalidOptions as error:
             return write(request, _invalid_body_response(error))
         found = await self.services.jobs.preview(parsed.url, parsed.prompt, team, check)
@@ -169,11 +121,6 @@ class CrawlPreviewRoutes(Routes):
         options, _ = await apply_prompt(self.services.jobs, body, parsed.options, team)
         found = await self.services.jobs.explain(options, parsed.urls, parsed.depth)
         return _EXPLAINED.to_json(results=found)
-
-
-preview_request = BodyReader[PreviewRequest](
-    __name__, "preview_request", PREVIEW, requests.WHERE
-)
 
 
 def _invalid_body_response(error: InvalidOptions) -> ErrorResponse:

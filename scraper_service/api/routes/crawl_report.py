@@ -20,6 +20,7 @@ from scraper_service.api.parameters import (
     parse_job_id,
 )
 from scraper_service.api.responses import JobStatus
+from scraper_service.api.routing import Routes, of_jobs
 from scraper_service.api.schemas import (
     Id,
     JsonObject,
@@ -32,7 +33,6 @@ from scraper_service.api.schemas import (
     one_of,
 )
 from scraper_service.api.streams import server_sent_events
-from scraper_service.api.version import Routes, of_jobs
 from scraper_service.api.webhook_payloads import SentEvent
 from scraper_service.content.metadata.dates import utc_time
 from scraper_service.crawling.politeness.host_limits import MAX_CRAWL_DELAY_S, pace_key
@@ -44,9 +44,9 @@ from scraper_service.items import LOSS_KINDS, REMOVED, UNCHANGED
 from scraper_service.options.formats import Json
 from scraper_service.options.json_schema import field_of
 from scraper_service.options.limits import Mode
-from scraper_service.options.requests import body_v2 as requests
-from scraper_service.options.requests.pages import wire_names
 from scraper_service.options.serialization import options_from_json
+from scraper_service.options.wire import v2 as requests
+from scraper_service.options.wire.pages import wire_names
 from scraper_service.storage.frontier.page_counts import with_empty_fields
 from scraper_service.storage.job_records import RowState
 from scraper_service.storage.jobs.job_listing import STATES, Cursor, UrlQuery

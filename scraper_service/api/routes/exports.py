@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from scraper_service.api.openapi.page_shapes import RESULT_MEMBERS, Metadata
 from scraper_service.api.openapi.route import Parameter, Route
 from scraper_service.api.parameters import (
     SKIP,
@@ -17,10 +16,10 @@ from scraper_service.api.parameters import (
     argument,
     parse_job_id,
 )
-from scraper_service.api.responses import PageErrorJson
+from scraper_service.api.responses import RESULT_MEMBERS, Metadata, PageErrorJson
 from scraper_service.api.routes.crawl_report import JobUrlJson
+from scraper_service.api.routing import Routes
 from scraper_service.api.streams.export_stream import ExportStream
-from scraper_service.api.version import Routes
 from scraper_service.errors import (
     ExportUnavailable,
     InvalidParameter,
@@ -103,10 +102,13 @@ class _FieldsParameter(Parameter):
         parts = path.split(".")
         is_path = len(path) <= MAX_FIELD and all(map(_SEGMENT.fullmatch, parts))
         if not is_path or parts[0] not in keys:
-            raise InvalidParameter(
+            text = (
                 f"Invalid fields: a path must begin with one of {', '.join(sorted(keys))},"
                 f" got {path[:60]!r}"
             )
+            if is_path and "metadata" in keys:
+                text += f"; another key of the metadata is metadata.{path[:60]}"
+            raise InvalidParameter(text)
 
 
 _FIELDS = _FieldsParameter(

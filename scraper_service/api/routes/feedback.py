@@ -24,8 +24,8 @@ from scraper_service.api.requests.feedback import (
     call_feedback,
     search_feedback,
 )
+from scraper_service.api.routing import Routes
 from scraper_service.api.schemas import Id, Success, member
-from scraper_service.api.version import Routes
 from scraper_service.errors import (
     CallFailed,
     InvalidBody,

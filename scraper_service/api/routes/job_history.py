@@ -20,7 +20,8 @@ from scraper_service.api.parameters import (
     argument,
     parse_job_id,
 )
-from scraper_service.api.responses import spell_options
+from scraper_service.api.responses import SPELLINGS, spell_options
+from scraper_service.api.routing import Routes
 from scraper_service.api.schemas import (
     Id,
     JsonObject,
@@ -35,13 +36,12 @@ from scraper_service.api.schemas import (
     one_of,
     success,
 )
-from scraper_service.api.version import Routes
 from scraper_service.errors import InvalidParameter, JobNotFound
 from scraper_service.options import catalogue
 from scraper_service.options.limits import KeyScope, Mode
-from scraper_service.options.requests import body_v2 as requests
-from scraper_service.options.requests.pages import wire_names
 from scraper_service.options.urls import caller_domain
+from scraper_service.options.wire import v2 as requests
+from scraper_service.options.wire.pages import wire_names
 from scraper_service.storage.jobs.job_history import (
     CALLS,
     JOBS,
@@ -222,19 +222,20 @@ def _options(job: JobDetails) -> dict[str, Any] | None:
     if job.summary.monitor_id is not None:
         return options  # the monitor has them
     scrape = options.pop("scrape")
-    page = spell_options(scrape, _PAGE_NAMES)
+    page = spell_options(scrape, _PAGE_NAMES, SPELLINGS)
     if kind == "batch_scrape":
         options.pop("urls", None)  # the first one only: there may be many
     if job.summary.target is None:
         options = {k: v for k, v in options.items() if k not in _TARGETS}
-    found = spell_options(options, _NAMES[kind])
+    found = spell_options(options, _NAMES[kind], SPELLINGS)
     if job.header_names:
         page["headers"] = list(job.header_names)
     if job.webhook is not None:
         names = [name for name, _ in job.webhook["headers"]]
         found["webhook"] = {**job.webhook, "headers": names}
     if kind in {"crawl", "batch_scrape"}:
-        found["zeroDataRetention"] = scrape["zero_data_retention"]
+        name = "zero_data_retention"
+        found[requests.wire_name(name)] = scrape[name]
     if kind == "batch_scrape":
         return {**page, **found}
     if kind in {"crawl", "extract"}:

@@ -1,33 +1,41 @@
-"""Deep research, extract and llms.txt jobs: start and status."""
+"""Deep research, extract, llms.txt and agent jobs: start, status, cancel, list."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from scraper_service.api.application import join_sentences
 from scraper_service.api.errors import WORK_ERRORS
 from scraper_service.api.openapi.route import Route
-from scraper_service.api.parameters import parse_job_id
+from scraper_service.api.parameters import NumberParameter, parse_job_id
+from scraper_service.api.routing import Routes
 from scraper_service.api.schemas import (
+    NULL,
     Id,
     JsonObject,
     Maybe,
     Success,
     Time,
+    Url,
     encode,
+    json_object,
     member,
     one_of,
 )
-from scraper_service.api.version import Routes
-from scraper_service.errors import JobNotFound
+from scraper_service.errors import JobEnded, JobNotFound
 from scraper_service.options.limits import Mode
-from scraper_service.options.requests.pages import ignored_names
+from scraper_service.options.wire.pages import ignored_names
 from scraper_service.storage.job_records import JobState
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from scraper_service.api.http_server import JsonRequest
+    from scraper_service.services.accounts import Team
+    from scraper_service.storage.job_records import Job
     from scraper_service.storage.jobs.operations import OperationRow
+
 
 # The text of the 404, by kind of job.
 NOT_FOUND = {
@@ -251,3 +259,193 @@ def _with_result(members: dict[str, Any], found: OperationRow) -> bytes:
     assert found.result is not None
     # It may be large: one copy is enough.
     return b"".join((encode(members)[:-1], b",", memoryview(found.result)[1:]))
+
+
+AGENT = "agent"
+AGENT_NOT_FOUND = "Agent job not found"
+AGENT_CANCELLED = "Agent run was cancelled"
+AGENTS = 20  # in one response
+MAX_HINT = 80  # characters of a prompt
+MAX_MS = 10**14
+# Public clients know no fourth value.
+AGENT_STATUS = {
+    JobState.QUEUED: "processing",
+    JobState.SCRAPING: "processing",
+    JobState.COMPLETED: "completed",
+    JobState.FAILED: "failed",
+    JobState.CANCELLED: "failed",
+}
+_AgentStatus: TypeAlias = Annotated[
+    str, one_of(*dict.fromkeys(AGENT_STATUS.values())), AGENT_STATUS.__getitem__
+]
+_BEFORE = NumberParameter(
+    "before", "Only runs before this time, in milliseconds since 1970.", 0, MAX_MS
+)
+_NO_PROGRESS = {
+    "rounds": 0,
+    "pages": 0,
+    "searches": 0,
+    "message": "The run waits for its start.",
+}
+
+
+class _AgentSource(JsonObject):
+    url: str
+    title: Maybe[str]
+    scrape_id: Maybe[Id]
+    fields: Maybe[list[str]] = member("Fields whose value it has.")
+
+
+_PROGRESS = json_object(rounds=int, pages=int, searches=int, message=str)
+
+
+class _AgentRun(Success):
+    status: _AgentStatus = member(source="state")
+    data: Maybe[Any] = member("Once completed: by the schema, or answer and sources.")
+    error: Maybe[str]
+    partial: Maybe[Any] = member("What a failed run has found.")
+    partial_schema_valid: Maybe[bool]
+    stop_reason: Maybe[Literal["credit_limit_reached", "timeout", "cancelled", "error"]]
+    model: str
+    effort: Maybe[str]
+    expires_at: Time
+    credits_used: int
+    sources: list[Annotated[Any, _AgentSource.shape]] = member(own=True)
+    progress: Annotated[Any, _PROGRESS.shape] = member(own=True)
+    warning: Maybe[str]
+
+
+class _AgentOptions(JsonObject):
+    urls: Maybe[list[str]]
+    prompt: str
+    schema: Maybe[Any]
+    model: str
+    effort: Maybe[str]
+
+
+class _ListedAgent(JsonObject):
+    id: Id
+    created_at: Time
+    target_hint: str
+    origin: str
+    integration: Maybe[str]
+    settings: Annotated[Any, json_object(hidden=bool, starred=bool)]
+    status: _AgentStatus = member(source="state")
+    options: _AgentOptions
+
+
+class _Agents(Success):
+    agents: list[_ListedAgent]
+    next: Maybe[Url]
+
+
+class AgentRoutes(Routes):
+    """Requests in words, for which a language model searches and reads pages."""
+
+    @Route(
+        "POST /agent",
+        returns=OperationStarted,
+        body="AGENT",
+        example={"prompt": "Who founded Example, and when?", "effort": "low"},
+        errors=WORK_ERRORS,
+        needs=("model",),
+    )
+    async def start_agent(self, request: JsonRequest) -> bytes:
+        """Start an agent and return its id."""
+        team, body, _ = await self.checks.admit_work(request, Mode.EXTRACT)
+        options = await body.read(self.api.requests.agent_options)
+        found = await self.services.jobs.start(options, team, self.api.version)
+        warning = await body.warning(ignored_names(self.api.requests.AGENT.fields))
+        warning = join_sentences(warning, found.warning)
+        return OperationStarted.to_json(id=found.id, warning=warning)
+
+    @Route("GET /agent/<run_id>", returns=_AgentRun, errors=(JobNotFound,))
+    async def agent_status(self, request: JsonRequest, run_id: str) -> bytes:
+        """Return the state of a run, and its answer once completed."""
+        _, found = await self._find(request, run_id)
+        return self._run(found)
+
+    @Route("DELETE /agent/<run_id>", returns=Success, errors=(JobNotFound, JobEnded))
+    async def cancel_agent(self, request: JsonRequest, run_id: str) -> bytes:
+        """Cancel a run."""
+        team, found = await self._find(request, run_id)
+        state = await self.services.jobs.cancel_operation(found, team, AGENT_CANCELLED)
+        if state is not JobState.CANCELLED:
+            raise JobEnded("agent run", state)
+        return Success.to_json()
+
+    @Route("GET /agent", returns=_Agents, parameters=(_BEFORE,))
+    async def agents(self, request: JsonRequest) -> bytes:
+        """Return the team's runs, the newest first."""
+        team, _ = await self.checks.admit(request, Mode.EXTRACT_STATUS)
+        before = _BEFORE.find(request)
+        found = await self.services.jobs.operations(
+            team, AGENT, None if before is None else before / 1000, AGENTS + 1
+        )
+        listed = found[:AGENTS]
+        following = None
+        if len(found) > AGENTS:
+            last_ms = round(listed[-1].created_at * 1000)
+            following = f"{self.url_of(request)}?before={last_ms}"
+        agents = [self._item(each) for each in listed]
+        return _Agents.to_json(agents=agents, next=following)
+
+    async def _find(
+        self, request: JsonRequest, run_id: str
+    ) -> tuple[Team, OperationRow]:
+        team, _ = await self.checks.admit(request, Mode.EXTRACT_STATUS)
+        found = await self.services.jobs.operation(
+            parse_job_id(run_id), team, AGENT, AGENT_NOT_FOUND
+        )
+        return team, found
+
+    def _model(self, options: Mapping[str, Any]) -> str:
+        """Return the name that the caller has given, else that of the operator."""
+        return options["model"] or self.services.jobs.model_name or ""
+
+    def _run(self, found: OperationRow) -> bytes:
+        """Return the status of a run."""
+        stored = {} if found.result is None else json.loads(found.result)
+        options, state = json.loads(found.options), found.state
+        facts: dict[str, Any] = {"credits_used": stored.get("creditsUsed", 0)}
+        if state is JobState.COMPLETED:
+            facts = {"credits_used": found.credits, "data": _stored(stored, "data")}
+        elif AGENT_STATUS[state] == "failed":
+            reason = stored.get("stopReason", "error")
+            facts = {
+                "credits_used": 0,  # failed runs are free
+                "error": found.error or "The run failed.",
+                "partial": _stored(stored, "partial"),
+                "partial_schema_valid": stored.get("partialSchemaValid"),
+                "stop_reason": "cancelled" if state is JobState.CANCELLED else reason,
+            }
+        return _AgentRun.to_json(
+            status=state,
+            model=self._model(options),
+            effort=options["effort"],
+            expires_at=found.expires_at,
+            sources=stored.get("sources", []),
+            progress=stored.get("progress", _NO_PROGRESS),
+            warning=stored.get("warning"),
+            **facts,
+        )
+
+    def _item(self, entry: Job) -> dict[str, Any]:
+        """Return a run as it is listed."""
+        options = json.loads(entry.options)
+        urls, prompt = options["urls"], options["prompt"]
+        return _ListedAgent.of(
+            entry,
+            target_hint=urls[0] if urls else prompt[:MAX_HINT],
+            origin=options["origin"],
+            integration=options["integration"],
+            settings={"hidden": False, "starred": False},
+            options=_AgentOptions.of(
+                options, urls=urls or None, model=self._model(options)
+            ),
+        )
+
+
+def _stored(result: Mapping[str, Any], name: str) -> Any:
+    """Return a value of a result; :data:`NULL` for null, None if it is missing."""
+    return NULL if name in result and result[name] is None else result.get(name)

@@ -15,10 +15,7 @@ from scraper_service.api.parameters import (
     NumberParameter,
     PathParameter,
 )
-from scraper_service.api.requests.threat_protection import (
-    TEAM_PROTECTION,
-    team_protection,
-)
+from scraper_service.api.routing import Routes
 from scraper_service.api.schemas import (
     Id,
     JsonObject,
@@ -33,12 +30,15 @@ from scraper_service.api.schemas import (
     one_of,
     success,
 )
-from scraper_service.api.version import Routes
 from scraper_service.errors import InvalidParameter, JobNotFound
 from scraper_service.options.limits import KeyScope, Mode, SitePolicy
-from scraper_service.options.requests.pages import ignored_names
-from scraper_service.options.requests.values import LIST_MODES
 from scraper_service.options.scrape import MAX_NAME, profile_name
+from scraper_service.options.wire.pages import ignored_names
+from scraper_service.options.wire.values import (
+    LIST_MODES,
+    TEAM_PROTECTION,
+    team_protection,
+)
 from scraper_service.storage.accounts.audit import AuditPosition
 from scraper_service.storage.accounts.usage import CallPosition
 

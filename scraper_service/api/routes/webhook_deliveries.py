@@ -12,6 +12,7 @@ from scraper_service.api.parameters import (
     is_number,
     parse_job_id,
 )
+from scraper_service.api.routing import Routes, of_jobs
 from scraper_service.api.schemas import (
     Id,
     JsonObject,
@@ -23,7 +24,6 @@ from scraper_service.api.schemas import (
     one_of,
     success,
 )
-from scraper_service.api.version import Routes, of_jobs
 from scraper_service.api.webhook_payloads import event_type
 from scraper_service.errors import HeadersForgotten, InvalidParameter, JobNotFound
 from scraper_service.options.limits import Mode

@@ -16,7 +16,7 @@ from scraper_service.errors import RangeInvalid
 
 if TYPE_CHECKING:
     from scraper_service.api.http_server import JsonRequest
-    from scraper_service.api.version import Api
+    from scraper_service.api.routing import Api
     from scraper_service.exports.job_exports import Export
     from scraper_service.services.accounts import Team
 

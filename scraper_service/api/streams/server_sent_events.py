@@ -22,7 +22,7 @@ from scraper_service.options.limits import Mode
 
 if TYPE_CHECKING:
     from scraper_service.api.http_server import JsonRequest
-    from scraper_service.api.version import Api
+    from scraper_service.api.routing import Api
     from scraper_service.services.accounts import Team
     from scraper_service.storage.job_records import Event
 

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from scraper_service.api.application import RequestChecks
     from scraper_service.api.http_server import JsonRequest
     from scraper_service.api.parameters import PublicUrls
+    from scraper_service.api.routing import Api
     from scraper_service.api.streams.streaming import OpenStreams
-    from scraper_service.api.version import Api
     from scraper_service.services.accounts import Team
     from scraper_service.storage.job_records import Job
 

@@ -19,7 +19,7 @@ from scraper_service.exports.formats import make_writer
 from scraper_service.exports.page_names import PageNames
 from scraper_service.exports.sqlite_file import SqliteFile, is_export
 from scraper_service.exports.tables import FACTS, LAST, cell, csv_row
-from scraper_service.options.format_table import FILE, PICTURE
+from scraper_service.options.formats import FILE, PICTURE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

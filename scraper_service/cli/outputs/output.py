@@ -22,7 +22,7 @@ from scraper_service.errors import StoreUnavailable
 from scraper_service.exports.formats import FORMATS as EXPORT_FORMATS
 from scraper_service.exports.formats import FileSpec
 from scraper_service.exports.tables import FACTS, LAST
-from scraper_service.options.format_table import FILE, PICTURE
+from scraper_service.options.formats import FILE, PICTURE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

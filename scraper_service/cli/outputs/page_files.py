@@ -26,7 +26,7 @@ from scraper_service.content.characters import printable
 from scraper_service.errors import plural
 from scraper_service.exports.markdown_zip import front_matter
 from scraper_service.exports.page_names import PageNames
-from scraper_service.options.format_table import FILE, PICTURE
+from scraper_service.options.formats import FILE, PICTURE
 from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scraper_service.options.format_table import NAMED, ROW_OF
-from scraper_service.options.formats import Json, Query
+from scraper_service.options.formats import NAMED, ROW_OF, Json, Query
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -29,7 +29,7 @@ from scraper_service.cli.outputs.page_formats import KINDS
 from scraper_service.cli.terminal import OutputFailed
 from scraper_service.content.characters import printable
 from scraper_service.exports.page_names import PageNames
-from scraper_service.options.format_table import DATA, FILE, HTML, PICTURE, TEXT
+from scraper_service.options.formats import DATA, FILE, HTML, PICTURE, TEXT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
-from scraper_service.options.format_table import FORMATS, REPLACED
+from scraper_service.options.formats import FORMATS, REPLACED
 from scraper_service.options.scrape import EMAIL, FINANCIAL, PHONE, SECRET, RedactPii
 
 if TYPE_CHECKING:

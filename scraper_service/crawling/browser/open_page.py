@@ -36,20 +36,20 @@ from scraper_service.crawling.download.proxies import UpstreamProxy
 from scraper_service.items import Rendered
 from scraper_service.options.formats import Screenshot
 from scraper_service.options.limits import BlockedSites
-from scraper_service.options.location import (
+from scraper_service.options.scrape import (
     DEFAULT_COUNTRY,
     GENERIC_COUNTRY,
     LANGUAGES,
     TIME_ZONES,
+    ScrapeOptions,
 )
-from scraper_service.options.scrape import ScrapeOptions
 from scraper_service.options.urls import OriginT, host_of
 from scraper_service.shared_objects import BackgroundTasks
 
 if TYPE_CHECKING:
     from playwright.async_api import CDPSession
 
-    from scraper_service.options.location import Location
+    from scraper_service.options.scrape import Location
 
 DESKTOP = {"width": 1280, "height": 720}
 MOBILE = {"width": 412, "height": 839}

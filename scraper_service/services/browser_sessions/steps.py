@@ -7,8 +7,7 @@ from attrs import frozen
 from scraper_service.items import Page
 from scraper_service.options.actions import Action
 from scraper_service.options.crawl import Caller
-from scraper_service.options.location import Location
-from scraper_service.options.scrape import Profile, ScrapeOptions
+from scraper_service.options.scrape import Location, Profile, ScrapeOptions
 
 #: The exit codes of a step: done, failed, after its time, no such program.
 DONE, FAILED, LATE, NO_PROGRAM = 0, 1, 124, 127

@@ -8,45 +8,45 @@ from attrs import evolve, frozen
 
 from scraper_service.errors import InvalidOptions, Issue
 from scraper_service.options import catalogue
-from scraper_service.options.crawl import CrawlOptions, PageOptions
+from scraper_service.options.crawl import (
+    Caller,
+    CrawlOptions,
+    PageOptions,
+    ReprocessRequest,
+)
 from scraper_service.options.extraction import AgentOptions
 from scraper_service.options.map_search import MapOptions, SearchOptions
 from scraper_service.options.parsing import (
     INVALID,
+    MAX_PROMPT,
+    WHERE,
     Anything,
     Array,
     BodyReader,
     Key,
     KeysT,
-    Object,
     Position,
     Text,
+    Then,
     integer,
     need,
+    short,
     structure,
 )
-from scraper_service.options.requests import (
-    crawl,
-    extraction,
-    job_control,
-    map_search,
-    pages,
-)
-from scraper_service.options.requests.crawl import BatchRequest
-from scraper_service.options.requests.extraction import ExtractRequest
-from scraper_service.options.requests.job_control import (
+from scraper_service.options.urls import MAX_URL, caller_url
+from scraper_service.options.wire import extraction, jobs, pages
+from scraper_service.options.wire.extraction import ExtractRequest
+from scraper_service.options.wire.jobs import (
+    BatchRequest,
     JobChangeRequest,
     JobRetryRequest,
 )
-from scraper_service.options.requests.values import NO_EFFECT, some_urls
-from scraper_service.options.urls import MAX_URL
+from scraper_service.options.wire.values import NO_EFFECT, some_urls
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scraper_service.options.crawl import ReprocessRequest
 
-WHERE = "body (v2)"
 MAX_EXPLAINED = 1000  # URLs
 MAX_REF = 100  # characters of an uploadRef
 
@@ -59,9 +59,9 @@ PAGE_KEYS: KeysT = {
     **catalogue.keys((catalogue.RETENTION,), "v2"),
     **SCRAPE_KEYS,
 }
-CRAWL_KEYS = crawl.crawl_keys("v2")
+CRAWL_KEYS = jobs.crawl_keys("v2")
 
-_WIRE_NAMES = pages.wire_names({**crawl.batch_keys("v2"), **CRAWL_KEYS, **PAGE_KEYS})
+_WIRE_NAMES = pages.wire_names({**jobs.batch_keys("v2"), **CRAWL_KEYS, **PAGE_KEYS})
 
 
 def wire_name(attribute: str) -> str:
@@ -80,23 +80,19 @@ def _page(values: dict[str, Any], at: Position) -> Any:
 
 
 def _map(values: dict[str, Any], at: Position) -> Any:
-    return map_search.map_options(values, at, scrape_options)
+    return pages.map_options(values, at, scrape_options)
 
 
-SCRAPE_OPTIONS = Object(SCRAPE_KEYS, scrape_options, pages.EXPERIMENTAL)
-PAGE = Object(PAGE_KEYS, _page, pages.EXPERIMENTAL)
-CRAWL = crawl.crawl_kind("v2", {}, SCRAPE_OPTIONS)
-BATCH = crawl.batch_kind("v2", SCRAPE_KEYS, scrape_options, ignores_invalid=True)
-CHANGED_CRAWL = job_control.change_kind("crawl")
-CHANGED_BATCH = job_control.change_kind("batch")
-RETRY = job_control.retry_kind()
-REPROCESSED_CRAWL = job_control.reprocess_kind(
-    SCRAPE_KEYS, scrape_options, catalogue.CRAWL
-)
-REPROCESSED_BATCH = job_control.reprocess_kind(
-    SCRAPE_KEYS, scrape_options, catalogue.BATCH
-)
-MAP = Object(map_search.map_keys("v2"), _map, pages.EXPERIMENTAL)
+SCRAPE_OPTIONS = pages.whole_body(SCRAPE_KEYS, scrape_options)
+PAGE = pages.whole_body(PAGE_KEYS, _page)
+CRAWL = jobs.crawl_kind("v2", {}, SCRAPE_OPTIONS)
+BATCH = jobs.batch_kind("v2", SCRAPE_KEYS, scrape_options, ignores_invalid=True)
+CHANGED_CRAWL = jobs.change_kind("crawl")
+CHANGED_BATCH = jobs.change_kind("batch")
+RETRY = jobs.retry_kind()
+REPROCESSED_CRAWL = jobs.reprocess_kind(PAGE_KEYS, scrape_options, catalogue.CRAWL)
+REPROCESSED_BATCH = jobs.reprocess_kind(PAGE_KEYS, scrape_options, catalogue.BATCH)
+MAP = pages.whole_body(pages.map_keys("v2"), _map)
 EXTRACT = extraction.extract_kind(
     "v2", SCRAPE_KEYS, scrape_options, ignores_invalid=True
 )
@@ -105,24 +101,23 @@ AGENT = extraction.agent_kind(scrape_options)
 
 
 def _search(values: dict[str, Any], at: Position) -> Any:
-    common = map_search.pop_common(values)
+    common = pages.pop_common(values)
     given = [each for each in values.pop("sources", ()) if each is not None]
-    sources = [map_search.make_source(each, common) for each in given or [{}]]
+    sources = [pages.make_source(each, common) for each in given or [{}]]
     values["sources"] = tuple(dict.fromkeys(sources))
-    return map_search.search_options(values, at)
+    return pages.search_options(values, at)
 
 
-SEARCH = Object(
+SEARCH = pages.whole_body(
     {
-        **map_search.search_keys("v2"),
-        "scrapeOptions": map_search.pages_of_results(SCRAPE_KEYS, scrape_options),
+        **pages.search_keys("v2"),
+        "scrapeOptions": pages.pages_of_results(SCRAPE_KEYS, scrape_options),
         **{
             key: Key(Anything(), help=NO_EFFECT)
             for key in ("highlights", "safe", "enterprise", "domainTools", "toolDetail")
         },
     },
     _search,
-    pages.EXPERIMENTAL,
 )
 
 
@@ -155,10 +150,32 @@ EXPLAIN_ONLY: KeysT = {
         integer(0), "depth", help="Links from the start URL to urls.", default=0
     ),
 }
-EXPLAIN = Object(
-    {**CRAWL.fields, **EXPLAIN_ONLY},
-    _explain,
-    pages.EXPERIMENTAL,
+EXPLAIN = pages.whole_body({**CRAWL.fields, **EXPLAIN_ONLY}, _explain)
+
+
+@frozen
+class PreviewRequest(Caller):
+    """A body of ``POST /v2/crawl/params-preview``."""
+
+    url: str
+    prompt: str
+
+
+def _whole_url(text: str) -> str:
+    if not text.lower().startswith(("http://", "https://")):
+        raise ValueError(f"url must begin with http:// or https://, got {short(text)}")
+    return caller_url(text)
+
+
+PREVIEW = pages.whole_body(
+    {
+        "url": need(Then(Text(), _whole_url), "url", "The start URL, with http(s)://."),
+        "prompt": need(
+            Text(MAX_PROMPT, minimum=1), "prompt", "What to fetch, in words."
+        ),
+        **pages.CALLER_KEYS,
+    },
+    lambda values, _: PreviewRequest(**values),
 )
 
 
@@ -171,10 +188,8 @@ def _parse(values: dict[str, Any], at: Position) -> Any:
     return pages.page_options({"url": "upload", **values}, scrape)
 
 
-PARSE = Object(
-    {name: kind for name, kind in PAGE_KEYS.items() if name != "url"},
-    _parse,
-    pages.EXPERIMENTAL,
+PARSE = pages.whole_body(
+    {name: kind for name, kind in PAGE_KEYS.items() if name != "url"}, _parse
 )
 
 
@@ -206,7 +221,7 @@ def _parse_upload(values: dict[str, Any], at: Position) -> Any:
     return options if options is INVALID else ParseUpload(upload, options)
 
 
-UPLOADED_FILE = Object(
+UPLOADED_FILE = pages.whole_body(
     {
         "uploadRef": need(
             Text(MAX_REF, minimum=1),
@@ -216,15 +231,14 @@ UPLOADED_FILE = Object(
         **PARSE.fields,
     },
     _parse_upload,
-    pages.EXPERIMENTAL,
 )
 
 
-parse_upload = BodyReader[ParseUpload](__name__, "parse_upload", UPLOADED_FILE, WHERE)
-page_options = BodyReader[PageOptions](__name__, "page_options", PAGE, WHERE)
-map_options = BodyReader[MapOptions](__name__, "map_options", MAP, WHERE)
-search_options = BodyReader[SearchOptions](__name__, "search_options", SEARCH, WHERE)
-crawl_options = BodyReader[CrawlOptions](__name__, "crawl_options", CRAWL, WHERE)
+parse_upload = BodyReader[ParseUpload](__name__, "parse_upload", UPLOADED_FILE)
+page_options = BodyReader[PageOptions](__name__, "page_options", PAGE)
+map_options = BodyReader[MapOptions](__name__, "map_options", MAP)
+search_options = BodyReader[SearchOptions](__name__, "search_options", SEARCH)
+crawl_options = BodyReader[CrawlOptions](__name__, "crawl_options", CRAWL)
 
 
 def crawl_body(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -242,46 +256,21 @@ def fill(values: Mapping[str, Any], body: Any) -> CrawlOptions:
     return crawl_options({**crawl_body(values), **given})
 
 
-explain_request = BodyReader[ExplainRequest](
-    __name__, "explain_request", EXPLAIN, WHERE
+preview_request = BodyReader[PreviewRequest](__name__, "preview_request", PREVIEW)
+explain_request = BodyReader[ExplainRequest](__name__, "explain_request", EXPLAIN)
+batch_options = BodyReader[BatchRequest](__name__, "batch_options", BATCH)
+crawl_change = BodyReader[JobChangeRequest](__name__, "crawl_change", CHANGED_CRAWL)
+batch_change = BodyReader[JobChangeRequest](__name__, "batch_change", CHANGED_BATCH)
+
+
+job_retry = BodyReader[JobRetryRequest](__name__, "job_retry", RETRY, may_be_empty=True)
+
+
+crawl_reprocess = BodyReader[ReprocessRequest](
+    __name__, "crawl_reprocess", REPROCESSED_CRAWL
 )
-batch_options = BodyReader[BatchRequest](__name__, "batch_options", BATCH, WHERE)
-crawl_change = BodyReader[JobChangeRequest](
-    __name__, "crawl_change", CHANGED_CRAWL, WHERE
+batch_reprocess = BodyReader[ReprocessRequest](
+    __name__, "batch_reprocess", REPROCESSED_BATCH
 )
-batch_change = BodyReader[JobChangeRequest](
-    __name__, "batch_change", CHANGED_BATCH, WHERE
-)
-
-
-job_retry = BodyReader[JobRetryRequest](
-    __name__, "job_retry", RETRY, WHERE, may_be_empty=True
-)
-
-
-def crawl_reprocess(body: object) -> ReprocessRequest:
-    """Return the request in a body of ``POST /v2/crawl/{id}/reprocess``.
-
-    :raises InvalidOptions: with every issue.
-    """
-    return _reprocess(REPROCESSED_CRAWL, body)
-
-
-def batch_reprocess(body: object) -> ReprocessRequest:
-    """Return the request in a body of ``POST /v2/batch/scrape/{id}/reprocess``.
-
-    :raises InvalidOptions: with every issue.
-    """
-    return _reprocess(REPROCESSED_BATCH, body)
-
-
-def _reprocess(kind: Object, body: object) -> ReprocessRequest:
-    job_control.refuse_fetches(body, kind, PAGE_KEYS)
-    request: ReprocessRequest = structure(kind, body, WHERE)
-    return request
-
-
-extract_request = BodyReader[ExtractRequest](
-    __name__, "extract_request", EXTRACT, WHERE
-)
-agent_options = BodyReader[AgentOptions](__name__, "agent_options", AGENT, WHERE)
+extract_request = BodyReader[ExtractRequest](__name__, "extract_request", EXTRACT)
+agent_options = BodyReader[AgentOptions](__name__, "agent_options", AGENT)

@@ -33,9 +33,9 @@ from scraper_service.options.parsing import (
     choice,
     short,
 )
-from scraper_service.options.requests import pages
-from scraper_service.options.requests.pages import EXPERIMENTAL
-from scraper_service.options.requests.values import NO_EFFECT, query_text
+from scraper_service.options.wire import pages
+from scraper_service.options.wire.jobs import split_urls
+from scraper_service.options.wire.values import NO_EFFECT, query_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -108,7 +108,7 @@ def extract_kind(
         **_FURTHER_KEYS,
         "scrapeOptions": Key(whole, "scrape", help="How each page is scraped."),
     }
-    return Object(keys, make, EXPERIMENTAL)
+    return pages.whole_body(keys, make)
 
 
 def _extract(
@@ -126,7 +126,7 @@ def _extract(
     given = values.get("urls", ())
     if not given and not values.get("prompt"):
         return at.report("custom", "urls or prompt is required")
-    good, bad = _split_urls(given)
+    good, bad = split_urls(given, _url_or_site)
     if bad and not (lenient and good):
         for index, message in bad.items():
             (at / "urls" / index).report("custom", message)
@@ -144,19 +144,12 @@ def _extract(
     return ExtractRequest(options, left_out)
 
 
-def _split_urls(given: tuple[str, ...]) -> tuple[list[str], dict[int, str]]:
-    """Return the valid URLs, and the error of each invalid URL by its index."""
-    good: list[str] = []
-    bad: dict[int, str] = {}
-    for index, text in enumerate(given):
-        is_site = text.rstrip().endswith(SITE)
-        try:
-            url = urls.caller_url(text.rstrip()[: -len(SITE)] if is_site else text)
-        except ValueError as error:
-            bad[index] = str(error)
-            continue
-        good.append(url.rstrip("/") + SITE if is_site else url)
-    return good, bad
+def _url_or_site(text: str) -> str:
+    """Return a URL, or the URL of a site with :data:`SITE` at its end."""
+    whole = text.rstrip()
+    if not whole.endswith(SITE):
+        return urls.caller_url(text)
+    return urls.caller_url(whole[: -len(SITE)]).rstrip("/") + SITE
 
 
 def llms_text_kind(scrape_kind: ValueKind) -> Object:
@@ -171,7 +164,7 @@ def llms_text_kind(scrape_kind: ValueKind) -> Object:
         return LlmsTextOptions(scrape=scrape, **values)
 
     keys = {**catalogue.keys(catalogue.LLMS_TEXT, "v1"), **pages.CALLER_KEYS}
-    return Object(keys, make, EXPERIMENTAL)
+    return pages.whole_body(keys, make)
 
 
 def research_kind(extraction: ValueKind, scrape_kind: ValueKind) -> Object:
@@ -209,7 +202,7 @@ def research_kind(extraction: ValueKind, scrape_kind: ValueKind) -> Object:
         "jsonOptions": Key(extraction, "json", help="The options of the format json."),
         **pages.CALLER_KEYS,
     }
-    return Object(keys, make, EXPERIMENTAL)
+    return pages.whole_body(keys, make)
 
 
 def _no_thread(value: str) -> Any:
@@ -290,4 +283,4 @@ def agent_kind(read_scrape: MakeT) -> Object:
         return AgentOptions(scrape=scrape, **values)
 
     keys = {**catalogue.keys(catalogue.AGENT, "v2"), **_AGENT_KEYS}
-    return Object(keys, make, EXPERIMENTAL)
+    return pages.whole_body(keys, make)

@@ -1,4 +1,7 @@
-"""Regular expressions of callers, which RE2 runs in linear time."""
+"""Regular expressions and CSS selectors of callers, of bounded cost.
+
+RE2 runs the regular expressions, in linear time.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import re
 from urllib.parse import unquote
 
 import re2
+from cssselect import HTMLTranslator, SelectorError, parse
 
 from scraper_service.errors import InvalidOptions, Issue
 
@@ -160,3 +164,92 @@ def _options(max_bytes: int) -> re2.Options:
     options.log_errors = False
     options.never_capture = True
     return options
+
+
+# -- CSS selectors ------------------------------------------------------------------------
+
+MAX_SELECTORS = 100
+MAX_SELECTOR = 1024  # characters
+MAX_SELECTOR_TEXT = (
+    16 * 2**10
+)  # characters of all together: a compile takes 4 ms per KiB
+MAX_SELECTOR_DEPTH = 3  # of parentheses, as in :not(:has(:is(p)))
+
+_NOT_XML = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+_QUOTED = re.compile(r"""\\.|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'""", re.DOTALL)
+
+
+def caller_selectors(selectors: tuple[str, ...]) -> tuple[str, ...]:
+    """Return ``selectors`` if all are valid CSS selectors of bounded size.
+
+    :raises InvalidOptions: with the path ``(index,)`` for each invalid selector.
+    """
+    size = sum(map(len, selectors))
+    if len(selectors) > MAX_SELECTORS or size > MAX_SELECTOR_TEXT:
+        text = (
+            f"at most {MAX_SELECTORS} selectors of {MAX_SELECTOR_TEXT} characters in all "
+            f"are allowed, got {len(selectors)} of {size}"
+        )
+        raise InvalidOptions([Issue("too_big", (), text, {"maximum": MAX_SELECTORS})])
+    issues = []
+    for index, selector in enumerate(selectors):
+        try:
+            caller_selector(selector)
+        except ValueError as error:
+            issues.append(Issue("custom", (index,), str(error)))
+    if issues:
+        raise InvalidOptions(issues)
+    return selectors
+
+
+def page_selector(selector: str) -> str:
+    """Return ``selector`` if it is CSS that a browser may support.
+
+    :raises ValueError: with a message for the caller.
+    """
+    shown = repr(selector[:60])
+    if len(selector) > MAX_SELECTOR or _depth(selector) > MAX_SELECTOR_DEPTH:
+        raise ValueError(f"not a CSS selector: {shown} is too long or too deep")
+    try:
+        groups = parse(selector)
+    except (SelectorError, RecursionError, ValueError) as error:
+        raise ValueError(f"not a CSS selector: {shown}: {str(error)[:100]}") from None
+    if any(group.pseudo_element for group in groups):
+        raise ValueError(f"not a CSS selector: {shown} has a pseudo-element")
+    return selector
+
+
+def caller_selector(selector: str) -> str:
+    """Return ``selector`` if it is a CSS selector of bounded size.
+
+    :raises ValueError: with a message for the caller.
+    """
+    shown = repr(selector[:60])
+    if len(selector) > MAX_SELECTOR:
+        raise ValueError(
+            f"not a CSS selector: {shown}... has more than {MAX_SELECTOR} characters"
+        )
+    if _depth(selector) > MAX_SELECTOR_DEPTH:
+        raise ValueError(
+            f"not a CSS selector: {shown} has more than {MAX_SELECTOR_DEPTH} "
+            "parentheses within each other"
+        )
+    try:
+        groups = parse(selector)
+        paths = [HTMLTranslator().selector_to_xpath(group) for group in groups]
+    except (SelectorError, RecursionError, ValueError) as error:
+        raise ValueError(f"not a CSS selector: {shown}: {str(error)[:100]}") from None
+    if any(group.pseudo_element for group in groups):
+        raise ValueError(f"not a CSS selector: {shown} has a pseudo-element")
+    # Escapes such as \1 produce them, too. An XPath may have only characters of XML.
+    if any(_NOT_XML.search(path) for path in paths):
+        raise ValueError(f"not a CSS selector: {shown} has control characters")
+    return selector
+
+
+def _depth(selector: str) -> int:
+    deepest = depth = 0
+    for character in _QUOTED.sub("", selector):
+        depth += {"(": 1, ")": -1}.get(character, 0)
+        deepest = max(deepest, depth)
+    return deepest

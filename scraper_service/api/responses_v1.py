@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 from scraper_service.api import responses
-from scraper_service.api.application import write
-from scraper_service.api.errors import FAILURE_STATUS, failed_page
-from scraper_service.api.openapi.page_shapes import with_page
+from scraper_service.api.errors import FAILURE_STATUS
+from scraper_service.api.requests import v1 as requests
 from scraper_service.api.responses import (
     JobStarted,
     JobStatusJson,
     Scraped,
+    SpellingsT,
     balance,
     failed_search_item,
     has_content,
     json_array,
-    page_json,
     search_item,
+    with_page,
 )
 from scraper_service.api.schemas import (
     Id,
@@ -26,14 +26,10 @@ from scraper_service.api.schemas import (
     Success,
     encode,
 )
-from scraper_service.api.v1 import requests
 from scraper_service.discovery.map_results import address_row
-from scraper_service.options.requests.pages import wire_names
+from scraper_service.options.wire.pages import wire_names
 
 if TYPE_CHECKING:
-    from scraper_service.api.http_server import JsonRequest
-    from scraper_service.items import Page
-    from scraper_service.options.crawl import PageOptions
     from scraper_service.services.mapping import Map
     from scraper_service.services.searching import Result, SearchAnswer
 
@@ -64,26 +60,20 @@ CRAWL_NAMES = wire_names(requests.CRAWL_KEYS) | {
     "crawl_entire_domain": "allowBackwardLinks"
 }
 PAGE_NAMES = wire_names(requests.SCRAPE_KEYS)
+SPELLINGS: SpellingsT = {
+    **responses.SPELLINGS,
+    "parsers": bool,
+    "sitemap": lambda mode: mode == "skip",
+}
 MAP_SHAPE = address_row
 BAD_SEARCH = "Bad Request", "BAD_REQUEST"
+STATUS = FAILURE_STATUS
 NO_RESULTS = "No search results found"
 NO_CONTENT = "No content found in search results"
 
 
-def scrape_response(request: JsonRequest, page: Page, options: PageOptions) -> bytes:
-    """Return the response to a scrape: the page, or its error."""
-    if page.failure:
-        return write(request, failed_page(page.failure, FAILURE_STATUS))
-    members = [b'"success":true', b'"data":' + page_json(page)]
-    if "website" in options.origin:
-        members.append(b'"scrape_id":' + encode(page.metadata.scrape_id))
-    return b"{%s}" % b",".join(members)
-
-
-def map_response(request: JsonRequest, found: Map) -> bytes:
+def map_response(found: Map) -> bytes:
     """Return the response to a map: its URLs."""
-    if found.failure:
-        return write(request, failed_page(found.failure, FAILURE_STATUS))
     return responses.map_response(found, {})
 
 

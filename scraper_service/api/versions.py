@@ -1,19 +1,24 @@
-"""The routes of /v2."""
+"""The two versions of the API: their routes, and how each reads and writes JSON."""
 
 from __future__ import annotations
 
-from scraper_service.api.routes import crawl_preview
-from scraper_service.api.routes.agent import AgentRoutes
+from scraper_service.api import responses_v1, responses_v2
+from scraper_service.api.requests import v1
 from scraper_service.api.routes.browser_sessions import BrowserSessionRoutes
 from scraper_service.api.routes.crawl_preview import CrawlPreviewRoutes
 from scraper_service.api.routes.crawl_report import CrawlReportRoutes
 from scraper_service.api.routes.exports import ExportRoutes
 from scraper_service.api.routes.feedback import FeedbackRoutes
-from scraper_service.api.routes.job_control import JobControlRoutes
+from scraper_service.api.routes.files import FileRoutes
 from scraper_service.api.routes.job_history import JobHistoryRoutes
-from scraper_service.api.routes.jobs import JobRoutes
+from scraper_service.api.routes.jobs import JobControlRoutes, JobRoutes
 from scraper_service.api.routes.monitors import MonitorRoutes
-from scraper_service.api.routes.operations import ExtractRoutes
+from scraper_service.api.routes.operations import (
+    AgentRoutes,
+    DeepResearchRoutes,
+    ExtractRoutes,
+    LlmsTextRoutes,
+)
 from scraper_service.api.routes.pages import PageRoutes, SearchRoutes
 from scraper_service.api.routes.team import (
     AuditRoutes,
@@ -21,20 +26,34 @@ from scraper_service.api.routes.team import (
     TeamRoutes,
     ThreatProtectionRoutes,
 )
-from scraper_service.api.routes.uploads import FileRoutes
 from scraper_service.api.routes.webhook_deliveries import WebhookDeliveryRoutes
 from scraper_service.api.routing import VersionApp
-from scraper_service.api.v2 import responses
-from scraper_service.options.requests import body_v2 as requests
+from scraper_service.options.wire import v2
+
+
+class V1(VersionApp):
+    """Version 1 of the API."""
+
+    version = 1
+    requests = v1
+    responses = responses_v1
+    groups = (
+        PageRoutes,
+        SearchRoutes,
+        JobRoutes,
+        ExtractRoutes,
+        LlmsTextRoutes,
+        DeepResearchRoutes,
+        TeamRoutes,
+    )
 
 
 class V2(VersionApp):
     """Version 2 of the API."""
 
     version = 2
-    requests = requests
-    responses = responses
-    prompted = staticmethod(crawl_preview.apply_prompt)
+    requests = v2
+    responses = responses_v2
     groups = (
         PageRoutes,
         FileRoutes,

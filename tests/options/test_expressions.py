@@ -1,13 +1,21 @@
-"""Regular expressions of callers: which are taken, what they match, how fast."""
+"""Regular expressions and selectors of callers: which are taken, what they match, how fast."""
 
 from __future__ import annotations
 
 import time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from scraper_service.errors import InvalidOptions
-from scraper_service.options.url_patterns import Patterns, caller_patterns
+from scraper_service.options.expressions import (
+    MAX_SELECTOR,
+    MAX_SELECTORS,
+    Patterns,
+    caller_patterns,
+    caller_selectors,
+)
 
 
 @pytest.mark.parametrize(
@@ -105,3 +113,62 @@ def test_refusing_patterns_is_quick():
         with pytest.raises(InvalidOptions):
             caller_patterns(patterns)
     assert time.process_time() - begin < 3
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        "p",
+        "iframe",
+        "div > .a#b[data-x='(((((' ]:nth-child(2n+1)",
+        ":not(:is(a, b))",
+        "a, b, c",
+        "*",
+        "[onclick]",
+        ":is(:is(:is(a)))",
+    ],
+)
+def test_selector_passes(selector):
+    assert caller_selectors((selector,)) == (selector,)
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        "",
+        " ",
+        "p[",
+        "a::before",
+        "a >",
+        "*nav*",
+        "p:nope-such(1)",
+        ":not(:not(a))",
+        ":is(:is(:is(:is(a))))",
+        ":not(" * 200,
+        "[a='\\1 ']",
+        "a" * (MAX_SELECTOR + 1),
+    ],
+)
+def test_what_is_no_selector_is_refused(selector):
+    with pytest.raises(InvalidOptions) as caught:
+        caller_selectors(("p", selector))
+    (issue,) = caught.value.issues
+    assert issue.path == (1,)
+    assert issue.message.startswith("not a CSS selector: ")
+
+
+def test_selectors_are_bounded_in_number_and_length():
+    caller_selectors(("p",) * MAX_SELECTORS)
+    caller_selectors(("a" * MAX_SELECTOR,))
+    with pytest.raises(InvalidOptions, match="at most 100 selectors"):
+        caller_selectors(("p",) * (MAX_SELECTORS + 1))
+    with pytest.raises(InvalidOptions, match="16384 characters"):
+        caller_selectors(("a" * MAX_SELECTOR,) * 16 + ("a",))
+
+
+@given(st.text(alphabet="ap.#[]()=\"':,>+~*\\ :not", max_size=40))
+def test_any_text_is_a_selector_or_an_issue(text):
+    try:
+        caller_selectors((text,))
+    except InvalidOptions as error:
+        assert error.issues[0].path == (0,)  # noqa: PT017  # it may also pass

@@ -1,7 +1,6 @@
-"""The options of a page in requests of both versions.
+"""The options of a page, a map and a search in requests of both versions.
 
-The keys are those of the catalogue; here stand the keys beside them and the rules
-between options.
+The keys are those of the catalogue; here stand the others, and the rules between options.
 """
 
 from __future__ import annotations
@@ -15,22 +14,40 @@ from attrs import evolve
 
 from scraper_service.options import catalogue, formats
 from scraper_service.options.crawl import Caller, PageOptions
+from scraper_service.options.map_search import (
+    DEFAULT_AGE_MS,
+    MapOptions,
+    ResultList,
+    SearchOptions,
+)
 from scraper_service.options.parsing import (
+    INVALID,
     Anything,
     Key,
     Object,
     Position,
     choice,
 )
-from scraper_service.options.requests.values import NO_EFFECT, THREAT_PROTECTION
 from scraper_service.options.scrape import CHANGE_WAIT_MS, ScrapeOptions, broken_rules
+from scraper_service.options.wire.values import (
+    CAPPED_TIMEOUT,
+    NO_EFFECT,
+    THREAT_PROTECTION,
+)
 
 if TYPE_CHECKING:
     from scraper_service.options.parsing import KeysT, MakeT
 
+
 SpellT: TypeAlias = Callable[[str], str]
 
 EXPERIMENTAL = "__experimental_"
+
+
+def whole_body(keys: KeysT, make: MakeT) -> Object:
+    """Return the kind of a body, which may have keys of experiments of the clients."""
+    return Object(keys, make, EXPERIMENTAL)
+
 
 # The old default of v1. Its client always sends it, so it counts as no time-out.
 UNCHOSEN_TIMEOUT_MS = 30_000
@@ -74,7 +91,7 @@ def scrape_kind(keys: KeysT, make: MakeT, **defaults: Any) -> Object:
         name: evolve(key, default=defaults[key.to]) if key.to in defaults else key
         for name, key in keys.items()
     }
-    return Object(known, complete, EXPERIMENTAL)
+    return whole_body(known, complete)
 
 
 # The keys of a request for one page beside those of its options.
@@ -171,3 +188,115 @@ def wire_names(keys: KeysT) -> dict[str, str]:
 def camel_case(name: str) -> str:
     """Return a name in snake_case in camelCase."""
     return re.sub(r"_([a-z0-9])", lambda match: match[1].upper(), name)
+
+
+MAP_DEFAULTS = catalogue.defaults(catalogue.MAP, "v2")
+
+_SCRAPE_OF_MAP = ("headers", "location", "site_rules", "timeout_ms")
+# The start page and the sitemaps are always fetched, for their links only.
+_FETCHED = {
+    "formats": (),
+    "max_age_ms": 0,
+    "proxy": "basic",
+    "store_in_cache": False,
+}
+# Options of a crawl that a map accepts without effect.
+_UNREAD = (
+    *("max_discovery_depth", "crawl_entire_domain", "allow_external_links"),
+    *("allow_subdomains", "ignore_robots_txt", "deduplicate_similar_urls", "delay_s"),
+    "max_path_depth",
+)
+
+
+def unread(known: KeysT) -> KeysT:
+    """Return keys whose values are checked as those of ``known`` and then dropped."""
+    return {name: Key(key.kind, help=NO_EFFECT) for name, key in known.items()}
+
+
+def map_keys(version: Literal["v1", "v2"]) -> KeysT:
+    """Return the keys of a body that starts a map."""
+    page = catalogue.select(catalogue.SCRAPE, "headers", "location", "site_rules")
+    crawl = catalogue.select(catalogue.CRAWL, *_UNREAD)
+    return {
+        **catalogue.keys(catalogue.MAP, version),
+        **catalogue.keys(page, version),
+        "timeout": Key(
+            CAPPED_TIMEOUT,
+            "timeout_ms",
+            help="Give up after this time, in milliseconds.",
+        ),
+        **{key: FURTHER_KEYS[key] for key in ("useIndex", "useMock")},
+        "ignoreCache": Key(Anything(), help=NO_EFFECT),
+        **unread(catalogue.keys(crawl, version)),
+        **CALLER_KEYS,
+    }
+
+
+_SOURCE_NAMES = tuple(each.attribute for each in catalogue.SOURCE)
+
+
+def map_options(
+    values: dict[str, Any], at: Position, read_scrape: Callable[..., Any]
+) -> Any:
+    """Return ``MapOptions`` from ``values``.
+
+    ``read_scrape`` returns the version's ``ScrapeOptions``.
+    """
+    scrape_values = {
+        name: values.pop(name) for name in _SCRAPE_OF_MAP if name in values
+    }
+    scrape = read_scrape({**scrape_values, **_FETCHED}, at)
+    if scrape is INVALID:
+        return INVALID
+    return MapOptions(scrape=scrape, **{**MAP_DEFAULTS, **values})
+
+
+def search_keys(version: Literal["v1", "v2"]) -> KeysT:
+    """Return the keys of a body that starts a search, without ``scrapeOptions``."""
+    preview = "__searchPreviewToken"
+    return {
+        **catalogue.keys(catalogue.SEARCH, version),
+        **CALLER_KEYS,
+        preview: FURTHER_KEYS[preview],
+    }
+
+
+def make_source(values: dict[str, Any], common: dict[str, Any]) -> ResultList:
+    """Return a source from its own ``values`` and those ``common`` to all sources.
+
+    The default country applies only without a location in words.
+    """
+    facts = {**common, **values}
+    if facts.get("location") and "country" not in facts:
+        facts["country"] = None
+    return ResultList(**facts)
+
+
+def pop_common(values: dict[str, Any]) -> dict[str, Any]:
+    """Remove from the values of a body those common to all sources, and return them."""
+    return {name: values.pop(name) for name in _SOURCE_NAMES if name in values}
+
+
+def search_options(values: dict[str, Any], at: Position) -> Any:
+    """Return ``SearchOptions`` from complete ``values``, or report a broken rule."""
+    options = SearchOptions(**values)
+    if options.include_domains and options.exclude_domains:
+        text = "includeDomains and excludeDomains are not allowed together"
+        return (at / "excludeDomains").report("custom", text)
+    kinds = [source.kind for source in options.sources]
+    if len(set(kinds)) < len(kinds):
+        text = "sources must have each kind once"
+        return (at / "sources").report("custom", text)
+    if options.scrape is not None and options.scrape.site_rules is None:
+        scrape = evolve(options.scrape, site_rules=options.site_rules)
+        return evolve(options, scrape=scrape)
+    return options
+
+
+def pages_of_results(keys: KeysT, read_scrape: MakeT, **defaults: Any) -> Key:
+    """Return the key of the options of the pages of results.
+
+    Stored pages up to :data:`DEFAULT_AGE_MS` are accepted.
+    """
+    kind = scrape_kind(keys, read_scrape, max_age_ms=DEFAULT_AGE_MS, **defaults)
+    return Key(kind, "scrape", help="Scrape the results with these options.")

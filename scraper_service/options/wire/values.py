@@ -20,23 +20,28 @@ from scraper_service.options.crawl import (
     Webhook,
     parse_since,
 )
-from scraper_service.options.format_table import (
+from scraper_service.options.expressions import (
+    MAX_PATTERNS,
+    MAX_SELECTOR,
+    MAX_SELECTORS,
+    caller_patterns,
+    caller_selectors,
+    page_selector,
+)
+from scraper_service.options.formats import (
     A_SELECTOR,
     FORMATS,
     NAMED,
     SCREENSHOT,
     STORED,
     FormatRow,
+    caller_formats,
 )
-from scraper_service.options.location import (
-    DEFAULT_COUNTRY,
-    Location,
-    country_code,
-    language_tag,
-)
+from scraper_service.options.limits import SitePolicy
 from scraper_service.options.parsing import (
     INVALID,
     Array,
+    BodyReader,
     Bool,
     Choice,
     Key,
@@ -57,6 +62,7 @@ from scraper_service.options.parsing import (
     short,
 )
 from scraper_service.options.scrape import (
+    DEFAULT_COUNTRY,
     ENTITIES_BY_RULES,
     MAX_ACTIONS,
     MAX_NAME,
@@ -66,14 +72,16 @@ from scraper_service.options.scrape import (
     REDACTION_MODES,
     REDACTION_STYLES,
     ImageParser,
+    Location,
     Parser,
     PdfParser,
     Profile,
     RedactPii,
     SiteRules,
+    country_code,
+    language_tag,
     profile_name,
 )
-from scraper_service.options.url_patterns import MAX_PATTERNS, caller_patterns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -114,7 +122,7 @@ def _since(text: str) -> str:
 
 
 SINCE = Then(Text(64, minimum=1), _since)
-SELECTORS = Then(Array(Text()), urls.caller_selectors, {"maxItems": urls.MAX_SELECTORS})
+SELECTORS = Then(Array(Text()), caller_selectors, {"maxItems": MAX_SELECTORS})
 PATTERNS = Then(Array(Text()), caller_patterns, {"maxItems": MAX_PATTERNS})
 PROXY = Choice(
     {"basic": "basic", "stealth": "stealth", "auto": "auto", "enhanced": "stealth"}
@@ -196,6 +204,32 @@ THREAT_PROTECTION = Object(
     _site_rules,
 )
 
+
+def _site_policy(values: dict[str, Any], at: Position) -> Any:
+    allows_overrides = values.pop("allows_overrides", False)
+    mode = values.get("mode", "off")
+    rules = THREAT_PROTECTION.make(values, at)  # reports a mode that scans
+    if rules is not None and not isinstance(rules, SiteRules):
+        return rules
+    return SitePolicy(
+        mode=mode, rules=rules or SiteRules(), allows_overrides=allows_overrides
+    )
+
+
+#: The body of ``PUT /v2/team/threat-protection``.
+TEAM_PROTECTION = Object(
+    {
+        **THREAT_PROTECTION.fields,
+        "allowRequestOverrides": Key(
+            Bool(),
+            "allows_overrides",
+            help="Let requests replace the lists by their own.",
+        ),
+    },
+    _site_policy,
+)
+team_protection = BodyReader[SitePolicy](__name__, "team_protection", TEAM_PROTECTION)
+
 # Personal data.
 
 ALL_BY_RULES = (
@@ -267,7 +301,7 @@ REDACT_PII = FlagOr(
 
 def _formats(rows: Iterable[FormatRow]) -> Then:
     kinds = {row.name: row.kind() for row in rows}
-    return Then(Array(Tagged(kinds), 100), urls.caller_formats)
+    return Then(Array(Tagged(kinds), 100), caller_formats)
 
 
 FORMATS_V1 = Array(
@@ -322,7 +356,7 @@ PARSERS_V2 = Array(
 
 # Actions.
 
-_SELECTOR = Then(Text(urls.MAX_SELECTOR, minimum=1), urls.page_selector)
+_SELECTOR = Then(Text(MAX_SELECTOR, minimum=1), page_selector)
 _KEY = Then(Text(100, minimum=1), actions.check_keys)
 
 

@@ -10,7 +10,7 @@ from scraper_service.api.schemas import camel
 from scraper_service.options import catalogue, formats
 from scraper_service.options.crawl import CrawlOptions, PageOptions
 from scraper_service.options.extraction import LlmsTextOptions, ResearchOptions
-from scraper_service.options.format_table import CHANGE_TRACKING, JSON
+from scraper_service.options.formats import CHANGE_TRACKING, JSON
 from scraper_service.options.map_search import MapOptions, ResultList, SearchOptions
 from scraper_service.options.parsing import (
     INVALID,
@@ -27,10 +27,10 @@ from scraper_service.options.parsing import (
     Then,
     choice,
 )
-from scraper_service.options.requests import crawl, extraction, map_search, pages
-from scraper_service.options.requests.crawl import BatchRequest
-from scraper_service.options.requests.extraction import ExtractRequest
-from scraper_service.options.requests.values import LOCATION, NO_EFFECT
+from scraper_service.options.wire import extraction, jobs, pages
+from scraper_service.options.wire.extraction import ExtractRequest
+from scraper_service.options.wire.jobs import BatchRequest
+from scraper_service.options.wire.values import LOCATION, NO_EFFECT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -89,7 +89,7 @@ def _cache_ms(wanted: bool) -> int:
 def _map(values: dict[str, Any], at: Position) -> Any:
     if values.pop("sitemap_only", False):
         values["sitemap"] = "only"
-    return map_search.map_options(values, at, scrape_options)
+    return pages.map_options(values, at, scrape_options)
 
 
 SCRAPE_KEYS: KeysT = {
@@ -119,7 +119,7 @@ SCRAPE_KEYS: KeysT = {
     },
 }
 PAGE_KEYS: KeysT = {**pages.REQUEST_KEYS, **pages.SINGLE_KEYS, **SCRAPE_KEYS}
-CRAWL_KEYS = crawl.crawl_keys("v1")
+CRAWL_KEYS = jobs.crawl_keys("v1")
 
 # Old names of crawlEntireDomain, which wins over them.
 _BACKWARD: KeysT = {
@@ -132,7 +132,7 @@ _BACKWARD: KeysT = {
     for name in ("allowBackwardLinks", "allowBackwardCrawling")
 }
 
-_WIRE_NAMES = pages.wire_names({**crawl.batch_keys("v1"), **CRAWL_KEYS, **PAGE_KEYS})
+_WIRE_NAMES = pages.wire_names({**jobs.batch_keys("v1"), **CRAWL_KEYS, **PAGE_KEYS})
 
 
 def wire_name(attribute: str) -> str:
@@ -184,18 +184,18 @@ def _page(values: dict[str, Any], at: Position) -> Any:
 
 
 def _search(values: dict[str, Any], at: Position) -> Any:
-    source = ResultList(**map_search.pop_common(values))
-    return map_search.search_options({**values, "sources": (source,)}, at)
+    source = ResultList(**pages.pop_common(values))
+    return pages.search_options({**values, "sources": (source,)}, at)
 
 
-SCRAPE_OPTIONS = Object(SCRAPE_KEYS, scrape_options, pages.EXPERIMENTAL)
-PAGE = Object(PAGE_KEYS, _page, pages.EXPERIMENTAL)
-CRAWL = crawl.crawl_kind("v1", _BACKWARD, SCRAPE_OPTIONS)
-BATCH = crawl.batch_kind("v1", SCRAPE_KEYS, scrape_options, ignores_invalid=False)
-MAP = Object(
+SCRAPE_OPTIONS = pages.whole_body(SCRAPE_KEYS, scrape_options)
+PAGE = pages.whole_body(PAGE_KEYS, _page)
+CRAWL = jobs.crawl_kind("v1", _BACKWARD, SCRAPE_OPTIONS)
+BATCH = jobs.batch_kind("v1", SCRAPE_KEYS, scrape_options, ignores_invalid=False)
+MAP = pages.whole_body(
     {
-        **map_search.map_keys("v1"),
-        **map_search.unread(_BACKWARD),
+        **pages.map_keys("v1"),
+        **pages.unread(_BACKWARD),
         "sitemapOnly": Key(
             Bool(),
             "sitemap_only",
@@ -204,7 +204,6 @@ MAP = Object(
         ),
     },
     _map,
-    pages.EXPERIMENTAL,
 )
 EXTRACT = extraction.extract_kind(
     "v1", SCRAPE_KEYS, scrape_options, ignores_invalid=False
@@ -212,16 +211,15 @@ EXTRACT = extraction.extract_kind(
 LLMS_TEXT = extraction.llms_text_kind(SCRAPE_OPTIONS)
 RESEARCH = extraction.research_kind(_EXTRACTION, SCRAPE_OPTIONS)
 
-SEARCH = Object(
+SEARCH = pages.whole_body(
     {
-        **map_search.search_keys("v1"),
+        **pages.search_keys("v1"),
         # Without formats the pages of the results are not scraped.
-        "scrapeOptions": map_search.pages_of_results(
+        "scrapeOptions": pages.pages_of_results(
             SCRAPE_KEYS, scrape_options, formats=()
         ),
     },
     _search,
-    pages.EXPERIMENTAL,
 )
 
 

@@ -12,19 +12,18 @@ from scraper_service.options.parsing import (
     BodyReader,
     Bool,
     Key,
-    Object,
     Position,
     Text,
     choice,
     integer,
 )
-from scraper_service.options.requests import body_v2 as v2
-from scraper_service.options.requests import values
-from scraper_service.options.requests.pages import CALLER_KEYS, EXPERIMENTAL
+from scraper_service.options.wire import v2, values
+from scraper_service.options.wire.pages import CALLER_KEYS, whole_body
 from scraper_service.services.browser_sessions.steps import SessionOptions, Step
 
 if TYPE_CHECKING:
     from scraper_service.options.parsing import KeysT
+
 
 USUAL_TTL_S, MOST_TTL_S = 300, 3600
 USUAL_STEP_S, MOST_STEP_S = 30, 300
@@ -51,7 +50,7 @@ def _session(given: dict[str, Any], at: Position) -> Any:
     return SessionOptions(**{**usual, **given})
 
 
-SESSION = Object(
+SESSION = whole_body(
     {
         "ttl": Key(
             integer(30, MOST_TTL_S),
@@ -88,7 +87,6 @@ SESSION = Object(
         **CALLER_KEYS,
     },
     _session,
-    EXPERIMENTAL,
 )
 
 
@@ -152,12 +150,12 @@ _STEP_KEYS: KeysT = {
     ),
     **CALLER_KEYS,
 }
-STEP = Object(_STEP_KEYS, _step, EXPERIMENTAL)
+STEP = whole_body(_STEP_KEYS, _step)
 
 
 session_options = BodyReader[SessionOptions](
-    __name__, "session_options", SESSION, v2.WHERE, may_be_empty=True
+    __name__, "session_options", SESSION, may_be_empty=True
 )
 
 
-step_request = BodyReader[Step](__name__, "step_request", STEP, v2.WHERE)
+step_request = BodyReader[Step](__name__, "step_request", STEP)

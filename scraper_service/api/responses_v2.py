@@ -6,22 +6,18 @@ import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 from scraper_service.api import responses
-from scraper_service.api.application import warning_of, write
+from scraper_service.api.application import warning_of
 from scraper_service.api.errors import (
     FAILURE_STATUS,
-    ErrorResponse,
-    error_body,
-    failed_page,
 )
-from scraper_service.api.openapi.page_shapes import with_page
 from scraper_service.api.responses import (
     JobStarted,
     JobStatusJson,
     Scraped,
     balance,
     json_array,
-    page_json,
     search_item,
+    with_page,
 )
 from scraper_service.api.schemas import (
     Id,
@@ -37,13 +33,10 @@ from scraper_service.api.schemas import (
     ref,
 )
 from scraper_service.discovery.map_results import object_row
-from scraper_service.options.requests import body_v2 as requests
-from scraper_service.options.requests.pages import wire_names
+from scraper_service.options.wire import v2 as requests
+from scraper_service.options.wire.pages import wire_names
 
 if TYPE_CHECKING:
-    from scraper_service.api.http_server import JsonRequest
-    from scraper_service.items import Page
-    from scraper_service.options.crawl import PageOptions
     from scraper_service.services.mapping import Map
     from scraper_service.services.searching import SearchAnswer
     from scraper_service.storage.job_records import Job
@@ -141,6 +134,7 @@ CREDITS, TOKENS = balance("credits", camel), balance("tokens", camel)
 
 CRAWL_NAMES = wire_names(requests.CRAWL_KEYS)
 PAGE_NAMES = wire_names(requests.SCRAPE_KEYS)
+SPELLINGS = responses.SPELLINGS
 MAP_SHAPE = object_row
 BAD_SEARCH = "Invalid request body", None
 
@@ -148,28 +142,8 @@ BAD_SEARCH = "Invalid request body", None
 STATUS = {**FAILURE_STATUS, "SCRAPE_DNS_RESOLUTION_ERROR": 200}
 
 
-def scrape_response(request: JsonRequest, page: Page, options: PageOptions) -> bytes:
-    """Return the response to a scrape: the page, or its error."""
-    if page.failure:
-        return write(request, failed_page(page.failure, STATUS))
-    members = [b'"success":true', b'"data":' + page_json(page)]
-    if "website" in options.origin:
-        members.append(b'"scrape_id":' + encode(page.metadata.scrape_id))
-    return b"{%s}" % b",".join(members)
-
-
-def parse_response(request: JsonRequest, page: Page, options: PageOptions) -> bytes:
-    """Return the response to an uploaded file: that of a scrape."""
-    if page.failure and page.failure.code == "SCRAPE_UNSUPPORTED_FILE_ERROR":
-        answer = error_body(page.failure.message, code="UNSUPPORTED_FILE_TYPE")
-        return write(request, ErrorResponse(400, answer))
-    return scrape_response(request, page, options)
-
-
-def map_response(request: JsonRequest, found: Map) -> bytes:
+def map_response(found: Map) -> bytes:
     """Return the response to a map: its URLs and warnings."""
-    if found.failure:
-        return write(request, failed_page(found.failure, STATUS))
     return responses.map_response(
         found, {"id": found.id, **warning_of(*found.warnings)}
     )

@@ -1,1 +1,0 @@
-"""Commands that this project adds to ``scrapy``; see ``COMMANDS_MODULE``."""

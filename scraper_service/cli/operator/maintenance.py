@@ -1,0 +1,290 @@
+"""Commands that maintain a service: `backup`, `restore`, `gc`, `blocklist` and `workers`.
+
+Heavy imports are inside the commands, as in :mod:`scraper_service.cli.main`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import sqlite3
+import urllib.error
+import urllib.request
+from contextlib import closing, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from attrs import asdict
+
+from scraper_service.cli.operator.accounts import open_database, record_act
+from scraper_service.cli.settings import data_dir_option, load_settings
+from scraper_service.errors import plural
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from scrapy.settings import Settings
+
+    from scraper_service.storage.files.backup import Manifest
+    from scraper_service.storage.frontier.workers import LiveWorker
+
+
+MIB = 2**20
+
+
+@click.command("backup")
+@click.argument("folder", type=click.Path(path_type=Path))
+@data_dir_option
+@click.pass_obj
+def backup_command(
+    overrides: tuple[str, ...], folder: Path, data_dir: str | None
+) -> None:
+    """Copy all data of the service into the new FOLDER, while the service runs.
+
+    The folder has the job database, the secret and all files. Who can read it can use all
+    keys of the service. PostgreSQL needs the program pg_dump.
+    """
+    from scraper_service.storage.files.backup import back_up
+
+    made = _done(back_up, folder, overrides, data_dir)
+    _record("service.backed-up", folder, overrides, data_dir, made)
+    click.echo(f"{folder}: {_describe(made)}")
+    settings: Any = load_settings(overrides, DATA_DIR=data_dir)
+    if url := settings["ARTEFACT_STORE"]:
+        from scraper_service.storage.files.blob_stores import redact_url
+
+        click.echo(f"without the screenshots and PDFs in {redact_url(url)}", err=True)
+
+
+@click.command("restore")
+@click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@data_dir_option
+@click.pass_obj
+def restore_command(
+    overrides: tuple[str, ...], folder: Path, data_dir: str | None
+) -> None:
+    """Restore a backup into an empty data directory or PostgreSQL database.
+
+    Running jobs of the backup go on when the service starts. PostgreSQL needs the program
+    pg_restore.
+    """
+    from scraper_service.storage.files.backup import restore
+
+    made = _done(restore, folder, overrides, data_dir)
+    _record("service.restored", folder, overrides, data_dir, made)
+    click.echo(f"restored {_describe(made)}")
+
+
+def _done(
+    work: Callable[..., Manifest],
+    folder: Path,
+    overrides: Iterable[str],
+    data_dir: str | None,
+) -> Manifest:
+    """Run ``work``; raise :exc:`click.ClickException` with the reason of a failure."""
+    from scraper_service.errors import BackupFailed, DatabaseUnusable
+
+    settings: Any = load_settings(overrides, DATA_DIR=data_dir)
+    source = Path(settings["DATA_DIR"])
+    try:
+        return work(folder, source, settings["DATABASE_URL"], settings["KEY_SECRET"])
+    except (BackupFailed, DatabaseUnusable) as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _record(
+    action: str,
+    folder: Path,
+    overrides: Iterable[str],
+    data_dir: str | None,
+    made: Manifest,
+) -> None:
+    """Write an act into the audit log, unless that would migrate the database."""
+    from scraper_service.storage.database import HEAD
+
+    if made.schema != HEAD:
+        return
+    database, settings = open_database(overrides, data_dir)
+    path = str(folder.absolute())
+    record_act(database, settings, action, path, madeAt=made.made_at)
+
+
+def _describe(made: Manifest) -> str:
+    return (
+        f"the {made.database} database of {made.made_at} (version {made.version}),"
+        f" {plural(made.files, 'file')} of {made.bytes / MIB:.1f} MiB"
+    )
+
+
+@click.command("gc")
+@click.option(
+    "--compact",
+    is_flag=True,
+    help="Make a SQLite file smaller too. No service may use it meanwhile, and the disk needs"
+    " room for another copy.",
+)
+@data_dir_option
+@click.pass_obj
+def gc_command(overrides: tuple[str, ...], compact: bool, data_dir: str | None) -> None:
+    """Delete expired jobs, pages and files now.
+
+    The service does so by itself, at its start and while it runs. Deleted rows leave room in
+    the file of SQLite that later rows use.
+    """
+    from scraper_service.crawling.artefacts import shared_artefacts
+    from scraper_service.errors import ServiceUnavailable
+    from scraper_service.services.upkeep import expire, expire_charges
+    from scraper_service.storage.connections import is_sqlite
+
+    database, settings = open_database(overrides, data_dir)
+
+    async def expire_all() -> None:
+        await expire(database, settings)
+        await expire_charges(database, settings)
+        files = shared_artefacts(settings)
+        while await files.sweep(database):
+            pass
+
+    with closing(database):
+        url, folder = database.engine.url, database.data_dir
+        if compact and not is_sqlite(url):
+            text = "--compact is for SQLite: PostgreSQL does it by itself"
+            raise click.UsageError(text)
+        before = _bytes_of(folder)
+        try:
+            asyncio.run(expire_all())
+        except (ServiceUnavailable, ValueError) as error:
+            raise click.ClickException(str(error)) from error
+        record_act(database, settings, "service.gc", compact=False)
+    if compact:
+        _compact(url.database)
+        database, settings = open_database(overrides, data_dir)
+        with closing(database):
+            record_act(database, settings, "service.gc", compact=True)
+    after = _bytes_of(folder)
+    click.echo(f"{folder}: {after / MIB:.1f} MiB, before {before / MIB:.1f} MiB")
+
+
+def _compact(path: str | None) -> None:
+    """Write a SQLite file anew. Raises :exc:`click.ClickException`."""
+    try:
+        with closing(
+            sqlite3.connect(path or "", timeout=0, isolation_level=None)
+        ) as connection:
+            # Only the last connection to a file may end its write-ahead log.
+            connection.execute("PRAGMA journal_mode = DELETE")
+            connection.execute("VACUUM")
+    except sqlite3.Error as error:
+        text = f"the file was not made smaller: {error}; stop what uses it first"
+        raise click.ClickException(text) from error
+
+
+def _bytes_of(folder: Path) -> int:
+    """Return the bytes of all files in a folder."""
+    found = 0
+    for path in folder.rglob("*"):
+        with suppress(FileNotFoundError):  # the service has just deleted it
+            if path.is_file():
+                found += path.stat().st_size
+    return found
+
+
+MAX_BYTES = 64 * 2**20
+TIMEOUT_S = 60
+
+
+def _opener(settings: Settings, url: str) -> urllib.request.OpenerDirector:
+    """Return an opener that uses the outgoing proxy, and else those of the shell."""
+    from scraper_service.discovery.outgoing_requests import OutgoingProxy
+
+    proxy = OutgoingProxy.from_settings(settings).to(url)
+    proxies = {"http": proxy, "https": proxy} if proxy else None
+    return urllib.request.build_opener(urllib.request.ProxyHandler(proxies))
+
+
+@click.group("blocklist")
+def blocklist_group() -> None:
+    """Manage a list of hosts that blockAds blocks besides the built-in rules."""
+
+
+@blocklist_group.command("update")
+@click.argument("url", required=False)
+@data_dir_option
+@click.pass_obj
+def update_command(
+    overrides: tuple[str, ...], url: str | None, data_dir: str | None
+) -> None:
+    """Download the list at URL, or at SCRAPER_BLOCKLIST_URL.
+
+    Each line of the list has a host name, as such, as in a hosts file or as ||host^.
+    Browsers that start later use the list. Check the licence of the list: no list comes
+    with this program.
+    """
+    from scraper_service.crawling.browser.ads import FILE, read_hosts
+
+    settings = load_settings(overrides, DATA_DIR=data_dir)
+    url = url or settings["BLOCKLIST_URL"]
+    if not url:
+        raise click.UsageError("give a URL, or set SCRAPER_BLOCKLIST_URL")
+    if not url.startswith(("http://", "https://")):
+        raise click.UsageError(f"{url}: must be an http or https URL")
+    try:
+        with _opener(settings, url).open(url, timeout=TIMEOUT_S) as answer:
+            data = answer.read(MAX_BYTES + 1)
+    except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
+        raise click.ClickException(f"{url} could not be read: {error}") from error
+    if len(data) > MAX_BYTES:
+        raise click.ClickException(f"{url} has more than {MAX_BYTES} bytes")
+    hosts = read_hosts(data.decode("utf-8", "replace").splitlines())
+    if not hosts:
+        raise click.ClickException(f"{url} has no host names")
+    folder = Path(settings["DATA_DIR"])
+    folder.mkdir(parents=True, exist_ok=True)
+    temporary = folder / f"{FILE}.new"
+    temporary.write_text("\n".join(sorted(hosts)) + "\n", encoding="utf-8")
+    temporary.replace(folder / FILE)
+    click.echo(f"{len(hosts)} hosts in {folder / FILE}")
+
+
+@click.command("workers")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON Lines.")
+@data_dir_option
+@click.pass_obj
+def workers_command(
+    overrides: tuple[str, ...], as_json: bool, data_dir: str | None
+) -> None:
+    """Print the live processes that share a job database, the oldest first.
+
+    A line has id, kind, host, process id, time of the start, number of running jobs, state
+    and what it takes: jobs, operations, checks of monitors. A process that died without a
+    word is listed until its lease ends, SCRAPER_LEASE_S after its last heartbeat.
+    """
+    from scraper_service.storage.frontier.workers import live_workers
+
+    database, _ = open_database(overrides, data_dir)
+    with closing(database), database.engine.begin() as connection:
+        found = live_workers(connection)
+    for each in found:
+        click.echo(json.dumps(asdict(each)) if as_json else _line(each))
+
+
+def _line(each: LiveWorker) -> str:
+    started = "-"
+    if each.started_at is not None:
+        at = datetime.fromtimestamp(each.started_at, UTC)
+        started = at.isoformat(timespec="seconds")
+    return "  ".join(
+        (
+            each.id,
+            each.kind or "unknown",
+            each.host or "-",
+            str(each.pid or "-"),
+            started,
+            plural(each.jobs, "job"),
+            "draining" if each.drains else "running",
+            ",".join(each.takes) or "-",
+        )
+    )
