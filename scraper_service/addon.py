@@ -89,7 +89,7 @@ COMPONENTS: Mapping[str, Mapping[str, int | str | None]] = {
         "scraper_service.crawling.questions.ModelPipeline": -950,
         "scraper_service.crawling.pipelines.PagePipeline": -900,
         "scraper_service.crawling.change_tracking.ChangePipeline": -700,
-        "scraper_service.crawling.duplicates.RepeatsPipeline": -600,
+        "scraper_service.crawling.pipelines.RepeatsPipeline": -600,
         "scraper_service.crawling.change_tracking.SincePipeline": -550,
         "scraper_service.crawling.pipelines.StorePipeline": -500,
         "scraper_service.crawling.page_index.SearchIndexPipeline": -400,

@@ -18,16 +18,17 @@ from scrapy.exceptions import IgnoreRequest
 from scrapy.http import Response
 
 from scraper_service.content.html.page_urls import has_host
-from scraper_service.crawling.download.download_errors import (
+from scraper_service.crawling.download.engines import Engines
+from scraper_service.crawling.page_errors import (
     SITE_BLOCKED,
     BlockedSite,
+    HostBusy,
     TooManyRedirects,
     check_site,
 )
-from scraper_service.crawling.download.engines import Engines
 from scraper_service.crawling.page_state import PageState
 from scraper_service.crawling.politeness.host_limits import pace_key
-from scraper_service.crawling.politeness.host_pace import HostBusy, HostPace
+from scraper_service.crawling.politeness.host_pace import HostPace
 from scraper_service.discovery.outgoing_requests import BUSY, MAX_BACKOFF_S, backoff_s
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.items import TakenPage

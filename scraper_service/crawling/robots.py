@@ -29,16 +29,17 @@ from scrapy.http.request import NO_CALLBACK
 from scraper_service.content.decode import encoding_names
 from scraper_service.content.page_status import WEB_PAGE
 from scraper_service.crawling.converter_pool.pool import ConverterPool
-from scraper_service.crawling.download.download_errors import (
+from scraper_service.crawling.network.egress import ForbiddenDestination
+from scraper_service.crawling.page_errors import (
+    HostBusy,
     RobotsRefused,
     RobotsUnreachable,
+    page_error,
 )
-from scraper_service.crawling.download.egress import ForbiddenDestination
-from scraper_service.crawling.download.page_errors import page_error
 from scraper_service.crawling.page_state import STATE, FetchKind, FetchLimits, PageState
 from scraper_service.crawling.politeness.crawl_report import JobRecorder
 from scraper_service.crawling.politeness.host_limits import pace_key
-from scraper_service.crawling.politeness.host_pace import HostBusy, HostPace
+from scraper_service.crawling.politeness.host_pace import HostPace
 from scraper_service.discovery.outgoing_requests import BUSY, backoff_s
 from scraper_service.discovery.robots import (
     MAX_BYTES,

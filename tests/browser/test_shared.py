@@ -30,7 +30,7 @@ from scraper_service.crawling.browser.running_browser import (
 )
 from scraper_service.crawling.browser.session_order import session_order
 from scraper_service.crawling.browser.shared_browser import SharedBrowser
-from scraper_service.crawling.download.download_errors import (
+from scraper_service.crawling.page_errors import (
     BrowserGone,
     BrowserMissing,
 )

@@ -75,7 +75,7 @@ scraper_service.spiders.scrape scraper_service.storage.database
 scraper_service.api.v1.app scraper_service.api.v2.app scraper_service.web.routes
 scraper_service.addon scraper_service.crawling.scrapy_shortcuts.engine
 scraper_service.crawling.scrapy_shortcuts.downloader
-scraper_service.crawling.download.event_loop scraper_service.crawling.duplicates
+scraper_service.crawling.network.event_loop scraper_service.crawling.pipelines
 scraper_service.crawling.page_index scraper_service.crawling.questions
 scraper_service.exports.job_exports scraper_service.feeds
 scraper_service.library scraper_service.llm.requests

@@ -41,7 +41,7 @@ from scraper_service.api.v2.session_responses import (
     step_json,
 )
 from scraper_service.api.version import Routes
-from scraper_service.crawling.download.download_errors import SITE_BLOCKED
+from scraper_service.crawling.page_errors import SITE_BLOCKED
 from scraper_service.errors import (
     DiskQuotaExceeded,
     InvalidParameter,

@@ -36,7 +36,7 @@ from scraper_service.api.v2.monitor_responses import (
     checks_response,
 )
 from scraper_service.api.version import Routes
-from scraper_service.crawling.download.download_errors import SITE_BLOCKED
+from scraper_service.crawling.page_errors import SITE_BLOCKED
 from scraper_service.errors import (
     CheckRunning,
     JobNotFound,

@@ -13,7 +13,7 @@ from playwright.async_api import Error as PlaywrightError
 
 from scraper_service.crawling.browser import scripts
 from scraper_service.crawling.browser.loading import content, settle
-from scraper_service.crawling.download.download_errors import ActionFailed
+from scraper_service.crawling.page_errors import ActionFailed
 from scraper_service.options import actions
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from scraper_service.crawling.browser.command_lines import snapshot
 from scraper_service.crawling.browser.held_page import HeldPage
 from scraper_service.crawling.browser.loading import settle
 from scraper_service.crawling.browser.render import check_url
-from scraper_service.crawling.download.download_errors import ActionFailed
+from scraper_service.crawling.page_errors import ActionFailed
 from scraper_service.options.urls import caller_url
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from scraper_service.crawling.browser.render import (
     wait_for_page,
 )
 from scraper_service.crawling.browser.running_browser import RunningBrowser, start
-from scraper_service.crawling.download.download_errors import (
+from scraper_service.crawling.page_errors import (
     BrowserGone,
     NotAPage,
     PageTooLarge,

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from playwright.async_api import Error as PlaywrightError
 
-from scraper_service.crawling.download.download_errors import MovedOn, TooManyRedirects
-from scraper_service.crawling.download.proxies import resolve
+from scraper_service.crawling.network.proxies import resolve
+from scraper_service.crawling.page_errors import MovedOn, TooManyRedirects
 from scraper_service.options.urls import origin, root_url, url_parts
 from scraper_service.shared_objects import BackgroundTasks
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from playwright.async_api import CDPSession, Route
 
-    from scraper_service.crawling.download.egress import EgressPolicy
+    from scraper_service.crawling.network.egress import EgressPolicy
     from scraper_service.options.urls import OriginT
 
 

@@ -25,14 +25,14 @@ from scraper_service.crawling.browser.navigation import (
 )
 from scraper_service.crawling.browser.proxy import Blocked, Passage
 from scraper_service.crawling.browser.running_browser import RunningBrowser
-from scraper_service.crawling.download.download_errors import (
+from scraper_service.crawling.network.egress import EgressPolicy
+from scraper_service.crawling.network.proxies import UpstreamProxy
+from scraper_service.crawling.page_errors import (
     SITE_BLOCKED,
     BlockedSite,
     BrowserGone,
     SiteRefused,
 )
-from scraper_service.crawling.download.egress import EgressPolicy
-from scraper_service.crawling.download.proxies import UpstreamProxy
 from scraper_service.items import Rendered
 from scraper_service.options.formats import Screenshot
 from scraper_service.options.limits import BlockedSites

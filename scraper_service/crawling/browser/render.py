@@ -27,13 +27,13 @@ from scraper_service.crawling.browser.open_page import (
     time_zone,
 )
 from scraper_service.crawling.browser.proxy import Passage
-from scraper_service.crawling.download.download_errors import (
+from scraper_service.crawling.network.egress import ForbiddenDestination
+from scraper_service.crawling.page_errors import (
     BrowserGone,
     MovedOn,
     NotAPage,
     PageTooLarge,
 )
-from scraper_service.crawling.download.egress import ForbiddenDestination
 from scraper_service.items import Rendered
 from scraper_service.options.formats import Branding, Screenshot
 from scraper_service.options.urls import url_parts

@@ -6,11 +6,11 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from scraper_service.crawling.artefacts import keeper
+from scraper_service.crawling.browser.rendering import MAX_BYTES, product_tokens
 from scraper_service.crawling.browser.running_browser import load_modules
 from scraper_service.crawling.browser.shared_browser import SharedBrowser
-from scraper_service.crawling.download.egress import EgressPolicy, ForbiddenDestination
-from scraper_service.crawling.download.proxies import Proxies, resolve
-from scraper_service.crawling.download.rendering import MAX_BYTES, product_tokens
+from scraper_service.crawling.network.egress import EgressPolicy, ForbiddenDestination
+from scraper_service.crawling.network.proxies import Proxies, resolve
 from scraper_service.crawling.page_state import PageState
 from scraper_service.options.limits import parse_sites
 from scraper_service.options.urls import host_of, origin, url_parts

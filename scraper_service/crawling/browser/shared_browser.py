@@ -23,11 +23,11 @@ from scraper_service.crawling.browser.running_browser import (
     remove_orphans,
     start,
 )
-from scraper_service.crawling.download.download_errors import (
+from scraper_service.crawling.metrics import BROWSER_PAGES, BROWSER_RESTARTS
+from scraper_service.crawling.page_errors import (
     BrowserBusy,
     BrowserMissing,
 )
-from scraper_service.crawling.metrics import BROWSER_PAGES, BROWSER_RESTARTS
 from scraper_service.errors import plural
 from scraper_service.shared_objects import BackgroundTasks, Singletons
 

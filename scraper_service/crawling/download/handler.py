@@ -22,30 +22,31 @@ from scrapy.exceptions import (
 from scrapy.signals import item_scraped
 
 from scraper_service.crawling import middlewares
+from scraper_service.crawling.browser.rendering import PageRendering
 from scraper_service.crawling.converter_pool.converter_queue import LARGE_BYTES
 from scraper_service.crawling.converter_pool.pool import ConverterPool
-from scraper_service.crawling.download.download_errors import (
-    BrowserBusy,
-    BrowserGone,
-    BrowserMissing,
-    ConvertersBusy,
-    NotAPage,
-)
-from scraper_service.crawling.download.egress import (
-    EgressPolicy,
-    Refusals,
-)
 from scraper_service.crawling.download.engines import has_route
-from scraper_service.crawling.download.http_session import (
-    download_error,
-    open_session,
-)
-from scraper_service.crawling.download.proxies import Proxies, UpstreamProxy, resolve
-from scraper_service.crawling.download.rendering import PageRendering
 from scraper_service.crawling.metrics import (
     FETCH_SECONDS,
     FETCHED_BYTES,
     SITE_RESPONSES,
+)
+from scraper_service.crawling.network.egress import (
+    EgressPolicy,
+    Refusals,
+)
+from scraper_service.crawling.network.http_session import (
+    download_error,
+    open_session,
+)
+from scraper_service.crawling.network.proxies import Proxies, UpstreamProxy, resolve
+from scraper_service.crawling.page_errors import (
+    BrowserBusy,
+    BrowserGone,
+    BrowserMissing,
+    ConvertersBusy,
+    HostBusy,
+    NotAPage,
 )
 from scraper_service.crawling.page_state import (
     PUT_OFF,
@@ -55,7 +56,7 @@ from scraper_service.crawling.page_state import (
 )
 from scraper_service.crawling.politeness.crawl_report import JobRecorder
 from scraper_service.crawling.politeness.host_limits import pace_key
-from scraper_service.crawling.politeness.host_pace import HostBusy, HostPace
+from scraper_service.crawling.politeness.host_pace import HostPace
 from scraper_service.crawling.scheduler import LeasedScheduler
 from scraper_service.crawling.scrapy_shortcuts.streaming_handler import (
     PageResponse,

@@ -12,11 +12,11 @@ from scrapy.utils.defer import deferred_from_coro
 
 from scraper_service.content.stored_pages import pack, unpack
 from scraper_service.crawling.artefacts import object_store, service_secret
-from scraper_service.crawling.download.download_errors import (
+from scraper_service.crawling.metrics import KEPT_RESPONSES
+from scraper_service.crawling.page_errors import (
     SourceMissing,
     SourceUnreadable,
 )
-from scraper_service.crawling.metrics import KEPT_RESPONSES
 from scraper_service.crawling.page_state import PageState
 from scraper_service.crawling.scheduler import LeasedScheduler
 from scraper_service.errors import StoreUnavailable

@@ -6,17 +6,18 @@ import logging
 from typing import TYPE_CHECKING, Self
 
 from attrs import evolve
-from scrapy.exceptions import IgnoreRequest
 from scrapy.http import Response
 
 from scraper_service.crawling.artefacts import hold_artefact, shared_artefacts
-from scraper_service.crawling.download.download_errors import (
-    SITE_BLOCKED,
-    BlockedSite,
-    check_site,
-)
 from scraper_service.crawling.download.engines import Engines
 from scraper_service.crawling.metrics import CACHE_LOOKUPS
+from scraper_service.crawling.page_errors import (
+    SITE_BLOCKED,
+    BlockedSite,
+    LockdownMiss,
+    NoCachedData,
+    check_site,
+)
 from scraper_service.crawling.page_state import FetchKind, PageState
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.items import DATA_LOSS, Rendered
@@ -48,14 +49,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 PDF_START = b"%PDF-"
-
-
-class LockdownMiss(IgnoreRequest):
-    """Raised when a page of a lockdown scrape is not in the cache."""
-
-
-class NoCachedData(IgnoreRequest):
-    """Raised when no stored response is as recent as the caller requires."""
 
 
 class PageCache:

@@ -13,8 +13,8 @@ from attrs import evolve
 from scrapy.exceptions import NotConfigured
 from scrapy.http import Response
 
-from scraper_service.crawling.download.download_errors import SourceMissing
 from scraper_service.crawling.download.kept_sources import KeptSources, read_head
+from scraper_service.crawling.page_errors import SourceMissing
 from scraper_service.crawling.page_state import FetchKind, PageState
 from scraper_service.crawling.scheduler import LeasedScheduler
 from scraper_service.discovery.sitemap import proves_no_change

@@ -23,7 +23,7 @@ from scrapy.exceptions import (
     UnsupportedURLSchemeError,
 )
 
-from scraper_service.crawling.download.download_errors import (
+from scraper_service.crawling.page_errors import (
     CertificateError,
     NoCommonTls,
     ProxyFailed,

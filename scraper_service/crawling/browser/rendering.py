@@ -10,7 +10,7 @@ from scrapy.http import Response
 
 from scraper_service.crawling.artefacts import keeper, service_secret
 from scraper_service.crawling.browser.shared_browser import SharedBrowser
-from scraper_service.crawling.download.download_errors import (
+from scraper_service.crawling.page_errors import (
     BrowserGone,
     MovedOn,
     check_site,
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from scraper_service.crawling.browser.navigation import Judge
     from scraper_service.crawling.browser.open_page import RenderedPage
-    from scraper_service.crawling.download.egress import EgressPolicy
-    from scraper_service.crawling.download.proxies import UpstreamProxy
+    from scraper_service.crawling.network.egress import EgressPolicy
+    from scraper_service.crawling.network.proxies import UpstreamProxy
     from scraper_service.storage.accounts.sessions import StateT
 
 logger = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ class PageRendering:
     ) -> Response:
         """Return the page after its scripts have run, or the redirect that it led to.
 
-        Raises the errors of :mod:`scraper_service.crawling.download.download_errors` and of downloads
+        Raises the errors of :mod:`scraper_service.crawling.page_errors` and of downloads
         over HTTP.
         """
         state = PageState.of(request)
