@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 HANDLER = "scraper_service.crawling.download.handler.PageDownloadHandler"
 CLASSES = {
-    "DOWNLOADER": "scraper_service.crawling.scrapy_shortcuts.downloader.DirectDownloader",
-    "ITEM_PROCESSOR": "scraper_service.crawling.scrapy_shortcuts.engine.DirectPipelines",
-    "LOG_FORMATTER": "scraper_service.crawling.scrapy_shortcuts.engine.DirectLog",
-    "STATS_CLASS": "scraper_service.crawling.scrapy_shortcuts.engine.DirectStats",
+    "DOWNLOADER": "scraper_service.crawling.scrapy_shortcuts.DirectDownloader",
+    "ITEM_PROCESSOR": "scraper_service.crawling.scrapy_shortcuts.DirectPipelines",
+    "LOG_FORMATTER": "scraper_service.crawling.scrapy_shortcuts.DirectLog",
+    "STATS_CLASS": "scraper_service.crawling.scrapy_shortcuts.DirectStats",
 }
 LIMITS = ("DOWNLOAD_MAXSIZE", "DOWNLOAD_TIMEOUT")  # Scrapy's defaults: 1 GiB, 180 s
 COMPONENTS: Mapping[str, Mapping[str, int | str | None]] = {
@@ -50,11 +50,11 @@ COMPONENTS: Mapping[str, Mapping[str, int | str | None]] = {
         "scraper_service.crawling.robots.RobotsMiddleware": 310,
         "scraper_service.crawling.download.page_cache.PageCache": 320,
         "scraper_service.crawling.middlewares.RequestOptionsMiddleware": 350,
-        "scraper_service.crawling.download.unchanged_pages.UnchangedPages": 360,
+        "scraper_service.crawling.download.kept_sources.UnchangedPages": 360,
         "scraper_service.crawling.middlewares.RetryAfter": 550,
         "scraper_service.crawling.middlewares.SafeRedirect": 600,
         "scraper_service.crawling.middlewares.FreshCookies": 700,
-        "scraper_service.crawling.scrapy_shortcuts.downloader.RequestStats": 850,
+        "scraper_service.crawling.scrapy_shortcuts.RequestStats": 850,
         # Off: unused, or they process bodies in the reactor thread.
         "scrapy.downloadermiddlewares.cookies.CookiesMiddleware": None,
         "scrapy.downloadermiddlewares.httpauth.HttpAuthMiddleware": None,
@@ -67,7 +67,7 @@ COMPONENTS: Mapping[str, Mapping[str, int | str | None]] = {
         "scrapy.downloadermiddlewares.stats.DownloaderStats": None,
     },
     "EXTENSIONS": {
-        "scraper_service.crawling.scrapy_shortcuts.engine.DirectItems": 0,
+        "scraper_service.crawling.scrapy_shortcuts.DirectItems": 0,
         "scraper_service.crawling.job_process.JobProcess": 0,
         "scraper_service.crawling.logs.JobLog": 0,
         "scraper_service.crawling.politeness.crawl_report.JobRecorder": 0,

@@ -70,7 +70,7 @@ def fetch_settings(overrides: Iterable[str], **options: Any) -> Settings:
 
     The conversion is imported meanwhile, in a process of its own.
     """
-    from scraper_service.crawling.converter_pool.fork_server import ForkServer
+    from scraper_service.crawling.converter_pool.converter import ForkServer
 
     ForkServer.start_ahead()
     settings = load_settings(overrides, **options)

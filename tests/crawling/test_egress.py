@@ -10,7 +10,7 @@ import pytest
 from aiohttp.abc import AbstractResolver
 from scrapy.exceptions import CannotResolveHostError
 
-from scraper_service.crawling.browser.navigation import DirectRules
+from scraper_service.crawling.browser.open_page import DirectRules
 from scraper_service.crawling.network.egress import (
     EgressPolicy,
     ForbiddenDestination,

@@ -33,8 +33,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 import twisted.internet
 
 import scraper_service.settings
-from scraper_service.crawling.converter_pool import fork_server_process
-from scraper_service.crawling.converter_pool.fork_server import ForkServer
+from scraper_service.crawling.converter_pool import (
+    converter_process as fork_server_process,
+)
+from scraper_service.crawling.converter_pool.converter import ForkServer
 from scraper_service.storage import database
 from scraper_service.storage.secrets import public_environment
 from tests.support.waiting import WAIT_S
@@ -73,9 +75,8 @@ scraper_service.services.kinds.operations scraper_service.services.resident_craw
 scraper_service.services.webhooks scraper_service.spiders.crawl
 scraper_service.spiders.scrape scraper_service.storage.database
 scraper_service.api.v1.app scraper_service.api.v2.app scraper_service.web.routes
-scraper_service.addon scraper_service.crawling.scrapy_shortcuts.engine
-scraper_service.crawling.scrapy_shortcuts.downloader
-scraper_service.crawling.network.event_loop scraper_service.crawling.pipelines
+scraper_service.addon scraper_service.crawling.scrapy_shortcuts
+scraper_service.crawling.network.event_loop
 scraper_service.crawling.page_index scraper_service.crawling.questions
 scraper_service.exports.job_exports scraper_service.feeds
 scraper_service.library scraper_service.llm.requests
@@ -100,7 +101,7 @@ scraper_service.api.routes.files scraper_service.api.routes.health
 scraper_service.api.routes.metrics scraper_service.api.routes.openapi
 scraper_service.content.change_tracking.monitored_pages
 scraper_service.crawling.download.kept_sources
-scraper_service.crawling.download.unchanged_pages
+scraper_service.crawling.download.kept_sources
 scraper_service.services.metrics.sentry scraper_service.services.monitoring.check_run
 scraper_service.services.monitoring.target_runs
 scraper_service.services.monitoring.searches scraper_service.web.files

@@ -28,7 +28,7 @@ from scraper_service.crawling.page_errors import (
     NoCommonTls,
     ProxyFailed,
 )
-from scraper_service.crawling.scrapy_shortcuts.streaming_handler import PageResponse
+from scraper_service.crawling.scrapy_shortcuts import PageResponse
 
 if TYPE_CHECKING:
     import socket
