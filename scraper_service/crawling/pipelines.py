@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, frozen
 from scrapy.exceptions import DropItem
@@ -15,6 +15,7 @@ from scrapy.utils.misc import load_object
 from scraper_service.content.change_tracking.comparison import GONE
 from scraper_service.content.formats.tokens import count_and_cut
 from scraper_service.content.search.duplicates import without_blocks
+from scraper_service.crawling import Component
 from scraper_service.crawling.change_tracking import Changes
 from scraper_service.crawling.download.kept_sources import KeptSources
 from scraper_service.crawling.metrics import (
@@ -78,7 +79,7 @@ MAX_HOST = 260  # characters
 REMEMBERED_AT_ONCE = 10_000  # links before other tasks run; about a millisecond
 
 
-class PagePipeline:
+class PagePipeline(Component):
     """Joins content and facts of the fetch into a :class:`~scraper_service.items.Page`.
 
     Handles fetched, failed and refused pages in the same way. Stats: ``pages/completed``,
@@ -89,10 +90,6 @@ class PagePipeline:
         self._prices = Prices(crawler.settings)
         self._crawler = crawler
         self._has_stealth = Proxies.shared(crawler.settings).has("stealth")
-
-    @classmethod
-    def from_crawler(cls, crawler: Crawler) -> Self:
-        return cls(crawler)
 
     async def process_item(self, item: Any) -> Any:
         if not isinstance(item, PageContent):
@@ -253,7 +250,7 @@ def _reason(status: int | None) -> str | None:
         return f"HTTP status {status}"
 
 
-class RepeatsPipeline:
+class RepeatsPipeline(Component):
     """Removes blocks that a site repeats from Markdown, and names the page of a duplicate.
 
     Compares with pages that were delivered before. Two processes that deliver at the same
@@ -263,10 +260,6 @@ class RepeatsPipeline:
     def __init__(self, crawler: Crawler):
         self._crawler = crawler
         self._repeats = Repeats()
-
-    @classmethod
-    def from_crawler(cls, crawler: Crawler) -> Self:
-        return cls(crawler)
 
     async def process_item(self, item: Any) -> Any:
         if not isinstance(item, Page) or item.lease is None or item.failure:
@@ -324,7 +317,7 @@ def _recount_tokens(page: Page, options: ScrapeOptions) -> Page:
     return evolve(page, values=values, metadata=evolve(page.metadata, chunk=part.chunk))
 
 
-class StorePipeline:
+class StorePipeline(Component):
     """Stores each page of a job with its acknowledgement, links and credits.
 
     Also stores the entries of sitemap files in slices. Sitemaps are dropped afterwards.
@@ -339,10 +332,6 @@ class StorePipeline:
         self._sources = KeptSources(crawler.settings)
         self._serialize = load_object(crawler.settings["PAGE_SERIALIZER"])
         self._sites = parse_sites(crawler.settings.getlist("BLOCKED_SITES"))
-
-    @classmethod
-    def from_crawler(cls, crawler: Crawler) -> Self:
-        return cls(crawler)
 
     async def process_item(self, item: Any) -> Any:
         if isinstance(item, SitemapFile):

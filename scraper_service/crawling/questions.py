@@ -10,7 +10,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import define, evolve, field, frozen
 from scrapy.utils.misc import load_object
@@ -21,6 +21,7 @@ from scraper_service.content.formats.tokens import (
     drop_blocks,
     number_blocks,
 )
+from scraper_service.crawling import Component
 from scraper_service.crawling.middlewares import page_abandoned
 from scraper_service.crawling.scheduler import LeasedScheduler
 from scraper_service.errors import ServiceUnavailable
@@ -275,7 +276,7 @@ INJECTION = "SCRAPE_PROMPT_INJECTION_DETECTED"
 FAILED = "SCRAPE_ALL_ENGINES_FAILED"
 
 
-class ModelPipeline:
+class ModelPipeline(Component):
     """A pipeline that replaces results of rules by answers of the model.
 
     The pipeline also checks pages for prompt injection and removes blocks without content.
@@ -293,10 +294,6 @@ class ModelPipeline:
         self._account: str | None = None  # of the job
         self._asking: dict[str, asyncio.Task[PageContent]] = {}
         crawler.signals.connect(self._cancel_questions, page_abandoned)
-
-    @classmethod
-    def from_crawler(cls, crawler: Crawler) -> Self:
-        return cls(crawler)
 
     async def process_item(self, item: Any) -> Any:
         if not isinstance(item, PageContent) or item.error is not None:

@@ -18,7 +18,7 @@ from abc import abstractmethod
 from collections.abc import AsyncIterator
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 from pydispatch import dispatcher  # type: ignore[import-untyped]
@@ -41,6 +41,7 @@ from scrapy.utils.log import logformatter_adapter
 from scrapy.utils.python import global_object_name
 from twisted.python.failure import Failure
 
+from scraper_service.crawling import Component
 from scraper_service.shared_objects import BackgroundTasks
 
 if TYPE_CHECKING:
@@ -231,7 +232,7 @@ def nudge(engine: ExecutionEngine | None) -> None:
         nextcall.schedule()
 
 
-class DirectItems:
+class DirectItems(Component):
     """Passes the items of a response to the pipelines one by one.
 
     Only with a ``CONCURRENT_ITEMS`` of 1. Without spider middlewares, passes responses directly
@@ -251,10 +252,6 @@ class DirectItems:
                 _send_async, manager, manager.send_catch_log_async
             )
         crawler.signals.connect(self._on_opened, signals.spider_opened)
-
-    @classmethod
-    def from_crawler(cls, crawler: Crawler) -> Self:
-        return cls(crawler)
 
     def _on_opened(self) -> None:
         assert self._crawler.engine is not None

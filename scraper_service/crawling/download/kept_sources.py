@@ -10,7 +10,7 @@ import logging
 import re
 import time
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from attrs import evolve
 from scrapy.exceptions import NotConfigured
@@ -18,6 +18,7 @@ from scrapy.http import Headers, Response
 from scrapy.utils.defer import deferred_from_coro
 
 from scraper_service.content.stored_pages import pack, unpack
+from scraper_service.crawling import Component
 from scraper_service.crawling.artefacts import object_store, service_secret
 from scraper_service.crawling.metrics import KEPT_RESPONSES
 from scraper_service.crawling.page_errors import (
@@ -203,7 +204,7 @@ def read_head(head: bytes) -> tuple[int, Headers]:
     return int(first.split(None, 2)[1]), headers
 
 
-class UnchangedPages:
+class UnchangedPages(Component):
     """Finds pages and sitemap files that have not changed since the job ``BASE_JOB_ID``.
 
     Sends the ``ETag`` and ``Last-Modified`` of a page's last response to the URL that sent
@@ -223,10 +224,6 @@ class UnchangedPages:
         self._sources = KeptSources(crawler.settings)
         self._trust_s = crawler.settings.getfloat("LASTMOD_TRUST_S")
         self._reading: asyncio.Future[ScrapeOptions | None] | None = None
-
-    @classmethod
-    def from_crawler(cls, crawler: Crawler) -> Self:
-        return cls(crawler)
 
     async def process_request(self, request: Request) -> Response | None:
         state = PageState.find(request)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from attrs import evolve
 from scrapy.http import Response
 
+from scraper_service.crawling import Component
 from scraper_service.crawling.artefacts import hold_artefact, shared_artefacts
 from scraper_service.crawling.download.engines import Engines
 from scraper_service.crawling.metrics import CACHE_LOOKUPS
@@ -51,7 +52,7 @@ logger = logging.getLogger(__name__)
 PDF_START = b"%PDF-"
 
 
-class PageCache:
+class PageCache(Component):
     """Responds to page requests from the team's cache, and stores new responses.
 
     Sitemap files pass unchanged, and so do pages without a team, as in local runs. Nothing is
@@ -65,10 +66,6 @@ class PageCache:
         self._sites = parse_sites(crawler.settings.getlist("BLOCKED_SITES"))
         self._retention_s = crawler.settings.getfloat("CACHE_RETENTION_S")
         self._storing = BackgroundTasks()
-
-    @classmethod
-    def from_crawler(cls, crawler: Crawler) -> Self:
-        return cls(crawler)
 
     async def process_request(self, request: Request) -> Response | None:
         state = PageState.find(request)
