@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from functools import partial
 from http import HTTPStatus
@@ -157,8 +158,6 @@ class PageSpider(scrapy.Spider):
     job_id = ""
     #: True if the caller names the URLs of all pages: no link leads to them.
     is_asked_for: ClassVar[bool] = True
-    #: Characters of a page for the language model; 0 without a model.
-    text_limit: int
     find_links = False
     find_blocks = False
     keeps_search = False
@@ -182,7 +181,6 @@ class PageSpider(scrapy.Spider):
         spider.robots = load_object(settings["ROBOTS_POLICY"]).shared(settings)
         spider.engines = load_object(settings["ENGINES"]).shared(settings)
         spider.job_id = settings.get("JOB_ID") or ""
-        spider.text_limit = text_limit(settings) if language_model(settings) else 0
         spider.max_bytes = settings.getint("DOWNLOAD_MAXSIZE")
         spider.max_hops = settings.getint("REDIRECT_MAX_TIMES")
         spider.keeps_search = settings.getbool("SEARCH_INDEX")
@@ -324,6 +322,12 @@ class PageSpider(scrapy.Spider):
             "find_text": self.text_limit if asks_model(state.options) else 0,
             "pack_body": self._is_kept(state),
         }
+
+    @functools.cached_property
+    def text_limit(self) -> int:
+        """The characters of a page for the language model; 0 without a model."""
+        settings = self.crawler.settings
+        return text_limit(settings) if language_model(settings) else 0
 
     def _may_be_shell(self, state: PageState) -> bool:
         """Return True if the browser may fetch a page again."""

@@ -6,6 +6,7 @@ Without a model, or after an error, the results of the converter's rules remain.
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import re
 import time
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
     from scraper_service.content.formats.tokens import MarkdownPart
     from scraper_service.items import Fetch
+    from scraper_service.llm.model import LanguageModel
     from scraper_service.options.scrape import ScrapeOptions
 
 MAX_HINTS = 4000  # characters of the rules' results in a prompt
@@ -288,12 +290,15 @@ class ModelPipeline(Component):
     def __init__(self, crawler: Crawler):
         settings = crawler.settings
         self._crawler = crawler
-        self._model = language_model(settings)
         self._pool: Any = load_object(settings["CONVERTER"]).shared(settings)
         self._job_id: str | None = settings.get("JOB_ID")
         self._account: str | None = None  # of the job
         self._asking: dict[str, asyncio.Task[PageContent]] = {}
         crawler.signals.connect(self._cancel_questions, page_abandoned)
+
+    @functools.cached_property
+    def _model(self) -> LanguageModel | None:
+        return language_model(self._crawler.settings)
 
     async def process_item(self, item: Any) -> Any:
         if not isinstance(item, PageContent) or item.error is not None:

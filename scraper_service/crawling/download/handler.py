@@ -121,7 +121,7 @@ class PageDownloadHandler(StreamingHandler):
         self._proxies = Proxies.shared(crawler.settings)
         # Proxies may be in networks that pages must not reach.
         self._proxied = open_session(self.bind_address)
-        self._rendering = PageRendering(crawler, self._egress)
+        self._rendering: PageRendering | None = None  # until a page needs the browser
         self._abandoned: set[str] = set()  # ids of pages that have not ended yet
         self._first: WeakSet[Slot] = WeakSet()  # slots of the first requests of pages
         crawler.signals.connect(self._abandon, middlewares.page_abandoned)
@@ -226,6 +226,8 @@ class PageDownloadHandler(StreamingHandler):
         if state is not None:
             state.proxy = kind
             if state.engine == BROWSER and state.kind is FetchKind.PAGE:
+                if self._rendering is None:
+                    self._rendering = PageRendering(self.crawler, self._egress)
                 try:
                     response = await self._rendering.download(request, upstream)
                     if upstream is not None:
@@ -341,7 +343,8 @@ class PageDownloadHandler(StreamingHandler):
     async def close(self) -> None:
         """Close the connections at the end of the crawl."""
         await super().close()
-        await self._rendering.close()
+        if self._rendering is not None:
+            await self._rendering.close()
         await self._direct.close()
         await self._proxied.close()
 
