@@ -95,7 +95,9 @@ class PagePipeline(Component):
         if not isinstance(item, PageContent):
             return item
         page = self._page(item)
-        _observe(item.fetch)
+        if item.fetch is not None and item.fetch.began_at is not None:
+            seconds = time.monotonic() - item.fetch.began_at
+            PAGE_SECONDS.labels(item.fetch.engine).observe(seconds)
         stats = self._crawler.stats
         assert stats is not None
         if page.failure:
@@ -201,11 +203,6 @@ class PagePipeline(Component):
                 "The country had no effect but on the languages: the page was fetched"
                 " without a browser, from the service's own address."
             )
-
-
-def _observe(fetch: Fetch | None) -> None:
-    if fetch is not None and fetch.began_at is not None:
-        PAGE_SECONDS.labels(fetch.engine).observe(time.monotonic() - fetch.began_at)
 
 
 def _untracked_reason(fetch: Fetch) -> str | None:

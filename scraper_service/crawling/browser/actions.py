@@ -210,7 +210,7 @@ async def _screenshot(
         )
     taken = await screenshot(opened, full_page=action.full_page, quality=action.quality)
     results.screenshots.append(
-        await opened.keep(taken, "jpeg" if action.quality else "png")
+        await opened.order.keep(taken, "jpeg" if action.quality else "png")
     )
     if action.viewport and before:
         await page.set_viewport_size(before)
@@ -229,7 +229,7 @@ async def _pdf(opened: OpenPage, action: actions.Pdf, results: Results) -> None:
         scale=action.scale,
         print_background=True,
     )
-    results.pdfs.append(await opened.keep(made, "pdf"))
+    results.pdfs.append(await opened.order.keep(made, "pdf"))
 
 
 async def _javascript(

@@ -135,7 +135,7 @@ class CommandRun:
 
     async def _screenshot(self) -> str:
         taken = await screenshot(self.page.opened, full_page=False, quality=None)
-        return await self.page.opened.keep(taken, "png")
+        return await self.page.opened.order.keep(taken, "png")
 
     async def _eval(self, script: str) -> str:
         value = (await evaluate(self.page.opened, script)).get("value")

@@ -150,7 +150,8 @@ class Moves:
         pattern = {"urlPattern": "*"}
         if not self._headers.others:
             pattern["resourceType"] = "Document"
-        session.on("Fetch.requestPaused", lambda e: self._on_paused(session, e))
+        spawn = self._tasks.spawn
+        session.on("Fetch.requestPaused", lambda e: spawn(self._go_on(session, e)))
         await session.send("Fetch.enable", {"patterns": [pattern]})
 
     def begin_action(self) -> None:
@@ -179,9 +180,6 @@ class Moves:
         leaves = is_loading or name.lower().endswith(".pdf")
         if is_move and leaves and not self.refused.done():
             self.refused.set_result(MovedOn(url))
-
-    def _on_paused(self, session: CDPSession, event: dict[str, Any]) -> None:
-        self._tasks.spawn(self._go_on(session, event))
 
     async def _go_on(self, session: CDPSession, event: dict[str, Any]) -> None:
         facts: dict[str, Any] = {"requestId": event["requestId"]}
@@ -479,10 +477,6 @@ class OpenPage:
         if self._debugger is None:
             self._debugger = await self.context.new_cdp_session(self.page)
         return self._debugger  # type: ignore[no-any-return]
-
-    async def keep(self, data: bytes, kind: str) -> str:
-        """Store a file and return its URL."""
-        return await self.order.keep(data, kind)
 
     def _on_crash(self, _: object) -> None:
         if not self.lost.done():

@@ -162,7 +162,10 @@ def _limit_process(connection_fd: int, memory_bytes: int) -> None:
     parent.daemon = True
     parent.start()
     prepare()
-    _keep_trees_together()
+    # Imported here, as the conversion is in prepare().
+    from scraper_service.content.passes import keep_trees_together  # noqa: PLC0415
+
+    keep_trees_together()
     # A page has thousands of objects without cycles that live as long as the page. Frequent
     # collections over all loaded objects would find nothing.
     gc.freeze()
@@ -175,13 +178,6 @@ def prepare() -> None:
     from scraper_service.content.convert import prepare as load  # noqa: PLC0415
 
     load()
-
-
-def _keep_trees_together() -> None:
-    # Imported here for the same reason as the conversion.
-    from scraper_service.content.passes import keep_trees_together  # noqa: PLC0415
-
-    keep_trees_together()
 
 
 def _end_with_parent(connection_fd: int) -> None:

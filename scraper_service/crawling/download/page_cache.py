@@ -75,7 +75,7 @@ class PageCache(Component):
             return None  # the page was looked up before
         options = state.options
         only_stored = options.lockdown or options.min_age_ms is not None
-        if may_look_up(options) and (options.max_age_ms > 0 or only_stored):
+        if options.accepts_copies and (options.max_age_ms > 0 or only_stored):
             state.cache_state = "miss"
             try:
                 found = await self._find(state, state.team_id)
@@ -184,11 +184,6 @@ def _source(state: PageState, response: Response) -> StoredSource:
         screenshot=name_in(rendered.screenshot or "") if rendered else None,
         body=response.body,
     )
-
-
-def may_look_up(options: ScrapeOptions) -> bool:
-    """Return True if a stored response is allowed for ``options``."""
-    return options.accepts_copies
 
 
 def may_store(options: ScrapeOptions, response: Response) -> bool:
