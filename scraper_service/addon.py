@@ -86,13 +86,13 @@ COMPONENTS: Mapping[str, Mapping[str, int | str | None]] = {
     # Pipelines of users have orders from 0 to 1000. They run later and get stored
     # items, as feeds do.
     "ITEM_PIPELINES": {
-        "scraper_service.crawling.questions.ModelPipeline": -950,
-        "scraper_service.crawling.pipelines.PagePipeline": -900,
-        "scraper_service.crawling.change_tracking.ChangePipeline": -700,
-        "scraper_service.crawling.pipelines.RepeatsPipeline": -600,
-        "scraper_service.crawling.change_tracking.SincePipeline": -550,
-        "scraper_service.crawling.pipelines.StorePipeline": -500,
-        "scraper_service.crawling.page_index.SearchIndexPipeline": -400,
+        "scraper_service.crawling.pipelines.questions.ModelPipeline": -950,
+        "scraper_service.crawling.pipelines.pages.PagePipeline": -900,
+        "scraper_service.crawling.pipelines.change_tracking.ChangePipeline": -700,
+        "scraper_service.crawling.pipelines.pages.RepeatsPipeline": -600,
+        "scraper_service.crawling.pipelines.change_tracking.SincePipeline": -550,
+        "scraper_service.crawling.pipelines.pages.StorePipeline": -500,
+        "scraper_service.crawling.pipelines.page_index.SearchIndexPipeline": -400,
         "scraper_service.feeds.FlatItems": -100,
     },
     "SPIDER_MIDDLEWARES": {

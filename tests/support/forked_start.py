@@ -67,7 +67,7 @@ scraper_service.services.scraping scraper_service.storage.files.uploads
 scraper_service.web.sessions werkzeug.routing wsproto multipart
 scraper_service.crawling.converter_pool.pool scraper_service.crawling.download.engines
 scraper_service.crawling.download.handler scraper_service.crawling.middlewares
-scraper_service.crawling.pipelines scraper_service.crawling.scheduler
+scraper_service.crawling.pipelines.pages scraper_service.crawling.scheduler
 scraper_service.search_engines.searches scraper_service.services.capabilities
 scraper_service.services.metrics.health scraper_service.services.job_following
 scraper_service.services.job_runner scraper_service.services.mapping
@@ -77,7 +77,7 @@ scraper_service.spiders.scrape scraper_service.storage.database
 scraper_service.api.v1.app scraper_service.api.v2.app scraper_service.web.routes
 scraper_service.addon scraper_service.crawling.scrapy_shortcuts
 scraper_service.crawling.network.event_loop
-scraper_service.crawling.page_index scraper_service.crawling.questions
+scraper_service.crawling.pipelines.page_index scraper_service.crawling.pipelines.questions
 scraper_service.exports.job_exports scraper_service.feeds
 scraper_service.library scraper_service.llm.requests
 scraper_service.search_engines.own_index
