@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 HANDLER = "scraper_service.crawling.download.handler.PageDownloadHandler"
 CLASSES = {
-    "DOWNLOADER": "scraper_service.crawling.scrapy_shortcuts.downloader.DirectDownloader",
-    "ITEM_PROCESSOR": "scraper_service.crawling.scrapy_shortcuts.engine.DirectPipelines",
-    "LOG_FORMATTER": "scraper_service.crawling.scrapy_shortcuts.engine.DirectLog",
-    "STATS_CLASS": "scraper_service.crawling.scrapy_shortcuts.engine.DirectStats",
+    "DOWNLOADER": "scraper_service.crawling.scrapy_shortcuts.DirectDownloader",
+    "ITEM_PROCESSOR": "scraper_service.crawling.scrapy_shortcuts.DirectPipelines",
+    "LOG_FORMATTER": "scraper_service.crawling.scrapy_shortcuts.DirectLog",
+    "STATS_CLASS": "scraper_service.crawling.scrapy_shortcuts.DirectStats",
 }
 LIMITS = ("DOWNLOAD_MAXSIZE", "DOWNLOAD_TIMEOUT")  # Scrapy's defaults: 1 GiB, 180 s
 COMPONENTS: Mapping[str, Mapping[str, int | str | None]] = {
@@ -50,11 +50,11 @@ COMPONENTS: Mapping[str, Mapping[str, int | str | None]] = {
         "scraper_service.crawling.robots.RobotsMiddleware": 310,
         "scraper_service.crawling.download.page_cache.PageCache": 320,
         "scraper_service.crawling.middlewares.RequestOptionsMiddleware": 350,
-        "scraper_service.crawling.download.unchanged_pages.UnchangedPages": 360,
+        "scraper_service.crawling.download.kept_sources.UnchangedPages": 360,
         "scraper_service.crawling.middlewares.RetryAfter": 550,
         "scraper_service.crawling.middlewares.SafeRedirect": 600,
         "scraper_service.crawling.middlewares.FreshCookies": 700,
-        "scraper_service.crawling.scrapy_shortcuts.downloader.RequestStats": 850,
+        "scraper_service.crawling.scrapy_shortcuts.RequestStats": 850,
         # Off: unused, or they process bodies in the reactor thread.
         "scrapy.downloadermiddlewares.cookies.CookiesMiddleware": None,
         "scrapy.downloadermiddlewares.httpauth.HttpAuthMiddleware": None,
@@ -67,7 +67,7 @@ COMPONENTS: Mapping[str, Mapping[str, int | str | None]] = {
         "scrapy.downloadermiddlewares.stats.DownloaderStats": None,
     },
     "EXTENSIONS": {
-        "scraper_service.crawling.scrapy_shortcuts.engine.DirectItems": 0,
+        "scraper_service.crawling.scrapy_shortcuts.DirectItems": 0,
         "scraper_service.crawling.job_process.JobProcess": 0,
         "scraper_service.crawling.logs.JobLog": 0,
         "scraper_service.crawling.politeness.crawl_report.JobRecorder": 0,
@@ -86,13 +86,13 @@ COMPONENTS: Mapping[str, Mapping[str, int | str | None]] = {
     # Pipelines of users have orders from 0 to 1000. They run later and get stored
     # items, as feeds do.
     "ITEM_PIPELINES": {
-        "scraper_service.crawling.questions.ModelPipeline": -950,
-        "scraper_service.crawling.pipelines.PagePipeline": -900,
-        "scraper_service.crawling.change_tracking.ChangePipeline": -700,
-        "scraper_service.crawling.duplicates.RepeatsPipeline": -600,
-        "scraper_service.crawling.change_tracking.SincePipeline": -550,
-        "scraper_service.crawling.pipelines.StorePipeline": -500,
-        "scraper_service.crawling.page_index.SearchIndexPipeline": -400,
+        "scraper_service.crawling.pipelines.questions.ModelPipeline": -950,
+        "scraper_service.crawling.pipelines.pages.PagePipeline": -900,
+        "scraper_service.crawling.pipelines.change_tracking.ChangePipeline": -700,
+        "scraper_service.crawling.pipelines.pages.RepeatsPipeline": -600,
+        "scraper_service.crawling.pipelines.change_tracking.SincePipeline": -550,
+        "scraper_service.crawling.pipelines.pages.StorePipeline": -500,
+        "scraper_service.crawling.pipelines.page_index.SearchIndexPipeline": -400,
         "scraper_service.feeds.FlatItems": -100,
     },
     "SPIDER_MIDDLEWARES": {

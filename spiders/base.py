@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import time
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
@@ -12,10 +14,16 @@ from scrapy import Request
 from scrapy.settings import get_settings_priority
 from scrapy.utils.misc import load_object
 
+from scraper_service.content.change_tracking.comparison import repeated_content
 from scraper_service.content.decode import encoding_names
 from scraper_service.content.page_status import EMPTY_SHELL, NO_BYTES
 from scraper_service.crawling.page_state import STATE, PageState
-from scraper_service.errors import InvalidOptions, Issue, ServiceUnavailable
+from scraper_service.errors import (
+    ConverterDied,
+    InvalidOptions,
+    Issue,
+    ServiceUnavailable,
+)
 from scraper_service.items import (
     DATA_LOSS,
     PRICE_HEADERS,
@@ -35,7 +43,6 @@ from scraper_service.options.availability import (
 from scraper_service.options.crawl import CHANGEABLE
 from scraper_service.options.urls import request_url
 from scraper_service.spiders.embedded import with_document
-from scraper_service.spiders.unchanged import content_again
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -47,7 +54,6 @@ if TYPE_CHECKING:
 
     from scraper_service.items import LinkRowT
     from scraper_service.options.scrape import ScrapeOptions
-
 
 T = TypeVar("T")
 
@@ -152,8 +158,6 @@ class PageSpider(scrapy.Spider):
     job_id = ""
     #: True if the caller names the URLs of all pages: no link leads to them.
     is_asked_for: ClassVar[bool] = True
-    #: Characters of a page for the language model; 0 without a model.
-    text_limit: int
     find_links = False
     find_blocks = False
     keeps_search = False
@@ -177,7 +181,6 @@ class PageSpider(scrapy.Spider):
         spider.robots = load_object(settings["ROBOTS_POLICY"]).shared(settings)
         spider.engines = load_object(settings["ENGINES"]).shared(settings)
         spider.job_id = settings.get("JOB_ID") or ""
-        spider.text_limit = text_limit(settings) if language_model(settings) else 0
         spider.max_bytes = settings.getint("DOWNLOAD_MAXSIZE")
         spider.max_hops = settings.getint("REDIRECT_MAX_TIMES")
         spider.keeps_search = settings.getbool("SEARCH_INDEX")
@@ -319,6 +322,12 @@ class PageSpider(scrapy.Spider):
             "find_text": self.text_limit if asks_model(state.options) else 0,
             "pack_body": self._is_kept(state),
         }
+
+    @functools.cached_property
+    def text_limit(self) -> int:
+        """The characters of a page for the language model; 0 without a model."""
+        settings = self.crawler.settings
+        return text_limit(settings) if language_model(settings) else 0
 
     def _may_be_shell(self, state: PageState) -> bool:
         """Return True if the browser may fetch a page again."""
@@ -538,3 +547,46 @@ def options_object(arguments: dict[str, Any]) -> Any:
     """Return ``options`` if it is an object; text from ``-a options={...}`` gives None."""
     options = arguments.get("options")
     return None if isinstance(options, str) else options
+
+
+async def content_again(
+    pool: Any,
+    page: bytes,
+    source: PageSource,
+    options: ScrapeOptions,
+    timeout_s: float,
+    *,
+    is_asked: bool,
+    **owner: Any,
+) -> PageContent | None:
+    """Return the content of the compressed ``page`` for its response that has not changed.
+
+    ``pool`` is the converter pool, and ``owner`` the team and the job. Links are found again,
+    because another page may have found them first. None for a page that has to be converted:
+    its text depends on other pages, or on the moment, see :func:`repeated_content`.
+    """
+    if source.find_blocks or timeout_s <= 0:
+        return None
+    again = partial(repeated_content, is_asked=is_asked)
+    try:
+        content: PageContent | None = await pool.run(
+            again, page, timeout_s=timeout_s, **owner
+        )
+    except (ConverterDied, MemoryError, TimeoutError):
+        return None
+    if content is None or not source.find_links:
+        return content
+    plain = evolve(
+        source, find_search=False, find_shell=False, find_text=0, pack_body=False
+    )
+    bare = evolve(options, formats=())
+    found = await pool.convert(plain, bare, timeout_s, **owner)
+    if found.error is not None:
+        return None
+    return evolve(
+        content,
+        found=found.found,
+        links=found.links,
+        canonical=found.canonical,
+        fingerprint=found.fingerprint,
+    )

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 #: Formats of the page itself, also if its text is that of a document.
 _OF_PAGE = frozenset(row.tag for row in FORMATS if EMBEDDED in row.not_of)
 _VERDICT = frozenset({"verdict", "verdict_evidence", "word_count", "reading_time"})
-_PAGE_ERROR = "scraper_service.crawling.download.page_errors.page_error"
+_PAGE_ERROR = "scraper_service.crawling.page_errors.page_error"
 
 
 def choose_document(

@@ -435,9 +435,9 @@ def test_an_interrupt_leaves_what_was_fetched_in_the_feed(tmp_path):
 
 
 WITHOUT_SHORTCUTS = """
-from scraper_service.crawling.scrapy_shortcuts import downloader, engine
+from scraper_service.crawling import scrapy_shortcuts
 
-downloader.has = engine.has = lambda *names: False
+scrapy_shortcuts.has = lambda *names: False
 
 
 class Told:

@@ -150,15 +150,14 @@ def test_only_the_egress_module_and_its_user_open_connections():
             "scraper_service.crawling.browser.devtools",  # the own browser's port
             "scraper_service.crawling.browser.proxy",
             "scraper_service.crawling.converter_pool.converter",  # pairs of sockets
-            "scraper_service.crawling.converter_pool.fork_server",
-            "scraper_service.crawling.converter_pool.fork_server_process",
-            "scraper_service.crawling.download.egress",
-            "scraper_service.crawling.download.event_loop",  # names of hosts
+            "scraper_service.crawling.converter_pool.converter_process",
+            "scraper_service.crawling.network.egress",
+            "scraper_service.crawling.network.event_loop",  # names of hosts
             "scraper_service.crawling.download.handler",
-            "scraper_service.crawling.download.http_session",
-            "scraper_service.crawling.download.proxies",
+            "scraper_service.crawling.network.http_session",
+            "scraper_service.crawling.network.proxies",
             # an error of the base of the handler
-            "scraper_service.crawling.scrapy_shortcuts.streaming_handler",
+            "scraper_service.crawling.scrapy_shortcuts",
             "scraper_service.cli.operator.doctor",
             "scraper_service.exports.export_process",  # pairs of sockets
             "scraper_service.exports.process",
@@ -171,7 +170,7 @@ def test_only_the_egress_module_and_its_user_open_connections():
     )
 
 
-SHORTCUTS = ROOT / "scraper_service" / "crawling" / "scrapy_shortcuts"
+SHORTCUTS = ROOT / "scraper_service" / "crawling" / "scrapy_shortcuts.py"
 OF_SCRAPY = {"engine", "scraper", "downloader"}  # names of objects of Scrapy
 
 
@@ -189,8 +188,7 @@ def private_names_of_scrapy(path: Path) -> set[str]:
 
 def test_only_the_shortcuts_touch_private_names_of_scrapy():
     users = {path for path in SOURCES if private_names_of_scrapy(path)}
-    assert {path.name for path in users if path.parent == SHORTCUTS}
-    assert {path for path in users if path.parent != SHORTCUTS} == set()
+    assert users == {SHORTCUTS}
 
 
 def test_tools_do_not_import_tests():

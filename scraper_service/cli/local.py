@@ -105,7 +105,7 @@ class LocalClient:
         return _object_of(settings, only_page(pages, options.url))
 
     def map(self, body: dict[str, Any]) -> tuple[list[dict[str, str]], list[str]]:
-        from scraper_service.crawling.download.page_errors import (
+        from scraper_service.crawling.page_errors import (
             map_failure,
             map_warnings,
         )

@@ -305,7 +305,7 @@ class LocalRun(ShownRun):
         from twisted.internet import reactor
 
         from scraper_service.crawling.converter_pool.pool import ConverterPool
-        from scraper_service.crawling.page_index import SearchIndex
+        from scraper_service.crawling.pipelines.page_index import SearchIndex
         from scraper_service.errors import ServiceUnavailable
         from scraper_service.shared_objects import begin_collections
 

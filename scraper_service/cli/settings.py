@@ -70,7 +70,7 @@ def fetch_settings(overrides: Iterable[str], **options: Any) -> Settings:
 
     The conversion is imported meanwhile, in a process of its own.
     """
-    from scraper_service.crawling.converter_pool.fork_server import ForkServer
+    from scraper_service.crawling.converter_pool.converter import ForkServer
 
     ForkServer.start_ahead()
     settings = load_settings(overrides, **options)
@@ -83,8 +83,8 @@ def check_egress(settings: Settings) -> None:
 
     Without this check, Scrapy would only log that a download handler failed.
     """
-    from scraper_service.crawling.download.egress import EgressPolicy
-    from scraper_service.crawling.download.proxies import Proxies
+    from scraper_service.crawling.network.egress import EgressPolicy
+    from scraper_service.crawling.network.proxies import Proxies
 
     try:
         EgressPolicy(settings.getlist("EGRESS_ALLOW"))

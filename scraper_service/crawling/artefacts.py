@@ -7,7 +7,7 @@ import base64
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scraper_service.crawling.download.download_errors import FileNotStored
+from scraper_service.crawling.page_errors import FileNotStored
 from scraper_service.errors import StoreUnavailable
 from scraper_service.options.limits import DAY_S
 from scraper_service.shared_objects import Singletons

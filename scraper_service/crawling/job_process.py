@@ -12,11 +12,12 @@ import logging
 import os
 import platform
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from scrapy import signals
 from scrapy.exceptions import NotConfigured
 
+from scraper_service.crawling import Component
 from scraper_service.crawling.logs import job_logger, with_facts
 from scraper_service.crawling.metrics import LoopLag
 from scraper_service.crawling.politeness.host_pace import REFRESH_S, HostPace
@@ -243,7 +244,7 @@ def early_end(reason: str | None) -> str | None:
     return None if reason in GOOD_ENDS else f"The job ended early: {reason}."
 
 
-class JobProcess:
+class JobProcess(Component):
     """An extension for a process that has joined a job.
 
     Sends heartbeats, and notices changes of the job by its caller. Closes the crawler if the
@@ -269,10 +270,6 @@ class JobProcess:
         self._closing: asyncio.Task[None] | None = None
         crawler.signals.connect(self._on_open, signals.spider_opened)
         crawler.signals.connect(self._on_close, signals.spider_closed)
-
-    @classmethod
-    def from_crawler(cls, crawler: Crawler) -> Self:
-        return cls(crawler)
 
     def _on_open(self) -> None:
         self._lag.start()

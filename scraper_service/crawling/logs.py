@@ -6,13 +6,14 @@ import json
 import logging
 import time
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from scrapy import signals
 from scrapy.exceptions import NotConfigured
 from scrapy.utils.log import TopLevelFormatter
 
 from scraper_service.content.metadata.dates import utc_text
+from scraper_service.crawling import Component
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.storage.database import Database
 from scraper_service.storage.job_records import JobState
@@ -93,7 +94,7 @@ def _handler(settings: BaseSettings) -> logging.Handler:
     return logging.NullHandler()
 
 
-class JobLog:
+class JobLog(Component):
     """An extension that logs when a process begins and leaves a job.
 
     Only for jobs of the job database.
@@ -109,10 +110,6 @@ class JobLog:
         self._began_at = time.monotonic()
         crawler.signals.connect(self._on_open, signals.spider_opened)
         crawler.signals.connect(self._on_close, signals.spider_closed)
-
-    @classmethod
-    def from_crawler(cls, crawler: Crawler) -> Self:
-        return cls(crawler)
 
     def _on_open(self) -> None:
         log_begin(self._job_id, self._owner, is_first=self._is_first)

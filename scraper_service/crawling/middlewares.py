@@ -18,16 +18,18 @@ from scrapy.exceptions import IgnoreRequest
 from scrapy.http import Response
 
 from scraper_service.content.html.page_urls import has_host
-from scraper_service.crawling.download.download_errors import (
+from scraper_service.crawling import Component
+from scraper_service.crawling.download.engines import Engines
+from scraper_service.crawling.page_errors import (
     SITE_BLOCKED,
     BlockedSite,
+    HostBusy,
     TooManyRedirects,
     check_site,
 )
-from scraper_service.crawling.download.engines import Engines
 from scraper_service.crawling.page_state import PageState
 from scraper_service.crawling.politeness.host_limits import pace_key
-from scraper_service.crawling.politeness.host_pace import HostBusy, HostPace
+from scraper_service.crawling.politeness.host_pace import HostPace
 from scraper_service.discovery.outgoing_requests import BUSY, MAX_BACKOFF_S, backoff_s
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.items import TakenPage
@@ -214,7 +216,7 @@ class FreshCookies(CookiesMiddleware):
         self.jars.pop(scrape_id, None)
 
 
-class BlockedSitesMiddleware:
+class BlockedSitesMiddleware(Component):
     """Refuses requests to ``BLOCKED_SITES`` and to sites that the caller excludes.
 
     Applies to redirects, too, and before the robots.txt of a site is fetched.
@@ -222,10 +224,6 @@ class BlockedSitesMiddleware:
 
     def __init__(self, crawler: Crawler):
         self._sites = parse_sites(crawler.settings.getlist("BLOCKED_SITES"))
-
-    @classmethod
-    def from_crawler(cls, crawler: Crawler) -> Self:
-        return cls(crawler)
 
     def process_request(self, request: Request) -> None:
         if self._sites.covers(request.url):
@@ -263,7 +261,7 @@ class UploadedFiles:
         )
 
 
-class RequestOptionsMiddleware:
+class RequestOptionsMiddleware(Component):
     """Applies the options of a page to its request, and again at each redirect.
 
     The caller's headers and cookies go to the requested origin only. A redirect to another
@@ -272,10 +270,6 @@ class RequestOptionsMiddleware:
 
     def __init__(self, crawler: Crawler):
         self._engines = Engines.shared(crawler.settings)
-
-    @classmethod
-    def from_crawler(cls, crawler: Crawler) -> Self:
-        return cls(crawler)
 
     def process_request(self, request: Request) -> None:
         state = PageState.find(request)

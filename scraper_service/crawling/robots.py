@@ -12,7 +12,7 @@ import re
 import time
 from collections import OrderedDict
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from attrs import evolve, field, frozen
 from scrapy import Request
@@ -28,17 +28,19 @@ from scrapy.http.request import NO_CALLBACK
 
 from scraper_service.content.decode import encoding_names
 from scraper_service.content.page_status import WEB_PAGE
+from scraper_service.crawling import Component
 from scraper_service.crawling.converter_pool.pool import ConverterPool
-from scraper_service.crawling.download.download_errors import (
+from scraper_service.crawling.network.egress import ForbiddenDestination
+from scraper_service.crawling.page_errors import (
+    HostBusy,
     RobotsRefused,
     RobotsUnreachable,
+    page_error,
 )
-from scraper_service.crawling.download.egress import ForbiddenDestination
-from scraper_service.crawling.download.page_errors import page_error
 from scraper_service.crawling.page_state import STATE, FetchKind, FetchLimits, PageState
 from scraper_service.crawling.politeness.crawl_report import JobRecorder
 from scraper_service.crawling.politeness.host_limits import pace_key
-from scraper_service.crawling.politeness.host_pace import HostBusy, HostPace
+from scraper_service.crawling.politeness.host_pace import HostPace
 from scraper_service.discovery.outgoing_requests import BUSY, backoff_s
 from scraper_service.discovery.robots import (
     MAX_BYTES,
@@ -349,7 +351,7 @@ def _is_open(crawler: Crawler) -> bool:
     return engine is not None and engine.running and engine.spider is not None
 
 
-class RobotsMiddleware:
+class RobotsMiddleware(Component):
     """Refuses requests that the robots.txt disallows for ``robots_agents`` of their page.
 
     Applies before each fetch, also after redirects. The response for
@@ -364,10 +366,6 @@ class RobotsMiddleware:
         self._tally = JobRecorder.tally_of(crawler)
         # The last result with its origin and agents, as the report has it.
         self._noted: tuple[Any, Any, Any] = (None, None, None)
-
-    @classmethod
-    def from_crawler(cls, crawler: Crawler) -> Self:
-        return cls(crawler)
 
     async def process_request(self, request: Request) -> Response | None:
         state = PageState.find(request)

@@ -180,9 +180,9 @@ class ApiFront(Front):
     def _make_services(self, charges: Charges) -> Services:
         from scraper_service.api.responses import page_json
         from scraper_service.api.routing import Services
-        from scraper_service.crawling.change_tracking import Changes
         from scraper_service.crawling.download.engines import Engines
         from scraper_service.crawling.download.kept_sources import source_files
+        from scraper_service.crawling.pipelines.change_tracking import Changes
         from scraper_service.crawling.pricing import Prices
         from scraper_service.crawling.robots import RobotsPolicy
         from scraper_service.exports.job_exports import Exports

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from scraper_service.crawling.download.page_errors import map_failure, map_warnings
 from scraper_service.crawling.middlewares import page_ended
+from scraper_service.crawling.page_errors import map_failure, map_warnings
 from scraper_service.crawling.robots import RobotsPolicy
 from scraper_service.errors import MapTimedOut, QueueFull, ServiceUnavailable, plural
 from scraper_service.items import PageError

@@ -16,7 +16,7 @@ from scrapy.exceptions import DontCloseSpider
 
 from scraper_service.crawling.middlewares import item_made, page_abandoned
 from scraper_service.crawling.page_state import PageState
-from scraper_service.crawling.scrapy_shortcuts.engine import DirectItems
+from scraper_service.crawling.scrapy_shortcuts import DirectItems
 from scraper_service.errors import QueueFull, ServiceUnavailable, plural
 from scraper_service.items import QUEUE_FULL, Page, PageError, PageMetadata
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from scrapy.settings import BaseSettings
 
-    from scraper_service.crawling.change_tracking import Changes
+    from scraper_service.crawling.pipelines.change_tracking import Changes
     from scraper_service.crawling.pricing import Prices
     from scraper_service.discovery.map_results import ShapeT
     from scraper_service.items import Page, Upload

@@ -24,13 +24,13 @@ from scraper_service.crawling.browser import (
     shared_browser,
 )
 from scraper_service.crawling.browser.chromium import find_chromium
+from scraper_service.crawling.browser.page_orders import session_order
 from scraper_service.crawling.browser.running_browser import (
     RunningBrowser,
     processes_of,
 )
-from scraper_service.crawling.browser.session_order import session_order
 from scraper_service.crawling.browser.shared_browser import SharedBrowser
-from scraper_service.crawling.download.download_errors import (
+from scraper_service.crawling.page_errors import (
     BrowserGone,
     BrowserMissing,
 )

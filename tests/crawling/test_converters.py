@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from scraper_service.crawling.converter_pool import fork_server, process_pool
+from scraper_service.crawling.converter_pool import converter as fork_server
 from scraper_service.crawling.converter_pool import pool as pool_module
+from scraper_service.crawling.converter_pool import process_pool
 from scraper_service.crawling.converter_pool.pool import ConverterPool
 from scraper_service.errors import (
     ConverterDied,

@@ -10,15 +10,15 @@ import pytest
 from aiohttp.abc import AbstractResolver
 from scrapy.exceptions import CannotResolveHostError
 
-from scraper_service.crawling.browser.navigation import DirectRules
-from scraper_service.crawling.download.egress import (
+from scraper_service.crawling.browser.open_page import DirectRules
+from scraper_service.crawling.network.egress import (
     EgressPolicy,
     ForbiddenDestination,
     ForbiddenPort,
     Refusals,
 )
-from scraper_service.crawling.download.http_session import open_session
-from scraper_service.crawling.download.page_errors import page_error
+from scraper_service.crawling.network.http_session import open_session
+from scraper_service.crawling.page_errors import page_error
 
 PRIVATE = """
 0.0.0.0 10.0.0.1 10.255.255.255 100.64.0.1 127.0.0.1 127.255.255.254 169.254.169.254

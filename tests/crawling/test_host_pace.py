@@ -10,6 +10,7 @@ from email.utils import formatdate
 
 import pytest
 
+from scraper_service.crawling.page_errors import HostBusy
 from scraper_service.crawling.politeness import host_pace
 from scraper_service.crawling.politeness.host_limits import (
     FORGET_S,
@@ -20,7 +21,7 @@ from scraper_service.crawling.politeness.host_limits import (
     Host,
     pace_key,
 )
-from scraper_service.crawling.politeness.host_pace import HostBusy, HostPace
+from scraper_service.crawling.politeness.host_pace import HostPace
 from scraper_service.discovery.outgoing_requests import (
     MAX_BACKOFF_S,
     backoff_s,

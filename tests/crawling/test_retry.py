@@ -11,8 +11,8 @@ from scrapy.http import Response
 from scrapy.utils.test import get_crawler
 
 from scraper_service.crawling.middlewares import RetryAfter
+from scraper_service.crawling.page_errors import HostBusy
 from scraper_service.crawling.page_state import PageState
-from scraper_service.crawling.politeness.host_pace import HostBusy
 from scraper_service.items import Lease
 from tests.support.page_states import page_of
 

@@ -13,15 +13,13 @@ from scrapy.core.downloader.middleware import DownloaderMiddlewareManager
 from scrapy.pipelines import ItemPipelineManager
 from scrapy.utils.test import get_crawler
 
-from scraper_service.crawling.scrapy_shortcuts import engine
-from scraper_service.crawling.scrapy_shortcuts.downloader import (
+from scraper_service.crawling import scrapy_shortcuts
+from scraper_service.crawling.scrapy_shortcuts import (
     DirectDownloader,
-    DirectMiddlewares,
-    has,
-)
-from scraper_service.crawling.scrapy_shortcuts.engine import (
     DirectItems,
+    DirectMiddlewares,
     DirectPipelines,
+    has,
     nudge,
 )
 
@@ -30,9 +28,9 @@ PROCESSED = "scraper.handle_spider_output_async"
 SPIDERS = "scraper.spidermw.scrape_response_async"
 #: The names that each replacement of a method needs, as paths from the engine.
 NEEDED = {
-    STARTED: engine._OF_ENGINE,
-    PROCESSED: [f"scraper.{name}" for name in engine._OF_SCRAPER],
-    SPIDERS: [f"scraper.{name}" for name in engine._OF_SPIDERS],
+    STARTED: scrapy_shortcuts._OF_ENGINE,
+    PROCESSED: [f"scraper.{name}" for name in scrapy_shortcuts._OF_SCRAPER],
+    SPIDERS: [f"scraper.{name}" for name in scrapy_shortcuts._OF_SPIDERS],
 }
 CASES = [
     (method, name)
@@ -159,7 +157,7 @@ def test_without_a_name_signals_are_sent_in_scrapys_way(monkeypatch):
     crawler = crawler_of()
     DirectItems(crawler)
     assert "send_catch_log" in vars(crawler.signals)
-    monkeypatch.setattr(engine, "dispatcher", SimpleNamespace())
+    monkeypatch.setattr(scrapy_shortcuts, "dispatcher", SimpleNamespace())
     other = crawler_of()
     DirectItems(other)
     assert "send_catch_log" not in vars(other.signals)

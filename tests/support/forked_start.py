@@ -33,8 +33,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 import twisted.internet
 
 import scraper_service.settings
-from scraper_service.crawling.converter_pool import fork_server_process
-from scraper_service.crawling.converter_pool.fork_server import ForkServer
+from scraper_service.crawling.converter_pool import (
+    converter_process as fork_server_process,
+)
+from scraper_service.crawling.converter_pool.converter import ForkServer
 from scraper_service.storage import database
 from scraper_service.storage.secrets import public_environment
 from tests.support.waiting import WAIT_S
@@ -65,7 +67,7 @@ scraper_service.services.scraping scraper_service.storage.files.uploads
 scraper_service.web.sessions werkzeug.routing wsproto multipart
 scraper_service.crawling.converter_pool.pool scraper_service.crawling.download.engines
 scraper_service.crawling.download.handler scraper_service.crawling.middlewares
-scraper_service.crawling.pipelines scraper_service.crawling.scheduler
+scraper_service.crawling.pipelines.pages scraper_service.crawling.scheduler
 scraper_service.search_engines.searches scraper_service.services.capabilities
 scraper_service.services.metrics.health scraper_service.services.job_following
 scraper_service.services.job_runner scraper_service.services.mapping
@@ -77,13 +79,17 @@ scraper_service.addon scraper_service.crawling.scrapy_shortcuts.engine
 scraper_service.crawling.scrapy_shortcuts.downloader
 scraper_service.crawling.download.event_loop scraper_service.crawling.duplicates
 scraper_service.crawling.page_index scraper_service.crawling.questions
+scraper_service.api.v1.app scraper_service.api.v2.app scraper_service.web.routes
+scraper_service.addon scraper_service.crawling.scrapy_shortcuts
+scraper_service.crawling.network.event_loop
+scraper_service.crawling.pipelines.page_index scraper_service.crawling.pipelines.questions
 scraper_service.exports.job_exports scraper_service.feeds
 scraper_service.library scraper_service.llm.requests
 scraper_service.search_engines.own_index
 scraper_service.services.metrics.service_metrics
 scraper_service.services.monitoring.check_run scraper_service.services.billing
 scraper_service.spiders.batch scraper_service.spiders.map
-scraper_service.spiders.reprocess scraper_service.spiders.search
+scraper_service.spiders.batch scraper_service.spiders.search
 scrapy.core.downloader.handlers.datauri scrapy.downloadermiddlewares.defaultheaders
 scrapy.downloadermiddlewares.downloadtimeout scrapy.downloadermiddlewares.httpcache
 scrapy.downloadermiddlewares.robotstxt scrapy.downloadermiddlewares.stats
@@ -99,7 +105,7 @@ scraper_service.api.openapi.document scraper_service.api.openapi.kinds
 scraper_service.api.routes.files scraper_service.api.routes.health
 scraper_service.content.change_tracking.monitored_pages
 scraper_service.crawling.download.kept_sources
-scraper_service.crawling.download.unchanged_pages
+scraper_service.crawling.download.kept_sources
 scraper_service.services.metrics.sentry scraper_service.services.monitoring.check_run
 scraper_service.services.monitoring.target_runs
 scraper_service.services.monitoring.searches scraper_service.web.files

@@ -40,7 +40,7 @@ from scraper_service.api.streams.browser_sessions import (
     SessionSocket,
 )
 from scraper_service.api.streams.websocket import Handshake, is_wanted
-from scraper_service.crawling.download.download_errors import SITE_BLOCKED
+from scraper_service.crawling.page_errors import SITE_BLOCKED
 from scraper_service.errors import (
     DiskQuotaExceeded,
     InvalidParameter,

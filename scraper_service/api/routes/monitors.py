@@ -45,7 +45,7 @@ from scraper_service.api.schemas import (
     success,
 )
 from scraper_service.api.webhook_payloads import summary_json
-from scraper_service.crawling.download.download_errors import SITE_BLOCKED
+from scraper_service.crawling.page_errors import SITE_BLOCKED
 from scraper_service.errors import (
     CheckRunning,
     JobNotFound,

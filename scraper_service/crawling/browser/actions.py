@@ -13,7 +13,7 @@ from playwright.async_api import Error as PlaywrightError
 
 from scraper_service.crawling.browser import scripts
 from scraper_service.crawling.browser.loading import content, settle
-from scraper_service.crawling.download.download_errors import ActionFailed
+from scraper_service.crawling.page_errors import ActionFailed
 from scraper_service.options import actions
 
 if TYPE_CHECKING:
@@ -210,7 +210,7 @@ async def _screenshot(
         )
     taken = await screenshot(opened, full_page=action.full_page, quality=action.quality)
     results.screenshots.append(
-        await opened.keep(taken, "jpeg" if action.quality else "png")
+        await opened.order.keep(taken, "jpeg" if action.quality else "png")
     )
     if action.viewport and before:
         await page.set_viewport_size(before)
@@ -229,7 +229,7 @@ async def _pdf(opened: OpenPage, action: actions.Pdf, results: Results) -> None:
         scale=action.scale,
         print_background=True,
     )
-    results.pdfs.append(await opened.keep(made, "pdf"))
+    results.pdfs.append(await opened.order.keep(made, "pdf"))
 
 
 async def _javascript(

@@ -14,7 +14,7 @@ from scraper_service.crawling.browser.command_lines import snapshot
 from scraper_service.crawling.browser.held_page import HeldPage
 from scraper_service.crawling.browser.loading import settle
 from scraper_service.crawling.browser.render import check_url
-from scraper_service.crawling.download.download_errors import ActionFailed
+from scraper_service.crawling.page_errors import ActionFailed
 from scraper_service.options.urls import caller_url
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class CommandRun:
 
     async def _screenshot(self) -> str:
         taken = await screenshot(self.page.opened, full_page=False, quality=None)
-        return await self.page.opened.keep(taken, "png")
+        return await self.page.opened.order.keep(taken, "png")
 
     async def _eval(self, script: str) -> str:
         value = (await evaluate(self.page.opened, script)).get("value")

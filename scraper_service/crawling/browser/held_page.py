@@ -17,22 +17,21 @@ from playwright.async_api import Error as PlaywrightError
 from scrapy.exceptions import DownloadFailedError
 
 from scraper_service.crawling.browser.actions import run_actions
-from scraper_service.crawling.browser.devtools import is_too_large
 from scraper_service.crawling.browser.loading import content, goto, settle
 from scraper_service.crawling.browser.open_page import OpenPage, time_zone
 from scraper_service.crawling.browser.proxy import Passage
 from scraper_service.crawling.browser.render import (
     PDF,
+    browser_error,
     check_url,
     page_html,
     page_screenshot,
     wait_for_page,
 )
 from scraper_service.crawling.browser.running_browser import RunningBrowser, start
-from scraper_service.crawling.download.download_errors import (
+from scraper_service.crawling.page_errors import (
     BrowserGone,
     NotAPage,
-    PageTooLarge,
     SessionOver,
 )
 from scraper_service.items import Rendered, TakenPage
@@ -152,13 +151,10 @@ class HeldPage:
                 raise TimeoutError
             return await task
         except PlaywrightError as error:
-            if not self.is_alive:
-                raise BrowserGone("the browser ended") from error
-            if is_too_large(error):
-                raise PageTooLarge(opened.order.max_bytes) from error
-            if opened.page.is_closed():
-                raise NoPage(CLOSED) from error
-            raise DownloadFailedError(str(error).split("\n")[0]) from error
+            found = browser_error(opened, error)
+            if type(found) is DownloadFailedError and opened.page.is_closed():
+                found = NoPage(CLOSED)
+            raise found from error
         finally:
             for each in (task, *others):
                 each.cancel()
@@ -191,9 +187,7 @@ class HeldPage:
         """Open an http(s) URL. Raises errors of downloads."""
         opened = self.opened
         opened.order.url, opened.order.load_s = url, load_s
-        answer = await goto(opened)
-        headers = {k.lower(): v for k, v in (await answer.all_headers()).items()}
-        await wait_for_page(opened, headers)
+        await wait_for_page(opened, await goto(opened))
 
     async def replay(self, url: str, options: ScrapeOptions, load_s: float) -> None:
         """Open a page as a scrape did: with its wait and its actions."""

@@ -19,7 +19,7 @@ from scrapy.exceptions import (
 from scraper_service.content.page_status import NO_TEXT
 from scraper_service.crawling.browser import scripts
 from scraper_service.crawling.browser.proxy import UNREACHED, Passage
-from scraper_service.crawling.download.download_errors import (
+from scraper_service.crawling.page_errors import (
     BrowserMissing,
     CertificateError,
     NoCommonTls,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from playwright.async_api import Error as PlaywrightError
 from scrapy.exceptions import DownloadFailedError, DownloadTimeoutError
@@ -27,20 +27,18 @@ from scraper_service.crawling.browser.open_page import (
     time_zone,
 )
 from scraper_service.crawling.browser.proxy import Passage
-from scraper_service.crawling.download.download_errors import (
+from scraper_service.crawling.network.egress import ForbiddenDestination
+from scraper_service.crawling.page_errors import (
     BrowserGone,
     MovedOn,
     NotAPage,
     PageTooLarge,
 )
-from scraper_service.crawling.download.egress import ForbiddenDestination
 from scraper_service.items import Rendered
 from scraper_service.options.formats import Branding, Screenshot
 from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from scraper_service.crawling.browser.running_browser import RunningBrowser
 
 LOST = "the process of the page ended"
@@ -99,16 +97,21 @@ async def _render_page(opened: OpenPage) -> RenderedPage:
         }
         raise
     except PlaywrightError as error:
-        if opened.lost.done():
-            raise BrowserGone(LOST) from error
-        if not opened.running.is_alive:
-            raise BrowserGone("the browser ended") from error
-        if is_too_large(error):
-            raise PageTooLarge(opened.order.max_bytes) from error
-        raise DownloadFailedError(str(error).split("\n")[0]) from error
+        raise browser_error(opened, error) from error
     finally:
         work.cancel()
         await asyncio.gather(work, return_exceptions=True)
+
+
+def browser_error(opened: OpenPage, error: PlaywrightError) -> Exception:
+    """Return the error of a page whose browser failed."""
+    if opened.lost.done():
+        return BrowserGone(LOST)
+    if not opened.running.is_alive:
+        return BrowserGone("the browser ended")
+    if is_too_large(error):
+        return PageTooLarge(opened.order.max_bytes)
+    return DownloadFailedError(str(error).split("\n")[0])
 
 
 async def _take(opened: OpenPage) -> RenderedPage:
@@ -116,8 +119,7 @@ async def _take(opened: OpenPage) -> RenderedPage:
     began = time.monotonic()
     answer = await goto(opened)
     latency_s = time.monotonic() - began
-    headers = {k.lower(): v for k, v in (await answer.all_headers()).items()}
-    is_page = await wait_for_page(opened, headers)
+    headers, is_page = await wait_for_page(opened, answer)
     if options.wait_for_ms:
         await opened.page.wait_for_timeout(options.wait_for_ms)
         await settle(opened, anew=False, for_text=not options.actions)
@@ -159,11 +161,13 @@ async def _take(opened: OpenPage) -> RenderedPage:
     )
 
 
-async def wait_for_page(opened: OpenPage, headers: Mapping[str, str]) -> bool:
-    """Wait until the page of a response is loaded. Return True if it is HTML.
+async def wait_for_page(opened: OpenPage, answer: Any) -> tuple[dict[str, str], bool]:
+    """Wait until the page of a response of Playwright is loaded.
 
-    ``headers`` are in lower case. Raises :exc:`NotAPage`.
+    Return its headers with names in lower case, and True if it is HTML. Raises
+    :exc:`NotAPage`.
     """
+    headers = {k.lower(): v for k, v in (await answer.all_headers()).items()}
     mime = headers.get("content-type", "").partition(";")[0].strip().lower()
     if mime == PDF:  # shown by a viewer of the browser, without content
         raise NotAPage("the URL leads to a file")
@@ -171,7 +175,7 @@ async def wait_for_page(opened: OpenPage, headers: Mapping[str, str]) -> bool:
     await wait_for_load(opened)
     if opened.order.options.block_ads and is_page and await _without_banner(opened):
         await settle(opened)
-    return is_page
+    return headers, is_page
 
 
 async def page_html(opened: OpenPage, html: str) -> bytes:

@@ -27,7 +27,7 @@ from scraper_service.crawling.browser import chromium
 from scraper_service.crawling.browser.chromium import RemoteBrowser
 from scraper_service.crawling.browser.devtools import MAX_REPLY_BYTES, node_options
 from scraper_service.crawling.browser.proxy import LOOPBACK, no_passage
-from scraper_service.crawling.download.download_errors import BrowserGone
+from scraper_service.crawling.page_errors import BrowserGone
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Iterator

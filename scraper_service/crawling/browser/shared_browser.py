@@ -23,11 +23,11 @@ from scraper_service.crawling.browser.running_browser import (
     remove_orphans,
     start,
 )
-from scraper_service.crawling.download.download_errors import (
+from scraper_service.crawling.metrics import BROWSER_PAGES, BROWSER_RESTARTS
+from scraper_service.crawling.page_errors import (
     BrowserBusy,
     BrowserMissing,
 )
-from scraper_service.crawling.metrics import BROWSER_PAGES, BROWSER_RESTARTS
 from scraper_service.errors import plural
 from scraper_service.shared_objects import BackgroundTasks, Singletons
 
@@ -202,11 +202,6 @@ class SharedBrowser:
     def _not_started(self) -> str:
         return NOT_STARTED if self._remote is None else NOT_REACHED
 
-    @property
-    def missing(self) -> str | None:
-        """The reason why there is no browser, None if there is one."""
-        return chromium.why_missing(self._settings)
-
     def enter(self) -> None:
         """Count a crawler that may need pages."""
         self._users += 1
@@ -227,7 +222,7 @@ class SharedBrowser:
         browser can be started. With ``alone`` the browser shows no other page at the same time.
         Raises :exc:`BrowserMissing` and :exc:`BrowserBusy`.
         """
-        if missing := self.missing:
+        if missing := chromium.why_missing(self._settings):
             raise BrowserMissing(missing)
         if not self._users:
             raise BrowserMissing("the service is shutting down")

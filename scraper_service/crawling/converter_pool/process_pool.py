@@ -18,6 +18,7 @@ from attrs import frozen
 
 from scraper_service.crawling.converter_pool.converter import (
     Converter,
+    ForkServer,
     pack_call,
     wrap_large,
 )
@@ -34,7 +35,6 @@ from scraper_service.crawling.converter_pool.converter_queue import (
     ConverterQueue,
     Task,
 )
-from scraper_service.crawling.converter_pool.fork_server import ForkServer
 from scraper_service.crawling.metrics import (
     CONVERSION_SECONDS,
     CONVERTER_QUEUE,

@@ -46,12 +46,8 @@ class Engines:
     @classmethod
     def shared(cls, settings: BaseSettings) -> Engines:
         """Return the engines of this process. All crawlers share what is known of sites."""
-        key = tuple(
-            str(settings[name])
-            for name in (
-                *("RENDER", "CHROMIUM_PATH", "BROWSER_SANDBOX", "BROWSER_CDP_URL"),
-            )
-        )
+        names = ("RENDER", "CHROMIUM_PATH", "BROWSER_SANDBOX", "BROWSER_CDP_URL")
+        key = tuple(str(settings[name]) for name in names)
         return cls._instances.get(key, lambda: cls(settings))
 
     @functools.cached_property

@@ -22,30 +22,31 @@ from scrapy.exceptions import (
 from scrapy.signals import item_scraped
 
 from scraper_service.crawling import middlewares
+from scraper_service.crawling.browser.page_orders import PageRendering
 from scraper_service.crawling.converter_pool.converter_queue import LARGE_BYTES
 from scraper_service.crawling.converter_pool.pool import ConverterPool
-from scraper_service.crawling.download.download_errors import (
-    BrowserBusy,
-    BrowserGone,
-    BrowserMissing,
-    ConvertersBusy,
-    NotAPage,
-)
-from scraper_service.crawling.download.egress import (
-    EgressPolicy,
-    Refusals,
-)
 from scraper_service.crawling.download.engines import has_route
-from scraper_service.crawling.download.http_session import (
-    download_error,
-    open_session,
-)
-from scraper_service.crawling.download.proxies import Proxies, UpstreamProxy, resolve
-from scraper_service.crawling.download.rendering import PageRendering
 from scraper_service.crawling.metrics import (
     FETCH_SECONDS,
     FETCHED_BYTES,
     SITE_RESPONSES,
+)
+from scraper_service.crawling.network.egress import (
+    EgressPolicy,
+    Refusals,
+)
+from scraper_service.crawling.network.http_session import (
+    download_error,
+    open_session,
+)
+from scraper_service.crawling.network.proxies import Proxies, UpstreamProxy, resolve
+from scraper_service.crawling.page_errors import (
+    BrowserBusy,
+    BrowserGone,
+    BrowserMissing,
+    ConvertersBusy,
+    HostBusy,
+    NotAPage,
 )
 from scraper_service.crawling.page_state import (
     PUT_OFF,
@@ -55,9 +56,9 @@ from scraper_service.crawling.page_state import (
 )
 from scraper_service.crawling.politeness.crawl_report import JobRecorder
 from scraper_service.crawling.politeness.host_limits import pace_key
-from scraper_service.crawling.politeness.host_pace import HostBusy, HostPace
+from scraper_service.crawling.politeness.host_pace import HostPace
 from scraper_service.crawling.scheduler import LeasedScheduler
-from scraper_service.crawling.scrapy_shortcuts.streaming_handler import (
+from scraper_service.crawling.scrapy_shortcuts import (
     PageResponse,
     StreamingHandler,
 )
@@ -120,7 +121,7 @@ class PageDownloadHandler(StreamingHandler):
         self._proxies = Proxies.shared(crawler.settings)
         # Proxies may be in networks that pages must not reach.
         self._proxied = open_session(self.bind_address)
-        self._rendering = PageRendering(crawler, self._egress)
+        self._rendering: PageRendering | None = None  # until a page needs the browser
         self._abandoned: set[str] = set()  # ids of pages that have not ended yet
         self._first: WeakSet[Slot] = WeakSet()  # slots of the first requests of pages
         crawler.signals.connect(self._abandon, middlewares.page_abandoned)
@@ -225,6 +226,8 @@ class PageDownloadHandler(StreamingHandler):
         if state is not None:
             state.proxy = kind
             if state.engine == BROWSER and state.kind is FetchKind.PAGE:
+                if self._rendering is None:
+                    self._rendering = PageRendering(self.crawler, self._egress)
                 try:
                     response = await self._rendering.download(request, upstream)
                     if upstream is not None:
@@ -340,7 +343,8 @@ class PageDownloadHandler(StreamingHandler):
     async def close(self) -> None:
         """Close the connections at the end of the crawl."""
         await super().close()
-        await self._rendering.close()
+        if self._rendering is not None:
+            await self._rendering.close()
         await self._direct.close()
         await self._proxied.close()
 

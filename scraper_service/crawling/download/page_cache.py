@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from attrs import evolve
-from scrapy.exceptions import IgnoreRequest
 from scrapy.http import Response
 
+from scraper_service.crawling import Component
 from scraper_service.crawling.artefacts import hold_artefact, shared_artefacts
-from scraper_service.crawling.download.download_errors import (
-    SITE_BLOCKED,
-    BlockedSite,
-    check_site,
-)
 from scraper_service.crawling.download.engines import Engines
 from scraper_service.crawling.metrics import CACHE_LOOKUPS
+from scraper_service.crawling.page_errors import (
+    SITE_BLOCKED,
+    BlockedSite,
+    LockdownMiss,
+    NoCachedData,
+    check_site,
+)
 from scraper_service.crawling.page_state import FetchKind, PageState
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.items import DATA_LOSS, Rendered
@@ -50,15 +52,7 @@ logger = logging.getLogger(__name__)
 PDF_START = b"%PDF-"
 
 
-class LockdownMiss(IgnoreRequest):
-    """Raised when a page of a lockdown scrape is not in the cache."""
-
-
-class NoCachedData(IgnoreRequest):
-    """Raised when no stored response is as recent as the caller requires."""
-
-
-class PageCache:
+class PageCache(Component):
     """Responds to page requests from the team's cache, and stores new responses.
 
     Sitemap files pass unchanged, and so do pages without a team, as in local runs. Nothing is
@@ -73,10 +67,6 @@ class PageCache:
         self._retention_s = crawler.settings.getfloat("CACHE_RETENTION_S")
         self._storing = BackgroundTasks()
 
-    @classmethod
-    def from_crawler(cls, crawler: Crawler) -> Self:
-        return cls(crawler)
-
     async def process_request(self, request: Request) -> Response | None:
         state = PageState.find(request)
         if state is None or not state.team_id or state.kind is not FetchKind.PAGE:
@@ -85,7 +75,7 @@ class PageCache:
             return None  # the page was looked up before
         options = state.options
         only_stored = options.lockdown or options.min_age_ms is not None
-        if may_look_up(options) and (options.max_age_ms > 0 or only_stored):
+        if options.accepts_copies and (options.max_age_ms > 0 or only_stored):
             state.cache_state = "miss"
             try:
                 found = await self._find(state, state.team_id)
@@ -194,11 +184,6 @@ def _source(state: PageState, response: Response) -> StoredSource:
         screenshot=name_in(rendered.screenshot or "") if rendered else None,
         body=response.body,
     )
-
-
-def may_look_up(options: ScrapeOptions) -> bool:
-    """Return True if a stored response is allowed for ``options``."""
-    return options.accepts_copies
 
 
 def may_store(options: ScrapeOptions, response: Response) -> bool:

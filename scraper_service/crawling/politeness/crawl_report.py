@@ -11,12 +11,13 @@ import secrets
 import time
 from collections import Counter, defaultdict
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakKeyDictionary
 
 from scrapy import signals
 from scrapy.exceptions import NotConfigured
 
+from scraper_service.crawling import Component
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.storage.database import Database
 from scraper_service.storage.politeness import request_counts
@@ -143,7 +144,7 @@ def sums_of(stats: Mapping[str, Any]) -> dict[str, float]:
 STORE_S = 1.0
 
 
-class JobRecorder:
+class JobRecorder(Component):
     """An extension that stores the counts of the job ``JOB_ID``, and Scrapy's stats of it.
 
     Counts of all processes and restarts add up. A killed process loses the counts of its last
@@ -164,10 +165,6 @@ class JobRecorder:
         type(self)._of[crawler] = self
         crawler.signals.connect(self._on_open, signals.spider_opened)
         crawler.signals.connect(self._on_close, signals.spider_closed)
-
-    @classmethod
-    def from_crawler(cls, crawler: Crawler) -> Self:
-        return cls(crawler)
 
     @classmethod
     def find(cls, crawler: Crawler) -> JobRecorder | None:

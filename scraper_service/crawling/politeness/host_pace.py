@@ -8,8 +8,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar, Self
 
-from scrapy.exceptions import DownloadTimeoutError
-
+from scraper_service.crawling.page_errors import HostBusy
 from scraper_service.crawling.politeness.crawl_report import (
     ADAPTIVE,
     BACKOFF,
@@ -39,17 +38,6 @@ REFRESH_S = 2.0  # between two reads of the paces of other processes
 MAX_HOSTS = 10_000  # hosts that are remembered in their default state
 ANY_NUMBER = 1_000_000
 QUEUED_S = 10.0  # of requests of one job that wait for the gap of their host
-
-
-class HostBusy(DownloadTimeoutError):
-    """Raised when the pace of a host admits a request only after its deadline.
-
-    ``opens_at`` is the time for another try, by the clock of the pace.
-    """
-
-    def __init__(self, name: str, opens_at: float):
-        super().__init__(f"{name} takes no further request in time")
-        self.opens_at = opens_at
 
 
 class HostPace:

@@ -11,7 +11,7 @@ from scrapy.exceptions import (
     IgnoreRequest,
 )
 
-from scraper_service.crawling.download.page_errors import page_error
+from scraper_service.crawling.page_errors import page_error
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.llm.model import ModelError
 

@@ -18,9 +18,9 @@ from attrs import evolve, frozen
 from scrapy.exceptions import DownloadTimeoutError
 
 from scraper_service.crawling.artefacts import service_secret
-from scraper_service.crawling.browser.session_order import session_order
+from scraper_service.crawling.browser.page_orders import session_order
 from scraper_service.crawling.browser.shared_browser import pages_in_memory
-from scraper_service.crawling.download.page_errors import page_error
+from scraper_service.crawling.page_errors import page_error
 from scraper_service.errors import (
     OutOfCredits,
     ProfileInUse,

@@ -18,7 +18,7 @@ from scraper_service.crawling.browser.command_lines import (
     LineRefused,
     parse_lines,
 )
-from scraper_service.crawling.download.download_errors import ActionFailed, BrowserGone
+from scraper_service.crawling.page_errors import ActionFailed, BrowserGone
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.llm.model import LanguageModel, ModelError
 from scraper_service.options.urls import host_of

@@ -15,7 +15,7 @@ from scraper_service.crawling.browser.command_lines import (
     parse_lines,
 )
 from scraper_service.crawling.browser.devtools import DevTools, error_reply
-from scraper_service.crawling.download.download_errors import (
+from scraper_service.crawling.page_errors import (
     ActionFailed,
     BrowserGone,
     SessionOver,

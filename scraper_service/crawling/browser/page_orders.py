@@ -1,16 +1,19 @@
-"""Pages of the download handler that the browser fetches."""
+"""Orders for pages in the browser: of the download handler, and of sessions."""
 
 from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scrapy.http import Response
 
 from scraper_service.crawling.artefacts import keeper, service_secret
+from scraper_service.crawling.browser.running_browser import load_modules
 from scraper_service.crawling.browser.shared_browser import SharedBrowser
-from scraper_service.crawling.download.download_errors import (
+from scraper_service.crawling.network.egress import EgressPolicy, ForbiddenDestination
+from scraper_service.crawling.network.proxies import Proxies, resolve
+from scraper_service.crawling.page_errors import (
     BrowserGone,
     MovedOn,
     check_site,
@@ -19,7 +22,7 @@ from scraper_service.crawling.page_state import PageState
 from scraper_service.crawling.robots import RobotsMiddleware
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.options.limits import parse_sites
-from scraper_service.options.urls import host_of
+from scraper_service.options.urls import host_of, origin, url_parts
 from scraper_service.storage.accounts.sessions import (
     SessionBox,
     read_session,
@@ -31,11 +34,15 @@ from scraper_service.storage.database import Database
 if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
+    from scrapy.settings import BaseSettings
 
-    from scraper_service.crawling.browser.navigation import Judge
-    from scraper_service.crawling.browser.open_page import RenderedPage
-    from scraper_service.crawling.download.egress import EgressPolicy
-    from scraper_service.crawling.download.proxies import UpstreamProxy
+    from scraper_service.crawling.browser.open_page import (
+        Judge,
+        PageOrder,
+        RenderedPage,
+    )
+    from scraper_service.crawling.network.proxies import UpstreamProxy
+    from scraper_service.options.scrape import ScrapeOptions
     from scraper_service.storage.accounts.sessions import StateT
 
 logger = logging.getLogger(__name__)
@@ -43,6 +50,8 @@ logger = logging.getLogger(__name__)
 MOST_LONE_ENDS = 2  # of browsers with a single page, until that page is the cause
 MOST_ENDS = 5  # of all browsers, including ends before the page was opened
 MAX_BYTES = 200 * 2**20  # of a page if DOWNLOAD_MAXSIZE sets no limit
+ANYWHERE = "https://example.com/"  # for the outgoing proxy of a page without a URL
+NOWHERE = "http://no-page.invalid/"  # the origin that gets the headers of a blank page
 CONVERT_S = 0.5  # reserved for the conversion
 EMPTY: StateT = {"cookies": [], "origins": []}
 
@@ -73,7 +82,7 @@ class PageRendering:
     ) -> Response:
         """Return the page after its scripts have run, or the redirect that it led to.
 
-        Raises the errors of :mod:`scraper_service.crawling.download.download_errors` and of downloads
+        Raises the errors of :mod:`scraper_service.crawling.page_errors` and of downloads
         over HTTP.
         """
         state = PageState.of(request)
@@ -225,3 +234,61 @@ def product_tokens(user_agent: str) -> str:
     """Return the product tokens of ``USER_AGENT``, which name the operator."""
     inside = user_agent.partition("(compatible;")[2].partition(")")[0].split(";")
     return (inside[0] or user_agent).strip()
+
+
+async def session_order(
+    settings: BaseSettings,
+    session_id: str,
+    team_id: str,
+    options: ScrapeOptions,
+    url: str | None,
+    state: dict[str, Any] | None,
+) -> PageOrder:
+    """Return the order for the page of a session.
+
+    ``state`` are the cookies and storage that it begins with. Each navigation is resolved
+    and checked by the egress rule before its request, so that a refused one leaves the page
+    as it is; the passage of the page checks all requests again.
+    """
+    await load_modules()
+    from scraper_service.crawling.browser.open_page import PageOrder  # noqa: PLC0415
+
+    proxies = Proxies.shared(settings)
+    upstream = proxies.choose("basic", session_id) or proxies.outgoing(url or ANYWHERE)
+    policy = EgressPolicy(settings.getlist("EGRESS_ALLOW"))
+
+    async def judge(url: str, *, can_leave: bool) -> None:
+        if url_parts(url).scheme not in {"http", "https"}:
+            raise ForbiddenDestination("no http(s) URL")
+        if (refusal := order.refusal(host_of(url))) is not None:
+            raise refusal
+        await resolve(policy, url, upstream)
+
+    async def keep(data: bytes, kind: str) -> str:
+        page = PageState(
+            options=options,
+            scrape_id=session_id,
+            source_url=order.url,
+            team_id=team_id,
+            deadline=order.ends_at,
+        )
+        return await keeper(settings, page)(data, kind)
+
+    order = PageOrder(
+        url=url or NOWHERE,
+        first_origin=origin(url or NOWHERE),
+        options=options,
+        load_s=0.0,
+        ends_at=time.monotonic(),
+        max_bytes=settings.getint("DOWNLOAD_MAXSIZE") or MAX_BYTES,
+        name=product_tokens(settings["USER_AGENT"]),
+        policy=policy,
+        sites=parse_sites(settings.getlist("BLOCKED_SITES")),
+        ads=await SharedBrowser.shared(settings).blocked_hosts(),
+        judge=judge,
+        max_moves=settings.getint("REDIRECT_MAX_TIMES"),
+        keep=keep,
+        upstream=upstream,
+        state=state,
+    )
+    return order

@@ -1,8 +1,11 @@
-"""Shortens the way of requests and responses through Scrapy to the pipelines.
+"""All that touches private names of Scrapy, each shortcut with a probe for them.
 
 Scrapy runs seven tasks, as many deferreds and ten asynchronous generators for each page, so
 that items of a response can be processed at the same time, and spider middlewares can change
-them. A page takes one task here.
+them. A page takes one task here. Without a name, Scrapy's own way is taken, which is slower.
+
+The download handler alone has no other way: Scrapy's own has no rule for the addresses that
+pages may reach, so without its private names nothing is fetched.
 """
 
 from __future__ import annotations
@@ -10,29 +13,40 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import math
+from abc import abstractmethod
 from collections.abc import AsyncIterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 
+import aiohttp
 from pydispatch import dispatcher  # type: ignore[import-untyped]
-from scrapy import Request, signals
-from scrapy.http import Response
+from scrapy import exceptions, signals
+from scrapy.core.downloader import Downloader
+from scrapy.core.downloader.handlers import _aiohttp
+from scrapy.core.downloader.middleware import DownloaderMiddlewareManager
+from scrapy.downloadermiddlewares.stats import (
+    DownloaderStats,
+    get_header_size,
+    get_status_size,
+)
+from scrapy.http import Headers, Request, Response
 from scrapy.logformatter import LogFormatter
 from scrapy.pipelines import ItemPipelineManager
 from scrapy.statscollectors import MemoryStatsCollector
-from scrapy.utils.defer import iter_errback
+from scrapy.utils.defer import ensure_awaitable, iter_errback
+from scrapy.utils.httpobj import urlparse_cached
 from scrapy.utils.log import logformatter_adapter
+from scrapy.utils.python import global_object_name
 from twisted.python.failure import Failure
 
-from scraper_service.crawling.scrapy_shortcuts.downloader import (
-    DirectDownloader,
-    awaitable,
-    has,
-)
+from scraper_service.crawling import Component
 from scraper_service.shared_objects import BackgroundTasks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable
+    from contextlib import AbstractAsyncContextManager
 
     from scrapy.core.engine import ExecutionEngine
     from scrapy.core.scraper import Scraper
@@ -40,6 +54,151 @@ if TYPE_CHECKING:
     from scrapy.signalmanager import SignalManager
 
 logger = logging.getLogger(__name__)
+#: Raised for a component that returns what it must not.
+_InvalidOutput: type[Exception] = getattr(exceptions, "_InvalidOutput", TypeError)
+_WARNS = "_warn" in inspect.signature(ensure_awaitable).parameters
+
+
+def has(found: object, *names: str) -> bool:
+    """Return True if an object has all names: the dotted paths of attributes.
+
+    The probe of each shortcut: without private names of Scrapy, its own way is taken.
+    """
+    try:
+        attrgetter(*names)(found)
+    except AttributeError as error:
+        logger.warning("a shortcut through Scrapy is off: %s", error)
+        return False
+    return True
+
+
+def awaitable(value: Any, method: Callable[..., Any]) -> Awaitable[Any]:
+    """Return what ``method`` has returned as an awaitable. Warns of a Deferred."""
+    facts = {"_warn": global_object_name(method)} if _WARNS else {}
+    return ensure_awaitable(value, **facts)
+
+
+class DirectDownloader(Downloader):
+    """Downloads a request at once, unless settings of Scrapy delay it.
+
+    ``HostPace`` admits requests. Scrapy's queue would cost a task for each of them.
+    """
+
+    def __init__(self, crawler: Crawler):
+        super().__init__(crawler)
+        #: False without the private names of Scrapy's downloader: then its queue is used.
+        self.is_direct = has(super(), "_enqueue_request", "_get_slot", "_download")
+        known = self.middleware.middlewares
+        self.middleware = DirectMiddlewares(*known, crawler=crawler)
+
+    async def _enqueue_request(self, request: Request) -> Response:
+        if not self.is_direct:
+            return await super()._enqueue_request(request)
+        key, slot = self._get_slot(request)
+        if slot.delay or slot.queue or slot.free_transfer_slots() <= 0:
+            return await super()._enqueue_request(request)
+        request.meta[self.DOWNLOAD_SLOT] = key
+        slot.active.add(request)
+        self.signals.send_catch_log(
+            signal=signals.request_reached_downloader,
+            request=request,
+            spider=self.crawler.spider,
+        )
+        try:
+            return await self._download(slot, request)
+        finally:
+            slot.active.remove(request)
+
+
+class DirectMiddlewares(DownloaderMiddlewareManager):
+    """Calls the methods of middlewares in the order of the base class.
+
+    The base class makes a coroutine of each result, also of None and of responses. It takes its
+    own way if it does not call the private methods here, or counts no methods with a spider.
+    """
+
+    async def _process_request(
+        self,
+        request: Request,
+        download_func: Callable[[Request], Coroutine[Any, Any, Response]],
+    ) -> Response | Request:
+        if getattr(self, "_mw_methods_requiring_spider", True):
+            return await super()._process_request(request, download_func)
+        for method in self.methods["process_request"]:
+            assert method is not None
+            value = method(request=request)
+            if value is not None:
+                result = await _result(value, method)
+                if result is not None:
+                    return result
+        return await download_func(request)
+
+    async def _process_response(
+        self, response: Response | Request, request: Request
+    ) -> Response | Request:
+        if getattr(self, "_mw_methods_requiring_spider", True):
+            return await super()._process_response(response, request)
+        for method in self.methods["process_response"]:
+            if isinstance(response, Request):
+                break
+            assert method is not None
+            value = method(request=request, response=response)
+            if not isinstance(value, (Response, Request)):
+                value = await _result(value, method)
+                if value is None:
+                    raise _InvalidOutput(f"{global_object_name(method)} returned None")
+            response = value
+        return response
+
+
+async def _result(value: Any, method: Callable[..., Any]) -> Response | Request | None:
+    """Return the response or request that ``method`` has returned or promised, or None."""
+    if isinstance(value, (Response, Request)):
+        return value
+    found: Response | Request | None = await awaitable(value, method)
+    if found is None or isinstance(found, (Response, Request)):
+        return found
+    raise _InvalidOutput(f"{global_object_name(method)} must not return {type(found)}")
+
+
+class RequestStats(DownloaderStats):
+    """Counts what Scrapy's middleware counts, without a copy of requests and headers."""
+
+    def process_request(  # type: ignore[override]  # its spider is deprecated
+        self, request: Request
+    ) -> None:
+        count = self.stats.inc_value
+        count("downloader/request_count")
+        count(f"downloader/request_method_count/{request.method}")
+        count("downloader/request_bytes", _request_bytes(request))
+
+    def process_response(  # type: ignore[override]  # its spider is deprecated
+        self, request: Request, response: Response
+    ) -> Response:
+        count = self.stats.inc_value
+        count("downloader/response_count")
+        count(f"downloader/response_status_count/{response.status}")
+        # A plain dictionary does not normalise the names again.
+        size = len(response.body) + get_header_size(dict(response.headers))
+        count("downloader/response_bytes", size + get_status_size(response.status) + 4)
+        return response
+
+
+def _request_bytes(request: Request) -> int:
+    """Return the length of :func:`scrapy.utils.request.request_httprepr`."""
+    parts = urlparse_cached(request)
+    size = len(request.method) + 1 + len(parts.path or "/") + len(" HTTP/1.1\r\n")
+    size += len(parts.params) + bool(parts.params)
+    size += len(parts.query) + bool(parts.query)
+    size += len("Host: \r\n") + len(parts.hostname or "")
+    size += sum(
+        len(name) + len(": ") + len(value) + len("\r\n")
+        for name, values in dict.items(request.headers)
+        for value in values
+    )
+    return size + len("\r\n") + len(request.body)
+
+
 _of_engine = logging.getLogger("scrapy.core.engine")
 _of_scraper = logging.getLogger("scrapy.core.scraper")
 
@@ -73,7 +232,7 @@ def nudge(engine: ExecutionEngine | None) -> None:
         nextcall.schedule()
 
 
-class DirectItems:
+class DirectItems(Component):
     """Passes the items of a response to the pipelines one by one.
 
     Only with a ``CONCURRENT_ITEMS`` of 1. Without spider middlewares, passes responses directly
@@ -93,10 +252,6 @@ class DirectItems:
                 _send_async, manager, manager.send_catch_log_async
             )
         crawler.signals.connect(self._on_opened, signals.spider_opened)
-
-    @classmethod
-    def from_crawler(cls, crawler: Crawler) -> Self:
-        return cls(crawler)
 
     def _on_opened(self) -> None:
         assert self._crawler.engine is not None
@@ -288,3 +443,66 @@ class DirectLog(LogFormatter):
         if not _of_scraper.isEnabledFor(logging.DEBUG):
             return None
         return super().scraped(*args, **kwargs)
+
+
+class PageResponse(_aiohttp._ClientResponse):
+    """A response whose body is read up to ``cut_bytes``, and not much beyond.
+
+    After ``large_bytes`` the body waits for ``before_large``.
+    """
+
+    cut_bytes = math.inf
+    large_bytes = math.inf
+    before_large: Callable[[], Awaitable[None]]
+
+
+class StreamingHandler(_aiohttp.AiohttpDownloadHandler):
+    """Reads responses as they come, through the sessions of :meth:`open_response`."""
+
+    experimental = False  # pinned and tested; avoids the warning at each start
+    lazy = True  # needs a running loop, which `scrapy shell` starts later
+
+    def __init__(self, crawler: Crawler):
+        super().__init__(crawler)
+        #: The local address of connections, None for any.
+        self.bind_address = self._bind_address
+        #: TLS without a look at certificates.
+        self.unverified = self._ssl_context
+
+    @abstractmethod
+    def open_response(
+        self, request: Request, timeout_s: float
+    ) -> AbstractAsyncContextManager[PageResponse]:
+        """Return the context of a response whose head has come."""
+
+    def proxy_of(self, request: Request) -> str | None:
+        """Return the proxy that ``meta`` of a request names, with its credentials."""
+        return self._extract_proxy_url_with_creds(request)
+
+    def _make_request(self, request: Request, timeout: float) -> Any:
+        return self.open_response(request, timeout)
+
+    @staticmethod
+    def _extract_headers(response: _aiohttp._ClientResponse) -> Headers:
+        # Raw bytes: values are not always UTF-8.
+        return Headers(response.raw_headers)
+
+    @staticmethod
+    async def _iter_body_chunks(
+        response: _aiohttp._ClientResponse,
+    ) -> AsyncIterator[bytes]:
+        assert isinstance(response, PageResponse)
+        received, large_bytes = 0, response.large_bytes
+        try:
+            async for chunk in response.content.iter_any():
+                yield chunk
+                received += len(chunk)
+                if received >= response.cut_bytes:
+                    return
+                if received > large_bytes:
+                    large_bytes = math.inf
+                    await response.before_large()
+        except aiohttp.ClientPayloadError:
+            # Received before the error; no public method returns it then.
+            yield b"".join(response.content._buffer)
+            raise

@@ -6,24 +6,26 @@ import asyncio
 import json
 import time
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, frozen
 from scrapy.exceptions import DropItem
 from scrapy.utils.misc import load_object
 
 from scraper_service.content.change_tracking.comparison import GONE
-from scraper_service.crawling.change_tracking import Changes
-from scraper_service.crawling.download.download_errors import SITE_BLOCKED
+from scraper_service.content.formats.tokens import count_and_cut
+from scraper_service.content.search.duplicates import without_blocks
+from scraper_service.crawling import Component
 from scraper_service.crawling.download.kept_sources import KeptSources
-from scraper_service.crawling.download.page_errors import page_error
-from scraper_service.crawling.download.proxies import Proxies
 from scraper_service.crawling.metrics import (
     CREDITS,
     PAGE_ERRORS,
     PAGE_SECONDS,
     PAGES,
 )
+from scraper_service.crawling.network.proxies import Proxies
+from scraper_service.crawling.page_errors import SITE_BLOCKED, page_error
+from scraper_service.crawling.pipelines.change_tracking import Changes
 from scraper_service.crawling.pricing import Prices
 from scraper_service.crawling.scheduler import LeasedScheduler
 from scraper_service.discovery import Reason
@@ -42,6 +44,13 @@ from scraper_service.items import (
 from scraper_service.options.availability import HTTP, is_elsewhere
 from scraper_service.options.formats import ChangeTracking
 from scraper_service.options.limits import BlockedSites, parse_sites
+from scraper_service.options.urls import url_parts
+from scraper_service.storage.frontier.duplicates import (
+    READ_ROWS,
+    DeliveredText,
+    Repeats,
+    texts_after,
+)
 from scraper_service.storage.job_records import (
     LOCAL_TEAM,
     CountedPage,
@@ -56,6 +65,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
     from scraper_service.items import Fetch
+    from scraper_service.options.scrape import ScrapeOptions
 
 QUEUED = "The page waited {:.1f} s: the team had as many under way as it may have."
 
@@ -65,10 +75,11 @@ UNTRACKED = (
     " the next comparison."
 )
 NO_FAILURES = frozenset({DUPLICATE, UNCHANGED})  # codes of pages that are left out
+MAX_HOST = 260  # characters
 REMEMBERED_AT_ONCE = 10_000  # links before other tasks run; about a millisecond
 
 
-class PagePipeline:
+class PagePipeline(Component):
     """Joins content and facts of the fetch into a :class:`~scraper_service.items.Page`.
 
     Handles fetched, failed and refused pages in the same way. Stats: ``pages/completed``,
@@ -80,15 +91,13 @@ class PagePipeline:
         self._crawler = crawler
         self._has_stealth = Proxies.shared(crawler.settings).has("stealth")
 
-    @classmethod
-    def from_crawler(cls, crawler: Crawler) -> Self:
-        return cls(crawler)
-
     async def process_item(self, item: Any) -> Any:
         if not isinstance(item, PageContent):
             return item
         page = self._page(item)
-        _observe(item.fetch)
+        if item.fetch is not None and item.fetch.began_at is not None:
+            seconds = time.monotonic() - item.fetch.began_at
+            PAGE_SECONDS.labels(item.fetch.engine).observe(seconds)
         stats = self._crawler.stats
         assert stats is not None
         if page.failure:
@@ -196,11 +205,6 @@ class PagePipeline:
             )
 
 
-def _observe(fetch: Fetch | None) -> None:
-    if fetch is not None and fetch.began_at is not None:
-        PAGE_SECONDS.labels(fetch.engine).observe(time.monotonic() - fetch.began_at)
-
-
 def _untracked_reason(fetch: Fetch) -> str | None:
     """Return the reason why a page is not compared with its last snapshot, or None."""
     status = fetch.status or 0
@@ -243,7 +247,74 @@ def _reason(status: int | None) -> str | None:
         return f"HTTP status {status}"
 
 
-class StorePipeline:
+class RepeatsPipeline(Component):
+    """Removes blocks that a site repeats from Markdown, and names the page of a duplicate.
+
+    Compares with pages that were delivered before. Two processes that deliver at the same
+    moment do not see each other's pages.
+    """
+
+    def __init__(self, crawler: Crawler):
+        self._crawler = crawler
+        self._repeats = Repeats()
+
+    async def process_item(self, item: Any) -> Any:
+        if not isinstance(item, Page) or item.lease is None or item.failure:
+            return item
+        options: Any = getattr(self._crawler.spider, "options", None)
+        if not getattr(options, "dedupe_boilerplate", False):
+            return item
+        await self._look()
+        page = self._mark_repeats(item)
+        if page.values is not item.values:
+            page = await asyncio.to_thread(_recount_tokens, page, options.scrape)
+        return page
+
+    async def _look(self) -> None:
+        scheduler = LeasedScheduler.of(self._crawler)
+        while True:
+            last = self._repeats.last
+            texts = await scheduler.read(texts_after, scheduler.job_id, last)
+            self._repeats.add(texts)
+            if len(texts) < READ_ROWS:
+                return
+
+    def _mark_repeats(self, page: Page) -> Page:
+        repeats, url = self._repeats, page.metadata.url
+        host = (url_parts(url).hostname or "")[:MAX_HOST]
+        original = repeats.original(page.text_print)
+        hashes = tuple(block[0] for block in page.blocks)
+        text = DeliveredText(
+            host, url, page.text_print, hashes if repeats.learns(host) else ()
+        )
+        return evolve(
+            page,
+            values=self._cut(page, repeats.repeated_blocks(host, hashes)),
+            metadata=evolve(page.metadata, duplicate_of=original),
+            text=None if repeats.is_full else text,
+        )
+
+    @staticmethod
+    def _cut(page: Page, repeated: set[int]) -> Any:
+        """Return the values without the blocks, unless nothing would remain."""
+        spans = [(start, end) for block, start, end in page.blocks if block in repeated]
+        if not spans or len(spans) == len(page.blocks):
+            return page.values
+        markdown = without_blocks(page.values["markdown"], spans)
+        return {**page.values, "markdown": markdown}
+
+
+def _recount_tokens(page: Page, options: ScrapeOptions) -> Page:
+    """Return ``page`` with the tokens and the part of its Markdown, which has changed."""
+    count, part = count_and_cut(json.loads(page.values["markdown"]), options)
+    page = evolve(page, metadata=evolve(page.metadata, token_count=count))
+    if part is None:
+        return page
+    values = {**page.values, "part": part.as_json}
+    return evolve(page, values=values, metadata=evolve(page.metadata, chunk=part.chunk))
+
+
+class StorePipeline(Component):
     """Stores each page of a job with its acknowledgement, links and credits.
 
     Also stores the entries of sitemap files in slices. Sitemaps are dropped afterwards.
@@ -258,10 +329,6 @@ class StorePipeline:
         self._sources = KeptSources(crawler.settings)
         self._serialize = load_object(crawler.settings["PAGE_SERIALIZER"])
         self._sites = parse_sites(crawler.settings.getlist("BLOCKED_SITES"))
-
-    @classmethod
-    def from_crawler(cls, crawler: Crawler) -> Self:
-        return cls(crawler)
 
     async def process_item(self, item: Any) -> Any:
         if isinstance(item, SitemapFile):

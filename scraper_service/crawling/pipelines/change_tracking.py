@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 from scrapy.exceptions import NotConfigured
@@ -14,6 +14,7 @@ from scraper_service.content.change_tracking.comparison import (
     change_since,
     compare_pages,
 )
+from scraper_service.crawling import Component
 from scraper_service.crawling.converter_pool.pool import ConverterPool
 from scraper_service.crawling.scheduler import LeasedScheduler
 from scraper_service.errors import ConverterDied, ServiceUnavailable
@@ -126,7 +127,7 @@ class Changes:
         return page
 
 
-class ChangePipeline:
+class ChangePipeline(Component):
     """Compares tracked pages before their delivery.
 
     Snapshots are stored together with their pages: in the transaction of a job's page, or of
@@ -136,10 +137,6 @@ class ChangePipeline:
     def __init__(self, crawler: Crawler):
         self._crawler = crawler
         self._changes = Changes(crawler.settings)
-
-    @classmethod
-    def from_crawler(cls, crawler: Crawler) -> Self:
-        return cls(crawler)
 
     async def process_item(self, item: Any) -> Any:
         if not isinstance(item, Page) or item.tracked is None:
@@ -174,7 +171,7 @@ def _join(*parts: str | None) -> str | None:
     return " ".join(part for part in parts if part) or None
 
 
-class SincePipeline:
+class SincePipeline(Component):
     """Leaves out the pages of a crawl with ``since`` that are the same as before.
 
     Other pages get their ``change``. A page that is gone fails with the code
@@ -186,10 +183,6 @@ class SincePipeline:
             raise NotConfigured  # no cost for jobs of their own
         self._crawler = crawler
         self._settings = crawler.settings
-
-    @classmethod
-    def from_crawler(cls, crawler: Crawler) -> Self:
-        return cls(crawler)
 
     async def process_item(self, item: Any) -> Any:
         if not isinstance(item, Page) or item.lease is None:

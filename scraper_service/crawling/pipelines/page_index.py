@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from attrs import define, field
 from scrapy import signals
 from scrapy.exceptions import NotConfigured
 
+from scraper_service.crawling import Component
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.items import Page, SearchPage
 from scraper_service.shared_objects import Singletons
@@ -30,7 +31,7 @@ NO_ENTRY = "its converter has died, or failed after its response"
 logger = logging.getLogger(__name__)
 
 
-class SearchIndexPipeline:
+class SearchIndexPipeline(Component):
     """Hands delivered pages to the page index. Does not wait for the index."""
 
     def __init__(self, crawler: Crawler):
@@ -38,10 +39,6 @@ class SearchIndexPipeline:
             raise NotConfigured  # with a reason it would be a warning at each start
         self._index = SearchIndex.shared(crawler.settings)
         crawler.signals.connect(self._on_close, signals.spider_closed)
-
-    @classmethod
-    def from_crawler(cls, crawler: Crawler) -> Self:
-        return cls(crawler)
 
     async def process_item(self, item: Any) -> Any:
         if isinstance(item, Page) and item.search is not None:

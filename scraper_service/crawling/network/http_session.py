@@ -23,12 +23,12 @@ from scrapy.exceptions import (
     UnsupportedURLSchemeError,
 )
 
-from scraper_service.crawling.download.download_errors import (
+from scraper_service.crawling.page_errors import (
     CertificateError,
     NoCommonTls,
     ProxyFailed,
 )
-from scraper_service.crawling.scrapy_shortcuts.streaming_handler import PageResponse
+from scraper_service.crawling.scrapy_shortcuts import PageResponse
 
 if TYPE_CHECKING:
     import socket

@@ -6,11 +6,12 @@ Without a model, or after an error, the results of the converter's rules remain.
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import re
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import define, evolve, field, frozen
 from scrapy.utils.misc import load_object
@@ -21,6 +22,7 @@ from scraper_service.content.formats.tokens import (
     drop_blocks,
     number_blocks,
 )
+from scraper_service.crawling import Component
 from scraper_service.crawling.middlewares import page_abandoned
 from scraper_service.crawling.scheduler import LeasedScheduler
 from scraper_service.errors import ServiceUnavailable
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 
     from scraper_service.content.formats.tokens import MarkdownPart
     from scraper_service.items import Fetch
+    from scraper_service.llm.model import LanguageModel
     from scraper_service.options.scrape import ScrapeOptions
 
 MAX_HINTS = 4000  # characters of the rules' results in a prompt
@@ -275,7 +278,7 @@ INJECTION = "SCRAPE_PROMPT_INJECTION_DETECTED"
 FAILED = "SCRAPE_ALL_ENGINES_FAILED"
 
 
-class ModelPipeline:
+class ModelPipeline(Component):
     """A pipeline that replaces results of rules by answers of the model.
 
     The pipeline also checks pages for prompt injection and removes blocks without content.
@@ -287,16 +290,15 @@ class ModelPipeline:
     def __init__(self, crawler: Crawler):
         settings = crawler.settings
         self._crawler = crawler
-        self._model = language_model(settings)
         self._pool: Any = load_object(settings["CONVERTER"]).shared(settings)
         self._job_id: str | None = settings.get("JOB_ID")
         self._account: str | None = None  # of the job
         self._asking: dict[str, asyncio.Task[PageContent]] = {}
         crawler.signals.connect(self._cancel_questions, page_abandoned)
 
-    @classmethod
-    def from_crawler(cls, crawler: Crawler) -> Self:
-        return cls(crawler)
+    @functools.cached_property
+    def _model(self) -> LanguageModel | None:
+        return language_model(self._crawler.settings)
 
     async def process_item(self, item: Any) -> Any:
         if not isinstance(item, PageContent) or item.error is not None:

@@ -21,7 +21,7 @@ import aiohttp
 from attrs import define, field
 from scrapy.exceptions import CannotResolveHostError
 
-from scraper_service.crawling.download.download_errors import ProxyFailed
+from scraper_service.crawling.page_errors import ProxyFailed
 from scraper_service.discovery.outgoing_requests import OutgoingProxy
 from scraper_service.options.urls import url_parts
 from scraper_service.shared_objects import Singletons
@@ -29,7 +29,7 @@ from scraper_service.shared_objects import Singletons
 if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
-    from scraper_service.crawling.download.egress import EgressPolicy
+    from scraper_service.crawling.network.egress import EgressPolicy
 
 # Family, type and protocol of a socket, and its address.
 AddressT: TypeAlias = "tuple[int, int, int, tuple[Any, ...]]"
