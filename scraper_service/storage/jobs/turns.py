@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-LOST, QUEUED, LARGE = range(3)  # the order of waiting jobs
+LEFT, QUEUED, LARGE = range(3)  # the order of waiting jobs
 
 
 @frozen
@@ -123,7 +123,7 @@ def waiting_jobs(
     order = case(
         (active.c.processes > 0, LARGE),
         (active.c.state == JobState.QUEUED, QUEUED),
-        else_=LOST,
+        else_=LEFT,
     )
     is_large = active.c.unfinished > at_once * active.c.processes
     needs_more = and_(
