@@ -18,6 +18,7 @@ from scrapy import signals
 from scrapy.exceptions import NotConfigured
 
 from scraper_service.crawling import Component
+from scraper_service.crawling.job_leases import JobLeases
 from scraper_service.crawling.logs import job_logger, with_facts
 from scraper_service.crawling.metrics import LoopLag
 from scraper_service.crawling.politeness.host_pace import REFRESH_S, HostPace
@@ -184,7 +185,7 @@ class Presence:
         row are returned, since a page may end between the two look-ups.
         """
         leases = await self._frontier.leases()
-        unknown = LeasedScheduler.unknown(self._owner, leases)
+        unknown = JobLeases.unknown(self._owner, leases)
         strays, self._unknown = unknown & self._unknown, unknown
         by_job: dict[str, list[tuple[int, int]]] = {}
         for job_id, *lease in sorted(strays):

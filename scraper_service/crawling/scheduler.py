@@ -9,16 +9,17 @@ import logging
 import time
 import uuid
 from collections import deque
-from functools import partial
+from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypeVar
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary
 
-from attrs import evolve
+from attrs import define, evolve
 from scrapy import signals
 from scrapy.core.scheduler import BaseScheduler
 from scrapy.exceptions import CloseSpider
 from scrapy.utils.defer import deferred_from_coro
 
+from scraper_service.crawling.job_leases import JobLeases
 from scraper_service.crawling.middlewares import job_changed, page_abandoned
 from scraper_service.crawling.page_state import PUT_OFF, PageState
 from scraper_service.crawling.politeness.crawl_report import JobRecorder
@@ -39,10 +40,8 @@ from scraper_service.options.serialization import (
     scrape_options_from_json,
 )
 from scraper_service.shared_objects import BackgroundTasks
-from scraper_service.storage.accounts.credits import Credits
 from scraper_service.storage.connections import insist
 from scraper_service.storage.database import Database
-from scraper_service.storage.frontier.frontier import CrawlFrontier, Frontier
 from scraper_service.storage.job_records import (
     ACTIVE,
     LOCAL_TEAM,
@@ -55,13 +54,12 @@ from scraper_service.storage.jobs.admission import Terms
 from scraper_service.storage.jobs.jobs import Jobs
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable
 
     from scrapy import Request, Spider
     from scrapy.crawler import Crawler
     from twisted.internet.defer import Deferred
 
-    from scraper_service.storage.frontier.leases import Beyond
     from scraper_service.storage.job_records import Claim, ClaimedRow, Job
 
 T = TypeVar("T")
@@ -76,6 +74,24 @@ HOLD_POLL_S = 0.01
 QUIET_S = 5.0  # without a new page, until a job is known to wait for its hosts
 
 
+class JobPhase(Enum):
+    """What a crawler may do with its job."""
+
+    RUNNING = auto()
+    #: Running pages end. No request of a further page starts.
+    PAUSED = auto()
+    #: The job takes no results any more: it is cancelled or finished, or the crawler closes.
+    ENDED = auto()
+
+
+@define
+class _Page:
+    """A page that was handed to the engine."""
+
+    id: str
+    is_requested: bool = False  # once its first request has started
+
+
 class LeasedScheduler(BaseScheduler):
     """Hands out the URLs of one job, and stores the outcome of each.
 
@@ -87,59 +103,48 @@ class LeasedScheduler(BaseScheduler):
     them.
 
     A caller may change the job. If another process stored the change, call :meth:`notice`. A
-    process that stores one itself calls :meth:`hold` before, and :meth:`refresh` after it. The crawler of a paused job ends with the pages that are running, for the reason
-    ``paused``.
+    process that stores one itself calls :meth:`hold` before, and :meth:`refresh` after it. The
+    crawler of a paused job ends with the pages that are running, for the reason ``paused``.
     """
 
     _of: ClassVar[WeakKeyDictionary[Crawler, LeasedScheduler]] = WeakKeyDictionary()
-    _live: ClassVar[WeakSet[LeasedScheduler]] = WeakSet()  # schedulers with leases
 
     def __init__(self, crawler: Crawler):
         settings = crawler.settings
         self._crawler = crawler
-        self.job_id: str = settings.get("JOB_ID") or ""
-        self.keeps_pages = bool(self.job_id)
+        job_id: str = settings.get("JOB_ID") or ""
+        self.keeps_pages = bool(job_id)
         self.owner: str = settings.get("JOB_OWNER") or str(uuid.uuid4())
-        self._database = (
-            Database.shared(settings) if self.job_id else Database.in_memory()
-        )
+        self._database = Database.shared(settings) if job_id else Database.in_memory()
         self._jobs = Jobs(self._database)
-        self._frontier: CrawlFrontier = Frontier(self._database, self.owner)
-        self._credits = Credits(self._database, self.owner)
+        self._leases = JobLeases(self._database, job_id, self.owner, self.insist)
         self._slots = settings.getint("JOB_CONCURRENCY")
-        self._concurrency: int | None = None
-        self._team_id: str | None = None
-        self._page_price: int | None = None  # reserved per page, None for no limit
+        self._concurrency: int | None = None  # of the options of the job
         self._again: deque[Request] = deque()  # redirects, with their leases
         tally = JobRecorder.tally_of(crawler)
         make_queue = StoredQueue if settings.get("SOURCE_JOB_ID") else HostQueue
         self._queue = make_queue(HostPace.shared(settings), self._nudge, tally)
         self._permits = JobPermits(TeamPermits.shared(), self._nudge)
-        self._leases: dict[int, int] = {}  # row id to token, for all leases
-        self._out = 0  # leases handed to the engine
+        self._pages: dict[int, _Page] = {}  # by row id, in the engine or held
         self._storing = 0  # of these, pages that are being stored
-        self._pages: dict[int, str] = {}  # row id to page id, of these
-        self._ended = False
+        self._returning = 0  # returns of leases that are running
+        self._phase = JobPhase.RUNNING
         self._revision = self._noticed = -1  # of the job, -1 before it was read
-        self._paused = False
-        self._holds = 0  # changes that are being stored
-        self._returning = 0  # leases of requests that are being returned
-        self._requested: set[int] = set()  # row ids of pages with a request
+        self._changing = 0  # changes by the caller that are being stored
         self._last_start = time.monotonic()  # of a page
         self._on_due: Callable[[], None] | None = None  # while the job rests
         self._tasks = BackgroundTasks()
         self._claims = Claims(
-            self._claim,
+            self._leases.claim,
             self._take,
             self._queue,
             self._slots,
-            has_ended=lambda: self._ended,
+            has_ended=lambda: self.has_ended,
             is_contended=self._is_contended,
             wake=self._nudge,
             tasks=self._tasks,
         )
         type(self)._of[crawler] = self
-        type(self)._live.add(self)
         connect = crawler.signals.connect
         connect(self._page_lost, signals.spider_error)
         connect(self._page_lost, signals.item_error)
@@ -159,36 +164,25 @@ class LeasedScheduler(BaseScheduler):
         """Return the scheduler of a crawler, None while it is opening."""
         return cls._of.get(crawler)
 
-    @classmethod
-    def unknown(
-        cls, owner: str, leases: Iterable[tuple[str, int, int]]
-    ) -> set[tuple[str, int, int]]:
-        """Return the leases that no crawler of ``owner`` holds, as (job id, row id, token).
-
-        Jobs with a running claim are left out: its rows are not known yet.
-        """
-        by_job: dict[str, list[LeasedScheduler]] = {}
-        for each in cls._live:
-            if each.owner == owner:
-                by_job.setdefault(each.job_id, []).append(each)
-        return {
-            (job_id, row_id, token)
-            for job_id, row_id, token in leases
-            if not any(
-                each._claims.is_running or each._leases.get(row_id) == token
-                for each in by_job.get(job_id, ())
-            )
-        }
+    @property
+    def job_id(self) -> str:
+        """The id of the job, empty until a job in memory is open."""
+        return self._leases.job_id
 
     @property
     def team_id(self) -> str | None:
         """The team of the job, None for a job in memory."""
-        return self._team_id
+        return self._leases.team_id
 
     @property
     def has_ended(self) -> bool:
         """True if the job takes no results any more: it is cancelled or finished."""
-        return self._ended
+        return self._phase is JobPhase.ENDED
+
+    @property
+    def is_paused(self) -> bool:
+        """True while no request of a further page may start."""
+        return self._phase is JobPhase.PAUSED or self._changing > 0
 
     @property
     def waits_s(self) -> float:
@@ -196,11 +190,9 @@ class LeasedScheduler(BaseScheduler):
 
         Otherwise 0, also for the first :data:`QUIET_S` of the wait.
         """
-        if self._ended or self.is_paused or self._claims.may_bring_rows:
+        if self.has_ended or self.is_paused or self._claims.may_bring_rows:
             return 0.0
-        if self._claims.is_looking_beyond or self._again:
-            return 0.0
-        if self._out > len(self._queue.held):
+        if self._claims.is_looking_beyond or self._again or self._in_engine():
             return 0.0
         is_quiet = time.monotonic() > self._last_start + QUIET_S
         return self._queue.opens_in_s() if is_quiet else 0.0
@@ -226,9 +218,9 @@ class LeasedScheduler(BaseScheduler):
 
     def abandon(self) -> None:
         """Cancel the job's running requests and accept no new URLs."""
-        self._ended = True
-        for scrape_id in tuple(self._pages.values()):
-            self._crawler.signals.send_catch_log(page_abandoned, scrape_id=scrape_id)
+        self._phase = JobPhase.ENDED
+        for page in tuple(self._pages.values()):
+            self._crawler.signals.send_catch_log(page_abandoned, scrape_id=page.id)
 
     # -- the interface of Scrapy -----------------------------------------------------
 
@@ -236,19 +228,19 @@ class LeasedScheduler(BaseScheduler):
         return deferred_from_coro(self._open(spider))
 
     def has_pending_requests(self) -> bool:
-        if self._paused:
+        if self._phase is JobPhase.PAUSED:
             return bool(self._again)
-        return not self._ended
+        return not self.has_ended
 
     def enqueue_request(self, request: Request) -> bool:
         """Take back a request with a lease. Spiders yield no other requests."""
         state = PageState.of(request)
         lease = state.job_lease
         if state.retry_at == PUT_OFF:
-            self._tasks.spawn(self._return(lease))
+            self._return_page(lease)
         elif self._queue.hold(request):
             self._permits.free(lease.row_id)
-            if self._paused:
+            if self._phase is JobPhase.PAUSED:
                 self._return_held()
         else:
             self._again.append(request)
@@ -262,9 +254,12 @@ class LeasedScheduler(BaseScheduler):
             return None
         self._claims.refill()
         if self._on_due is not None:
-            self._rest(self._on_due)
+            if self.is_due:
+                self._on_due()
+            else:
+                self._look_further()
             return None
-        if self._out - len(self._queue.held) >= self._limit():
+        if self._in_engine() >= self._limit():
             self._claims.look_beyond()
             return None
         if not (self._queue.held or self._queue.rows):
@@ -276,8 +271,7 @@ class LeasedScheduler(BaseScheduler):
         request = self._queue.next_held() or self._next_row()
         if request is None:
             self._permits.give_back()
-            self._look_ahead()
-            self._claims.look_beyond()
+            self._look_further()
             return None
         self._last_start = time.monotonic()
         state = PageState.of(request)
@@ -286,49 +280,39 @@ class LeasedScheduler(BaseScheduler):
             state.queued_s = (state.queued_s or 0.0) + waited_s
         return request
 
-    def _rest(self, on_due: Callable[[], None]) -> None:
-        if self.is_due:
-            on_due()
-        else:
-            self._look_ahead()
-            self._claims.look_beyond()
+    @property
+    def _spider(self) -> Any:
+        return self._crawler.spider
 
     def _has_converters(self) -> bool:
         """Return True if the converter pool takes another page of the team."""
-        spider: Any = self._crawler.spider
-        has_capacity: bool = spider.pool.has_capacity(self._team_id, self._nudge)
-        return has_capacity
+        return bool(self._spider.pool.has_capacity(self.team_id, self._nudge))
 
     def _is_contended(self) -> bool:
         """Return True if other teams wait for the converters."""
-        spider: Any = self._crawler.spider
-        is_contended: bool = spider.pool.is_contended(self._team_id)
-        return is_contended
+        return bool(self._spider.pool.is_contended(self.team_id))
 
     def _next_row(self) -> Request | None:
         row = self._queue.next_row()
-        if row is None:
-            return None
-        self._out += 1
-        return self._request(row)
+        return None if row is None else self._request(row)
 
     def close(self, reason: str) -> Deferred[None]:
         return deferred_from_coro(self._close())
 
-    # -- leases ----------------------------------------------------------------------
+    # -- a job from its begin to its end -----------------------------------------------
 
     async def _open(self, spider: Any) -> None:
         options = spider.options
         self._set_pace(options)
         if self.job_id:
             job = await self._read_job()
-            self._team_id = job.team_id if job else None
             if job is not None:
+                self._leases.team_id = job.team_id
                 self._apply(job)
             await self.insist(TeamPermits.shared().refresh)
         else:
             await self._make_job(options)
-        self._permits.open(self._team_id or LOCAL_TEAM, self.job_id)
+        self._permits.open(self.team_id or LOCAL_TEAM, self.job_id)
         await self._claims.claim()
 
     async def _make_job(self, options: Any) -> None:
@@ -338,7 +322,37 @@ class LeasedScheduler(BaseScheduler):
             options = evolve(options, webhook=None)
         terms = Terms(team_id=LOCAL_TEAM)
         job = await self._jobs.create(terms, options, 2)
-        self.job_id = job.id
+        self._leases.job_id = job.id
+
+    async def _close(self) -> None:
+        self._phase = JobPhase.ENDED
+        self._queue.close()
+        self._permits.close()
+        type(self)._of.pop(self._crawler, None)  # the value keeps its key alive
+        # Not cancelled: the database finishes its work anyway, and the rows of a claim
+        # would be lost.
+        await self._tasks.join()
+        if self.keeps_pages:
+            await self._leases.close()
+        else:
+            await self._note_reasons()
+            self._database.close()
+
+    async def _note_reasons(self) -> None:
+        """Store in the stats how many URLs have a reason: ``urls/<reason>``.
+
+        A job in memory ends with its crawler.
+        """
+        counts = await self._database.read(job_listing.count_by_state, self.job_id)
+        assert self._crawler.stats is not None
+        for reason, count in counts[1].items():
+            self._crawler.stats.set_value(f"urls/{reason}", count)
+
+    # -- pages -------------------------------------------------------------------------
+
+    def _in_engine(self) -> int:
+        """Return how many pages the engine has, without those that wait for their hosts."""
+        return len(self._pages) - len(self._queue.held)
 
     def _limit(self) -> int:
         """Return the largest number of leases that the engine may have."""
@@ -347,40 +361,25 @@ class LeasedScheduler(BaseScheduler):
         limit = self._concurrency or self._slots + EXTRA_LEASES
         return limit + min(self._storing, STORED_AT_ONCE)
 
-    def _look_ahead(self) -> None:
-        if surplus := self._claims.look_ahead():
-            self._tasks.spawn(self._give_back(surplus))
-
-    async def _give_back(self, rows: list[ClaimedRow]) -> None:
-        # Forgotten first: they may be claimed again before the response.
-        leases = [(row.id, self._leases.pop(row.id, row.token)) for row in rows]
-        try:
-            await self._frontier.release(self.job_id, leases)
-        except ServiceUnavailable:
-            self._queue.add([row for row in rows if row.id not in self._leases])
-            self._leases = {**dict(leases), **self._leases}
+    def _look_further(self) -> None:
+        """Look for rows of other hosts, as those of the first rows are not ready."""
+        self._return_rows(self._claims.look_ahead())
+        self._claims.look_beyond()
 
     def _request(self, row: ClaimedRow) -> Request:
-        spider: Any = self._crawler.spider
-        options = spider.options.scrape
+        options = self._spider.options.scrape
         if row.options is not None:
             options = scrape_options_from_json(json.loads(row.options))
         deadline = time.monotonic() + options.deadline_ms / 1000
         is_sitemap = row.kind == UrlKind.SITEMAP
         lease = Lease(row.id, row.key, row.token, row.depth, is_sitemap, row.lastmod)
-        page_id = self._pages[row.id] = str(uuid.uuid4())
+        page = self._pages[row.id] = _Page(str(uuid.uuid4()))
+        spider = self._spider
         make = spider.sitemap_request if is_sitemap else spider.page_request
-        request: Request = make(
-            row.url, options, page_id, deadline, lease, self._team_id
-        )
-        return request
+        made: Request = make(row.url, options, page.id, deadline, lease, self.team_id)
+        return made
 
     # -- changes by the caller ---------------------------------------------------------
-
-    @property
-    def is_paused(self) -> bool:
-        """True while no request of a further page may start."""
-        return self._paused or self._holds > 0
 
     def notice(self, revision: int) -> None:
         """Apply the changes of the job up to ``revision``, soon."""
@@ -392,7 +391,7 @@ class LeasedScheduler(BaseScheduler):
         with contextlib.suppress(ServiceUnavailable):  # the crawl closes
             job = await self._read_job()
             if job is not None and revision > self._revision:
-                await self._change(job)
+                self._change(job)
 
     async def hold(self) -> None:
         """Start no further page until :meth:`refresh`.
@@ -400,17 +399,19 @@ class LeasedScheduler(BaseScheduler):
         Returns the leased URLs without a request, so that a change of the job counts for
         them. Waits for them for at most :data:`HOLD_S`.
         """
-        self._holds += 1
+        self._changing += 1
         end = time.monotonic() + HOLD_S
-        await self._return_unrequested()
-        while (
-            self._claims.is_running
-            or self._returning
-            or self._pages.keys() - self._requested
-        ):
+        self._return_unrequested()
+        while self._is_before_requests():
             if time.monotonic() > end:
                 break
             await asyncio.sleep(HOLD_POLL_S)
+
+    def _is_before_requests(self) -> bool:
+        """Return True while leased URLs without a request are on their way."""
+        if self._claims.is_running or self._returning:
+            return True
+        return not all(page.is_requested for page in self._pages.values())
 
     async def refresh(self) -> None:
         """Apply the job as it is stored now, and end a :meth:`hold`.
@@ -418,30 +419,32 @@ class LeasedScheduler(BaseScheduler):
         After a pause, no request of a further page starts. Raises
         :exc:`ServiceUnavailable`.
         """
-        self._holds = max(0, self._holds - 1)
-        self._claims.expect_rows()
-        self._nudge()
+        self._changing = max(0, self._changing - 1)
+        self._expect_rows()
         job = await self._jobs.get(self.job_id, None)
         if job is not None and job.revision > self._revision >= 0:
-            await self._change(job)
+            self._change(job)
 
     def note_request(self, row_id: int) -> None:
         """Note that the first request of a page has started."""
-        self._requested.add(row_id)
+        if page := self._pages.get(row_id):
+            page.is_requested = True
 
-    async def _change(self, job: Job) -> None:
+    def _change(self, job: Job) -> None:
         self._apply(job)
-        await self._return_unrequested()
+        self._return_unrequested()
         self._nudge()
 
     def _apply(self, job: Job) -> None:
         if job.revision:  # else the spider has the options of the job
-            spider: Any = self._crawler.spider
-            spider.change_options(options_from_json(job.kind, json.loads(job.options)))
-            self._set_pace(spider.options)
+            options = options_from_json(job.kind, json.loads(job.options))
+            self._spider.change_options(options)
+            self._set_pace(self._spider.options)
         self._revision = job.revision
         self._noticed = max(self._noticed, job.revision)
-        self._paused = job.paused_at is not None
+        if not self.has_ended:
+            is_paused = job.paused_at is not None
+            self._phase = JobPhase.PAUSED if is_paused else JobPhase.RUNNING
         self._claims.expect_rows()
 
     def _set_pace(self, options: Any) -> None:
@@ -449,51 +452,44 @@ class LeasedScheduler(BaseScheduler):
         self._queue.delay_s = options.delay_s or 0.0
         self._queue.slots = self._concurrency or self._slots
 
-    async def _return_unrequested(self) -> None:
+    def _return_unrequested(self) -> None:
         """Return leased URLs without a request; of a paused job also retries."""
         self._crawler.signals.send_catch_log(job_changed)
         self._return_held()
-        await self._return_rows()
+        self._return_queued()
 
-    async def _return_rows(self) -> None:
+    def _return_queued(self) -> None:
         rows = [row for _, row in self._queue.rows]
         self._queue.rows.clear()
         self._queue.give_up_turns()
-        if rows:
-            await self._give_back(rows)
+        self._return_rows(rows)
 
     def _return_held(self) -> None:
         for request in tuple(self._queue.held):
             lease = PageState.of(request).job_lease
-            if self._paused or lease.row_id not in self._requested:
+            is_requested = self._pages[lease.row_id].is_requested
+            if self._phase is JobPhase.PAUSED or not is_requested:
                 self._queue.held.remove(request)
-                self._tasks.spawn(self._return(lease))
+                self._return_page(lease)
         self._queue.give_up_turns()
 
     def _idle(self) -> None:
-        if self._paused and not self._ended:
+        if self._phase is JobPhase.PAUSED:
             raise CloseSpider("paused")
 
     async def _read_job(self) -> Job | None:
         return await self.insist(lambda: self._jobs.get(self.job_id, None))
 
-    # -- claims ------------------------------------------------------------------------
+    # -- claims, outcomes and returns ----------------------------------------------------
 
-    def _claim(self, count: int, beyond: Beyond | None) -> Awaitable[Claim]:
-        return self._frontier.claim(self.job_id, count, beyond)
-
-    async def _take(self, claim: Claim) -> None:
-        # A claim may return a row whose page is still in work here, as its lease had ended. That
-        # page stays, with the new token.
-        self._queue.add([row for row in claim.rows if row.id not in self._leases])
-        self._leases.update((row.id, row.token) for row in claim.rows)
+    def _take(self, claim: Claim) -> None:
+        self._queue.add(claim.rows)
         if claim.base is not None:
-            spider: Any = self._crawler.spider
-            spider.move_to(claim.base)
-        self._page_price = claim.page_price
-        self._ended = self._ended or claim.state not in ACTIVE
+            self._spider.move_to(claim.base)
+        if claim.state not in ACTIVE:
+            self._phase = JobPhase.ENDED
         if claim.revision < self._revision or self.is_paused:
-            await self._return_rows()  # it was made before the change
+            self._return_queued()  # it was made before the change
         self.notice(claim.revision)
 
     def _nudge(self) -> None:
@@ -511,31 +507,27 @@ class LeasedScheduler(BaseScheduler):
         self._storing += 1
         self._nudge()
         try:
-            commit = await self.store(await self._pay_extra(outcome))
+            commit = await self.store(await self._leases.pay_extra(outcome))
             while commit.is_stale and renew is not None:
                 commit = await self.store(await renew())
         finally:
             self._storing -= 1
-        token = self._leases.get(outcome.row_id)
         self._forget(outcome.row_id)
         if commit.new_links or not commit.delivered:
             self._claims.expect_rows()
         if commit.state not in ACTIVE:
-            self._ended = True
-            if not commit.accepted and token is not None:
-                self._leases[outcome.row_id] = token  # close() returns it
+            self._phase = JobPhase.ENDED
+        if commit.accepted or commit.state in ACTIVE:
+            self._leases.end(outcome.row_id)  # else close() returns it
         self.notice(commit.revision)
         self._nudge()
         return commit
 
     def _forget(self, row_id: int) -> None:
         """Forget a page that was handed to the engine and has ended."""
-        self._leases.pop(row_id, None)
         self._pages.pop(row_id, None)
-        self._requested.discard(row_id)
         self._queue.end_page(row_id)
         self._permits.free(row_id)
-        self._out -= 1
 
     async def read(self, function: Callable[..., T], *args: object) -> T:
         """Read from the database, however long it is unavailable.
@@ -548,47 +540,10 @@ class LeasedScheduler(BaseScheduler):
         """Store an outcome, see :meth:`settle`. An outcome that goes on keeps its lease."""
         # Without further URLs the job waits for this commit: for its links, or for its end.
         waits = not self._claims.is_dry
-        while True:
-            sent = self._with_token(outcome)
-            commit = await self.insist(
-                partial(self._frontier.store, self.job_id, sent, waits=waits)
-            )
-            # Again if the lease was lost, and this crawl has claimed the URL since.
-            if commit.accepted or self._with_token(sent) is sent:
-                break
+        commit = await self._leases.store(outcome, waits=waits)
         if commit.new_links:
-            self._claims.expect_rows()
-            self._nudge()
+            self._expect_rows()
         return commit
-
-    def _with_token(self, outcome: Outcome) -> Outcome:
-        """Return an outcome with the token of the latest claim of its URL."""
-        token = self._leases.get(outcome.row_id, outcome.token)
-        return outcome if token == outcome.token else evolve(outcome, token=token)
-
-    async def _pay_extra(self, outcome: Outcome) -> Outcome:
-        """Return the outcome, or a failure if the team cannot pay for the page.
-
-        The usual price is reserved. A PDF file may cost more.
-        """
-        if self._page_price is None or self._team_id is None:
-            return outcome
-        team_id, extra = self._team_id, outcome.credits - self._page_price
-        if extra <= 0 or await self.insist(
-            lambda: self._credits.top_up(
-                team_id, self.job_id, outcome.row_id, outcome.page_id, extra
-            )
-        ):
-            return outcome
-        text = f"Insufficient credits: the page costs {outcome.credits}."
-        return evolve(
-            outcome,
-            page=None,
-            credits=0,
-            code="INSUFFICIENT_CREDITS",
-            error=text,
-            snapshot=None,
-        )
 
     async def insist(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Return the result of ``ask``, however long the database is unavailable.
@@ -608,7 +563,7 @@ class LeasedScheduler(BaseScheduler):
         if state is None or lease is None or lease.row_id not in self._leases:
             return
         if isinstance(getattr(failure, "value", None), ServiceUnavailable):
-            self._tasks.spawn(self._return(lease))
+            self._return_page(lease)
             return
         outcome = Outcome(
             row_id=lease.row_id,
@@ -626,49 +581,27 @@ class LeasedScheduler(BaseScheduler):
         with contextlib.suppress(ServiceUnavailable):  # close() returns the lease
             await self.settle(outcome)
 
-    async def _return(self, lease: Lease) -> None:
-        row_id, token = lease.row_id, self._leases.get(lease.row_id, lease.token)
-        self._forget(row_id)  # first: it may be claimed again before the response
+    def _return_page(self, lease: Lease) -> None:
+        """Return the lease of a page that was handed to the engine, for another fetch."""
+        self._forget(lease.row_id)
+        task = self._return([(lease.row_id, lease.token)])
+        task.add_done_callback(lambda _: self._expect_rows())
+
+    def _return_rows(self, rows: list[ClaimedRow]) -> None:
+        if rows:
+            self._return([(row.id, row.token) for row in rows])
+
+    def _return(self, leases: list[tuple[int, int]]) -> asyncio.Task[None]:
         self._returning += 1
+        return self._tasks.spawn(self._release(leases))
+
+    async def _release(self, leases: list[tuple[int, int]]) -> None:
         try:
-            await self.insist(
-                lambda: self._frontier.release(self.job_id, [(row_id, token)])
-            )
-        except ServiceUnavailable:
-            self._leases.setdefault(row_id, token)  # close() returns it
-            return
+            with contextlib.suppress(ServiceUnavailable):  # close() returns them
+                await self._leases.release(leases)
         finally:
             self._returning -= 1
+
+    def _expect_rows(self) -> None:
         self._claims.expect_rows()
         self._nudge()
-
-    async def _close(self) -> None:
-        self._ended = True
-        self._queue.close()
-        self._permits.close()
-        type(self)._of.pop(self._crawler, None)  # the value keeps its key alive
-        # Not cancelled: the database finishes its work anyway, and the rows of a claim
-        # would be lost.
-        await self._tasks.join()
-        leases = tuple(self._leases.items())
-        try:
-            if not self.keeps_pages:
-                await self._note_reasons()
-                self._database.close()
-            elif leases:
-                await self._frontier.release(self.job_id, leases)
-        except ServiceUnavailable:
-            logger.warning("%d leases are given back by a later look", len(leases))
-        finally:
-            self._leases.clear()
-            type(self)._live.discard(self)
-
-    async def _note_reasons(self) -> None:
-        """Store in the stats how many URLs have a reason: ``urls/<reason>``.
-
-        A job in memory ends with its crawler.
-        """
-        counts = await self._database.read(job_listing.count_by_state, self.job_id)
-        assert self._crawler.stats is not None
-        for reason, count in counts[1].items():
-            self._crawler.stats.set_value(f"urls/{reason}", count)

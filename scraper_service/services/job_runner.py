@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
     from scraper_service.storage.database import Database
-    from scraper_service.storage.jobs.turns import RunningJobs, WaitingJob
+    from scraper_service.storage.jobs.runs import RunningJobs, WaitingJob
 
 #: Why a run ends, and the error of the job that fails with it.
 EndT: TypeAlias = "tuple[str | None, str | None]"

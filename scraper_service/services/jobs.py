@@ -36,7 +36,7 @@ from scraper_service.services.upkeep import expire
 from scraper_service.shared_objects import BackgroundTasks
 from scraper_service.storage.job_records import JobState
 from scraper_service.storage.jobs import admission, base_pages, operations
-from scraper_service.storage.jobs.crawl_reports import JobReport, read_report
+from scraper_service.storage.jobs.job_listing import JobReport, read_report
 from scraper_service.storage.jobs.jobs import Jobs
 from scraper_service.storage.webhooks.outbox import WebhookOutbox
 

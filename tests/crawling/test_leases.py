@@ -12,7 +12,7 @@ from scrapy.settings import Settings
 from sqlalchemy import select
 
 from scraper_service.crawling.job_process import Presence
-from scraper_service.crawling.scheduler import LeasedScheduler
+from scraper_service.crawling.scheduler import LeasedScheduler, _Page
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.items import Lease
 from scraper_service.options.spider_arguments import batch_options
@@ -128,7 +128,7 @@ def test_rows_that_are_late_to_be_given_back_are_so(settings, database, monkeypa
         rows = [row for _, row in scheduler._queue.rows]
         began, goes_on = held_up(monkeypatch, "release")
         monkeypatch.setattr(Frontier, "release", writing(leases.release))
-        scheduler._tasks.spawn(scheduler._give_back(rows))
+        scheduler._return_rows(rows)
         await asyncio.to_thread(began.wait, TIMEOUT_S)
         closing = asyncio.ensure_future(scheduler._close())
         goes_on.set()
@@ -220,8 +220,7 @@ def test_a_page_that_needs_the_database_is_given_back(settings, database):
     async def main():
         scheduler, _ = await begun(settings, database)
         [_, row] = scheduler._queue.rows.popleft()
-        scheduler._out += 1
-        scheduler._pages[row.id] = "page"
+        scheduler._pages[row.id] = _Page("page")
         lease = Lease(row.id, row.key, row.token, row.depth, False)
         request = page_of(row.url, {"lease": lease})
         error = ServiceUnavailable("it does not answer")
@@ -231,7 +230,7 @@ def test_a_page_that_needs_the_database_is_given_back(settings, database):
         await scheduler._tasks.join()
         found = await states(database)
         assert found == [RowState.PENDING] + [RowState.LEASED] * 3 + ALL_PENDING[4:]
-        assert scheduler._out == 0
+        assert scheduler._pages == {}
         await scheduler._close()
         assert await states(database) == ALL_PENDING
 

@@ -12,8 +12,7 @@ from scraper_service.services.job_runner import LocalRunner, RunningJob
 from scraper_service.services.scrapyd.runner import WAITING_AHEAD, ScrapydRunner
 from scraper_service.storage.frontier.workers import LiveWorker
 from scraper_service.storage.job_records import JobState, RunState
-from scraper_service.storage.jobs.runs import NodeRun
-from scraper_service.storage.jobs.turns import RunningJobs, WaitingJob
+from scraper_service.storage.jobs.runs import NodeRun, RunningJobs, WaitingJob
 
 
 def runner_of(*running):

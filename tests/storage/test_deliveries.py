@@ -20,7 +20,7 @@ from scraper_service.storage.job_records import (
 from scraper_service.storage.jobs import job_store
 from scraper_service.storage.schema import delivery, job, webhook
 from scraper_service.storage.transactions import now_of
-from scraper_service.storage.webhooks import deliveries, subscriptions
+from scraper_service.storage.webhooks import deliveries
 from scraper_service.storage.webhooks.outbox import due_jobs, record, take
 from tests.storage.test_frontier import TEAM, Harness
 
@@ -35,10 +35,8 @@ class Outbox(Harness):
         seed = Seed("crawl", "http://a.example/", None, links)
         job_id = self.run(job_store.insert_job, TEAM, seed, "{}", 2).id
         if hook is not None:
-            self.run(subscriptions.attach, job_id, hook)
-            self.run(
-                lambda c: subscriptions.tell_locked(c, job_id, "started", now_of(c))
-            )
+            self.run(deliveries.attach, job_id, hook)
+            self.run(lambda c: deliveries.tell_locked(c, job_id, "started", now_of(c)))
         return job_id
 
     def take(self, job_id):

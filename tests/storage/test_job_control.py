@@ -26,12 +26,12 @@ from scraper_service.storage.job_records import (
     RowState,
     UrlKind,
 )
-from scraper_service.storage.jobs import admission, job_control, job_log, runs, turns
+from scraper_service.storage.jobs import admission, job_control, job_log, runs
 from scraper_service.storage.jobs.admission import Terms
 from scraper_service.storage.schema import event, job
 from scraper_service.storage.schema import frontier as rows_of
 from scraper_service.storage.transactions import number_of
-from scraper_service.storage.webhooks import deliveries, subscriptions
+from scraper_service.storage.webhooks import deliveries
 from tests.storage.test_frontier import OWNER, TEAM, Harness
 
 HOUR_S = 3600
@@ -150,18 +150,18 @@ def test_processes_notice_a_change_by_the_revision(control):
     control.pause(job_id)
     assert control.run(leases.claim, job_id, OWNER, 1).revision == 1
     assert control.deliver(job_id, row).revision == 1
-    assert control.run(turns.running_jobs, "me", [job_id]).active == {job_id: 1}
+    assert control.run(runs.running_jobs, "me", [job_id]).active == {job_id: 1}
     assert control.run(runs.standing, job_id, "") == ("scraping", 1, False)
 
 
 def test_a_paused_job_needs_no_process(control):
     job_id = control.start()
     control.pause(job_id)
-    waiting = (turns.waiting_jobs, OWNER, CRAWLED, (), 10)
+    waiting = (runs.waiting_jobs, OWNER, CRAWLED, (), 10)
     assert control.run(*waiting) == []
     assert control.run(runs.take, job_id, OWNER) is None
     control.resume(job_id)
-    assert control.run(*waiting) == [turns.WaitingJob(job_id, TEAM, is_queued=True)]
+    assert control.run(*waiting) == [runs.WaitingJob(job_id, TEAM, is_queued=True)]
     assert control.run(runs.take, job_id, OWNER) is not None
 
 
@@ -206,7 +206,7 @@ def test_a_long_pause_ends_the_job(control):
 def test_events_and_deliveries_have_the_options_in_force(control):
     job_id = control.start(limit=7)
     hook = Webhook(url="http://a.example/hook", events=EVENTS)
-    control.run(subscriptions.attach, job_id, hook)
+    control.run(deliveries.attach, job_id, hook)
     control.pause(job_id)
     control.resume(job_id)
     found = control.run(job_log.read_events, job_id, TEAM, 0, 10_000).events

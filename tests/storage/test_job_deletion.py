@@ -23,7 +23,7 @@ from scraper_service.storage.schema import (
     metadata,
     scrape,
 )
-from scraper_service.storage.webhooks import subscriptions
+from scraper_service.storage.webhooks import deliveries
 from tests.storage.test_job_history import OTHER, TEAM, call, listed, run, start
 
 HOOK = Webhook(url="http://b.example/", headers=(("X-Key", "secret"),))
@@ -45,7 +45,7 @@ def outcome(row):
 def worked(database, job_id):
     """Deliver the first page of a job and add what belongs to a job."""
     [row] = run(database, leases.claim, job_id, "owner", 1).rows
-    run(database, subscriptions.attach, job_id, HOOK)
+    run(database, deliveries.attach, job_id, HOOK)
     [commit] = run(database, outcomes.append, job_id, [outcome(row)])
     assert commit.delivered
     counts = Tallied({"http://a.example": HostCounts()}, {}, {"a": 1})

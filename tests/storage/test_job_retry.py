@@ -31,7 +31,7 @@ from scraper_service.storage.jobs import (
 )
 from scraper_service.storage.jobs.admission import Terms
 from scraper_service.storage.schema import frontier as rows_of
-from scraper_service.storage.webhooks import deliveries, subscriptions
+from scraper_service.storage.webhooks import deliveries
 from tests.storage.test_frontier import OWNER, TEAM
 from tests.storage.test_job_control import Control
 
@@ -295,7 +295,7 @@ def test_headers_of_an_earlier_retry_are_missed(retries):
 def test_events_of_earlier_failures_stay(retries):
     job_id = retries.batch("http://a.example/a")
     hook = Webhook(url="http://a.example/hook", events=EVENTS)
-    retries.run(subscriptions.attach, job_id, hook)
+    retries.run(deliveries.attach, job_id, hook)
     retries.end(job_id, a=TIMEOUT)
     retries.retry(job_id)
     retries.end(job_id, a=SITE_ERROR)

@@ -30,7 +30,7 @@ from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.accounts.teams import TeamChange, change_team
 from scraper_service.storage.frontier import leases, outcomes
 from scraper_service.storage.job_records import JobState
-from scraper_service.storage.jobs import job_store, runs, turns
+from scraper_service.storage.jobs import job_store, runs
 from scraper_service.storage.monitors import (
     check_steps,
     checks,
@@ -549,7 +549,7 @@ def rows(world, table):
 def test_a_check_is_an_operation_of_its_own_kind(world):
     made = world.make()
     check = world.start(made, None, "manual")
-    waiting = turns.waiting_jobs
+    waiting = runs.waiting_jobs
     assert world.do(waiting, OWNER, ["extract"], (), 10) == []
     [found] = world.do(waiting, OWNER, [MONITOR_CHECK], (), 10)
     assert (found.id, found.team_id) == (check.id, TEAM)

@@ -22,7 +22,7 @@ from scraper_service.storage.accounts.teams import TeamChange, change_team
 from scraper_service.storage.accounts.usage import read_queue
 from scraper_service.storage.frontier import leases, outcomes
 from scraper_service.storage.job_records import Job, JobState, Outcome
-from scraper_service.storage.jobs import admission, job_store, operations, runs, turns
+from scraper_service.storage.jobs import admission, job_store, operations, runs
 from scraper_service.storage.jobs.admission import Terms
 from scraper_service.storage.jobs.operations import step_id
 from scraper_service.storage.jobs.runs import LOST, MAX_LOST
@@ -64,7 +64,7 @@ class World:
 
     @property
     def orphans(self):
-        return self.do(turns.running_jobs, "me", ()).orphans
+        return self.do(runs.running_jobs, "me", ()).orphans
 
     @property
     def charges(self):
@@ -91,7 +91,7 @@ class World:
 
     def waiting(self, owner=OWNER, busy=(), limit=10):
         kinds = kinds_of(OPERATIONS)
-        found = self.do(turns.waiting_jobs, owner, kinds, busy, limit)
+        found = self.do(runs.waiting_jobs, owner, kinds, busy, limit)
         return [each.id for each in found]
 
     def run_step(self, step, body=b"{}", price=1):
@@ -196,7 +196,7 @@ def test_steps_are_no_jobs_of_the_team_and_cost_nothing(world):
     assert world.do(job_store.get_job, one, None) is None
     assert world.do(job_store.active_jobs, TEAM) == []
     assert world.do(job_store.all_jobs) == []
-    waiting = world.do(turns.waiting_jobs, OWNER, CRAWLED, (), 10)
+    waiting = world.do(runs.waiting_jobs, OWNER, CRAWLED, (), 10)
     assert [each.id for each in waiting] == [step]
     refused = world.do(admission.add_entries, step, Terms(team_id=TEAM), BATCH)
     assert str(refused) == "Job not found"

@@ -27,14 +27,14 @@ from scraper_service.storage.jobs import (
     job_listing,
     job_store,
     operations,
-    turns,
+    runs,
 )
 from scraper_service.storage.jobs.job_listing import Cursor, UrlQuery
 from scraper_service.storage.monitors import check_steps
 from scraper_service.storage.schema import frontier as rows_of
 from scraper_service.storage.schema import job as job_table
 from scraper_service.storage.transactions import number_of
-from scraper_service.storage.webhooks import outbox, subscriptions
+from scraper_service.storage.webhooks import deliveries, outbox
 
 PENDING = 100_000
 OF_OTHERS = 20_000
@@ -102,7 +102,7 @@ class Filled:
             f" WHERE id = '{self.job}'"
         )
         hook = Webhook(url="http://b.example/", events=("page",))
-        self.run(subscriptions.attach, self.job, hook)
+        self.run(deliveries.attach, self.job, hook)
         self.sql(_TOLD.format(job=self.job, last=OF_OTHERS, delivered=OF_OTHERS - 500))
         self.sql(f"UPDATE webhook SET due_at = 1 WHERE job_id = '{self.job}'")
 
@@ -362,12 +362,12 @@ def copy_job(connection, original, count, **values):
 def look_for_jobs(connection):
     """Do what each process does again and again to find jobs."""
     for kinds in (CRAWLED, ("agent", "llmstxt")):
-        turns.has_untaken(connection, kinds)
+        runs.has_untaken(connection, kinds)
         for most_processes in (None, 2):
-            turns.waiting_jobs(
+            runs.waiting_jobs(
                 connection, OWNER, kinds, ("1",), 4, 8, None, most_processes
             )
-    turns.running_jobs(connection, OWNER, ("1",))
+    runs.running_jobs(connection, OWNER, ("1",))
 
 
 @pytest.mark.full

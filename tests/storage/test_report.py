@@ -22,7 +22,7 @@ from scraper_service.storage.job_records import (
 )
 from scraper_service.storage.jobs import admission, job_listing, job_store
 from scraper_service.storage.jobs.admission import Terms
-from scraper_service.storage.jobs.crawl_reports import read_report
+from scraper_service.storage.jobs.job_listing import read_report
 from scraper_service.storage.politeness import request_counts
 from scraper_service.storage.politeness.request_counts import (
     Delay,

@@ -12,7 +12,7 @@ from scraper_service.options.serialization import CRAWLED
 from scraper_service.options.spider_arguments import batch_options
 from scraper_service.storage.frontier import leases, outcomes
 from scraper_service.storage.job_records import LOST, JobState, RunState
-from scraper_service.storage.jobs import admission, job_store, runs, turns
+from scraper_service.storage.jobs import admission, job_store, runs
 from scraper_service.storage.jobs.admission import Terms
 from scraper_service.storage.jobs.runs import MAX_LOST
 from scraper_service.storage.schema import job as job_table
@@ -116,7 +116,7 @@ def test_a_job_that_is_over_gets_no_run(world):
     world.do(outcomes.end_job, world.job.id, JobState.CANCELLED)
     assert world.ask() is None
     waiting = (world.service, CRAWLED, (), 10, AT_ONCE)
-    assert world.do(turns.waiting_jobs, *waiting) == []
+    assert world.do(runs.waiting_jobs, *waiting) == []
 
 
 def test_a_run_that_was_given_up_may_not_begin(world):
@@ -190,17 +190,17 @@ def test_a_run_waits_for_its_node_while_services_end_and_start(world):
         assert world.end_lost() == 0
         world.service = world.live()
         assert world.ask() is None
-    assert world.do(turns.waiting_jobs, *world.look, None, 1) == []
+    assert world.do(runs.waiting_jobs, *world.look, None, 1) == []
     world.join(run_id)
     assert world.row(run_id).state == RunState.RUNNING
 
 
 def test_a_process_without_nodes_takes_what_waits_for_a_service_that_is_gone(world):
     run_id = world.ask()
-    assert world.do(turns.waiting_jobs, *world.look) == []
+    assert world.do(runs.waiting_jobs, *world.look) == []
     world.die(world.service)
     world.service = world.live()
-    assert [job.id for job in world.do(turns.waiting_jobs, *world.look)] == [
+    assert [job.id for job in world.do(runs.waiting_jobs, *world.look)] == [
         world.job.id
     ]
     assert world.do(runs.take, world.job.id, world.service, 3) is not None

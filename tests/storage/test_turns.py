@@ -10,7 +10,7 @@ from scraper_service.options.spider_arguments import batch_options
 from scraper_service.storage.frontier import leases, workers
 from scraper_service.storage.frontier.workers import WorkerState
 from scraper_service.storage.job_records import LOCAL_TEAM
-from scraper_service.storage.jobs import admission, job_store, runs, turns
+from scraper_service.storage.jobs import admission, job_store, runs
 from scraper_service.storage.jobs.admission import Terms
 from scraper_service.storage.schema import job as job_table
 from scraper_service.storage.schema import worker
@@ -57,11 +57,11 @@ class World:
 
     def waiting(self, running=(), most=10, only=None, processes=None):
         asked = (ME, CRAWLED, running, most, AT_ONCE, only, processes)
-        return [each.id for each in self.do(turns.waiting_jobs, *asked)]
+        return [each.id for each in self.do(runs.waiting_jobs, *asked)]
 
     @property
     def has_untaken(self):
-        return self.do(turns.has_untaken, CRAWLED)
+        return self.do(runs.has_untaken, CRAWLED)
 
 
 @pytest.fixture
@@ -158,7 +158,7 @@ def test_a_process_sees_which_of_its_runs_have_ended(world):
     world.die(ME)
     world.beat("other")
     world.run(lost, "other")
-    found = world.do(turns.running_jobs, ME, [kept, lost])
+    found = world.do(runs.running_jobs, ME, [kept, lost])
     assert found.active.keys() == {kept, lost}
     assert found.held == {kept}
 

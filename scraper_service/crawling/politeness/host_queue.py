@@ -289,7 +289,7 @@ class Claims:
     def __init__(
         self,
         claim: Callable[[int, Beyond | None], Awaitable[Claim]],
-        take: Callable[[Claim], Awaitable[None]],
+        take: Callable[[Claim], None],
         queue: HostQueue,
         slots: int,
         has_ended: Callable[[], bool],
@@ -392,7 +392,7 @@ class Claims:
             self._note_size(len(claim.rows))
         else:
             self._note_look_beyond(claim)
-        await self._take(claim)
+        self._take(claim)
         if claim.rows:
             self._polls = False
         elif not (self._has_news or beyond):

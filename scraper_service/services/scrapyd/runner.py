@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import AsyncCrawlerProcess
 
     from scraper_service.storage.database import Database
-    from scraper_service.storage.jobs.runs import Taken
-    from scraper_service.storage.jobs.turns import WaitingJob
+    from scraper_service.storage.jobs.runs import Taken, WaitingJob
 
 logger = logging.getLogger(__name__)
 

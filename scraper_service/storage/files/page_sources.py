@@ -1,23 +1,27 @@
-"""The responses that the pages of jobs were made of, as long as the jobs are stored."""
+"""The responses that the pages of jobs were made of, as long as the jobs are stored.
+
+Pages and responses are packed before others have to wait for the transaction.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import re
 import uuid
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from attrs import evolve
+from attrs import evolve, frozen
 from sqlalchemy import delete, exists, func, select
 
-from scraper_service.content.stored_pages import StoredResponse
+from scraper_service.content.stored_pages import StoredResponse, compress, pack
 from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.schema import page, page_source
 from scraper_service.storage.statements import Insertion
 from scraper_service.storage.transactions import number_of, transaction
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Sequence
 
     from sqlalchemy import Connection
 
@@ -203,3 +207,48 @@ def unheld(connection: Connection, names: list[str]) -> list[str]:
         found = select(page_source.c.digest).where(page_source.c.digest.in_(some))
         held.update(bytes(each) for each in connection.scalars(found))
     return [name for name in names if digests[name] not in held]
+
+
+@frozen
+class PackedPage:
+    """A page, compressed."""
+
+    #: Bytes of its JSON.
+    size: int
+    body: bytes
+    #: The page with its whole Markdown, if ``body`` has a part of it.
+    whole: bytes | None
+
+    @property
+    def stored_size(self) -> int:
+        """The bytes that it takes."""
+        return len(self.body) + len(self.whole or b"")
+
+
+@frozen
+class Packed:
+    """What outcomes store, by their rows."""
+
+    pages: Mapping[int, PackedPage]
+    #: The responses that jobs keep, of pages and sitemap files.
+    responses: Mapping[int, StoredResponse]
+
+
+def pack_all(outcomes: Sequence[Outcome]) -> Packed:
+    """Return the pages and responses of outcomes that have one."""
+    return Packed(
+        pages={
+            each.row_id: PackedPage(
+                len(each.page),
+                compress(each.page),
+                None if each.whole is None else compress(each.whole),
+            )
+            for each in outcomes
+            if each.page is not None
+        },
+        responses={
+            each.row_id: kept if isinstance(kept, StoredResponse) else pack(kept)
+            for each in outcomes
+            if (kept := each.kept) is not None
+        },
+    )

@@ -63,14 +63,14 @@ from scraper_service.storage.transactions import (
     now_of,
     rows_in,
 )
-from scraper_service.storage.webhooks.subscriptions import tell
+from scraper_service.storage.webhooks.deliveries import tell
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sqlalchemy import Connection, Row
 
-    from scraper_service.storage.frontier.packed_pages import Packed
+    from scraper_service.storage.files.page_sources import Packed
     from scraper_service.storage.job_records import Outcome
 
 MAX_WARNING = 2000  # characters

@@ -52,7 +52,7 @@ from scraper_service.storage.transactions import (
     read_number,
     transaction,
 )
-from scraper_service.storage.webhooks import subscriptions
+from scraper_service.storage.webhooks import deliveries
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
@@ -190,8 +190,8 @@ def admit_job(
     if hook is None and has_hook and terms.webhook_url:
         hook = Webhook(url=terms.webhook_url.replace("{job_id}", found.id))
     if hook is not None:
-        subscriptions.attach(connection, found.id, hook)
-        subscriptions.tell_locked(connection, found.id, "started", at)
+        deliveries.attach(connection, found.id, hook)
+        deliveries.tell_locked(connection, found.id, "started", at)
     target = None if options.scrape.zero_data_retention else seed.url
     endpoint = KINDS[seed.kind].endpoint
     call = ledger.Call(found.id, team_id, terms.key_id, endpoint, version, target, at)
@@ -288,7 +288,7 @@ def add_entries(
     if days is not None and json.loads(found.options)["scrape"]["zero_data_retention"]:
         text = PROLONGS.format(short(days))
         return InvalidOptions([Issue("custom", ("retentionDays",), text)])
-    if batch.webhook is None and subscriptions.lacks_headers(connection, job_id):
+    if batch.webhook is None and deliveries.lacks_headers(connection, job_id):
         return HeadersForgotten("send the webhook again, with these entries.")
     if full := disk_use.refusal(connection, team_id, terms.disk_bytes):
         return full
@@ -325,7 +325,7 @@ def add_entries(
         )
     )
     if batch.webhook is not None:
-        subscriptions.attach(connection, job_id, batch.webhook)
+        deliveries.attach(connection, job_id, batch.webhook)
     return get_job(connection, job_id, team_id) or JobNotFound("Job not found")
 
 

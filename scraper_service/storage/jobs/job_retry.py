@@ -47,7 +47,7 @@ from scraper_service.storage.transactions import (
     rows_in,
     transaction,
 )
-from scraper_service.storage.webhooks import subscriptions
+from scraper_service.storage.webhooks import deliveries
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -195,7 +195,7 @@ def _lost_secrets(
     connection: Connection, row: Row[Any], request: RetryRequest
 ) -> HeadersForgotten | None:
     """Return an error if a completed job has lost secrets that its pages need."""
-    if subscriptions.lacks_headers(connection, row.id):
+    if deliveries.lacks_headers(connection, row.id):
         return HeadersForgotten("start another job for these pages.")
     lost = _secrets_of(row)
     if "headers" in request.scrape:

@@ -16,7 +16,6 @@ from scraper_service.storage.jobs import (
     job_store,
     reprocessing,
     runs,
-    turns,
 )
 
 if TYPE_CHECKING:
@@ -76,9 +75,9 @@ class Jobs:
 
     # -- run -------------------------------------------------------------------------
 
-    has_untaken = reading(turns.has_untaken)
-    waiting = reading(turns.waiting_jobs)
-    running = reading(turns.running_jobs)
+    has_untaken = reading(runs.has_untaken)
+    waiting = reading(runs.waiting_jobs)
+    running = reading(runs.running_jobs)
     take = writing(runs.take)
     end_run = writing(runs.end)
     end_all_runs = writing(runs.end_all)

@@ -33,7 +33,7 @@ from scraper_service.storage.transactions import (
     number_of,
     transaction,
 )
-from scraper_service.storage.webhooks import subscriptions
+from scraper_service.storage.webhooks import deliveries
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -168,7 +168,7 @@ def advance(
     _store_result(connection, job_id, result)
     if action is not None:
         at = now_of(connection)
-        subscriptions.tell_locked(connection, job_id, "action", at, [action])
+        deliveries.tell_locked(connection, job_id, "action", at, [action])
     return True
 
 
@@ -241,7 +241,7 @@ def complete(
     )
     ledger.give_back(connection, row.team_id, max(0, row.reserved - price))
     ledger.charge_job(connection, row.team_id, job_id, row.key_id, price)
-    subscriptions.tell_locked(connection, job_id, JobState.COMPLETED.value, at)
+    deliveries.tell_locked(connection, job_id, JobState.COMPLETED.value, at)
     values = {"state": JobState.COMPLETED, "pages": pages, "credits": price}
     store_end(connection, job_id, at, **values)
     return True

@@ -1,4 +1,4 @@
-"""Runs: the leases of processes on jobs, of every kind.
+"""Runs: the leases of processes on jobs, of every kind, and which jobs wait for one.
 
 A process takes a job, works on it, and ends its run; a run never goes back. Any number of
 processes may run a job of a spider, whose URLs have leases of their own. One process at a
@@ -7,22 +7,46 @@ of dead processes end as :data:`LOST`.
 
 A process of a scrapyd node does not take a job itself. A service takes it for the node, and
 the process joins. Until then the run waits in the queue of the node, also while no service
-lives. Functions run inside a transaction.
+lives.
+
+Waiting are queued jobs, jobs whose process has ended, and jobs of spiders that are too large
+for the processes that run them. So a small job has one process, however many look for work.
+Functions run inside a transaction.
 """
 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from attrs import evolve, frozen
-from sqlalchemy import and_, delete, false, func, insert, or_, select, update
+from sqlalchemy import (
+    and_,
+    case,
+    delete,
+    exists,
+    false,
+    func,
+    insert,
+    or_,
+    select,
+    true,
+    update,
+)
 
 from scraper_service.errors import JobNotFound, RunRefused, SecretsUnreadable
 from scraper_service.options.serialization import CRAWLED
 from scraper_service.storage import job_secrets
 from scraper_service.storage.frontier import leases, outcomes
-from scraper_service.storage.job_records import ACTIVE, LOST, Job, JobState, RunState
+from scraper_service.storage.job_records import (
+    ACTIVE,
+    LOCAL_TEAM,
+    LOST,
+    Job,
+    JobState,
+    RunState,
+)
 from scraper_service.storage.jobs import job_store
 from scraper_service.storage.schema import job, operation, run, worker
 from scraper_service.storage.transactions import (
@@ -35,7 +59,7 @@ from scraper_service.storage.transactions import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from sqlalchemy import ColumnElement, Connection, Row
 
@@ -44,6 +68,8 @@ SHUTDOWN = "shutdown"
 # Runs of a job that are lost without progress, before the job fails.
 MAX_LOST = 10
 MOST_RUNS = 200  # of a job; the oldest ones are deleted
+
+LEFT, QUEUED, LARGE = range(3)  # the order of waiting jobs
 
 
 @frozen(kw_only=True)
@@ -390,3 +416,147 @@ def standing(connection: Connection, job_id: str, run_id: str) -> Standing:
     revision = 0 if found is None else found.revision
     here = connection.scalar(select(run.c.state).where(run.c.id == run_id))
     return Standing(state, revision, here == RunState.RUNNING)
+
+
+@frozen
+class WaitingJob:
+    """An active job that needs a process."""
+
+    id: str
+    team_id: str
+    #: True if no process has started it.
+    is_queued: bool
+    #: The number of processes that run it now.
+    processes: int = 0
+
+
+@frozen
+class RunningJobs:
+    """The jobs of a process, as the database sees them."""
+
+    #: The revisions of those that are still active, by id.
+    active: Mapping[str, int]
+    #: The ids of those whose runs in this process have not ended.
+    held: frozenset[str]
+    #: Active steps of jobs that have ended, in any process.
+    orphans: tuple[str, ...]
+
+
+def running_jobs(
+    connection: Connection, owner: str, running: Collection[str]
+) -> RunningJobs:
+    """Return what has become of the jobs ``running`` of the process ``owner``."""
+    known = select(job.c.id, job.c.revision).where(
+        job.c.id.in_(running), job.c.state.in_(ACTIVE)
+    )
+    active = {row.id: row.revision for row in connection.execute(known)}
+    held = select(run.c.job_id).where(
+        run.c.job_id.in_(running),
+        run.c.owner == owner,
+        run.c.state < inline(RunState.ENDED),
+    )
+    parent = job.alias("parent")
+    # As a join, PostgreSQL would hash all jobs that have ended.
+    of_parent = select(parent.c.state).where(parent.c.id == job.c.parent_id)
+    orphans = select(job.c.id).where(
+        job.c.state.in_(ACTIVE),
+        job.c.parent_id.is_not(None),
+        of_parent.scalar_subquery().not_in(ACTIVE),
+    )
+    return RunningJobs(
+        active,
+        frozenset(connection.scalars(held)),
+        tuple(connection.scalars(orphans)),
+    )
+
+
+def waiting_jobs(
+    connection: Connection,
+    owner: str,
+    kinds: Collection[str],
+    running: Collection[str],
+    most: int,
+    at_once: int = 1,
+    only: str | None = None,
+    most_processes: int | None = None,
+) -> list[WaitingJob]:
+    """Return jobs of some kinds that need the process ``owner``, which runs ``running``.
+
+    First those that nobody runs any more, then queued ones, then large ones; of each at most
+    ``most`` per team, the oldest of each team first. A process fetches ``at_once`` URLs of a
+    job at a time: jobs whose open URLs the present processes fetch at once are left out, and
+    so are paused jobs. ``only`` limits the result to one job, which always needs the process.
+    Without ``only``, jobs of :data:`LOCAL_TEAM` are left out, whose commands run them. On
+    nodes a job has at most ``most_processes``, None for processes that are on no node.
+    """
+    live = is_live(connection, owner, waits=most_processes is not None)
+    processes = (
+        select(func.count())
+        .where(run.c.job_id == job.c.id, live)
+        .correlate(job)
+        .scalar_subquery()
+    )
+    active = (
+        select(
+            *(job.c.id, job.c.team_id, job.c.kind, job.c.state, job.c.created_at),
+            (job.c.open + job.c.sitemaps).label("unfinished"),
+            processes.label("processes"),
+        )
+        .where(
+            job.c.state.in_(ACTIVE),
+            job.c.kind.in_(kinds),
+            job.c.paused_at.is_(None),
+            job.c.id.not_in(running),
+            job.c.team_id != LOCAL_TEAM if only is None else job.c.id == only,
+        )
+        .cte("active")
+        .prefix_with("MATERIALIZED")  # else the processes are counted at each use
+    )
+    order = case(
+        (active.c.processes > 0, LARGE),
+        (active.c.state == JobState.QUEUED, QUEUED),
+        else_=LEFT,
+    )
+    is_large = active.c.unfinished > at_once * active.c.processes
+    needs_more = and_(
+        active.c.kind.in_(CRAWLED),
+        is_large if only is None else true(),
+        true() if most_processes is None else active.c.processes < most_processes,
+    )
+    needs = or_(active.c.processes == 0, needs_more)
+    oldest = (active.c.created_at, active.c.id)
+    place = func.row_number().over(
+        partition_by=(active.c.team_id, order), order_by=oldest
+    )
+    ranked = (
+        select(active, order.label("order"), place.label("place"))
+        .where(needs)
+        .subquery()
+    )
+    rows = connection.execute(
+        select(ranked)
+        .where(ranked.c.place <= most)
+        .order_by(ranked.c.order, ranked.c.place, ranked.c.created_at)
+    )
+    return [
+        WaitingJob(row.id, row.team_id, row.state == JobState.QUEUED, row.processes)
+        for row in rows
+    ]
+
+
+def has_untaken(connection: Connection, kinds: Collection[str]) -> bool:
+    """Return True if an active job of some kinds has no run.
+
+    Leaves out paused jobs, and jobs of :data:`LOCAL_TEAM`, whose commands run them.
+    """
+    is_taken = exists().where(
+        run.c.job_id == job.c.id, run.c.state < inline(RunState.ENDED)
+    )
+    untaken = select(job.c.id).where(
+        ~is_taken,
+        job.c.state.in_(ACTIVE),
+        job.c.kind.in_(kinds),
+        job.c.paused_at.is_(None),
+        job.c.team_id != LOCAL_TEAM,
+    )
+    return connection.execute(untaken.limit(1)).first() is not None

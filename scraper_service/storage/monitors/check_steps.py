@@ -49,7 +49,7 @@ from scraper_service.storage.schema import (
     team,
 )
 from scraper_service.storage.transactions import now_of, number_of, transaction
-from scraper_service.storage.webhooks import subscriptions
+from scraper_service.storage.webhooks import deliveries
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
@@ -247,7 +247,7 @@ def add_pages(
         connection.execute(insert(monitor_page), rows)
         size = sum(len(row["body"]) for row in rows)
         disk_use.add_to_job(connection, job_id, size)
-        subscriptions.tell_locked(
+        deliveries.tell_locked(
             connection, job_id, "page", at, [str(row["seq"]) for row in rows]
         )
     connection.execute(
@@ -345,7 +345,7 @@ def _keep_hook(connection: Connection, job_id: str, row: Row[Any]) -> None:
         return
     with suppress(*UNREADABLE):
         if (hook := open_definition(connection, row).hook) is not None:
-            subscriptions.attach(connection, job_id, hook)
+            deliveries.attach(connection, job_id, hook)
 
 
 def lost_checks(connection: Connection, limit: int) -> list[str]:
@@ -413,7 +413,7 @@ def _end(connection: Connection, job_id: str, end: CheckEnd, at: float) -> None:
             sealed=None,
         )
     )
-    subscriptions.tell_locked(connection, job_id, "check.completed", at)
+    deliveries.tell_locked(connection, job_id, "check.completed", at)
 
 
 def _backoff_time(found: Monitor, failures: int, at: float) -> float:

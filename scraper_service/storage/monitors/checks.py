@@ -44,8 +44,8 @@ from scraper_service.storage.schema import (
     team,
 )
 from scraper_service.storage.transactions import lock_job, now_of, transaction
-from scraper_service.storage.webhooks import subscriptions
-from scraper_service.storage.webhooks.subscriptions import OpenDeliveries
+from scraper_service.storage.webhooks import deliveries
+from scraper_service.storage.webhooks.deliveries import OpenDeliveries
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Row, Select
@@ -282,9 +282,9 @@ def _insert_check(
         )
     )
     if (hook := found.definition.hook) is not None:
-        subscriptions.attach(connection, check_id, hook)
+        deliveries.attach(connection, check_id, hook)
         if not is_queued:
-            subscriptions.tell_locked(connection, check_id, "check.completed", at)
+            deliveries.tell_locked(connection, check_id, "check.completed", at)
     check = read_check(connection, found.id, check_id)
     assert check is not None
     return check
@@ -342,7 +342,7 @@ def _check(connection: Connection, row: Row[Any]) -> CheckRow:
         id=row.job_id,
         counts=json.loads(row.counts),
         results=json.loads(row.results),
-        deliveries=subscriptions.open_deliveries(connection, row.job_id),
+        deliveries=deliveries.open_deliveries(connection, row.job_id),
         messages=open_messages(connection, row.job_id),
         **values,
     )
@@ -432,7 +432,7 @@ def hide_check(connection: Connection, job_id: str) -> None:
     """
     lock_job(connection, job_id)
     outcomes.end_job(connection, job_id, JobState.CANCELLED)
-    waiting = subscriptions.open_deliveries(connection, job_id)
+    waiting = deliveries.open_deliveries(connection, job_id)
     keep_s = DAY_S if waiting and waiting.waiting else 0
     connection.execute(
         update(job)
