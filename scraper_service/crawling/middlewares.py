@@ -17,7 +17,7 @@ from scrapy.downloadermiddlewares.retry import RetryMiddleware
 from scrapy.exceptions import IgnoreRequest
 from scrapy.http import Response
 
-from scraper_service.content.html.page_urls import has_host
+from scraper_service.content.page_urls import has_host
 from scraper_service.crawling.download.download_errors import (
     SITE_BLOCKED,
     BlockedSite,

@@ -48,12 +48,6 @@ from scraper_service.content.html.lazy_images import (
     replace_amp,
     show_pictures,
 )
-from scraper_service.content.html.page_urls import (
-    PLACEHOLDERS,
-    absolute,
-    origin_of,
-    without_session,
-)
 from scraper_service.content.html.redundant_elements import drop_spoken_copies
 from scraper_service.content.html.special_elements import (
     SIGNED,
@@ -64,6 +58,12 @@ from scraper_service.content.losses import Losses
 from scraper_service.content.markdown.code_blocks import (
     drop_line_numbers,
     join_code_lines,
+)
+from scraper_service.content.page_urls import (
+    PLACEHOLDERS,
+    absolute,
+    origin_of,
+    without_session,
 )
 from scraper_service.content.passes import (
     complete_plain_urls,

@@ -18,8 +18,8 @@ from cssselect import HTMLTranslator, SelectorError
 from lxml import etree
 
 from scraper_service.content.html.elements import UNCOUNTED, VOID
-from scraper_service.content.html.page_urls import absolute, has_host, is_route, is_web
 from scraper_service.content.losses import Losses
+from scraper_service.content.page_urls import absolute, has_host, is_route, is_web
 from scraper_service.content.passes import (
     elements,
     first_of_body,

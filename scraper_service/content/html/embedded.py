@@ -17,8 +17,8 @@ from lxml import etree
 
 from scraper_service.content.documents.kinds import KINDS, extension_of
 from scraper_service.content.html.document import parse
-from scraper_service.content.html.page_urls import absolute, is_web
 from scraper_service.content.losses import anchor_of, is_in
+from scraper_service.content.page_urls import absolute, is_web
 from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 from lxml import etree
 
 from scraper_service.content.html.document import drop
-from scraper_service.content.html.page_urls import best_candidate, is_placeholder
+from scraper_service.content.page_urls import best_candidate, is_placeholder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -10,8 +10,8 @@ from lxml import etree
 
 from scraper_service.content.html.document import drop
 from scraper_service.content.html.elements import SKIPPED
-from scraper_service.content.html.page_urls import is_route
 from scraper_service.content.markdown.code_blocks import language_of
+from scraper_service.content.page_urls import is_route
 from scraper_service.content.passes import classed, elements, texts_in
 from scraper_service.options.urls import url_parts
 

@@ -19,7 +19,6 @@ from scraper_service.content.html.elements import (
     role_of,
 )
 from scraper_service.content.html.lazy_images import record_image
-from scraper_service.content.html.page_urls import is_placeholder, is_route
 from scraper_service.content.markdown import inline, maths
 from scraper_service.content.markdown.code_blocks import (
     code_span,
@@ -28,6 +27,7 @@ from scraper_service.content.markdown.code_blocks import (
 )
 from scraper_service.content.markdown.inline import APART, MARKS, PAD
 from scraper_service.content.markdown.layout import Layout
+from scraper_service.content.page_urls import is_placeholder, is_route
 from scraper_service.content.passes import (
     Finder,
     InlineRun,

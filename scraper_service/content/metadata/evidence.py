@@ -10,7 +10,6 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from scraper_service.content.html.page_urls import absolute, has_host, is_web
 from scraper_service.content.markdown.sentences import main_words
 from scraper_service.content.metadata.linked_data import (
     LinkedData,
@@ -19,6 +18,7 @@ from scraper_service.content.metadata.linked_data import (
     text_of,
 )
 from scraper_service.content.metadata.marks import Marks
+from scraper_service.content.page_urls import absolute, has_host, is_web
 from scraper_service.content.passes import elements, texts_in
 from scraper_service.items import MetaRefresh
 

@@ -9,7 +9,6 @@ import re
 from html import unescape
 from typing import TYPE_CHECKING
 
-from scraper_service.content.html.page_urls import absolute, is_web
 from scraper_service.content.markdown.sentences import (
     distinct_words,
     likeness,
@@ -22,6 +21,7 @@ from scraper_service.content.metadata.sources import (
     modification_date,
     publication_date,
 )
+from scraper_service.content.page_urls import absolute, is_web
 from scraper_service.content.passes import word_counts
 
 if TYPE_CHECKING:
