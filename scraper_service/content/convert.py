@@ -46,6 +46,9 @@ from scraper_service.content.html.cleaning import (
     preformatted_html,
     without_frames,
 )
+from scraper_service.content.html.code_blocks import (
+    drop_toolbars,
+)
 from scraper_service.content.html.diagrams import record_drawings
 from scraper_service.content.html.document import (
     exclude,
@@ -67,7 +70,6 @@ from scraper_service.content.html.redundant_elements import (
     drop_logos,
     drop_repeated_pictures,
     drop_slide_copies,
-    drop_toolbars,
 )
 from scraper_service.content.losses import Losses, is_in
 from scraper_service.content.markdown import NATIVE

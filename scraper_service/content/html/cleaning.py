@@ -15,6 +15,10 @@ from attrs import evolve
 from lxml import etree
 
 from scraper_service.content.decode import clean_text
+from scraper_service.content.html.code_blocks import (
+    drop_line_numbers,
+    join_code_lines,
+)
 from scraper_service.content.html.diagrams import find_drawings, keep_sources
 from scraper_service.content.html.document import drop, parse
 from scraper_service.content.html.elements import DROPPED
@@ -55,10 +59,6 @@ from scraper_service.content.html.special_elements import (
     special_elements,
 )
 from scraper_service.content.losses import Losses
-from scraper_service.content.markdown.code_blocks import (
-    drop_line_numbers,
-    join_code_lines,
-)
 from scraper_service.content.page_urls import (
     PLACEHOLDERS,
     absolute,

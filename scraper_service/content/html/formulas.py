@@ -15,7 +15,7 @@ from lxml import etree
 
 from scraper_service.content.html.document import drop, empty
 from scraper_service.content.html.elements import BLOCKS, MATHJAX, role
-from scraper_service.content.markdown.maths import mathml_of
+from scraper_service.content.html.mathml import mathml_of
 from scraper_service.content.page_urls import absolute
 from scraper_service.content.passes import with_text
 from scraper_service.options.urls import url_parts

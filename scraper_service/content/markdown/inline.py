@@ -324,3 +324,28 @@ def finish_paragraph(text: str, line_break: str) -> str:
 
 def _escape_line_start(match: re.Match[str]) -> str:
     return f"{match[1]}\\" if match[1] else "\\"
+
+
+_IN_TEXT = re.compile(
+    r"\\\(((?:(?!\\[(\[)]).){1,500}?)\\\)|\\\[((?:(?!\\[(\[\]]).){1,1000}?)\\\]"
+    r"|\$\$((?:(?!\$\$).){1,1000}?)\$\$"
+)
+_LIKE_TEX = re.compile(r"[\\^_={}]|^\s*\w\s*$")
+
+
+def with_tex(text: str) -> str | None:
+    r"""Return escaped text with ``\(...\)`` and ``$$...$$`` as formulas, None without any."""
+    parts: list[str] = []
+    end = 0
+    for match in _IN_TEXT.finditer(text):
+        source = match[1] or match[2] or match[3]
+        if _LIKE_TEX.search(source):
+            sign = "$" if match[1] else "$$"
+            parts += [
+                escape_text(text[end : match.start()]),
+                sign,
+                source.strip(),
+                sign,
+            ]
+            end = match.end()
+    return "".join([*parts, escape_text(text[end:])]) if parts else None

@@ -10,6 +10,8 @@ from itertools import chain, dropwhile, islice
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import unquote
 
+from scraper_service.content.html import mathml
+from scraper_service.content.html.code_blocks import language_of, text_with_breaks
 from scraper_service.content.html.elements import (
     KATEX,
     MATHJAX,
@@ -19,12 +21,7 @@ from scraper_service.content.html.elements import (
     role_of,
 )
 from scraper_service.content.html.lazy_images import record_image
-from scraper_service.content.markdown import inline, maths
-from scraper_service.content.markdown.code_blocks import (
-    code_span,
-    fenced_code,
-    text_with_breaks,
-)
+from scraper_service.content.markdown import inline
 from scraper_service.content.markdown.inline import APART, MARKS, PAD
 from scraper_service.content.markdown.layout import Layout
 from scraper_service.content.page_urls import is_placeholder, is_route
@@ -196,7 +193,7 @@ class Spans(InlineRun):
             return
         text = inline.plain(text)
         if inline.MAY_NEED_ESCAPE.search(text):
-            if ("\\" in text or "$$" in text) and (formulas := maths.with_tex(text)):
+            if ("\\" in text or "$$" in text) and (formulas := inline.with_tex(text)):
                 run.append(formulas)
                 return
             text = inline.escape_text(text, label=self.in_link)
@@ -405,7 +402,7 @@ class Spans(InlineRun):
                 return  # the formula's source follows
             if kind != MATHJAX and role_of_next == MATHJAX:
                 return
-        found = maths.tex_of(element)
+        found = mathml.tex_of(element)
         if found is None:
             self.content(element)
             return
@@ -432,3 +429,40 @@ def _is_emoji(attributes: Any) -> bool:
         and not any(char.isascii() or char.isalpha() for char in alt)
         and _EMOJI_NAMES.search(attributes["class"]) is not None
     )
+
+
+_BLANK_END = re.compile(r"\n\s*\Z")
+
+
+def code_span(text: str) -> str:
+    """Return ``text`` as a code span; mere white space stays white space."""
+    text = inline.plain(text)
+    if not text.strip():
+        return text
+    fence = "`"
+    if "`" in text:
+        longest = max(len(run) for run in re.findall("`+", text))
+        fence = "`" * (longest + 1)
+    edges = text[0] + text[-1]
+    pad = PAD if "`" in edges or edges == "  " else ""
+    return f"{fence}{pad}{text}{pad}{fence}"
+
+
+def fenced_code(element: Any) -> str:
+    """Return a ``pre`` element as a fenced code block, empty if it has no text."""
+    code = text_with_breaks(element)
+    if "\r" in code:
+        code = code.replace("\r\n", "\n").replace("\r", "\n")
+    if not code.isascii():
+        code = re.sub(
+            "[\0\ufeff\u200b\u202a-\u202e\u2066-\u2069]", "", code.replace("\xa0", " ")
+        )
+    code = code.strip("\n")
+    if not code or code.isspace():
+        return ""
+    code = _BLANK_END.sub("", code)
+    longest = 2
+    if "```" in code:
+        longest = max(len(run) for run in re.findall("`{3,}", code))
+    fence = "`" * (longest + 1)
+    return f"{fence}{language_of(element)}\n{code}\n{fence}"
