@@ -49,21 +49,20 @@ from scraper_service.content.html.cleaning import (
 from scraper_service.content.html.code_blocks import (
     drop_toolbars,
 )
-from scraper_service.content.html.diagrams import record_drawings
 from scraper_service.content.html.document import (
     exclude,
     first_heading,
     include,
     parse,
-    split_browser_styles,
 )
 from scraper_service.content.html.embedded import (
     find_embedded,
     find_players,
     is_player,
     link_players,
+    show_form_values,
 )
-from scraper_service.content.html.form_values import show_form_values
+from scraper_service.content.html.pictures import record_drawings
 from scraper_service.content.html.redundant_elements import (
     drop_duplicate_blocks,
     drop_edit_links,
@@ -95,6 +94,7 @@ from scraper_service.content.search.index_entry import search_entry
 from scraper_service.content.stored_pages import (
     Unfinished,
     pack_body,
+    split_browser_styles,
     wire_from_content,
 )
 from scraper_service.content.structured_data.merging import join_names

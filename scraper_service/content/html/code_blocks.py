@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from lxml import etree
 
-from scraper_service.content.html.document import drop
-from scraper_service.content.html.elements import BLOCKS
+from scraper_service.content.html.document import BLOCKS, drop
 from scraper_service.content.passes import elements, texts_in, visible_text
 from scraper_service.options.urls import url_parts
 

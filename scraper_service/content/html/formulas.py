@@ -13,8 +13,7 @@ from urllib.parse import unquote, unquote_plus
 
 from lxml import etree
 
-from scraper_service.content.html.document import drop, empty
-from scraper_service.content.html.elements import BLOCKS, MATHJAX, role
+from scraper_service.content.html.document import BLOCKS, MATHJAX, drop, empty, role
 from scraper_service.content.html.mathml import mathml_of
 from scraper_service.content.page_urls import absolute
 from scraper_service.content.passes import with_text

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lxml import etree
 
-from scraper_service.content.html.document import drop
-from scraper_service.content.html.elements import SKIPPED
+from scraper_service.content.html.document import SKIPPED, drop
 from scraper_service.content.page_urls import is_route
 from scraper_service.content.passes import classed, elements, texts_in
 from scraper_service.options.urls import url_parts

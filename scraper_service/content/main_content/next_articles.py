@@ -9,12 +9,12 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from scraper_service.content.html.document import drop
-from scraper_service.content.html.special_elements import (
+from scraper_service.content.html.cleaning import (
     ARTICLE_URLS,
     ARTICLES,
     special_elements,
 )
+from scraper_service.content.html.document import drop
 from scraper_service.content.page_urls import absolute
 from scraper_service.content.passes import elements
 from scraper_service.options.urls import url_parts

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from scraper_service.content.html import mathml
 from scraper_service.content.html.code_blocks import language_of, text_with_breaks
-from scraper_service.content.html.elements import (
+from scraper_service.content.html.document import (
     KATEX,
     MATHJAX,
     MATHS_RENDERED,
@@ -20,7 +20,7 @@ from scraper_service.content.html.elements import (
     role,
     role_of,
 )
-from scraper_service.content.html.lazy_images import record_image
+from scraper_service.content.html.pictures import record_image
 from scraper_service.content.markdown import inline
 from scraper_service.content.markdown.inline import APART, MARKS, PAD
 from scraper_service.content.markdown.layout import Layout

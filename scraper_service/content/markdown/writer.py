@@ -14,14 +14,14 @@ from html2text import HTML2Text
 from lxml import etree
 
 from scraper_service.content.decode import clean_text
-from scraper_service.content.html.elements import (
+from scraper_service.content.html.document import (
     BLOCKS,
     MATHS_RENDERED,
     SKIPPED,
     TITLE,
     role,
 )
-from scraper_service.content.html.lazy_images import record_image
+from scraper_service.content.html.pictures import record_image
 from scraper_service.content.markdown import HTML2TEXT, NATIVE
 from scraper_service.content.markdown.inline import BREAK, STRONG, STRONG_END
 from scraper_service.content.markdown.layout import Level
