@@ -20,7 +20,7 @@ from attrs import define, field, frozen
 from cssselect import HTMLTranslator, SelectorError
 from lxml import etree
 
-from scraper_service.content.losses import Losses
+from scraper_service.content.losses import Losses, record_missing_rows
 from scraper_service.content.page_urls import absolute, has_host, is_route, is_web
 from scraper_service.content.passes import (
     elements,
@@ -132,14 +132,7 @@ MIN_TAG = 3  # bytes
 MAX_ATTRIBUTES = 5_000  # of a tag longer than LONG_TAG
 LONG_TAG = 50_000  # bytes
 MAX_TITLE = 2000  # characters of a heading that stands for a title
-MAX_LISTS = 20  # tables and lists whose rows are counted
-MAX_DIGITS = 10  # of a number of rows
 MAX_TYPES = 20  # of microdata; the first ones tell the kind of the page
-NOT_SHOWN = (
-    "A list of the page declares more rows than it shows. The action scrollToEnd collects"
-    " rows that appear while scrolling."
-)
-_ROWS = ".//tr[normalize-space()] | .//*[@role='row'][normalize-space()]"
 _TAG = re.compile(rb"<(/?)([a-zA-Z][^\s/>]*)[^>]*>")
 _HOME = re.compile(r"https?://[^/?#]+/?(?:#|\Z)", re.IGNORECASE)
 _ATTRIBUTE = re.compile(rb"[^\s=\"'/]+(?:\s*=\s*(?:\"[^\"]*\"?|'[^']*'?|[^\s\"']\S*))?")
@@ -368,7 +361,7 @@ def parse(source: str | bytes, url: str) -> Document:
     routes = _routes(root, parts.followed, url)
     is_home = bool(_HOME.match(url)) and not is_route(url.partition("#")[2].strip("/"))
     document = Document(root, base, parts, routes, warnings, losses, is_home=is_home)
-    _record_missing_rows(document)
+    record_missing_rows(losses, parts.counted)
     return document
 
 
@@ -400,19 +393,6 @@ def _routes(root: Any, followed: list[str], url: str) -> frozenset[str]:
         }:
             routes.add(value)
     return frozenset(routes)
-
-
-def _record_missing_rows(document: Document) -> None:
-    """Record the rows that a table or list declares and does not have (WAI-ARIA 1.2)."""
-    for element in document.parts.counted[:MAX_LISTS]:
-        declared = element.get("aria-rowcount").strip()
-        if not (
-            declared.isascii() and declared.isdigit() and len(declared) < MAX_DIGITS
-        ):
-            continue  # -1 for an unknown number
-        rows = element.xpath(_ROWS) or element.getchildren()
-        if (missing := int(declared) - len(rows)) > 0:
-            document.losses.add("recycledRows", NOT_SHOWN, count=missing, near=element)
 
 
 def exclude(document: Document, selectors: Iterable[str]) -> None:
