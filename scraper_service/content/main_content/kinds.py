@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field, frozen
 from lxml import etree
 
-from scraper_service.content.metadata.linked_data import parse_json
+from scraper_service.content.metadata.evidence import parse_json
 from scraper_service.content.passes import (
     WordTable,
     block_counts,

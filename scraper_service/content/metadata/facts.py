@@ -14,8 +14,7 @@ from scraper_service.content.markdown.sentences import (
     likeness,
     word_overlap,
 )
-from scraper_service.content.metadata.evidence import MAX_VALUE
-from scraper_service.content.metadata.linked_data import fold_name, text_of
+from scraper_service.content.metadata.evidence import MAX_VALUE, fold_name, text_of
 from scraper_service.content.metadata.sources import (
     authors,
     modification_date,

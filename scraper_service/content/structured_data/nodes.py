@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from scraper_service.content.metadata.linked_data import parse_json, script_texts
+from scraper_service.content.metadata.evidence import parse_json, script_texts
 from scraper_service.content.page_urls import absolute
 
 if TYPE_CHECKING:
