@@ -25,8 +25,13 @@ from scraper_service.content.html.document import parse
 from scraper_service.content.html.hidden_text import HidingRules
 from scraper_service.content.main_content import verdicts
 from scraper_service.content.main_content.blocks import Tables, Walk
-from scraper_service.content.main_content.kinds import KINDS, structure_signs
-from scraper_service.content.main_content.model import Model, model, table
+from scraper_service.content.main_content.model import (
+    KINDS,
+    Model,
+    model,
+    structure_signs,
+    table,
+)
 from scraper_service.content.markdown.sentences import main_words
 from scraper_service.content.markdown.writer import markdown
 from scraper_service.content.metadata.marks import Marks

@@ -307,7 +307,7 @@ class Document:
     is_main: bool = False
     #: The frames, videos and sounds of a cleaned tree.
     players: list[Any] = field(factory=list)
-    #: The drawings of a cleaned tree, which are no longer in it; see ``diagrams.py``.
+    #: The drawings of a cleaned tree, which are no longer in it; see ``pictures.py``.
     drawings: list[Any] = field(factory=list)
     #: See :mod:`scraper_service.content.html.cleaning`; None if not yet found.
     special: dict[str, list[Any]] | None = None

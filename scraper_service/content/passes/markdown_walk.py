@@ -58,7 +58,7 @@ _OBJECT_TAGS = frozenset({"img", "input", "math", "video", "audio", "hr"})
 _TITLE_TAGS = frozenset({"h1"})
 _IMAGE_TAGS = frozenset({"img"})
 _ITEM_TAGS = frozenset({"li"})
-# Class attributes with a role have one of these parts; see ``html/elements.py``.
+# Class attributes with a role have one of these parts; see ``html/document.py``.
 _ROLE_PARTS = NameParts(
     *("katex", "mathjax", "admonition", "markdown-alert", "callout", "notecard")
 )
