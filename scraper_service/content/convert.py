@@ -72,7 +72,6 @@ from scraper_service.content.html.redundant_elements import (
 )
 from scraper_service.content.losses import Losses, is_in
 from scraper_service.content.markdown import NATIVE
-from scraper_service.content.markdown.sentences import main_words
 from scraper_service.content.markdown.writer import CONVERTERS
 from scraper_service.content.metadata.dates import utc_time
 from scraper_service.content.metadata.evidence import Evidence, parse_refresh, refresh
@@ -91,6 +90,7 @@ from scraper_service.content.page_status import (
 from scraper_service.content.passes import json_text
 from scraper_service.content.search.duplicates import fingerprint, markdown_blocks
 from scraper_service.content.search.index_entry import search_entry
+from scraper_service.content.search.words import main_words
 from scraper_service.content.stored_pages import (
     Unfinished,
     pack_body,

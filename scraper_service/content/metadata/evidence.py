@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import field, frozen
 
-from scraper_service.content.markdown.sentences import main_words
 from scraper_service.content.metadata.marks import Marks
 from scraper_service.content.page_urls import absolute, has_host, is_web
 from scraper_service.content.passes import elements, texts_in
+from scraper_service.content.search.words import main_words
 from scraper_service.items import MetaRefresh
 
 if TYPE_CHECKING:
