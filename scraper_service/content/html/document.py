@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from itertools import dropwhile
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -24,7 +25,6 @@ from scraper_service.content.losses import Losses, record_missing_rows
 from scraper_service.content.page_urls import absolute, has_host, is_route, is_web
 from scraper_service.content.passes import (
     elements,
-    first_of_body,
     may_be_forbidden,
     page_parts,
 )
@@ -513,10 +513,9 @@ def _end_head(root: Any) -> None:
     head = root.find("head")
     if head is None:
         return
-    number = first_of_body(head, _HEAD_ELEMENTS)
-    if number < 0:
+    late = list(dropwhile(lambda child: child.tag in _HEAD_ELEMENTS, head))
+    if not late:
         return
-    late = head[number:]
     body = root.find("body")
     if body is None:
         body = etree.SubElement(root, "body")
