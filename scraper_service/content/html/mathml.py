@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 MAX_DEPTH = 40  # nested elements of a formula; deeper elements become plain text
 
+LIKE_TEX = re.compile(r"[\\^_={}]|^\s*\w\s*$")
 _BLANK_LINES = re.compile(r"\n\s*\n|\r\n?")  # would end the paragraph
 _STYLE = re.compile(r"^\{\\(?:display|text)style\s+(.*)\}$", re.DOTALL)
 _OPERATORS = {

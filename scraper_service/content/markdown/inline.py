@@ -11,6 +11,8 @@ import string
 import unicodedata
 from urllib.parse import quote
 
+from scraper_service.content.html.mathml import LIKE_TEX
+
 STRONG, STRONG_END = "\ue060", "\ue061"
 EM, EM_END = "\ue062", "\ue063"
 STRIKE, STRIKE_END = "\ue064", "\ue065"
@@ -330,7 +332,6 @@ _IN_TEXT = re.compile(
     r"\\\(((?:(?!\\[(\[)]).){1,500}?)\\\)|\\\[((?:(?!\\[(\[\]]).){1,1000}?)\\\]"
     r"|\$\$((?:(?!\$\$).){1,1000}?)\$\$"
 )
-_LIKE_TEX = re.compile(r"[\\^_={}]|^\s*\w\s*$")
 
 
 def with_tex(text: str) -> str | None:
@@ -339,7 +340,7 @@ def with_tex(text: str) -> str | None:
     end = 0
     for match in _IN_TEXT.finditer(text):
         source = match[1] or match[2] or match[3]
-        if _LIKE_TEX.search(source):
+        if LIKE_TEX.search(source):
             sign = "$" if match[1] else "$$"
             parts += [
                 escape_text(text[end : match.start()]),
