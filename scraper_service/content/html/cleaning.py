@@ -179,6 +179,8 @@ def _is_signed(element: Any) -> bool:
     return attributes.get("role") == "img" or not _ATTRIBUTES.isdisjoint(attributes)
 
 
+# -- cleaning --------------------------------------------------------------------------
+
 # For writing systems with spaces between words; a single letter is part of a word.
 _ENDS_WORD = re.compile(r"(?:[^\W\u2e80-\uffff]{2}|\w\))$")
 _BEGINS_WORD = re.compile(r"[^\W\u2e80-\uffff]{2}")

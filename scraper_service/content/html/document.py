@@ -114,6 +114,8 @@ def role_of(names: str) -> str | None:
     return None
 
 
+# -- parsing ---------------------------------------------------------------------------
+
 MAX_ROOTS = 2_000  # of a page
 MIN_TEXT = 12  # characters of a text that counts as content
 TOO_MANY = f"Only the first {MAX_ROOTS} shadow roots of a page are read."

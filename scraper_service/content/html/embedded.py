@@ -489,6 +489,8 @@ def without_boilerplate(text: str) -> str:
     )
 
 
+# -- values of form fields -------------------------------------------------------------
+
 MAX_FIELDS = 500  # of a page; later ones are not shown
 MAX_VALUE = 20_000  # characters of a text area
 MAX_LABEL = 80  # characters

@@ -325,6 +325,8 @@ def _background_of_class(element: Any, css: str) -> str | None:
     return None
 
 
+# -- diagrams and charts ---------------------------------------------------------------
+
 #: Parts of the classes of diagrams' sources, and attributes with a source.
 DIAGRAM_CLASSES = ("mermaid", "plantuml", "graphviz", "nomnoml", "language-d")
 DIAGRAM_ATTRIBUTES = ("data-plain", "data-json")

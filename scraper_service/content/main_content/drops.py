@@ -196,6 +196,8 @@ def _is_part(key: tuple[str, str, str], own: tuple[str, str, str]) -> bool:
     return f"{key[1]}/".startswith(f"{own[1]}/")
 
 
+# -- blocks that are no content --------------------------------------------------------
+
 NAVIGATION = 0.5  # share of the kept words from which navigation counts as content
 FEW_WORDS = 300  # a page with fewer words is small
 OFFERS = 0.3  # maximum share of the page's words in a section that is dropped

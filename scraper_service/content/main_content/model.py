@@ -328,6 +328,8 @@ def kind_of(signs: Iterable[str], weights: Mapping[str, list[float]]) -> Kind:
     return Kind(tuple(power / whole for power in powers), tuple(known))
 
 
+# -- features and trees ----------------------------------------------------------------
+
 Array = Any  # of numpy, one dimension
 # Groups of page kinds on which names mean about the same; and the group of each kind.
 GROUPS = ("reading", "forum", "list", "product", "service")

@@ -437,6 +437,8 @@ def _price(draft: Draft) -> None:
             return
 
 
+# -- posts of a forum ------------------------------------------------------------------
+
 LEAST_POST = 10  # minimum kept words of a post, counted in blocks of LEAST_BLOCK
 LEAST_BLOCK = 5  # words
 MOST_OF_PAGE = 0.6  # maximum share of the kept words in a post

@@ -213,6 +213,8 @@ def _in_chrome(walk: Walk) -> Any:
     return np.fromiter(map(found.__getitem__, places), bool, len(places))
 
 
+# -- explanations ----------------------------------------------------------------------
+
 MAIN = 3  # features per block
 SHOWN = 160  # characters of a block's text
 PATH = 3  # elements in the path of a block

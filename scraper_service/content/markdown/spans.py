@@ -192,6 +192,8 @@ class Layout:
         return ended if ended.depth == len(self.levels) else None
 
 
+# -- inline Markdown -------------------------------------------------------------------
+
 LEAST_WORDS = 3  # parsers may take shorter footnotes for link definitions
 _SIGNS = re.compile(r"[\w*†‡§¶]{1,20}")
 _NO_LABEL = re.compile(r"[^\w-]+")

@@ -272,6 +272,8 @@ def _rank(node: NodeT) -> int:
     )
 
 
+# -- all sources -----------------------------------------------------------------------
+
 MAX_METAS = 1000
 MAX_VALUE = 20_000  # characters
 MAX_HEADINGS = 10

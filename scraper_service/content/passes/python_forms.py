@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["log1p"]
 
+
+# -- arrays of numbers -----------------------------------------------------------------
+
 T = TypeVar("T")
 COLUMNS_AT_ONCE = 2_048  # bounds the memory of a page with many blocks
 
@@ -87,6 +90,8 @@ def keep_trees_together() -> bool:
     """Return False: libxml2 takes its memory as before."""
     return False
 
+
+# -- nodes -----------------------------------------------------------------------------
 
 Node = Any
 Element = Any
@@ -241,6 +246,8 @@ def may_begin_word(node: Node) -> bool:
     return first > "\x7f" or first.isalnum() or first in {"$", "_"}
 
 
+# -- further access to nodes -----------------------------------------------------------
+
 OTHER_URL, COMPLETE_URL, ROOTED_URL = 0, 1, 2
 
 _COMPLETE = re.compile(r"https?://[!-\[\]-~]*\Z")  # without backslashes
@@ -377,6 +384,9 @@ def hiding_signs(css: str) -> list[int]:
     return [sign.start() for sign in _HIDING_SIGNS.finditer(css)]
 
 
+# -- bytes of a page -------------------------------------------------------------------
+
+
 def is_utf8(data: bytes) -> bool:
     """Return True if ``data`` is valid UTF-8."""
     try:
@@ -392,6 +402,8 @@ def may_be_forbidden(_data: bytes) -> bool:
     """
     return True
 
+
+# -- texts -----------------------------------------------------------------------------
 
 # Texts that Markdown needs no change of, at any position.
 _PLAIN = re.compile(r"(?:[^\x00- \x7f-\U0010ffff\\`*_<&~\[\]!]| (?! ))*")
@@ -462,6 +474,8 @@ def simhash(text: str) -> int:
     most = np.packbits(counts > len(words) / 2, bitorder="little")
     return int.from_bytes(most.tobytes(), "little")
 
+
+# -- tables of words -------------------------------------------------------------------
 
 MAX_LETTERS = 200  # characters examined of a text or of names
 REMEMBERED = 4_000  # names of a process whose scores are kept

@@ -230,6 +230,8 @@ def _visible(url: str) -> str:
     return unquote(rest) if "%" in rest else rest
 
 
+# -- sentences, and words of two texts -------------------------------------------------
+
 MAX_TEXT = 100_000  # characters of Markdown that are read
 PIECE = 90  # characters, about, of a piece in a script without sentence marks
 
