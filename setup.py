@@ -38,8 +38,10 @@ class BuildCompiled(build_ext):
             from Cython.Build import cythonize  # noqa: PLC0415
 
             ext.include_dirs += lxml.get_include()
-            makers = f"# By Cython {Cython.__version__} for lxml {lxml.__version__}\n"
-            [made] = cythonize(Extension(ext.name, [joined_source(makers)]))
+            makers = f"Cython {Cython.__version__} for lxml {lxml.__version__}"
+            # The checksum compiles anew what differs above the lines that are compiled.
+            first = f"# By {makers}, of sources with the checksum {checksum()}\n"
+            [made] = cythonize(Extension(ext.name, [joined_source(first)]))
             ext.sources = made.sources
         except Exception as error:
             print(f"The compiled extension is not built: {error!r}")
