@@ -42,9 +42,7 @@ def explain_command(
     """
     from scraper_service.content.decode import text_of
     from scraper_service.content.main_content.verdicts import explain
-    from scraper_service.content.structured_data.selectors import (
-        selector_matches,
-    )
+    from scraper_service.content.structured_data.selectors import selector_matches
     from scraper_service.library import convert
 
     if page.startswith(("http://", "https://")):

@@ -46,15 +46,8 @@ from scraper_service.content.html.cleaning import (
     preformatted_html,
     without_frames,
 )
-from scraper_service.content.html.code_blocks import (
-    drop_toolbars,
-)
-from scraper_service.content.html.document import (
-    exclude,
-    first_heading,
-    include,
-    parse,
-)
+from scraper_service.content.html.code_blocks import drop_toolbars
+from scraper_service.content.html.document import exclude, first_heading, include, parse
 from scraper_service.content.html.embedded import (
     find_embedded,
     find_players,

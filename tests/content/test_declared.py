@@ -8,9 +8,7 @@ import pytest
 from firecrawl.v2.types import BrandingProfile, MenuProfile, ProductProfile
 
 from scraper_service.content.formats.branding import NO_PRODUCT, Declared
-from scraper_service.content.html.document import (
-    parse,
-)
+from scraper_service.content.html.document import parse
 from scraper_service.content.metadata.evidence import Evidence
 from scraper_service.content.stored_pages import (
     append_browser_styles,

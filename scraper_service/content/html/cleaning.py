@@ -17,10 +17,7 @@ from attrs import evolve
 from lxml import etree
 
 from scraper_service.content.decode import clean_text
-from scraper_service.content.html.code_blocks import (
-    drop_line_numbers,
-    join_code_lines,
-)
+from scraper_service.content.html.code_blocks import drop_line_numbers, join_code_lines
 from scraper_service.content.html.document import DROPPED, drop, parse
 from scraper_service.content.html.embedded import (
     MEDIA,

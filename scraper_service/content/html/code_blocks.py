@@ -1,4 +1,4 @@
-"""Prepares the code of a page: its lines, its language, and what stands beside it.
+"""Prepares the code of a page: its lines, its language, and its toolbars.
 
 Code hosts such as GitHub and Gitea write files and changes as tables with a line of code
 per row. Each such table becomes one ``pre`` without line numbers. Toolbars go; a label in

@@ -23,11 +23,7 @@ from lxml import etree
 
 from scraper_service.content.losses import Losses, record_missing_rows
 from scraper_service.content.page_urls import absolute, has_host, is_route, is_web
-from scraper_service.content.passes import (
-    elements,
-    may_be_forbidden,
-    page_parts,
-)
+from scraper_service.content.passes import elements, may_be_forbidden, page_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
