@@ -1,6 +1,6 @@
 """Verdicts: which blocks of a page are kept, why, and the reduced tree.
 
-An explanation names the rule, the features and the weights behind each verdict.
+An explanation names the rule, the features and the weights of each verdict.
 """
 
 from __future__ import annotations
