@@ -14,15 +14,7 @@ from setuptools import Extension, find_packages, setup
 from setuptools.command.build_ext import build_ext
 
 PASSES = Path("scraper_service/content/passes")
-#: The sources of C, which have another form as modules of the same name.
-BASES = sorted(PASSES.glob("*.pyx"))
-#: The modules that are compiled behind them.
-MODULES = sorted(
-    path
-    for path in PASSES.glob("*.py")
-    if path.name != "__init__.py" and path.with_suffix(".pyx") not in BASES
-)
-#: The line of each module between its imports and what is compiled.
+#: The line of a compiled module between its imports and what is compiled.
 COMPILED_FROM = "# The lines from here on are compiled.\n"
 #: How all of it is compiled: without the C that pickles objects and describes functions to
 #: inspect, which nothing uses and which would take a third of the time.
@@ -46,8 +38,10 @@ class BuildCompiled(build_ext):
             from Cython.Build import cythonize  # noqa: PLC0415
 
             ext.include_dirs += lxml.get_include()
-            makers = f"# By Cython {Cython.__version__} for lxml {lxml.__version__}\n"
-            [made] = cythonize(Extension(ext.name, [joined_source(makers)]))
+            makers = f"Cython {Cython.__version__} for lxml {lxml.__version__}"
+            # The checksum compiles anew what differs above the lines that are compiled.
+            first = f"# By {makers}, of sources with the checksum {checksum()}\n"
+            [made] = cythonize(Extension(ext.name, [joined_source(first)]))
             ext.sources = made.sources
         except Exception as error:
             print(f"The compiled extension is not built: {error!r}")
@@ -60,8 +54,10 @@ def joined_source(first_line: str) -> str:
 
     An unchanged file stays untouched: Cython writes C again if the file is newer.
     """
-    bases = (path.read_text(encoding="utf-8") for path in BASES)
-    modules = (path.read_text(encoding="utf-8") for path in MODULES)
+    bases, modules = (
+        [path.read_text(encoding="utf-8") for path in sorted(PASSES.glob(pattern))]
+        for pattern in ("*.pyx", "*.py")
+    )
     parts = [*bases, *(module.partition(COMPILED_FROM)[2] for module in modules)]
     text = first_line + DIRECTIVES + "\n\n".join(parts)
     file = Path("build/_compiled.pyx")

@@ -13,7 +13,7 @@ from attrs import evolve
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from scraper_service.content.html.page_urls import is_route
+from scraper_service.content.page_urls import is_route
 from scraper_service.discovery import (
     CrawlScope,
     LinkCheck,

@@ -14,13 +14,14 @@ _HARMFUL = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 
 
 class AnyCase:
-    """A pattern in lower case that matches text in any case.
+    """A pattern in lower case that matches text in any case; several are alternatives.
 
     With ``re.IGNORECASE`` an expression tries all its alternatives at each character.
     Therefore it only searches texts that match in lower case, and few texts do.
     """
 
-    def __init__(self, pattern: str):
+    def __init__(self, *patterns: str):
+        pattern = "|".join(patterns)
         self._lower = re.compile(pattern)
         self._any = re.compile(pattern, re.IGNORECASE)
 

@@ -46,32 +46,25 @@ from scraper_service.content.html.cleaning import (
     preformatted_html,
     without_frames,
 )
-from scraper_service.content.html.diagrams import record_drawings
-from scraper_service.content.html.document import (
-    exclude,
-    first_heading,
-    include,
-    parse,
-    split_browser_styles,
-)
+from scraper_service.content.html.code_blocks import drop_toolbars
+from scraper_service.content.html.document import exclude, first_heading, include, parse
 from scraper_service.content.html.embedded import (
     find_embedded,
     find_players,
     is_player,
     link_players,
+    show_form_values,
 )
-from scraper_service.content.html.form_values import show_form_values
+from scraper_service.content.html.pictures import record_drawings
 from scraper_service.content.html.redundant_elements import (
     drop_duplicate_blocks,
     drop_edit_links,
     drop_logos,
     drop_repeated_pictures,
     drop_slide_copies,
-    drop_toolbars,
 )
 from scraper_service.content.losses import Losses, is_in
 from scraper_service.content.markdown import NATIVE
-from scraper_service.content.markdown.sentences import main_words
 from scraper_service.content.markdown.writer import CONVERTERS
 from scraper_service.content.metadata.dates import utc_time
 from scraper_service.content.metadata.evidence import Evidence, parse_refresh, refresh
@@ -90,9 +83,11 @@ from scraper_service.content.page_status import (
 from scraper_service.content.passes import json_text
 from scraper_service.content.search.duplicates import fingerprint, markdown_blocks
 from scraper_service.content.search.index_entry import search_entry
+from scraper_service.content.search.words import main_words
 from scraper_service.content.stored_pages import (
     Unfinished,
     pack_body,
+    split_browser_styles,
     wire_from_content,
 )
 from scraper_service.content.structured_data.merging import join_names

@@ -15,7 +15,7 @@ from scraper_service.content.passes import visible_text
 from scraper_service.items import LOSS_KINDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 MAX_URLS = 20
 MAX_TEXTS = 5
@@ -23,6 +23,13 @@ MAX_TEXT = 200  # characters
 MAX_REASONS = 3
 MAX_LOSSES = 10_000  # recorded parts of one page; later ones are only counted
 _NO_TEXT = frozenset({"script", "style", "noscript", "template", "head"})
+MAX_LISTS = 20  # tables and lists whose rows are counted
+MAX_DIGITS = 10  # of a number of rows
+NOT_SHOWN = (
+    "A list of the page declares more rows than it shows. The action scrollToEnd collects"
+    " rows that appear while scrolling."
+)
+_ROWS = ".//tr[normalize-space()] | .//*[@role='row'][normalize-space()]"
 
 
 @frozen(slots=True)
@@ -171,3 +178,19 @@ def describe(rows: Iterable[dict[str, Any]]) -> str:
         f"{row['count']} {LOSS_KINDS[row['kind']]}{'s' * (row['count'] != 1)}"
         for row in rows
     )
+
+
+def record_missing_rows(losses: Losses, tables: Sequence[Any]) -> None:
+    """Record the rows that tables and lists declare and do not have (WAI-ARIA 1.2).
+
+    ``tables`` are the elements with ``aria-rowcount``.
+    """
+    for element in tables[:MAX_LISTS]:
+        declared = element.get("aria-rowcount").strip()
+        if not (
+            declared.isascii() and declared.isdigit() and len(declared) < MAX_DIGITS
+        ):
+            continue  # -1 for an unknown number
+        rows = element.xpath(_ROWS) or element.getchildren()
+        if (missing := int(declared) - len(rows)) > 0:
+            losses.add("recycledRows", NOT_SHOWN, count=missing, near=element)

@@ -75,11 +75,7 @@ _CONSENT_MARKS = (
 )  # fmt: skip
 
 
-def _any_of(*phrases: str) -> AnyCase:
-    return AnyCase("|".join(phrases))
-
-
-_REFUSED = _any_of(
+_REFUSED = AnyCase(
     r"\baccess (?:to this page )?(?:has been |is |was )?denied(?! for user)",
     r"attention required!? \| cloudflare", r"\bjust a moment\.\.\.", r"robot check",
     r"(?:verify|confirm|checking|sure) (?:that )?(?:if )?you(?:'re| are) (?:a |not a )?(?:human|bot|robot)",
@@ -92,18 +88,18 @@ _REFUSED = _any_of(
     r"accesso negato", r"acesso negado", r"доступ (?:запрещ|ограничен)", r"访问被拒绝",
     r"アクセスが拒否", r"kein roboter", r"pas un robot", r"no eres un robot",
 )  # fmt: skip
-_LOGIN = _any_of(
+_LOGIN = AnyCase(
     r"\b(?:log|sign)[ -]?in\b", r"\blogin\b", r"anmelden", r"einloggen", r"connexion",
     r"se connecter", r"iniciar sesión", r"inicia sesión", r"\baccedi\b", r"fazer login",
     r"inloggen", r"zaloguj", r"войти", r"вход", r"登录", r"登入", r"ログイン", r"로그인",
 )  # fmt: skip
-_PAID = _any_of(
+_PAID = AnyCase(
     r"(?:subscribe|register|log in|sign (?:in|up)) (?:now )?to (?:continue|read|keep)",
     r"(?:subscribers|members) only", r"already a subscriber", r"jetzt weiterlesen",
     r"(?:réservé|article réservé) aux abonnés", r"solo para suscriptores",
     r"to continue reading",
 )  # fmt: skip
-_CONSENT = _any_of(
+_CONSENT = AnyCase(
     r"before you continue", r"we (?:value|care about) your privacy",
     r"(?:accept|agree|allow) all(?: cookies)?", r"we use cookies", r"bevor sie fortfahren",
     r"avant (?:d'accéder|de continuer)", r"antes de (?:continuar|ir)", r"prima di continuare",
@@ -349,7 +345,7 @@ def page_verdict(
     """Return ``verdict`` and ``verdict_evidence`` as metadata.
 
     An HTTP error whose verdict would be ``ok`` gets neither. ``text`` is the result of
-    :func:`scraper_service.content.markdown.sentences.main_words`. Call this before the page
+    :func:`scraper_service.content.search.words.main_words`. Call this before the page
     is cleaned.
     """
     name, why = verdict(_facts(html, status, evidence, text))

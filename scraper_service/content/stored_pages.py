@@ -241,3 +241,29 @@ def content_from_wire(
 ) -> PageContent:
     """Return the content that :func:`wire_from_content` took apart."""
     return PageContent(values=values, links=links, **facts)
+
+
+# Around the styles that a browser computed for a page. They are appended to its HTML, so that
+# they travel, and are stored, together with the page.
+_LOOKS_START = b'\n<style id="scraper-looks">'
+_LOOKS_END = b"</style>\n"
+MAX_CSS_BYTES = 64 * 1024
+
+
+def append_browser_styles(html: bytes, css: str) -> bytes:
+    """Return ``html`` with the computed styles ``css`` appended."""
+    safe = css.replace("<", "").encode("utf-8", "replace")[:MAX_CSS_BYTES]
+    return html + _LOOKS_START + safe + _LOOKS_END
+
+
+def split_browser_styles(html: bytes) -> tuple[bytes, str]:
+    """Return the HTML without the appended styles, and these styles or an empty text."""
+    if not html.endswith(_LOOKS_END):
+        return html, ""
+    start = html.rfind(
+        _LOOKS_START, max(0, len(html) - MAX_CSS_BYTES - len(_LOOKS_START + _LOOKS_END))
+    )
+    if start < 0:
+        return html, ""
+    css = html[start + len(_LOOKS_START) : -len(_LOOKS_END)]
+    return html[:start], css.decode("utf-8", "replace")

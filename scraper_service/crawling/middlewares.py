@@ -17,7 +17,7 @@ from scrapy.downloadermiddlewares.retry import RetryMiddleware
 from scrapy.exceptions import IgnoreRequest
 from scrapy.http import Response
 
-from scraper_service.content.html.page_urls import has_host
+from scraper_service.content.page_urls import has_host
 from scraper_service.crawling import Component
 from scraper_service.crawling.download.engines import Engines
 from scraper_service.crawling.page_errors import (

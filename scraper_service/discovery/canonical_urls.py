@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import ada_url
 from tldextract import TLDExtract
 
-from scraper_service.content.html.page_urls import is_route
+from scraper_service.content.page_urls import is_route
 from scraper_service.content.search.duplicates import distance
 
 if TYPE_CHECKING:

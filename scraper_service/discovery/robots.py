@@ -22,8 +22,8 @@ from attrs import define, evolve, field, frozen
 from w3lib.encoding import read_bom
 
 from scraper_service.content.decode import clean_text, decode_start
-from scraper_service.content.html.page_urls import absolute, is_web
 from scraper_service.content.page_status import page_sent_as_file
+from scraper_service.content.page_urls import absolute, is_web
 from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:

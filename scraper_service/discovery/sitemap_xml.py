@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from lxml import etree
 
-from scraper_service.content.html.page_urls import absolute
 from scraper_service.content.metadata.dates import w3c_time
+from scraper_service.content.page_urls import absolute
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,7 +8,7 @@ import unicodedata
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from scraper_service.content.html.page_urls import is_route
+from scraper_service.content.page_urls import is_route
 from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:

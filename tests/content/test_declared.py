@@ -8,12 +8,12 @@ import pytest
 from firecrawl.v2.types import BrandingProfile, MenuProfile, ProductProfile
 
 from scraper_service.content.formats.branding import NO_PRODUCT, Declared
-from scraper_service.content.html.document import (
+from scraper_service.content.html.document import parse
+from scraper_service.content.metadata.evidence import Evidence
+from scraper_service.content.stored_pages import (
     append_browser_styles,
-    parse,
     split_browser_styles,
 )
-from scraper_service.content.metadata.evidence import Evidence
 
 URL = "https://shop.example/kettle"
 MODELS = {"product": ProductProfile, "menu": MenuProfile, "branding": BrandingProfile}

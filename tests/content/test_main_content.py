@@ -14,11 +14,14 @@ from scraper_service.content.html.document import parse
 from scraper_service.content.main_content import judge, read_declarations
 from scraper_service.content.main_content.blocks import Walk
 from scraper_service.content.main_content.drops import drop_extras
-from scraper_service.content.main_content.explain import effects, explain
 from scraper_service.content.main_content.model import Draft, model, table
-from scraper_service.content.main_content.posts import add_bylines
-from scraper_service.content.main_content.rules import correct, unite_cards
-from scraper_service.content.main_content.verdicts import MAX_BLOCKS, reduce
+from scraper_service.content.main_content.rules import add_bylines, correct, unite_cards
+from scraper_service.content.main_content.verdicts import (
+    MAX_BLOCKS,
+    effects,
+    explain,
+    reduce,
+)
 from tests.content.pages import URL, convert, markdown, value
 
 PAGES = Path(__file__).parent.parent / "samples" / "pages"

@@ -25,12 +25,17 @@ from scraper_service.content.html.document import parse
 from scraper_service.content.html.hidden_text import HidingRules
 from scraper_service.content.main_content import verdicts
 from scraper_service.content.main_content.blocks import Tables, Walk
-from scraper_service.content.main_content.kinds import KINDS, structure_signs
-from scraper_service.content.main_content.model import Model, model, table
-from scraper_service.content.markdown.sentences import main_words
+from scraper_service.content.main_content.model import (
+    KINDS,
+    Model,
+    model,
+    structure_signs,
+    table,
+)
 from scraper_service.content.markdown.writer import markdown
 from scraper_service.content.metadata.marks import Marks
-from scraper_service.content.passes import compiled, nodes, texts
+from scraper_service.content.passes import compiled, python_forms
+from scraper_service.content.search.words import main_words
 from scraper_service.items import PageSource
 from tests.content.pages import URL, options
 from tests.support.waiting import WAIT_S
@@ -233,7 +238,7 @@ def test_each_pass_is_the_same_either_way(html: str) -> None:
 
     quick = all_of_it()
     with in_python():
-        assert passes.elements is nodes.elements
+        assert passes.elements is python_forms.elements
         assert quick == all_of_it()
 
 
@@ -257,7 +262,7 @@ WORDS = ["read", "more", "comment", "é", "nav", "bar", "abc", "by", "next page"
 
 @given(st.text() | st.text('a"\\\\\n\t\x00\x0b\x1f\x7fé漢😀', max_size=40))
 def test_json_of_a_text_is_that_of_the_standard_library(text: str) -> None:
-    for form in (passes.json_text, texts.json_text):
+    for form in (passes.json_text, python_forms.json_text):
         assert form(text) == json.dumps(text, ensure_ascii=False).encode()
 
 
@@ -353,7 +358,7 @@ def test_what_was_compiled_of_other_sources_is_left_alone_and_named_at_the_start
         return done.stdout.strip()
 
     assert is_used() == "True"
-    (source,) = tmp_path.rglob("walks.py")
+    (source,) = tmp_path.rglob("page_walk.py")
     source.write_text(source.read_text() + "\n# newer\n")
     assert is_used() == "False"
     command = "-m scraper_service serve --port 0 --data-dir data"

@@ -8,10 +8,8 @@ import pytest
 from scraper_service.content.html.document import parse
 from scraper_service.content.main_content import read_declarations
 from scraper_service.content.main_content.blocks import Walk
-from scraper_service.content.main_content.kinds import KINDS, Kind
-from scraper_service.content.main_content.model import Draft, model, table
-from scraper_service.content.main_content.posts import add_bylines
-from scraper_service.content.main_content.rules import correct, unite_cards
+from scraper_service.content.main_content.model import KINDS, Draft, Kind, model, table
+from scraper_service.content.main_content.rules import add_bylines, correct, unite_cards
 from scraper_service.content.main_content.verdicts import decide
 from tests.content.pages import URL, markdown
 

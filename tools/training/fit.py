@@ -22,17 +22,15 @@ from attrs import define
 
 from scraper_service.content import main_content
 from scraper_service.content.main_content.blocks import Tables
-from scraper_service.content.main_content.kinds import (
-    KINDS,
-    ClassParts,
-    kind_of,
-    structure_signs,
-)
 from scraper_service.content.main_content.model import (
+    KINDS,
     WEIGHTS,
+    ClassParts,
     Forest,
     Model,
     Table,
+    kind_of,
+    structure_signs,
     table,
 )
 from scraper_service.content.passes import name_parts

@@ -22,7 +22,7 @@ from scraper_service.content.decode import text_of
 from scraper_service.content.html.cleaning import clean
 from scraper_service.content.html.document import parse
 from scraper_service.content.main_content.blocks import Tables, Walk
-from scraper_service.content.main_content.kinds import (
+from scraper_service.content.main_content.model import (
     PageDeclarations,
     read_declarations,
 )

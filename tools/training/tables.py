@@ -16,8 +16,7 @@ from scraper_service.content.main_content.blocks import (
     MAX_NAMES,
     MAX_PHRASE_WORDS,
 )
-from scraper_service.content.main_content.kinds import KINDS
-from scraper_service.content.main_content.model import GROUP_OF, GROUPS
+from scraper_service.content.main_content.model import GROUP_OF, GROUPS, KINDS
 from scraper_service.content.passes import name_parts
 
 if TYPE_CHECKING:

@@ -18,13 +18,13 @@ from scraper_service.content.documents.markup import (
     html_body,
     inner_html,
 )
-from scraper_service.content.html.page_urls import (
+from scraper_service.content.losses import Losses
+from scraper_service.content.page_urls import (
     absolute,
     best_candidate,
     change_base,
     xml_base,
 )
-from scraper_service.content.losses import Losses
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

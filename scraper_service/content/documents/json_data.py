@@ -12,7 +12,7 @@ import time
 from collections import Counter, deque
 from typing import TYPE_CHECKING, Any
 
-from scraper_service.content.metadata.linked_data import fold_name, parse_json
+from scraper_service.content.metadata.evidence import fold_name, parse_json
 from scraper_service.content.structured_data.merging import fields_without_value
 from scraper_service.content.structured_data.nodes import plain
 from scraper_service.content.structured_data.page import Extraction, Value

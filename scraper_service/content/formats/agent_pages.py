@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import field, frozen
 
-from scraper_service.content.html.page_urls import without_fragment
-from scraper_service.content.markdown.sentences import sentences
+from scraper_service.content.page_urls import without_fragment
 from scraper_service.content.search.words import (
     COMMON,
     SearchWords,
     language_code,
+    sentences,
     stems,
     tokens_of,
 )

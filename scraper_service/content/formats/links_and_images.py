@@ -10,13 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from lxml import etree
 
-from scraper_service.content.documents.feeds import (
-    objects,
-    read_json_feed,
-    strings,
-)
+from scraper_service.content.documents.feeds import objects, read_json_feed, strings
 from scraper_service.content.html.document import select
-from scraper_service.content.html.page_urls import (
+from scraper_service.content.metadata.dates import w3c_time
+from scraper_service.content.page_urls import (
     absolute,
     best_candidate,
     encode_url,
@@ -25,7 +22,6 @@ from scraper_service.content.html.page_urls import (
     without_session,
     xml_base,
 )
-from scraper_service.content.metadata.dates import w3c_time
 from scraper_service.content.passes import COMPLETE_URL, ROOTED_URL, url_kind, values_in
 
 if TYPE_CHECKING:

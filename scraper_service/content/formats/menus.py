@@ -14,7 +14,7 @@ from scraper_service.content.formats.products import (
     price,
     price_of,
 )
-from scraper_service.content.html.page_urls import absolute
+from scraper_service.content.page_urls import absolute
 from scraper_service.content.structured_data.nodes import Graph, plain, types_of
 
 if TYPE_CHECKING:

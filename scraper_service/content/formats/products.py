@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from scraper_service.content.html.page_urls import absolute, is_web
+from scraper_service.content.page_urls import absolute, is_web
 from scraper_service.content.structured_data import values
 from scraper_service.content.structured_data.nodes import plain, types_of
 from scraper_service.content.structured_data.selectors import text_of

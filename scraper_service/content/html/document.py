@@ -5,11 +5,15 @@ and exclude elements by CSS selectors. Declarative shadow roots are put in their
 as a browser draws them: a ``template`` with ``shadowrootmode`` is what its parent, the
 host, shows. Each ``slot`` in the template shows the children of the host that name it
 (HTML, 4.12.3 and 4.12.4).
+
+The sets of elements come first, and the roles that class attributes give to elements.
 """
 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
+from itertools import dropwhile
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -17,18 +21,96 @@ from attrs import define, field, frozen
 from cssselect import HTMLTranslator, SelectorError
 from lxml import etree
 
-from scraper_service.content.html.elements import UNCOUNTED, VOID
-from scraper_service.content.html.page_urls import absolute, has_host, is_route, is_web
-from scraper_service.content.losses import Losses
-from scraper_service.content.passes import (
-    elements,
-    first_of_body,
-    may_be_forbidden,
-    page_parts,
-)
+from scraper_service.content.losses import Losses, record_missing_rows
+from scraper_service.content.page_urls import absolute, has_host, is_route, is_web
+from scraper_service.content.passes import elements, may_be_forbidden, page_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# Elements that are never content.
+DROPPED = _names(
+    "script style template svg noembed noframes object applet canvas map link meta base "
+    "basefont title"
+)
+# Elements that the Markdown omits.
+SKIPPED = _names(
+    "select textarea datalist script style template svg noscript head title"
+)
+BLOCKS = _names(
+    "address article aside blockquote body caption center dd details dialog dir div dl "
+    "dt fieldset figcaption figure footer form h1 h2 h3 h4 h5 h6 header hgroup hr "
+    "legend li listing main menu nav ol optgroup option p plaintext pre search section "
+    "summary table tbody td tfoot th thead tr ul xmp"
+)
+VOID = _names("area base br col embed hr img input link meta param source track wbr")
+# HTML allows their end tags to be omitted, so that counting tags overrates their depth.
+UNCOUNTED = VOID | _names("p li dt dd tr td th option thead tbody html head body")
+
+
+KATEX, MATHJAX, PREVIEW = "katex", "mathjax", "preview"
+MATHS_RENDERED = frozenset({KATEX, MATHJAX, PREVIEW})
+TITLE = "title"
+MAX_NAMES = 300  # characters read of a class attribute
+
+_MATHJAX = frozenset(
+    {
+        "mathjax",
+        "mathjax_display",
+        "mathjax_svg",
+        "mathjax_svg_display",
+        "mathjax_chtml",
+    }
+)
+_TITLES = frozenset({"admonition-title", "markdown-alert-title", "callout-title"})
+_CALLOUTS = frozenset(
+    {"admonition", "markdown-alert", "theme-admonition", "callout", "notecard"}
+)
+_KIND = re.compile(
+    r"(?:markdown-alert-|theme-admonition-|admonition-|callout-|callout--)?([a-z]+)"
+)
+# GitHub's five kinds of callouts.
+_KINDS = {
+    **dict.fromkeys(("note", "info", "seealso", "abstract", "todo"), "NOTE"),
+    **dict.fromkeys(("tip", "hint", "success"), "TIP"),
+    "important": "IMPORTANT",
+    **dict.fromkeys(("warning", "attention"), "WARNING"),
+    **dict.fromkeys(("caution", "danger", "error"), "CAUTION"),
+}
+
+
+def role(element: Any) -> str | None:
+    """Return a rendered formula's role, ``TITLE``, a callout's kind, or None."""
+    names = element.get("class")
+    return role_of(names[:MAX_NAMES]) if names else None
+
+
+@lru_cache(maxsize=2048)
+def role_of(names: str) -> str | None:
+    """Return the same as :func:`role` for a class attribute, already cut to length."""
+    words = names.lower().split()
+    if not words:
+        return None
+    if "katex" in words:
+        return KATEX
+    if "mathjax_preview" in words:
+        return PREVIEW
+    if not _MATHJAX.isdisjoint(words):
+        return MATHJAX
+    if not _TITLES.isdisjoint(words) or words[0].startswith("admonitionheading"):
+        return TITLE
+    if not _CALLOUTS.isdisjoint(words):
+        kinds = (_KINDS.get(m[1]) for w in words if (m := _KIND.fullmatch(w)))
+        return next((kind for kind in kinds if kind), None)
+    return None
+
+
+# -- parsing ---------------------------------------------------------------------------
 
 MAX_ROOTS = 2_000  # of a page
 MIN_TEXT = 12  # characters of a text that counts as content
@@ -48,14 +130,7 @@ MIN_TAG = 3  # bytes
 MAX_ATTRIBUTES = 5_000  # of a tag longer than LONG_TAG
 LONG_TAG = 50_000  # bytes
 MAX_TITLE = 2000  # characters of a heading that stands for a title
-MAX_LISTS = 20  # tables and lists whose rows are counted
-MAX_DIGITS = 10  # of a number of rows
 MAX_TYPES = 20  # of microdata; the first ones tell the kind of the page
-NOT_SHOWN = (
-    "A list of the page declares more rows than it shows. The action scrollToEnd collects"
-    " rows that appear while scrolling."
-)
-_ROWS = ".//tr[normalize-space()] | .//*[@role='row'][normalize-space()]"
 _TAG = re.compile(rb"<(/?)([a-zA-Z][^\s/>]*)[^>]*>")
 _HOME = re.compile(r"https?://[^/?#]+/?(?:#|\Z)", re.IGNORECASE)
 _ATTRIBUTE = re.compile(rb"[^\s=\"'/]+(?:\s*=\s*(?:\"[^\"]*\"?|'[^']*'?|[^\s\"']\S*))?")
@@ -74,11 +149,6 @@ _HEAD_ELEMENTS = frozenset(
     "base basefont bgsound link meta noframes noscript object script style template title".split()
 )
 _IFRAME = re.compile(r"(?<![\w\-.#:\[=\"'])iframe(?![\w-])")
-# Around the styles that a browser computed for a page. They are appended to its HTML, so that
-# they travel, and are stored, together with the page.
-_LOOKS_START = b'\n<style id="scraper-looks">'
-_LOOKS_END = b"</style>\n"
-MAX_CSS_BYTES = 64 * 1024
 _TRANSLATOR = HTMLTranslator()
 
 
@@ -235,9 +305,9 @@ class Document:
     is_main: bool = False
     #: The frames, videos and sounds of a cleaned tree.
     players: list[Any] = field(factory=list)
-    #: The drawings of a cleaned tree, which are no longer in it; see ``diagrams.py``.
+    #: The drawings of a cleaned tree, which are no longer in it; see ``pictures.py``.
     drawings: list[Any] = field(factory=list)
-    #: See :mod:`scraper_service.content.html.special_elements`; None if not yet found.
+    #: See :mod:`scraper_service.content.html.cleaning`; None if not yet found.
     special: dict[str, list[Any]] | None = None
     #: The documents that the page embeds, see :mod:`scraper_service.content.html.embedded`.
     embedded: list[Any] = field(factory=list)
@@ -258,25 +328,6 @@ class Document:
             for child in [c for c in self.root if c.tag not in {"head", "body"}]:
                 body.append(child)
         return body
-
-
-def append_browser_styles(html: bytes, css: str) -> bytes:
-    """Return ``html`` with the computed styles ``css`` appended."""
-    safe = css.replace("<", "").encode("utf-8", "replace")[:MAX_CSS_BYTES]
-    return html + _LOOKS_START + safe + _LOOKS_END
-
-
-def split_browser_styles(html: bytes) -> tuple[bytes, str]:
-    """Return the HTML without the appended styles, and these styles or an empty text."""
-    if not html.endswith(_LOOKS_END):
-        return html, ""
-    start = html.rfind(
-        _LOOKS_START, max(0, len(html) - MAX_CSS_BYTES - len(_LOOKS_START + _LOOKS_END))
-    )
-    if start < 0:
-        return html, ""
-    css = html[start + len(_LOOKS_START) : -len(_LOOKS_END)]
-    return html[:start], css.decode("utf-8", "replace")
 
 
 def first_heading(document: Document) -> str:
@@ -308,7 +359,7 @@ def parse(source: str | bytes, url: str) -> Document:
     routes = _routes(root, parts.followed, url)
     is_home = bool(_HOME.match(url)) and not is_route(url.partition("#")[2].strip("/"))
     document = Document(root, base, parts, routes, warnings, losses, is_home=is_home)
-    _record_missing_rows(document)
+    record_missing_rows(losses, parts.counted)
     return document
 
 
@@ -340,19 +391,6 @@ def _routes(root: Any, followed: list[str], url: str) -> frozenset[str]:
         }:
             routes.add(value)
     return frozenset(routes)
-
-
-def _record_missing_rows(document: Document) -> None:
-    """Record the rows that a table or list declares and does not have (WAI-ARIA 1.2)."""
-    for element in document.parts.counted[:MAX_LISTS]:
-        declared = element.get("aria-rowcount").strip()
-        if not (
-            declared.isascii() and declared.isdigit() and len(declared) < MAX_DIGITS
-        ):
-            continue  # -1 for an unknown number
-        rows = element.xpath(_ROWS) or element.getchildren()
-        if (missing := int(declared) - len(rows)) > 0:
-            document.losses.add("recycledRows", NOT_SHOWN, count=missing, near=element)
 
 
 def exclude(document: Document, selectors: Iterable[str]) -> None:
@@ -473,10 +511,9 @@ def _end_head(root: Any) -> None:
     head = root.find("head")
     if head is None:
         return
-    number = first_of_body(head, _HEAD_ELEMENTS)
-    if number < 0:
+    late = list(dropwhile(lambda child: child.tag in _HEAD_ELEMENTS, head))
+    if not late:
         return
-    late = head[number:]
     body = root.find("body")
     if body is None:
         body = etree.SubElement(root, "body")

@@ -13,10 +13,9 @@ from urllib.parse import unquote, unquote_plus
 
 from lxml import etree
 
-from scraper_service.content.html.document import drop, empty
-from scraper_service.content.html.elements import BLOCKS, MATHJAX, role
-from scraper_service.content.html.page_urls import absolute
-from scraper_service.content.markdown.maths import mathml_of
+from scraper_service.content.html.document import BLOCKS, MATHJAX, drop, empty, role
+from scraper_service.content.html.mathml import LIKE_TEX, mathml_of
+from scraper_service.content.page_urls import absolute
 from scraper_service.content.passes import with_text
 from scraper_service.options.urls import url_parts
 
@@ -71,7 +70,6 @@ _PLACES = frozenset(
     {"data-math", "data-formula", "data-equation", "data-value"}
 )  # also of other things
 _NO_FORMULAS = frozenset({"", "true", "false", "1", "0"})
-_LIKE_TEX = re.compile(r"[\\^_={}]|^\s*\w\s*$")
 _NAMES = frozenset(
     "math math-container math-inline math-display math-block arithmatex latex katex "
     "formula ql-formula equation language-math js-render-math".split()
@@ -417,7 +415,7 @@ def _is_formula(element: Any, name: str, value: str) -> bool:
     """Return True for a value of an attribute that is not only for formulas."""
     if name == "data-value" or value[0] in "=[{" or len(element) > _FEW:
         return False
-    return _LIKE_TEX.search(value) is not None
+    return LIKE_TEX.search(value) is not None
 
 
 def _mark_bare_katex(document: Document, element: Any) -> None:

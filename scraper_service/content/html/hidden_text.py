@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any
 from lxml import etree
 
 from scraper_service.content.characters import AnyCase
-from scraper_service.content.html.document import drop
-from scraper_service.content.html.elements import MAX_NAMES
+from scraper_service.content.html.document import MAX_NAMES, drop
 from scraper_service.content.passes import (
     Finder,
     hiding_signs,

@@ -1,4 +1,4 @@
-"""Drops elements that repeat or decorate content: copies, logos, toolbars of code."""
+"""Drops elements that repeat or decorate content: copies, logos, edit links."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from lxml import etree
 
-from scraper_service.content.html.document import drop
-from scraper_service.content.html.elements import SKIPPED
-from scraper_service.content.html.page_urls import is_route
-from scraper_service.content.markdown.code_blocks import language_of
+from scraper_service.content.html.document import SKIPPED, drop
+from scraper_service.content.page_urls import is_route
 from scraper_service.content.passes import classed, elements, texts_in
 from scraper_service.options.urls import url_parts
 
@@ -208,104 +206,3 @@ def drop_spoken_copies(texts: Iterable[Any]) -> None:
 def _characters(element: Any) -> str:
     """Return the letters and digits of an element."""
     return "".join(filter(str.isalnum, "".join(texts_in(element)))).lower()
-
-
-MAX_WORDS = 12  # beside the code, in the element around both
-MAX_LEVELS = 3  # ancestors of the code
-MAX_ELEMENTS = 60  # visited beside the code
-_HOLDERS = frozenset({"div", "figure", "section", "pre", "header", "span"})
-_KEPT = frozenset(
-    {"pre", "code", "h1", "h2", "h3", "h4", "h5", "h6", "p", "figcaption"}
-)
-_ACTIONS = frozenset(
-    (
-        "copy|copied|copied!|copy code|copy code to clipboard|copy to clipboard|copy text|"
-        "copy snippet|copy page|try|try it|try it out|try it yourself|try it yourself »|run|"
-        "run code|edit|play|open|open in playground|wrap|toggle word wrap|wrap lines|"
-        "download|expand|collapse|view raw|raw|ask ai|explain|fullscreen"
-    ).split("|")
-)
-# The languages' labels, and their names in Markdown fences.
-_LANGUAGES = {
-    name: names.split()[0]
-    for names in (
-        "bash", "shell sh", "console terminal", "powershell", "python py", "python3",
-        "javascript js", "jsx", "typescript ts", "tsx", "json", "jsonc", "yaml yml", "toml",
-        "xml", "html", "css", "scss", "sass", "less", "java", "kotlin", "scala", "groovy",
-        "swift", "objective-c", "c", "cpp c++", "csharp c#", "fsharp f#", "go golang", "rust",
-        "ruby rb", "php", "perl", "lua", "r", "julia", "dart", "elixir", "erlang", "haskell",
-        "clojure", "sql", "graphql", "dockerfile docker", "makefile", "nginx", "diff", "http",
-        "ini", "vue", "svelte", "solidity", "markdown md", "mdx", "latex", "matlab", "text",
-        "plaintext",
-    )
-    for name in names.split()
-}  # fmt: skip
-
-
-def drop_toolbars(body: Any) -> None:
-    """Drop labels and buttons beside code; a label may set the code's language.
-
-    This applies only in elements that hold little besides the code.
-    """
-    for code in list(elements(body, "pre")):
-        for button in list(code.iter("button")):
-            drop(button)
-        for element in [e for beside in _neighbours(code) for e in _leaves(beside)]:
-            said = " ".join("".join(texts_in(element)).split()).lower()
-            language = _LANGUAGES.get(said)
-            if language and not language_of(code):
-                code.set("data-lang", language)
-            if language or said in _ACTIONS:
-                drop(element)
-
-
-def _neighbours(code: Any) -> list[Any]:
-    """Return the elements beside a ``pre`` and, inside it, beside its ``code``."""
-    inner = next((child for child in code if child.tag == "code"), None)
-    found = [] if inner is None else [child for child in code if child is not inner]
-    holder, words = code, 0
-    for _ in range(MAX_LEVELS):
-        above = holder.getparent()
-        if above is None or above.tag not in _HOLDERS:
-            break
-        others = [child for child in above if child is not holder]
-        if any(_holds_code(other) for other in others):
-            break
-        words += sum(_words(other) for other in others) + len(
-            (above.text or "").split()
-        )
-        if words > MAX_WORDS:
-            break
-        found += others
-        holder = above
-    return found
-
-
-def _holds_code(element: Any) -> bool:
-    return next(element.iter("pre"), None) is not None
-
-
-def _words(element: Any) -> int:
-    """Count the words of an element and behind it, up to the limit."""
-    count = len((element.tail or "").split())
-    for text in texts_in(element):
-        count += len(text.split())
-        if count > MAX_WORDS:
-            break
-    return count
-
-
-def _leaves(element: Any) -> Iterator[Any]:
-    """Yield the outermost elements with a single text, except headings and paragraphs."""
-    waiting = [element]
-    for _ in range(MAX_ELEMENTS):
-        if not waiting:
-            return
-        current = waiting.pop()
-        if not isinstance(current.tag, str) or current.tag in _KEPT:
-            continue
-        texts = [text for text in texts_in(current) if not text.isspace()]
-        if len(texts) == 1:
-            yield current
-        elif texts:
-            waiting += current

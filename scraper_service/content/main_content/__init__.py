@@ -1,10 +1,9 @@
 """Main content extraction: a learned model scores text blocks, and rules correct it.
 
-1. ``next_articles.py`` drops the articles of other pages.
+1. ``drops.py`` drops the articles of other pages.
 2. ``blocks.py`` walks the tree and collects the text blocks.
-3. ``kinds.py`` classifies the page.
-4. ``model.py`` scores the blocks.
-5. ``verdicts.py``, ``rules.py`` and ``drops.py`` choose the blocks to keep, and remove
+3. ``model.py`` classifies the page and scores the blocks.
+4. ``verdicts.py``, ``rules.py`` and ``drops.py`` choose the blocks to keep, and remove
    all others from the tree.
 """
 
@@ -17,13 +16,13 @@ from typing import TYPE_CHECKING
 # processes have a memory limit, and nothing here multiplies matrices.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-from scraper_service.content.main_content.kinds import (
+from scraper_service.content.main_content.drops import drop_next_articles
+from scraper_service.content.main_content.model import (
     PageDeclarations,
     add_description,
     read_declarations,
 )
-from scraper_service.content.main_content.next_articles import drop_next_articles
-from scraper_service.content.main_content.posts import separate_posts
+from scraper_service.content.main_content.rules import separate_posts
 from scraper_service.content.main_content.verdicts import judge, reduce
 
 if TYPE_CHECKING:

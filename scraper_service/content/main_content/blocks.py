@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from attrs import define, field
 
-from scraper_service.content.html.elements import BLOCKS, SKIPPED
+from scraper_service.content.html.document import BLOCKS, SKIPPED
 from scraper_service.content.passes import (
     PartScores,
     WordTable,

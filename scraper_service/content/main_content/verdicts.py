@@ -1,4 +1,7 @@
-"""Verdicts: which blocks of a page are kept, which rule decided, and the reduced tree."""
+"""Verdicts: which blocks of a page are kept, why, and the reduced tree.
+
+An explanation names the rule, the features and the weights of each verdict.
+"""
 
 from __future__ import annotations
 
@@ -7,29 +10,30 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from attrs import field, frozen
 
-from scraper_service.content.html.document import drop
+from scraper_service.content.html.cleaning import clean
+from scraper_service.content.html.document import drop, parse
 from scraper_service.content.main_content.blocks import MAX_NAMES, Walk
 from scraper_service.content.main_content.drops import article_comments, drop_plain
-from scraper_service.content.main_content.kinds import (
-    KINDS,
-    Kind,
-    PageDeclarations,
-    kind_of,
-    structure_signs,
-)
 from scraper_service.content.main_content.model import (
+    KINDS,
     Draft,
+    Kind,
     Model,
+    PageDeclarations,
     Table,
     is_chrome,
+    kind_of,
     model,
+    read_declarations,
+    structure_signs,
 )
-from scraper_service.content.main_content.posts import add_bylines
-from scraper_service.content.main_content.rules import correct
+from scraper_service.content.main_content.rules import add_bylines, correct
 from scraper_service.content.passes import classed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from scraper_service.content.main_content.model import Forest
 
 MARKS = frozenset(
     "headerlink anchor-link anchorjs-link hash-link header-anchor mw-editsection".split()
@@ -207,3 +211,99 @@ def _in_chrome(walk: Walk) -> Any:
     places = walk.blocks.places
     found = {own: is_chrome(own) for own in set(places)}
     return np.fromiter(map(found.__getitem__, places), bool, len(places))
+
+
+# -- explanations ----------------------------------------------------------------------
+
+MAIN = 3  # features per block
+SHOWN = 160  # characters of a block's text
+PATH = 3  # elements in the path of a block
+
+
+def explain(html: str | bytes, url: str) -> dict[str, Any]:
+    """Return the kind of the page, its evidence, and the verdict on each block.
+
+    ``{"kind", "kinds": {name: chance}, "evidence": [{sign, weight}], "bar", "blocks":
+    [{number, keep, chance, words, path, rule, features: [{name, value, weight}], text}]}``.
+    A block is kept if its ``chance`` reaches ``bar``. A ``rule`` names the rule that
+    overruled the chance. Weights are log odds; a weight above 0 favours keeping. The
+    weights of all features add up to the block's score minus a constant; the three strongest
+    are listed.
+    """
+    document = parse(html, url)
+    page = read_declarations(document)
+    clean(document)
+    verdict = judge(document.body, page)
+    if verdict is None:
+        return {"kind": None, "kinds": {}, "evidence": [], "bar": None, "blocks": []}
+    weights: list[dict[str, float]] = [{}] * len(verdict.keep)
+    if verdict.table is not None:
+        weights = effects(model().forest, verdict.table)
+    return {
+        "kind": verdict.kind.name,
+        "kinds": {n: round(c, 3) for n, c in verdict.kind.by_name().items()},
+        "evidence": [
+            {"sign": sign, "weight": weight} for sign, weight in verdict.kind.evidence
+        ],
+        "bar": round(verdict.bar, 3),
+        "blocks": [_block(verdict, number, own) for number, own in enumerate(weights)],
+    }
+
+
+def _block(verdict: Verdict, number: int, own: dict[str, float]) -> dict[str, Any]:
+    blocks = verdict.walk.blocks
+    columns = verdict.table.columns if verdict.table else {}
+    main = sorted(own, key=lambda name: -abs(own[name]))[:MAIN]
+    return {
+        "number": number,
+        "keep": verdict.keep[number],
+        "chance": round(float(verdict.chances[number]), 3),
+        "words": blocks.words[number],
+        "path": _path(verdict, blocks.node[number]),
+        "rule": verdict.rules.get(number),
+        "features": [
+            {
+                "name": name,
+                "value": round(float(columns[name][number]), 3),
+                "weight": round(own[name], 2),
+            }
+            for name in main
+        ],
+        "text": " ".join(blocks.text[number].split())[:SHOWN],
+    }
+
+
+def effects(forest: Forest, made: Table) -> list[dict[str, float]]:
+    """Return for each block the contribution of each feature to its score.
+
+    Each condition of a tree halves the reachable leaves. Its contribution is the mean of
+    the reachable leaves after the condition minus the mean before.
+    """
+    rows = made.matrix(forest.features)
+    result: list[dict[str, float]] = []
+    columns = forest.columns.reshape(len(forest.leaves), forest.depth)
+    borders = forest.borders.reshape(columns.shape)
+    every = np.arange(len(forest.leaves))
+    for row in rows:
+        met = row[columns] > borders
+        left = forest.leaves
+        sums = np.zeros(len(forest.features))
+        for level in reversed(range(forest.depth)):
+            parts = left.reshape(len(left), 2, -1)
+            chosen = parts[every, met[:, level].astype(np.intp)]
+            change = chosen.mean(axis=1) - left.mean(axis=1)
+            np.add.at(sums, columns[:, level], change)
+            left = chosen
+        result.append(dict(zip(forest.features, sums.tolist(), strict=True)))
+    return result
+
+
+def _path(verdict: Verdict, node: int) -> str:
+    """Return the tags and classes of the innermost elements around a block."""
+    names: list[str] = []
+    nodes = verdict.walk.nodes
+    while node > 0 and len(names) < PATH:
+        own = verdict.walk.elements[node].get("class", "").split()[:2]
+        names.append(".".join([nodes.tag[node], *own]))
+        node = nodes.parent[node]
+    return " > ".join(reversed(names)) or "body"

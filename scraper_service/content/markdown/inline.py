@@ -11,6 +11,8 @@ import string
 import unicodedata
 from urllib.parse import quote
 
+from scraper_service.content.html.mathml import LIKE_TEX
+
 STRONG, STRONG_END = "\ue060", "\ue061"
 EM, EM_END = "\ue062", "\ue063"
 STRIKE, STRIKE_END = "\ue064", "\ue065"
@@ -324,3 +326,27 @@ def finish_paragraph(text: str, line_break: str) -> str:
 
 def _escape_line_start(match: re.Match[str]) -> str:
     return f"{match[1]}\\" if match[1] else "\\"
+
+
+_IN_TEXT = re.compile(
+    r"\\\(((?:(?!\\[(\[)]).){1,500}?)\\\)|\\\[((?:(?!\\[(\[\]]).){1,1000}?)\\\]"
+    r"|\$\$((?:(?!\$\$).){1,1000}?)\$\$"
+)
+
+
+def with_tex(text: str) -> str | None:
+    r"""Return escaped text with ``\(...\)`` and ``$$...$$`` as formulas, None without any."""
+    parts: list[str] = []
+    end = 0
+    for match in _IN_TEXT.finditer(text):
+        source = match[1] or match[2] or match[3]
+        if LIKE_TEX.search(source):
+            sign = "$" if match[1] else "$$"
+            parts += [
+                escape_text(text[end : match.start()]),
+                sign,
+                source.strip(),
+                sign,
+            ]
+            end = match.end()
+    return "".join([*parts, escape_text(text[end:])]) if parts else None

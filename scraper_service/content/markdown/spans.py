@@ -1,6 +1,7 @@
-"""The inline part of the Markdown writer: text, links, code, images, formulas, footnotes.
+"""Collects inline Markdown, and lays out blocks with the prefixes of lists and quotations.
 
-The writer collects inline Markdown in ``run``. ``flush`` makes a paragraph of it.
+The writer collects text, links, code, images, formulas and footnotes in ``run``. ``flush``
+makes a paragraph of it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,11 @@ from itertools import chain, dropwhile, islice
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import unquote
 
-from scraper_service.content.html.elements import (
+from attrs import define, field
+
+from scraper_service.content.html import mathml
+from scraper_service.content.html.code_blocks import language_of, text_with_breaks
+from scraper_service.content.html.document import (
     KATEX,
     MATHJAX,
     MATHS_RENDERED,
@@ -18,16 +23,10 @@ from scraper_service.content.html.elements import (
     role,
     role_of,
 )
-from scraper_service.content.html.lazy_images import record_image
-from scraper_service.content.html.page_urls import is_placeholder, is_route
-from scraper_service.content.markdown import inline, maths
-from scraper_service.content.markdown.code_blocks import (
-    code_span,
-    fenced_code,
-    text_with_breaks,
-)
+from scraper_service.content.html.pictures import record_image
+from scraper_service.content.markdown import inline
 from scraper_service.content.markdown.inline import APART, MARKS, PAD
-from scraper_service.content.markdown.layout import Layout
+from scraper_service.content.page_urls import is_placeholder, is_route
 from scraper_service.content.passes import (
     Finder,
     InlineRun,
@@ -44,6 +43,156 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from scraper_service.content.html.document import Document
+
+
+@define
+class ListLevel:
+    """A list that is being written."""
+
+    #: Whether items follow each other without blank lines.
+    tight: bool
+    #: The number of the next item, None in a bulleted list.
+    number: int | None
+    #: The bullet, or the sign behind the number.
+    bullet: str
+    #: How many levels surround the list.
+    depth: int
+    #: How many items were written.
+    count: int = 0
+
+    @property
+    def mark(self) -> str:
+        """The marker of the next item, with a space."""
+        return (
+            f"{self.bullet} " if self.number is None else f"{self.number}{self.bullet} "
+        )
+
+
+@define
+class Level:
+    """A container around blocks: a list item, a quotation, a definition."""
+
+    #: The prefix of the first line.
+    first: str
+    #: The prefix of all other lines.
+    rest: str
+    #: Whether a line was written in it.
+    used: bool = False
+    #: The list of a list item.
+    in_list: ListLevel | None = None
+    #: Whether this is a definition.
+    definition: bool = False
+    #: The ``rest`` of all levels around, and of this level.
+    path: str = ""
+
+
+@define
+class Layout:
+    """Lines of Markdown, with a blank line between blocks that do not belong together."""
+
+    lines: list[str] = field(factory=list)
+    levels: list[Level] = field(factory=list)
+    #: The list that ended last, and the line behind it.
+    ended: ListLevel | None = None
+    ended_at: int = -1
+    #: The line behind a term, where a definition may follow.
+    term_at: int = -1
+    #: Whether the next block follows without a blank line.
+    joins: bool = False
+
+    def text(self) -> str:
+        """Return all lines."""
+        return "\n".join(self.lines)
+
+    def push(self, level: Level) -> None:
+        """Enter ``level``."""
+        level.path = (self.levels[-1].path if self.levels else "") + level.rest
+        self.levels.append(level)
+
+    def paragraph(self, text: str) -> None:
+        """Add a paragraph, which may be a definition of the term before it."""
+        level = self.levels[-1] if self.levels else None
+        if level is not None and level.definition and not level.used:
+            follows = self.term_at == len(self.lines)
+            level.used = True
+            self.joins = self.joins or follows
+            self.add(f": {text}" if follows else text)
+            self.term_at = len(self.lines)
+        else:
+            self.add(text)
+
+    def add_once(self, text: str) -> None:
+        """Add a block unless it equals the previous block: a copy for smaller screens."""
+        if self.levels or self.lines[-1:] != [text]:
+            self.add(text)
+
+    def add(self, text: str) -> None:
+        """Add a block inside the current levels."""
+        lines, levels = self.lines, self.levels
+        if not levels:
+            if lines and not self.joins:
+                lines.append("")
+            self.joins = False
+            lines.append(text)
+            return
+        count = len(levels)
+        unused = count
+        while unused and not levels[unused - 1].used:
+            unused -= 1
+        above = levels[unused - 1].path if unused else ""
+        if lines and not self.joins and not self._is_tight(unused):
+            lines.append(above.rstrip())
+        self.joins = False
+        start = above + "".join([level.first for level in levels[unused:]])
+        for level in levels[unused:]:
+            level.used = True
+            if level.in_list is not None:
+                level.in_list.count += 1
+        if "\n" not in text:
+            lines.append(start + text)
+            return
+        rest = levels[-1].path
+        first, *others = text.split("\n")
+        lines.append(start + first)
+        lines += [rest + line if line else rest.rstrip() for line in others]
+
+    def _is_tight(self, unused: int) -> bool:
+        """Return True if the beginning item needs no blank line before it."""
+        if unused == len(self.levels):
+            return False
+        own = self.levels[unused].in_list
+        if own is None or not own.tight:
+            return False
+        if own.count:
+            return True
+        inside = any(level.in_list for level in self.levels[:unused])
+        # A list that begins with another number cannot interrupt a paragraph.
+        return inside and own.number in {None, 1}
+
+    def begin_list(self, *, tight: bool, number: int | None) -> ListLevel:
+        """Return a new list, with another marker than a list that has just ended."""
+        first, second = ("-", "*") if number is None else (".", ")")
+        before = self._just_ended()
+        taken = before is not None and before.bullet == first
+        return ListLevel(tight, number, second if taken else first, len(self.levels))
+
+    def end_list(self, level: ListLevel) -> None:
+        """Remember the list, as another list may follow it."""
+        if level.count:
+            self.ended, self.ended_at = level, len(self.lines)
+
+    def continue_list(self) -> ListLevel:
+        """Return the list that just ended, or a new list, for items outside of lists."""
+        return self._just_ended() or self.begin_list(tight=True, number=None)
+
+    def _just_ended(self) -> ListLevel | None:
+        ended = self.ended
+        if ended is None or self.ended_at != len(self.lines):
+            return None
+        return ended if ended.depth == len(self.levels) else None
+
+
+# -- inline Markdown -------------------------------------------------------------------
 
 LEAST_WORDS = 3  # parsers may take shorter footnotes for link definitions
 _SIGNS = re.compile(r"[\w*†‡§¶]{1,20}")
@@ -196,7 +345,7 @@ class Spans(InlineRun):
             return
         text = inline.plain(text)
         if inline.MAY_NEED_ESCAPE.search(text):
-            if ("\\" in text or "$$" in text) and (formulas := maths.with_tex(text)):
+            if ("\\" in text or "$$" in text) and (formulas := inline.with_tex(text)):
                 run.append(formulas)
                 return
             text = inline.escape_text(text, label=self.in_link)
@@ -405,7 +554,7 @@ class Spans(InlineRun):
                 return  # the formula's source follows
             if kind != MATHJAX and role_of_next == MATHJAX:
                 return
-        found = maths.tex_of(element)
+        found = mathml.tex_of(element)
         if found is None:
             self.content(element)
             return
@@ -432,3 +581,40 @@ def _is_emoji(attributes: Any) -> bool:
         and not any(char.isascii() or char.isalpha() for char in alt)
         and _EMOJI_NAMES.search(attributes["class"]) is not None
     )
+
+
+_BLANK_END = re.compile(r"\n\s*\Z")
+
+
+def code_span(text: str) -> str:
+    """Return ``text`` as a code span; mere white space stays white space."""
+    text = inline.plain(text)
+    if not text.strip():
+        return text
+    fence = "`"
+    if "`" in text:
+        longest = max(len(run) for run in re.findall("`+", text))
+        fence = "`" * (longest + 1)
+    edges = text[0] + text[-1]
+    pad = PAD if "`" in edges or edges == "  " else ""
+    return f"{fence}{pad}{text}{pad}{fence}"
+
+
+def fenced_code(element: Any) -> str:
+    """Return a ``pre`` element as a fenced code block, empty if it has no text."""
+    code = text_with_breaks(element)
+    if "\r" in code:
+        code = code.replace("\r\n", "\n").replace("\r", "\n")
+    if not code.isascii():
+        code = re.sub(
+            "[\0\ufeff\u200b\u202a-\u202e\u2066-\u2069]", "", code.replace("\xa0", " ")
+        )
+    code = code.strip("\n")
+    if not code or code.isspace():
+        return ""
+    code = _BLANK_END.sub("", code)
+    longest = 2
+    if "```" in code:
+        longest = max(len(run) for run in re.findall("`{3,}", code))
+    fence = "`" * (longest + 1)
+    return f"{fence}{language_of(element)}\n{code}\n{fence}"

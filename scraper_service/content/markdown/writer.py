@@ -14,18 +14,17 @@ from html2text import HTML2Text
 from lxml import etree
 
 from scraper_service.content.decode import clean_text
-from scraper_service.content.html.elements import (
+from scraper_service.content.html.document import (
     BLOCKS,
     MATHS_RENDERED,
     SKIPPED,
     TITLE,
     role,
 )
-from scraper_service.content.html.lazy_images import record_image
+from scraper_service.content.html.pictures import record_image
 from scraper_service.content.markdown import HTML2TEXT, NATIVE
 from scraper_service.content.markdown.inline import BREAK, STRONG, STRONG_END
-from scraper_service.content.markdown.layout import Level
-from scraper_service.content.markdown.spans import REMOVED_IMAGE, Spans
+from scraper_service.content.markdown.spans import REMOVED_IMAGE, Level, Spans
 from scraper_service.content.markdown.tables import (
     MAX_CELLS,
     MAX_COLUMNS,
@@ -51,7 +50,7 @@ from scraper_service.content.passes import (
 
 if TYPE_CHECKING:
     from scraper_service.content.html.document import Document
-    from scraper_service.content.markdown.layout import ListLevel
+    from scraper_service.content.markdown.spans import ListLevel
 
 MAX_TITLE = 5000  # characters; longer texts keep their bold marks
 # Elements that no true heading contains.

@@ -1,29 +1,278 @@
-"""Collects the sources of a page's metadata in one walk of its tree.
+"""Collects the sources of a page's metadata: meta elements, links, headings and JSON-LD.
 
-Also parses meta refreshes, which redirect to another URL.
+One walk of the tree finds them. Also parses meta refreshes, which redirect to another URL.
 """
 
 from __future__ import annotations
 
+import html
+import json
 import re
+from collections import deque
 from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from scraper_service.content.html.page_urls import absolute, has_host, is_web
-from scraper_service.content.markdown.sentences import main_words
-from scraper_service.content.metadata.linked_data import (
-    LinkedData,
-    fold_name,
-    parse_linked_data,
-    text_of,
-)
+from attrs import field, frozen
+
 from scraper_service.content.metadata.marks import Marks
+from scraper_service.content.page_urls import absolute, has_host, is_web
 from scraper_service.content.passes import elements, texts_in
+from scraper_service.content.search.words import main_words
 from scraper_service.items import MetaRefresh
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from scraper_service.content.html.document import Document
+
+MAX_SCRIPTS = 20
+MAX_SCRIPT = 500_000  # characters
+MAX_NODES = 500
+
+NodeT = dict[str, Any]
+
+# Types of subjects, best first; a type matches by its ending.
+_SUBJECTS = (
+    "Article",
+    "Posting",
+    "Report",
+    "Question",
+    "Recipe",
+    "Review",
+    "HowTo",
+    "VideoObject",
+    "PodcastEpisode",
+    "Course",
+    "Book",
+    "Event",
+    "CreativeWork",
+    "WebPage",
+    "FAQPage",
+    "QAPage",
+    "CollectionPage",
+)
+_NESTED = ("@graph", "mainEntity", "mainEntityOfPage", "hasPart", "itemReviewed")
+_WORDS = re.compile(r"[^\W_]+")
+# Marks around a whole script, each also in a comment of JavaScript.
+_CDATA = re.compile(
+    r"(?:(?://|/\*)[ \t]*)?(?:<!\[CDATA\[|\]\]>)(?:[ \t]*\*/)?|(?://[ \t]*)-->\s*$"
+)
+# A quote inside a text does not end it, unless what follows continues the data.
+_ENDS = (
+    r"(?=\s*+(?:[:}\]]|,\s*+(?:[\"'{}\[\]\d/-]|\w+[\"']?\s*+:|true|false|null|<!|$)"
+    r"|//|/\*|<!--|;?$)|[ \t]*+[\r\n]\s*+[\"'])"
+)
+# A text without its end goes to the end of all, also behind a last backslash: the search
+# would begin again at each of its quotes.
+_TOKEN = re.compile(
+    rf"\"((?:[^\"\\]++|\\(?:.|\Z)|\"(?!{_ENDS}))*+)(?:\"|\Z)"
+    rf"|'((?:[^'\\]++|\\(?:.|\Z)|'(?!{_ENDS}))*+)(?:'|\Z)"
+    r"|//[^\r\n]*+|/\*.*?(?:\*/|\Z)|<!--.*?(?:-->|\Z)"
+    r"|([{}\[\]:,])|([^\s\"'{}\[\]:,/<;]++)",
+    re.DOTALL,
+)
+# The parts of a text that JSON allows, then those it refuses.
+_ESCAPE = re.compile(r"(\\(?:[\"\\/bfnrt]|u[0-9a-fA-F]{4}))|\\(')|(\\|\")")
+_NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,17})(?:\.\d{1,18})?(?:[eE][-+]?\d{1,3})?")
+_LITERALS = {"true": True, "false": False, "null": None, "undefined": None}
+_LITERALS |= {"True": True, "False": False, "None": None, "NaN": None}
+_CLOSING = {"}": dict, "]": list}
+MAX_DEPTH = 64  # levels of data that are no strict JSON
+MAX_LENIENT = 100_000  # characters of a script that is no strict JSON
+
+
+@frozen
+class LinkedData:
+    """The nodes of a page's JSON-LD."""
+
+    #: Nodes that the page may be about, best first.
+    subjects: tuple[NodeT, ...] = ()
+    #: Nodes with a name, by ``@id``.
+    by_id: dict[str, NodeT] = field(factory=dict)
+    #: Types of all nodes.
+    types: frozenset[str] = frozenset()
+
+    def first(self, *names: str) -> Any:
+        """Return the first non-empty value of the first of ``names`` with a value."""
+        for name in names:
+            for node in self.subjects:
+                if value := node.get(name):
+                    return value
+        return None
+
+    def first_present(self, name: str) -> Any:
+        """Return the first value of a property, even ``False``; None if it is absent."""
+        return next((node[name] for node in self.subjects if name in node), None)
+
+    def resolve(self, node: Any) -> Any:
+        """Return the node that a reference points to, or ``node`` itself."""
+        if isinstance(node, dict) and "name" not in node:
+            return self.by_id.get(str(node.get("@id")), node)
+        return node
+
+
+def parse_linked_data(scripts: list[Any]) -> LinkedData:
+    """Parse the JSON-LD among a page's scripts; invalid JSON is left out."""
+    nodes: list[NodeT] = []
+    for text in script_texts(scripts, MAX_SCRIPTS, MAX_SCRIPT):
+        nodes += _nodes(parse_json(text))
+    ranked = [(_rank(node), number, node) for number, node in enumerate(nodes)]
+    subjects = [
+        entry[2]
+        for entry in sorted(ranked, key=lambda e: e[:2])
+        if entry[0] < len(_SUBJECTS)
+    ]
+    return LinkedData(
+        tuple(subjects),
+        {str(node["@id"]): node for node in nodes if "name" in node and "@id" in node},
+        frozenset(name for node in nodes for name in _types(node)),
+    )
+
+
+def script_texts(scripts: list[Any], most: int, longest: int) -> Iterator[str]:
+    """Yield the texts of the first ``most`` scripts of type JSON-LD.
+
+    Scripts of more than ``longest`` characters are left out.
+    """
+    fitting = [x for x in scripts if "ld+json" in x.get("type", "").lower()]
+    for script in fitting[:most]:
+        text = script.text
+        if text and len(text) <= longest:
+            yield text
+
+
+def parse_json(text: str) -> Any:
+    """Parse a script as JSON; None if it has no data.
+
+    Invalid JSON of at most :data:`MAX_LENIENT` characters is read leniently: with
+    comments, superfluous or missing commas and brackets, other quotes, keys without
+    quotes, and character references.
+    """
+    try:
+        return json.loads(text, strict=False)
+    except (ValueError, RecursionError):
+        pass
+    if len(text) > MAX_LENIENT:
+        return None
+    if '"' not in text and "&" in text:
+        text = html.unescape(text)
+    text = _CDATA.sub("", text).strip()
+    if text.startswith("<!--") and text.find("-->") in {-1, len(text) - 3}:
+        text = text[4:].removesuffix("-->")  # around all, no comment
+    try:
+        return json.loads(text.rstrip("; \t\r\n"), strict=False)
+    except (ValueError, RecursionError):
+        return _lenient(text)
+
+
+def _lenient(text: str) -> Any:
+    """Return the objects and lists of a text that is nearly JSON, or None."""
+    top: list[Any] = []
+    # The open objects and lists, each with the key whose value comes next.
+    opened: list[tuple[Any, list[str]]] = [(top, [])]
+    has_colon = False
+    for match in _TOKEN.finditer(text):
+        sign, (holder, key) = match[3], opened[-1]
+        if sign == ":":
+            has_colon = bool(key)
+            continue
+        if sign == ",":
+            key.clear()
+        elif sign in _CLOSING:
+            _close(opened, _CLOSING[sign])
+        elif match.lastindex:  # no comment
+            value = _value(match)
+            if isinstance(holder, list):
+                holder += [value] if sign or holder is not top else []
+            elif has_colon:
+                holder[key.pop()] = value
+            elif not sign:
+                key[:] = [match[4] or value]
+            if sign:
+                opened.append((value, []))
+            if len(opened) > MAX_DEPTH:
+                return None
+        has_colon = False
+    return (top[0] if len(top) == 1 else top) or None
+
+
+def _close(opened: list[tuple[Any, list[str]]], kind: type) -> None:
+    """Close the innermost object or list of a kind, and what is open inside it."""
+    for at in range(len(opened) - 1, 0, -1):
+        if isinstance(opened[at][0], kind):
+            del opened[at:]
+            return
+
+
+def _value(match: re.Match[str]) -> Any:
+    """Return the text, number or literal of a token; empty for an opening bracket."""
+    if sign := match[3]:
+        return {} if sign == "{" else []
+    if word := match[4]:
+        is_number = _NUMBER.fullmatch(word)
+        return json.loads(word) if is_number else _LITERALS.get(word, word)
+    return _unescape(match[2] if match[1] is None else match[1])
+
+
+def _unescape(text: str) -> str:
+    """Return a text without its quotes; wrong escapes and quotes stand for themselves."""
+    if "\\" not in text:
+        return text
+    try:
+        return str(json.loads(f'"{text}"', strict=False))
+    except ValueError:
+        fixed = _ESCAPE.sub(lambda m: m[1] or m[2] or f"\\{m[3]}", text)
+        return str(json.loads(f'"{fixed}"', strict=False))
+
+
+def text_of(value: Any) -> str:
+    """Return a value as text: a node's ``name`` or ``@value``, a list's first item."""
+    if isinstance(value, list):
+        value = value[0] if value else ""
+    if isinstance(value, dict):
+        value = value.get("name") or value.get("@value") or ""
+        return text_of(value) if isinstance(value, list) else text_of(str(value))
+    return " ".join(str(value).split()) if isinstance(value, (str, int)) else ""
+
+
+def fold_name(name: str) -> str:
+    """Return a name for comparison: without case, punctuation and spaces."""
+    return "".join(_WORDS.findall(name.lower()))
+
+
+def _nodes(data: Any) -> Iterator[NodeT]:
+    waiting, count = deque([data]), 0
+    while waiting and count < MAX_NODES:
+        item = waiting.popleft()
+        if isinstance(item, list):
+            waiting.extendleft(reversed(item[:MAX_NODES]))
+        elif isinstance(item, dict):
+            count += 1
+            yield item
+            waiting += [item[name] for name in _NESTED if name in item]
+
+
+def _types(node: NodeT) -> list[str]:
+    kinds = node.get("@type")
+    kinds = kinds if isinstance(kinds, list) else [kinds]
+    return [kind for kind in kinds if isinstance(kind, str)]
+
+
+def _rank(node: NodeT) -> int:
+    """Return the rank of a node as the page's subject; 0 is best."""
+    kinds = _types(node)
+    return next(
+        (
+            rank
+            for rank, ending in enumerate(_SUBJECTS)
+            if any(kind.endswith(ending) for kind in kinds)
+        ),
+        len(_SUBJECTS),
+    )
+
+
+# -- all sources -----------------------------------------------------------------------
 
 MAX_METAS = 1000
 MAX_VALUE = 20_000  # characters

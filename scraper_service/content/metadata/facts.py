@@ -9,20 +9,15 @@ import re
 from html import unescape
 from typing import TYPE_CHECKING
 
-from scraper_service.content.html.page_urls import absolute, is_web
-from scraper_service.content.markdown.sentences import (
-    distinct_words,
-    likeness,
-    word_overlap,
-)
-from scraper_service.content.metadata.evidence import MAX_VALUE
-from scraper_service.content.metadata.linked_data import fold_name, text_of
+from scraper_service.content.metadata.evidence import MAX_VALUE, fold_name, text_of
 from scraper_service.content.metadata.sources import (
     authors,
     modification_date,
     publication_date,
 )
+from scraper_service.content.page_urls import absolute, is_web
 from scraper_service.content.passes import word_counts
+from scraper_service.content.search.words import distinct_words, likeness, word_overlap
 
 if TYPE_CHECKING:
     from scraper_service.content.metadata.evidence import Evidence

@@ -7,9 +7,9 @@ from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any
 
 from scraper_service.content.characters import AnyCase
-from scraper_service.content.html.special_elements import CHANGES, special_elements
+from scraper_service.content.html.cleaning import CHANGES, special_elements
 from scraper_service.content.metadata.dates import iso_date, url_date
-from scraper_service.content.metadata.linked_data import fold_name, text_of
+from scraper_service.content.metadata.evidence import fold_name, text_of
 from scraper_service.content.metadata.marks import (
     CHANGED,
     author_of,

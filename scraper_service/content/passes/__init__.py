@@ -2,8 +2,8 @@
 
 The modules of this folder are Python, which ``setup.py`` joins and compiles if a C compiler
 exists. Private names are unique among them. Only what reads nodes, bytes, words and numbers
-has two forms, such as ``nodes.py`` and ``nodes.pyx``. The modules run as they stand in these
-cases:
+has two forms: the ``.pyx`` files, and ``python_forms.py``. The modules run as they stand in
+these cases:
 
 - the compiled module was not built,
 - it was built for another version of lxml or libxml2,
@@ -45,7 +45,6 @@ __all__ = [
     "end_link",
     "end_paragraph",
     "feature_rows",
-    "first_of_body",
     "hiding_signs",
     "is_utf8",
     "json_text",
@@ -106,10 +105,12 @@ def _checksum() -> int:
 compiled, why_unfit = _load()
 
 if TYPE_CHECKING or compiled is None:
-    from scraper_service.content.passes.arrays import keep_trees_together, tree_sums
     from scraper_service.content.passes.block_features import feature_rows
-    from scraper_service.content.passes.block_reduction import dropped_blocks
-    from scraper_service.content.passes.block_walk import block_elements, text_blocks
+    from scraper_service.content.passes.block_walk import (
+        block_elements,
+        dropped_blocks,
+        text_blocks,
+    )
     from scraper_service.content.passes.markdown_walk import (
         end_link,
         end_paragraph,
@@ -120,40 +121,53 @@ if TYPE_CHECKING or compiled is None:
         write_item,
         write_strong,
     )
-    from scraper_service.content.passes.nodes import (
+    from scraper_service.content.passes.page_walk import (
+        Surroundings,
+        classed,
+        complete_plain_urls,
+        main_texts,
+        marked,
+        outermost,
+        page_parts,
+        signs,
+        suspects,
+        unseparated,
+        values_in,
+        visible_text,
+        word_total,
+    )
+    from scraper_service.content.passes.python_forms import (
         BLOCK,
+        COMPLETE_URL,
         EM_TEXT,
         IMAGE,
         LINE_BREAK,
         LINK,
         LISTING,
+        OTHER_URL,
+        ROOTED_URL,
         SPAN,
         STRONG_TEXT,
         STRUCK_TEXT,
         Finder,
         InlineRun,
+        PartScores,
         TagNames,
+        WordTable,
         elements,
-        texts_in,
-        with_text,
-    )
-    from scraper_service.content.passes.page_bytes import is_utf8, may_be_forbidden
-    from scraper_service.content.passes.page_nodes import (
-        COMPLETE_URL,
-        OTHER_URL,
-        ROOTED_URL,
         hiding_signs,
+        is_utf8,
+        json_text,
+        keep_trees_together,
+        may_be_forbidden,
+        name_parts,
         plain_path,
+        simhash,
+        texts_in,
+        tree_sums,
         url_kind,
-    )
-    from scraper_service.content.passes.page_walk import (
-        Surroundings,
-        complete_plain_urls,
-        first_of_body,
-        outermost,
-        page_parts,
-        unseparated,
-        word_total,
+        with_text,
+        word_counts,
     )
     from scraper_service.content.passes.siblings import (
         block_counts,
@@ -161,21 +175,6 @@ if TYPE_CHECKING or compiled is None:
         path_numbers,
         plain_shapes,
         shape_counts,
-    )
-    from scraper_service.content.passes.texts import json_text, simhash, word_counts
-    from scraper_service.content.passes.walks import (
-        classed,
-        main_texts,
-        marked,
-        signs,
-        suspects,
-        values_in,
-        visible_text,
-    )
-    from scraper_service.content.passes.word_tables import (
-        PartScores,
-        WordTable,
-        name_parts,
     )
 else:
     globals().update({name: getattr(compiled, name) for name in __all__})

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scraper_service.content.passes.arrays import (
+from scraper_service.content.passes.python_forms import (
     Grid,
+    NameScores,
     Real,
     Reals,
     Whole,
@@ -14,12 +15,12 @@ from scraper_service.content.passes.arrays import (
     cfunc,
     grid,
     log1p,
+    next_page,
     reals,
     whole_zeros,
     wholes,
     zeros,
 )
-from scraper_service.content.passes.word_tables import NameScores, next_page
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -129,15 +130,20 @@ class BlockFeatures:
                 row[n] = inside.get(tags[node], 0.0)
 
     @cfunc
+    def sums_before(self, values: Reals) -> Reals:
+        """Return the sum of the values before each block, and of all values."""
+        sums: Reals = zeros(self.count + 1)
+        n: Whole
+        for n in range(self.count):
+            sums[n + 1] = sums[n] + values[n]
+        return sums
+
+    @cfunc
     def sums_inside(self, values: Reals) -> Reals:
         """Return per node the sum of the values of its blocks."""
-        sums: Reals = zeros(self.count + 1)
+        sums: Reals = self.sums_before(values)
         found: Reals = zeros(self.nodes)
         n: Whole
-        total: Real = 0.0
-        for n in range(self.count):
-            total += values[n]
-            sums[n + 1] = total
         for n in range(self.nodes):
             found[n] = sums[self.end[n]] - sums[self.start[n]]
         return found
@@ -239,19 +245,14 @@ class BlockFeatures:
             lowest[n] = min(low[n], lowest[node])
             highest[n] = max(high[n], highest[node])
             sums[n] = sums[node] + low[n] + high[n]
-        self.of_nodes(f"{name} low", lowest)
-        self.of_nodes(f"{name} high", highest)
-        self.of_nodes(f"{name} sum", sums)
+        self.around(f"{name} low", lowest, 0)
+        self.around(f"{name} high", highest, 0)
+        self.around(f"{name} sum", sums, 0)
         for level in range(self.levels):
             self.around(f"{name} low {level}", low, level)
             self.around(f"{name} high {level}", high, level)
         self.around(f"{name} low far", lowest, self.levels)
         self.around(f"{name} high far", highest, self.levels)
-
-    @cfunc
-    def of_nodes(self, name: str, values: Reals) -> None:
-        """Fill a row with the values of the blocks' nodes."""
-        self.around(name, values, 0)
 
     @cfunc
     def around(self, name: str, values: Reals, level: Whole) -> None:
@@ -455,8 +456,9 @@ class BlockFeatures:
                 names[n] = low[last]
 
     @cfunc
-    def groups(self) -> None:
-        """Fill the rows of the blocks whose nodes share a path."""
+    def groups(self) -> Wholes:
+        """Fill the rows of the blocks whose nodes share a path; return these paths."""
+        paths: Wholes = whole_zeros(self.count)
         blocks: Reals = zeros(self.nodes + 1)
         words: Reals = zeros(self.nodes + 1)
         linked: Reals = zeros(self.nodes + 1)
@@ -470,27 +472,19 @@ class BlockFeatures:
         n: Whole
         group: Whole
         for n in range(self.count):
-            group = self.path[self.node[n]]
+            group = paths[n] = self.path[self.node[n]]
             blocks[group] += 1.0
             words[group] += self.words[n]
             linked[group] += self.linked[n]
             prose[group] += sentence[n]
         for n in range(self.count):
-            group = self.path[self.node[n]]
+            group = paths[n]
             log_blocks[n] = log1p(blocks[group])
             log_words[n] = log1p(words[group] / blocks[group])
             share[n] = words[group] / self.total
             density[n] = linked[group] / max(words[group], 1.0)
             sentences[n] = prose[group] / blocks[group]
-
-    @cfunc
-    def group(self) -> Wholes:
-        """Return the path of each block's node."""
-        found: Wholes = whole_zeros(self.count)
-        n: Whole
-        for n in range(self.count):
-            found[n] = self.path[self.node[n]]
-        return found
+        return paths
 
     @cfunc
     def shifted(self, name: str) -> None:
@@ -508,14 +502,10 @@ class BlockFeatures:
         """Fill the row of the mean of up to ``reach`` blocks before and behind."""
         values: Reals = self.row(name)
         row: Reals = self.row(f"{name} around {reach}")
-        sums: Reals = zeros(self.count + 1)
+        sums: Reals = self.sums_before(values)
         n: Whole
         low: Whole
         high: Whole
-        total: Real = 0.0
-        for n in range(self.count):
-            total += values[n]
-            sums[n + 1] = total
         for n in range(self.count):
             low = max(n - reach, 0)
             high = min(n + reach + 1, self.count)
@@ -606,7 +596,7 @@ def feature_rows(
     made.heading(headings)
     made.positions()
     made.last_heading()
-    made.groups()
+    paths: Wholes = made.groups()
     for name in shifted:
         made.shifted(name)
     for name in spread:
@@ -628,7 +618,7 @@ def feature_rows(
         made.parent,
         made.start,
         made.end,
-        made.group(),
+        paths,
     )
 
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scraper_service.content.passes.arrays import Whole, ccall, cclass, cfunc
-from scraper_service.content.passes.nodes import (
+from scraper_service.content.passes.python_forms import (
     BLANK,
     BLOCK,
     IMAGE,
@@ -22,22 +21,28 @@ from scraper_service.content.passes.nodes import (
     STRUCK_TEXT,
     Document,
     Element,
+    NameParts,
     Node,
     Spans,
     TagNames,
+    Whole,
     add_texts,
     attribute,
+    ccall,
+    cclass,
+    cfunc,
     document_of,
     element_of,
     first_child,
+    is_finished,
+    is_safe_url,
     next_element,
     next_sibling,
     node_of,
+    simple_text,
     tail_of,
     text_of,
 )
-from scraper_service.content.passes.page_nodes import NameParts
-from scraper_service.content.passes.texts import is_finished, is_safe_url, simple_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -58,7 +63,7 @@ _OBJECT_TAGS = frozenset({"img", "input", "math", "video", "audio", "hr"})
 _TITLE_TAGS = frozenset({"h1"})
 _IMAGE_TAGS = frozenset({"img"})
 _ITEM_TAGS = frozenset({"li"})
-# Class attributes with a role have one of these parts; see ``html/elements.py``.
+# Class attributes with a role have one of these parts; see ``html/document.py``.
 _ROLE_PARTS = NameParts(
     *("katex", "mathjax", "admonition", "markdown-alert", "callout", "notecard")
 )

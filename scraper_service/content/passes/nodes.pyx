@@ -1,6 +1,6 @@
 """The elements of a page as nodes of libxml2, without creating element objects.
 
-``nodes.py`` has the same names for elements of lxml. No function changes the tree.
+No function changes the tree.
 """
 
 from cpython.unicode cimport (

@@ -1,4 +1,4 @@
-"""Further access to the nodes of libxml2; ``page_nodes.py`` has the same names."""
+"""Further access to the nodes of libxml2."""
 
 from libc.string cimport strncmp
 

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scraper_service.content.passes.arrays import Whole, Wholes, whole_zeros, wholes
-from scraper_service.content.passes.texts import without_numbers
-from scraper_service.content.passes.word_tables import WordTable, part_numbers
+from scraper_service.content.passes.python_forms import (
+    Whole,
+    Wholes,
+    WordTable,
+    part_numbers,
+    whole_zeros,
+    wholes,
+    without_numbers,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
-from scraper_service.content.metadata.linked_data import fold_name
+from scraper_service.content.metadata.evidence import fold_name
 from scraper_service.content.structured_data import contact, names, numbers
 from scraper_service.content.structured_data.nodes import (
     ARTICLE,

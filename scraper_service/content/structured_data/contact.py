@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from scraper_service.content.html.page_urls import best_candidate
+from scraper_service.content.page_urls import best_candidate
 from scraper_service.content.structured_data import values
 from scraper_service.content.structured_data.scope import Candidate, one_line
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from scraper_service.content.html.page_urls import absolute
-from scraper_service.content.metadata.linked_data import parse_json, script_texts
+from scraper_service.content.metadata.evidence import parse_json, script_texts
+from scraper_service.content.page_urls import absolute
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 from lxml import etree
 
-from scraper_service.content.html.document import parse
-from scraper_service.content.html.elements import BLOCKS
-from scraper_service.content.html.page_urls import absolute
+from scraper_service.content.html.document import BLOCKS, parse
+from scraper_service.content.page_urls import absolute
 from scraper_service.content.structured_data.merging import join_names
 from scraper_service.content.structured_data.reading import collapse, number_break
 from scraper_service.content.structured_data.values import GAP, flag_of, number_of

@@ -15,8 +15,8 @@ from attrs import frozen
 from price_parser import Price
 from price_parser.parser import parse_number
 
-from scraper_service.content.html.page_urls import absolute
 from scraper_service.content.metadata.dates import iso_date
+from scraper_service.content.page_urls import absolute
 from scraper_service.content.structured_data.nodes import text_of_markup
 from scraper_service.content.structured_data.requested_fields import UNITS, singular
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from playwright.async_api import Error as PlaywrightError
 from scrapy.exceptions import DownloadFailedError, DownloadTimeoutError
 
-from scraper_service.content.html.document import append_browser_styles
+from scraper_service.content.stored_pages import append_browser_styles
 from scraper_service.crawling.browser import scripts
 from scraper_service.crawling.browser.actions import run_actions, screenshot
 from scraper_service.crawling.browser.devtools import is_too_large

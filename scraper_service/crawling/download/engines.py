@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from attrs import define
 
-from scraper_service.content.html.page_urls import is_route
+from scraper_service.content.page_urls import is_route
 from scraper_service.crawling.browser import chromium
 from scraper_service.options.availability import (
     BROWSER,

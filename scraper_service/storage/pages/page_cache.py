@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from attrs import asdict, frozen
 from sqlalchemy import select
 
-from scraper_service.content.html.page_urls import is_route
+from scraper_service.content.page_urls import is_route
 from scraper_service.content.stored_pages import compress, decompress
 from scraper_service.options.catalogue import cache_facts
 from scraper_service.options.urls import url_parts

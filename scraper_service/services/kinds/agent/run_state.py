@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from attrs import asdict, define, field
 
 from scraper_service.content.formats.agent_pages import cut
-from scraper_service.content.html.page_urls import without_fragment
 from scraper_service.content.metadata.dates import utc_text
+from scraper_service.content.page_urls import without_fragment
 from scraper_service.options.urls import caller_url
 
 if TYPE_CHECKING:

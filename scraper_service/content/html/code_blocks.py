@@ -1,7 +1,8 @@
-"""Writes code as Markdown: code spans, and ``<pre>`` as fenced blocks with language.
+"""Prepares the code of a page: its lines, its language, and its toolbars.
 
 Code hosts such as GitHub and Gitea write files and changes as tables with a line of code
-per row. Each such table becomes one ``pre`` without line numbers before it is written.
+per row. Each such table becomes one ``pre`` without line numbers. Toolbars go; a label in
+one may name the language.
 """
 
 from __future__ import annotations
@@ -13,14 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from lxml import etree
 
-from scraper_service.content.html.document import drop
-from scraper_service.content.html.elements import BLOCKS
-from scraper_service.content.markdown.inline import PAD, plain
-from scraper_service.content.passes import visible_text
+from scraper_service.content.html.document import BLOCKS, drop
+from scraper_service.content.passes import elements, texts_in, visible_text
 from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
 _ATTRIBUTES = (
     "data-lang",
@@ -56,7 +55,6 @@ _LINE_NAMES = re.compile(
     rf"{_LINE_NAME.pattern}|{_LINE_NUMBER_NAME.pattern}|select-none", re.IGNORECASE
 )
 _NOT_SELECTABLE = re.compile(r"user-select\s*:\s*none", re.IGNORECASE)
-_BLANK_END = re.compile(r"\n\s*\Z")
 MAX_ROWS = 5  # searched for the first line
 MAX_NUMBERED = 2_000  # ``pre`` elements whose line numbers are searched
 MAX_NUMBERS = 5_000_000  # characters read in search of line numbers
@@ -76,7 +74,7 @@ _TYPE = re.compile(r"(?:^|\s)type-([\w+#.-]{1,30})")
 _IS_CHANGE = etree.XPath("boolean(.//@data-code-marker | .//@data-type-marker)")
 _NO_TAGS: frozenset[str] = frozenset()
 # By the extension of a file; others name their language themselves.
-_LANGUAGES = dict(
+_LANGUAGES_OF_FILES = dict(
     pair.split(":")
     for pair in (
         "py:python js:javascript ts:typescript rb:ruby rs:rust sh:bash yml:yaml yaml:yaml "
@@ -87,20 +85,6 @@ _LANGUAGES = dict(
 )
 # Hosts' paths to files; elsewhere an extension is that of the page.
 _FILE_PATHS = ("/blob/", "/src/", "/tree/", "/-/")
-
-
-def code_span(text: str) -> str:
-    """Return ``text`` as a code span; mere white space stays white space."""
-    text = plain(text)
-    if not text.strip():
-        return text
-    fence = "`"
-    if "`" in text:
-        longest = max(len(run) for run in re.findall("`+", text))
-        fence = "`" * (longest + 1)
-    edges = text[0] + text[-1]
-    pad = PAD if "`" in edges or edges == "  " else ""
-    return f"{fence}{pad}{text}{pad}{fence}"
 
 
 def text_with_breaks(element: Any) -> str:
@@ -220,26 +204,6 @@ def _collect(
             tail = current.tail.removeprefix("\n") if block else current.tail
             if tail:
                 parts.append(tail)
-
-
-def fenced_code(element: Any) -> str:
-    """Return a ``pre`` element as a fenced code block, empty if it has no text."""
-    code = text_with_breaks(element)
-    if "\r" in code:
-        code = code.replace("\r\n", "\n").replace("\r", "\n")
-    if not code.isascii():
-        code = re.sub(
-            "[\0\ufeff\u200b\u202a-\u202e\u2066-\u2069]", "", code.replace("\xa0", " ")
-        )
-    code = code.strip("\n")
-    if not code or code.isspace():
-        return ""
-    code = _BLANK_END.sub("", code)
-    longest = 2
-    if "```" in code:
-        longest = max(len(run) for run in re.findall("`{3,}", code))
-    fence = "`" * (longest + 1)
-    return f"{fence}{language_of(element)}\n{code}\n{fence}"
 
 
 def language_of(element: Any) -> str:
@@ -414,4 +378,107 @@ def _language(table: Any, url: str) -> str:
     path = url_parts(url).path
     if not any(part in path for part in _FILE_PATHS):
         return ""
-    return _LANGUAGES.get(path.rpartition("/")[2].rpartition(".")[2].lower(), "")
+    return _LANGUAGES_OF_FILES.get(
+        path.rpartition("/")[2].rpartition(".")[2].lower(), ""
+    )
+
+
+MAX_HOLDERS = 3  # ancestors of the code
+MAX_WORDS = 12  # beside the code, in the element around both
+MAX_ELEMENTS = 60  # visited beside the code
+_HOLDERS = frozenset({"div", "figure", "section", "pre", "header", "span"})
+_KEPT = frozenset(
+    {"pre", "code", "h1", "h2", "h3", "h4", "h5", "h6", "p", "figcaption"}
+)
+_ACTIONS = frozenset(
+    (
+        "copy|copied|copied!|copy code|copy code to clipboard|copy to clipboard|copy text|"
+        "copy snippet|copy page|try|try it|try it out|try it yourself|try it yourself »|run|"
+        "run code|edit|play|open|open in playground|wrap|toggle word wrap|wrap lines|"
+        "download|expand|collapse|view raw|raw|ask ai|explain|fullscreen"
+    ).split("|")
+)
+# The languages' labels, and their names in Markdown fences.
+_LANGUAGES = {
+    name: names.split()[0]
+    for names in (
+        "bash", "shell sh", "console terminal", "powershell", "python py", "python3",
+        "javascript js", "jsx", "typescript ts", "tsx", "json", "jsonc", "yaml yml", "toml",
+        "xml", "html", "css", "scss", "sass", "less", "java", "kotlin", "scala", "groovy",
+        "swift", "objective-c", "c", "cpp c++", "csharp c#", "fsharp f#", "go golang", "rust",
+        "ruby rb", "php", "perl", "lua", "r", "julia", "dart", "elixir", "erlang", "haskell",
+        "clojure", "sql", "graphql", "dockerfile docker", "makefile", "nginx", "diff", "http",
+        "ini", "vue", "svelte", "solidity", "markdown md", "mdx", "latex", "matlab", "text",
+        "plaintext",
+    )
+    for name in names.split()
+}  # fmt: skip
+
+
+def drop_toolbars(body: Any) -> None:
+    """Drop labels and buttons beside code; a label may set the code's language.
+
+    This applies only in elements that hold little besides the code.
+    """
+    for code in list(elements(body, "pre")):
+        for button in list(code.iter("button")):
+            drop(button)
+        for element in [e for beside in _neighbours(code) for e in _leaves(beside)]:
+            said = " ".join("".join(texts_in(element)).split()).lower()
+            language = _LANGUAGES.get(said)
+            if language and not language_of(code):
+                code.set("data-lang", language)
+            if language or said in _ACTIONS:
+                drop(element)
+
+
+def _neighbours(code: Any) -> list[Any]:
+    """Return the elements beside a ``pre`` and, inside it, beside its ``code``."""
+    inner = next((child for child in code if child.tag == "code"), None)
+    found = [] if inner is None else [child for child in code if child is not inner]
+    holder, words = code, 0
+    for _ in range(MAX_HOLDERS):
+        above = holder.getparent()
+        if above is None or above.tag not in _HOLDERS:
+            break
+        others = [child for child in above if child is not holder]
+        if any(_holds_code(other) for other in others):
+            break
+        words += sum(_words(other) for other in others) + len(
+            (above.text or "").split()
+        )
+        if words > MAX_WORDS:
+            break
+        found += others
+        holder = above
+    return found
+
+
+def _holds_code(element: Any) -> bool:
+    return next(element.iter("pre"), None) is not None
+
+
+def _words(element: Any) -> int:
+    """Count the words of an element and behind it, up to the limit."""
+    count = len((element.tail or "").split())
+    for text in texts_in(element):
+        count += len(text.split())
+        if count > MAX_WORDS:
+            break
+    return count
+
+
+def _leaves(element: Any) -> Iterator[Any]:
+    """Yield the outermost elements with a single text, except headings and paragraphs."""
+    waiting = [element]
+    for _ in range(MAX_ELEMENTS):
+        if not waiting:
+            return
+        current = waiting.pop()
+        if not isinstance(current.tag, str) or current.tag in _KEPT:
+            continue
+        texts = [text for text in texts_in(current) if not text.isspace()]
+        if len(texts) == 1:
+            yield current
+        elif texts:
+            waiting += current

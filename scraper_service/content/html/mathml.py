@@ -11,18 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from lxml import etree
 
-from scraper_service.content.markdown.inline import escape_text
-
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 MAX_DEPTH = 40  # nested elements of a formula; deeper elements become plain text
 
-_IN_TEXT = re.compile(
-    r"\\\(((?:(?!\\[(\[)]).){1,500}?)\\\)|\\\[((?:(?!\\[(\[\]]).){1,1000}?)\\\]"
-    r"|\$\$((?:(?!\$\$).){1,1000}?)\$\$"
-)
-_LIKE_TEX = re.compile(r"[\\^_={}]|^\s*\w\s*$")
+LIKE_TEX = re.compile(r"[\\^_={}]|^\s*\w\s*$")
 _BLANK_LINES = re.compile(r"\n\s*\n|\r\n?")  # would end the paragraph
 _STYLE = re.compile(r"^\{\\(?:display|text)style\s+(.*)\}$", re.DOTALL)
 _OPERATORS = {
@@ -123,24 +117,6 @@ def tex_of(element: Any) -> tuple[str, bool] | None:
     if source is None:
         source = _row(maths, 0) or maths.get("alttext") or ""
     return _tidy(source), displayed
-
-
-def with_tex(text: str) -> str | None:
-    r"""Return escaped text with ``\(...\)`` and ``$$...$$`` as formulas, None without any."""
-    parts: list[str] = []
-    end = 0
-    for match in _IN_TEXT.finditer(text):
-        source = match[1] or match[2] or match[3]
-        if _LIKE_TEX.search(source):
-            sign = "$" if match[1] else "$$"
-            parts += [
-                escape_text(text[end : match.start()]),
-                sign,
-                source.strip(),
-                sign,
-            ]
-            end = match.end()
-    return "".join([*parts, escape_text(text[end:])]) if parts else None
 
 
 def _tidy(source: str) -> str:
