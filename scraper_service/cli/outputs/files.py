@@ -16,9 +16,15 @@ from scraper_service.cli.outputs.page_files import Unavailable, content_of, endi
 from scraper_service.cli.outputs.page_formats import EVERY_KEY, KINDS
 from scraper_service.cli.terminal import OutputFailed, ReaderGone
 from scraper_service.exports.formats import make_writer
-from scraper_service.exports.page_names import PageNames
-from scraper_service.exports.sqlite_file import SqliteFile, is_export
-from scraper_service.exports.tables import FACTS, LAST, cell, csv_row
+from scraper_service.exports.markdown_zip import PageNames
+from scraper_service.exports.tables import (
+    FACTS,
+    LAST,
+    SqliteFile,
+    cell,
+    csv_row,
+    is_export,
+)
 from scraper_service.options.format_table import FILE, PICTURE
 
 if TYPE_CHECKING:
