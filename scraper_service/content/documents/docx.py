@@ -18,13 +18,19 @@ import mammoth
 from lxml import etree
 
 from scraper_service.content.characters import parse_digits
-from scraper_service.content.documents.archive import Archive, attribute, local
-from scraper_service.content.documents.drawings import OBJECT, Graphics, record_object
-from scraper_service.content.documents.formulas import formula
+from scraper_service.content.documents.drawings_and_formulas import (
+    OBJECT,
+    Graphics,
+    formula,
+    record_object,
+)
 from scraper_service.content.documents.markup import (
+    Archive,
     ConvertedDocument,
+    attribute,
     html_body,
     inner_html,
+    local,
     properties,
 )
 from scraper_service.content.losses import Losses, is_in

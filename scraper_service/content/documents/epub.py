@@ -7,13 +7,15 @@ from typing import Any
 
 from lxml import etree
 
-from scraper_service.content.documents.archive import Archive, local, resolve_member
 from scraper_service.content.documents.markup import (
+    Archive,
     ConvertedDocument,
     element,
     facts,
     html_body,
     inner_html,
+    local,
+    resolve_member,
 )
 from scraper_service.content.losses import Losses
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from lxml import etree
 
-from scraper_service.content.documents.archive import local, parse_xml
 from scraper_service.content.documents.markup import (
     ConvertedDocument,
     anchor,
@@ -17,6 +16,8 @@ from scraper_service.content.documents.markup import (
     facts,
     html_body,
     inner_html,
+    local,
+    parse_xml,
 )
 from scraper_service.content.html.page_urls import (
     absolute,

@@ -16,8 +16,8 @@ from urllib.parse import unquote
 
 from attrs import frozen
 
-from scraper_service.content.documents.archive import OLE, unreadable
 from scraper_service.content.documents.feeds import may_be_json_feed
+from scraper_service.content.documents.markup import OLE, unreadable
 from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:

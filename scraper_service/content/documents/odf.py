@@ -10,23 +10,24 @@ from typing import TYPE_CHECKING, Any
 
 from scraper_service.content.characters import parse_digits
 from scraper_service.content.decode import Unreadable
-from scraper_service.content.documents.archive import (
-    MAX_DEPTH,
-    Archive,
-    attribute,
-    local,
-    resolve_member,
+from scraper_service.content.documents.drawings_and_formulas import (
+    CHART,
+    OBJECT,
+    mathml,
 )
-from scraper_service.content.documents.drawings import CHART, OBJECT
-from scraper_service.content.documents.formulas import mathml
 from scraper_service.content.documents.markup import (
     MAX_CELLS,
+    MAX_DEPTH,
+    Archive,
     ConvertedDocument,
     anchor,
+    attribute,
     element,
     escape,
     facts,
+    local,
     picture,
+    resolve_member,
 )
 from scraper_service.content.documents.sheets import (
     MAX_COLUMNS,

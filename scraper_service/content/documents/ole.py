@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import anydoc
 import olefile
 
-from scraper_service.content.documents.archive import unreadable
-from scraper_service.content.documents.drawings import OBJECT
+from scraper_service.content.documents.drawings_and_formulas import OBJECT
 from scraper_service.content.documents.markup import (
     MAX_FACT,
     ConvertedDocument,
@@ -26,6 +25,7 @@ from scraper_service.content.documents.markup import (
     escape,
     facts,
     picture,
+    unreadable,
 )
 from scraper_service.content.losses import Losses
 

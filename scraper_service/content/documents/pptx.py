@@ -6,15 +6,20 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from scraper_service.content.characters import parse_digits
-from scraper_service.content.documents.archive import Archive, attribute, local
-from scraper_service.content.documents.drawings import Graphics, record_object
-from scraper_service.content.documents.formulas import formula
+from scraper_service.content.documents.drawings_and_formulas import (
+    Graphics,
+    formula,
+    record_object,
+)
 from scraper_service.content.documents.markup import (
     MAX_CELLS,
+    Archive,
     ConvertedDocument,
     anchor,
+    attribute,
     element,
     escape,
+    local,
     nested_list,
     picture,
     properties,

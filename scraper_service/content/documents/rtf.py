@@ -13,7 +13,6 @@ from contextlib import suppress
 from attrs import define, evolve, field
 
 from scraper_service.content.decode import clean_text
-from scraper_service.content.documents.archive import unreadable
 from scraper_service.content.documents.markup import (
     MAX_CELLS,
     ConvertedDocument,
@@ -22,6 +21,7 @@ from scraper_service.content.documents.markup import (
     escape,
     facts,
     nested_list,
+    unreadable,
 )
 from scraper_service.content.losses import Losses
 

@@ -23,21 +23,22 @@ from python_calamine import (
 )
 
 from scraper_service.content.characters import parse_digits
-from scraper_service.content.documents.archive import (
+from scraper_service.content.documents.drawings_and_formulas import (
+    Graphics,
+    record_object,
+)
+from scraper_service.content.documents.markup import (
+    MAX_CELLS,
     MAX_XML_BYTES,
     OLE,
     Archive,
-    attribute,
-    local,
-    unreadable,
-)
-from scraper_service.content.documents.drawings import Graphics, record_object
-from scraper_service.content.documents.markup import (
-    MAX_CELLS,
     ConvertedDocument,
     anchor,
+    attribute,
     escape,
+    local,
     properties,
+    unreadable,
 )
 from scraper_service.content.documents.sheets import (
     BUILTIN,
