@@ -9,17 +9,14 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import unquote
 
 from attrs import frozen
 
 from scraper_service.content.search.words import fold
 from scraper_service.options.urls import url_parts
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 MAX_PAGES = 10_000_000  # the largest ``limit`` that a prompt can set
 MAX_DELAY_S = 60

@@ -19,13 +19,12 @@ from scraper_service.content.change_tracking.comparison import (
     relevant_changes,
     strip_ignored_parts,
 )
-from scraper_service.content.change_tracking.diff import as_json, as_patch, hunks
+from scraper_service.content.change_tracking.diff import Hunk, as_json, as_patch, hunks
 from scraper_service.options.monitors import Compare
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from scraper_service.content.change_tracking.diff import Hunk
 
 MAX_DIFF = 256 * 1024  # characters of a diff as text
 MAX_TOLD = 20_000  # characters of a change that a reader gets

@@ -11,17 +11,13 @@ import re
 import zipfile
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from attrs import frozen
 
 from scraper_service.content.documents.feeds import may_be_json_feed
-from scraper_service.content.documents.markup import OLE, unreadable
+from scraper_service.content.documents.markup import OLE, ConvertedDocument, unreadable
 from scraper_service.options.urls import url_parts
-
-if TYPE_CHECKING:
-    from scraper_service.content.documents.markup import ConvertedDocument
 
 _OOXML = "application/vnd.openxmlformats-officedocument."
 _ODF = "application/vnd.oasis.opendocument."

@@ -13,8 +13,8 @@ import posixpath
 import re
 import zipfile
 import zlib
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 from urllib.parse import unquote
 
 from attrs import define, field
@@ -23,9 +23,6 @@ from lxml import etree
 from scraper_service.content.decode import Unreadable, clean_text
 from scraper_service.content.losses import Losses
 from scraper_service.items import PageError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 MAX_MEMBERS = 20_000
 MAX_MEMBER_BYTES = 128 * 2**20  # per file in the archive

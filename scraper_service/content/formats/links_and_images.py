@@ -15,7 +15,7 @@ from scraper_service.content.documents.feeds import (
     read_json_feed,
     strings,
 )
-from scraper_service.content.html.document import select
+from scraper_service.content.html.document import Document, select
 from scraper_service.content.html.page_urls import (
     absolute,
     best_candidate,
@@ -31,7 +31,6 @@ from scraper_service.content.passes import COMPLETE_URL, ROOTED_URL, url_kind, v
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from scraper_service.content.html.document import Document
     from scraper_service.options.formats import AttributeSelector
 
 MAX_FOUND = 100_000  # URLs of one page

@@ -12,7 +12,7 @@ from attrs import define, field
 
 from scraper_service.content.html.page_urls import absolute, is_web
 from scraper_service.content.structured_data import values
-from scraper_service.content.structured_data.nodes import Graph, plain, types_of
+from scraper_service.content.structured_data.nodes import Graph, NodeT, plain, types_of
 from scraper_service.content.structured_data.selectors import text_of
 from scraper_service.content.structured_data.values import GAP
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from scraper_service.content.metadata.evidence import Evidence
-    from scraper_service.content.structured_data.nodes import NodeT
 
 MAX_OFFERS = 500
 MAX_PRICE = 1e12

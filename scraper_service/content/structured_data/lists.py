@@ -12,38 +12,38 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
-from scraper_service.content.structured_data import contact, names
+from scraper_service.content.structured_data import unlabelled
 from scraper_service.content.structured_data.candidates import (
     UNLABELLED,
     from_cells,
     of_a_node,
 )
 from scraper_service.content.structured_data.nodes import plain
-from scraper_service.content.structured_data.page import Origin, Value
-from scraper_service.content.structured_data.reading import MAX_ELEMENTS
-from scraper_service.content.structured_data.requested_fields import (
-    LINK_FORMATS,
-    SUBJECTS,
-    content_words_of,
-    interpret_field,
-    phrase_of,
-)
-from scraper_service.content.structured_data.scope import (
+from scraper_service.content.structured_data.page import (
     Candidate,
+    Origin,
+    Scope,
+    Value,
     heading_text,
     is_foreign,
     main_heading,
     one_line,
+)
+from scraper_service.content.structured_data.reading import MAX_ELEMENTS, TextLine
+from scraper_service.content.structured_data.requested_fields import (
+    LINK_FORMATS,
+    SUBJECTS,
+    RequestedField,
+    content_words_of,
+    interpret_field,
+    phrase_of,
 )
 from scraper_service.options.json_schema import Field
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from scraper_service.content.structured_data.reading import TextLine
-    from scraper_service.content.structured_data.requested_fields import RequestedField
     from scraper_service.content.structured_data.run import ExtractionRun
-    from scraper_service.content.structured_data.scope import Scope
 
 MAX_LINES = 200  # lines of a section
 MAX_TEXTS = 20  # lines of a section without a list
@@ -73,7 +73,7 @@ _ITEM_SHAPES = {
     "phones": "phone",
 }
 _MANY = {
-    name: UNLABELLED.get(name, contact.links)
+    name: UNLABELLED.get(name, unlabelled.links)
     for name in "image images social email emails phone phones links url".split()
 }
 
@@ -124,7 +124,7 @@ def _candidate_lists(
     if name != "headings":  # many elements without headings are named as sections
         yield from _from_names(requested, scope)
     if not scope.is_page and (name == "author" or requested.shape == "persons"):
-        yield from _list((found.text for found in names.persons(scope)), "names")
+        yield from _list((found.text for found in unlabelled.persons(scope)), "names")
     elif name == "tags" and scope.is_page:
         keywords = [v for meta in _KEYWORDS for v in run.page.evidence.all(meta)]
         yield from _list(chain.from_iterable(map(_split, keywords)), "meta")

@@ -12,17 +12,13 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attrs import define, field, frozen
 
 from scraper_service.options.json_schema import Field, field_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 MAX_NAMED = 20  # fields in one warning
 NOT_UNDERSTOOD = (

@@ -17,22 +17,28 @@ from scraper_service.content.structured_data.candidates import (
     property_name,
 )
 from scraper_service.content.structured_data.nodes import FRAME, SUBJECT, Node, plain
-from scraper_service.content.structured_data.page import Extraction, Origin, Value
+from scraper_service.content.structured_data.page import (
+    Candidate,
+    Extraction,
+    ExtractionPage,
+    Origin,
+    Scope,
+    Value,
+    is_foreign,
+    one_line,
+)
 from scraper_service.content.structured_data.requested_fields import (
     RequestedField,
     interpret_field,
     singular,
     words_of,
 )
-from scraper_service.content.structured_data.scope import is_foreign, one_line
 from scraper_service.content.structured_data.values import GAP
 from scraper_service.options.json_schema import Field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from scraper_service.content.structured_data.page import ExtractionPage
-    from scraper_service.content.structured_data.scope import Candidate, Scope
 
 ENOUGH = 0.9  # trust that ends the search
 LEAST = 0.4  # trust that a value needs
