@@ -25,6 +25,7 @@ from scraper_service.content.documents.drawings_and_formulas import (
     record_object,
 )
 from scraper_service.content.documents.markup import (
+    HIDDEN,
     Archive,
     ConvertedDocument,
     attribute,
@@ -151,9 +152,11 @@ class WordXml:
             self._losses.add("embeddedDocument", OBJECT)
 
     def _drop_hidden(self, root: Any) -> None:
-        """Remove the text of hidden runs; the paragraphs around them stay."""
+        """Remove and record the text of hidden runs; the paragraphs around them stay."""
         for run in root.iter(f"{self._word}r"):
             if self._is_hidden(run):
+                if text := "".join(run.itertext(f"{self._word}t")).strip():
+                    self._losses.add("hiddenPart", HIDDEN, text=text)
                 for item in list(run):
                     if local(item) not in _FIELD:
                         run.remove(item)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from scraper_service.content.characters import parse_digits
 from scraper_service.content.documents.drawings_and_formulas import (
     Graphics,
+    Relations,
     formula,
     record_object,
 )
@@ -41,8 +42,6 @@ _FILMS = {"videoFile": "video", "audioFile": "audio", "wavAudioFile": "audio"}
 FILM = "Films and sounds inside a presentation are not converted."
 PICTURE = "A picture of a presentation has no description, which would stand for it."
 COMMENT = "Comments of a presentation are no part of its text."
-
-Relations = dict[str, tuple[str, str, bool]]
 
 
 def read_pptx(body: bytes) -> ConvertedDocument:

@@ -14,6 +14,7 @@ from attrs import define, evolve, field
 
 from scraper_service.content.decode import clean_text
 from scraper_service.content.documents.markup import (
+    HIDDEN,
     MAX_CELLS,
     ConvertedDocument,
     anchor,
@@ -302,6 +303,7 @@ class _Reader:
         self._to_skip = 0
         self._losses = Losses()
         self._comment = ""
+        self._hidden = ""
         self._codepage = "cp1252"
         self._starred = False
         self._depth = 0
@@ -326,7 +328,12 @@ class _Reader:
 
     def document(self) -> ConvertedDocument:
         self._flush()
+        if self._cells or (self._paragraph.in_table and self._paragraph.runs):
+            self._table_word("cell", 0)  # a row that the file does not end
+            self._table_word("row", 0)
         self._end_paragraph()
+        if self._hidden.strip():
+            self._losses.add("hiddenPart", HIDDEN, text=self._hidden)
         body = self._writer.body(self._notes)
         if dropped := self._writer.dropped:
             rows = self._writer.rows
@@ -428,7 +435,10 @@ class _Reader:
 
     def _text(self, text: str) -> None:
         state = self._state
-        if state.skipped or state.hidden or state.target == "fonts" or not text:
+        if state.skipped or state.target == "fonts" or not text:
+            return
+        if state.hidden:
+            self._hidden += text
             return
         if state.target in FACTS:
             self._facts[state.target] = self._facts.get(state.target, "") + text
