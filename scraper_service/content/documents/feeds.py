@@ -148,14 +148,36 @@ def _section(title: str, link: str | None, about: list[str], content: str) -> st
     return element("section", "\n".join([*parts, content] if content else parts))
 
 
+def _file(address: str, label: str, url: str) -> str:
+    """Return a link to a file of an entry, such as the sound of a podcast."""
+    return element("p", anchor(escape(label or address), absolute(url, address)))
+
+
+def _files(entry: Any, url: str, content: str) -> str:
+    """Return the enclosures of an entry that its content does not show."""
+    files = list(entry.iterfind("{*}enclosure"))
+    files += [x for x in entry.iterfind("{*}link") if x.get("rel") == "enclosure"]
+    found: dict[str, str] = {}
+    for file in files:
+        address = (file.get("url") or file.get("href") or "").strip()
+        whole = absolute(xml_base(file, url), address) if address else None
+        if not whole or escape(whole) in content:
+            continue
+        is_image = file.get("type", "").startswith("image/")
+        link = _file(address, file.get("title", ""), xml_base(file, url))
+        found[whole] = element("img", "", src=whole) if is_image else link
+    return "".join(found.values())
+
+
 def _entry(entry: Any, url: str) -> str:
     found = (entry.find(f"{{*}}{name}") for name in _BODIES)
     contents = (_content(each, url) for each in found if each is not None)
+    content = next(filter(None, contents), "")
     return _section(
         _child_text(entry, "title"),
         _link(entry, url),
         [_date(entry, *_DATES), _author(entry)],
-        next(filter(None, contents), ""),
+        content + _files(entry, url, content),
     )
 
 
@@ -180,9 +202,8 @@ def _json_entry(entry: ObjectT, url: str) -> str:
     files = [*strings(entry, "banner_image", "image")]
     markup = "".join(element("img", "", src=file) for file in files[:1]) + markup
     for file in objects(entry, "attachments"):
-        address = next(strings(file, "url"), "")
-        label = next(strings(file, "title"), address)
-        markup += element("p", anchor(escape(label), absolute(url, address)))
+        address, label = (next(strings(file, key), "") for key in ("url", "title"))
+        markup += _file(address, label, url)
     return _section(
         next(strings(entry, "title"), ""),
         absolute(url, link) if link else None,
