@@ -1,6 +1,6 @@
 """An extraction run: finds a value for each field of a schema.
 
-This module finds single values and objects; its callers give it the readers of lists.
+This module finds single values and objects; its callers give it the reader of records.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from scraper_service.content.structured_data.candidates import (
     of_a_node,
     property_name,
 )
+from scraper_service.content.structured_data.lists import plain_list
 from scraper_service.content.structured_data.nodes import FRAME, SUBJECT, Node, plain
 from scraper_service.content.structured_data.page import (
     Candidate,
@@ -65,12 +66,11 @@ class ExtractionRun:
         page: ExtractionPage,
         field: Field,
         ends: float,
-        plain_list: Callable[[ExtractionRun, Field, Scope, str], Value | None],
         find_records: Callable[[ExtractionRun, Field, Scope], Value | None],
     ):
         self.page = page
         self.ends = ends
-        self._plain_list, self._find_records = plain_list, find_records
+        self._find_records = find_records
         #: The groups of records of the page, None before the first search.
         self.record_sets: list[Any] | None = None
         self.main = self._main(field)
@@ -161,7 +161,7 @@ class ExtractionRun:
         if field.kind == "array":
             if field.items is not None and field.items.properties:
                 return self._find_records(self, field, scope)
-            return self._plain_list(self, field, scope, around)
+            return plain_list(self.page, self.main, field, scope, around)
         return self.scalar(interpret_field(field, around), scope)
 
     def scalar(self, requested: RequestedField, scope: Scope) -> Value | None:
