@@ -18,6 +18,7 @@ from scraper_service.content.documents.markup import (
     inner_html,
     local,
     parse_xml,
+    record_cut,
 )
 from scraper_service.content.html.page_urls import (
     absolute,
@@ -123,14 +124,10 @@ def _document_of(
     title, about = known["title"], known["description"]
     parts = [element("h1", escape(title))] if title else []
     parts += [element("p", escape(about))] if about else []
-    warnings = []
+    warnings: list[str] = []
     losses = Losses()
     if count > MAX_ENTRIES:
-        warnings.append(
-            f"The feed was truncated: {MAX_ENTRIES} of its {count} entries were "
-            "converted."
-        )
-        losses.add("truncated", warnings[-1])
+        record_cut("feed", MAX_ENTRIES, count, "entries", warnings, losses)
     return ConvertedDocument(
         body="\n".join(parts + sections),
         known=facts(known),
@@ -148,9 +145,9 @@ def _section(title: str, link: str | None, about: list[str], content: str) -> st
     return element("section", "\n".join([*parts, content] if content else parts))
 
 
-def _file(address: str, label: str, url: str) -> str:
+def _file(href: str, label: str, base: str) -> str:
     """Return a link to a file of an entry, such as the sound of a podcast."""
-    return element("p", anchor(escape(label or address), absolute(url, address)))
+    return element("p", anchor(escape(label or href), absolute(base, href)))
 
 
 def _files(entry: Any, url: str, content: str) -> str:
@@ -159,12 +156,13 @@ def _files(entry: Any, url: str, content: str) -> str:
     files += [x for x in entry.iterfind("{*}link") if x.get("rel") == "enclosure"]
     found: dict[str, str] = {}
     for file in files:
-        address = (file.get("url") or file.get("href") or "").strip()
-        whole = absolute(xml_base(file, url), address) if address else None
+        href = (file.get("url") or file.get("href") or "").strip()
+        base = xml_base(file, url)
+        whole = absolute(base, href) if href else None
         if not whole or escape(whole) in content:
             continue
         is_image = file.get("type", "").startswith("image/")
-        link = _file(address, file.get("title", ""), xml_base(file, url))
+        link = _file(href, file.get("title", ""), base)
         found[whole] = element("img", "", src=whole) if is_image else link
     return "".join(found.values())
 
@@ -202,8 +200,8 @@ def _json_entry(entry: ObjectT, url: str) -> str:
     files = [*strings(entry, "banner_image", "image")]
     markup = "".join(element("img", "", src=file) for file in files[:1]) + markup
     for file in objects(entry, "attachments"):
-        address, label = (next(strings(file, key), "") for key in ("url", "title"))
-        markup += _file(address, label, url)
+        href, label = (next(strings(file, key), "") for key in ("url", "title"))
+        markup += _file(href, label, url)
     return _section(
         next(strings(entry, "title"), ""),
         absolute(url, link) if link else None,

@@ -249,6 +249,16 @@ class ConvertedDocument:
         )
 
 
+def record_cut(
+    name: str, kept: int, count: int, things: str, warnings: list[str], losses: Losses
+) -> None:
+    """Warn of a file that is converted in part, and record it."""
+    warnings.append(
+        f"The {name} was truncated: {kept} of its {count} {things} were converted."
+    )
+    losses.add("truncated", warnings[-1])
+
+
 def escape(text: str) -> str:
     """Return text as HTML."""
     return html.escape(text, quote=False)

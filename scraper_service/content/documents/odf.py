@@ -39,6 +39,7 @@ from scraper_service.content.documents.sheets import (
     GridCell,
     cut_reason,
     grid_html,
+    record_left_out,
     sheets_html,
 )
 from scraper_service.content.losses import Losses
@@ -73,24 +74,14 @@ class TableReader:
 
     def visible(self, main: Any) -> Iterator[Grid]:
         """Yield the visible sheets."""
-        tables = main.findall("{*}table")
         visible: list[Any] = []
-        hidden: list[Any] = []
-        for table in tables:
-            is_hidden = attribute(table, "style-name") in self._hidden
-            (hidden if is_hidden else visible).append(table)
-        if hidden:
-            names = ", ".join(
-                repr((attribute(t, "name") or "")[:50]) for t in hidden[:10]
-            )
-            self._warnings.append(f"Hidden sheets were left out: {names}.")
-            self._losses.add("hiddenPart", self._warnings[-1], count=len(hidden))
-        if len(visible) > MAX_SHEETS:
-            self._warnings.append(
-                f"The workbook was truncated: {MAX_SHEETS} of its {len(visible)} sheets "
-                "were converted."
-            )
-            self._losses.add("truncated", self._warnings[-1])
+        hidden: list[str] = []
+        for table in main.iterfind("{*}table"):
+            if attribute(table, "style-name") in self._hidden:
+                hidden.append(attribute(table, "name") or "")
+            else:
+                visible.append(table)
+        record_left_out(hidden, len(visible), self._warnings, self._losses)
         for table in visible[:MAX_SHEETS]:
             grid = self.grid(table)
             shapes = table.findall("{*}shapes")

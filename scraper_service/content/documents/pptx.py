@@ -24,6 +24,7 @@ from scraper_service.content.documents.markup import (
     nested_list,
     picture,
     properties,
+    record_cut,
     table,
 )
 from scraper_service.content.losses import Losses
@@ -57,14 +58,11 @@ def read_pptx(body: bytes) -> ConvertedDocument:
         for item in archive.xml(path).iterfind("{*}sldIdLst/{*}sldId")
         if (name := item.get(_RELATION) or "") in relations
     )
-    warnings = []
+    warnings: list[str] = []
     losses = Losses()
     if len(slides) > MAX_SLIDES:
-        warnings.append(
-            f"The presentation was truncated: {MAX_SLIDES} of its {len(slides)} slides "
-            "were converted."
-        )
-        losses.add("truncated", warnings[-1])
+        count = len(slides)
+        record_cut("presentation", MAX_SLIDES, count, "slides", warnings, losses)
     graphics = Graphics(archive, losses)
     parts = []
     noted: set[str] = set()

@@ -51,6 +51,7 @@ from scraper_service.content.documents.sheets import (
     Grid,
     GridCell,
     format_value,
+    record_left_out,
     sheets_html,
 )
 from scraper_service.content.losses import Losses
@@ -118,16 +119,8 @@ def _grids(
         if facts.visible == SheetVisibleEnum.Visible:
             visible.append((index, facts))
         else:
-            hidden.append(repr(facts.name[:50]))
-    if hidden:
-        warnings.append(f"Hidden sheets were left out: {', '.join(hidden[:10])}.")
-        losses.add("hiddenPart", warnings[-1], count=len(hidden))
-    if len(visible) > MAX_SHEETS:
-        warnings.append(
-            f"The workbook was truncated: {MAX_SHEETS} of its {len(visible)} sheets "
-            "were converted."
-        )
-        losses.add("truncated", warnings[-1])
+            hidden.append(facts.name)
+    record_left_out(hidden, len(visible), warnings, losses)
     left = MAX_CELLS
     for index, facts in visible[:MAX_SHEETS]:
         if facts.typ != SheetTypeEnum.WorkSheet:
@@ -287,7 +280,7 @@ class _Styles:
             if kind == "drawing":
                 relations = archive.relations(target)
                 found += [
-                    self._drawn(item, relations)
+                    self._drawing(item, relations)
                     for item in archive.xml(target).iter(*_DRAWN)
                     if next(item.iterancestors("{*}Fallback"), None) is None
                 ]
@@ -304,7 +297,7 @@ class _Styles:
                 record_object(posixpath.basename(target), self._losses)
         return "\n".join(filter(None, found))
 
-    def _drawn(self, item: Any, relations: Relations) -> str:
+    def _drawing(self, item: Any, relations: Relations) -> str:
         """Return a chart, the text of a shape, or the description of a picture."""
         if local(item) == "graphicData":
             return self._graphics.html(item, relations) or ""
