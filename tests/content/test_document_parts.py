@@ -585,9 +585,21 @@ def test_parts_of_rich_text_without_text_are_recorded():
     assert losses["formula"]["count"] == 1
 
 
+def test_text_boxes_of_rich_text_stand_once_without_their_properties():
+    box = (
+        r"{\shp{\*\shpinst{\sp{\sn shapeType}{\sv 202}}{\sp{\sn pib}{\sv {\pict 00}}}"
+        r"{\shptxt Box.\par}}{\shprslt Box.\par}}"
+    )
+    content = read(
+        rf"{{\rtf1\ansi Before.\par{box} After.\par}}", content_type="text/rtf"
+    )
+    assert value(content, "markdown") == "Before.\n\nBox.\n\nAfter."
+    assert [found["kind"] for found in content.losses] == ["image"]
+
+
 def test_hidden_rich_text_is_recorded_and_a_last_row_without_end_is_kept():
     body = (
-        r"{\rtf1\ansi Text.{\v unseen} More.\par"
+        r"{\rtf1\ansi Text.{\v unseen}{\deleted gone} More.\par"
         r"\trowd\cellx100\cellx200\intbl a\cell b\cell\row"
         r"\trowd\cellx100\cellx200\intbl c\cell d}"
     )

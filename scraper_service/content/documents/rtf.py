@@ -38,7 +38,7 @@ SKIPPED = frozenset(
     "themedata colorschememapping datastore latentstyles xmlnstbl header headerl headerr "
     "headerf footer footerl footerr footerf object objdata atnid atnauthor "
     "atrfstart atrfend revtbl filetbl bkmkstart bkmkend mmathPr pgdsctbl falt panose "
-    "shppict nonshppict private1 fldtype userprops docvar xe tc listpicture".split()
+    "shppict nonshppict shprslt private1 fldtype userprops docvar xe tc listpicture".split()
 )
 FACTS = frozenset("title author subject keywords doccomm".split())
 TABLE_WORDS = frozenset("cell nestcell cellx row nestrow trowd".split())
@@ -80,7 +80,7 @@ TOGGLES = {
     "i": "italic",
     "strike": "strike",
     "v": "hidden",
-    "deleted": "hidden",
+    "deleted": "deleted",
 }
 # Control words that set an attribute of the paragraph.
 LEVELS = {"outlinelevel": "level", "ilvl": "list_level"}
@@ -92,7 +92,11 @@ TARGETS = {
     "fonttbl": "fonts",
     "listtext": "listtext",
     "pntext": "listtext",
+    "sn": "property",
+    "sv": "property",
 }
+# Fonts, and the names and values of the properties of shapes.
+WITHOUT_TEXT = frozenset({"fonts", "property"})
 # Destinations that are read although they are marked as optional.
 KEPT = frozenset(
     {"annotation", "fldinst", "listtext", "pntext", "footnote", "shpinst", "shptxt"}
@@ -119,9 +123,10 @@ class TextState:
     italic: bool = False
     strike: bool = False
     hidden: bool = False
+    deleted: bool = False
     skipped: bool = False
     #: The destination of text: ``text``, ``fonts``, ``instruction``, ``listtext``,
-    #: ``note``, ``comment``, ``reference`` or a name of metadata.
+    #: ``note``, ``comment``, ``reference``, ``property`` or a name of metadata.
     target: str = "text"
     #: The number of the font.
     font: int = 0
@@ -435,7 +440,7 @@ class _Reader:
 
     def _text(self, text: str) -> None:
         state = self._state
-        if state.skipped or state.target == "fonts" or not text:
+        if state.skipped or state.deleted or state.target in WITHOUT_TEXT or not text:
             return
         if state.hidden:
             self._hidden += text
@@ -468,7 +473,8 @@ class _Reader:
             case "fcharset" if state.target == "fonts" and number in CHARSETS:
                 self._fonts[state.font] = CHARSETS[number]
             case "plain":
-                state.bold = state.italic = state.strike = state.hidden = False
+                state.bold = state.italic = state.strike = False
+                state.hidden = state.deleted = False
             case "pard" if state.target != "listtext":
                 self._paragraph = Paragraph(paragraph.runs)
             case "intbl":
