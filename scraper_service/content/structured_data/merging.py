@@ -195,13 +195,9 @@ def _merge_values(first: Any, second: Any, depth: int) -> Any:
 def _merge_objects(
     first: dict[str, Any], second: dict[str, Any], depth: int
 ) -> dict[str, Any]:
-    result = {}
-    for name in (*first, *(name for name in second if name not in first)):
-        if name in first and name in second:
-            result[name] = _merge_values(first[name], second[name], depth)
-        else:
-            result[name] = first[name] if name in first else second[name]
-    return result
+    both = first.keys() & second.keys()
+    merged = {name: _merge_values(first[name], second[name], depth) for name in both}
+    return {**first, **second, **merged}
 
 
 def _unique(items: list[Any], depth: int) -> list[Any]:

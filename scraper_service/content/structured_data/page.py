@@ -490,3 +490,10 @@ class Value:
     places: dict[str, Origin] = field(factory=dict)
     #: JSON pointers into ``data`` of required fields without a value.
     missing: tuple[str, ...] = ()
+
+    @classmethod
+    def empty(cls, kind: str) -> Self:
+        """Return the result for a schema of this type without any value."""
+        if kind in {"array", "object"}:
+            return cls([] if kind == "array" else {})
+        return cls(None, {}, ("",))

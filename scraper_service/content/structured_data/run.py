@@ -113,10 +113,7 @@ class ExtractionRun:
     def result(self, field: Field, found: Value | None) -> Extraction:
         """Return the extraction with warnings about parts that were not searched."""
         warnings = []
-        if found is None:
-            empty: dict[str, Any] = {"array": [], "object": {}}
-            data = empty.get(field.kind)
-            found = Value(data, {}, ("",) if data is None else ())
+        found = found or Value.empty(field.kind)
         if self.is_late:
             warnings.append("The page took too long to search: values may be missing.")
         if self.page.scope.reading.is_cut:
