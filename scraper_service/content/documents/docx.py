@@ -12,7 +12,7 @@ import io
 import re
 import warnings
 import zipfile
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mammoth
 from lxml import etree
@@ -26,6 +26,7 @@ from scraper_service.content.documents.drawings_and_formulas import (
 )
 from scraper_service.content.documents.markup import (
     HIDDEN,
+    MACROS,
     Archive,
     ConvertedDocument,
     attribute,
@@ -35,9 +36,6 @@ from scraper_service.content.documents.markup import (
     properties,
 )
 from scraper_service.content.losses import Losses, is_in
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 MARK = "ScraperPart"  # the style of marked runs and paragraphs
 MARK_STYLES = f"p.{MARK} => div.part:fresh\nr.{MARK} => span.part:fresh\n"
@@ -378,11 +376,12 @@ def read_docx(body: bytes, *, embed_images: bool) -> ConvertedDocument:
             losses.add(
                 "unreadableText", "A sign of a symbol font has no known meaning."
             )
+    has_macros = any(name.endswith("vbaProject.bin") for name in archive)
     return ConvertedDocument(
         body=_with_headers(xml.fill(_NOTE_BACK.sub("", result.value))),
         known=known,
         other=other,
-        warnings=list(_warnings(archive)),
+        warnings=[MACROS] if has_macros else [],
         losses=losses,
     )
 
@@ -398,8 +397,3 @@ def _with_headers(body: str) -> str:
             for cell in rows[0].iterchildren("td"):
                 cell.tag = "th"
     return inner_html(root)
-
-
-def _warnings(archive: Archive) -> Iterator[str]:
-    if any(name.endswith("vbaProject.bin") for name in archive):
-        yield "The macros of the document were left out."

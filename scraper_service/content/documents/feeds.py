@@ -220,15 +220,11 @@ def _child_text(parent: Any, *names: str) -> str:
         if found is not None:
             text = "".join(found.itertext())
             if "<" in text or "&" in text:
-                text = _plain_text(text)
+                body = html_body(f"<body>{text}")
+                text = "" if body is None else "".join(body.itertext())
             if text.strip():
                 return " ".join(text.split())
     return ""
-
-
-def _plain_text(markup: str) -> str:
-    body = html_body(f"<body>{markup}")
-    return "".join(body.itertext()) if body is not None else ""
 
 
 def _content(found: Any, url: str) -> str:

@@ -171,7 +171,8 @@ _FEED_ROOT = re.compile(
 def archive_kind(body: bytes) -> str | None:
     """Return the kind of a zip archive or an OLE file, or None."""
     if body.startswith(OLE):
-        return _ole_kind(body)
+        streams = _STREAMS.items()
+        return next((k for n, k in streams if n.encode("utf-16-le") in body), None)
     try:
         with zipfile.ZipFile(io.BytesIO(body)) as archive:
             return _zip_kind(archive)
@@ -230,14 +231,6 @@ def read_document(
     given = text if found.takes == "text" else body
     document: ConvertedDocument | None = read(given, **arguments)
     return document
-
-
-def _ole_kind(body: bytes) -> str | None:
-    """Return the kind of a file of an office program before 2007."""
-    for name, kind in _STREAMS.items():
-        if name.encode("utf-16-le") in body:
-            return kind
-    return None
 
 
 def _zip_kind(archive: zipfile.ZipFile) -> str | None:

@@ -35,6 +35,7 @@ _DOCTYPE = re.compile(rb"<!(?:DOCTYPE|ENTITY)")
 MAX_CELLS = 100_000  # in all tables of a document; a page has at most 300,000 tags
 MAX_FACT = 2000  # characters
 HIDDEN = "Hidden text of a document is left out."
+MACROS = "The macros of the document were left out."
 HIDDEN_ROWS = "Hidden rows of a sheet are left out."
 PICTURE = "A picture of a document has no description, which would stand for it."
 LINKED = ("http://", "https://", "mailto:", "#", "data:image/")
