@@ -18,14 +18,13 @@ from attrs import define, field, frozen
 
 from scraper_service.content.search.words import SearchWords
 from scraper_service.content.stored_pages import decompress
-from scraper_service.discovery.canonical_urls import map_url, parse_url
+from scraper_service.discovery.canonical_urls import ParsedUrl, map_url, parse_url
 from scraper_service.discovery.scope_rules import MapScope
 from scraper_service.discovery.sitemap import SLICE_ROWS
 from scraper_service.discovery.sitemap_xml import SitemapEntry
 from scraper_service.options.map_search import MapOptions
 
 if TYPE_CHECKING:
-    from scraper_service.discovery.canonical_urls import ParsedUrl
     from scraper_service.items import KnownPage
 
 FactsT: TypeAlias = list[Any]  # [url, title or None, description or None]

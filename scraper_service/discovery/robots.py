@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from urllib.parse import quote
 
 from attrs import define, evolve, field, frozen
@@ -25,9 +25,6 @@ from scraper_service.content.decode import clean_text, decode_start
 from scraper_service.content.page_status import page_sent_as_file
 from scraper_service.content.page_urls import absolute, is_web
 from scraper_service.options.urls import url_parts
-
-if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator
 
 ANY_AGENT = "*"
 ROBOTS_PATH = "/robots.txt"  # always allowed (RFC 9309, 2.2.2)

@@ -24,12 +24,13 @@ from scraper_service.content.decode import (
 from scraper_service.content.metadata.dates import w3c_time
 from scraper_service.content.page_status import MAX_JUDGED, WEB_PAGE, page_sent_as_file
 from scraper_service.discovery.canonical_urls import (
+    ParsedUrl,
     page_key,
     parse_url,
     plain_host,
     site_of,
 )
-from scraper_service.discovery.scope_rules import CrawlScope
+from scraper_service.discovery.scope_rules import CrawlScope, ScopeOptions
 from scraper_service.discovery.sitemap_xml import (
     ROOTS,
     START,
@@ -44,9 +45,6 @@ from scraper_service.options.urls import MAX_URL, join_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from scraper_service.discovery.canonical_urls import ParsedUrl
-    from scraper_service.discovery.scope_rules import ScopeOptions
 
     # Makes the rows of a file from all its entries.
     ChoiceT: TypeAlias = Callable[[Iterable[SitemapEntry]], Any]

@@ -161,7 +161,7 @@ def make_writer(spec: FileSpec) -> FileWriter:
 
             writer = WarcFile(spec.at)
         case "wacz":
-            from scraper_service.exports.wacz import WaczFile  # noqa: PLC0415
+            from scraper_service.exports.warc import WaczFile  # noqa: PLC0415
 
             writer = WaczFile(spec.at)
         case _:

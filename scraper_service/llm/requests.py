@@ -11,7 +11,7 @@ import hashlib
 import json
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
@@ -23,7 +23,7 @@ from scrapy.utils.misc import load_object
 from scraper_service.discovery.outgoing_requests import OutgoingProxy
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.llm import client
-from scraper_service.llm.client import ChatServer, TimedOut
+from scraper_service.llm.client import ChatServer, MessageT, TimedOut
 from scraper_service.llm.model import ModelAnswer, ModelError
 from scraper_service.llm.replies import (
     Completion,
@@ -37,11 +37,8 @@ from scraper_service.storage.accounts.usage import Cap
 from scraper_service.storage.database import Database
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
     from scrapy.settings import BaseSettings
 
-    from scraper_service.llm.client import MessageT
 
 BYTES_PER_TOKEN = 3  # fewer than in usual texts, so that counts are not too low
 # Where a text may be cut, the best first.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import aiohttp
 
 from scraper_service.discovery.outgoing_requests import OutgoingProxy
-from scraper_service.search_engines.search_engine import SearchFailed
+from scraper_service.search_engines.search_engine import EngineQuery, SearchFailed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
     from scraper_service.items import Hit
-    from scraper_service.search_engines.search_engine import EngineQuery
 
 MAX_ANSWER_BYTES = 4 * 2**20
 READ_BYTES = 64 * 1024

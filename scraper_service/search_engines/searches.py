@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from attrs import field, frozen
@@ -23,15 +23,13 @@ from scraper_service.search_engines.search_engine import (
     OWN,
     EngineQuery,
     SearchFailed,
+    SearchProvider,
     load_providers,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from scrapy.settings import BaseSettings
 
-    from scraper_service.search_engines.search_engine import SearchProvider
 
 ONLY_OWN = (
     "No search engine is configured: the results are pages that were scraped before."

@@ -17,7 +17,7 @@ from warcio.archiveiterator import ArchiveIterator
 
 from scraper_service.content.stored_pages import archive_row, compress, pack
 from scraper_service.exports.formats import FileSpec, make_writer
-from scraper_service.exports.wacz import sort_key
+from scraper_service.exports.warc import sort_key
 from scraper_service.items import KeptResponse
 from tests.api.test_exports import fetch, finish
 from tests.conftest import Service, _stop

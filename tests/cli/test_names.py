@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scraper_service.exports.page_names import MAX_NAME_BYTES, RESERVED, PageNames
+from scraper_service.exports.markdown_zip import MAX_NAME_BYTES, RESERVED, PageNames
 
 ADDRESSES = st.one_of(
     st.text(max_size=400),

@@ -173,7 +173,8 @@ def test_hidden_text_of_word_is_left_out():
     assert value(content, "markdown") == (
         "Seen here.\n\nBy style .\n\nShown.\n\nThe mark alone.\n\nThe last one."
     )
-    assert content.losses == ()
+    (hidden,) = content.losses
+    assert (hidden["kind"], hidden["count"]) == ("hiddenPart", 3)
 
 
 CHART = (
@@ -424,6 +425,62 @@ def test_charts_of_workbooks_are_tables_and_comments_are_recorded():
     assert losses["hiddenPart"]["count"] == 1
 
 
+def test_shapes_of_workbooks_are_text_and_hidden_rows_and_pictures_are_recorded():
+    hidden = row(2, "secret", "no").replace("<row ", '<row hidden="1" ')
+    body = officemaker.xlsx(
+        ("Tides", "visible", row(1, "a", "b") + hidden + row(3, "c", "d")),
+        links=(("d1", "drawing", "../drawings/drawing1.xml"),),
+    )
+    shape = (
+        "<xdr:sp><xdr:txBody><a:p><a:r><a:t>{}</a:t></a:r></a:p></xdr:txBody></xdr:sp>"
+    )
+    described = 'descr="A pier"'
+    pic = "<xdr:pic><xdr:nvPicPr><xdr:cNvPr {}/></xdr:nvPicPr></xdr:pic>"
+    drawing = (
+        f'<xdr:wsDr xmlns:xdr="{A}/spreadsheetDrawing" xmlns:a="{A}/main" {MC}>'
+        f"<mc:AlternateContent><mc:Choice>{shape.format('Mind the gap')}</mc:Choice>"
+        f"<mc:Fallback>{shape.format('Mind the gap')}</mc:Fallback></mc:AlternateContent>"
+        f"{pic.format(described)}{pic.format('')}</xdr:wsDr>"
+    )
+    body = with_parts(body, {"xl/drawings/drawing1.xml": drawing})
+    text = markdown_of(body)
+    assert text.startswith(
+        "## Tides\n\n| a | b |\n| --- | --- |\n| c | d |\n\nMind the gap"
+    )
+    assert text.count("Mind") == 1
+    assert "A pier" in text
+    losses = losses_of(body)
+    assert losses["hiddenPart"]["texts"] == ["Tides"]
+    assert "no description" in losses["image"]["reason"]
+
+
+def test_shapes_of_opendocument_sheets_are_text_and_hidden_rows_are_recorded():
+    cell = "<table:table-cell office:value-type='string'><text:p>{}</text:p></table:table-cell>"
+    cells = cell.format("a") + cell.format("b")
+    body = odf(
+        "spreadsheet",
+        "<table:table table:name='Tides'><table:shapes><draw:frame><draw:text-box>"
+        "<text:p>Mind the gap</text:p></draw:text-box></draw:frame></table:shapes>"
+        f"<table:table-row>{cells}</table:table-row>"
+        f"<table:table-row table:visibility='collapse'>{cells}</table:table-row>"
+        "</table:table>",
+    )
+    assert markdown_of(body) == ("## Tides\n\n| a | b |\n| --- | --- |\n\nMind the gap")
+    assert losses_of(body)["hiddenPart"]["texts"] == ["Tides"]
+
+
+def test_texts_in_all_shapes_of_opendocument_slides_are_read():
+    shapes = ("rect", "ellipse", "line", "connector", "polygon", "caption")
+    body = odf(
+        "presentation",
+        "<draw:page>"
+        + "".join(f"<draw:{x}><text:p>In {x}</text:p></draw:{x}>" for x in shapes)
+        + "</draw:page>",
+    )
+    expected = ["## Slide 1", *(f"In {shape}" for shape in shapes)]
+    assert markdown_of(body).split("\n\n") == expected
+
+
 def test_rows_and_columns_beyond_the_limits_are_recorded_with_both_numbers(monkeypatch):
     for module in ("sheets", "workbooks", "odf"):
         monkeypatch.setattr(f"scraper_service.content.documents.{module}.MAX_CELLS", 4)
@@ -526,6 +583,32 @@ def test_parts_of_rich_text_without_text_are_recorded():
     assert losses["image"]["count"] == 2
     assert losses["embeddedDocument"]["count"] == 1
     assert losses["formula"]["count"] == 1
+
+
+def test_text_boxes_of_rich_text_stand_once_without_their_properties():
+    box = (
+        r"{\shp{\*\shpinst{\sp{\sn shapeType}{\sv 202}}{\sp{\sn pib}{\sv {\pict 00}}}"
+        r"{\shptxt Box.\par}}{\shprslt Box.\par}}"
+    )
+    content = read(
+        rf"{{\rtf1\ansi Before.\par{box} After.\par}}", content_type="text/rtf"
+    )
+    assert value(content, "markdown") == "Before.\n\nBox.\n\nAfter."
+    assert [found["kind"] for found in content.losses] == ["image"]
+
+
+def test_hidden_rich_text_is_recorded_and_a_last_row_without_end_is_kept():
+    body = (
+        r"{\rtf1\ansi Text.{\v unseen}{\deleted gone} More.\par"
+        r"\trowd\cellx100\cellx200\intbl a\cell b\cell\row"
+        r"\trowd\cellx100\cellx200\intbl c\cell d}"
+    )
+    content = read(body, content_type="text/rtf")
+    assert value(content, "markdown") == (
+        "Text. More.\n\n| a | b |\n| --- | --- |\n| c | d |"
+    )
+    (hidden,) = content.losses
+    assert (hidden["kind"], hidden["texts"]) == ("hiddenPart", ["unseen"])
 
 
 HOSTILE = {

@@ -550,6 +550,17 @@ BASED = """<feed xmlns="http://www.w3.org/2005/Atom" xml:base="https://blog.exam
 <p><a href="q">Q</a> <a href="/r">R</a></p></div></content></entry></feed>"""
 
 
+def test_files_of_feeds_are_links_unless_the_entry_shows_them():
+    rss = """<rss><channel><item><title>T</title>
+        <description>&lt;img src="https://x.example/b.png" alt="b"&gt;</description>
+        <enclosure url="/one.mp3" type="audio/mpeg"/>
+        <enclosure url="https://x.example/b.png" type="image/png"/></item></channel></rss>"""
+    assert markdown_of(rss, "application/rss+xml") == (
+        "## T\n\n![b](https://x.example/b.png)\n\n"
+        "[/one.mp3](https://site.example/one.mp3)"
+    )
+
+
 def test_links_and_images_of_a_feed_are_relative_to_its_xml_base():
     content = read(BASED, "markdown", "links", "images", content_type="text/xml")
     blog = "https://blog.example"

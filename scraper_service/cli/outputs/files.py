@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 from scraper_service.cli.outputs.page_files import Unavailable, content_of, ending_of
 from scraper_service.cli.outputs.page_formats import EVERY_KEY, KINDS
 from scraper_service.cli.terminal import OutputFailed, ReaderGone
+from scraper_service.exports import tables
 from scraper_service.exports.formats import make_writer
-from scraper_service.exports.page_names import PageNames
-from scraper_service.exports.sqlite_file import SqliteFile, is_export
-from scraper_service.exports.tables import FACTS, LAST, cell, csv_row
+from scraper_service.exports.markdown_zip import PageNames
 from scraper_service.options.formats import FILE, PICTURE
 
 if TYPE_CHECKING:
@@ -148,7 +147,7 @@ class CopiedFile(_File):
 class TableFile(_File):
     """A CSV output (RFC 4180, UTF-8) with a page in each row.
 
-    The columns are :data:`FACTS`, the formats in ``keys``, and :data:`LAST`. Without
+    The columns are :data:`.FACTS`, the formats in ``keys``, and :data:`.LAST`. Without
     ``keys``, a file gets a column for each new format, and a pipe gets all columns. Data
     are JSON, see :func:`scraper_service.exports.tables.cell`. Pictures and files go
     into a folder beside the table, and their cells have the file names. In a pipe they
@@ -164,23 +163,23 @@ class TableFile(_File):
 
     @property
     def _columns(self) -> tuple[str, ...]:
-        return (*FACTS, *self._keys, *LAST)
+        return (*tables.FACTS, *self._keys, *tables.LAST)
 
     def _head(self) -> bytes:
-        return csv_row(self._columns)
+        return tables.csv_row(self._columns)
 
     def _page(self, page: bytes) -> bytes:
         values = json.loads(page)
         metadata = values.pop("metadata", {})
-        facts = {name: metadata.get(name) for name in FACTS}
-        facts |= {name: values.pop(name, None) for name in LAST}
+        facts = {name: metadata.get(name) for name in tables.FACTS}
+        facts |= {name: values.pop(name, None) for name in tables.LAST}
         facts["error"] = facts["error"] or metadata.get("error")
         new = [key for key in values if key not in self._keys]
         if new and self._is_regular:
             self._widen(new)
         for key, value in values.items():
             facts[key] = self._cell_value(key, value, {**values, "metadata": metadata})
-        return csv_row(cell(facts.get(name)) for name in self._columns)
+        return tables.csv_row(tables.cell(facts.get(name)) for name in self._columns)
 
     def _cell_value(self, key: str, value: Any, page: dict[str, Any]) -> Any:
         """Return the value for a cell, after writing a picture or file beside the table."""
@@ -203,10 +202,10 @@ class TableFile(_File):
         return f"{self._files.name}/{name}"
 
     def _widen(self, keys: list[str]) -> None:
-        """Add columns for ``keys`` before :data:`LAST`. Existing rows get empty cells."""
+        """Add columns for ``keys`` before :data:`.LAST`. Existing rows get empty cells."""
         assert self._path is not None
         assert self._file is not None
-        place = len(self._columns) - len(LAST)
+        place = len(self._columns) - len(tables.LAST)
         self._keys += keys
         wider = self._path.with_name(f"{self._path.name}.new")
         csv.field_size_limit(sys.maxsize)
@@ -234,13 +233,13 @@ class DatabaseFile:
     def __init__(self, path: Path, keys: Sequence[str]):
         self._path = path
         self._keys = keys
-        self._file: SqliteFile | None = None
+        self._file: tables.SqliteFile | None = None
 
     def open(self) -> None:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._path.open("ab").close()
-            is_ours = is_export(self._path)
+            is_ours = tables.is_export(self._path)
         except OSError as error:
             raise OutputFailed(f"{self._path}: {error.strerror}") from error
         if not is_ours:
@@ -262,7 +261,7 @@ class DatabaseFile:
         except (sqlite3.Error, OSError) as error:
             raise OutputFailed(f"{self._path}: {error}") from error
 
-    def _begin(self) -> SqliteFile:
+    def _begin(self) -> tables.SqliteFile:
         if self._file is None:
-            self._file = SqliteFile(self._path, self._keys)
+            self._file = tables.SqliteFile(self._path, self._keys)
         return self._file

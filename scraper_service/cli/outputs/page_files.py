@@ -24,8 +24,7 @@ from scraper_service.cli.outputs.page_formats import KINDS
 from scraper_service.cli.terminal import FailedUrl, OutputFailed
 from scraper_service.content.characters import printable
 from scraper_service.errors import plural
-from scraper_service.exports.markdown_zip import front_matter
-from scraper_service.exports.page_names import PageNames
+from scraper_service.exports.markdown_zip import PageNames, front_matter
 from scraper_service.options.formats import FILE, PICTURE
 from scraper_service.options.urls import url_parts
 

@@ -28,7 +28,7 @@ from scraper_service.cli.outputs.page_files import (
 from scraper_service.cli.outputs.page_formats import KINDS
 from scraper_service.cli.terminal import OutputFailed
 from scraper_service.content.characters import printable
-from scraper_service.exports.page_names import PageNames
+from scraper_service.exports.markdown_zip import PageNames
 from scraper_service.options.formats import DATA, FILE, HTML, PICTURE, TEXT
 
 if TYPE_CHECKING:

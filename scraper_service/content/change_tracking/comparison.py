@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import re2
 from attrs import frozen
 
-from scraper_service.content.change_tracking.diff import as_json, as_patch, hunks
+from scraper_service.content.change_tracking.diff import Hunk, as_json, as_patch, hunks
 from scraper_service.content.metadata.dates import utc_text
 from scraper_service.content.page_status import EMPTY_SHELL
 from scraper_service.content.stored_pages import decompress
@@ -27,7 +27,6 @@ from scraper_service.items import PageContent
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from scraper_service.content.change_tracking.diff import Hunk
     from scraper_service.options.formats import ChangeTracking
     from scraper_service.options.monitors import Compare, FieldRule
 

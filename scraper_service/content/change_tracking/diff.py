@@ -9,13 +9,10 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeAlias
 
 from attrs import define, field, frozen
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 CONTEXT = 3  # equal lines around a change, as in git
 MAX_EDITS = 1000  # of one part; a part with more is split

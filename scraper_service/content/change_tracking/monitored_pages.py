@@ -14,18 +14,19 @@ from attrs import frozen
 
 from scraper_service.content.change_tracking.comparison import (
     GONE,
+    VALUE,
     count_changed_characters,
     json_line,
     relevant_changes,
     strip_ignored_parts,
 )
-from scraper_service.content.change_tracking.diff import as_json, as_patch, hunks
+from scraper_service.content.change_tracking.diff import Hunk, as_json, as_patch, hunks
+from scraper_service.content.page_status import EMPTY_SHELL
 from scraper_service.options.monitors import Compare
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from scraper_service.content.change_tracking.diff import Hunk
 
 MAX_DIFF = 256 * 1024  # characters of a diff as text
 MAX_TOLD = 20_000  # characters of a change that a reader gets
@@ -33,8 +34,6 @@ MAX_FIELDS = 10_000  # of the data of a page that are compared
 OLD, NEW = "previous", "current"
 ALL = Compare()
 NO_SELECTORS: list[list[str]] = [[], []]
-VALUE = "value"  # the name of data that are no object
-EMPTY_SHELL = "empty_shell"
 #: Verdicts of pages that are not the page itself.
 NO_PAGE = {
     "block_page": "The site blocked the request.",

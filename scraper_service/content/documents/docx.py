@@ -12,25 +12,30 @@ import io
 import re
 import warnings
 import zipfile
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mammoth
 from lxml import etree
 
 from scraper_service.content.characters import parse_digits
-from scraper_service.content.documents.archive import Archive, attribute, local
-from scraper_service.content.documents.drawings import OBJECT, Graphics, record_object
-from scraper_service.content.documents.formulas import formula
+from scraper_service.content.documents.drawings_and_formulas import (
+    OBJECT,
+    Graphics,
+    formula,
+    record_object,
+)
 from scraper_service.content.documents.markup import (
+    HIDDEN,
+    MACROS,
+    Archive,
     ConvertedDocument,
+    attribute,
     html_body,
     inner_html,
+    local,
     properties,
 )
 from scraper_service.content.losses import Losses, is_in
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 MARK = "ScraperPart"  # the style of marked runs and paragraphs
 MARK_STYLES = f"p.{MARK} => div.part:fresh\nr.{MARK} => span.part:fresh\n"
@@ -145,9 +150,11 @@ class WordXml:
             self._losses.add("embeddedDocument", OBJECT)
 
     def _drop_hidden(self, root: Any) -> None:
-        """Remove the text of hidden runs; the paragraphs around them stay."""
+        """Remove and record the text of hidden runs; the paragraphs around them stay."""
         for run in root.iter(f"{self._word}r"):
             if self._is_hidden(run):
+                if text := "".join(run.itertext(f"{self._word}t")).strip():
+                    self._losses.add("hiddenPart", HIDDEN, text=text)
                 for item in list(run):
                     if local(item) not in _FIELD:
                         run.remove(item)
@@ -369,11 +376,12 @@ def read_docx(body: bytes, *, embed_images: bool) -> ConvertedDocument:
             losses.add(
                 "unreadableText", "A sign of a symbol font has no known meaning."
             )
+    has_macros = any(name.endswith("vbaProject.bin") for name in archive)
     return ConvertedDocument(
         body=_with_headers(xml.fill(_NOTE_BACK.sub("", result.value))),
         known=known,
         other=other,
-        warnings=list(_warnings(archive)),
+        warnings=[MACROS] if has_macros else [],
         losses=losses,
     )
 
@@ -389,8 +397,3 @@ def _with_headers(body: str) -> str:
             for cell in rows[0].iterchildren("td"):
                 cell.tag = "th"
     return inner_html(root)
-
-
-def _warnings(archive: Archive) -> Iterator[str]:
-    if any(name.endswith("vbaProject.bin") for name in archive):
-        yield "The macros of the document were left out."

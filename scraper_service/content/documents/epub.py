@@ -7,13 +7,16 @@ from typing import Any
 
 from lxml import etree
 
-from scraper_service.content.documents.archive import Archive, local, resolve_member
 from scraper_service.content.documents.markup import (
+    Archive,
     ConvertedDocument,
     element,
     facts,
     html_body,
     inner_html,
+    local,
+    record_cut,
+    resolve_member,
 )
 from scraper_service.content.losses import Losses
 
@@ -65,16 +68,12 @@ def read_epub(body: bytes) -> ConvertedDocument:
     if not chapters:
         raise archive.unreadable("it has no readable chapters")
     encrypted = _encrypted_names(archive)
-    warnings = []
+    warnings: list[str] = []
     parts: list[str] = []
     size = 0
     for number, name in enumerate(chapters):
         if number == MAX_CHAPTERS or size > MAX_BYTES:
-            warnings.append(
-                f"The book was truncated: {number} of its {len(chapters)} chapters "
-                "were converted."
-            )
-            losses.add("truncated", warnings[-1])
+            record_cut("book", number, len(chapters), "chapters", warnings, losses)
             break
         if name in encrypted:
             raise archive.unreadable("it is protected against copying")

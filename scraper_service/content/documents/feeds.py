@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from lxml import etree
 
-from scraper_service.content.documents.archive import local, parse_xml
 from scraper_service.content.documents.markup import (
     ConvertedDocument,
     anchor,
@@ -17,6 +16,9 @@ from scraper_service.content.documents.markup import (
     facts,
     html_body,
     inner_html,
+    local,
+    parse_xml,
+    record_cut,
 )
 from scraper_service.content.losses import Losses
 from scraper_service.content.page_urls import (
@@ -122,14 +124,10 @@ def _document_of(
     title, about = known["title"], known["description"]
     parts = [element("h1", escape(title))] if title else []
     parts += [element("p", escape(about))] if about else []
-    warnings = []
+    warnings: list[str] = []
     losses = Losses()
     if count > MAX_ENTRIES:
-        warnings.append(
-            f"The feed was truncated: {MAX_ENTRIES} of its {count} entries were "
-            "converted."
-        )
-        losses.add("truncated", warnings[-1])
+        record_cut("feed", MAX_ENTRIES, count, "entries", warnings, losses)
     return ConvertedDocument(
         body="\n".join(parts + sections),
         known=facts(known),
@@ -147,14 +145,37 @@ def _section(title: str, link: str | None, about: list[str], content: str) -> st
     return element("section", "\n".join([*parts, content] if content else parts))
 
 
+def _file(href: str, label: str, base: str) -> str:
+    """Return a link to a file of an entry, such as the sound of a podcast."""
+    return element("p", anchor(escape(label or href), absolute(base, href)))
+
+
+def _files(entry: Any, url: str, content: str) -> str:
+    """Return the enclosures of an entry that its content does not show."""
+    files = list(entry.iterfind("{*}enclosure"))
+    files += [x for x in entry.iterfind("{*}link") if x.get("rel") == "enclosure"]
+    found: dict[str, str] = {}
+    for file in files:
+        href = (file.get("url") or file.get("href") or "").strip()
+        base = xml_base(file, url)
+        whole = absolute(base, href) if href else None
+        if not whole or escape(whole) in content:
+            continue
+        is_image = file.get("type", "").startswith("image/")
+        link = _file(href, file.get("title", ""), base)
+        found[whole] = element("img", "", src=whole) if is_image else link
+    return "".join(found.values())
+
+
 def _entry(entry: Any, url: str) -> str:
     found = (entry.find(f"{{*}}{name}") for name in _BODIES)
     contents = (_content(each, url) for each in found if each is not None)
+    content = next(filter(None, contents), "")
     return _section(
         _child_text(entry, "title"),
         _link(entry, url),
         [_date(entry, *_DATES), _author(entry)],
-        next(filter(None, contents), ""),
+        content + _files(entry, url, content),
     )
 
 
@@ -179,9 +200,8 @@ def _json_entry(entry: ObjectT, url: str) -> str:
     files = [*strings(entry, "banner_image", "image")]
     markup = "".join(element("img", "", src=file) for file in files[:1]) + markup
     for file in objects(entry, "attachments"):
-        address = next(strings(file, "url"), "")
-        label = next(strings(file, "title"), address)
-        markup += element("p", anchor(escape(label), absolute(url, address)))
+        href, label = (next(strings(file, key), "") for key in ("url", "title"))
+        markup += _file(href, label, url)
     return _section(
         next(strings(entry, "title"), ""),
         absolute(url, link) if link else None,
@@ -200,15 +220,11 @@ def _child_text(parent: Any, *names: str) -> str:
         if found is not None:
             text = "".join(found.itertext())
             if "<" in text or "&" in text:
-                text = _plain_text(text)
+                body = html_body(f"<body>{text}")
+                text = "" if body is None else "".join(body.itertext())
             if text.strip():
                 return " ".join(text.split())
     return ""
-
-
-def _plain_text(markup: str) -> str:
-    body = html_body(f"<body>{markup}")
-    return "".join(body.itertext()) if body is not None else ""
 
 
 def _content(found: Any, url: str) -> str:

@@ -92,11 +92,7 @@ def extract_json(
         return None
     field = field_of(schema) if schema else Field(kind="object", properties=named)
     reading = _Reading(url)
-    found = reading.value(field, [document], is_root=True)
-    if found is None:
-        empty: dict[str, Any] = {"array": [], "object": {}}
-        data = empty.get(field.kind)
-        found = Value(data, {}, ("",) if data is None else ())
+    found = reading.value(field, [document], is_root=True) or Value.empty(field.kind)
     if reading.is_late:
         reading.warnings.append(
             "The document took too long to search: values may be missing."

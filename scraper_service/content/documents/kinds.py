@@ -11,17 +11,13 @@ import re
 import zipfile
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from attrs import frozen
 
-from scraper_service.content.documents.archive import OLE, unreadable
 from scraper_service.content.documents.feeds import may_be_json_feed
+from scraper_service.content.documents.markup import OLE, ConvertedDocument, unreadable
 from scraper_service.options.urls import url_parts
-
-if TYPE_CHECKING:
-    from scraper_service.content.documents.markup import ConvertedDocument
 
 _OOXML = "application/vnd.openxmlformats-officedocument."
 _ODF = "application/vnd.oasis.opendocument."
@@ -175,7 +171,8 @@ _FEED_ROOT = re.compile(
 def archive_kind(body: bytes) -> str | None:
     """Return the kind of a zip archive or an OLE file, or None."""
     if body.startswith(OLE):
-        return _ole_kind(body)
+        streams = _STREAMS.items()
+        return next((k for n, k in streams if n.encode("utf-16-le") in body), None)
     try:
         with zipfile.ZipFile(io.BytesIO(body)) as archive:
             return _zip_kind(archive)
@@ -234,14 +231,6 @@ def read_document(
     given = text if found.takes == "text" else body
     document: ConvertedDocument | None = read(given, **arguments)
     return document
-
-
-def _ole_kind(body: bytes) -> str | None:
-    """Return the kind of a file of an office program before 2007."""
-    for name, kind in _STREAMS.items():
-        if name.encode("utf-16-le") in body:
-            return kind
-    return None
 
 
 def _zip_kind(archive: zipfile.ZipFile) -> str | None:

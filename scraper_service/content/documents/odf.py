@@ -10,23 +10,27 @@ from typing import TYPE_CHECKING, Any
 
 from scraper_service.content.characters import parse_digits
 from scraper_service.content.decode import Unreadable
-from scraper_service.content.documents.archive import (
-    MAX_DEPTH,
-    Archive,
-    attribute,
-    local,
-    resolve_member,
+from scraper_service.content.documents.drawings_and_formulas import (
+    CHART,
+    OBJECT,
+    mathml,
 )
-from scraper_service.content.documents.drawings import CHART, OBJECT
-from scraper_service.content.documents.formulas import mathml
 from scraper_service.content.documents.markup import (
+    HIDDEN,
+    HIDDEN_ROWS,
     MAX_CELLS,
+    MAX_DEPTH,
+    PICTURE,
+    Archive,
     ConvertedDocument,
     anchor,
+    attribute,
     element,
     escape,
     facts,
+    local,
     picture,
+    resolve_member,
 )
 from scraper_service.content.documents.sheets import (
     MAX_COLUMNS,
@@ -35,6 +39,7 @@ from scraper_service.content.documents.sheets import (
     GridCell,
     cut_reason,
     grid_html,
+    record_left_out,
     sheets_html,
 )
 from scraper_service.content.losses import Losses
@@ -48,18 +53,20 @@ MAX_REPEATED = 1000  # rows that a repeated row element stands for
 class TableReader:
     """Reads the tables of a file, which share one limit of cells.
 
-    ``cell`` returns the content of a cell as HTML. Tables with a style in ``hidden``
-    are left out, with a warning in ``warnings``.
+    ``cell`` returns the content of a cell as HTML, and ``blocks`` that of the shapes on a
+    sheet. Tables with a style in ``hidden`` are left out, with a warning in ``warnings``.
     """
 
     def __init__(
         self,
         cell: Callable[[Any], str],
+        blocks: Callable[[Any], str],
         hidden: set[str],
         warnings: list[str],
         losses: Losses,
     ):
         self._cell = cell
+        self._blocks = blocks
         self._hidden = hidden
         self._warnings = warnings
         self._losses = losses
@@ -67,26 +74,19 @@ class TableReader:
 
     def visible(self, main: Any) -> Iterator[Grid]:
         """Yield the visible sheets."""
-        tables = main.findall("{*}table")
         visible: list[Any] = []
-        hidden: list[Any] = []
-        for table in tables:
-            is_hidden = attribute(table, "style-name") in self._hidden
-            (hidden if is_hidden else visible).append(table)
-        if hidden:
-            names = ", ".join(
-                repr((attribute(t, "name") or "")[:50]) for t in hidden[:10]
-            )
-            self._warnings.append(f"Hidden sheets were left out: {names}.")
-            self._losses.add("hiddenPart", self._warnings[-1], count=len(hidden))
-        if len(visible) > MAX_SHEETS:
-            self._warnings.append(
-                f"The workbook was truncated: {MAX_SHEETS} of its {len(visible)} sheets "
-                "were converted."
-            )
-            self._losses.add("truncated", self._warnings[-1])
+        hidden: list[str] = []
+        for table in main.iterfind("{*}table"):
+            if attribute(table, "style-name") in self._hidden:
+                hidden.append(attribute(table, "name") or "")
+            else:
+                visible.append(table)
+        record_left_out(hidden, len(visible), self._warnings, self._losses)
         for table in visible[:MAX_SHEETS]:
-            yield self.grid(table)
+            grid = self.grid(table)
+            shapes = table.findall("{*}shapes")
+            grid.after = "".join(map(self._blocks, shapes))
+            yield grid
 
     def grid(self, table: Any) -> Grid:
         """Return a table, cut if it has too many cells."""
@@ -103,7 +103,10 @@ class TableReader:
                 continue
             cells = self._cells(item)
             columns = max(columns, *(column + 1 for column, _, _ in cells), 0)
-            if cells and attribute(item, "visibility") not in {"collapse", "filter"}:
+            is_hidden = attribute(item, "visibility") in {"collapse", "filter"}
+            if cells and is_hidden:
+                self._losses.add("hiddenPart", HIDDEN_ROWS, text=grid.name, count=count)
+            elif cells:
                 last = row + count
                 grid.is_cut |= count > MAX_REPEATED
                 for at in range(row, row + min(count, MAX_REPEATED)):
@@ -155,11 +158,17 @@ def _repeat_count(item: Any, name: str) -> int:
 
 KIND = "OpenDocument"
 COMMENT = "Comments of a document are no part of its text."
-HIDDEN = "Hidden text of a document is left out."
 FORM = "Form fields of OpenDocument files are not converted."
 FILM = "Films and sounds inside a document are not converted."
-PICTURE = "A picture of a document has no description, which would stand for it."
 MAX_SPACES = 200  # per <text:s>
+# What a slide is made of; all of them may have text.
+_SHAPES = tuple(
+    f"{{*}}{name}"
+    for name in (
+        *("frame", "custom-shape", "rect", "ellipse", "circle", "line", "connector"),
+        *("path", "polygon", "polyline", "regular-polygon", "caption", "measure"),
+    )
+)
 
 # Elements that are no part of the text.
 _LEFT_OUT = frozenset(
@@ -245,7 +254,9 @@ class _Reader:
         self._numbered: set[str] = set()
         for style in root.iter("{*}style", "{*}list-style"):
             self._read_style(style)
-        self.grids = TableReader(self.cell, self._hidden, self.warnings, self.losses)
+        self.grids = TableReader(
+            self.cell, self.blocks, self._hidden, self.warnings, self.losses
+        )
 
     def _read_style(self, style: Any) -> None:
         name = attribute(style, "name") or ""
@@ -465,7 +476,7 @@ class _Reader:
                 continue
             heading = ""
             parts = []
-            for shape in page.iter("{*}frame", "{*}custom-shape"):
+            for shape in page.iter(*_SHAPES):
                 if next(shape.iterancestors("{*}notes"), None) is not None:
                     continue
                 kind = attribute(shape, "class")

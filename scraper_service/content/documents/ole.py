@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import anydoc
 import olefile
 
-from scraper_service.content.documents.archive import unreadable
-from scraper_service.content.documents.drawings import OBJECT
+from scraper_service.content.documents.drawings_and_formulas import OBJECT
 from scraper_service.content.documents.markup import (
+    MACROS,
     MAX_FACT,
     ConvertedDocument,
     anchor,
@@ -26,6 +26,7 @@ from scraper_service.content.documents.markup import (
     escape,
     facts,
     picture,
+    unreadable,
 )
 from scraper_service.content.losses import Losses
 
@@ -48,7 +49,6 @@ FILM = "Films and sounds inside a presentation are not converted."
 UNSEEN = "Hidden or deleted text of the .doc file is part of its text."
 HIDDEN_SLIDES = "Hidden slides of the .ppt file are part of its text: {}."
 LINKS = "Links of .ppt files are converted without their URLs: {}."
-MACROS = "The macros of the document were left out."
 
 # Properties of characters: sprmCFVanish, and author and date of a tracked deletion
 # (sprmCIbstRMarkDel, sprmCDttmRMarkDel).

@@ -6,18 +6,25 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from scraper_service.content.characters import parse_digits
-from scraper_service.content.documents.archive import Archive, attribute, local
-from scraper_service.content.documents.drawings import Graphics, record_object
-from scraper_service.content.documents.formulas import formula
+from scraper_service.content.documents.drawings_and_formulas import (
+    Graphics,
+    Relations,
+    formula,
+    record_object,
+)
 from scraper_service.content.documents.markup import (
     MAX_CELLS,
+    Archive,
     ConvertedDocument,
     anchor,
+    attribute,
     element,
     escape,
+    local,
     nested_list,
     picture,
     properties,
+    record_cut,
     table,
 )
 from scraper_service.content.losses import Losses
@@ -37,8 +44,6 @@ FILM = "Films and sounds inside a presentation are not converted."
 PICTURE = "A picture of a presentation has no description, which would stand for it."
 COMMENT = "Comments of a presentation are no part of its text."
 
-Relations = dict[str, tuple[str, str, bool]]
-
 
 def read_pptx(body: bytes) -> ConvertedDocument:
     """Convert a presentation; hidden slides are left out.
@@ -53,14 +58,11 @@ def read_pptx(body: bytes) -> ConvertedDocument:
         for item in archive.xml(path).iterfind("{*}sldIdLst/{*}sldId")
         if (name := item.get(_RELATION) or "") in relations
     )
-    warnings = []
+    warnings: list[str] = []
     losses = Losses()
     if len(slides) > MAX_SLIDES:
-        warnings.append(
-            f"The presentation was truncated: {MAX_SLIDES} of its {len(slides)} slides "
-            "were converted."
-        )
-        losses.add("truncated", warnings[-1])
+        count = len(slides)
+        record_cut("presentation", MAX_SLIDES, count, "slides", warnings, losses)
     graphics = Graphics(archive, losses)
     parts = []
     noted: set[str] = set()

@@ -13,8 +13,8 @@ from contextlib import suppress
 from attrs import define, evolve, field
 
 from scraper_service.content.decode import clean_text
-from scraper_service.content.documents.archive import unreadable
 from scraper_service.content.documents.markup import (
+    HIDDEN,
     MAX_CELLS,
     ConvertedDocument,
     anchor,
@@ -22,6 +22,7 @@ from scraper_service.content.documents.markup import (
     escape,
     facts,
     nested_list,
+    unreadable,
 )
 from scraper_service.content.losses import Losses
 
@@ -37,7 +38,7 @@ SKIPPED = frozenset(
     "themedata colorschememapping datastore latentstyles xmlnstbl header headerl headerr "
     "headerf footer footerl footerr footerf object objdata atnid atnauthor "
     "atrfstart atrfend revtbl filetbl bkmkstart bkmkend mmathPr pgdsctbl falt panose "
-    "shppict nonshppict private1 fldtype userprops docvar xe tc listpicture".split()
+    "shppict nonshppict shprslt private1 fldtype userprops docvar xe tc listpicture".split()
 )
 FACTS = frozenset("title author subject keywords doccomm".split())
 TABLE_WORDS = frozenset("cell nestcell cellx row nestrow trowd".split())
@@ -79,7 +80,7 @@ TOGGLES = {
     "i": "italic",
     "strike": "strike",
     "v": "hidden",
-    "deleted": "hidden",
+    "deleted": "deleted",
 }
 # Control words that set an attribute of the paragraph.
 LEVELS = {"outlinelevel": "level", "ilvl": "list_level"}
@@ -91,7 +92,11 @@ TARGETS = {
     "fonttbl": "fonts",
     "listtext": "listtext",
     "pntext": "listtext",
+    "sn": "property",
+    "sv": "property",
 }
+# Fonts, and the names and values of the properties of shapes.
+WITHOUT_TEXT = frozenset({"fonts", "property"})
 # Destinations that are read although they are marked as optional.
 KEPT = frozenset(
     {"annotation", "fldinst", "listtext", "pntext", "footnote", "shpinst", "shptxt"}
@@ -118,9 +123,10 @@ class TextState:
     italic: bool = False
     strike: bool = False
     hidden: bool = False
+    deleted: bool = False
     skipped: bool = False
     #: The destination of text: ``text``, ``fonts``, ``instruction``, ``listtext``,
-    #: ``note``, ``comment``, ``reference`` or a name of metadata.
+    #: ``note``, ``comment``, ``reference``, ``property`` or a name of metadata.
     target: str = "text"
     #: The number of the font.
     font: int = 0
@@ -302,6 +308,7 @@ class _Reader:
         self._to_skip = 0
         self._losses = Losses()
         self._comment = ""
+        self._hidden = ""
         self._codepage = "cp1252"
         self._starred = False
         self._depth = 0
@@ -326,7 +333,12 @@ class _Reader:
 
     def document(self) -> ConvertedDocument:
         self._flush()
+        if self._cells or (self._paragraph.in_table and self._paragraph.runs):
+            self._table_word("cell", 0)  # a row that the file does not end
+            self._table_word("row", 0)
         self._end_paragraph()
+        if self._hidden.strip():
+            self._losses.add("hiddenPart", HIDDEN, text=self._hidden)
         body = self._writer.body(self._notes)
         if dropped := self._writer.dropped:
             rows = self._writer.rows
@@ -428,7 +440,10 @@ class _Reader:
 
     def _text(self, text: str) -> None:
         state = self._state
-        if state.skipped or state.hidden or state.target == "fonts" or not text:
+        if state.skipped or state.deleted or state.target in WITHOUT_TEXT or not text:
+            return
+        if state.hidden:
+            self._hidden += text
             return
         if state.target in FACTS:
             self._facts[state.target] = self._facts.get(state.target, "") + text
@@ -458,7 +473,8 @@ class _Reader:
             case "fcharset" if state.target == "fonts" and number in CHARSETS:
                 self._fonts[state.font] = CHARSETS[number]
             case "plain":
-                state.bold = state.italic = state.strike = state.hidden = False
+                state.bold = state.italic = state.strike = False
+                state.hidden = state.deleted = False
             case "pard" if state.target != "listtext":
                 self._paragraph = Paragraph(paragraph.runs)
             case "intbl":

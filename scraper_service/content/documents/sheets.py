@@ -23,6 +23,7 @@ from scraper_service.content.documents.markup import (
     ConvertedDocument,
     element,
     escape,
+    record_cut,
 )
 from scraper_service.content.losses import Losses
 
@@ -221,6 +222,18 @@ def sheets_html(grids: Iterable[Grid], warnings: list[str], losses: Losses) -> s
             )
             losses.add("truncated", cut_reason(grid, named))
     return "\n".join(part for part in parts if part)
+
+
+def record_left_out(
+    hidden: list[str], visible: int, warnings: list[str], losses: Losses
+) -> None:
+    """Warn of hidden sheets and of visible sheets beyond the limit, and record them."""
+    if hidden:
+        names = ", ".join(repr(name[:50]) for name in hidden[:10])
+        warnings.append(f"Hidden sheets were left out: {names}.")
+        losses.add("hiddenPart", warnings[-1], count=len(hidden))
+    if visible > MAX_SHEETS:
+        record_cut("workbook", MAX_SHEETS, visible, "sheets", warnings, losses)
 
 
 def cut_reason(grid: Grid, named: str) -> str:

@@ -23,21 +23,27 @@ from python_calamine import (
 )
 
 from scraper_service.content.characters import parse_digits
-from scraper_service.content.documents.archive import (
+from scraper_service.content.documents.drawings_and_formulas import (
+    Graphics,
+    Relations,
+    record_object,
+)
+from scraper_service.content.documents.markup import (
+    HIDDEN_ROWS,
+    MAX_CELLS,
     MAX_XML_BYTES,
     OLE,
+    PICTURE,
     Archive,
-    attribute,
-    local,
-    unreadable,
-)
-from scraper_service.content.documents.drawings import Graphics, record_object
-from scraper_service.content.documents.markup import (
-    MAX_CELLS,
     ConvertedDocument,
     anchor,
+    attribute,
+    element,
     escape,
+    local,
+    picture,
     properties,
+    unreadable,
 )
 from scraper_service.content.documents.sheets import (
     BUILTIN,
@@ -45,6 +51,7 @@ from scraper_service.content.documents.sheets import (
     Grid,
     GridCell,
     format_value,
+    record_left_out,
     sheets_html,
 )
 from scraper_service.content.losses import Losses
@@ -57,6 +64,8 @@ MAX_MERGED = 10_000
 MAX_TEXT = 32_767  # characters in a cell; Excel's limit
 MAX_AREA = 5_000_000  # cells of a sheet; the library also stores the empty ones
 
+# What drawings of a sheet have: charts and SmartArt, shapes with text, pictures.
+_DRAWN = ("{*}graphicData", "{*}sp", "{*}pic")
 COMMENT = "Comments and notes of a workbook are no part of its tables."
 OTHER_SHEET = "Only sheets with cells and charts become tables."
 
@@ -110,16 +119,8 @@ def _grids(
         if facts.visible == SheetVisibleEnum.Visible:
             visible.append((index, facts))
         else:
-            hidden.append(repr(facts.name[:50]))
-    if hidden:
-        warnings.append(f"Hidden sheets were left out: {', '.join(hidden[:10])}.")
-        losses.add("hiddenPart", warnings[-1], count=len(hidden))
-    if len(visible) > MAX_SHEETS:
-        warnings.append(
-            f"The workbook was truncated: {MAX_SHEETS} of its {len(visible)} sheets "
-            "were converted."
-        )
-        losses.add("truncated", warnings[-1])
+            hidden.append(facts.name)
+    record_left_out(hidden, len(visible), warnings, losses)
     left = MAX_CELLS
     for index, facts in visible[:MAX_SHEETS]:
         if facts.typ != SheetTypeEnum.WorkSheet:
@@ -138,7 +139,7 @@ def _grids(
             warnings.append(f"The sheet {facts.name[:100]!r} was left out: {reason}.")
             losses.add("table", warnings[-1], text=facts.name)
             continue
-        grid = _grid(sheet, looks, left)
+        grid = _grid(sheet, looks, left, losses)
         left -= grid.count
         grid.size = (sheet.total_height + 1, sheet.total_width + 1)  # the last indexes
         grid.after = styles.extras(facts.name) if styles else ""
@@ -158,12 +159,15 @@ def _load(book: CalamineWorkbook, index: int, looks: _Looks) -> CalamineSheet:
     return sheet
 
 
-def _grid(sheet: CalamineSheet, looks: _Looks, limit: int) -> Grid:
+def _grid(sheet: CalamineSheet, looks: _Looks, limit: int, losses: Losses) -> Grid:
     merged = (sheet.merged_cell_ranges or [])[:MAX_MERGED]
     grid = Grid(sheet.name, merged=[(*first, *last) for first, last in merged])
     empty = [""] * sheet.total_width
     for row, values in enumerate(sheet.iter_rows()):
-        if values == empty or row in looks.hidden_rows:
+        if values == empty:
+            continue
+        if row in looks.hidden_rows:
+            losses.add("hiddenPart", HIDDEN_ROWS, text=sheet.name)
             continue
         for column, value in enumerate(values):
             cell = looks.cell((row, column), value)
@@ -266,7 +270,7 @@ class _Styles:
         return looks
 
     def extras(self, name: str) -> str:
-        """Return the charts of a sheet as HTML; record its comments and objects."""
+        """Return what is drawn on a sheet as HTML; record its comments and objects."""
         archive = self._archive
         part = self._parts.get(name, "")
         found = []
@@ -276,8 +280,9 @@ class _Styles:
             if kind == "drawing":
                 relations = archive.relations(target)
                 found += [
-                    self._graphics.html(data, relations) or ""
-                    for data in archive.xml(target).iter("{*}graphicData")
+                    self._drawing(item, relations)
+                    for item in archive.xml(target).iter(*_DRAWN)
+                    if next(item.iterancestors("{*}Fallback"), None) is None
                 ]
             elif kind in {"comments", "threadedComment"}:
                 if kind == "comments" and self._is_threaded(part):
@@ -291,6 +296,20 @@ class _Styles:
             elif kind in {"package", "oleObject"}:
                 record_object(posixpath.basename(target), self._losses)
         return "\n".join(filter(None, found))
+
+    def _drawing(self, item: Any, relations: Relations) -> str:
+        """Return a chart, the text of a shape, or the description of a picture."""
+        if local(item) == "graphicData":
+            return self._graphics.html(item, relations) or ""
+        if local(item) == "sp":
+            texts = ("".join(p.itertext()).strip() for p in item.iter("{*}p"))
+            return "".join(element("p", escape(text)) for text in texts if text)
+        facts = item.find("{*}nvPicPr/{*}cNvPr")
+        alt = facts.get("descr", "") if facts is not None else ""
+        if not alt.strip():
+            self._losses.add("image", PICTURE)
+            return ""
+        return element("p", picture(alt))
 
     def _is_threaded(self, part: str) -> bool:
         relations = self._archive.relations(part).values()

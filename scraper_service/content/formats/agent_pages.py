@@ -19,13 +19,12 @@ from scraper_service.content.search.words import (
     stems,
     tokens_of,
 )
-from scraper_service.content.stored_pages import read_pages
+from scraper_service.content.stored_pages import StoredPage, read_pages
 from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scraper_service.content.stored_pages import StoredPage
 
 SHORTEST, LONGEST = 40, 400  # characters of a sentence
 SHORTEST_WIDE = 15  # outside ASCII: some scripts need fewer characters

@@ -26,8 +26,7 @@ from tinycss2 import (
 )
 from tinycss2.color4 import parse_color
 
-from scraper_service.content.formats.menus import menu
-from scraper_service.content.formats.products import product
+from scraper_service.content.formats.products_and_menus import menu, product
 from scraper_service.content.metadata.evidence import Evidence
 from scraper_service.content.page_urls import absolute, best_candidate
 from scraper_service.content.structured_data.nodes import Graph, plain, types_of

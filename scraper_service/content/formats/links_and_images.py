@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from lxml import etree
 
 from scraper_service.content.documents.feeds import objects, read_json_feed, strings
-from scraper_service.content.html.document import select
+from scraper_service.content.html.document import Document, select
 from scraper_service.content.metadata.dates import w3c_time
 from scraper_service.content.page_urls import (
     absolute,
@@ -27,7 +27,6 @@ from scraper_service.content.passes import COMPLETE_URL, ROOTED_URL, url_kind, v
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from scraper_service.content.html.document import Document
     from scraper_service.options.formats import AttributeSelector
 
 MAX_FOUND = 100_000  # URLs of one page

@@ -37,16 +37,13 @@ def summary(markdown: str, title: str = "", description: str = "") -> str:
     found = [s for s in sentences(markdown) if _may_stand(s.text)][:MAX_SENTENCES]
     if not found:
         return description
-    wanted = _target_count(len(found))
+    wanted = min(5, max(2, 2 + len(found) // 8))
     if len(found) > wanted:
         found = _best(found, title, wanted)
     is_wide = all(_is_wide(s.text) and not s.text.isascii() for s in found)
-    glue = "" if is_wide and not _has_spaces(found) else " "
+    has_spaces = any(" " in s.text.strip() for s in found)
+    glue = "" if is_wide and not has_spaces else " "
     return glue.join(s.text for s in found)
-
-
-def _target_count(count: int) -> int:
-    return min(5, max(2, 2 + count // 8))
 
 
 def _may_stand(text: str) -> bool:
@@ -64,10 +61,6 @@ def _may_stand(text: str) -> bool:
 def _is_wide(text: str) -> bool:
     """Return True if most of a text is in a script without spaces."""
     return 2 * len(_WIDE.findall(text)) > len(text.replace(" ", ""))
-
-
-def _has_spaces(found: list[Sentence]) -> bool:
-    return any(" " in s.text.strip() for s in found)
 
 
 def _words(text: str) -> list[str]:

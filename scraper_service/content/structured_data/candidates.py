@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve
 
 from scraper_service.content.metadata.evidence import fold_name
-from scraper_service.content.structured_data import contact, names, numbers
+from scraper_service.content.structured_data import unlabelled
 from scraper_service.content.structured_data.nodes import (
     ARTICLE,
     PRODUCT,
@@ -20,15 +20,12 @@ from scraper_service.content.structured_data.nodes import (
     UNKNOWN,
     Graph,
     Node,
+    NodeT,
     plain,
 )
-from scraper_service.content.structured_data.requested_fields import (
-    CURRENCIES,
-    content_words_of,
-    phrase_of,
-)
-from scraper_service.content.structured_data.scope import (
+from scraper_service.content.structured_data.page import (
     Candidate,
+    ExtractionPage,
     Scope,
     around_heading,
     heading_text,
@@ -39,14 +36,17 @@ from scraper_service.content.structured_data.scope import (
     named_candidates,
     one_line,
 )
+from scraper_service.content.structured_data.requested_fields import (
+    CURRENCIES,
+    RequestedField,
+    content_words_of,
+    phrase_of,
+)
 from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from scraper_service.content.structured_data.nodes import NodeT
-    from scraper_service.content.structured_data.page import ExtractionPage
-    from scraper_service.content.structured_data.requested_fields import RequestedField
 
 # Concepts that publishers state about themselves, on pages of any kind.
 OF_MAKERS = frozenset(
@@ -74,36 +74,36 @@ _ADDRESS = (
 )
 # Generators of candidates that need no label on the page, by the name of the concept.
 UNLABELLED: dict[str, Callable[[Scope], Iterator[Candidate]]] = {
-    "price": numbers.current_price,
-    "low_price": numbers.current_price,
-    "currency": numbers.current_price,
-    "old_price": numbers.old_price,
-    "availability": numbers.stock,
-    "rating": numbers.ratings,
-    "reviews_count": numbers.review_counts,
-    "rank": numbers.ranks,
-    "job_type": numbers.job_types,
-    "salary": numbers.salaries,
-    "duration": numbers.reading_times,
-    "image": contact.images,
-    "images": contact.images,
-    "email": contact.emails,
-    "emails": contact.emails,
-    "phone": contact.phones,
-    "phones": contact.phones,
-    "address": contact.postal_addresses,
-    "social": contact.social,
-    "hours": contact.hours,
+    "price": unlabelled.current_price,
+    "low_price": unlabelled.current_price,
+    "currency": unlabelled.current_price,
+    "old_price": unlabelled.old_price,
+    "availability": unlabelled.stock,
+    "rating": unlabelled.ratings,
+    "reviews_count": unlabelled.review_counts,
+    "rank": unlabelled.ranks,
+    "job_type": unlabelled.job_types,
+    "salary": unlabelled.salaries,
+    "duration": unlabelled.reading_times,
+    "image": unlabelled.images,
+    "images": unlabelled.images,
+    "email": unlabelled.emails,
+    "emails": unlabelled.emails,
+    "phone": unlabelled.phones,
+    "phones": unlabelled.phones,
+    "address": unlabelled.postal_addresses,
+    "social": unlabelled.social,
+    "hours": unlabelled.hours,
 }
 # Further generators by concept and by shape, for records only.
 OF_RECORDS: dict[str, Callable[[Scope], Iterator[Candidate]]] = {
-    "author": names.persons,
-    "description": names.briefs,
+    "author": unlabelled.persons,
+    "description": unlabelled.briefs,
 }
 BY_SHAPE: dict[str, Callable[[Scope], Iterator[Candidate]]] = {
-    "date": names.dates,
-    "person": names.persons,
-    "prose": names.bodies,
+    "date": unlabelled.dates,
+    "person": unlabelled.persons,
+    "prose": unlabelled.bodies,
 }
 # Names of elements that hold the value of a concept in records.
 NAMED = {
@@ -367,13 +367,13 @@ def _from_counts(scope: Scope, requested: RequestedField) -> Iterator[Candidate]
     near = around_heading(scope) if scope.is_page and things else None
     for number, words in enumerate(dict.fromkeys(things)):
         penalty = 0.02 * number
-        for found in numbers.counts(near, words) if near else ():
+        for found in unlabelled.counts(near, words) if near else ():
             yield evolve(found, trust=0.93 - penalty)
         if len(words) == 1 and not scope.is_page:
             plural = frozenset({words[0], f"{words[0]}s"})
-            for found in numbers.linked_counts(scope, plural):
+            for found in unlabelled.linked_counts(scope, plural):
                 yield evolve(found, trust=found.trust - penalty)
-        everywhere = list(numbers.counts(scope, words))
+        everywhere = list(unlabelled.counts(scope, words))
         if scope.is_page and len({found.text for found in everywhere}) >= MANY:
             penalty += 0.2
         for found in everywhere:
@@ -404,7 +404,7 @@ def _from_names(scope: Scope, requested: RequestedField) -> Iterator[Candidate]:
                 or _is_label(requested, text)
                 or _CALL_TO_ACTION.match(text)
                 or (requested.shape == "code" and not any(map(str.isdigit, text)))
-                or (requested.shape == "rating" and numbers.is_end_of_scale(element))
+                or (requested.shape == "rating" and unlabelled.is_end_of_scale(element))
                 or (scope.is_page and is_foreign(element))
             ):
                 continue
@@ -419,11 +419,11 @@ def _from_record(scope: Scope, requested: RequestedField) -> Iterator[Candidate]
     name = requested.concept_name
     if name in _TITLES or requested.is_subject:
         penalty = 0.0 if name in _TITLES else 0.25
-        for found in names.titles(scope):
+        for found in unlabelled.titles(scope):
             yield evolve(found, trust=found.trust - penalty)
     if requested.shape == "url" or name in {"domain", "site"}:
-        title = next(names.titles(scope), None)
-        links = contact.links(scope, title.element if title else None)
+        title = next(unlabelled.titles(scope), None)
+        links = unlabelled.links(scope, title.element if title else None)
         yield from links if requested.shape == "url" else _domains(links)
     if generator := OF_RECORDS.get(name) or BY_SHAPE.get(requested.shape):
         yield from generator(scope)

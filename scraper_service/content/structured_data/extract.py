@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
-from scraper_service.content.structured_data.lists import plain_list
 from scraper_service.content.structured_data.merging import (
     NOT_UNDERSTOOD,
     fields_without_value,
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from scraper_service.content.structured_data.page import Extraction, ExtractionPage
 
 TIME_S = 3.0  # CPU seconds for a page; values not found by then are left out
-READERS = (plain_list, find_records)
 
 
 def extract(
@@ -46,10 +44,10 @@ def extract(
     field = Field(kind="object", properties=named or key_facts(page))
     if schema:
         field = field_of(schema)
-    run = ExtractionRun(page, field, ends, *READERS)
+    run = ExtractionRun(page, field, ends, find_records)
     found = run.result(field, run.value(field, page.scope))
     if len(named) == 1 and (item := named[0].items) and item.properties:
-        run = ExtractionRun(page, item, ends, *READERS)
+        run = ExtractionRun(page, item, ends, find_records)
         one = run.one_thing(named[0])
         if one and (
             run.is_of_one or _count_filled(one.data) > _count_filled(found.data)

@@ -12,38 +12,37 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
-from scraper_service.content.structured_data import contact, names
+from scraper_service.content.structured_data import unlabelled
 from scraper_service.content.structured_data.candidates import (
     UNLABELLED,
     from_cells,
     of_a_node,
 )
-from scraper_service.content.structured_data.nodes import plain
-from scraper_service.content.structured_data.page import Origin, Value
-from scraper_service.content.structured_data.reading import MAX_ELEMENTS
-from scraper_service.content.structured_data.requested_fields import (
-    LINK_FORMATS,
-    SUBJECTS,
-    content_words_of,
-    interpret_field,
-    phrase_of,
-)
-from scraper_service.content.structured_data.scope import (
+from scraper_service.content.structured_data.nodes import Node, plain
+from scraper_service.content.structured_data.page import (
     Candidate,
+    ExtractionPage,
+    Origin,
+    Scope,
+    Value,
     heading_text,
     is_foreign,
     main_heading,
     one_line,
 )
+from scraper_service.content.structured_data.reading import MAX_ELEMENTS, TextLine
+from scraper_service.content.structured_data.requested_fields import (
+    LINK_FORMATS,
+    SUBJECTS,
+    RequestedField,
+    content_words_of,
+    interpret_field,
+    phrase_of,
+)
 from scraper_service.options.json_schema import Field
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-
-    from scraper_service.content.structured_data.reading import TextLine
-    from scraper_service.content.structured_data.requested_fields import RequestedField
-    from scraper_service.content.structured_data.run import ExtractionRun
-    from scraper_service.content.structured_data.scope import Scope
 
 MAX_LINES = 200  # lines of a section
 MAX_TEXTS = 20  # lines of a section without a list
@@ -73,15 +72,18 @@ _ITEM_SHAPES = {
     "phones": "phone",
 }
 _MANY = {
-    name: UNLABELLED.get(name, contact.links)
+    name: UNLABELLED.get(name, unlabelled.links)
     for name in "image images social email emails phone phones links url".split()
 }
 
 
 def plain_list(
-    run: ExtractionRun, field: Field, scope: Scope, around: str
+    page: ExtractionPage, main: Node | None, field: Field, scope: Scope, around: str
 ) -> Value | None:
-    """Return the first list that has values of the requested type."""
+    """Return the first list that has values of the requested type.
+
+    ``main`` is the subject of the page.
+    """
     requested = interpret_field(field, around)
     item = field.items or Field()
     kind = item.kind or "string"
@@ -91,11 +93,11 @@ def plain_list(
         is_link = item.format in LINK_FORMATS and shape != "image"
         one = evolve(one, shape="url" if is_link else shape)
     limit = min(field.max_items or MAX_ITEMS, MAX_ITEMS)
-    for found in _candidate_lists(run, requested, scope):
+    for found in _candidate_lists(page, main, requested, scope):
         texts = found.parts or (found.text,)
         if requested.concept_name != "headings":
             texts = tuple(_BULLET.sub("", text) for text in texts)
-        read = (run.page.typing.value(one, text) for text in texts)
+        read = (page.typing.value(one, text) for text in texts)
         typed = list(dict.fromkeys(value for value in read if value is not None))
         if typed and found.trust >= LEAST:
             return Value(typed[:limit], {"": Origin(found.source, found.text)})
@@ -103,14 +105,14 @@ def plain_list(
 
 
 def _candidate_lists(
-    run: ExtractionRun, requested: RequestedField, scope: Scope
+    page: ExtractionPage, main: Node | None, requested: RequestedField, scope: Scope
 ) -> Iterator[Candidate]:
     """Yield lists of values, the most trusted origins first."""
     name = requested.concept_name
     for found in from_cells(scope, requested):
         yield evolve(found, parts=found.parts or _split(found.text))
         return
-    yield from _from_structured_data(run, requested, scope)
+    yield from _from_structured_data(page, main, requested, scope)
     if name in _MANY:
         yield from _list((found.text for found in _MANY[name](scope)), name)
     if name == "headings":
@@ -124,9 +126,9 @@ def _candidate_lists(
     if name != "headings":  # many elements without headings are named as sections
         yield from _from_names(requested, scope)
     if not scope.is_page and (name == "author" or requested.shape == "persons"):
-        yield from _list((found.text for found in names.persons(scope)), "names")
+        yield from _list((found.text for found in unlabelled.persons(scope)), "names")
     elif name == "tags" and scope.is_page:
-        keywords = [v for meta in _KEYWORDS for v in run.page.evidence.all(meta)]
+        keywords = [v for meta in _KEYWORDS for v in page.evidence.all(meta)]
         yield from _list(chain.from_iterable(map(_split, keywords)), "meta")
 
 
@@ -144,13 +146,13 @@ def _headings(scope: Scope) -> Iterator[Candidate]:
 
 
 def _from_structured_data(
-    run: ExtractionRun, requested: RequestedField, scope: Scope
+    page: ExtractionPage, main: Node | None, requested: RequestedField, scope: Scope
 ) -> Iterator[Candidate]:
     """Yield lists from the structured data and the metadata."""
     node, source = scope.node, scope.name
-    if scope.is_page and run.main is not None:
-        node, source = run.main.data, run.main.name
-    graph = run.page.graph
+    if scope.is_page and main is not None:
+        node, source = main.data, main.name
+    graph = page.graph
     for found in of_a_node(graph, node, source, requested, 0.9) if node else ():
         parts = found.parts
         if requested.concept_name == "steps" and node:
@@ -160,7 +162,7 @@ def _from_structured_data(
             parts = _split(found.text) if is_split else tuple(found.text.split("\n"))
         yield evolve(found, parts=parts)
     if scope.is_page and requested.concept_name == "author":
-        known = run.page.known.get("author") or ()
+        known = page.known.get("author") or ()
         yield from _list([known] if isinstance(known, str) else known, "byline")
 
 

@@ -12,17 +12,13 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attrs import define, field, frozen
 
 from scraper_service.options.json_schema import Field, field_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 MAX_NAMED = 20  # fields in one warning
 NOT_UNDERSTOOD = (
@@ -199,13 +195,9 @@ def _merge_values(first: Any, second: Any, depth: int) -> Any:
 def _merge_objects(
     first: dict[str, Any], second: dict[str, Any], depth: int
 ) -> dict[str, Any]:
-    result = {}
-    for name in (*first, *(name for name in second if name not in first)):
-        if name in first and name in second:
-            result[name] = _merge_values(first[name], second[name], depth)
-        else:
-            result[name] = first[name] if name in first else second[name]
-    return result
+    both = first.keys() & second.keys()
+    merged = {name: _merge_values(first[name], second[name], depth) for name in both}
+    return {**first, **second, **merged}
 
 
 def _unique(items: list[Any], depth: int) -> list[Any]:

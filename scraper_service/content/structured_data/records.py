@@ -14,24 +14,26 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, evolve
 
 from scraper_service.content.structured_data.candidates import property_name
-from scraper_service.content.structured_data.names import titles
-from scraper_service.content.structured_data.page import Origin, Value
-from scraper_service.content.structured_data.reading import name_words
+from scraper_service.content.structured_data.page import (
+    Origin,
+    Scope,
+    Value,
+    is_foreign,
+)
+from scraper_service.content.structured_data.reading import VisibleText, name_words
 from scraper_service.content.structured_data.requested_fields import (
     content_words_of,
     interpret_field,
     singular,
     words_of,
 )
-from scraper_service.content.structured_data.run import is_incomplete
-from scraper_service.content.structured_data.scope import Scope, is_foreign
+from scraper_service.content.structured_data.run import ExtractionRun, is_incomplete
+from scraper_service.content.structured_data.unlabelled import titles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from scraper_service.content.structured_data.nodes import Graph, Node
-    from scraper_service.content.structured_data.reading import VisibleText
-    from scraper_service.content.structured_data.run import ExtractionRun
     from scraper_service.options.json_schema import Field
 
 MAX_ITEMS = 500

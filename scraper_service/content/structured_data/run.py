@@ -1,6 +1,6 @@
 """An extraction run: finds a value for each field of a schema.
 
-This module finds single values and objects; its callers give it the readers of lists.
+This module finds single values and objects; its callers give it the reader of records.
 """
 
 from __future__ import annotations
@@ -16,23 +16,30 @@ from scraper_service.content.structured_data.candidates import (
     of_a_node,
     property_name,
 )
+from scraper_service.content.structured_data.lists import plain_list
 from scraper_service.content.structured_data.nodes import FRAME, SUBJECT, Node, plain
-from scraper_service.content.structured_data.page import Extraction, Origin, Value
+from scraper_service.content.structured_data.page import (
+    Candidate,
+    Extraction,
+    ExtractionPage,
+    Origin,
+    Scope,
+    Value,
+    is_foreign,
+    one_line,
+)
 from scraper_service.content.structured_data.requested_fields import (
     RequestedField,
     interpret_field,
     singular,
     words_of,
 )
-from scraper_service.content.structured_data.scope import is_foreign, one_line
 from scraper_service.content.structured_data.values import GAP
 from scraper_service.options.json_schema import Field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from scraper_service.content.structured_data.page import ExtractionPage
-    from scraper_service.content.structured_data.scope import Candidate, Scope
 
 ENOUGH = 0.9  # trust that ends the search
 LEAST = 0.4  # trust that a value needs
@@ -59,12 +66,11 @@ class ExtractionRun:
         page: ExtractionPage,
         field: Field,
         ends: float,
-        plain_list: Callable[[ExtractionRun, Field, Scope, str], Value | None],
         find_records: Callable[[ExtractionRun, Field, Scope], Value | None],
     ):
         self.page = page
         self.ends = ends
-        self._plain_list, self._find_records = plain_list, find_records
+        self._find_records = find_records
         #: The groups of records of the page, None before the first search.
         self.record_sets: list[Any] | None = None
         self.main = self._main(field)
@@ -107,10 +113,7 @@ class ExtractionRun:
     def result(self, field: Field, found: Value | None) -> Extraction:
         """Return the extraction with warnings about parts that were not searched."""
         warnings = []
-        if found is None:
-            empty: dict[str, Any] = {"array": [], "object": {}}
-            data = empty.get(field.kind)
-            found = Value(data, {}, ("",) if data is None else ())
+        found = found or Value.empty(field.kind)
         if self.is_late:
             warnings.append("The page took too long to search: values may be missing.")
         if self.page.scope.reading.is_cut:
@@ -155,7 +158,7 @@ class ExtractionRun:
         if field.kind == "array":
             if field.items is not None and field.items.properties:
                 return self._find_records(self, field, scope)
-            return self._plain_list(self, field, scope, around)
+            return plain_list(self.page, self.main, field, scope, around)
         return self.scalar(interpret_field(field, around), scope)
 
     def scalar(self, requested: RequestedField, scope: Scope) -> Value | None:
