@@ -404,3 +404,18 @@ def test_what_follows_the_end_tags_is_a_part_of_the_page(end):
     found = convert(page, "links")
     assert value(found, "links") == [link]
     assert found.known["title"] == "A page"
+
+
+@pytest.mark.parametrize(
+    ("page", "text"),
+    [
+        ("<p>Early<svg><path><p>Late</p></svg><p>tail", "Early\n\nLate\n\ntail"),
+        ("<p>Early</p><svg><g><text>x</text></g><h2>Late</h2>tail", "Early\n\n## Late\n\ntail"),
+        ("<p>Early <svg><path><b>Late</b> tail", "Early **Late** tail"),
+        ("<svg><title>x</title><svg><svg><p>Early<svg><p>Late", "Early\n\nLate"),
+        ("<svg><foreignObject><p>x</p></foreignObject><p>Late", "Late"),
+    ],
+)
+def test_an_element_of_html_ends_a_drawing_without_end_tag(page, text):
+    """As in browsers: HTML, 13.2.6.5."""
+    assert markdown(page) == text
