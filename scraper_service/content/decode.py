@@ -165,11 +165,11 @@ def escape_sections(xhtml: bytes) -> bytes:
     Those of scripts and styles stay.
     """
 
-    def written(match: re.Match[bytes]) -> bytes:
+    def escape_section(match: re.Match[bytes]) -> bytes:
         text = match[2]
         return match[0] if text is None else escape(text.decode()).encode()
 
-    return _SECTION.sub(written, xhtml)
+    return _SECTION.sub(escape_section, xhtml)
 
 
 def codec_of(body: bytes, content_type: str, kind: Kind = "html") -> tuple[str, int]:

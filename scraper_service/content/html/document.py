@@ -525,7 +525,7 @@ def _end_drawings(root: Any) -> None:
     """
     known: set[Any] = set()  # drawings inside others
     for svg in list(elements(root, "svg")):
-        inside = None if svg in known else _first_outside(svg, known)
+        inside = None if svg in known else _find_outside(svg, known)
         if inside is None:
             continue
         tag = "div" if inside.tag in BLOCKS else "span"
@@ -539,7 +539,7 @@ def _end_drawings(root: Any) -> None:
             inside = above
 
 
-def _first_outside(svg: Any, known: set[Any]) -> Any:
+def _find_outside(svg: Any, known: set[Any]) -> Any:
     """Return the element of HTML that ends a drawing, None without any.
 
     Adds the drawings before it to ``known``.
