@@ -19,6 +19,7 @@ from scraper_service.content.change_tracking.comparison import draft
 from scraper_service.content.decode import (
     Unreadable,
     decode_body,
+    escape_sections,
     sniff,
     text_of,
     utf8_of,
@@ -416,6 +417,8 @@ class _Conversion:
         text, looks = split_browser_styles(text)
         if "raw_html" in self.names:
             self.add("raw_html", text.decode)
+        if b"<![CDATA[" in text and "xhtml+xml" in self.source.content_type.lower():
+            text = escape_sections(text)
         try:
             document = parse(text, self.source.url)
         except (etree.LxmlError, ValueError) as exc:

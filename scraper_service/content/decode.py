@@ -10,6 +10,7 @@ import json
 import re
 import sys
 import zlib
+from html import escape
 from typing import TYPE_CHECKING, Literal
 
 import brotli
@@ -156,6 +157,19 @@ def utf8_of(body: bytes, content_type: str) -> bytes:
     if codec == "utf-8" and b"\0" not in body and is_utf8(body):
         return body
     return clean_text(body.decode(codec, "replace")).encode()
+
+
+def escape_sections(xhtml: bytes) -> bytes:
+    """Return XHTML with the text of its CDATA sections, which parsers of HTML drop.
+
+    Those of scripts and styles stay.
+    """
+
+    def escape_section(match: re.Match[bytes]) -> bytes:
+        text = match[2]
+        return match[0] if text is None else escape(text.decode()).encode()
+
+    return _SECTION.sub(escape_section, xhtml)
 
 
 def codec_of(body: bytes, content_type: str, kind: Kind = "html") -> tuple[str, int]:
@@ -393,6 +407,11 @@ _HTML_START = re.compile(
     rb"<(?:!doctype\s+html|html|head|body|script|iframe|h1|div|font|table|a|style|title|"
     rb"b|br|p|meta)[\s>]",
     re.IGNORECASE,
+)
+_SECTION = re.compile(
+    rb"<(script|style)\b[^<>]*(?<!/)>.*?(?:</\1|\Z)|<!--.*?(?:-->|\Z)"
+    rb"|<!\[CDATA\[(.*?)(?:\]\]>|\Z)",
+    re.DOTALL,
 )
 _HTML_ROOT = re.compile(rb"<(?:!doctype\s+html|html)[\s>]", re.IGNORECASE)
 _MARKS = (b"\xef\xbb\xbf", b"\xfe\xff", b"\xff\xfe")

@@ -118,14 +118,18 @@ def _row(kind: str, losses: list[_Loss]) -> dict[str, Any]:
     return row
 
 
-def anchor_of(element: Any) -> Any:
+def anchor_of(element: Any, known: dict[Any, bool] | None = None) -> Any:
     """Return the nearest element above ``element`` that contains text.
 
     Main content drops wrappers without text, and keeps or drops the text around them.
+    Calls for many elements of one tree share ``known``: whether elements contain text.
     """
+    known = {} if known is None else known
     above = element
     for above in element.iterancestors():
-        if has_text(above):
+        if above not in known:
+            known[above] = has_text(above)
+        if known[above]:
             break
     return above
 

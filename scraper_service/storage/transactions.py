@@ -90,6 +90,11 @@ def locking_of(function: Callable[..., Any]) -> Locking:
 _NO_LOCK = Locking()
 
 
+#: Seconds. A lease, turn or pause that ends later was stored before the clock was set back,
+#: and has ended.
+FARTHEST_S = 3600.0
+
+
 def now_of(connection: Connection) -> float:
     """Return the time of the database, since processes of many machines share leases."""
     if connection.dialect.name == "sqlite":

@@ -404,3 +404,31 @@ def test_what_follows_the_end_tags_is_a_part_of_the_page(end):
     found = convert(page, "links")
     assert value(found, "links") == [link]
     assert found.known["title"] == "A page"
+
+
+@pytest.mark.parametrize(
+    ("page", "text"),
+    [
+        ("<p>Early<svg><path><p>Late</p></svg><p>tail", "Early\n\nLate\n\ntail"),
+        (
+            "<p>Early</p><svg><g><text>x</text></g><h2>Late</h2>tail",
+            "Early\n\n## Late\n\ntail",
+        ),
+        ("<p>Early <svg><path><b>Late</b> tail", "Early **Late** tail"),
+        ("<svg><title>x</title><svg><svg><p>Early<svg><p>Late", "Early\n\nLate"),
+        ("<svg><foreignObject><p>x</p></foreignObject><p>Late", "Late"),
+    ],
+)
+def test_an_element_of_html_ends_a_drawing_without_end_tag(page, text):
+    """As in browsers: HTML, 13.2.6.5."""
+    assert markdown(page) == text
+
+
+def test_sections_of_xhtml_are_text():
+    page = (
+        '<html xmlns="http://www.w3.org/1999/xhtml"><head><title>A page</title>'
+        '<script src="x"/><script>//<![CDATA[\nx < y\n//]]></script></head><body>'
+        "<!-- <![CDATA[no]]> --><p>Early <![CDATA[<b> &amp; ä]]> late.</p></body></html>"
+    )
+    found = convert(page, content_type="application/xhtml+xml; charset=utf-8")
+    assert value(found, "markdown") == "Early \\<b> \\&amp; ä late."

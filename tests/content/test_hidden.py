@@ -7,6 +7,7 @@ from tests.content.pages import convert, markdown, value
 SEEN = "<p>seen text of the page</p>"
 HIDDEN = {
     "attribute": "<p hidden>secret</p>",
+    "attribute and style": "<p hidden style='visibility:visible'>secret</p>",
     "display": "<p style='DISPLAY : none'>secret</p>",
     "visibility": "<p style=visibility:hidden>secret</p>",
     "opacity": "<p style='opacity: 0;'>secret</p>",
@@ -61,6 +62,7 @@ def test_what_no_reader_sees_is_left_out(page):
 
 SHOWN = {
     "until found": "<p hidden=until-found>shown</p>",
+    "shown in spite of its attribute": "<p hidden style='Display: block'>shown</p>",
     "half transparent": "<p style='opacity:0.5'>shown</p>",
     "moved a little": "<p style='left:-10px'>shown</p>",
     "a gradient": "<p style='color:#000;background:linear-gradient(#000,#fff)'>shown</p>",

@@ -101,6 +101,8 @@ PAGES = {
     "frames in depth": "<div>" * 140
     + f"<iframe srcdoc='{'<blockquote>' * 140}x'></iframe>tail",
     "quotes never closed": 'tail<a href="' * N,
+    "frames side by side": "<div><iframe src=a></iframe></div>" * 20_000 + "tail",
+    "drawings never closed": "<svg>" * N + "<svg><rect><p>x<svg>" * 5000 + "<p>tail",
     "texts behind the end": "<p>a</p>" + "x</html>" * 2 * N + "tail",
     "bodies behind the body": "<p>a</p>" + "</body>x<body>" * 2 * N + "tail",
 }

@@ -6,7 +6,7 @@ import asyncio
 import functools
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 
 from scraper_service.crawling.politeness import shared_limit
 from scraper_service.crawling.politeness.host_pace import HostPace
@@ -15,7 +15,7 @@ from scraper_service.storage.database import Database
 from scraper_service.storage.frontier.leases import beat
 from scraper_service.storage.politeness import hosts, permits
 from scraper_service.storage.politeness.hosts import SharedHost
-from scraper_service.storage.schema import permit
+from scraper_service.storage.schema import host, permit
 
 SITE = "a.example"
 
@@ -42,6 +42,22 @@ def test_the_turn_of_a_process_that_is_gone_is_free(database):
     work(database, beat, "a", -1)
     assert work(database, hosts.take_turn, SITE, "a", 0.0) == 0
     assert work(database, hosts.take_turn, SITE, "b", 0.0) == 0
+
+
+def test_no_turn_or_pause_outlasts_a_clock_that_is_set_back(database):
+    work(database, beat, "a", 60)
+    assert work(database, hosts.take_turn, SITE, "a", 50.0) == 0
+    work(database, hosts.end_turn, SITE, "a", 50.0)
+    work(database, hosts.publish, SITE, SharedHost(SITE, 600.0, 1, 5.0))
+    assert work(database, hosts.reserve, SITE, 100.0) > 500
+    columns = host.c
+    later = {n: columns[n] + 7200 for n in ("next_at", "opens_at", "start_at")}
+    work(database, lambda c: c.execute(update(host).values(later)))
+    assert work(database, hosts.take_turn, SITE, "a", 0.0) == 0
+    assert work(database, hosts.reserve, SITE, 1.0) == 0
+    assert not work(database, hosts.read_shared, 0.0).hosts
+    work(database, hosts.publish, SITE, SharedHost(SITE, 5.0, 1, 5.0))
+    assert work(database, hosts.reserve, SITE, 1.0) <= 5
 
 
 def test_starts_are_handed_out_one_by_one(database):

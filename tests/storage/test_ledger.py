@@ -294,6 +294,13 @@ def test_of_parallel_calls_as_many_pass_as_the_rate_says(databases):
     assert first(databases[0], usage.count_call, TEAM, "map", 1).used == 1
 
 
+def test_a_full_bucket_does_not_outlast_a_clock_that_is_set_back(database):
+    assert first(database, usage.count_call, TEAM, "map", 1) is None
+    write(database, lambda c: c.execute(update(rate).values(until=rate.c.until + 7200)))
+    assert first(database, usage.count_call, TEAM, "map", 1) is None
+    assert first(database, usage.count_call, TEAM, "map", 1).retry_after_s <= 60
+
+
 # -- permits -----------------------------------------------------------------------------------
 
 

@@ -163,6 +163,18 @@ def test_a_process_sees_which_of_its_runs_have_ended(world):
     assert found.held == {kept}
 
 
+def test_a_dead_process_does_not_outlive_a_clock_that_is_set_back(world):
+    job_id = world.job()
+    world.beat("dead")
+    world.run(job_id, "dead")
+    later = update(worker).values(until=worker.c.until + 7200)
+    world.do(lambda connection: connection.execute(later))
+    assert world.waiting() == []
+    world.beat(ME)
+    assert world.waiting() == [job_id]
+    assert world.do(runs.end_lost, ME) == 1
+
+
 def test_jobs_of_commands_are_left_to_them(world):
     job_id = world.job(team=LOCAL_TEAM)
     assert not world.has_untaken

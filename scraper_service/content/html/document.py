@@ -148,6 +148,14 @@ _FORBIDDEN_REFERENCE = re.compile(
 _HEAD_ELEMENTS = frozenset(
     "base basefont bgsound link meta noframes noscript object script style template title".split()
 )
+# Their start tags end a drawing that the page does not end (HTML, 13.2.6.5).
+_OUTSIDE_SVG = frozenset(
+    "b big blockquote br center code dd div dl dt em embed h1 h2 h3 h4 h5 h6 hr i img li "
+    "listing menu nobr ol p pre ruby s small span strong strike sub sup table tt u ul "
+    "var".split()
+)
+# The elements of a drawing that contain HTML.
+_HTML_IN_SVG = frozenset({"foreignobject", "desc", "title"})
 _IFRAME = re.compile(r"(?<![\w\-.#:\[=\"'])iframe(?![\w-])")
 _TRANSLATOR = HTMLTranslator()
 
@@ -478,6 +486,7 @@ def _tree(data: bytes) -> tuple[Any, Parts, Losses]:
         root = etree.fromstring(b"<html><body></body></html>")
     _end_head(root)
     _join_rest(root)
+    _end_drawings(root)
     found = Parts(*page_parts(root, MAX_TYPES))
     for element in found.embeds:
         if element.tag == "embed":
@@ -543,6 +552,48 @@ def _join_rest(root: Any) -> None:
                 texts = []
                 body.append(part)
     _append_text(body, "".join(texts))
+
+
+def _end_drawings(root: Any) -> None:
+    """Make each drawing that an element of HTML ends an element with what is behind it.
+
+    libxml2 puts all behind ``<svg>`` without end tag into the drawing, which no format
+    reads.
+    """
+    known: set[Any] = set()  # drawings inside others
+    for svg in list(elements(root, "svg")):
+        inside = None if svg in known else _find_outside(svg, known)
+        if inside is None:
+            continue
+        tag = "div" if inside.tag in BLOCKS else "span"
+        while inside is not svg:
+            above = inside.getparent()
+            above.text = None
+            for drawn in list(inside.itersiblings(preceding=True)):
+                above.remove(drawn)
+            above.tag = tag
+            above.attrib.clear()
+            inside = above
+
+
+def _find_outside(svg: Any, known: set[Any]) -> Any:
+    """Return the element of HTML that ends a drawing, None without any.
+
+    Adds the drawings before it to ``known``.
+    """
+    for element in svg.iter("svg", *_OUTSIDE_SVG):
+        if element.tag != "svg":
+            break
+        known.add(element)
+    else:
+        return None
+    walk = etree.iterwalk(svg, events=("start",))
+    for _, element in walk:
+        if element.tag in _OUTSIDE_SVG:
+            return element
+        if element.tag in _HTML_IN_SVG:
+            walk.skip_subtree()
+    return None
 
 
 def _parts_of(element: Any) -> Iterator[Any]:

@@ -162,8 +162,9 @@ def find_players(document: Document) -> list[Player]:
 
     Main content may drop a player, which has no text, and keep the text beside it.
     """
+    known: dict[Any, bool] = {}
     return [
-        Player(element, anchor_of(element))
+        Player(element, anchor_of(element, known))
         for element in document.players
         if is_in(element, document.root)
     ]

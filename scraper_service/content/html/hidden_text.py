@@ -493,10 +493,13 @@ def _element_hiding(
     element: Any, kind: Hiding, style: str, attribute: str | None
 ) -> Hiding:
     """Return how an element is hidden whose class names lead to ``kind``."""
-    if attribute is not None and attribute != "until-found":
-        return Hiding.CLOSED
     if found := hiding(style) if style else Hiding.NOT:
         return found
+    if attribute is not None and attribute != "until-found":
+        # A script that shows the element may leave the attribute, as jQuery's show().
+        display = {n.lower(): v.lower() for n, v in _SWITCHES.findall(style)}
+        is_shown = display.get("display", "none") != "none"
+        return Hiding.NOT if is_shown else Hiding.CLOSED
     if "color" in style and _same_colour(element, style):
         return Hiding.UNSEEN
     return Hiding.NOT if kind and style and _is_shown(style) else kind

@@ -581,7 +581,7 @@ def _has_source(svg: Any) -> bool:
     above = svg.getparent()
     sources = (
         "".join(part.itertext())
-        for part in (*above, above.getprevious(), above.getnext())
+        for part in (*above.iterchildren("pre"), above.getprevious(), above.getnext())
         if part is not None and part.tag == "pre" and _language(part)
     )
     if svg.get("aria-roledescription") or "mermaid" in (svg.get("id") or ""):

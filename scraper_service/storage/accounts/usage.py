@@ -51,7 +51,8 @@ def count_call(
     Otherwise return the error with the end of the window.
     """
     now = now_of(connection)
-    is_over = rate.c.until <= now
+    # A window that ends later began before the clock was set back.
+    is_over = or_(rate.c.until <= now, rate.c.until > now + WINDOW_S)
     counted = connection.execute(
         dialect_insert(connection, rate)
         .values(team_id=team_id, mode=mode, used=1, until=now + WINDOW_S)

@@ -31,6 +31,7 @@ from scraper_service.storage.job_records import (
 from scraper_service.storage.schema import frontier, job, run, worker
 from scraper_service.storage.statements import Statement, arrays, constant, run_together
 from scraper_service.storage.transactions import (
+    FARTHEST_S,
     IN_ORDER,
     inline,
     is_late,
@@ -261,7 +262,11 @@ def leases_of(connection: Connection, owner: str) -> list[tuple[str, int, int]]:
 @transaction(apart=True)
 def beat(connection: Connection, owner: str, lease_s: float) -> None:
     """Extend the leases of ``owner`` to ``lease_s`` seconds from now."""
-    until = now_of(connection) + lease_s
+    now = now_of(connection)
+    until = now + lease_s
+    connection.execute(
+        update(worker).where(worker.c.until > now + FARTHEST_S).values(until=now - 1)
+    )
     changed = connection.execute(
         update(worker).where(worker.c.id == owner).values(until=until)
     )

@@ -11,6 +11,7 @@ from sqlalchemy import and_, delete, or_, select, update
 
 from scraper_service.storage.schema import host, worker
 from scraper_service.storage.transactions import (
+    FARTHEST_S,
     dialect_insert,
     now_of,
     transaction,
@@ -65,7 +66,7 @@ def take_turn(connection: Connection, name: str, owner: str, delay_s: float) -> 
             index_elements=["host"],
             set_=values,
             where=and_(
-                columns.next_at <= now,
+                or_(columns.next_at <= now, columns.next_at > now + FARTHEST_S),
                 or_(
                     columns.held_by.is_(None),
                     columns.held_by == owner,
@@ -103,7 +104,8 @@ def reserve(connection: Connection, name: str, gap_s: float) -> float:
         .where(host.c.host == name)
         .with_for_update()
     ).one_or_none()
-    start_at = now if found is None else max(now, *map(float, found))
+    times = () if found is None else map(float, found)
+    start_at = max([now, *(each for each in times if each <= now + FARTHEST_S)])
     connection.execute(
         dialect_insert(connection, host)
         .values(host=name, start_at=start_at + gap_s, updated_at=now)
@@ -122,9 +124,11 @@ def publish(connection: Connection, name: str, shared: SharedHost) -> None:
     known = connection.scalar(
         select(host.c.opens_at).where(host.c.host == name).with_for_update()
     )
+    if known is not None and known <= now + FARTHEST_S:
+        opens_at = max(opens_at, known)
     row = {
         "host": name,
-        "opens_at": max(opens_at, known or 0.0),
+        "opens_at": opens_at,
         "at_once": shared.window,
         "gap_s": shared.gap_s,
         "updated_at": now,
@@ -144,6 +148,7 @@ def read_shared(connection: Connection, since: float) -> Shared:
     hosts = (
         SharedHost(row.host, max(0.0, row.opens_at - now), row.at_once, row.gap_s)
         for row in rows
+        if row.opens_at <= now + FARTHEST_S
     )
     return Shared(now, tuple(hosts))
 
