@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import fcntl
 import functools
 import gc
 import importlib
@@ -22,6 +23,7 @@ import socket
 import struct
 import subprocess
 import sys
+import termios
 import threading
 import time
 import traceback
@@ -98,6 +100,8 @@ scraper_service.api.mcp.server scraper_service.api.mcp.tool_table
 scraper_service.api.openapi.document scraper_service.api.openapi.kinds
 scraper_service.api.routes.files scraper_service.api.routes.health
 scraper_service.api.routes.metrics scraper_service.api.routes.openapi
+playwright.async_api scrapy_playwright.handler scrapy_playwright.provider
+scraper_service.crawling.browser.render
 scraper_service.content.change_tracking.monitored_pages
 scraper_service.crawling.download.kept_sources
 scraper_service.crawling.download.unchanged_pages
@@ -155,7 +159,8 @@ class ForkedProcess:
     """``python -m scraper_service`` with ``arguments``, like :class:`subprocess.Popen`.
 
     It leads a session. Its output arrives at ``stdout``, its errors in the file ``errors``.
-    ``program`` may be another one, and ``folder`` the working directory.
+    ``program`` may be another one, and ``folder`` the working directory. ``errors`` may be a
+    terminal: then it controls the process, and is its input and output too.
     """
 
     def __init__(
@@ -172,8 +177,8 @@ class ForkedProcess:
         words = [program.function, program.name, *arguments]
         request = json.dumps([words, dict(environment), folder]).encode()
         control = _control()
-        theirs = [their_in, their_out, errors, their_status]
-        socket.send_fds(control, [request], theirs)
+        streams = [errors] * 3 if os.isatty(errors) else [their_in, their_out, errors]
+        socket.send_fds(control, [request], [*streams, their_status])
         (self.pid,) = CODE.unpack(control.recv(CODE.size))
         for each in (their_in, their_out, their_status):
             os.close(each)
@@ -283,6 +288,8 @@ def fork_until_closed(control: socket.socket) -> list[Any]:
             signal.signal(signal.SIGCHLD, before)
             for number, descriptor in enumerate(descriptors[:3]):
                 os.dup2(descriptor, number)
+            if os.isatty(0):
+                fcntl.ioctl(0, termios.TIOCSCTTY, 0)
             for each in (*descriptors, *statuses.values()):
                 os.close(each)
             for each in (control, woken, wake):
