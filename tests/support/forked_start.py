@@ -94,7 +94,7 @@ scrapy.extensions.closespider scrapy.extensions.corestats
 scrapy.extensions.feedexport scrapy.extensions.logcount scrapy.extensions.memdebug
 scrapy.extensions.memusage scrapy.extensions.spiderstate scrapy.extensions.throttle
 scrapy.logformatter scrapy.pqueues scrapy.squeues scrapy.statscollectors
-scrapy.utils.engine twisted.web.template uvloop
+scrapy.utils.engine tldextract twisted.web.template uvloop
 scraper_service.api.http_server scraper_service.api.mcp.routes
 scraper_service.api.mcp.server scraper_service.api.mcp.tool_table
 scraper_service.api.openapi.document scraper_service.api.openapi.kinds
