@@ -542,7 +542,7 @@ def test_data_that_cannot_be_asked_for_is_wrong_use(tmp_path, arguments, said):
 
 
 def test_a_run_whose_job_is_paused_ends_and_says_so(tmp_path, site):
-    name = "150-slow2000-paused"  # outlasts two commands, also on a busy machine
+    name = "60-slow2000-paused"  # outlasts two commands, also on a busy machine
     output = tmp_path / "pages.jsonl"
     with Command(
         tmp_path, "crawl", site.url(named(name).path(0)), "-o", output
