@@ -37,6 +37,7 @@ import twisted.internet
 import scraper_service.settings
 from scraper_service.crawling.converter_pool import fork_server_process
 from scraper_service.crawling.converter_pool.fork_server import ForkServer
+from scraper_service.discovery.canonical_urls import site_of
 from scraper_service.storage import database
 from scraper_service.storage.secrets import public_environment
 from tests.support.waiting import WAIT_S
@@ -94,7 +95,7 @@ scrapy.extensions.closespider scrapy.extensions.corestats
 scrapy.extensions.feedexport scrapy.extensions.logcount scrapy.extensions.memdebug
 scrapy.extensions.memusage scrapy.extensions.spiderstate scrapy.extensions.throttle
 scrapy.logformatter scrapy.pqueues scrapy.squeues scrapy.statscollectors
-scrapy.utils.engine tldextract twisted.web.template uvloop
+scrapy.utils.engine twisted.web.template uvloop
 scraper_service.api.http_server scraper_service.api.mcp.routes
 scraper_service.api.mcp.server scraper_service.api.mcp.tool_table
 scraper_service.api.openapi.document scraper_service.api.openapi.kinds
@@ -322,6 +323,7 @@ def _preload() -> None:
     del sys.modules[name], twisted.internet.reactor
     fork_server_process.prepare()
     database.create_statements("sqlite")
+    site_of("a.example")  # reads the list of public suffixes
 
 
 class _ForkedServer:
