@@ -37,7 +37,7 @@ from scraper_service.storage.transactions import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sqlalchemy import ColumnElement, Connection, Row
+    from sqlalchemy import BindParameter, ColumnElement, Connection, Row
 
 FIRST_BEAT_S = 60.0  # the shortest first lease: the process has yet to open its crawler
 SHUTDOWN = "shutdown"
@@ -69,7 +69,17 @@ def is_live(
     Leaves out the runs in the process ``owner``, which knows what it runs. With ``waits``,
     runs in the queue of a node count, too, even if the service that asked is dead.
     """
-    live = select(worker.c.id).where(worker.c.until >= now_of(connection))
+    return is_live_at(now_of(connection), owner, waits=waits)
+
+
+def is_live_at(
+    now: float | BindParameter[float],
+    owner: str | BindParameter[str] | None = None,
+    *,
+    waits: bool = True,
+) -> ColumnElement[bool]:
+    """Return the condition of :func:`is_live` for a time of the database."""
+    live = select(worker.c.id).where(worker.c.until >= now)
     lives = or_(
         run.c.owner.in_(live),
         run.c.state == inline(RunState.ASKED) if waits else false(),

@@ -6,24 +6,57 @@ processes that run them. So a small job has one process, however many look for w
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
-from sqlalchemy import and_, case, exists, func, or_, select, true
+from sqlalchemy import (
+    Integer,
+    and_,
+    bindparam,
+    case,
+    exists,
+    func,
+    or_,
+    select,
+    true,
+)
 
 from scraper_service.options.serialization import CRAWLED
 from scraper_service.storage.job_records import ACTIVE, LOCAL_TEAM, JobState, RunState
-from scraper_service.storage.jobs.runs import is_live
+from scraper_service.storage.jobs.runs import is_live_at
 from scraper_service.storage.schema import job, run
-from scraper_service.storage.transactions import inline
+from scraper_service.storage.transactions import inline, now_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from sqlalchemy import Connection
+    from sqlalchemy import BindParameter, Connection, Select
 
 LOST, QUEUED, LARGE = range(3)  # the order of waiting jobs
+
+# Each process looks every two seconds and after each new job. To build these statements
+# takes ten times as long as to run them.
+_IN_RUNNING: BindParameter[str] = bindparam("running", expanding=True)
+_KNOWN = select(job.c.id, job.c.revision).where(
+    job.c.id.in_(_IN_RUNNING), job.c.state.in_(ACTIVE)
+)
+_HELD = select(run.c.job_id).where(
+    run.c.job_id.in_(_IN_RUNNING),
+    run.c.owner == bindparam("owner"),
+    run.c.state < inline(RunState.ENDED),
+)
+_PARENT = job.alias("parent")
+_ORPHANS = select(job.c.id).where(
+    job.c.state.in_(ACTIVE),
+    job.c.parent_id.is_not(None),
+    # As a join, PostgreSQL would hash all jobs that have ended.
+    select(_PARENT.c.state)
+    .where(_PARENT.c.id == job.c.parent_id)
+    .scalar_subquery()
+    .not_in(ACTIVE),
+)
 
 
 @frozen
@@ -54,27 +87,12 @@ def running_jobs(
     connection: Connection, owner: str, running: Collection[str]
 ) -> RunningJobs:
     """Return what has become of the jobs ``running`` of the process ``owner``."""
-    known = select(job.c.id, job.c.revision).where(
-        job.c.id.in_(running), job.c.state.in_(ACTIVE)
-    )
-    active = {row.id: row.revision for row in connection.execute(known)}
-    held = select(run.c.job_id).where(
-        run.c.job_id.in_(running),
-        run.c.owner == owner,
-        run.c.state < inline(RunState.ENDED),
-    )
-    parent = job.alias("parent")
-    # As a join, PostgreSQL would hash all jobs that have ended.
-    of_parent = select(parent.c.state).where(parent.c.id == job.c.parent_id)
-    orphans = select(job.c.id).where(
-        job.c.state.in_(ACTIVE),
-        job.c.parent_id.is_not(None),
-        of_parent.scalar_subquery().not_in(ACTIVE),
-    )
+    values = {"running": tuple(running), "owner": owner}
+    known = connection.execute(_KNOWN, values)
     return RunningJobs(
-        active,
-        frozenset(connection.scalars(held)),
-        tuple(connection.scalars(orphans)),
+        {row.id: row.revision for row in known},
+        frozenset(connection.scalars(_HELD, values)),
+        tuple(connection.scalars(_ORPHANS)),
     )
 
 
@@ -97,7 +115,27 @@ def waiting_jobs(
     Without ``only``, jobs of :data:`LOCAL_TEAM` are left out, whose commands run them. On
     nodes a job has at most ``most_processes``, None for processes that are on no node.
     """
-    live = is_live(connection, owner, waits=most_processes is not None)
+    statement = _waiting(is_one=only is not None, on_nodes=most_processes is not None)
+    values = {
+        "now": now_of(connection),
+        "owner": owner,
+        "kinds": tuple(kinds),
+        "running": tuple(running),
+        "most": most,
+        "at_once": at_once,
+        "only": only,
+        "most_processes": most_processes,
+    }
+    return [
+        WaitingJob(row.id, row.team_id, row.state == JobState.QUEUED, row.processes)
+        for row in connection.execute(statement, values)
+    ]
+
+
+@functools.cache
+def _waiting(*, is_one: bool, on_nodes: bool) -> Select[Any]:
+    """Return the statement of :func:`waiting_jobs`, for one job or all."""
+    live = is_live_at(bindparam("now"), bindparam("owner"), waits=on_nodes)
     processes = (
         select(func.count())
         .where(run.c.job_id == job.c.id, live)
@@ -112,10 +150,10 @@ def waiting_jobs(
         )
         .where(
             job.c.state.in_(ACTIVE),
-            job.c.kind.in_(kinds),
+            job.c.kind.in_(bindparam("kinds", expanding=True)),
             job.c.paused_at.is_(None),
-            job.c.id.not_in(running),
-            job.c.team_id != LOCAL_TEAM if only is None else job.c.id == only,
+            job.c.id.not_in(_IN_RUNNING),
+            job.c.id == bindparam("only") if is_one else job.c.team_id != LOCAL_TEAM,
         )
         .cte("active")
         .prefix_with("MATERIALIZED")  # else the processes are counted at each use
@@ -125,11 +163,12 @@ def waiting_jobs(
         (active.c.state == JobState.QUEUED, QUEUED),
         else_=LOST,
     )
+    at_once = bindparam("at_once", type_=Integer)
     is_large = active.c.unfinished > at_once * active.c.processes
     needs_more = and_(
         active.c.kind.in_(CRAWLED),
-        is_large if only is None else true(),
-        true() if most_processes is None else active.c.processes < most_processes,
+        true() if is_one else is_large,
+        active.c.processes < bindparam("most_processes") if on_nodes else true(),
     )
     needs = or_(active.c.processes == 0, needs_more)
     oldest = (active.c.created_at, active.c.id)
@@ -141,15 +180,11 @@ def waiting_jobs(
         .where(needs)
         .subquery()
     )
-    rows = connection.execute(
+    return (
         select(ranked)
-        .where(ranked.c.place <= most)
+        .where(ranked.c.place <= bindparam("most"))
         .order_by(ranked.c.order, ranked.c.place, ranked.c.created_at)
     )
-    return [
-        WaitingJob(row.id, row.team_id, row.state == JobState.QUEUED, row.processes)
-        for row in rows
-    ]
 
 
 def has_untaken(connection: Connection, kinds: Collection[str]) -> bool:
