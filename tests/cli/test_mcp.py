@@ -47,6 +47,7 @@ def text_of(result):
     return json.loads(result.content[0].text)
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 def test_a_running_service_is_used(service, web, tmp_path, mode):
     arguments = ("--server", service.url, "--key", service.key)
