@@ -62,23 +62,17 @@ class Taken:
 
 
 def is_live(
-    connection: Connection, owner: str | None = None, *, waits: bool = True
-) -> ColumnElement[bool]:
-    """Return the condition for runs that have not ended, of processes that live.
-
-    Leaves out the runs in the process ``owner``, which knows what it runs. With ``waits``,
-    runs in the queue of a node count, too, even if the service that asked is dead.
-    """
-    return is_live_at(now_of(connection), owner, waits=waits)
-
-
-def is_live_at(
     now: float | BindParameter[float],
     owner: str | BindParameter[str] | None = None,
     *,
     waits: bool = True,
 ) -> ColumnElement[bool]:
-    """Return the condition of :func:`is_live` for a time of the database."""
+    """Return the condition for runs that have not ended, of processes that live ``now``.
+
+    ``now`` is the time of the database. Leaves out the runs in the process ``owner``, which
+    knows what it runs. With ``waits``, runs in the queue of a node count, too, even if the
+    service that asked is dead.
+    """
     live = select(worker.c.id).where(worker.c.until >= now)
     lives = or_(
         run.c.owner.in_(live),
@@ -115,7 +109,7 @@ def take(
         return None
     if is_late(connection, owner):
         return None
-    live = is_live(connection, owner, waits=node is not None)
+    live = is_live(now_of(connection), owner, waits=node is not None)
     others = connection.scalars(
         select(run.c.node).where(run.c.job_id == job_id, live)
     ).all()
@@ -217,7 +211,7 @@ def end_lost(connection: Connection, owner: str) -> int:
     if is_late(connection, owner):
         return 0
     lost = select(run.c.id).where(
-        run.c.state < inline(RunState.ENDED), ~is_live(connection)
+        run.c.state < inline(RunState.ENDED), ~is_live(now_of(connection))
     )
     some = lost.with_for_update(skip_locked=True)  # others look for them too
     return _end(connection, LOST, run.c.id.in_(some.scalar_subquery()))

@@ -25,7 +25,7 @@ from sqlalchemy import (
 
 from scraper_service.options.serialization import CRAWLED
 from scraper_service.storage.job_records import ACTIVE, LOCAL_TEAM, JobState, RunState
-from scraper_service.storage.jobs.runs import is_live_at
+from scraper_service.storage.jobs.runs import is_live
 from scraper_service.storage.schema import job, run
 from scraper_service.storage.transactions import inline, now_of
 
@@ -135,7 +135,7 @@ def waiting_jobs(
 @functools.cache
 def _waiting(*, is_one: bool, on_nodes: bool) -> Select[Any]:
     """Return the statement of :func:`waiting_jobs`, for one job or all."""
-    live = is_live_at(bindparam("now"), bindparam("owner"), waits=on_nodes)
+    live = is_live(bindparam("now"), bindparam("owner"), waits=on_nodes)
     processes = (
         select(func.count())
         .where(run.c.job_id == job.c.id, live)
