@@ -115,6 +115,7 @@ class Service(ServiceProcess):
 def pytest_configure(config):
     # The browsers' driver reads its compiled code from there, a fifth of its start.
     os.environ["NODE_COMPILE_CACHE"] = str(config.cache.mkdir("node"))
+    gc.disable()  # until all tests are collected: few of these objects are garbage
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -156,6 +157,7 @@ def _names(case):
 
 def pytest_collection_finish():
     gc.freeze()  # a collection would visit all modules and thousands of tests
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

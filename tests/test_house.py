@@ -13,7 +13,7 @@ import tomllib
 from typing import TYPE_CHECKING
 
 from scraper_service.options import catalogue
-from tests.test_layers import ROOT, SOURCES, module_of, tree_of, used_modules
+from tests.test_layers import ROOT, SOURCES, module_of, nodes_of, used_modules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -128,7 +128,7 @@ def test_no_two_folders_import_each_other():
 
 def functions() -> Iterator[tuple[Path, ast.FunctionDef | ast.AsyncFunctionDef]]:
     for path in SOURCES:
-        for node in ast.walk(tree_of(path)):
+        for node in nodes_of(path):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 yield path, node
 
@@ -211,7 +211,7 @@ def test_keys_of_options_are_written_in_the_table_of_options():
         (path, node.value)
         for path in SOURCES
         if area_of(path) != "options"
-        for node in ast.walk(tree_of(path))
+        for node in nodes_of(path)
         if isinstance(node, ast.Constant) and node.value in keys
     ]
     assert_no_rise("names", {"keys of options outside options": len(uses)})

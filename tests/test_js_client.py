@@ -85,6 +85,7 @@ def service_of_operations(start_service):
         yield start_service(), web
 
 
+@pytest.mark.full
 def test_searches(run, start_service):
     pages = {f"/p{n}": page(title=f"Page {n}", text="Hay") for n in range(3)}
     with ScriptedSite(pages) as site:
@@ -104,6 +105,7 @@ def test_searches(run, start_service):
     assert found["v1 with pages"]["value"]["data"][0]["markdown"].startswith("# Page")
 
 
+@pytest.mark.full
 def test_screenshots_and_actions(run, start_service):
     if why := why_no_browser():
         pytest.skip(why)
@@ -118,6 +120,7 @@ def test_screenshots_and_actions(run, start_service):
         assert "clicked" in found["markdown"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("has_model", [True, False], ids=["model", "rules"])
 def test_data_and_summaries(run, service, start_service, site, has_model):
     with ChatServer() as chat:
@@ -355,6 +358,7 @@ def test_usage_is_read(value):
     assert value("v1 getTokenUsage")["data"]["remaining_tokens"] == unlimited
 
 
+@pytest.mark.full
 def test_operations_of_several_steps(run, service_of_operations):
     service, web = service_of_operations
     steps = run("operations", service, web.url(""))
@@ -370,6 +374,7 @@ def test_operations_of_several_steps(run, service_of_operations):
     assert text["llmstxt"].count("\n- ") == text["llmsfulltxt"].count("<|page-") == 3
 
 
+@pytest.mark.full
 def test_research_with_a_language_model(run, clever, chat):
     report = "The shop was founded by Ida Example in the year 1999. [1]"
     queries = {"queries": ["Who founded the shop?"]}

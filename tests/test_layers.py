@@ -68,9 +68,14 @@ def tree_of(path: Path) -> ast.Module:
 
 
 @functools.cache
+def nodes_of(path: Path) -> tuple[ast.AST, ...]:
+    """Return all nodes of a module, for the many tests that look at each."""
+    return tuple(ast.walk(tree_of(path)))
+
+
+@functools.cache
 def imports_of(path: Path, *, top_level_only: bool = False) -> set[str]:
-    tree = tree_of(path)
-    nodes = tree.body if top_level_only else ast.walk(tree)
+    nodes = tree_of(path).body if top_level_only else nodes_of(path)
     found = set()
     for node in nodes:
         if isinstance(node, ast.Import):
@@ -177,7 +182,7 @@ OF_SCRAPY = {"engine", "scraper", "downloader"}  # names of objects of Scrapy
 def private_names_of_scrapy(path: Path) -> set[str]:
     """Return the private names that a module imports from Scrapy, or reads of its engine."""
     found = {name for name in imports_of(path) if re.match(r"scrapy\..*\b_(?!_)", name)}
-    for node in ast.walk(tree_of(path)):
+    for node in nodes_of(path):
         match node:
             case ast.Attribute(
                 value=ast.Name(id=owner) | ast.Attribute(attr=owner), attr=name
@@ -201,7 +206,7 @@ def test_tools_do_not_import_tests():
 def used_modules(path: Path, modules: set[str]) -> set[str]:
     """Return the modules that a module imports: `from package import module` is one."""
     found = set()
-    for node in ast.walk(tree_of(path)):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -288,7 +293,7 @@ REFERENCE = re.compile(
 def names_in(path: Path) -> set[str]:
     """Return the names that a module defines, imports or sets anywhere."""
     found = set()
-    for node in ast.walk(tree_of(path)):
+    for node in nodes_of(path):
         match node:
             case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
                 found.add(name)

@@ -5,27 +5,26 @@ from __future__ import annotations
 import ast
 import itertools
 import re
-from pathlib import Path
 
 from scraper_service import settings
+from tests.test_layers import ROOT, nodes_of
 
-ROOT = Path(__file__).parents[1]
 OWN = sorted(name for name in settings._kinds if "_" in name or name == "PROXIES")
 BARE = re.compile(rf"(?<![A-Z_])(?:{'|'.join(OWN)})(?![A-Z_])")
 SOURCES = sorted((ROOT / "scraper_service").rglob("*.py"))
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-def sentences(tree):
+def sentences(nodes):
     """Yield the text of string constants with a space that are no docstrings."""
     docstrings = {
         id(node.body[0].value)
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, DOCUMENTED)
         and node.body
         and isinstance(node.body[0], ast.Expr)
     }
-    for node in ast.walk(tree):
+    for node in nodes:
         text = node.value if isinstance(node, ast.Constant) else None
         if isinstance(text, str) and id(node) not in docstrings and " " in text:
             yield text
@@ -43,9 +42,9 @@ MANY = (
 )
 
 
-def counts_of(tree):
+def counts_of(nodes):
     """Yield the formatted texts that have a number before a noun in the plural."""
-    for node in ast.walk(tree):
+    for node in nodes:
         parts = node.values if isinstance(node, ast.JoinedStr) else []
         for number, text in itertools.pairwise(parts):
             if not isinstance(number, ast.FormattedValue):
@@ -59,7 +58,7 @@ def test_messages_are_written_for_one_thing_as_for_many():
     found = {
         str(path.relative_to(ROOT)): text
         for path in SOURCES
-        for text in counts_of(ast.parse(path.read_text()))
+        for text in counts_of(nodes_of(path))
         if not any(words in text for words in MANY)
     }
     assert found == {}
@@ -69,7 +68,7 @@ def test_messages_name_settings_with_their_prefix():
     found = {
         str(path.relative_to(ROOT)): text
         for path in SOURCES
-        for text in sentences(ast.parse(path.read_text()))
+        for text in sentences(nodes_of(path))
         if BARE.search(text) and "in a Scrapy project" not in text
     }
     assert found == {}

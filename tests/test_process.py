@@ -438,6 +438,7 @@ def test_two_first_starts_at_once_make_one_database(tmp_path):
         assert connection.execute("SELECT count(*) FROM key").fetchone() == (4,)
 
 
+@pytest.mark.full(keep=2)
 @pytest.mark.parametrize("wait_s", [0, 0.01, 0.02, 0.03, 0.04, 0.06])
 def test_a_crawl_that_opens_does_not_hold_up_the_end(start_service, site, wait_s):
     service = start_service()

@@ -9,18 +9,19 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import ada_url
-from tldextract import TLDExtract
 
 from scraper_service.content.page_urls import is_route
 from scraper_service.content.search.duplicates import distance
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from tldextract import TLDExtract
 
     from scraper_service.items import LinkRowT
 
@@ -59,11 +60,6 @@ _TIDY = re.compile(
 )
 # Hosts that are surely in normal form: no number at the end, no punycode.
 _PLAIN_HOST = re.compile(r"(?!.*xn--)(?:[a-z0-9_-]+\.)+[a-z]{2,}", re.ASCII)
-# The list packaged with the library; nothing is downloaded or stored on disk. The list
-# includes private domains: a.github.io and b.github.io are two sites.
-_suffixes = TLDExtract(
-    cache_dir=None, suffix_list_urls=(), include_psl_private_domains=True
-)
 _read: dict[str, ParsedUrl | None] = {}
 
 
@@ -262,10 +258,23 @@ def site_of(host: str) -> str:
     labels = name.split(".")
     if len(labels) == 1 or labels[-1].isdigit() or name.startswith("["):
         return host
-    found = _suffixes(name)
+    found = _public_suffixes()(name)
     if found.suffix:
         return f"{found.domain}.{found.suffix}" if found.domain else host
     return ".".join(labels[-2:])
+
+
+@cache
+def _public_suffixes() -> TLDExtract:
+    """Return the list packaged with the library; nothing is downloaded or stored.
+
+    The list includes private domains: a.github.io and b.github.io are two sites.
+    """
+    from tldextract import TLDExtract  # noqa: PLC0415  # imports an HTTP client
+
+    return TLDExtract(
+        cache_dir=None, suffix_list_urls=(), include_psl_private_domains=True
+    )
 
 
 def growth_of(address: ParsedUrl) -> str | None:

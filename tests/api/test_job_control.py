@@ -150,6 +150,7 @@ def test_a_pause_survives_a_killed_service(start_service, tmp_path, gauge):
     assert paths_of(read_all(second, path)) == Counter(PAGES)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_all_processes_of_a_job_notice_a_pause(
     start_service, tmp_path, gauge, request, kind

@@ -66,7 +66,7 @@ def web():
         yield site
 
 
-@pytest.mark.full(keep=3)
+@pytest.mark.full(keep=2)
 @odd_answers
 def test_rules_find_the_options_of_a_crawl(clever, chat, web, said):
     chat.behave(answer=said)
@@ -82,7 +82,7 @@ def test_rules_find_the_options_of_a_crawl(clever, chat, web, said):
     assert started.json["warning"].startswith("The language model failed (")
 
 
-@pytest.mark.full(keep=3)
+@pytest.mark.full(keep=2)
 @odd_answers
 def test_rules_answer_about_a_page(clever, chat, web, said):
     chat.behave(answer=said)
@@ -116,7 +116,7 @@ def test_a_check_without_a_verdict_is_no_pass(clever, chat, web, said):
     assert "The check for prompt injection failed" in found.json["error"]
 
 
-@pytest.mark.full(keep=3)
+@pytest.mark.full(keep=2)
 @odd_answers
 def test_deep_research_and_agents_end_with_a_reason(clever, chat, web, said):
     clever.post("/v2/scrape", {"url": web.url("/")})  # so that a search finds it
@@ -140,7 +140,7 @@ def test_deep_research_and_agents_end_with_a_reason(clever, chat, web, said):
     assert found.get("data", {"title": None}).keys() == {"title"}
 
 
-@pytest.mark.full(keep=3)
+@pytest.mark.full(keep=2)
 @odd_answers
 def test_a_change_without_a_judgment_costs_no_credit(clever, chat, said):
     pages = {"/a": page(text="old")}

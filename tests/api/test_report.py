@@ -379,7 +379,7 @@ def test_two_jobs_at_one_host_are_told_apart(service):
     assert second["totals"]["requests"] in {5, 6}  # one of them has the robots.txt
 
 
-@pytest.mark.full(keep=1)
+@pytest.mark.full
 @pytest.mark.parametrize("database", ["SQLite", "PostgreSQL"])
 def test_the_stats_of_two_crawlers_add_up_while_they_run_and_at_their_end(
     start_service, request, database

@@ -226,6 +226,7 @@ def test_files_of_sessions_count_and_go_with_their_session(
     assert service.post("/v2/interact", {}, key=key).status == 200
 
 
+@pytest.mark.full
 def test_a_session_to_the_end_of_its_minute_costs_that_minute(minute):
     service, key = minute
 

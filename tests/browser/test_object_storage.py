@@ -54,6 +54,7 @@ def children_of(pid):
     return found[1:]
 
 
+@pytest.mark.full
 def test_screenshots_are_stored_and_served_with_the_same_urls(
     start, app, storage, tmp_path
 ):

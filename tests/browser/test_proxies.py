@@ -55,6 +55,7 @@ def test_pages_go_through_the_basic_proxy(page, proxies, app, options):
     assert stealth.asked == []
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize("options", [{}, {"waitFor": 1}], ids=["http", "browser"])
 def test_stealth_is_used_where_it_is_asked_for(page, proxies, app, options):
     basic, stealth = proxies

@@ -20,7 +20,7 @@ def lost_of(found):
     return sum(row["count"] for row in losses if row["kind"] == "recycledRows")
 
 
-@pytest.mark.full(keep=3)
+@pytest.mark.full(keep=2)
 @pytest.mark.parametrize("kind", ["absolute", "table", "again", "window"])
 @pytest.mark.parametrize("main", [True, False], ids=["main", "all"])
 def test_scroll_to_end_collects_the_rows_of_a_list_in_order(page, kind, main):

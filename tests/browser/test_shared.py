@@ -224,7 +224,7 @@ def test_why_no_browser_starts_is_said_until_one_does(tmp_path, monkeypatch):
     run(test, CHROMIUM_PATH=str(program))
 
 
-@pytest.mark.full(keep=1)
+@pytest.mark.full
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["dies", "stops"])
 def test_a_driver_that_fails_while_it_starts_is_replaced(monkeypatch, how):
     from tests.browser.fragile_providers import FirstStartFails  # slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -10,7 +11,6 @@ import re
 import select
 import signal
 import struct
-import subprocess
 import termios
 import time
 from pathlib import Path
@@ -41,17 +41,25 @@ def run(folder: Path, *arguments, stdin: str = "", **changes: str):
     return forked_start.run(forked_start.COMMAND, arguments, values, folder, stdin)
 
 
-def start(folder: Path, *arguments, **options):
-    """Start a command in a session of its own."""
-    return subprocess.Popen(
-        (*COMMAND, *map(str, arguments)),
-        cwd=folder,
-        env=environment(),
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        **options,
-    )
+class Command(forked_start.ForkedProcess):
+    """A command that runs in ``folder``, with pipes; a context manager."""
+
+    def __init__(self, folder: Path, *arguments, **changes: str):
+        errors, their_errors = os.pipe()
+        self.stderr = os.fdopen(errors)
+        words = tuple(map(str, arguments))
+        values = environment(**changes)
+        super().__init__(words, values, their_errors, forked_start.COMMAND, str(folder))
+        os.close(their_errors)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc_info):
+        for stream in (self.stdout, self.stderr, self.stdin):
+            with contextlib.suppress(BrokenPipeError):
+                stream.close()
+        self.wait(WAIT_S)
 
 
 def lines_of(path: Path) -> int:
@@ -74,14 +82,18 @@ class Terminal:
     """A command on a terminal of its own; ``seen`` is all that came to the screen."""
 
     def __init__(self, folder: Path, *arguments, columns: int = 80, **changes: str):
-        self._process, self._screen = pty.fork()
-        if not self._process:
-            os.chdir(folder)
-            # The size has to be there when the command looks at it.
-            size = struct.pack("HHHH", 24, columns, 0, 0)
-            fcntl.ioctl(0, termios.TIOCSWINSZ, size)
-            values = environment(TERM="xterm-256color", **changes)
-            os.execve(COMMAND[0], (*COMMAND, *map(str, arguments)), values)
+        self._screen, theirs = pty.openpty()
+        # The size has to be there when the command looks at it.
+        size = struct.pack("HHHH", 24, columns, 0, 0)
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, size)
+        self._process = forked_start.ForkedProcess(
+            tuple(map(str, arguments)),
+            environment(TERM="xterm-256color", **changes),
+            theirs,
+            forked_start.COMMAND,
+            str(folder),
+        )
+        os.close(theirs)
         self.seen = ""
 
     def press(self, key: str) -> None:
@@ -102,9 +114,10 @@ class Terminal:
                 pass
         finally:
             if time.monotonic() >= end:
-                os.kill(self._process, signal.SIGKILL)
+                self._process.send_signal(signal.SIGKILL)
             os.close(self._screen)
-        return os.waitstatus_to_exitcode(os.waitpid(self._process, 0)[1])
+        with self._process.stdin, self._process.stdout:
+            return self._process.wait()
 
     def _read(self) -> bool:
         if not select.select([self._screen], [], [], 1)[0]:

@@ -39,6 +39,7 @@ def test_a_file_sets_what_the_environment_does_not(tmp_path):
     assert (tmp_path / "own" / "jobs.sqlite").exists()
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize("command", ["serve", "worker"])
 def test_a_bad_value_in_a_file_stops_the_start(tmp_path, command):
     file = tmp_path / ".env"

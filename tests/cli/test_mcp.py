@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import COMMAND, environment
+from tests.cli import command
+from tests.cli.command import COMMAND, Command, environment
 from tests.support.scripted_site import ScriptedSite, page, slow
 from tests.support.waiting import WAIT_S, wait_until
 
@@ -46,6 +47,7 @@ def text_of(result):
     return json.loads(result.content[0].text)
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 def test_a_running_service_is_used(service, web, tmp_path, mode):
     arguments = ("--server", service.url, "--key", service.key)
@@ -89,38 +91,23 @@ def services_in(folder):
 @pytest.mark.full
 @pytest.mark.skipif(sys.platform != "linux", reason="the end by a kill is of Linux")
 def test_its_service_ends_even_if_it_is_killed(tmp_path):
-    process = subprocess.Popen(
-        (*COMMAND, "mcp"),
-        cwd=tmp_path,
-        env=environment(),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
-    with process:
+    with Command(tmp_path, "mcp") as process:
         ask(process, "ping")
         assert services_in(tmp_path)
-        process.kill()
+        process.send_signal(signal.SIGKILL)
     wait_until(lambda: not services_in(tmp_path))
 
 
 def ask(process, method, **params):
     message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-    process.stdin.write(json.dumps(message).encode() + b"\n")
+    process.stdin.write(f"{json.dumps(message)}\n")
     process.stdin.flush()
     return json.loads(process.stdout.readline())
 
 
 def run(folder, lines, *arguments):
-    return subprocess.run(
-        (*COMMAND, "mcp", *arguments),
-        cwd=folder,
-        env=environment(),
-        input="".join(f"{line}\n" for line in lines),
-        capture_output=True,
-        text=True,
-        timeout=WAIT_S,
-        check=False,
-    )
+    stdin = "".join(f"{line}\n" for line in lines)
+    return command.run(folder, "mcp", *arguments, stdin=stdin)
 
 
 def test_what_is_wrong_is_an_answer(service, tmp_path):
@@ -175,15 +162,7 @@ def test_a_cancelled_call_ends_and_others_go_on(service, web, tmp_path):
 
 
 def test_ctrl_c_ends_it(tmp_path):
-    process = subprocess.Popen(
-        (*COMMAND, "mcp"),
-        cwd=tmp_path,
-        env=environment(),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        start_new_session=True,
-    )
-    with process:
+    with Command(tmp_path, "mcp") as process:
         ask(process, "ping")
         os.killpg(process.pid, signal.SIGINT)
         assert process.wait(WAIT_S) == 130

@@ -8,7 +8,6 @@ import os
 import re
 import signal
 import sqlite3
-import subprocess
 from collections import Counter
 
 import click
@@ -19,12 +18,12 @@ from scraper_service.cli.main import main
 from scraper_service.cli.terminal import choose_id
 from tests.cli import slow_close
 from tests.cli.command import (
+    Command,
     Terminal,
     jobs,
     lines_of,
     pages_of,
     run,
-    start,
 )
 from tests.support.linked_site import named, page_number
 from tests.support.scripted_site import ScriptedSite, answer, moved, page, text
@@ -150,7 +149,7 @@ def test_a_batch_reads_lines_and_says_what_it_leaves_out(tmp_path, site):
 def test_a_crawl_goes_on_where_it_was_stopped(tmp_path, site, number):
     name = f"{LONG}-{number.name.lower()}"
     output = tmp_path / "pages.jsonl"
-    process = start(tmp_path, "crawl", site.url(named(name).path(0)), "-o", output)
+    process = Command(tmp_path, "crawl", site.url(named(name).path(0)), "-o", output)
     with process:
         wait_until(lambda: lines_of(output) >= 3)
         os.kill(process.pid, number)
@@ -179,7 +178,7 @@ def test_a_crawl_goes_on_where_it_was_stopped(tmp_path, site, number):
 def test_one_command_at_a_time_runs_a_job(tmp_path, site):
     output = tmp_path / "out" / "index.jsonl"
     url = site.url(named("2000-slow100-taken").path(0))
-    with start(tmp_path, "crawl", url, "-o", "out/") as process:
+    with Command(tmp_path, "crawl", url, "-o", "out/") as process:
         wait_until(lambda: lines_of(output) >= 2)
         [job] = jobs(tmp_path)
         assert job["state"] == "running"
@@ -213,7 +212,7 @@ def test_a_service_on_the_same_data_leaves_a_stopped_crawl_alone(
     output = tmp_path / "pages.jsonl"
     url = site.url(named(f"{LONG}-beside").path(0))
     service = start_service(tmp_path / "data")
-    with start(tmp_path, "crawl", url, "-o", output) as process:
+    with Command(tmp_path, "crawl", url, "-o", output) as process:
         wait_until(lambda: lines_of(output) >= 3)
         os.kill(process.pid, signal.SIGKILL)
     [job] = jobs(tmp_path)
@@ -231,9 +230,9 @@ def test_a_service_on_the_same_data_leaves_a_stopped_crawl_alone(
 def test_a_stopped_crawl_is_kept_for_more_than_a_day(tmp_path, site):
     output = tmp_path / "pages.jsonl"
     url = site.url(named(f"{LONG}-old").path(0))
-    with start(tmp_path, "crawl", url, "-o", output) as process:
+    with Command(tmp_path, "crawl", url, "-o", output) as process:
         wait_until(lambda: lines_of(output) >= 3)
-        process.kill()
+        process.send_signal(signal.SIGKILL)
     with sqlite3.connect(tmp_path / "data" / "jobs.sqlite") as connection:
         connection.execute("UPDATE job SET expires_at = 1, created_at = 1")
     [job] = jobs(tmp_path)
@@ -245,7 +244,7 @@ def test_a_stopped_crawl_is_kept_for_more_than_a_day(tmp_path, site):
 @pytest.mark.full
 def test_a_reader_that_goes_away_stops_the_crawl(tmp_path, site):
     url = site.url(named(f"{LONG}-head").path(0))
-    process = start(tmp_path, "crawl", url, stdout=subprocess.PIPE)
+    process = Command(tmp_path, "crawl", url)
     with process:
         process.stdout.readline()
         process.stdout.close()
@@ -543,9 +542,9 @@ def test_data_that_cannot_be_asked_for_is_wrong_use(tmp_path, arguments, said):
 
 
 def test_a_run_whose_job_is_paused_ends_and_says_so(tmp_path, site):
-    name = "150-slow2000-paused"  # outlasts two commands, also on a busy machine
+    name = "60-slow2000-paused"  # outlasts two commands, also on a busy machine
     output = tmp_path / "pages.jsonl"
-    with start(
+    with Command(
         tmp_path, "crawl", site.url(named(name).path(0)), "-o", output
     ) as process:
         wait_until(lambda: lines_of(output) >= 1)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 from collections import Counter
 
 import pytest
 
-from tests.cli.command import jobs, lines_of, pages_of, run, start
+from tests.cli.command import Command, jobs, lines_of, pages_of, run
 from tests.cli.test_runs import UNKNOWN, each_once, numbers
 from tests.conftest import KEY, Service
 from tests.support.linked_site import named
@@ -205,7 +204,7 @@ def test_ctrl_c_cancels_the_job_of_a_service(tmp_path, site, service):
     url = site.url(named("2000-slow100-cancel").path(0))
     output = tmp_path / "pages.jsonl"
     asked = ("--server", service.url, "--key", service.key)
-    with start(tmp_path, "crawl", url, "-o", output, *asked) as process:
+    with Command(tmp_path, "crawl", url, "-o", output, *asked) as process:
         wait_until(lambda: lines_of(output) >= 1)
         os.kill(process.pid, signal.SIGINT)
         said = process.stderr.read()
@@ -220,7 +219,7 @@ def test_ctrl_c_cancels_the_job_of_a_service(tmp_path, site, service):
 def test_a_reader_that_goes_away_cancels_the_job(tmp_path, site, service):
     url = site.url(named("2000-slow100-gone").path(0))
     asked = ("--server", service.url, "--key", service.key)
-    process = start(tmp_path, "crawl", url, *asked, stdout=subprocess.PIPE)
+    process = Command(tmp_path, "crawl", url, *asked)
     with process:
         process.stdout.readline()
         process.stdout.close()

@@ -6,7 +6,6 @@ import base64
 import csv
 import json
 import os
-import subprocess
 
 import pytest
 from click.testing import CliRunner
@@ -14,7 +13,7 @@ from click.testing import CliRunner
 from scraper_service.cli.main import main
 from scraper_service.cli.outputs.single import target
 from tests.browser.conftest import why_no_browser
-from tests.cli.command import COMMAND, Terminal, environment, pages_of, run
+from tests.cli.command import Command, Terminal, pages_of, run
 from tests.support.scripted_site import ScriptedSite, answer, page, slow, text
 from tests.support.waiting import wait_until
 
@@ -121,13 +120,8 @@ def test_a_terminal_gets_no_base64(folder):
         terminal = Terminal(folder, "scrape", "http://127.0.0.2:9/", "-f", formats)
         assert terminal.end() == 2
         assert any("a terminal cannot show it" in row for row in terminal.rows)
-    with (folder / "same.html").open("wb") as file:
-        command = (*COMMAND, "parse", "page.html", "-f", "rawBase64")
-        done = subprocess.run(
-            command, cwd=folder, env=environment(), stdout=file, check=False
-        )
-    assert done.returncode == 0
-    assert (folder / "same.html").read_text() == HTML
+    done = run(folder, "parse", "page.html", "-f", "rawBase64")
+    assert (done.returncode, done.stdout) == (0, HTML)
 
 
 def test_a_screenshot_is_a_picture_in_each_place(tmp_path):
@@ -227,18 +221,11 @@ def test_a_port_that_no_page_comes_from_is_named(tmp_path):
 
 def test_a_reader_that_goes_away_is_no_error(folder):
     (folder / "long.html").write_text(f"<p>{'words ' * 200_000}</p>")
-    command = (*COMMAND, "parse", "long.html", "-f", "rawHtml")
-    with subprocess.Popen(
-        command,
-        cwd=folder,
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    ) as process:
+    with Command(folder, "parse", "long.html", "-f", "rawHtml") as process:
         assert process.stdout.read(10)
         process.stdout.close()
         said = process.stderr.read()
-    assert (process.returncode, said) == (141, b"")
+    assert (process.returncode, said) == (141, "")
 
 
 def test_ctrl_c_ends_a_scrape_without_complaints(tmp_path):

@@ -157,7 +157,7 @@ def run(pool: PoolInLoop, body: bytes, **changes):
     return content
 
 
-@pytest.mark.full(keep=3)
+@pytest.mark.full(keep=2)
 @pytest.mark.parametrize("make", FILES.values(), ids=FILES)
 def test_hostile_files_end_in_text_or_in_a_clear_error(pool, make):
     content = run(pool, make())

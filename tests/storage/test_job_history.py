@@ -272,7 +272,7 @@ QUERIES = {
 }
 
 
-@pytest.mark.full(keep=8)
+@pytest.mark.full(keep=4)
 @pytest.mark.parametrize("name", QUERIES)
 @pytest.mark.parametrize("is_analyzed", [False, True])
 def test_a_part_reads_only_its_rows(filled, name, is_analyzed):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import fcntl
 import functools
 import gc
 import importlib
@@ -22,6 +23,7 @@ import socket
 import struct
 import subprocess
 import sys
+import termios
 import threading
 import time
 import traceback
@@ -37,6 +39,7 @@ from scraper_service.crawling.converter_pool import (
     converter_process as fork_server_process,
 )
 from scraper_service.crawling.converter_pool.converter import ForkServer
+from scraper_service.discovery.canonical_urls import site_of
 from scraper_service.storage import database
 from scraper_service.storage.secrets import public_environment
 from tests.support.waiting import WAIT_S
@@ -45,68 +48,55 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 PRELOADED = """
-lxml.html numpy scraper_service.content.convert
-scraper_service.cli.main scraper_service.cli.settings
-scraper_service.server.background scraper_service.server.listener
-scraper_service.server.process
+lxml.html numpy scraper_service.content.convert scraper_service.cli.main
+scraper_service.cli.settings scraper_service.server.background
+scraper_service.server.listener scraper_service.server.process
 scraper_service.server.service scraper_service.server.worker
-scraper_service.services.job_runner scraper_service.services.upkeep
-scrapy.crawler scrapy.core.engine scrapy.core.scraper scrapy.utils.project
-scraper_service.api.application scraper_service.api.errors
-scraper_service.api.parameters scraper_service.options.wire.jobs
-scraper_service.api.requests.feedback scraper_service.api.streams.streaming
-scraper_service.api.requests.v1 scraper_service.options.wire.v2
-scraper_service.api.webhook_payloads scraper_service.cli.outputs.output
-scraper_service.content.formats.answers scraper_service.content.documents.kinds
-scraper_service.crawling.robots scraper_service.llm.client
-scraper_service.services.kinds.agent.agent
+scraper_service.services.job_runner scraper_service.services.upkeep scrapy.crawler
+scrapy.core.engine scrapy.core.scraper scrapy.utils.project
+scraper_service.api.application scraper_service.api.errors scraper_service.api.parameters
+scraper_service.options.wire.jobs scraper_service.api.requests.feedback
+scraper_service.api.streams.streaming scraper_service.api.requests.v1
+scraper_service.options.wire.v2 scraper_service.api.webhook_payloads
+scraper_service.cli.outputs.output scraper_service.content.formats.answers
+scraper_service.content.documents.kinds scraper_service.crawling.robots
+scraper_service.llm.client scraper_service.services.kinds.agent.agent
 scraper_service.services.kinds.agent.research scraper_service.services.kinds.extraction
-scraper_service.storage.accounts.keys
-scraper_service.services.jobs scraper_service.services.kinds.llms_txt
-scraper_service.services.scraping scraper_service.storage.files.uploads
-scraper_service.web.sessions werkzeug.routing wsproto multipart
-scraper_service.crawling.converter_pool.pool scraper_service.crawling.download.engines
-scraper_service.crawling.download.handler scraper_service.crawling.middlewares
-scraper_service.crawling.pipelines.pages scraper_service.crawling.scheduler
-scraper_service.search_engines.searches scraper_service.services.capabilities
-scraper_service.services.metrics.health scraper_service.services.job_following
-scraper_service.services.job_runner scraper_service.services.mapping
+scraper_service.storage.accounts.keys scraper_service.services.jobs
+scraper_service.services.kinds.llms_txt scraper_service.services.scraping
+scraper_service.storage.files.uploads scraper_service.web.sessions werkzeug.routing
+wsproto multipart scraper_service.crawling.converter_pool.pool
+scraper_service.crawling.download.engines scraper_service.crawling.download.handler
+scraper_service.crawling.middlewares scraper_service.crawling.pipelines.pages
+scraper_service.crawling.scheduler scraper_service.search_engines.searches
+scraper_service.services.capabilities scraper_service.services.metrics.health
+scraper_service.services.job_following scraper_service.services.mapping
 scraper_service.services.kinds.operations scraper_service.services.resident_crawler
 scraper_service.services.webhooks scraper_service.spiders.crawl
 scraper_service.spiders.scrape scraper_service.storage.database
-scraper_service.api.versions scraper_service.web.routes
-scraper_service.addon scraper_service.crawling.scrapy_shortcuts.engine
-scraper_service.crawling.scrapy_shortcuts.downloader
-scraper_service.crawling.download.event_loop scraper_service.crawling.duplicates
-scraper_service.crawling.page_index scraper_service.crawling.questions
-scraper_service.api.v1.app scraper_service.api.v2.app scraper_service.web.routes
-scraper_service.addon scraper_service.crawling.scrapy_shortcuts
-scraper_service.crawling.network.event_loop
+scraper_service.api.versions scraper_service.web.routes scraper_service.addon
+scraper_service.crawling.scrapy_shortcuts scraper_service.crawling.network.event_loop
 scraper_service.crawling.pipelines.page_index scraper_service.crawling.pipelines.questions
-scraper_service.exports.job_exports scraper_service.feeds
-scraper_service.library scraper_service.llm.requests
-scraper_service.search_engines.own_index
+scraper_service.exports.job_exports scraper_service.feeds scraper_service.library
+scraper_service.llm.requests scraper_service.search_engines.own_index
 scraper_service.services.metrics.service_metrics
 scraper_service.services.monitoring.check_run scraper_service.services.billing
-scraper_service.spiders.batch scraper_service.spiders.map
-scraper_service.spiders.batch scraper_service.spiders.search
+scraper_service.spiders.batch scraper_service.spiders.map scraper_service.spiders.search
 scrapy.core.downloader.handlers.datauri scrapy.downloadermiddlewares.defaultheaders
 scrapy.downloadermiddlewares.downloadtimeout scrapy.downloadermiddlewares.httpcache
 scrapy.downloadermiddlewares.robotstxt scrapy.downloadermiddlewares.stats
-scrapy.downloadermiddlewares.useragent scrapy.dupefilters
-scrapy.extensions.closespider scrapy.extensions.corestats
-scrapy.extensions.feedexport scrapy.extensions.logcount scrapy.extensions.memdebug
-scrapy.extensions.memusage scrapy.extensions.spiderstate scrapy.extensions.throttle
-scrapy.logformatter scrapy.pqueues scrapy.squeues scrapy.statscollectors
-scrapy.utils.engine twisted.web.template uvloop
-scraper_service.api.http_server
-scraper_service.api.mcp.server scraper_service.api.mcp.tool_table
-scraper_service.api.openapi.document scraper_service.api.openapi.kinds
-scraper_service.api.routes.files scraper_service.api.routes.health
+scrapy.downloadermiddlewares.useragent scrapy.dupefilters scrapy.extensions.closespider
+scrapy.extensions.corestats scrapy.extensions.feedexport scrapy.extensions.logcount
+scrapy.extensions.memdebug scrapy.extensions.memusage scrapy.extensions.spiderstate
+scrapy.extensions.throttle scrapy.logformatter scrapy.pqueues scrapy.squeues
+scrapy.statscollectors scrapy.utils.engine twisted.web.template uvloop
+scraper_service.api.http_server scraper_service.api.mcp.server
+scraper_service.api.mcp.tool_table scraper_service.api.openapi.document
+scraper_service.api.openapi.kinds scraper_service.api.routes.files
+scraper_service.api.routes.health playwright.async_api scrapy_playwright.handler
+scrapy_playwright.provider scraper_service.crawling.browser.render
 scraper_service.content.change_tracking.monitored_pages
-scraper_service.crawling.download.kept_sources
-scraper_service.crawling.download.kept_sources
-scraper_service.services.metrics.sentry scraper_service.services.monitoring.check_run
+scraper_service.crawling.download.kept_sources scraper_service.services.metrics.sentry
 scraper_service.services.monitoring.target_runs
 scraper_service.services.monitoring.searches scraper_service.web.files
 """.split()
@@ -160,7 +150,8 @@ class ForkedProcess:
     """``python -m scraper_service`` with ``arguments``, like :class:`subprocess.Popen`.
 
     It leads a session. Its output arrives at ``stdout``, its errors in the file ``errors``.
-    ``program`` may be another one, and ``folder`` the working directory.
+    ``program`` may be another one, and ``folder`` the working directory. ``errors`` may be a
+    terminal: then it controls the process, and is its input and output too.
     """
 
     def __init__(
@@ -177,8 +168,8 @@ class ForkedProcess:
         words = [program.function, program.name, *arguments]
         request = json.dumps([words, dict(environment), folder]).encode()
         control = _control()
-        theirs = [their_in, their_out, errors, their_status]
-        socket.send_fds(control, [request], theirs)
+        streams = [errors] * 3 if os.isatty(errors) else [their_in, their_out, errors]
+        socket.send_fds(control, [request], [*streams, their_status])
         (self.pid,) = CODE.unpack(control.recv(CODE.size))
         for each in (their_in, their_out, their_status):
             os.close(each)
@@ -288,6 +279,8 @@ def fork_until_closed(control: socket.socket) -> list[Any]:
             signal.signal(signal.SIGCHLD, before)
             for number, descriptor in enumerate(descriptors[:3]):
                 os.dup2(descriptor, number)
+            if os.isatty(0):
+                fcntl.ioctl(0, termios.TIOCSCTTY, 0)
             for each in (*descriptors, *statuses.values()):
                 os.close(each)
             for each in (control, woken, wake):
@@ -320,6 +313,7 @@ def _preload() -> None:
     del sys.modules[name], twisted.internet.reactor
     fork_server_process.prepare()
     database.create_statements("sqlite")
+    site_of("a.example")  # reads the list of public suffixes
 
 
 class _ForkedServer:

@@ -16,13 +16,16 @@ Functions run inside a transaction.
 
 from __future__ import annotations
 
+import functools
 import uuid
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from attrs import evolve, frozen
 from sqlalchemy import (
+    Integer,
     and_,
+    bindparam,
     case,
     delete,
     exists,
@@ -61,7 +64,7 @@ from scraper_service.storage.transactions import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from sqlalchemy import ColumnElement, Connection, Row
+    from sqlalchemy import BindParameter, ColumnElement, Connection, Row, Select
 
 FIRST_BEAT_S = 60.0  # the shortest first lease: the process has yet to open its crawler
 SHUTDOWN = "shutdown"
@@ -70,6 +73,28 @@ MAX_LOST = 10
 MOST_RUNS = 200  # of a job; the oldest ones are deleted
 
 LEFT, QUEUED, LARGE = range(3)  # the order of waiting jobs
+
+# Each process looks every two seconds and after each new job. To build these statements
+# takes ten times as long as to run them.
+_IN_RUNNING: BindParameter[str] = bindparam("running", expanding=True)
+_KNOWN = select(job.c.id, job.c.revision).where(
+    job.c.id.in_(_IN_RUNNING), job.c.state.in_(ACTIVE)
+)
+_HELD = select(run.c.job_id).where(
+    run.c.job_id.in_(_IN_RUNNING),
+    run.c.owner == bindparam("owner"),
+    run.c.state < inline(RunState.ENDED),
+)
+_PARENT = job.alias("parent")
+_ORPHANS = select(job.c.id).where(
+    job.c.state.in_(ACTIVE),
+    job.c.parent_id.is_not(None),
+    # As a join, PostgreSQL would hash all jobs that have ended.
+    select(_PARENT.c.state)
+    .where(_PARENT.c.id == job.c.parent_id)
+    .scalar_subquery()
+    .not_in(ACTIVE),
+)
 
 
 @frozen(kw_only=True)
@@ -88,14 +113,18 @@ class Taken:
 
 
 def is_live(
-    connection: Connection, owner: str | None = None, *, waits: bool = True
+    now: float | BindParameter[float],
+    owner: str | BindParameter[str] | None = None,
+    *,
+    waits: bool = True,
 ) -> ColumnElement[bool]:
-    """Return the condition for runs that have not ended, of processes that live.
+    """Return the condition for runs that have not ended, of processes that live ``now``.
 
-    Leaves out the runs in the process ``owner``, which knows what it runs. With ``waits``,
-    runs in the queue of a node count, too, even if the service that asked is dead.
+    ``now`` is the time of the database. Leaves out the runs in the process ``owner``, which
+    knows what it runs. With ``waits``, runs in the queue of a node count, too, even if the
+    service that asked is dead.
     """
-    live = select(worker.c.id).where(worker.c.until >= now_of(connection))
+    live = select(worker.c.id).where(worker.c.until >= now)
     lives = or_(
         run.c.owner.in_(live),
         run.c.state == inline(RunState.ASKED) if waits else false(),
@@ -131,7 +160,7 @@ def take(
         return None
     if is_late(connection, owner):
         return None
-    live = is_live(connection, owner, waits=node is not None)
+    live = is_live(now_of(connection), owner, waits=node is not None)
     others = connection.scalars(
         select(run.c.node).where(run.c.job_id == job_id, live)
     ).all()
@@ -233,7 +262,7 @@ def end_lost(connection: Connection, owner: str) -> int:
     if is_late(connection, owner):
         return 0
     lost = select(run.c.id).where(
-        run.c.state < inline(RunState.ENDED), ~is_live(connection)
+        run.c.state < inline(RunState.ENDED), ~is_live(now_of(connection))
     )
     some = lost.with_for_update(skip_locked=True)  # others look for them too
     return _end(connection, LOST, run.c.id.in_(some.scalar_subquery()))
@@ -446,27 +475,12 @@ def running_jobs(
     connection: Connection, owner: str, running: Collection[str]
 ) -> RunningJobs:
     """Return what has become of the jobs ``running`` of the process ``owner``."""
-    known = select(job.c.id, job.c.revision).where(
-        job.c.id.in_(running), job.c.state.in_(ACTIVE)
-    )
-    active = {row.id: row.revision for row in connection.execute(known)}
-    held = select(run.c.job_id).where(
-        run.c.job_id.in_(running),
-        run.c.owner == owner,
-        run.c.state < inline(RunState.ENDED),
-    )
-    parent = job.alias("parent")
-    # As a join, PostgreSQL would hash all jobs that have ended.
-    of_parent = select(parent.c.state).where(parent.c.id == job.c.parent_id)
-    orphans = select(job.c.id).where(
-        job.c.state.in_(ACTIVE),
-        job.c.parent_id.is_not(None),
-        of_parent.scalar_subquery().not_in(ACTIVE),
-    )
+    values = {"running": tuple(running), "owner": owner}
+    known = connection.execute(_KNOWN, values)
     return RunningJobs(
-        active,
-        frozenset(connection.scalars(held)),
-        tuple(connection.scalars(orphans)),
+        {row.id: row.revision for row in known},
+        frozenset(connection.scalars(_HELD, values)),
+        tuple(connection.scalars(_ORPHANS)),
     )
 
 
@@ -489,7 +503,27 @@ def waiting_jobs(
     Without ``only``, jobs of :data:`LOCAL_TEAM` are left out, whose commands run them. On
     nodes a job has at most ``most_processes``, None for processes that are on no node.
     """
-    live = is_live(connection, owner, waits=most_processes is not None)
+    statement = _waiting(is_one=only is not None, on_nodes=most_processes is not None)
+    values = {
+        "now": now_of(connection),
+        "owner": owner,
+        "kinds": tuple(kinds),
+        "running": tuple(running),
+        "most": most,
+        "at_once": at_once,
+        "only": only,
+        "most_processes": most_processes,
+    }
+    return [
+        WaitingJob(row.id, row.team_id, row.state == JobState.QUEUED, row.processes)
+        for row in connection.execute(statement, values)
+    ]
+
+
+@functools.cache
+def _waiting(*, is_one: bool, on_nodes: bool) -> Select[Any]:
+    """Return the statement of :func:`waiting_jobs`, for one job or all."""
+    live = is_live(bindparam("now"), bindparam("owner"), waits=on_nodes)
     processes = (
         select(func.count())
         .where(run.c.job_id == job.c.id, live)
@@ -504,10 +538,10 @@ def waiting_jobs(
         )
         .where(
             job.c.state.in_(ACTIVE),
-            job.c.kind.in_(kinds),
+            job.c.kind.in_(bindparam("kinds", expanding=True)),
             job.c.paused_at.is_(None),
-            job.c.id.not_in(running),
-            job.c.team_id != LOCAL_TEAM if only is None else job.c.id == only,
+            job.c.id.not_in(_IN_RUNNING),
+            job.c.id == bindparam("only") if is_one else job.c.team_id != LOCAL_TEAM,
         )
         .cte("active")
         .prefix_with("MATERIALIZED")  # else the processes are counted at each use
@@ -517,11 +551,12 @@ def waiting_jobs(
         (active.c.state == JobState.QUEUED, QUEUED),
         else_=LEFT,
     )
+    at_once = bindparam("at_once", type_=Integer)
     is_large = active.c.unfinished > at_once * active.c.processes
     needs_more = and_(
         active.c.kind.in_(CRAWLED),
-        is_large if only is None else true(),
-        true() if most_processes is None else active.c.processes < most_processes,
+        true() if is_one else is_large,
+        active.c.processes < bindparam("most_processes") if on_nodes else true(),
     )
     needs = or_(active.c.processes == 0, needs_more)
     oldest = (active.c.created_at, active.c.id)
@@ -533,15 +568,11 @@ def waiting_jobs(
         .where(needs)
         .subquery()
     )
-    rows = connection.execute(
+    return (
         select(ranked)
-        .where(ranked.c.place <= most)
+        .where(ranked.c.place <= bindparam("most"))
         .order_by(ranked.c.order, ranked.c.place, ranked.c.created_at)
     )
-    return [
-        WaitingJob(row.id, row.team_id, row.state == JobState.QUEUED, row.processes)
-        for row in rows
-    ]
 
 
 def has_untaken(connection: Connection, kinds: Collection[str]) -> bool:

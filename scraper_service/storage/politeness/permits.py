@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from sqlalchemy import delete, func, or_, select, tuple_
+from sqlalchemy import bindparam, delete, func, or_, select, tuple_
 
 from scraper_service.storage.schema import permit, team, worker
 from scraper_service.storage.statements import execute
@@ -68,6 +68,18 @@ class Claimed(NamedTuple):
 
 
 _ROW = (permit.c.name, permit.c.owner, *(permit.c[each] for each in Claimed._fields))
+_OF_KIND = permit.c.kind == bindparam("kind")
+# Each process reads them every two seconds: to build them takes longer than to run them.
+_LIVE = select(worker.c.id, worker.c.until).where(worker.c.until >= bindparam("now"))
+_CLAIMS = select(*_ROW).where(
+    _OF_KIND,
+    or_(
+        permit.c.name == _MARK,
+        permit.c.name.in_(
+            select(permit.c.name).where(_OF_KIND, permit.c.owner == bindparam("owner"))
+        ),
+    ),
+)
 
 
 class Processes(NamedTuple):
@@ -89,15 +101,11 @@ class Processes(NamedTuple):
 def read(connection: Connection, kind: str, owner: str) -> Processes:
     """Return what the process ``owner`` needs to know of the others."""
     now = now_of(connection)
-    live = select(worker.c.id, worker.c.until).where(worker.c.until >= now)
-    ends = {row.id: row.until for row in connection.execute(live)}
-    of_kind = permit.c.kind == kind
-    named = select(permit.c.name).where(of_kind, permit.c.owner == owner)
-    query = select(*_ROW).where(
-        of_kind, or_(permit.c.name == _MARK, permit.c.name.in_(named))
-    )
+    live = connection.execute(_LIVE, {"now": now})
+    ends = {row.id: row.until for row in live}
     claims: dict[str, dict[str, Claimed]] = {}
-    for name, each, *claim in connection.execute(query):
+    rows = connection.execute(_CLAIMS, {"kind": kind, "owner": owner})
+    for name, each, *claim in rows:
         if each in ends:
             claims.setdefault(name, {})[each] = Claimed(*claim)
     marked = claims.pop(_MARK, {}).keys()
