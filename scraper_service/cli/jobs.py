@@ -14,7 +14,8 @@ import attrs
 import click
 
 from scraper_service.cli import options
-from scraper_service.cli.options import examples, takes_output, takes_service
+from scraper_service.cli.jobs_client import takes_service
+from scraper_service.cli.options import examples, takes_output
 from scraper_service.cli.outputs import page_formats
 from scraper_service.cli.outputs.output import upload_after
 from scraper_service.cli.terminal import (
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import TextIO
 
-    from scraper_service.cli.options import Wanted, Where
+    from scraper_service.cli.jobs_client import Where
+    from scraper_service.cli.options import Wanted
 
 
 _detach = click.option(

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scraper_service.cli import options
-from scraper_service.cli.options import examples, takes_service
+from scraper_service.cli.jobs_client import takes_service
+from scraper_service.cli.options import examples
 from scraper_service.cli.outputs import page_formats, single
 from scraper_service.cli.settings import fetch_settings
 from scraper_service.content.characters import printable
@@ -23,7 +24,7 @@ from scraper_service.content.losses import describe
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from scraper_service.cli.options import Where
+    from scraper_service.cli.jobs_client import Where
 
 
 MAX_FILE_BYTES = 50 * 2**20  # the limit of POST /v2/parse

@@ -300,7 +300,7 @@ USUAL_JOBS = 20  # in a list
 
 
 class RemoteClient:
-    """Lets a running service do the work of commands, see :mod:`scraper_service.cli.options`."""
+    """Lets a running service do the work of commands, see :mod:`scraper_service.cli.jobs_client`."""
 
     def __init__(self, server: str, key: str):
         self.server = server
