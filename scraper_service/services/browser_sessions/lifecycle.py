@@ -33,11 +33,11 @@ from scraper_service.errors import (
 from scraper_service.llm.model import language_model
 from scraper_service.options.crawl import PageOptions
 from scraper_service.options.limits import under_policy
+from scraper_service.services.browser_sessions.failures import FAILURES
 from scraper_service.services.browser_sessions.running_session import (
     MOST_PAGES,
     RunningSession,
 )
-from scraper_service.services.browser_sessions.steps import FAILURES
 from scraper_service.shared_objects import BackgroundTasks
 from scraper_service.storage.accounts.browser_sessions import (
     SessionRecord,

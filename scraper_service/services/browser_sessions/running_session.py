@@ -26,14 +26,13 @@ from scraper_service.llm.model import LanguageModel
 from scraper_service.options.scrape import ScrapeOptions
 from scraper_service.services.accounts import Team
 from scraper_service.services.billing import Charge
+from scraper_service.services.browser_sessions.failures import FAILURES, reason_of
+from scraper_service.services.browser_sessions.prompted_steps import PromptRun
 from scraper_service.services.browser_sessions.steps import (
     FAILED,
-    FAILURES,
     LATE,
     NO_PROGRAM,
-    PromptRun,
     StepResult,
-    reason_of,
 )
 from scraper_service.services.browser_sessions.visitor_input import (
     InputInvalid,
