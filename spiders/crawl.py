@@ -232,13 +232,16 @@ class CrawlSpider(JobSpider):
         """Return why a URL in the scope is not followed, or None."""
         if refusal := self.guard.refusal(url):
             return refusal.reason.value, refusal.rule
-        if not self.options.ignore_robots_txt and (
-            rules := self.robots.find_cached(url)
-        ):
-            agents = self.robots.agents(self.options.robots_user_agent)
-            if rule := rules.refusal(url, agents):
-                return Reason.ROBOTS.value, rule
+        if rule := self._robots_rule(url):
+            return Reason.ROBOTS.value, rule
         return None
+
+    def _robots_rule(self, url: str) -> str | None:
+        """Return the rule of a robots.txt in the cache that refuses a URL, or None."""
+        rules = self.robots.find_cached(url)
+        if self.options.ignore_robots_txt or not rules:
+            return None
+        return rules.refusal(url, self.robots.agents(self.options.robots_user_agent))
 
     def remember(self, links: Sequence[LinkRowT], depth: int) -> None:
         """Record that the frontier has links, so that the crawl skips them from now on.
@@ -285,12 +288,19 @@ class CrawlSpider(JobSpider):
         )
 
     def parse_places(self, response: Response) -> Iterator[SitemapFile]:
-        """Yield the URLs where sitemaps may be, including those of robots.txt."""
+        """Yield the URLs where sitemaps may be, including those of robots.txt.
+
+        Its rules are for the URLs that it does not name itself.
+        """
         robots = json.loads(response.body)
         declared, warning = robots["sitemaps"], robots["warning"]
         from_sitemap = starts_with_sitemap(self.options)
         start = self.options.url if from_sitemap else self.scope.base.href
-        places = sitemap_candidates(start, declared)
+        places = [
+            url
+            for url in sitemap_candidates(start, declared)
+            if url in declared or not self._robots_rule(url)
+        ]
         yield SitemapFile(
             lease=PageState.of(response).job_lease,
             nested=self._files(places),
@@ -310,7 +320,11 @@ class CrawlSpider(JobSpider):
                 yield SitemapFile(lease=lease, error=NOT_GUESSED)
                 return
             if lease.depth == 1 and self._may_guess(url):
-                nested = GUESSES.of_host(url)
+                nested = tuple(
+                    guess
+                    for guess in GUESSES.of_host(url)
+                    if not self._robots_rule(guess)
+                )
         if found.page is not None:
             assert error is not None
             warnings = (*warnings, f"{url}: {error.message}")
