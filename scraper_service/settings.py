@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from scrapy.settings import default_settings as _defaults
 
 from scraper_service.errors import variable
+from scraper_service.options.parsing import guesses
 from scraper_service.options.urls import caller_url, url_parts
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ DEFAULT_REQUEST_HEADERS = {
     "Accept-Language": "en-US,en;q=0.9",
 }
 # The header User-Agent of every request, robots.txt included.
-USER_AGENT = "Mozilla/5.0 (compatible; scraper-service/0.1; +https://scrapy.org)"
+USER_AGENT = "Mozilla/5.0 (compatible; scraper-service/1.0)"
 
 # -- Address and data ------------------------------------------------------------------
 # URL of the job database: postgresql://USER:PASSWORD@HOST/DATABASE. Empty: SQLite in
@@ -518,14 +519,23 @@ for _name, _value in os.environ.items():
         globals()[_name.removeprefix("SCRAPER_")] = _value
 
 
-def unknown_settings() -> list[str]:
-    """Return the ``SCRAPER_...`` variables of the environment that set nothing."""
-    return sorted(
+def is_setting(name: str | None) -> bool:
+    """Return True for the name of a setting, without its prefix."""
+    return name in _known
+
+
+def unknown_settings() -> str:
+    """Say which ``SCRAPER_...`` variables of the environment set nothing; "" without any."""
+    names = sorted(
         name
         for name in os.environ
         if name.startswith("SCRAPER_")
         and name.removeprefix("SCRAPER_") not in _known | _of_commands
     )
+    if not names:
+        return ""
+    hint = guesses(names, [variable(name) for name in _kinds]).strip()
+    return f"no setting has the name {', '.join(names)}{hint and f'; {hint}'}"
 
 
 def check_settings(settings: BaseSettings) -> None:

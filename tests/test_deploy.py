@@ -408,4 +408,4 @@ def test_every_variable_is_a_setting(path, monkeypatch):
             monkeypatch.delenv(name)
     for name in re.findall(r"SCRAPER_[A-Z_]+[A-Z]", path.read_text()):
         monkeypatch.setenv(name, "x")
-    assert settings.unknown_settings() == []
+    assert settings.unknown_settings() == ""

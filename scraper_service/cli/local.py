@@ -234,8 +234,11 @@ class LocalClient:
     def _fetching(self) -> tuple[Settings, MissingT]:
         """Return the settings of a command that fetches pages, and what is missing here."""
         from scraper_service.crawling.browser.chromium import why_missing
+        from scraper_service.settings import unknown_settings
 
         settings = fetch_settings(self._overrides, **self._options)
+        if unknown := unknown_settings():
+            click.echo(f"warning: {unknown}", err=True)
         return settings, (why_missing(settings), availability.missing_model(settings))
 
     def _has_jobs(self) -> bool:
@@ -407,7 +410,8 @@ def run_spider(
 ) -> tuple[list[Any], Any]:
     """Run a spider as `scrapy crawl` does; return its items and the spider.
 
-    Ctrl-C ends the process at once.
+    Ctrl-C ends the process at once. Raises :exc:`click.ClickException` for a setting that a
+    component refuses at its start.
     """
     from scrapy.crawler import AsyncCrawlerProcess
 
@@ -422,8 +426,12 @@ def run_spider(
     process = AsyncCrawlerProcess(settings)
     crawler = process.create_crawler(name)
     crawler.signals.connect(keep, item_made)
-    process.crawl(crawler, **arguments)
+    crawl = process.crawl(crawler, **arguments)
     process.start(install_signal_handlers=False)
+    try:
+        crawl.result()
+    except ValueError as error:
+        raise click.ClickException(str(error)) from error
     return items, crawler.spider
 
 

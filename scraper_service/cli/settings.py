@@ -44,7 +44,8 @@ def env_file_option(command: Any) -> Any:
 def read_env_file(path: Path) -> None:
     """Add the variables of a file to the environment, whose own variables stay.
 
-    Raises :exc:`click.UsageError` with the number of a line that sets no variable.
+    Warns of settings without their prefix. Raises :exc:`click.UsageError` with the number
+    of a line that sets no variable.
     """
     from dotenv.parser import parse_stream
 
@@ -63,6 +64,12 @@ def read_env_file(path: Path) -> None:
             )
         if binding.key is not None and binding.value is not None:
             os.environ.setdefault(binding.key, binding.value)
+    # This module reads the environment, which is complete only now.
+    from scraper_service.settings import is_setting
+
+    for name in filter(is_setting, (binding.key for binding in bindings)):
+        text = f"warning: {path}: {name} is not read; the setting is SCRAPER_{name}"
+        click.echo(text, err=True)
 
 
 def fetch_settings(overrides: Iterable[str], **options: Any) -> Settings:

@@ -121,6 +121,10 @@ def load_providers(settings: BaseSettings) -> tuple[SearchProvider, ...]:
             raise ValueError(
                 f"SCRAPER_SEARCH_PROVIDERS entry {name!r}: {error}"
             ) from error
+        if not hasattr(kind, "from_settings"):
+            raise ValueError(
+                f"SCRAPER_SEARCH_PROVIDERS entry {name!r} has no method from_settings"
+            )
         found.append(kind.from_settings(settings))
     return tuple(found)
 

@@ -266,4 +266,4 @@ def _configure_logs(settings: Settings) -> None:
         logging.getLogger("scrapy-playwright").setLevel(logging.WARNING)
         logging.getLogger("alembic").setLevel(logging.WARNING)
     if unknown := unknown_settings():
-        logger.warning("no setting has the name %s", ", ".join(unknown))
+        logger.warning("%s", unknown)

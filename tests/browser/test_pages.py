@@ -280,7 +280,7 @@ def test_a_desktop_is_seen_by_default(page):
     facts = facts_of(page("/facts", waitFor=1, formats=["rawHtml"]))
     assert (facts["width"], facts["touch"], facts["language"]) == (1280, False, "en-US")
     assert "Headless" not in facts["agent"]
-    assert facts["agent"].endswith("scraper-service/0.1")
+    assert facts["agent"].endswith("scraper-service/1.0")
 
 
 def test_mobile_is_seen_by_the_page(page):

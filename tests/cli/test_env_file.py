@@ -39,6 +39,17 @@ def test_a_file_sets_what_the_environment_does_not(tmp_path):
     assert (tmp_path / "own" / "jobs.sqlite").exists()
 
 
+def test_a_setting_without_its_prefix_or_with_a_typing_error_is_named(tmp_path):
+    file = tmp_path / ".env"
+    file.write_text("EGRESS_ALLOW=127.0.0.2/32\nOTHER=1\nSCRAPER_EGRES_ALLOW=1\n")
+    done = scraper("--env-file", file, "scrape", "http://127.0.0.2/")
+    assert done.returncode != 0
+    told = "EGRESS_ALLOW is not read; the setting is SCRAPER_EGRESS_ALLOW"
+    assert told in done.stderr
+    assert "OTHER" not in done.stderr
+    assert "did you mean 'SCRAPER_EGRESS_ALLOW'?" in done.stderr
+
+
 @pytest.mark.full(keep=1)
 @pytest.mark.parametrize("command", ["serve", "worker"])
 def test_a_bad_value_in_a_file_stops_the_start(tmp_path, command):

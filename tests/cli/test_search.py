@@ -77,3 +77,12 @@ def test_failures_have_an_exit_code_and_a_sentence(tmp_path, engines):
     done = run(tmp_path, "search", "hay", SCRAPER_SEARCH_PROVIDERS="searxng")
     assert done.returncode != 0
     assert "needs SCRAPER_SEARXNG_URL" in done.stderr
+    wrong = {
+        "googel": "must be one of searxng",
+        "collections.OrderedDict": "from_settings",
+    }
+    for engine, told in wrong.items():
+        done = run(tmp_path, "search", "hay", SCRAPER_SEARCH_PROVIDERS=engine)
+        assert done.returncode != 0
+        (line,) = done.stderr.splitlines()
+        assert told in line

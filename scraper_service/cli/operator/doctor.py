@@ -382,6 +382,5 @@ def _environment() -> Check:
     from scraper_service.settings import unknown_settings
 
     if unknown := unknown_settings():
-        text = f"no setting has the name {', '.join(unknown)}; check the spelling"
-        return Check("environment", "fails", text)
+        return Check("environment", "fails", unknown)
     return Check("environment", "works", "every SCRAPER_... variable is a setting")
