@@ -234,7 +234,8 @@ def test_the_frontier_does_not_know_the_stores_of_jobs():
 
 
 def test_paths_of_the_architecture_exist():
-    text = (ROOT / "docs" / "explanation" / "architecture.md").read_text()
+    pages = (ROOT / "docs" / "explanation").rglob("*.md")
+    text = "\n".join(page.read_text() for page in pages if page.name != "history.md")
     named = set(re.findall(r"`([a-z_0-9/]+(?:\.py|/))`", text))
     assert len(named) > 30
     for path in named:
