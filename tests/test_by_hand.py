@@ -291,7 +291,7 @@ def test_other_components_and_add_ons_of_a_project_remove_none_of_ours(tmp_path,
         (("search",), "query is required"),
         (("scrape", "-a", "url=http://127.0.0.2/", "-a", "formats=x"), "formats.*'x'"),
         (("crawl", "-a", "job_id=x", "-a", "url=y"), "job_id goes with no other"),
-        (("nope",), "no spider nope; there are batch, crawl"),
+        (("nope",), "no spider nope; there are batch, crawl, map"),
     ],
     ids=lambda each: "_".join(each).replace("/", "") if isinstance(each, tuple) else "",
 )

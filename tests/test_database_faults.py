@@ -202,7 +202,7 @@ def stopped_with_a_locked_job(service, address, name):
 
         with psycopg.connect(plain(address)) as other:
             while True:
-                other.execute(leased)
+                wait_until(lambda: other.execute(leased).rowcount, LONG_S)
                 wait_until(is_waiting, LONG_S)
                 os.kill(service.pid, signal.SIGSTOP)
                 if is_waiting():

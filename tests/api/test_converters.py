@@ -283,7 +283,7 @@ def test_converters_that_cannot_start_end_the_start(tmp_path):
 
     (tmp_path / "sitecustomize.py").write_text(
         "import sys\n"
-        "if 'fork_server' in ' '.join(sys.orig_argv):\n"
+        "if 'converter_process' in ' '.join(sys.orig_argv):\n"
         "    import os\n    os._exit(7)\n"
     )
     done = run_serve("--data-dir", str(tmp_path / "data"), PYTHONPATH=str(tmp_path))

@@ -53,7 +53,7 @@ class Command(CrawlCommand):
         try:
             crawler = self._create_crawler(args[0])
         except KeyError:
-            names = ", ".join(self.crawler_process.spider_loader.list())
+            names = ", ".join(sorted(self.crawler_process.spider_loader.list()))
             text = f"there is no spider {args[0]}; there are {names}"
             raise UsageError(text) from None
         report = RunLog(crawler)

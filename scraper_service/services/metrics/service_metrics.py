@@ -36,7 +36,7 @@ disable_created_metrics()  # twice as many lines, which Prometheus does not need
 # of their parent; the child of a fork server is a converter.
 _KINDS = (
     (b"fork-server", "fork_server"),
-    (b"fork_server", "fork_server"),
+    (b"converter_process", "fork_server"),
     (b"chrom", "browser"),
     (b"playwright", "browser"),
     (b"scrapyd", "crawl"),
