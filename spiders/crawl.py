@@ -232,16 +232,13 @@ class CrawlSpider(JobSpider):
         """Return why a URL in the scope is not followed, or None."""
         if refusal := self.guard.refusal(url):
             return refusal.reason.value, refusal.rule
-        if rule := self._robots_rule(url):
-            return Reason.ROBOTS.value, rule
+        if not self.options.ignore_robots_txt and (
+            rules := self.robots.find_cached(url)
+        ):
+            agents = self.robots.agents(self.options.robots_user_agent)
+            if rule := rules.refusal(url, agents):
+                return Reason.ROBOTS.value, rule
         return None
-
-    def _robots_rule(self, url: str) -> str | None:
-        """Return the rule of a robots.txt in the cache that refuses a URL, or None."""
-        rules = self.robots.find_cached(url)
-        if self.options.ignore_robots_txt or not rules:
-            return None
-        return rules.refusal(url, self.robots.agents(self.options.robots_user_agent))
 
     def remember(self, links: Sequence[LinkRowT], depth: int) -> None:
         """Record that the frontier has links, so that the crawl skips them from now on.
@@ -288,19 +285,12 @@ class CrawlSpider(JobSpider):
         )
 
     def parse_places(self, response: Response) -> Iterator[SitemapFile]:
-        """Yield the URLs where sitemaps may be, including those of robots.txt.
-
-        Its rules are for the URLs that it does not name itself.
-        """
+        """Yield the URLs where sitemaps may be, including those of robots.txt."""
         robots = json.loads(response.body)
         declared, warning = robots["sitemaps"], robots["warning"]
         from_sitemap = starts_with_sitemap(self.options)
         start = self.options.url if from_sitemap else self.scope.base.href
-        places = [
-            url
-            for url in sitemap_candidates(start, declared)
-            if url in declared or not self._robots_rule(url)
-        ]
+        places = sitemap_candidates(start, declared)
         yield SitemapFile(
             lease=PageState.of(response).job_lease,
             nested=self._files(places),
@@ -320,11 +310,7 @@ class CrawlSpider(JobSpider):
                 yield SitemapFile(lease=lease, error=NOT_GUESSED)
                 return
             if lease.depth == 1 and self._may_guess(url):
-                nested = tuple(
-                    guess
-                    for guess in GUESSES.of_host(url)
-                    if not self._robots_rule(guess)
-                )
+                nested = GUESSES.of_host(url)
         if found.page is not None:
             assert error is not None
             warnings = (*warnings, f"{url}: {error.message}")

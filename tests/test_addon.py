@@ -18,7 +18,7 @@ from tests.support.scripted_site import ScriptedSite, answer, page
 from tests.support.waiting import WAIT_S
 
 DOCS = (Path(__file__).parents[1] / "docs" / "how-to" / "scrapy.md").read_text()
-SETTINGS, SPIDER, *_ = re.findall(
+_, SETTINGS, SPIDER, *_ = re.findall(
     r"^```python\n(.*?)^```", DOCS, re.DOTALL | re.MULTILINE
 )
 

@@ -83,19 +83,6 @@ SMALL = {
 }
 
 
-def test_sitemaps_that_robots_txt_refuses_are_fetched_only_if_it_names_them(crawl):
-    pages = {**SMALL, "/private/sitemap.xml": sitemap("{site}/open")}
-    with ScriptedSite(pages) as site:
-        assert crawl(site.url("/private/"), sitemap="only").documents == []
-        assert "/sitemap.xml" in site.paths()
-        assert "/private/sitemap.xml" not in site.paths()
-    named = text(f"{ROBOTS}Sitemap: {{site}}/private/sitemap.xml\n")
-    with ScriptedSite({**pages, "/robots.txt": named}) as site:
-        done = crawl(site.url("/"))
-        assert "/private/sitemap.xml" in site.paths()
-        assert paths_of(done, site) == ["/", "/open"]
-
-
 def test_what_robots_txt_refuses_is_listed_and_not_fetched(crawl):
     with ScriptedSite(SMALL) as site:
         done = crawl(site.url("/"))
