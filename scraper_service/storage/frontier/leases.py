@@ -264,8 +264,9 @@ def beat(connection: Connection, owner: str, lease_s: float) -> None:
     """Extend the leases of ``owner`` to ``lease_s`` seconds from now."""
     now = now_of(connection)
     until = now + lease_s
+    farthest = until + FARTHEST_S
     connection.execute(
-        update(worker).where(worker.c.until > now + FARTHEST_S).values(until=now - 1)
+        update(worker).where(worker.c.until > farthest).values(until=now - 1)
     )
     changed = connection.execute(
         update(worker).where(worker.c.id == owner).values(until=until)
