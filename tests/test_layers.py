@@ -235,7 +235,9 @@ def test_the_frontier_does_not_know_the_stores_of_jobs():
 
 def test_paths_of_the_architecture_exist():
     pages = (ROOT / "docs" / "explanation").rglob("*.md")
-    text = "\n".join(page.read_text() for page in pages if page.name != "history.md")
+    text = (ROOT / "CONTRIBUTING.md").read_text() + "\n".join(
+        page.read_text() for page in pages if page.name != "history.md"
+    )
     named = set(re.findall(r"`([a-z_0-9/]+(?:\.py|/))`", text))
     assert len(named) > 30
     for path in named:
