@@ -555,10 +555,10 @@ def _join_rest(root: Any) -> None:
 
 
 def _end_drawings(root: Any) -> None:
-    """Make each drawing that an element of HTML ends an element with what is behind it.
+    """End each drawing at the first element of HTML in it, as browsers do.
 
-    libxml2 puts all behind ``<svg>`` without end tag into the drawing, which no format
-    reads.
+    libxml2 puts all that follows ``<svg>`` without end tag into the drawing, which no format
+    reads. What follows stays, and the parts of the drawing around it become elements of HTML.
     """
     known: set[Any] = set()  # drawings inside others
     for svg in list(elements(root, "svg")):
