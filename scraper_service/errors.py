@@ -103,6 +103,14 @@ class Issue:
     facts: dict[str, Any] = field(factory=dict)
 
 
+def _named(issue: Issue) -> str:
+    """Return the message of an issue with its path, which many messages begin with."""
+    path = ".".join(map(str, issue.path))
+    if path and issue.message.startswith(path):
+        return issue.message
+    return f"{path}: {issue.message}"
+
+
 class InvalidOptions(ServiceError, ValueError):
     """Raised when a caller's options break a rule.
 
@@ -115,9 +123,7 @@ class InvalidOptions(ServiceError, ValueError):
 
     def __init__(self, issues: list[Issue]):
         self.issues = tuple(issues)
-        super().__init__(
-            "; ".join(f"{'.'.join(map(str, i.path))}: {i.message}" for i in issues)
-        )
+        super().__init__("; ".join(map(_named, issues)))
 
 
 class ConversionFailed(ServiceError, ValueError):

@@ -6,7 +6,7 @@ The public name is ``from scraper_service import convert``.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -94,15 +94,19 @@ def convert(
     may take minutes or gigabytes. The service converts in processes with limits; this
     function has no limits.
 
-    Raises :exc:`InvalidOptions` for an option that is unknown or has no effect here.
-    Raises :exc:`ConversionFailed` for a document that cannot be read.
+    Raises :exc:`InvalidOptions` for an argument of another type, and for an option that is
+    unknown or has no effect here. Raises :exc:`ConversionFailed` for a document that cannot be read.
     """
+    if not isinstance(content, (bytes, bytearray, memoryview, str)):
+        raise _invalid(f"must be bytes or str, got {content!r:.60}", "content")
+    if not isinstance(content_type, str):
+        raise _invalid(f"must be a str, got {content_type!r:.60}", "content_type")
     page = conversion_options(url, formats, schema, prompt, options)
     if isinstance(content, str):
         content = content.encode("utf-8", "replace")
         content_type = "text/html; charset=utf-8"
     source = PageSource(
-        url=page.url, status=200, body=content, content_type=content_type
+        url=page.url, status=200, body=bytes(content), content_type=content_type
     )
     # Imported here, since the add-ons of crawls import this module, and convert nothing.
     from scraper_service.content.convert import make_content  # noqa: PLC0415
@@ -128,6 +132,12 @@ def conversion_options(
     if schema is not None and not isinstance(schema, Mapping):
         raise _invalid(
             f"must be a JSON Schema as a mapping, got {schema!r:.60}", "schema"
+        )
+    if not isinstance(url, str):
+        raise _invalid(f"must be a str, got {url!r:.60}", "url")
+    if isinstance(formats, (str, Mapping)) or not isinstance(formats, Iterable):
+        raise _invalid(
+            f"must be a list such as ['markdown'], got {formats!r:.60}", "formats"
         )
     try:
         base = caller_url(url) if url else UPLOADED
