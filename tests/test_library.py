@@ -96,12 +96,46 @@ def test_other_kinds_of_documents_are_read():
         ({"url": "ftp://x.example"}, "url: "),
         ({"schema": 3}, "schema: must be a JSON Schema"),
         ({"include_tags": ["[["]}, "include_tags.0: "),
+        ({"formats": "markdown"}, "formats: must be a list such as ['markdown']"),
+        ({"formats": {"type": "html"}}, "formats: must be a list"),
+        ({"formats": None}, "formats: must be a list"),
+        ({"url": 5}, "url: must be a str, got 5"),
+        ({"content_type": None}, "content_type: must be a str, got None"),
     ],
 )
 def test_a_wrong_option_is_named(options, named):
     with pytest.raises(InvalidOptions) as caught:
         convert(PAGE, **options)
     assert named in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [None, 5, ["<p>x</p>"]])
+def test_content_of_another_type_is_named(content):
+    with pytest.raises(InvalidOptions, match=r"^content: must be bytes or str, got"):
+        convert(content)
+
+
+LINKED = "<nav><a href='/a'>A</a></nav><main><h1>Title</h1>" + "<p>Some text.</p>" * 20
+
+
+def test_links_that_the_main_content_lacks_are_a_warning():
+    options = {"url": "http://shop.example/", "formats": ["links"]}
+    found = convert(f"{LINKED}</main>", **options)
+    assert found.links == []
+    assert "onlyMainContent" in found.warnings[0]
+    found = convert(f"{LINKED}<p><a href='/b'>B</a></p></main>", **options)
+    assert (found.links, found.warnings) == (["http://shop.example/b"], ())
+    found = convert(f"{LINKED}</main>", only_main_content=False, **options)
+    assert (found.links, found.warnings) == (["http://shop.example/a"], ())
+    without = convert("<main><h1>T</h1><p><a href='#top'>Top</a></p></main>", **options)
+    assert (without.links, without.warnings) == ([], ())
+
+
+def test_an_error_names_its_option_once():
+    with pytest.raises(
+        InvalidOptions, match=r"^only_main_content: must be of type bool"
+    ):
+        convert(PAGE, only_main_content="yes")
 
 
 def test_what_cannot_be_read_is_an_error_with_a_code():

@@ -32,8 +32,10 @@ from scraper_service.content.documents.kinds import (
 )
 from scraper_service.content.formats.answers import Answers, result_name
 from scraper_service.content.formats.links_and_images import (
+    LINKS_LEFT_OUT,
     attribute_values,
     feed_links,
+    has_links,
     images,
     json_feed_links,
     links,
@@ -573,6 +575,7 @@ class _Conversion:
         record_drawings(document)
         players = find_players(document)
         self.answers.extract()
+        had_links = only_main and "links" in self.names and has_links(document)
         if only_main:
             drop_slide_copies(document.body)
             main_content.keep_main_content(document, page)
@@ -598,6 +601,8 @@ class _Conversion:
         for name, make in makers.items():
             if name in self.names:
                 self.add(name, make)
+        if only_main and self.values.get("links") == b"[]" and had_links:
+            self.warnings.append(LINKS_LEFT_OUT)
         self.answers.read_markdown(self.values.get("markdown"), makers["markdown"])
         self.losses.extend(document.losses)
 

@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from scraper_service.options.formats import AttributeSelector
 
 MAX_FOUND = 100_000  # URLs of one page
+LINKS_LEFT_OUT = (
+    "The main content has no links; with onlyMainContent false, links has those of the"
+    " whole page."
+)
 
 _FEED = (
     "//*[local-name()='link' or local-name()='loc' or local-name()='guid']/text()"
@@ -42,6 +46,12 @@ _ENTRY_LINKS = (
 )
 _JSON_LINKS = ("home_page_url", "next_url")
 _TIMES = ("updated", "pubdate", "date", "published")  # the first that an entry has
+
+
+def has_links(document: Document) -> bool:
+    """Return True if an element ``a`` of the tree leads to another URL."""
+    hrefs = (each.get("href") for each in document.body.iter("a"))
+    return any(href and not href.lstrip().startswith("#") for href in hrefs)
 
 
 def links(document: Document) -> list[str]:
