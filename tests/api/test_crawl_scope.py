@@ -261,6 +261,19 @@ def test_a_crawl_of_one_page_tells_which_links_it_skipped(crawl):
         assert warning_of(crawl(site.url("/about"))) == ""
 
 
+def test_a_crawl_that_left_most_links_out_tells_it(crawl):
+    outside = [f"/blog/{number}" for number in range(4)]
+    pages = {"/docs/": page("/docs/a", *outside), "/docs/a": page("/docs/")}
+    with ScriptedSite(pages) as site:
+        done = crawl(site.url("/docs/"))
+        assert paths_of(done, site) == ["/docs/", "/docs/a"]
+        assert "4 outside the path of the start URL (see crawlEnt" in warning_of(done)
+        assert warning_of(crawl(site.url("/docs/"), limit=2)) == ""
+    pages["/docs/"] = page("/docs/a", *outside[:2])
+    with ScriptedSite(pages) as site:
+        assert warning_of(crawl(site.url("/docs/"))) == ""
+
+
 def test_a_batch_without_a_page_tells_what_failed(service):
     urls = ["http://no-such-host.invalid/1", "http://no-such-host.invalid/2"]
     reply = service.post("/v2/batch/scrape", {"urls": urls})

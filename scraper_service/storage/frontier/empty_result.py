@@ -1,4 +1,4 @@
-"""Warnings for jobs without a page, and for crawls with one page."""
+"""Warnings for jobs without a page, and for crawls that left most links out."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ _HINTS = {
 NO_PAGE = "The job ended without a page."
 _NO_CHANGE = "No page has changed since job "
 _ONE_PAGE = "The result is one page."
+_MOSTLY_OUTSIDE = "More URLs were skipped than fetched."
 _START = "The start page answered with HTTP status"
 _NO_SITEMAP = "No sitemap"
 _EXTERNAL = "on other sites (see allowExternalLinks)"
@@ -105,14 +106,17 @@ def explain_empty_result(
     limit: int | None = None,
     page_counts: str | None = None,
 ) -> str | None:
-    """Return a ``warning`` for a job that ended with 0 or 1 ``pages``, or None.
+    """Return a ``warning`` for a job that ended, or None.
 
     ``failed`` is the number of failed URLs, ``limit`` that of the pages of the job, and
     ``page_counts`` the column of its row. A crawl with one page gets a warning if the start
     page is an error page, if it should read sitemaps only and there are none, or if rules
-    that the caller may change skipped links. Reads a bounded number of rows, since
+    that the caller may change skipped links. A crawl with more pages gets one if more URLs
+    were outside of the path of its start URL, and its limit did not end it. Reads a bounded number of rows, since
     the job row is locked meanwhile; unchanged pages are counted in an index.
     """
+    if pages > 1:
+        return _mostly_outside_text(connection, job_id, pages, limit)
     if pages:
         texts = [_start_text(connection, job_id, page_counts)]
         if limit != 1:
@@ -124,6 +128,17 @@ def explain_empty_result(
     return _unchanged_text(connection, job_id, failed) or _no_page_text(
         connection, job_id, failed
     )
+
+
+def _mostly_outside_text(
+    connection: Connection, job_id: str, pages: int, limit: int | None
+) -> str | None:
+    if pages >= MAX_COUNTED or (limit is not None and pages >= limit):
+        return None
+    reasons = _reasons(connection, job_id)
+    if reasons[Reason.OUTSIDE_PATH] <= pages:
+        return None
+    return f"{_MOSTLY_OUTSIDE} {_skipped_text(reasons, with_external=False)}"
 
 
 def _no_page_text(connection: Connection, job_id: str, failed: int) -> str:
@@ -155,7 +170,7 @@ def without_explanation(warning: str | None) -> str | None:
     """Return the warnings of a job without the last one of its end, if any."""
     if warning is None:
         return None
-    for first in (NO_PAGE, _NO_CHANGE, _START, _NO_SITEMAP, _ONE_PAGE):
+    for first in (NO_PAGE, _NO_CHANGE, _START, _NO_SITEMAP, _ONE_PAGE, _MOSTLY_OUTSIDE):
         warning = warning.partition(first)[0].rstrip()
     return warning or None
 

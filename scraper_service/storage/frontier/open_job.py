@@ -517,8 +517,8 @@ class OpenJob:
             self.warning = f"{known} {text}".lstrip()
 
     def _explain_empty_result(self) -> None:
-        """Warn of a job without a page, and of a crawl with one page for a reason."""
-        if self.pages > 1 or self.is_step:
+        """Warn of a job without a page, and of a crawl that left most links out."""
+        if self.is_step or (self.pages > 1 and self.kind != "crawl"):
             return
         text = explain_empty_result(
             self._connection,
