@@ -243,6 +243,19 @@ LEFT_OUT = {
 }
 
 
+#: Words of warnings of jobs, and what a command calls the same.
+FLAGS = {
+    "robotsBlocked in its errors lists them": "`scraper-service jobs show --json` lists them",
+    "see allowExternalLinks": "see --external",
+    "see allowSubdomains": "see --subdomains",
+    "see crawlEntireDomain": "see --entire-domain",
+    "see obeyNofollow": "see --obey-nofollow",
+    "by includePaths": "by --include",
+    "by excludePaths": "by --exclude",
+    "below maxDiscoveryDepth": "below --depth",
+}
+
+
 class JobSource(Protocol):
     """Reads a job, from the local database or from a service."""
 
@@ -405,6 +418,13 @@ def exit_code(status: Status, ending: Ending) -> int:
     return 0 if status.state == "completed" and has_pages else 1
 
 
+def in_words_of_shell(warning: str) -> str:
+    """Return a warning of a job with flags of commands in place of options of the API."""
+    for of_api, flag in FLAGS.items():
+        warning = warning.replace(of_api, flag)
+    return warning
+
+
 def summary(status: Status, ending: Ending) -> str:
     """Return the result of a job that has ended, and reasons if it has no pages."""
     words = [f"{status.state}: {plural(status.pages, 'page')}"]
@@ -416,7 +436,8 @@ def summary(status: Status, ending: Ending) -> str:
     if left_out:
         words.append(f"{left_out} left out")
     lines = [", ".join(words)]
-    lines += [text for text in (status.error, status.warning) if text]
+    warning = in_words_of_shell(status.warning or "")
+    lines += [text for text in (status.error, warning) if text]
     if not status.pages:
         lines += [
             f"{f.url}: {f.error} ({f.code})" for f in [*failed, *denied][:MAX_SHOWN]

@@ -56,6 +56,13 @@ _as_object = click.option(
 )
 
 
+#: Endings of files that no top-level domain has.
+FILE_ENDINGS = frozenset(
+    {".csv", ".docx", ".epub", ".htm", ".html", ".json", ".odt", ".pdf", ".pptx"}
+    | {".rtf", ".txt", ".xls", ".xlsx", ".xml"}
+)
+
+
 @click.command(
     "scrape",
     epilog=examples(
@@ -92,6 +99,9 @@ def scrape_command(
         return
     body = single.with_picture({"url": url, **body}, output)
     place = _place(body, output, where, as_json=as_json)
+    if "/" not in url and Path(url).suffix.lower() in FILE_ENDINGS:
+        text = f"there is no file {printable(url)}: it is fetched as a URL"
+        click.echo(f"warning: {text}", err=True)
     page = where.client().scrape(body)
     _tell(page)
     place.write(page)

@@ -10,15 +10,23 @@ import pytest
 import yaml
 from markdown_it import MarkdownIt
 
+from scraper_service.cli.follow import FLAGS, Ending, summary
 from scraper_service.cli.outputs.files import TableFile, WriterFile
 from scraper_service.cli.outputs.page_files import MarkdownFolder
 from scraper_service.cli.outputs.page_formats import NAMES, WITH_OPTIONS, keys_of_body
-from scraper_service.cli.terminal import FailedUrl, OutputFailed, fit_columns
+from scraper_service.cli.terminal import (
+    FailedUrl,
+    OutputFailed,
+    Status,
+    fit_columns,
+)
 from scraper_service.content.characters import printable
 from scraper_service.exports.formats import FileSpec
 from scraper_service.exports.markdown_zip import front_matter
 from scraper_service.exports.tables import FACTS
+from scraper_service.options import catalogue
 from scraper_service.options.formats import FORMATS, NAMED
+from scraper_service.storage.frontier.open_job import ROBOTS_WARNING
 
 
 def _lines(path):
@@ -29,6 +37,19 @@ def page(url="http://example.org/", **values):
     title = values.pop("title", "A page")
     facts = {"url": url, "sourceURL": url, "statusCode": 200, "title": title}
     return json.dumps({"markdown": "# Text", **values, "metadata": facts}).encode()
+
+
+def test_a_summary_names_what_the_shell_has():
+    warning = f"{ROBOTS_WARNING} Skipped URLs: 3 outside (see crawlEntireDomain)."
+    shown = summary(
+        Status(state="completed", total=5, pages=2, warning=warning), Ending()
+    )
+    assert "scraper-service jobs show --json` lists them" in shown
+    assert "(see --entire-domain)" in shown
+    assert "robotsBlocked" not in shown
+    flags = {row.flag.names for row in catalogue.CRAWL if row.flag is not None}
+    named = {text.split()[-1] for text in FLAGS.values() if "jobs show" not in text}
+    assert named <= flags
 
 
 def test_cells_are_quoted_and_no_formulas(tmp_path):

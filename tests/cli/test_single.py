@@ -202,6 +202,13 @@ def test_scrape_reads_a_file_that_exists_and_parse_standard_input(folder):
         assert said in done.stderr
 
 
+def test_a_missing_file_is_named_before_its_name_is_taken_for_a_host(tmp_path):
+    done = run(tmp_path, "scrape", "none.pdf")
+    assert done.returncode == 1
+    first, *_ = done.stderr.splitlines()
+    assert first == "warning: there is no file none.pdf: it is fetched as a URL"
+
+
 def test_an_error_of_the_site_has_a_sentence_and_an_exit_code(tmp_path):
     gone = answer("<h1>Gone</h1><p>Nothing is here.</p>", 404, Content_Type="text/html")
     with ScriptedSite({"/gone": gone, "/robots.txt": text("")}) as site:
