@@ -65,6 +65,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+#: The error of every path without a route.
+NO_SUCH_PATH = "Not found: no such path. GET /openapi.json lists the paths."
 _PATTERNS = frozenset(
     catalogue.keys(
         catalogue.select(catalogue.CRAWL, "include_paths", "exclude_paths"), "v2"
@@ -255,7 +257,7 @@ def _no_route(error: HTTPException) -> ErrorResponse:
         allowed = ", ".join(sorted(error.valid_methods or ()))
         return ErrorResponse(405, error_body("Method not allowed"), {"Allow": allowed})
     if isinstance(error, NotFound):
-        return ErrorResponse(404, error_body("Not found"))
+        return ErrorResponse(404, error_body(NO_SUCH_PATH))
     return ErrorResponse(error.code or 400, error_body(error.name))
 
 
@@ -308,7 +310,7 @@ class NotFoundPage(Resource):
 def not_found(request: Request) -> bytes:
     """Return the body of a 404."""
     request.setResponseCode(404)
-    return encode(error_body("Not found"))
+    return encode(error_body(NO_SUCH_PATH))
 
 
 def refuse_method(request: Request) -> bytes | None:

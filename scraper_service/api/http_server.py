@@ -25,7 +25,12 @@ from scraper_service.api.connections import (
     host_of,
     refuse,
 )
-from scraper_service.api.errors import NotFoundPage, error_body, refuse_method
+from scraper_service.api.errors import (
+    NO_SUCH_PATH,
+    NotFoundPage,
+    error_body,
+    refuse_method,
+)
 from scraper_service.api.openapi.route import (
     RootResource,
     Route,
@@ -217,7 +222,7 @@ class JsonRequest(Request):
             self.finish()
             return
         if not _is_utf8(self.path):
-            self._answer(404, error_body("Not found"))
+            self._answer(404, error_body(NO_SUCH_PATH))
             return
         if (name := self._repeated_header()) is not None:
             error = f"The header {name} must be sent once, not more often."

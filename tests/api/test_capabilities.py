@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from scraper_service.api.errors import NO_SUCH_PATH
+
 ID = "0b5f0a3e-41b1-4f0e-8a59-2f5f7e2b9d11"
 # Interface document, 2 and 20: what the reference offers and this service does not.
 ELSEWHERE = [
@@ -93,7 +95,7 @@ def test_what_is_not_offered_is_a_404_that_says_why(service, method, path):
     assert reply.json.keys() == {"success", "error"}
     reason = reply.json["error"]
     if path.startswith("/v0"):
-        assert reason == "Not found"
+        assert reason == NO_SUCH_PATH
     elif path in ELSEWHERE_BY_VERSION:
         assert reason.endswith(f"{ELSEWHERE_BY_VERSION[path]}.")
     else:
@@ -110,7 +112,7 @@ def test_the_reason_of_a_404_is_that_of_the_capabilities(service):
 
 def test_unknown_paths_are_plain_404s(service):
     for path in ("/v2/none-such", "/v2/crawl/a/agents", "/v2", "/v2/search/none"):
-        assert service.get(path).json["error"] == "Not found"
+        assert service.get(path).json["error"] == NO_SUCH_PATH
 
 
 IGNORED = "no effect here: "

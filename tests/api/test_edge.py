@@ -12,6 +12,7 @@ import urllib.parse
 
 import pytest
 
+from scraper_service.api.errors import NO_SUCH_PATH
 from tests.support.openapi import WITH_TOKEN, version_apps
 from tests.support.waiting import WAIT_S, wait_until
 
@@ -421,7 +422,7 @@ def test_the_host_of_the_absolute_form_is_that_of_urls(service, site, answer_of)
 def test_an_unknown_path_is_a_404_in_json(service, path):
     reply = service.get(path)
     assert reply.status == 404
-    assert reply.json == {"success": False, "error": "Not found"}
+    assert reply.json == {"success": False, "error": NO_SUCH_PATH}
     assert reply.headers["Content-Type"] == JSON_TYPE
 
 

@@ -16,6 +16,7 @@ import time
 
 import pytest
 
+from scraper_service.api.errors import NO_SUCH_PATH
 from scraper_service.services.metrics.health import Health, HealthCheck, Unhealthy
 from scraper_service.storage.database import HEAD
 from tests.conftest import Service
@@ -139,7 +140,7 @@ def test_slashes_make_no_difference(service, path):
 def test_below_it_is_nothing_else(service, path):
     reply = service.get(path, key=None)
     assert reply.status == 404
-    assert reply.json == {"success": False, "error": "Not found"}
+    assert reply.json == {"success": False, "error": NO_SUCH_PATH}
 
 
 @pytest.mark.parametrize("path", [*PATHS, "/health/live"])

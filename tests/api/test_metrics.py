@@ -19,6 +19,7 @@ from prometheus_client.openmetrics.parser import (
 from prometheus_client.parser import text_string_to_metric_families as plain
 from twisted.internet.address import IPv4Address, UNIXAddress
 
+from scraper_service.api.errors import NO_SUCH_PATH
 from scraper_service.api.openapi.route import VARIABLE
 from scraper_service.api.routes.health import MetricsAccess
 from scraper_service.storage.database import Database
@@ -235,7 +236,7 @@ def test_requests_to_the_model_and_their_tokens_are_counted(clever, chat, site):
 
 # -- who may read it -----------------------------------------------------------------------
 
-NOT_FOUND = '{"success":false,"error":"Not found"}'
+NOT_FOUND = f'{{"success":false,"error":"{NO_SUCH_PATH}"}}'
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from scraper_service.api.errors import NO_SUCH_PATH
+
 STATIC = Path(__file__).parents[2] / "scraper_service" / "web" / "static"
 LIBRARIES = STATIC / "libraries"
 OWN_BYTES = 60_000  # as sent, compressed
@@ -125,7 +127,7 @@ def test_files_are_sent_once(service):
 def test_nothing_else_is_served(service, path):
     status, _, body = fetched(service, path)
     assert status == 404
-    assert json.loads(body) == {"success": False, "error": "Not found"}
+    assert json.loads(body) == {"success": False, "error": NO_SUCH_PATH}
 
 
 def test_no_name_reaches_the_file_system(service, tmp_path):
@@ -134,7 +136,7 @@ def test_no_name_reaches_the_file_system(service, tmp_path):
     for name in (str(secret), f"libraries/{secret}", f"../../../../..{secret}"):
         path = f"/web/{urllib.parse.quote(name, safe='')}"
         status, _, body = fetched(service, path)
-        assert (status, json.loads(body)["error"]) == (404, "Not found")
+        assert (status, json.loads(body)["error"]) == (404, NO_SUCH_PATH)
 
 
 def test_calls_of_the_page_are_not_cached(service):
