@@ -53,7 +53,7 @@ class DdgsSearch:
         except ImportError:
             raise ValueError(
                 "SCRAPER_SEARCH_PROVIDERS names 'ddgs', which is not installed:"
-                " pip install scraper-service[search]"
+                " pip install 'scraper-service[search]'"
             ) from None
         proxy = OutgoingProxy.from_settings(settings).to(ANY_ENGINE)
         return cls(settings.getfloat("SEARCH_TIMEOUT_S"), DDGS, proxy)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 ONLY_OWN = (
     "No search engine is configured: the results are pages that were scraped before."
+    " The operator can set SCRAPER_SEARXNG_URL, or pip install 'scraper-service[search]'."
 )
 
 logger = logging.getLogger(__name__)

@@ -363,8 +363,10 @@ def _search(settings: Settings) -> Check:
     except ValueError as error:
         return Check("search", "fails", str(error))
     if names == [OWN]:
-        text = "finds only pages that were scraped before; see SCRAPER_SEARXNG_URL, or install"
-        return Check("search", "missing", f"{text} the extra search")
+        text = "finds only pages that were scraped before; see SCRAPER_SEARXNG_URL, or"
+        return Check(
+            "search", "missing", f"{text} pip install 'scraper-service[search]'"
+        )
     engines = ", ".join("scraped pages" if n == OWN else n for n in names)
     return Check("search", "works", f"uses {engines}, in this order")
 

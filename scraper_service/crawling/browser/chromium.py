@@ -210,10 +210,7 @@ def _why_off(settings: BaseSettings) -> str | None:
     if str(settings["RENDER"]) == "never":
         return "the operator has switched the browser off (SCRAPER_RENDER is never)"
     if not _has_library():
-        return (
-            "it needs the extra `browser`: install it with"
-            " `pip install 'scraper-service[browser]'`"
-        )
+        return "it needs the extra browser: pip install 'scraper-service[browser]'"
     return None
 
 
