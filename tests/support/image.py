@@ -12,6 +12,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -173,6 +174,9 @@ def main() -> int:
     options = parser.parse_args()
     if os.geteuid() or shutil.which("debootstrap") is None:
         raise SystemExit("this takes the rights of root, and debootstrap")
+    with socket.socket() as listener:  # before the build, which takes minutes
+        if listener.connect_ex(("127.0.0.1", compose.PORT)) == 0:
+            raise SystemExit(f"port {compose.PORT} is in use: end what listens there")
     folder = Path(tempfile.mkdtemp(prefix="image-"))
     folder.chmod(0o755)  # another user needs it as root folder
     try:
