@@ -69,6 +69,23 @@ def test_without_uv_the_environment_has_its_own(tmp_path):
     assert downloading.startswith("downloading 62 packages")
 
 
+def test_the_modules_of_a_clone_are_compiled_before_the_first_start(tmp_path):
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "spiders").mkdir()
+    shutil.copy(ROOT / "tools/install.py", tmp_path / "tools")
+    (tmp_path / "spiders/base.py").write_text("x = 1")
+    (tmp_path / "uv").write_text(UV)
+    (tmp_path / "uv").chmod(0o755)
+    subprocess.run(
+        (sys.executable, "-c", RUN, tmp_path / "venv"),
+        cwd=tmp_path,
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "STATUS": "0"},
+        capture_output=True,
+        check=True,
+    )
+    assert list((tmp_path / "spiders/__pycache__").iterdir())
+
+
 def setup(folder, *command):
     shutil.copytree(
         ROOT / "scraper_service/content/passes",

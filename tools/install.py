@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("scraper_service", "spiders")
 #: Seconds between two signs of life: each second where a terminal shows one line.
 TICK_S = 1 if sys.stdout.isatty() else 4
 
@@ -39,7 +41,13 @@ def main(folder: Path, arguments: list[str]) -> int:
     else:
         # Modules are compiled when they are first imported: all of them take longer.
         command = [str(python), "-m", "pip", "install", "--no-compile"]
-    return follow([*command, *arguments])
+    if "-e" not in arguments:
+        return follow([*command, *arguments])
+    # The C compiler needs one processor. The first start would compile these modules.
+    modules = (sys.executable, "-m", "compileall", "-q", *PACKAGES)
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(modules, cwd=ROOT, **quiet):  # noqa: S603
+        return follow([*command, *arguments])
 
 
 def create(folder: Path) -> None:
