@@ -103,7 +103,7 @@ class Issue:
     facts: dict[str, Any] = field(factory=dict)
 
 
-def _named(issue: Issue) -> str:
+def _issue_text(issue: Issue) -> str:
     """Return the message of an issue with its path, which many messages begin with."""
     path = ".".join(map(str, issue.path))
     if path and issue.message.startswith(path):
@@ -123,7 +123,7 @@ class InvalidOptions(ServiceError, ValueError):
 
     def __init__(self, issues: list[Issue]):
         self.issues = tuple(issues)
-        super().__init__("; ".join(map(_named, issues)))
+        super().__init__("; ".join(map(_issue_text, issues)))
 
 
 class ConversionFailed(ServiceError, ValueError):
