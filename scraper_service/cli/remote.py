@@ -133,7 +133,8 @@ class Remote:
             raise RemoteError(f"{self.address} does not answer") from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise RemoteError(
-                f"cannot reach {self.address}: {_reason(error)}"
+                f"cannot reach {self.address}: {_reason(error)};"
+                " check that the service runs there, and its port (3002)"
             ) from error
         try:
             found = json.loads(text)

@@ -92,6 +92,7 @@ def test_a_service_whose_name_does_not_resolve(tmp_path):
     done = run(tmp_path, "scrape", "https://example.org", **variables)
     assert done.returncode == 1
     assert "cannot reach http://nobody.invalid: " in done.stderr
+    assert "check that the service runs there" in done.stderr
     assert "Unknown error" not in done.stderr
 
 
