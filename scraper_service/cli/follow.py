@@ -419,7 +419,7 @@ def exit_code(status: Status, ending: Ending) -> int:
 
 
 def in_words_of_shell(warning: str) -> str:
-    """Return a warning of a job with flags of commands in place of options of the API."""
+    """Return a warning of a job with flags of commands instead of options of the API."""
     for of_api, flag in FLAGS.items():
         warning = warning.replace(of_api, flag)
     return warning

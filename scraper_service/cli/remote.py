@@ -134,7 +134,7 @@ class Remote:
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise RemoteError(
                 f"cannot reach {self.address}: {_reason(error)};"
-                " check that the service runs there, and its port (3002)"
+                " check that the service runs there, and at this port"
             ) from error
         try:
             found = json.loads(text)

@@ -220,6 +220,13 @@ def test_formats_are_refused_at_their_path(body, code, path):
     assert (issue.code, issue.path) == (code, path)
 
 
+def test_the_issue_of_a_format_and_its_option_names_what_is_missing():
+    (issue,) = issues_of(formats=["extract"])
+    assert issue.message == "the format extract needs the option extract of the body"
+    (issue,) = issues_of(extract={})
+    assert issue.message == "extract is allowed only with the format extract in formats"
+
+
 @pytest.mark.parametrize(
     ("body", "timeout_ms", "wait_for_ms"),
     [

@@ -158,9 +158,11 @@ def _formats(values: Mapping[str, Any], at: Position) -> Any:
     for result, key, required in COMPANIONS:
         requested, given = result in results, key in values
         if (required and requested != given) or (given and not requested):
-            text = f"the format {camel(result)} and {key} are allowed only together"
-            if not required:
-                text = f"{key} is allowed only with the format {camel(result)}"
+            text = f"the format {camel(result)} needs the option {key} of the body"
+            if given:
+                text = (
+                    f"{key} is allowed only with the format {camel(result)} in formats"
+                )
             (at / key).report("custom", text)
             valid = False
     if not valid:
