@@ -7,7 +7,9 @@ import gc
 import http.client
 import json
 import os
+import shutil
 import signal
+import tempfile
 import urllib.parse
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,6 +18,7 @@ import hypothesis
 import pytest
 
 from scraper_service.storage.database import Database
+from tests.support import forked_start
 from tests.support.chat_server import ChatServer
 from tests.support.forked_start import ForkedProcess, may_fork
 from tests.support.mockserver import SITE_HOST, Canary, MockServer
@@ -115,6 +118,11 @@ class Service(ServiceProcess):
 def pytest_configure(config):
     # The browsers' driver reads its compiled code from there, a fifth of its start.
     os.environ["NODE_COMPILE_CACHE"] = str(config.cache.mkdir("node"))
+    # Those that run tests share one process that forks services.
+    if forked_start.SOCKET not in os.environ:
+        folder = tempfile.mkdtemp(prefix="forks-")
+        config.add_cleanup(lambda: shutil.rmtree(folder))
+        os.environ[forked_start.SOCKET] = f"{folder}/socket"
     gc.disable()  # until all tests are collected: few of these objects are garbage
 
 

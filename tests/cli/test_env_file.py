@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from tests.support.documents import ROOT
+from tests.support.waiting import WAIT_S
 
 
 def scraper(*arguments, **environment):
@@ -19,7 +20,7 @@ def scraper(*arguments, **environment):
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=WAIT_S,
     )
 
 

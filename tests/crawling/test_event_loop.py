@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from scraper_service.crawling.network.event_loop import EventLoop
+from tests.support.waiting import WAIT_S
 
 SLOW = 16  # libuv would resolve two names at a time
 
@@ -68,4 +69,4 @@ def test_without_uvloop_the_event_loop_is_that_of_asyncio():
         "with asyncio.Runner(loop_factory=EventLoop) as runner:\n"
         "    runner.run(run())\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=WAIT_S)

@@ -2,7 +2,8 @@
 
 A new interpreter would import for a second, and tests start a thousand of them. The fork runs
 the command line from its beginning, so settings, reactor, database and sockets are its own.
-``python -m tests.support.forked_start`` is the process that forks.
+``python -m tests.support.forked_start`` is the process that forks: one for all processes of
+a test run, which find its socket in :data:`SOCKET`. It ends when no process is connected.
 """
 
 from __future__ import annotations
@@ -103,6 +104,8 @@ scraper_service.services.monitoring.searches scraper_service.web.files
 # Variables that an interpreter reads when it starts.
 OF_INTERPRETERS = ("PYTHON", "LD_", "MALLOC_")
 ROOT = Path(__file__).parents[2]
+#: The variable with the path of its socket.
+SOCKET = "TEST_FORK_SOCKET"
 MESSAGE_BYTES = 2**18
 START = ForkServer._start
 CODE = struct.Struct("<i")  # an exit code, or the id of a process
@@ -167,10 +170,10 @@ class ForkedProcess:
         self._status, their_status = os.pipe()
         words = [program.function, program.name, *arguments]
         request = json.dumps([words, dict(environment), folder]).encode()
-        control = _control()
+        connection = _connection()
         streams = [errors] * 3 if os.isatty(errors) else [their_in, their_out, errors]
-        socket.send_fds(control, [request], [*streams, their_status])
-        (self.pid,) = CODE.unpack(control.recv(CODE.size))
+        socket.send_fds(connection, [request], [*streams, their_status])
+        (self.pid,) = CODE.unpack(connection.recv(CODE.size))
         for each in (their_in, their_out, their_status):
             os.close(each)
         self.stdin = os.fdopen(our_in, "w")
@@ -240,21 +243,36 @@ def run(
 
 
 @functools.cache
-def _control() -> socket.socket:
-    """Return the connection to the process that forks. It ends with this process."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    command = (sys.executable, "-m", "tests.support.forked_start", str(theirs.fileno()))
-    process = subprocess.Popen(command, cwd=ROOT, pass_fds=(theirs.fileno(),))
+def _connection() -> socket.socket:
+    """Return the connection of this process to the one that forks, which it may start."""
+    path = os.environ[SOCKET]
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with Path(f"{path}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            connection.connect(path)
+        except OSError:  # none was started, or it has ended
+            _start(path)
+            connection.connect(path)
+    atexit.register(connection.close)
+    return connection
+
+
+def _start(path: str) -> None:
+    """Start the process that forks. The first request waits for its imports."""
+    Path(path).unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(path)
+        listener.listen(64)
+        command = (sys.executable, "-m", __name__, str(listener.fileno()))
+        process = subprocess.Popen(command, cwd=ROOT, pass_fds=(listener.fileno(),))
     process.returncode = 0  # nothing waits for it
-    theirs.close()
-    atexit.register(ours.close)
-    return ours
 
 
-def fork_until_closed(control: socket.socket) -> list[Any]:
+def fork_until_closed(listener: socket.socket) -> list[Any]:
     """Fork a process for each request. Return the request in the new process.
 
-    Reports the exit codes of all processes. Ends this process when the connection is closed.
+    Reports the exit codes of all processes. Ends this process with the last connection.
     """
     woken, wake = socket.socketpair()
     woken.setblocking(False)
@@ -262,34 +280,39 @@ def fork_until_closed(control: socket.socket) -> list[Any]:
     signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
     before = signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
     statuses: dict[int, int] = {}
-    while True:
-        readable, _, _ = select.select((woken, control), (), ())
+    connections = [listener.accept()[0]]
+    while connections:
+        readable, _, _ = select.select((woken, listener, *connections), (), ())
         if woken in readable:
             woken.recv(4096)
             _report_ends(statuses)
-        if control not in readable:
-            continue
-        data, descriptors, _, _ = socket.recv_fds(control, MESSAGE_BYTES, 4)
-        if not data:
-            os._exit(0)
-        pid = os.fork()
-        if not pid:
-            os.setsid()
-            signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGCHLD, before)
-            for number, descriptor in enumerate(descriptors[:3]):
-                os.dup2(descriptor, number)
-            if os.isatty(0):
-                fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-            for each in (*descriptors, *statuses.values()):
+        if listener in readable:
+            connections.append(listener.accept()[0])
+        for connection in set(readable) & set(connections):
+            data, descriptors, _, _ = socket.recv_fds(connection, MESSAGE_BYTES, 4)
+            if not data:
+                connections.remove(connection)
+                connection.close()
+                continue
+            pid = os.fork()
+            if not pid:
+                os.setsid()
+                signal.set_wakeup_fd(-1)
+                signal.signal(signal.SIGCHLD, before)
+                for number, descriptor in enumerate(descriptors[:3]):
+                    os.dup2(descriptor, number)
+                if os.isatty(0):
+                    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+                for each in (*descriptors, *statuses.values()):
+                    os.close(each)
+                for each in (listener, woken, wake, *connections):
+                    each.close()
+                return json.loads(data)
+            *others, statuses[pid] = descriptors
+            for each in others:
                 os.close(each)
-            for each in (control, woken, wake):
-                each.close()
-            return json.loads(data)
-        *others, statuses[pid] = descriptors
-        for each in others:
-            os.close(each)
-        control.send(CODE.pack(pid))
+            connection.send(CODE.pack(pid))
+    os._exit(0)
 
 
 def _report_ends(statuses: dict[int, int]) -> None:
@@ -373,8 +396,8 @@ def main() -> None:
     ForkServer._start = staticmethod(_start_server)  # type: ignore[method-assign]
     gc.collect()
     gc.freeze()
-    control = socket.socket(fileno=int(sys.argv[1]))
-    (name, *words), environment, folder = fork_until_closed(control)
+    listener = socket.socket(fileno=int(sys.argv[1]))
+    (name, *words), environment, folder = fork_until_closed(listener)
     if folder:
         os.chdir(folder)
     os.environ.clear()
