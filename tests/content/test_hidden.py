@@ -20,6 +20,10 @@ HIDDEN = {
     "no size": "<p style='width:0;height:0;overflow:hidden'>secret</p>",
     "one pixel": "<p style='height:1px;width:1px;overflow:hidden'>secret</p>",
     "no font size": "<p style='font-size:0'>secret</p>",
+    "no font size around": "<div style='font-size:0'><p style=font-size:1em>secret</div>",
+    "no font size of a part": (
+        "<div style='font-size:0'>secret<p style=font-size:16px>b</p></div>"
+    ),
     "one pixel of font": "<p style='font-size:1px'>secret</p>",
     "scale": "<p style='transform:scale(0)'>secret</p>",
     "colour of its background": "<p style='color:#fff;background-color:white'>secret</p>",
@@ -104,6 +108,13 @@ SHOWN = {
     "moved in by a script": "<p data-aos=fade style=opacity:0>shown</p>",
     "a heading for screen readers": "<h1 class=sr-only>shown</h1>",
     "most of the page, faint": f"<div style=opacity:0>{'shown ' * 50}</div>",
+    "a row without gaps": (
+        "<ul style=font-size:0> <li style=font-size:16px>shown</li> <li>no gap</li></ul>"
+    ),
+    "a row without gaps by a sheet": (
+        "<style>.x{font-size:0}.x .y{display:inline-block;font-size:1rem}</style>"
+        "<div class=x><div class='y z'>shown</div></div>"
+    ),
     "a flag": "<p>\U0001f3f4\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f shown",
 }
 
@@ -153,6 +164,13 @@ def test_other_hidden_text_is_left_out_quietly(text):
     content = convert(f"{SEEN}<p hidden>{text}</p>", "markdown")
     assert value(content, "markdown") == "seen text of the page"
     assert content.warnings == ()
+
+
+def test_elements_that_may_have_a_size_where_text_has_none_are_no_silent_loss():
+    row = "<div style=font-size:0><p>words that another sheet may show</p></div>"
+    (loss,) = convert(SEEN + row, "markdown").losses
+    assert loss["kind"] == "hiddenPart"
+    assert loss["texts"] == ["words that another sheet may show"]
 
 
 def test_visible_speech_stays_as_the_text_it_is():

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from enum import IntEnum
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 MAX_PANELS = 1_000  # hidden elements of a page that are examined
 MAX_CONTROLS = 5_000
+MAX_SIZELESS = 500  # elements without a size, and elements inside each
 MAX_TABLIST = 60  # elements searched for the list of tabs
 MENU_SHARE = 0.8  # of the words that are links
 REAL_WORDS = 3
@@ -82,6 +83,12 @@ _SMALL = re.compile(
 _CUT = re.compile(r"overflow(?:-[xy])?\s*:\s*(?:hidden|clip)", re.IGNORECASE)
 _MOVING = re.compile(
     r"transform|transition|animation|will-change|filter", re.IGNORECASE
+)
+# A size that does not depend on the size around.
+_SIZED = re.compile(
+    r"(?:^|[;\s{])font-size\s*:\s*(?:[\d.]{0,6}[1-9][\d.]{0,6}(?:px|pt|rem|v[wh])"
+    r"|(?:x{1,2}-)?(?:small|large)|medium|calc|clamp|var)",
+    re.IGNORECASE,
 )
 # Elements that grow when a reader opens them.
 _FOLDED = re.compile(r"transition(?:-property)?\s*:[^;]*height", re.IGNORECASE)
@@ -302,8 +309,10 @@ class Hiding(IntEnum):
     MAYBE = 1
     #: Not displayed; a reader may be able to open it.
     CLOSED = 2
+    #: Text without a size; elements inside may have a size.
+    SIZELESS = 3
     #: Laid out where nobody can see it.
-    UNSEEN = 3
+    UNSEEN = 4
 
 
 # Tested in this order, by property names. A declaration matches from its start only, not
@@ -318,7 +327,7 @@ _RULES = (
         r"rect\(\s*[01](?:px)?[\s,]+[01](?:px)?[\s,]+[01](?:px)?[\s,]+[01]",
     ),
     (Hiding.UNSEEN, "clip-path", r"(?:inset\(\s*(?:50|100)%|circle\(\s*0)"),
-    (Hiding.UNSEEN, "font-size", _ZERO),
+    (Hiding.SIZELESS, "font-size", _ZERO),
     (Hiding.UNSEEN, "font-size", r"(?:0?\.\d+|1)px"),
     (Hiding.UNSEEN, "transform", r"scale\(\s*0(?:\.0+)?\s*\)"),
     (Hiding.MAYBE, "opacity", _ZERO),
@@ -438,6 +447,8 @@ class HidingRules:
     """The rules by which a page's ``<style>`` elements and attributes hide elements."""
 
     def __init__(self, styles: list[Any]):
+        self._styles = styles
+        self._left = MAX_SIZELESS
         self._rules = sheet_rules(styles)
         self._parts = frozenset(p for _, parts, _ in self._rules for p in parts)
         self._ids = frozenset(part[1:] for part in self._parts if part[0] == "#")
@@ -460,11 +471,45 @@ class HidingRules:
                 (style or kind or attribute is not None)
                 and tag not in _NEVER
                 and (kind := _element_hiding(element, kind, style or "", attribute))
+                and (kind := self._hiding_of_sizeless(element, kind))
             ):
                 found[element] = kind
             if style and tag == "span" and "display:block" in style.replace(" ", ""):
                 element.tag = "div"
         return found
+
+    def _hiding_of_sizeless(self, element: Any, kind: Hiding) -> Hiding:
+        """Return how an element is hidden in which other elements may have a size.
+
+        Pages remove the gaps between elements this way.
+        """
+        if kind is not Hiding.SIZELESS:
+            return kind
+        self._left -= 1
+        if self._left < 0:
+            return Hiding.UNSEEN
+        inside = list(islice(element.iterdescendants(etree.Element), MAX_SIZELESS))
+        own = (element.text, *(child.tail for child in element))
+        if not inside or any(text and not text.isspace() for text in own):
+            return Hiding.UNSEEN
+        has_size = any(
+            _SIZED.search((e.get("style") or "")[:MAX_STYLE])
+            or not self._sized.isdisjoint((e.get("class") or "").split())
+            for e in inside
+        )
+        return Hiding.NOT if has_size else Hiding.CLOSED
+
+    @cached_property
+    def _sized(self) -> frozenset[str]:
+        """The class names in selectors of the rules that give text a size."""
+        found: set[str] = set()
+        for style in self._styles[:MAX_SHEETS]:
+            for block in (style.text or "")[:MAX_CSS].split("}"):
+                selector, _, declarations = block.rpartition("{")
+                if _SIZED.search(declarations):
+                    names = _SELECTOR_NAME.findall(selector[-MAX_SELECTOR:])
+                    found.update(name[1:] for name in names)
+        return frozenset(found)
 
     def _is_watched(self, names: str) -> bool:
         return not self._watched.isdisjoint(names.split()) or _is_gutter(names)
