@@ -20,6 +20,17 @@ HIDDEN = {
     "no size": "<p style='width:0;height:0;overflow:hidden'>secret</p>",
     "one pixel": "<p style='height:1px;width:1px;overflow:hidden'>secret</p>",
     "no font size": "<p style='font-size:0'>secret</p>",
+    "a class before": "<style>.y{display:block}.x{display:none}</style><p class='x y'>secret",
+    "an important class": (
+        "<style>.x{display:none!important}.y.y{display:block}</style><p class='x y'>secret"
+    ),
+    "a class of small screens": (
+        "<style>.x{display:none}@media (max-width:9em){.y{display:block}}"
+        "@media print{.y{display:block}}</style><p class='x y'>secret"
+    ),
+    "displayed, but not visible": (
+        "<style>.x{visibility:hidden}.y{display:block}</style><p class='x y'>secret"
+    ),
     "no font size around": "<div style='font-size:0'><p style=font-size:1em>secret</div>",
     "no font size of a part": (
         "<div style='font-size:0'>secret<p style=font-size:16px>b</p></div>"
@@ -108,6 +119,20 @@ SHOWN = {
     "moved in by a script": "<p data-aos=fade style=opacity:0>shown</p>",
     "a heading for screen readers": "<h1 class=sr-only>shown</h1>",
     "most of the page, faint": f"<div style=opacity:0>{'shown ' * 50}</div>",
+    "a class of large screens": (
+        "<style>.hidden{display:none}@media (min-width:48rem){.a{b:c}.md\\:block{display:"
+        "block}}</style><p class='hidden md:block'>shown</p>"
+    ),
+    "a later class": (
+        "<style>.x{display:none}.y{display:block}</style><p class='y x'>shown</p>"
+    ),
+    "a stronger class": (
+        "<style>p.y{display:flex}.x{display:none}</style><p class='y x'>shown</p>"
+    ),
+    "a visible class": (
+        "<style>.x,.z{visibility:hidden}.y{visibility:visible}</style>"
+        "<p class='y x'>shown</p>"
+    ),
     "a row without gaps": (
         "<ul style=font-size:0> <li style=font-size:16px>shown</li> <li>no gap</li></ul>"
     ),

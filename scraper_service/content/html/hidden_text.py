@@ -15,7 +15,7 @@ import re
 from enum import IntEnum
 from functools import cached_property, lru_cache
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lxml import etree
 
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 MAX_PANELS = 1_000  # hidden elements of a page that are examined
 MAX_CONTROLS = 5_000
+MAX_SWITCHES = 5_000  # declarations of display and visibility
+MAX_AT_RULES = 20  # inside each other
 MAX_SIZELESS = 500  # elements without a size, and elements inside each
 MAX_TABLIST = 60  # elements searched for the list of tabs
 MENU_SHARE = 0.8  # of the words that are links
@@ -104,6 +106,9 @@ _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 # A bare tag matches too many elements.
 _SIMPLE = re.compile(r"([a-z][\w-]*)?((?:[.#][\w-]+)*)", re.IGNORECASE)
 _SELECTOR_NAME = re.compile(r"[.#][\w-]+")
+# The same with names as of Tailwind, such as ``md:block``, without their backslashes.
+_LATER = re.compile(r"([a-z][\w-]*)?((?:[.#][\w:/-]+)+)")
+_PART = re.compile(r"[.#][\w:/-]+")
 # Classes that style sheets hide from the eye but not from screen readers.
 _SCREEN_READER_ONLY = frozenset(
     "sr-only visually-hidden visuallyhidden screen-reader-text screen-reader-only "
@@ -404,13 +409,19 @@ RuleT = tuple[str, frozenset[str], Hiding]
 def sheet_rules(styles: list[Any]) -> list[RuleT]:
     """Return the hiding rules of ``<style>`` elements, without those of at-rules."""
     rules: list[RuleT] = []
+    for text in _sheets(styles):
+        _take(text, rules)
+    return rules
+
+
+def _sheets(styles: list[Any]) -> Iterator[str]:
+    """Yield the texts of the ``<style>`` elements for all screens."""
     left = MAX_CSS
     for style in styles[:MAX_SHEETS]:
         text = (style.text or "")[:left]
         left -= len(text)
         if text and style.get("media", "all").strip().lower() in {"all", "screen", ""}:
-            _take(text, rules)
-    return rules
+            yield text
 
 
 def _take(css: str, rules: list[RuleT]) -> None:
@@ -441,6 +452,17 @@ def _take(css: str, rules: list[RuleT]) -> None:
                 names = _SELECTOR_NAME.findall(match[2])
                 parts = frozenset(name.removeprefix(".") for name in names)
                 rules.append(((match[1] or "").lower(), parts, kind))
+
+
+class _Switch(NamedTuple):
+    """A declaration of ``display`` or ``visibility`` of a rule."""
+
+    weight: tuple[Any, ...]
+    tag: str
+    #: The required classes and ``#id``.
+    parts: set[str]
+    name: str
+    value: str
 
 
 class HidingRules:
@@ -503,8 +525,8 @@ class HidingRules:
     def _sized(self) -> frozenset[str]:
         """The class names in selectors of the rules that give text a size."""
         found: set[str] = set()
-        for style in self._styles[:MAX_SHEETS]:
-            for block in (style.text or "")[:MAX_CSS].split("}"):
+        for css in _sheets(self._styles):
+            for block in css.split("}"):
                 selector, _, declarations = block.rpartition("{")
                 if _SIZED.search(declarations):
                     names = _SELECTOR_NAME.findall(selector[-MAX_SELECTOR:])
@@ -526,8 +548,48 @@ class HidingRules:
             return Hiding.NOT
         for rule_tag, needed, kind in self._rules:
             if needed <= parts and rule_tag in {"", tag}:
-                return kind
+                is_closed = kind is Hiding.CLOSED
+                return Hiding.NOT if is_closed and self._shows(tag, parts) else kind
         return Hiding.NOT
+
+    def _shows(self, tag: str, parts: set[str]) -> bool:
+        """Return True if another rule wins over each rule that hides an element."""
+        self._left -= 1
+        if self._left < 0:
+            return False
+        won = {
+            rule.name.lower(): rule.value.lower()
+            for rule in self._switches
+            if rule.parts <= parts and rule.tag in {"", tag}
+        }
+        return bool(won) and _OFF_VALUES.isdisjoint(won.items())
+
+    @cached_property
+    def _switches(self) -> list[_Switch]:
+        """The rules with ``display`` or ``visibility`` on large screens, the weakest first.
+
+        Empty if they are too many.
+        """
+        found: list[_Switch] = []
+        at_rules: list[bool] = []  # those around a rule: are they for large screens
+        for block in _COMMENT.sub(" ", "".join(_sheets(self._styles))).split("}"):
+            *around, declarations = block.split("{")
+            if not around:
+                at_rules[-1:] = []
+                continue
+            at_rules += ["min-width" in at and "max-" not in at for at in around[:-1]]
+            named = _SWITCHES.findall(declarations) if all(at_rules) else []
+            selectors = around[-1][-MAX_SELECTOR:].rpartition(";")[2].replace("\\", "")
+            for selector in selectors.split(",") if named else ():
+                if match := _LATER.fullmatch(selector.strip()):
+                    parts = {p.removeprefix(".") for p in _PART.findall(match[2])}
+                    is_strong = "!important" in declarations
+                    weight = is_strong, "#" in match[2], len(parts), bool(match[1])
+                    tag = (match[1] or "").lower()
+                    found += [_Switch(weight, tag, parts, *each) for each in named[-2:]]
+            if len(found) > MAX_SWITCHES or len(at_rules) > MAX_AT_RULES:
+                return []
+        return sorted(found, key=lambda switch: switch.weight)
 
 
 def _is_gutter(names: str) -> bool:
