@@ -20,6 +20,7 @@ HIDDEN = {
     "no size": "<p style='width:0;height:0;overflow:hidden'>secret</p>",
     "one pixel": "<p style='height:1px;width:1px;overflow:hidden'>secret</p>",
     "no font size": "<p style='font-size:0'>secret</p>",
+    "line numbers": "<div class=gutter>1 2 3 secret1</div>",
     "a class before": "<style>.y{display:block}.x{display:none}</style><p class='x y'>secret",
     "an important class": (
         "<style>.x{display:none!important}.y.y{display:block}</style><p class='x y'>secret"
@@ -133,6 +134,10 @@ SHOWN = {
         "<style>.x,.z{visibility:hidden}.y{visibility:visible}</style>"
         "<p class='y x'>shown</p>"
     ),
+    "white on a picture with a colour behind": (
+        "<p style='color:#fff;background-color:#fff;background-image:url(a.png)'>shown</p>"
+    ),
+    "a column with a gutter": "<div class=gutter>shown with some words</div>",
     "a row without gaps": (
         "<ul style=font-size:0> <li style=font-size:16px>shown</li> <li>no gap</li></ul>"
     ),

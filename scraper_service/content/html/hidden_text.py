@@ -96,6 +96,9 @@ _SIZED = re.compile(
 _FOLDED = re.compile(r"transition(?:-property)?\s*:[^;]*height", re.IGNORECASE)
 _COLOUR = re.compile(r"(?:^|[;\s])color\s*:\s*([^;!]+)", re.IGNORECASE)
 _GROUND = re.compile(r"(?:^|[;\s])background(?:-color)?\s*:\s*([^;!]+)", re.IGNORECASE)
+_PICTURE = re.compile(
+    r"background(?:-image)?\s*:[^;]*(?:url|gradient)\(", re.IGNORECASE
+)
 _NAMED = {"white": "#ffffff", "black": "#000000", "red": "#ff0000", "yellow": "#ffff00"}
 _RGB = re.compile(r"rgba?\(\s*(\d{1,3})[\s,]+(\d{1,3})[\s,]+(\d{1,3})")
 MAX_SHEETS = 50
@@ -385,6 +388,8 @@ def ink_of(style: str) -> str | None:
 @lru_cache(maxsize=5_000)
 def ground_of(style: str) -> str | None:
     """Return the background colour as ``#rrggbb``, None if there is none or a picture."""
+    if _PICTURE.search(style[:MAX_STYLE]):
+        return None
     return _colour(style[:MAX_STYLE], _GROUND)
 
 
@@ -489,6 +494,8 @@ class HidingRules:
             kind = self._hiding_of_names(tag, names, "") if watched else Hiding.NOT
             if own is not None:
                 kind = self._hiding_of_names(tag, names, f"#{own}")
+            if kind is Hiding.UNSEEN and _is_column(element, names):
+                kind = Hiding.NOT
             if (
                 (style or kind or attribute is not None)
                 and tag not in _NEVER
@@ -594,6 +601,14 @@ class HidingRules:
 
 def _is_gutter(names: str) -> bool:
     return ("line" in names or "gutter" in names) and bool(_GUTTER.search(names))
+
+
+def _is_column(element: Any, names: str | None) -> bool:
+    """Return True for an element with the class of line numbers and other text."""
+    if names is None or element.tag not in _NUMBERED or not _is_gutter(names):
+        return False
+    words = [word for text in texts_in(element) for word in text.split()]
+    return is_real_text([word for word in words if word.isalpha()])
 
 
 def _element_hiding(
