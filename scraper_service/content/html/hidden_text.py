@@ -15,12 +15,23 @@ import re
 from enum import IntEnum
 from functools import cached_property, lru_cache
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from lxml import etree
 
 from scraper_service.content.characters import AnyCase
 from scraper_service.content.html.document import MAX_NAMES, drop
+from scraper_service.content.html.style_rules import (
+    COMMENT,
+    MAX_SELECTOR,
+    SELECTOR_NAME,
+    SIZED,
+    SWITCHES,
+    Switch,
+    sheets,
+    sized_names,
+    switches,
+)
 from scraper_service.content.passes import (
     Finder,
     hiding_signs,
@@ -34,8 +45,6 @@ if TYPE_CHECKING:
 
 MAX_PANELS = 1_000  # hidden elements of a page that are examined
 MAX_CONTROLS = 5_000
-MAX_SWITCHES = 5_000  # declarations of display and visibility
-MAX_AT_RULES = 20  # inside each other
 MAX_SIZELESS = 500  # elements without a size, and elements inside each
 MAX_TABLIST = 60  # elements searched for the list of tabs
 MENU_SHARE = 0.8  # of the words that are links
@@ -69,10 +78,6 @@ _SEARCHES = etree.XPath("boolean(.//input[@type='search'] | .//*[@role='search']
 MAX_STYLE = 4000  # characters
 _OFF = r"-(?:\d{4,}|9\d\d|\d{3,}(?=\s*r?em|\s*vw|\s*vh))"
 _ZERO = r"0*\.?0*(?:px|em|rem|%|pt)?\s*(?:!important)?\s*(?:;|$)"
-# The last of several declarations counts.
-_SWITCHES = re.compile(
-    r"(?:^|[;\s{])(display|visibility)\s*:\s*([a-z-]+)", re.IGNORECASE
-)
 _OFF_VALUES = frozenset(
     {("display", "none"), ("visibility", "hidden"), ("visibility", "collapse")}
 )
@@ -86,12 +91,6 @@ _CUT = re.compile(r"overflow(?:-[xy])?\s*:\s*(?:hidden|clip)", re.IGNORECASE)
 _MOVING = re.compile(
     r"transform|transition|animation|will-change|filter", re.IGNORECASE
 )
-# A size that does not depend on the size around.
-_SIZED = re.compile(
-    r"(?:^|[;\s{])font-size\s*:\s*(?:[\d.]{0,6}[1-9][\d.]{0,6}(?:px|pt|rem|v[wh])"
-    r"|(?:x{1,2}-)?(?:small|large)|medium|calc|clamp|var)",
-    re.IGNORECASE,
-)
 # Elements that grow when a reader opens them.
 _FOLDED = re.compile(r"transition(?:-property)?\s*:[^;]*height", re.IGNORECASE)
 _COLOUR = re.compile(r"(?:^|[;\s])color\s*:\s*([^;!]+)", re.IGNORECASE)
@@ -101,17 +100,9 @@ _PICTURE = re.compile(
 )
 _NAMED = {"white": "#ffffff", "black": "#000000", "red": "#ff0000", "yellow": "#ffff00"}
 _RGB = re.compile(r"rgba?\(\s*(\d{1,3})[\s,]+(\d{1,3})[\s,]+(\d{1,3})")
-MAX_SHEETS = 50
-MAX_CSS = 1_000_000  # characters of a page
 MAX_RULES = 500
-MAX_SELECTOR = 2000  # characters
-_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 # A bare tag matches too many elements.
 _SIMPLE = re.compile(r"([a-z][\w-]*)?((?:[.#][\w-]+)*)", re.IGNORECASE)
-_SELECTOR_NAME = re.compile(r"[.#][\w-]+")
-# The same with names as of Tailwind, such as ``md:block``, without their backslashes.
-_LATER = re.compile(r"([a-z][\w-]*)?((?:[.#][\w:/-]+)+)")
-_PART = re.compile(r"[.#][\w:/-]+")
 # Classes that style sheets hide from the eye but not from screen readers.
 _SCREEN_READER_ONLY = frozenset(
     "sr-only visually-hidden visuallyhidden screen-reader-text screen-reader-only "
@@ -358,7 +349,7 @@ def hiding(style: str) -> Hiding:
     style = style[:MAX_STYLE]
     names = {name.lower() for name in _NAME.findall(style)}
     if not names.isdisjoint({"display", "visibility"}):
-        last = {name.lower(): v.lower() for name, v in _SWITCHES.findall(style)}
+        last = {name.lower(): v.lower() for name, v in SWITCHES.findall(style)}
         if not _OFF_VALUES.isdisjoint(last.items()):
             return _hiding_of_collapsed(style)
     for kind, wanted, pattern in _PATTERNS:
@@ -414,24 +405,14 @@ RuleT = tuple[str, frozenset[str], Hiding]
 def sheet_rules(styles: list[Any]) -> list[RuleT]:
     """Return the hiding rules of ``<style>`` elements, without those of at-rules."""
     rules: list[RuleT] = []
-    for text in _sheets(styles):
+    for text in sheets(styles):
         _take(text, rules)
     return rules
 
 
-def _sheets(styles: list[Any]) -> Iterator[str]:
-    """Yield the texts of the ``<style>`` elements for all screens."""
-    left = MAX_CSS
-    for style in styles[:MAX_SHEETS]:
-        text = (style.text or "")[:left]
-        left -= len(text)
-        if text and style.get("media", "all").strip().lower() in {"all", "screen", ""}:
-            yield text
-
-
 def _take(css: str, rules: list[RuleT]) -> None:
     if "/*" in css:
-        css = _COMMENT.sub(" ", css)
+        css = COMMENT.sub(" ", css)
     counted = depth = looked = 0
     for sign in hiding_signs(css):  # then hiding() reads the whole rule
         start = css.rfind("{", looked, sign)
@@ -454,20 +435,9 @@ def _take(css: str, rules: list[RuleT]) -> None:
         ]
         if selectors and (kind := hiding(css[start + 1 : end].strip())):
             for match in selectors:
-                names = _SELECTOR_NAME.findall(match[2])
+                names = SELECTOR_NAME.findall(match[2])
                 parts = frozenset(name.removeprefix(".") for name in names)
                 rules.append(((match[1] or "").lower(), parts, kind))
-
-
-class _Switch(NamedTuple):
-    """A declaration of ``display`` or ``visibility`` of a rule."""
-
-    weight: tuple[Any, ...]
-    tag: str
-    #: The required classes and ``#id``.
-    parts: set[str]
-    name: str
-    value: str
 
 
 class HidingRules:
@@ -522,7 +492,7 @@ class HidingRules:
         if not inside or any(text and not text.isspace() for text in own):
             return Hiding.UNSEEN
         has_size = any(
-            _SIZED.search((e.get("style") or "")[:MAX_STYLE])
+            SIZED.search((e.get("style") or "")[:MAX_STYLE])
             or not self._sized.isdisjoint((e.get("class") or "").split())
             for e in inside
         )
@@ -530,15 +500,11 @@ class HidingRules:
 
     @cached_property
     def _sized(self) -> frozenset[str]:
-        """The class names in selectors of the rules that give text a size."""
-        found: set[str] = set()
-        for css in _sheets(self._styles):
-            for block in css.split("}"):
-                selector, _, declarations = block.rpartition("{")
-                if _SIZED.search(declarations):
-                    names = _SELECTOR_NAME.findall(selector[-MAX_SELECTOR:])
-                    found.update(name[1:] for name in names)
-        return frozenset(found)
+        return sized_names(self._styles)
+
+    @cached_property
+    def _switches(self) -> list[Switch]:
+        return switches(self._styles)
 
     def _is_watched(self, names: str) -> bool:
         return not self._watched.isdisjoint(names.split()) or _is_gutter(names)
@@ -571,33 +537,6 @@ class HidingRules:
         }
         return bool(won) and _OFF_VALUES.isdisjoint(won.items())
 
-    @cached_property
-    def _switches(self) -> list[_Switch]:
-        """The rules with ``display`` or ``visibility`` on large screens, the weakest first.
-
-        Empty if they are too many.
-        """
-        found: list[_Switch] = []
-        at_rules: list[bool] = []  # those around a rule: are they for large screens
-        for block in _COMMENT.sub(" ", "".join(_sheets(self._styles))).split("}"):
-            *around, declarations = block.split("{")
-            if not around:
-                at_rules[-1:] = []
-                continue
-            at_rules += ["min-width" in at and "max-" not in at for at in around[:-1]]
-            named = _SWITCHES.findall(declarations) if all(at_rules) else []
-            selectors = around[-1][-MAX_SELECTOR:].rpartition(";")[2].replace("\\", "")
-            for selector in selectors.split(",") if named else ():
-                if match := _LATER.fullmatch(selector.strip()):
-                    parts = {p.removeprefix(".") for p in _PART.findall(match[2])}
-                    is_strong = "!important" in declarations
-                    weight = is_strong, "#" in match[2], len(parts), bool(match[1])
-                    tag = (match[1] or "").lower()
-                    found += [_Switch(weight, tag, parts, *each) for each in named[-2:]]
-            if len(found) > MAX_SWITCHES or len(at_rules) > MAX_AT_RULES:
-                return []
-        return sorted(found, key=lambda switch: switch.weight)
-
 
 def _is_gutter(names: str) -> bool:
     return ("line" in names or "gutter" in names) and bool(_GUTTER.search(names))
@@ -619,7 +558,7 @@ def _element_hiding(
         return found
     if attribute is not None and attribute != "until-found":
         # A script that shows the element may leave the attribute, as jQuery's show().
-        display = {n.lower(): v.lower() for n, v in _SWITCHES.findall(style)}
+        display = {n.lower(): v.lower() for n, v in SWITCHES.findall(style)}
         is_shown = display.get("display", "none") != "none"
         return Hiding.NOT if is_shown else Hiding.CLOSED
     if "color" in style and _same_colour(element, style):
