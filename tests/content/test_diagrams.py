@@ -95,6 +95,12 @@ LOST = {
         1,
         ["Sales, 2020"],
     ),
+    "large, with one word": (
+        "<svg width=200><circle/><text>75%</text></svg>", "diagram", 1, ["75%"]
+    ),
+    "large, in a link": (
+        "<a href=x><svg width=300><text>See all</text></svg></a>", "diagram", 1, ["See all"]
+    ),
     "canvas": ("<canvas aria-label='Sales by year'></canvas>", "chart", 1, ["Sales by year"]),
     "canvas of a known script": (
         "<script src=/js/chart.umd.min.js></script><canvas id=a></canvas><canvas id=b></canvas>",
@@ -124,6 +130,7 @@ def test_a_drawing_is_a_loss_with_its_labels(page, kind, count, texts, only_main
 
 NOT_LOST = {
     "in a link": "<a href=x><svg><text>Acme and sons</text></svg></a>",
+    "title in a link": "<a href=x><svg width=300><title>To the home page</title></svg></a>",
     "hidden": "<svg aria-hidden=true><text>Some old words</text></svg>",
     "hidden around": "<div hidden><svg><text>Some old words</text></svg></div>",
     "icon": "<svg width=24 height=24><title>Check mark here</title></svg>",

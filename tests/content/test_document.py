@@ -424,6 +424,28 @@ def test_an_element_of_html_ends_a_drawing_without_end_tag(page, text):
     assert markdown(page) == text
 
 
+@pytest.mark.parametrize(
+    ("page", "text"),
+    [
+        ("<table><tr><td><select><option>a<td>b<tr><td>c</table>d", "b c d"),
+        ("<table><tr><td><select><option>a</td><td>b</table>c", "b c"),
+        ("<Select><option>a<input>b", "b"),
+        ("<select><option>a<select><option>b</select>c", "c"),
+        ("<select><option>a<table><tr><td>b</table></select>c", "c"),
+        ("<select><option>a<input-box>b</input-box></select>c", "c"),
+        ("<select><option>a", ""),
+    ],
+)
+def test_a_cell_or_a_field_ends_a_list_of_options_without_end_tag(page, text):
+    found = markdown(page).replace("|", " ").replace("-", " ")
+    assert found.split() == text.split()
+
+
+def test_the_text_of_an_image_map_is_content():
+    page = "<p>a</p><map name=m><p>b <a href=/c>c</a></p><area href=/d alt=d></map>"
+    assert markdown(page) == "a\n\nb [c](https://site.example/c)"
+
+
 def test_sections_of_xhtml_are_text():
     page = (
         '<html xmlns="http://www.w3.org/1999/xhtml"><head><title>A page</title>'

@@ -20,6 +20,22 @@ HIDDEN = {
     "no size": "<p style='width:0;height:0;overflow:hidden'>secret</p>",
     "one pixel": "<p style='height:1px;width:1px;overflow:hidden'>secret</p>",
     "no font size": "<p style='font-size:0'>secret</p>",
+    "line numbers": "<div class=gutter>1 2 3 secret1</div>",
+    "a class before": "<style>.y{display:block}.x{display:none}</style><p class='x y'>secret",
+    "an important class": (
+        "<style>.x{display:none!important}.y.y{display:block}</style><p class='x y'>secret"
+    ),
+    "a class of small screens": (
+        "<style>.x{display:none}@media (max-width:9em){.y{display:block}}"
+        "@media print{.y{display:block}}</style><p class='x y'>secret"
+    ),
+    "displayed, but not visible": (
+        "<style>.x{visibility:hidden}.y{display:block}</style><p class='x y'>secret"
+    ),
+    "no font size around": "<div style='font-size:0'><p style=font-size:1em>secret</div>",
+    "no font size of a part": (
+        "<div style='font-size:0'>secret<p style=font-size:16px>b</p></div>"
+    ),
     "one pixel of font": "<p style='font-size:1px'>secret</p>",
     "scale": "<p style='transform:scale(0)'>secret</p>",
     "colour of its background": "<p style='color:#fff;background-color:white'>secret</p>",
@@ -104,6 +120,31 @@ SHOWN = {
     "moved in by a script": "<p data-aos=fade style=opacity:0>shown</p>",
     "a heading for screen readers": "<h1 class=sr-only>shown</h1>",
     "most of the page, faint": f"<div style=opacity:0>{'shown ' * 50}</div>",
+    "a class of large screens": (
+        "<style>.hidden{display:none}@media (min-width:48rem){.a{b:c}.md\\:block{display:"
+        "block}}</style><p class='hidden md:block'>shown</p>"
+    ),
+    "a later class": (
+        "<style>.x{display:none}.y{display:block}</style><p class='y x'>shown</p>"
+    ),
+    "a stronger class": (
+        "<style>p.y{display:flex}.x{display:none}</style><p class='y x'>shown</p>"
+    ),
+    "a visible class": (
+        "<style>.x,.z{visibility:hidden}.y{visibility:visible}</style>"
+        "<p class='y x'>shown</p>"
+    ),
+    "white on a picture with a colour behind": (
+        "<p style='color:#fff;background-color:#fff;background-image:url(a.png)'>shown</p>"
+    ),
+    "a column with a gutter": "<div class=gutter>shown with some words</div>",
+    "a row without gaps": (
+        "<ul style=font-size:0> <li style=font-size:16px>shown</li> <li>no gap</li></ul>"
+    ),
+    "a row without gaps by a sheet": (
+        "<style>.x{font-size:0}.x .y{display:inline-block;font-size:1rem}</style>"
+        "<div class=x><div class='y z'>shown</div></div>"
+    ),
     "a flag": "<p>\U0001f3f4\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f shown",
 }
 
@@ -155,6 +196,13 @@ def test_other_hidden_text_is_left_out_quietly(text):
     assert content.warnings == ()
 
 
+def test_elements_that_may_have_a_size_where_text_has_none_are_no_silent_loss():
+    row = "<div style=font-size:0><p>words that another sheet may show</p></div>"
+    (loss,) = convert(SEEN + row, "markdown").losses
+    assert loss["kind"] == "hiddenPart"
+    assert loss["texts"] == ["words that another sheet may show"]
+
+
 def test_visible_speech_stays_as_the_text_it_is():
     content = convert(f"<p>{SPEECHES[0]}</p>", "markdown")
     assert SPEECHES[0] in value(content, "markdown").replace("\\", "")
@@ -192,5 +240,10 @@ def test_text_direction_cannot_be_turned():
 
 
 def test_hostile_styles_cost_little():
-    for css in ("display:none;" * 50_000, ".a{display:none;" * 50_000, "/*" * 50_000):
+    for css in (
+        "display:none;" * 50_000,
+        ".a{display:none;" * 50_000,
+        "/*" * 50_000,
+        ".a{display:none}" + "/* " * 50_000,
+    ):
         assert "seen text" in markdown(f"<style>{css}</style>{SEEN}")

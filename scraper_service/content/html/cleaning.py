@@ -318,6 +318,7 @@ def clean(document: Document, *, complete: bool = True) -> None:
     show_pictures(document, found["picture"] + found["svg"], signed, styles)
     document.drawings = find_drawings(document, found["svg"], found["canvas"])
     etree.strip_elements(body, *_DROPPED, with_tail=False)
+    etree.strip_tags(body, "map")
     drop_spoken_copies(found[SPOKEN])
     codes = found["pre"] + join_code_lines(found["table"], document.base)
     if codes:

@@ -35,7 +35,7 @@ def _names(text: str) -> frozenset[str]:
 
 # Elements that are never content.
 DROPPED = _names(
-    "script style template svg noembed noframes object applet canvas map link meta base "
+    "script style template svg noembed noframes object applet canvas area link meta base "
     "basefont title"
 )
 # Elements that the Markdown omits.
@@ -132,6 +132,11 @@ LONG_TAG = 50_000  # bytes
 MAX_TITLE = 2000  # characters of a heading that stands for a title
 MAX_TYPES = 20  # of microdata; the first ones tell the kind of the page
 _TAG = re.compile(rb"<(/?)([a-zA-Z][^\s/>]*)[^>]*>")
+# Browsers end an open list at these tags (HTML, 13.2.6.4.7), libxml2 at its end tag only.
+_OPEN_LIST = re.compile(
+    rb"<select(?=[\s>/]).*?(?=(</select|<table)|</?(?:select|table|t[dhr]|tbody|caption|input)(?=[\s>/]))",
+    re.IGNORECASE | re.DOTALL,
+)
 _HOME = re.compile(r"https?://[^/?#]+/?(?:#|\Z)", re.IGNORECASE)
 _ATTRIBUTE = re.compile(rb"[^\s=\"'/]+(?:\s*=\s*(?:\"[^\"]*\"?|'[^']*'?|[^\s\"']\S*))?")
 # lxml refuses the characters that XML forbids whenever the tree is changed. They are
@@ -481,6 +486,8 @@ def _tree(data: bytes) -> tuple[Any, Parts, Losses]:
             data = data.replace(character, b"")
         data = _FORBIDDEN_REFERENCE.sub(b"", data)
     data = _without_late_attributes(data)
+    if b"<select" in data.lower():
+        data = _OPEN_LIST.sub(_end_list, data)
     root = None if data.isspace() or not data else etree.fromstring(data, parser)
     if root is None:
         root = etree.fromstring(b"<html><body></body></html>")
@@ -496,6 +503,10 @@ def _tree(data: bytes) -> tuple[Any, Parts, Losses]:
         open_shadow_roots(root, losses)
         found = Parts(*page_parts(root, MAX_TYPES))
     return root, found, losses
+
+
+def _end_list(found: re.Match[bytes]) -> bytes:
+    return found[0] if found[1] else found[0] + b"</select>"
 
 
 def _empty_embed(element: Any) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from enum import IntEnum
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,17 @@ from lxml import etree
 
 from scraper_service.content.characters import AnyCase
 from scraper_service.content.html.document import MAX_NAMES, drop
+from scraper_service.content.html.style_rules import (
+    COMMENT,
+    MAX_SELECTOR,
+    SELECTOR_NAME,
+    SIZED,
+    SWITCHES,
+    Switch,
+    sheets,
+    sized_names,
+    switches,
+)
 from scraper_service.content.passes import (
     Finder,
     hiding_signs,
@@ -34,6 +45,7 @@ if TYPE_CHECKING:
 
 MAX_PANELS = 1_000  # hidden elements of a page that are examined
 MAX_CONTROLS = 5_000
+MAX_SIZELESS = 500  # elements without a size, and elements inside each
 MAX_TABLIST = 60  # elements searched for the list of tabs
 MENU_SHARE = 0.8  # of the words that are links
 REAL_WORDS = 3
@@ -66,10 +78,6 @@ _SEARCHES = etree.XPath("boolean(.//input[@type='search'] | .//*[@role='search']
 MAX_STYLE = 4000  # characters
 _OFF = r"-(?:\d{4,}|9\d\d|\d{3,}(?=\s*r?em|\s*vw|\s*vh))"
 _ZERO = r"0*\.?0*(?:px|em|rem|%|pt)?\s*(?:!important)?\s*(?:;|$)"
-# The last of several declarations counts.
-_SWITCHES = re.compile(
-    r"(?:^|[;\s{])(display|visibility)\s*:\s*([a-z-]+)", re.IGNORECASE
-)
 _OFF_VALUES = frozenset(
     {("display", "none"), ("visibility", "hidden"), ("visibility", "collapse")}
 )
@@ -87,16 +95,14 @@ _MOVING = re.compile(
 _FOLDED = re.compile(r"transition(?:-property)?\s*:[^;]*height", re.IGNORECASE)
 _COLOUR = re.compile(r"(?:^|[;\s])color\s*:\s*([^;!]+)", re.IGNORECASE)
 _GROUND = re.compile(r"(?:^|[;\s])background(?:-color)?\s*:\s*([^;!]+)", re.IGNORECASE)
+_PICTURE = re.compile(
+    r"background(?:-image)?\s*:[^;]*(?:url|gradient)\(", re.IGNORECASE
+)
 _NAMED = {"white": "#ffffff", "black": "#000000", "red": "#ff0000", "yellow": "#ffff00"}
 _RGB = re.compile(r"rgba?\(\s*(\d{1,3})[\s,]+(\d{1,3})[\s,]+(\d{1,3})")
-MAX_SHEETS = 50
-MAX_CSS = 1_000_000  # characters of a page
 MAX_RULES = 500
-MAX_SELECTOR = 2000  # characters
-_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 # A bare tag matches too many elements.
 _SIMPLE = re.compile(r"([a-z][\w-]*)?((?:[.#][\w-]+)*)", re.IGNORECASE)
-_SELECTOR_NAME = re.compile(r"[.#][\w-]+")
 # Classes that style sheets hide from the eye but not from screen readers.
 _SCREEN_READER_ONLY = frozenset(
     "sr-only visually-hidden visuallyhidden screen-reader-text screen-reader-only "
@@ -302,8 +308,10 @@ class Hiding(IntEnum):
     MAYBE = 1
     #: Not displayed; a reader may be able to open it.
     CLOSED = 2
+    #: Text without a size; elements inside may have a size.
+    SIZELESS = 3
     #: Laid out where nobody can see it.
-    UNSEEN = 3
+    UNSEEN = 4
 
 
 # Tested in this order, by property names. A declaration matches from its start only, not
@@ -318,7 +326,7 @@ _RULES = (
         r"rect\(\s*[01](?:px)?[\s,]+[01](?:px)?[\s,]+[01](?:px)?[\s,]+[01]",
     ),
     (Hiding.UNSEEN, "clip-path", r"(?:inset\(\s*(?:50|100)%|circle\(\s*0)"),
-    (Hiding.UNSEEN, "font-size", _ZERO),
+    (Hiding.SIZELESS, "font-size", _ZERO),
     (Hiding.UNSEEN, "font-size", r"(?:0?\.\d+|1)px"),
     (Hiding.UNSEEN, "transform", r"scale\(\s*0(?:\.0+)?\s*\)"),
     (Hiding.MAYBE, "opacity", _ZERO),
@@ -341,7 +349,7 @@ def hiding(style: str) -> Hiding:
     style = style[:MAX_STYLE]
     names = {name.lower() for name in _NAME.findall(style)}
     if not names.isdisjoint({"display", "visibility"}):
-        last = {name.lower(): v.lower() for name, v in _SWITCHES.findall(style)}
+        last = {name.lower(): v.lower() for name, v in SWITCHES.findall(style)}
         if not _OFF_VALUES.isdisjoint(last.items()):
             return _hiding_of_collapsed(style)
     for kind, wanted, pattern in _PATTERNS:
@@ -371,6 +379,8 @@ def ink_of(style: str) -> str | None:
 @lru_cache(maxsize=5_000)
 def ground_of(style: str) -> str | None:
     """Return the background colour as ``#rrggbb``, None if there is none or a picture."""
+    if _PICTURE.search(style[:MAX_STYLE]):
+        return None
     return _colour(style[:MAX_STYLE], _GROUND)
 
 
@@ -395,18 +405,14 @@ RuleT = tuple[str, frozenset[str], Hiding]
 def sheet_rules(styles: list[Any]) -> list[RuleT]:
     """Return the hiding rules of ``<style>`` elements, without those of at-rules."""
     rules: list[RuleT] = []
-    left = MAX_CSS
-    for style in styles[:MAX_SHEETS]:
-        text = (style.text or "")[:left]
-        left -= len(text)
-        if text and style.get("media", "all").strip().lower() in {"all", "screen", ""}:
-            _take(text, rules)
+    for text in sheets(styles):
+        _take(text, rules)
     return rules
 
 
 def _take(css: str, rules: list[RuleT]) -> None:
     if "/*" in css:
-        css = _COMMENT.sub(" ", css)
+        css = COMMENT.sub(" ", css)
     counted = depth = looked = 0
     for sign in hiding_signs(css):  # then hiding() reads the whole rule
         start = css.rfind("{", looked, sign)
@@ -429,7 +435,7 @@ def _take(css: str, rules: list[RuleT]) -> None:
         ]
         if selectors and (kind := hiding(css[start + 1 : end].strip())):
             for match in selectors:
-                names = _SELECTOR_NAME.findall(match[2])
+                names = SELECTOR_NAME.findall(match[2])
                 parts = frozenset(name.removeprefix(".") for name in names)
                 rules.append(((match[1] or "").lower(), parts, kind))
 
@@ -438,6 +444,8 @@ class HidingRules:
     """The rules by which a page's ``<style>`` elements and attributes hide elements."""
 
     def __init__(self, styles: list[Any]):
+        self._styles = styles
+        self._left = MAX_SIZELESS
         self._rules = sheet_rules(styles)
         self._parts = frozenset(p for _, parts, _ in self._rules for p in parts)
         self._ids = frozenset(part[1:] for part in self._parts if part[0] == "#")
@@ -456,15 +464,47 @@ class HidingRules:
             kind = self._hiding_of_names(tag, names, "") if watched else Hiding.NOT
             if own is not None:
                 kind = self._hiding_of_names(tag, names, f"#{own}")
+            if kind is Hiding.UNSEEN and _is_column(element, names):
+                kind = Hiding.NOT
             if (
                 (style or kind or attribute is not None)
                 and tag not in _NEVER
                 and (kind := _element_hiding(element, kind, style or "", attribute))
+                and (kind := self._hiding_of_sizeless(element, kind))
             ):
                 found[element] = kind
             if style and tag == "span" and "display:block" in style.replace(" ", ""):
                 element.tag = "div"
         return found
+
+    def _hiding_of_sizeless(self, element: Any, kind: Hiding) -> Hiding:
+        """Return how an element is hidden in which other elements may have a size.
+
+        Pages remove the gaps between elements this way.
+        """
+        if kind is not Hiding.SIZELESS:
+            return kind
+        self._left -= 1
+        if self._left < 0:
+            return Hiding.UNSEEN
+        inside = list(islice(element.iterdescendants(etree.Element), MAX_SIZELESS))
+        own = (element.text, *(child.tail for child in element))
+        if not inside or any(text and not text.isspace() for text in own):
+            return Hiding.UNSEEN
+        has_size = any(
+            SIZED.search((e.get("style") or "")[:MAX_STYLE])
+            or not self._sized.isdisjoint((e.get("class") or "").split())
+            for e in inside
+        )
+        return Hiding.NOT if has_size else Hiding.CLOSED
+
+    @cached_property
+    def _sized(self) -> frozenset[str]:
+        return sized_names(self._styles)
+
+    @cached_property
+    def _switches(self) -> list[Switch]:
+        return switches(self._styles)
 
     def _is_watched(self, names: str) -> bool:
         return not self._watched.isdisjoint(names.split()) or _is_gutter(names)
@@ -481,12 +521,33 @@ class HidingRules:
             return Hiding.NOT
         for rule_tag, needed, kind in self._rules:
             if needed <= parts and rule_tag in {"", tag}:
-                return kind
+                is_closed = kind is Hiding.CLOSED
+                return Hiding.NOT if is_closed and self._shows(tag, parts) else kind
         return Hiding.NOT
+
+    def _shows(self, tag: str, parts: set[str]) -> bool:
+        """Return True if another rule wins over each rule that hides an element."""
+        self._left -= 1
+        if self._left < 0:
+            return False
+        won = {
+            rule.name.lower(): rule.value.lower()
+            for rule in self._switches
+            if rule.parts <= parts and rule.tag in {"", tag}
+        }
+        return bool(won) and _OFF_VALUES.isdisjoint(won.items())
 
 
 def _is_gutter(names: str) -> bool:
     return ("line" in names or "gutter" in names) and bool(_GUTTER.search(names))
+
+
+def _is_column(element: Any, names: str | None) -> bool:
+    """Return True for an element with the class of line numbers and other text."""
+    if names is None or element.tag not in _NUMBERED or not _is_gutter(names):
+        return False
+    words = [word for text in texts_in(element) for word in text.split()]
+    return is_real_text([word for word in words if word.isalpha()])
 
 
 def _element_hiding(
@@ -497,7 +558,7 @@ def _element_hiding(
         return found
     if attribute is not None and attribute != "until-found":
         # A script that shows the element may leave the attribute, as jQuery's show().
-        display = {n.lower(): v.lower() for n, v in _SWITCHES.findall(style)}
+        display = {n.lower(): v.lower() for n, v in SWITCHES.findall(style)}
         is_shown = display.get("display", "none") != "none"
         return Hiding.NOT if is_shown else Hiding.CLOSED
     if "color" in style and _same_colour(element, style):

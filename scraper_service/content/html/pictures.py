@@ -339,7 +339,7 @@ DIAGRAM = (
 )
 LEAST_WORDS = 2  # of the labels of a drawing
 SMALL = 48  # pixels; icons
-LARGE = 100  # pixels; a drawing that has a title but no labels
+LARGE = 100  # pixels; a drawing that has a title but no labels, or a single word
 MAX_TEXT = 1000  # characters of labels
 MAX_ABOVE = 4  # elements above a drawing whose names tell its kind
 
@@ -522,7 +522,7 @@ def _texts(svg: Any) -> list[str]:
         return []
     above = [part.tag for part in svg.iterancestors()]
     if (
-        not {"a", "button", "svg", "canvas", "label"}.isdisjoint(above)
+        not {"svg", "canvas", "label"}.isdisjoint(above)
         or hiding(svg.get("style") or "") >= Hiding.CLOSED
         or _has_source(svg)
     ):
@@ -539,10 +539,13 @@ def _texts(svg: Any) -> list[str]:
     if _ICON.search(names):
         return []
     labels = _labels(svg)
-    if len(" ".join(labels).split()) >= LEAST_WORDS:
-        return [title, *labels] if title else labels
     is_large = any(size is not None and size >= LARGE for size in (*sizes, _box(svg)))
-    return [title] if is_large and len(title.split()) >= LEAST_WORDS else []
+    may_be_icon = not {"a", "button"}.isdisjoint(above)
+    has_words = len(" ".join(labels).split()) >= LEAST_WORDS and not may_be_icon
+    if labels and (has_words or is_large):
+        return [title, *labels] if title else labels
+    has_title = len(title.split()) >= LEAST_WORDS and not may_be_icon
+    return [title] if is_large and has_title else []
 
 
 def _labels(svg: Any) -> list[str]:
