@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from attrs import field, frozen
 
 from scraper_service.content.page_urls import without_fragment
-from scraper_service.content.search.words import (
+from scraper_service.content.stored_pages import StoredPage, read_pages
+from scraper_service.content.words import (
     COMMON,
     SearchWords,
     language_code,
@@ -19,7 +20,6 @@ from scraper_service.content.search.words import (
     stems,
     tokens_of,
 )
-from scraper_service.content.stored_pages import StoredPage, read_pages
 from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:
