@@ -69,7 +69,7 @@ KINDS = {
             "xlsx",
             ("xlsx", "xlsm", "xltx", "xltm"),
             (f"{_OOXML}spreadsheetml.sheet",),
-            "workbooks:read_workbook",
+            "sheets:read_workbook",
         ),
         FileKind(
             "pptx",
@@ -119,7 +119,7 @@ KINDS = {
             "xls",
             ("xls", "xlsb"),
             ("application/vnd.ms-excel",),
-            "workbooks:read_workbook",
+            "sheets:read_workbook",
         ),
         FileKind(
             "doc",
