@@ -90,6 +90,7 @@ _OF_ANSWERS = (
 
 # Fields of a nested object that are vague without the object's name.
 _VAGUE = frozenset("title url description body image count published".split())
+_TITLES = frozenset({"title", "question"})
 _OWNED = frozenset("name person place".split())
 _NOT_OF_MAKERS = frozenset("title price author published".split())
 # Properties of nested objects beside those of their concept.
@@ -290,20 +291,7 @@ class ExtractionRun:
         if not inner.is_page:
             _drop_copies(field, values)
         _drop_lower_price(field, values)
-        data: dict[str, Any] = {}
-        places: dict[str, Origin] = {}
-        missing: list[str] = []
-        for below in field.properties:
-            found = values[below.name]
-            pointer = f"/{below.name.replace('~', '~0').replace('/', '~1')}"
-            if found is not None:
-                data[below.name] = found.data
-                places |= {pointer + p: place for p, place in found.places.items()}
-                missing += [pointer + p for p in found.missing]
-            elif below.required:
-                data[below.name] = None
-                missing.append(pointer)
-        return Value(data, places, tuple(missing))
+        return Value.of_object(field, values)
 
     def _name_record(
         self, field: Field, scope: Scope, values: dict[str, Value | None]
@@ -313,17 +301,14 @@ class ExtractionRun:
         if scope.is_page or scope.node is not None or scope.cells or not texts:
             return
         below = [interpret_field(f, field.name) for f in field.properties]
-        is_titled = any(
-            r.concept_name in {"title", "question"} or r.is_subject for r in below
-        )
+        is_titled = any(r.concept_name in _TITLES or r.is_subject for r in below)
         shape = interpret_field(texts[0], field.name).shape
         if is_titled or values[texts[0].name] or shape not in {"name", "code", "text"}:
             return
         title = interpret_field(evolve(texts[0], name="title", description=""))
         found = self.scalar(title, scope)
-        if found and found.data not in [
-            value.data for value in values.values() if value
-        ]:
+        known = [value.data for value in values.values() if value]
+        if found and found.data not in known:
             values[texts[0].name] = found
 
     def _property(
@@ -337,11 +322,10 @@ class ExtractionRun:
         if inner.node is None and field.name:
             name, of = interpret_field(below).concept_name, interpret_field(field)
             if name in _VAGUE and of.concept is not None:
-                if name == "title" and of.shape in _OWNED:
-                    return self.scalar(
-                        interpret_field(Field(name=field.name, kind="string")), scope
-                    )
-                return None
+                if name != "title" or of.shape not in _OWNED:
+                    return None
+                own = interpret_field(Field(name=field.name, kind="string"))
+                return self.scalar(own, scope)
         return self.value(below, inner, field.name)
 
     def _inner(self, requested: RequestedField, scope: Scope) -> Scope:
@@ -394,15 +378,15 @@ def _shown_facts(scope: Scope) -> dict[str, str]:
         pairs = [[c for c in row if c.tag in {"td", "th"}] for row in holder.iter("tr")]
         pairs += [[term, term.getnext()] for term in holder.iter("dt")]
         found = {
-            one_line(scope, pair[0]).rstrip(": "): scope.reading.text(pair[1]).replace(
-                GAP, " "
-            )
+            one_line(scope, pair[0]).rstrip(": "): scope.reading.text(pair[1])
             for pair in pairs
             if len(pair) == 2 and pair[1] is not None
             if pair[0] not in scope.reading.columns
         }
         found = {
-            name: text for name, text in found.items() if text and len(name) <= MAX_NAME
+            name: text.replace(GAP, " ")
+            for name, text in found.items()
+            if text and len(name) <= MAX_NAME
         }
         if len(found) > len(best) and not is_foreign(holder):
             best = found

@@ -395,11 +395,9 @@ def tables(reading: VisibleText) -> Iterator[RecordSet]:
         about = frozenset(_words_around(reading, table)).union(*map(str.split, names))
         known = found.setdefault(names, RecordSet([], "table", about))
         for number, row in enumerate(rows[:MAX_RECORDS], 1):
-            cells = [
-                (name, c) for name, c in zip(names, row, strict=True) if c is not None
-            ]
-            parts = tuple(cell for _, cell in cells)
-            named = {name: cell for name, cell in cells if name}
+            parts = tuple(cell for cell in row if cell is not None)
+            pairs = zip(names, row, strict=True)
+            named = {name: cell for name, cell in pairs if name and cell is not None}
             known.scopes.append(Scope(reading, parts, f"table row {number}", named))
     yield from (group for group in found.values() if group.scopes)
 
@@ -413,9 +411,8 @@ def groups(reading: VisibleText) -> list[RecordSet]:
             own, above = _first_class(element), _first_class(parent)
             by_sign.setdefault((element.tag, parent), []).append(element)
             if own:
-                by_sign.setdefault((element.tag, own, parent.tag, above), []).append(
-                    element
-                )
+                sign = element.tag, own, parent.tag, above
+                by_sign.setdefault(sign, []).append(element)
     found: dict[Any, RecordSet | None] = {}
     for sign, members in by_sign.items():
         kept = _without_nested(reading, members)
@@ -511,9 +508,7 @@ def nodes_of(
         by_type.setdefault(node.name, []).append(node.data)
         if node.type in {"ItemList", "CollectionPage", "OfferCatalog"}:
             for path in ("itemListElement", "mainEntity.itemListElement", "hasPart"):
-                items = [
-                    _item(graph, value) for value in graph.nodes_at(node.data, path)
-                ]
+                items = [_item(graph, each) for each in graph.nodes_at(node.data, path)]
                 if len(items) >= LEAST_MEMBERS:
                     yield f"{node.name}.{path}", items
     yield from ((n, same) for n, same in by_type.items() if len(same) >= LEAST_MEMBERS)
@@ -534,9 +529,7 @@ def _first_name(names: str) -> str:
 
 
 def _first_class(element: Any) -> str:
-    return (
-        _first_name((element.get("class") or "")[:300]) if element is not None else ""
-    )
+    return "" if element is None else _first_name((element.get("class") or "")[:300])
 
 
 def _words_around(reading: VisibleText, element: Any) -> set[str]:
