@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lxml import etree
 
@@ -15,10 +15,11 @@ from scraper_service.content.documents.markup import (
     html_body,
     inner_html,
     local,
-    record_cut,
     resolve_member,
 )
-from scraper_service.content.losses import Losses
+
+if TYPE_CHECKING:
+    from scraper_service.content.losses import Losses
 
 KIND = "EPUB"
 MAX_CHAPTERS = 2000
@@ -58,7 +59,8 @@ def read_epub(body: bytes) -> ConvertedDocument:
         for ref in sorted(refs, key=lambda ref: ref.get("linear") == "no")
         if ref.get("idref", "") in items
     ]
-    losses = Losses()
+    document = _document(package)
+    losses = document.losses
     chapters: dict[str, None] = {}  # each once, however often the spine repeats it
     for name, mime, kinds in spine:
         if "html" in mime and name in archive:
@@ -68,26 +70,19 @@ def read_epub(body: bytes) -> ConvertedDocument:
     if not chapters:
         raise archive.unreadable("it has no readable chapters")
     encrypted = _encrypted_names(archive)
-    warnings: list[str] = []
     parts: list[str] = []
     size = 0
     for number, name in enumerate(chapters):
         if number == MAX_CHAPTERS or size > MAX_BYTES:
-            record_cut("book", number, len(chapters), "chapters", warnings, losses)
+            document.record_cut("book", number, len(chapters), "chapters")
             break
         if name in encrypted:
             raise archive.unreadable("it is protected against copying")
         data = archive.read(name)
         size += len(data)
         parts.append(_chapter(data, losses))
-    known, other = _metadata(package)
-    return ConvertedDocument(
-        body="\n".join(parts),
-        known=known,
-        other=other,
-        warnings=warnings,
-        losses=losses,
-    )
+    document.body = "\n".join(parts)
+    return document
 
 
 def _package_path(archive: Archive) -> str:
@@ -108,7 +103,8 @@ def _encrypted_names(archive: Archive) -> set[str]:
     }
 
 
-def _metadata(package: Any) -> tuple[dict[str, str], dict[str, str]]:
+def _document(package: Any) -> ConvertedDocument:
+    """Return a document with the metadata of a book."""
     declared: dict[str, list[str]] = {}
     for item in package.iterfind("{*}metadata/*"):
         name = local(item)
@@ -118,7 +114,7 @@ def _metadata(package: Any) -> tuple[dict[str, str], dict[str, str]]:
             declared.setdefault(name, []).append(item.text.strip())
 
     def first(name: str) -> str | None:
-        return declared[name][0] if name in declared else None
+        return next(iter(declared.get(name, ())), None)
 
     known = {
         "title": first("title"),
@@ -133,7 +129,7 @@ def _metadata(package: Any) -> tuple[dict[str, str], dict[str, str]]:
         "publisher": first("publisher"),
         "identifier": first("identifier"),
     }
-    return facts(known), facts(other)
+    return ConvertedDocument(known=facts(known), other=facts(other))
 
 
 def _chapter(data: bytes, losses: Losses) -> str:

@@ -18,9 +18,7 @@ from scraper_service.content.documents.markup import (
     inner_html,
     local,
     parse_xml,
-    record_cut,
 )
-from scraper_service.content.losses import Losses
 from scraper_service.content.page_urls import (
     absolute,
     best_candidate,
@@ -41,6 +39,7 @@ _BODIES = ("encoded", "content", "description", "summary")
 # Attributes with a URL, and with several.
 _URLS = ("href", "src", "poster", "data", "cite", "data-src")
 _SRCSETS = ("srcset", "data-srcset")
+_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 _DATES = ("pubDate", "published", "updated", "date", "modified", "issued")
 
 
@@ -105,7 +104,7 @@ def read_feed(text: str, url: str) -> ConvertedDocument | None:
     known = {
         "title": _child_text(head, "title"),
         "description": _child_text(head, "description", "subtitle", "tagline"),
-        "language": _child_text(head, "language") or _language(root),
+        "language": _child_text(head, "language") or str(root.get(_LANG, "")),
         "modified_time": _date(head, "lastBuildDate", "updated", "pubDate", "date"),
     }
     other = {"author": _author(head), "generator": _child_text(head, "generator")}
@@ -124,18 +123,13 @@ def _document_of(
     title, about = known["title"], known["description"]
     parts = [element("h1", escape(title))] if title else []
     parts += [element("p", escape(about))] if about else []
-    warnings: list[str] = []
-    losses = Losses()
-    if count > MAX_ENTRIES:
-        record_cut("feed", MAX_ENTRIES, count, "entries", warnings, losses)
-    return ConvertedDocument(
-        body="\n".join(parts + sections),
-        known=facts(known),
-        other=facts(other),
-        warnings=warnings,
-        losses=losses,
-        raw=raw,
+    body = "\n".join(parts + sections)
+    document = ConvertedDocument(
+        body=body, known=facts(known), other=facts(other), raw=raw
     )
+    if count > MAX_ENTRIES:
+        document.record_cut("feed", MAX_ENTRIES, count, "entries")
+    return document
 
 
 def _section(title: str, link: str | None, about: list[str], content: str) -> str:
@@ -181,14 +175,11 @@ def _entry(entry: Any, url: str) -> str:
 
 def _json_feed(feed: ObjectT, text: str, url: str) -> ConvertedDocument:
     entries = objects(feed, "items")
-    known = {
-        name: next(strings(feed, name), "")
-        for name in ("title", "description", "language")
-    }
+    names = ("title", "description", "language")
+    known = {name: next(strings(feed, name), "") for name in names}
+    other = {"author": authors_of(feed)}
     sections = [_json_entry(entry, url) for entry in entries[:MAX_ENTRIES]]
-    return _document_of(
-        sections, len(entries), known, {"author": authors_of(feed)}, text
-    )
+    return _document_of(sections, len(entries), known, other, text)
 
 
 def _json_entry(entry: ObjectT, url: str) -> str:
@@ -202,13 +193,11 @@ def _json_entry(entry: ObjectT, url: str) -> str:
     for file in objects(entry, "attachments"):
         href, label = (next(strings(file, key), "") for key in ("url", "title"))
         markup += _file(href, label, url)
+    date = next(strings(entry, "date_published", "date_modified"), "")
     return _section(
         next(strings(entry, "title"), ""),
         absolute(url, link) if link else None,
-        [
-            next(strings(entry, "date_published", "date_modified"), ""),
-            authors_of(entry),
-        ],
+        [date, authors_of(entry)],
         _balance(markup, url, url),
     )
 
@@ -277,14 +266,9 @@ def _link(entry: Any, url: str) -> str | None:
 def _author(parent: Any) -> str:
     author = parent.find("{*}author")
     if author is not None:
-        return _child_text(author, "name") or " ".join(
-            "".join(author.itertext()).split()
-        )
+        text = " ".join("".join(author.itertext()).split())
+        return _child_text(author, "name") or text
     return _child_text(parent, "creator")
-
-
-def _language(root: Any) -> str:
-    return str(root.get("{http://www.w3.org/XML/1998/namespace}lang") or "")
 
 
 def _date(parent: Any, *names: str) -> str:

@@ -36,8 +36,6 @@ class FileKind:
     mime_types: tuple[str, ...]
     #: The reader as ``module:function``, imported on first use.
     reader: str = ""
-    #: The reader's argument: ``bytes``, or ``text`` for the decoded bytes.
-    takes: str = "bytes"
     #: The program, and why its files are refused; None for files that are always read.
     refusal: tuple[str, str] | None = None
 
@@ -92,28 +90,24 @@ KINDS = {
             ("csv",),
             ("text/csv", "application/csv", "text/comma-separated-values"),
             "sheets:read_delimited",
-            "text",
         ),
         FileKind(
             "tsv",
             ("tsv", "tab"),
             ("text/tab-separated-values", "text/tsv"),
             "sheets:read_delimited",
-            "text",
         ),
         FileKind(
             "feed",
             ("rss", "atom"),
             ("application/rss+xml", "application/atom+xml", "application/feed+json"),
             "feeds:read_feed",
-            "text",
         ),
         FileKind(
             "md",
             ("md", "markdown", "mkd"),
             ("text/markdown", "text/x-markdown"),
             "markup:read_markdown",
-            "text",
         ),
         FileKind(
             "xls",
@@ -228,7 +222,7 @@ def read_document(
         arguments["tabs"] = True
     elif kind == "feed":
         arguments["url"] = url
-    given = text if found.takes == "text" else body
+    given = text if kind in _TEXT_KINDS else body
     document: ConvertedDocument | None = read(given, **arguments)
     return document
 

@@ -13,26 +13,30 @@ from scraper_service.content.documents.drawings_and_formulas import (
     record_object,
 )
 from scraper_service.content.documents.markup import (
+    FILM,
+    HIDDEN_SLIDES,
     MAX_CELLS,
     Archive,
     ConvertedDocument,
     anchor,
     attribute,
     element,
+    emphasis,
     escape,
     local,
     nested_list,
+    ooxml_document,
     picture,
-    properties,
-    record_cut,
     table,
 )
-from scraper_service.content.losses import Losses
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from scraper_service.content.losses import Losses
+
 KIND = "PowerPoint"
+_RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
 MAX_SLIDES = 2000
 TITLES = frozenset({"title", "ctrTitle"})
 # Placeholders in the frame of a slide: date, footer, slide number, header, slide image.
@@ -40,7 +44,6 @@ FRAME = frozenset({"dt", "ftr", "sldNum", "hdr", "sldImg"})
 
 # Names of elements in pictures of films and sounds, and the kinds of losses.
 _FILMS = {"videoFile": "video", "audioFile": "audio", "wavAudioFile": "audio"}
-FILM = "Films and sounds inside a presentation are not converted."
 PICTURE = "A picture of a presentation has no description, which would stand for it."
 COMMENT = "Comments of a presentation are no part of its text."
 
@@ -58,11 +61,10 @@ def read_pptx(body: bytes) -> ConvertedDocument:
         for item in archive.xml(path).iterfind("{*}sldIdLst/{*}sldId")
         if (name := item.get(_RELATION) or "") in relations
     )
-    warnings: list[str] = []
-    losses = Losses()
+    document = ooxml_document(archive)
+    losses = document.losses
     if len(slides) > MAX_SLIDES:
-        count = len(slides)
-        record_cut("presentation", MAX_SLIDES, count, "slides", warnings, losses)
+        document.record_cut("presentation", MAX_SLIDES, len(slides), "slides")
     graphics = Graphics(archive, losses)
     parts = []
     noted: set[str] = set()
@@ -72,23 +74,12 @@ def read_pptx(body: bytes) -> ConvertedDocument:
         if root.get("show") == "0":
             hidden += 1
             continue
-        parts.append(
-            _SlideReader(archive, name, losses, graphics, noted).html(root, number)
-        )
+        reader = _SlideReader(archive, name, losses, graphics, noted)
+        parts.append(reader.html(root, number))
     if hidden:
-        warnings.append(f"Hidden slides were left out: {hidden}.")
-        losses.add("hiddenPart", warnings[-1], count=hidden)
-    known, other = properties(archive)
-    return ConvertedDocument(
-        body="\n".join(parts),
-        known=known,
-        other=other,
-        warnings=warnings,
-        losses=losses,
-    )
-
-
-_RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
+        document.warn("hiddenPart", HIDDEN_SLIDES.format(hidden), count=hidden)
+    document.body = "\n".join(parts)
+    return document
 
 
 class _SlideReader:
@@ -112,9 +103,8 @@ class _SlideReader:
     def html(self, root: Any, number: int) -> str:
         """Return the slide with its notes as a section."""
         shapes = list(_shapes(root))
-        title = next(
-            (s for s in shapes if _placeholder(s) in TITLES and _words(s)), None
-        )
+        titles = (s for s in shapes if _placeholder(s) in TITLES and _words(s))
+        title = next(titles, None)
         heading = escape(_words(title)) if title is not None else f"Slide {number}"
         parts = [element("h2", heading)]
         parts += [self._shape(s) for s in shapes if s is not title]
@@ -136,7 +126,7 @@ class _SlideReader:
                 for text in self._archive.xml(target).iter("{*}text", "{*}txBody"):
                     words = "".join(text.itertext())
                     self._losses.add("annotation", COMMENT, text=words)
-        return element("section", "\n".join(part for part in parts if part))
+        return element("section", "\n".join(filter(None, parts)))
 
     def _shape(self, shape: Any, *, is_list: bool = True) -> str:
         kind = local(shape)
@@ -162,7 +152,7 @@ class _SlideReader:
             parts += [nested_list(items), element("p", content)]
             items = []
         parts.append(nested_list(items))
-        return "\n".join(part for part in parts if part)
+        return "\n".join(filter(None, parts))
 
     def _frame(self, frame: Any) -> str:
         """Return a table, chart or SmartArt; record another object."""
@@ -187,10 +177,8 @@ class _SlideReader:
                 return ""
         if next(shape.iterancestors("{*}oleObj"), None) is not None:
             return ""
-        if not alt.strip():
-            self._losses.add("image", PICTURE)
-            return ""
-        return element("p", picture(alt))
+        image = picture(alt, self._losses, PICTURE)
+        return element("p", image) if image else ""
 
     def _paragraph(self, paragraph: Any) -> str:
         parts = []
@@ -227,7 +215,7 @@ class _SlideReader:
             rows.append(cells)
         facts = grid.find("{*}tblPr")
         header = facts is not None and facts.get("firstRow") in {"1", "true"}
-        return table(rows, has_header=header)
+        return table(rows, headers=int(header))
 
 
 def _shapes(root: Any) -> Iterator[Any]:
@@ -239,8 +227,6 @@ def _shapes(root: Any) -> Iterator[Any]:
 
 
 def _placeholder(shape: Any) -> str | None:
-    if shape is None:
-        return None
     for path in ("{*}nvSpPr", "{*}nvPicPr", "{*}nvGraphicFramePr"):
         found = shape.find(f"{path}/{{*}}nvPr/{{*}}ph")
         if found is not None:
@@ -257,10 +243,8 @@ def _is_item(facts: Any, default: bool) -> bool:
         return default
     if facts.find("{*}buNone") is not None:
         return False
-    marked = (
-        facts.find("{*}buChar") is not None or facts.find("{*}buAutoNum") is not None
-    )
-    return marked or default
+    marks = ("{*}buChar", "{*}buAutoNum")
+    return any(facts.find(name) is not None for name in marks) or default
 
 
 def _level(facts: Any) -> int:
@@ -272,10 +256,8 @@ def _run(run: Any, relations: Relations) -> str:
     facts = run.find("{*}rPr")
     if facts is None or not content.strip():
         return content
-    if facts.get("b") in {"1", "true"}:
-        content = element("strong", content)
-    if facts.get("i") in {"1", "true"}:
-        content = element("em", content)
+    bold, italic = (facts.get(name) in {"1", "true"} for name in "bi")
+    content = emphasis(content, bold, italic)
     link = facts.find("{*}hlinkClick")
     target = relations.get(attribute(link, "id") or "") if link is not None else None
     return anchor(content, target[1]) if target and target[2] else content

@@ -40,7 +40,6 @@ from scraper_service.content.documents.markup import (
     MAX_CELLS,
     MAX_XML_BYTES,
     OLE,
-    PICTURE,
     Archive,
     ConvertedDocument,
     anchor,
@@ -48,15 +47,16 @@ from scraper_service.content.documents.markup import (
     element,
     escape,
     local,
+    ooxml_document,
     picture,
-    properties,
-    record_cut,
+    table,
     unreadable,
 )
-from scraper_service.content.losses import Losses
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    from scraper_service.content.losses import Losses
 
 Value = float | date | time | timedelta
 Tokens = list[tuple[str, str]]
@@ -120,41 +120,32 @@ def read_workbook(body: bytes) -> ConvertedDocument:
 
     :raises Unreadable: for a damaged, encrypted or hostile file.
     """
-    warnings: list[str] = []
-    losses = Losses()
-    known: dict[str, str] = {}
-    other: dict[str, str] = {}
+    document = ConvertedDocument()
     styles = None
     if not body.startswith(OLE):
         archive = Archive(body, KIND)
         archive.check_parts()
-        known, other = properties(archive)
+        document = ooxml_document(archive)
         main = archive.main_part("xl/workbook.xml")
-        is_xml = main.endswith(".xml")
-        styles = _Styles(archive, main, losses) if is_xml else None
+        if main.endswith(".xml"):
+            styles = _Styles(archive, main, document.losses)
     try:
         with CalamineWorkbook.from_filelike(io.BytesIO(body)) as book:
-            grids = _grids(book, styles, warnings, losses)
-            html = sheets_html(grids, warnings, losses)
+            document.body = sheets_html(document, _grids(document, book, styles))
     except (CalamineError, OSError, ValueError) as exc:
         reason = "it is encrypted" if "assword" in str(exc) else "it is damaged"
         raise unreadable(KIND, reason) from exc
-    return ConvertedDocument(
-        body=html, known=known, other=other, warnings=warnings, losses=losses
-    )
+    return document
 
 
 def _grids(
-    book: CalamineWorkbook,
-    styles: _Styles | None,
-    warnings: list[str],
-    losses: Losses,
+    document: ConvertedDocument, book: CalamineWorkbook, styles: _Styles | None
 ) -> Iterator[Grid]:
     visible: list[tuple[int, SheetMetadata]] = []
     hidden: list[str] = []
     parts: set[str] = set()
     for index, facts in enumerate(book.sheets_metadata):
-        part = styles.part(facts.name) if styles else ""
+        part = styles.parts.get(facts.name, "") if styles else ""
         if part and part in parts:
             continue  # the same sheet by another name
         parts.add(part)
@@ -162,7 +153,7 @@ def _grids(
             visible.append((index, facts))
         else:
             hidden.append(facts.name)
-    record_left_out(hidden, len(visible), warnings, losses)
+    record_left_out(document, hidden, len(visible))
     left = MAX_CELLS
     for index, facts in visible[:MAX_SHEETS]:
         if facts.typ != SheetTypeEnum.WorkSheet:
@@ -170,35 +161,26 @@ def _grids(
             if after:
                 yield Grid(facts.name, after=after)
             elif facts.typ != SheetTypeEnum.ChartSheet or styles is None:
-                losses.add("chart", OTHER_SHEET, text=facts.name)
+                document.losses.add("chart", OTHER_SHEET, text=facts.name)
             continue
         looks = styles.looks(facts.name) if styles else _Looks()
         try:
-            sheet = _load(book, index, looks)
+            if looks.area > MAX_AREA:
+                raise OverflowError
+            sheet = book.get_sheet_by_index(index)
+            if sheet.total_height * sheet.total_width > MAX_AREA:
+                raise OverflowError
         except (CalamineError, OverflowError) as exc:
             is_wide = isinstance(exc, OverflowError)
             reason = "its cells are too far apart" if is_wide else "it is damaged"
-            warnings.append(f"The sheet {facts.name[:100]!r} was left out: {reason}.")
-            losses.add("table", warnings[-1], text=facts.name)
+            reason = f"The sheet {facts.name[:100]!r} was left out: {reason}."
+            document.warn("table", reason, text=facts.name)
             continue
-        grid = _grid(sheet, looks, left, losses)
+        grid = _grid(sheet, looks, left, document.losses)
         left -= grid.count
         grid.size = (sheet.total_height + 1, sheet.total_width + 1)  # the last indexes
         grid.after = styles.extras(facts.name) if styles else ""
         yield grid
-
-
-def _load(book: CalamineWorkbook, index: int, looks: _Looks) -> CalamineSheet:
-    """Return a sheet.
-
-    :raises OverflowError: for a sheet whose first and last cell are too far apart.
-    """
-    if looks.area > MAX_AREA:
-        raise OverflowError
-    sheet = book.get_sheet_by_index(index)
-    if sheet.total_height * sheet.total_width > MAX_AREA:
-        raise OverflowError
-    return sheet
 
 
 def _grid(sheet: CalamineSheet, looks: _Looks, limit: int, losses: Losses) -> Grid:
@@ -272,20 +254,16 @@ class _Styles:
                 number = parse_digits(style.get("numFmtId", ""))
                 self._formats[index] = codes.get(number, "")
         #: Names of parts by names of sheets.
-        self._parts = {
+        self.parts = {
             sheet.get("name", ""): relations[relation][1]
             for sheet in archive.xml(main).iterfind("{*}sheets/{*}sheet")
             if (relation := attribute(sheet, "id") or "") in relations
         }
 
-    def part(self, name: str) -> str:
-        """Return the part of the sheet with this name, empty if it is not known."""
-        return self._parts.get(name, "")
-
     def looks(self, name: str) -> _Looks:
         """Return the looks of the sheet with this name."""
         looks = _Looks()
-        part = self.part(name)
+        part = self.parts.get(name, "")
         if part not in self._archive:
             return looks
         relations = self._archive.relations(part)
@@ -314,9 +292,10 @@ class _Styles:
     def extras(self, name: str) -> str:
         """Return what is drawn on a sheet as HTML; record its comments and objects."""
         archive = self._archive
-        part = self._parts.get(name, "")
         found = []
-        for kind, target, is_external in archive.relations(part).values():
+        parts = archive.relations(self.parts.get(name, "")).values()
+        is_threaded = any(kind == "threadedComment" for kind, _, _ in parts)
+        for kind, target, is_external in parts:
             if is_external or target not in archive:
                 continue
             if kind == "drawing":
@@ -327,14 +306,12 @@ class _Styles:
                     if next(item.iterancestors("{*}Fallback"), None) is None
                 ]
             elif kind in {"comments", "threadedComment"}:
-                if kind == "comments" and self._is_threaded(part):
+                if kind == "comments" and is_threaded:
                     continue  # repeats the threaded comments
-                for item in archive.xml(target).iter(
-                    "{*}comment", "{*}threadedComment"
-                ):
-                    self._losses.add(
-                        "annotation", COMMENT, text="".join(item.itertext())
-                    )
+                comments = ("{*}comment", "{*}threadedComment")
+                for item in archive.xml(target).iter(*comments):
+                    text = "".join(item.itertext())
+                    self._losses.add("annotation", COMMENT, text=text)
             elif kind in {"package", "oleObject"}:
                 record_object(posixpath.basename(target), self._losses)
         return "\n".join(filter(None, found))
@@ -348,14 +325,8 @@ class _Styles:
             return "".join(element("p", escape(text)) for text in texts if text)
         facts = item.find("{*}nvPicPr/{*}cNvPr")
         alt = facts.get("descr", "") if facts is not None else ""
-        if not alt.strip():
-            self._losses.add("image", PICTURE)
-            return ""
-        return element("p", picture(alt))
-
-    def _is_threaded(self, part: str) -> bool:
-        relations = self._archive.relations(part).values()
-        return any(kind == "threadedComment" for kind, _, _ in relations)
+        image = picture(alt, self._losses)
+        return element("p", image) if image else ""
 
     def _add(self, looks: _Looks, place: Place, cell: Any) -> None:
         code = self._formats.get(parse_digits(cell.get("s", "")))
@@ -532,7 +503,7 @@ class Grid:
         self.count += 1
 
 
-def sheets_html(grids: Iterable[Grid], warnings: list[str], losses: Losses) -> str:
+def sheets_html(document: ConvertedDocument, grids: Iterable[Grid]) -> str:
     """Return sheets as headings and tables; warn of cut sheets, and record them."""
     parts = []
     for grid in grids:
@@ -541,35 +512,34 @@ def sheets_html(grids: Iterable[Grid], warnings: list[str], losses: Losses) -> s
         parts += [grid_html(grid), grid.after]
         if grid.is_cut:
             named = f"The sheet {grid.name[:100]!r}" if grid.name else "The table"
-            warnings.append(
+            document.warnings.append(
                 f"{named} was truncated: at most {MAX_COLUMNS} columns, and "
                 f"{MAX_CELLS} cells in all, are converted."
             )
-            losses.add("truncated", cut_reason(grid, named))
-    return "\n".join(part for part in parts if part)
+            document.losses.add("truncated", cut_reason(grid, named))
+    return "\n".join(filter(None, parts))
 
 
 def record_left_out(
-    hidden: list[str], visible: int, warnings: list[str], losses: Losses
+    document: ConvertedDocument, hidden: list[str], visible: int
 ) -> None:
     """Warn of hidden sheets and of visible sheets beyond the limit, and record them."""
     if hidden:
         names = ", ".join(repr(name[:50]) for name in hidden[:10])
-        warnings.append(f"Hidden sheets were left out: {names}.")
-        losses.add("hiddenPart", warnings[-1], count=len(hidden))
+        reason = f"Hidden sheets were left out: {names}."
+        document.warn("hiddenPart", reason, count=len(hidden))
     if visible > MAX_SHEETS:
-        record_cut("workbook", MAX_SHEETS, visible, "sheets", warnings, losses)
+        document.record_cut("workbook", MAX_SHEETS, visible, "sheets")
 
 
 def cut_reason(grid: Grid, named: str) -> str:
     """Return why a sheet is cut, with the limit and both sizes."""
     rows, columns = grid.size
     kept = len(grid.cells)
-    limit = f"{MAX_COLUMNS} columns" if columns > MAX_COLUMNS else f"{MAX_CELLS} cells"
+    limit, counts = f"{MAX_CELLS} cells", f"{kept} of its {max(rows, kept)} rows"
     if columns > MAX_COLUMNS:
+        limit = f"{MAX_COLUMNS} columns"
         counts = f"{MAX_COLUMNS} of its {columns} columns"
-    else:
-        counts = f"{kept} of its {max(rows, kept)} rows"
     return f"{named} was cut at the limit of {limit}: {counts} were converted."
 
 
@@ -582,45 +552,36 @@ def grid_html(grid: Grid) -> str:
     header = grid.cells[rows[0]]
     has_header = len(rows) > 1 and all(cell.is_text for cell in header.values())
     spans, covered = _spans(grid, rows, columns)
-    lines = []
-    for row in rows:
-        tag = "th" if has_header and row == rows[0] else "td"
-        cells = []
-        for column in columns:
-            if (row, column) in covered:
-                continue
-            cell = grid.cells[row].get(column)
-            cells.append(
-                element(tag, cell.html if cell else "", **spans.get((row, column), {}))
-            )
-        lines.append(f"<tr>{''.join(cells)}</tr>\n")
-    return f"<table>\n{''.join(lines)}</table>\n"
+    shown = (
+        [
+            (cell.html if cell else "", *spans.get((row, column), (1, 1)))
+            for column, cell in ((n, grid.cells[row].get(n)) for n in columns)
+            if (row, column) not in covered
+        ]
+        for row in rows
+    )
+    return table(shown, headers=int(has_header))
 
 
 def _spans(
     grid: Grid, rows: list[int], columns: list[int]
-) -> tuple[dict[tuple[int, int], dict[str, str]], set[tuple[int, int]]]:
-    """Return the spans of merged cells among the shown cells, and the covered places."""
-    spans: dict[tuple[int, int], dict[str, str]] = {}
-    covered: set[tuple[int, int]] = set()
+) -> tuple[dict[Place, tuple[int, int]], set[Place]]:
+    """Return the columns and rows of merged cells, and the places that they cover."""
+    spans: dict[Place, tuple[int, int]] = {}
+    covered: set[Place] = set()
     work = 0
     for top, left, bottom, right in grid.merged:
         place = (top, left)
         if left not in grid.cells.get(top, {}) or place in spans or place in covered:
             continue
         inner_rows = rows[bisect_left(rows, top) : bisect_right(rows, bottom)]
-        inner_columns = columns[
-            bisect_left(columns, left) : bisect_right(columns, right)
-        ]
-        work += len(inner_rows) * len(inner_columns)
+        first, end = bisect_left(columns, left), bisect_right(columns, right)
+        inner_columns = columns[first:end]
+        spans_now = len(inner_columns), len(inner_rows)
+        work += spans_now[0] * spans_now[1]
         if work > MAX_COVERED:
             break
-        span = {}
-        if len(inner_columns) > 1:
-            span["colspan"] = str(len(inner_columns))
-        if len(inner_rows) > 1:
-            span["rowspan"] = str(len(inner_rows))
-        spans[place] = span
+        spans[place] = spans_now
         covered |= {(r, c) for r in inner_rows for c in inner_columns} - {place}
     return spans, covered
 
@@ -634,12 +595,14 @@ def read_delimited(text: str, *, tabs: bool = False) -> ConvertedDocument | None
     ``tabs`` fixes the delimiter; otherwise it is detected.
     """
     csv.field_size_limit(MAX_FIELD)
-    dialect = _dialect(text[:SAMPLE], tabs=tabs)
+    delimiter = "\t" if tabs else _delimiter(text[:SAMPLE])
     grid = Grid()
     left = MAX_CELLS
     rows, columns = 0, 0
     try:
-        for number, row in enumerate(csv.reader(io.StringIO(text), dialect)):
+        for number, row in enumerate(
+            csv.reader(io.StringIO(text), delimiter=delimiter)
+        ):
             rows, columns = number + 1, max(columns, len(row))
             if left < len(row):
                 grid.is_cut = True
@@ -657,33 +620,22 @@ def read_delimited(text: str, *, tabs: bool = False) -> ConvertedDocument | None
     if len({column for row in grid.cells.values() for column in row}) < 2:
         return None
     grid.size = (rows, columns)
-    warnings: list[str] = []
-    losses = Losses()
-    html = sheets_html([grid], warnings, losses)
-    return ConvertedDocument(body=html, warnings=warnings, losses=losses, raw=text)
+    document = ConvertedDocument(raw=text)
+    document.body = sheets_html(document, [grid])
+    return document
 
 
-def _dialect(sample: str, *, tabs: bool) -> type[csv.Dialect]:
-    """Return the dialect whose delimiter the rows contain equally often."""
+def _delimiter(sample: str) -> str:
+    """Return the delimiter that the rows contain equally often outside of quotes."""
     lines = [line for line in sample.split("\n")[:50] if line.strip()]
-    delimiter = "\t" if tabs else ","
-    best = 0.0
-    for sign in ("\t",) if tabs else DELIMITERS:
-        counts = [_count(line, sign) for line in lines]
+    bare = ["".join(line.split('"')[::2]) for line in lines]
+    delimiter, best = ",", 0.0
+    for sign in DELIMITERS:
+        counts = [line.count(sign) for line in bare]
         least = min(counts, default=0)
         usual = max(set(counts), key=counts.count) if counts else 0
         agreed = counts.count(usual) / max(len(counts), 1)
         score = agreed * (1 + min(least, 1)) if usual else 0.0
         if score > best:
             best, delimiter = score, sign
-
-    class Dialect(csv.excel):
-        pass
-
-    Dialect.delimiter = delimiter
-    return Dialect
-
-
-def _count(line: str, sign: str) -> int:
-    """Count ``sign`` outside of quotation marks."""
-    return sum(part.count(sign) for part in line.split('"')[::2])
+    return delimiter
