@@ -127,14 +127,9 @@ class _Styles:
         self.hyphens = hyphens
         self.text_size = sizes.most_common(1)[0][0] if sizes else 10.0
         total = sum(sizes.values())
-        larger = sorted(
-            (
-                size
-                for size, count in sizes.items()
-                if size >= HEADING_RATIO * self.text_size and count < 0.2 * total
-            ),
-            reverse=True,
-        )
+        least = HEADING_RATIO * self.text_size
+        rare = (size for size, count in sizes.items() if count < 0.2 * total)
+        larger = sorted((size for size in rare if size >= least), reverse=True)
         self._levels = {size: min(rank, 5) for rank, size in enumerate(larger, 1)}
 
     def level(self, block: Block) -> int:
@@ -251,14 +246,9 @@ def _code(block: Block) -> list[Piece]:
     """Return lines of a fixed-width font with their indents as spaces."""
     lines = block.lines
     width = sum(line.x1 - line.x0 for line in lines) / sum(len(x.text) for x in lines)
-    return [
-        (
-            " " * min(round((line.x0 - block.margin) / max(width, 1.0)), 80)
-            + line.text,
-            None,
-        )
-        for line in lines
-    ]
+    indents = [round((x.x0 - block.margin) / max(width, 1.0)) for x in lines]
+    texts = (f"{' ' * min(n, 80)}{x.text}" for n, x in zip(indents, lines, strict=True))
+    return [(text, None) for text in texts]
 
 
 def continues(last: Part, first: Part) -> bool:
@@ -439,12 +429,8 @@ def drop_repeated(pages: list[PageText]) -> None:
     running = []
     for number, edge in enumerate(edges):
         numbers = {number + n for n in numbered}
-        running.append(
-            [
-                (line, *_words(line, numbers, line.size < text_size, is_top=is_top))
-                for line, is_top in edge
-            ]
-        )
+        found = (_words(x, numbers, x.size < text_size, is_top=top) for x, top in edge)
+        running.append([(x, *words) for (x, _), words in zip(edge, found, strict=True)])
     counts = Counter(
         key
         for found in running

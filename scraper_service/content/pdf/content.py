@@ -8,7 +8,6 @@ between pages. The caller enforces limits on memory and time by ending the proce
 
 from __future__ import annotations
 
-import ctypes
 import subprocess
 import time
 from datetime import UTC, datetime, timedelta, timezone
@@ -27,6 +26,7 @@ from scraper_service.content.pdf.annotations import (
     insert_marks,
     read_annotations,
     record_attachments,
+    text_of,
 )
 from scraper_service.content.pdf.blocks import (
     Part,
@@ -379,12 +379,7 @@ class PdfiumFile:
     def facts(self) -> dict[str, str]:
         """Return the document information: ``Title``, ``Author``, ``Lang``, ..."""
         found: dict[str, str] = dict(self._document.get_metadata_dict(skip_empty=True))
-        length = raw.FPDFCatalog_GetLanguage(self._document, None, 0)
-        if 2 < length < 200:
-            buffer = ctypes.create_string_buffer(length)
-            pointer = ctypes.cast(buffer, ctypes.POINTER(raw.FPDF_WCHAR))
-            raw.FPDFCatalog_GetLanguage(self._document, pointer, length)
-            found["Lang"] = buffer.raw[:-2].decode("utf-16-le", "ignore").strip("\0 ")
+        found["Lang"] = text_of(raw.FPDFCatalog_GetLanguage, self._document)
         return found
 
     def page(self, index: int) -> tuple[PageText, bool]:
@@ -426,9 +421,8 @@ class PdfiumFile:
         finally:
             page.close()
         if stride != width:
-            rows = b"".join(
-                rows[n * stride : n * stride + width] for n in range(height)
-            )
+            starts = range(0, height * stride, stride)
+            rows = b"".join(rows[start : start + width] for start in starts)
         return b"P5 %d %d 255\n" % (width, height) + rows
 
 
@@ -466,11 +460,7 @@ def _date(text: str) -> str:
         moment = datetime.strptime(digits[:14], "%Y%m%d%H%M%S")  # zone: see below
         sign, hours, minutes = digits[14:15], digits[15:17], digits[17:19]
         shift = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
-        zone = (
-            UTC
-            if sign not in "+-" or not sign
-            else timezone(-shift if sign == "-" else shift)
-        )
+        zone = timezone(-shift if sign == "-" else shift) if sign in {"+", "-"} else UTC
         return moment.replace(tzinfo=zone).isoformat()
     except (ValueError, OverflowError):
         return ""

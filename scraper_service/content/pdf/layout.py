@@ -24,6 +24,7 @@ from scraper_service.content.pdf.lines import (
     Hyphens,
     Line,
     RuledGrid,
+    rows_of,
 )
 
 if TYPE_CHECKING:
@@ -117,12 +118,8 @@ def find_grids(rules: list[Box]) -> list[RuledGrid]:
         touched = {h for h in across if _touch(h, rule)}
         joined = [group for group in groups if group[1] & touched]
         groups = [group for group in groups if not group[1] & touched]
-        groups.append(
-            (
-                [rule, *(v for group in joined for v in group[0])],
-                touched.union(*(group[1] for group in joined)),
-            )
-        )
+        verticals = [rule, *(v for group in joined for v in group[0])]
+        groups.append((verticals, touched.union(*(group[1] for group in joined))))
     grids = [_grid(verticals, horizontals) for verticals, horizontals in groups]
     alike: dict[tuple[int, int], list[Box]] = {}
     for h in set(across).difference(*(grid.across for grid in grids if grid)):
@@ -247,10 +244,8 @@ def _column_edges(rows: list[Line]) -> list[tuple[float, float]]:
 
 
 def _column_of(x: float, edges: list[tuple[float, float]]) -> int:
-    for index, (_, right) in enumerate(edges):
-        if x <= right:
-            return index
-    return len(edges) - 1
+    places = (index for index, (_, right) in enumerate(edges) if x <= right)
+    return next(places, len(edges) - 1)
 
 
 def _split_columns(rows: list[Line], edges: list[tuple[float, float]]) -> list[Block]:
@@ -343,12 +338,8 @@ def _is_row(counts: list[int], bands: int) -> bool:
 
 def _texts(parts: list[Line]) -> list[str]:
     """Return the lines of a cell from top to bottom."""
-    rows: list[list[Line]] = []
-    for part in sorted(parts, key=lambda part: -part.y0):
-        if not rows or rows[-1][0].y0 - part.y0 > 0.35 * part.size:
-            rows.append([])
-        rows[-1].append(part)
-    return [" ".join(p.text for p in sorted(row, key=lambda p: p.x0)) for row in rows]
+    rows = rows_of(parts, 0.35)
+    return [" ".join(part.text for part in row) for row in rows]
 
 
 def _join(lines: list[str]) -> str:
@@ -459,9 +450,7 @@ def _continues(block: Block, line: Line, leading: float) -> bool:
     if not 0 < pitch <= leading * size:
         return False
     if len(block.lines) > 1:
-        usual = median(
-            a.y0 - b.y0 for a, b in zip(block.lines, block.lines[1:], strict=False)
-        )
+        usual = median(a.y0 - b.y0 for a, b in itertools.pairwise(block.lines))
         if pitch > 1.3 * usual:
             return False
     return line.x0 < last.x1 and last.x0 < line.x1

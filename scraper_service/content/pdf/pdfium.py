@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import itertools
 import math
 import re
 import struct
@@ -30,6 +31,7 @@ from scraper_service.content.pdf.lines import (
     RuledGrid,
     plain_letters,
     rotate_box,
+    rows_of,
     unread_share,
 )
 
@@ -221,13 +223,8 @@ class PageCharacters:
 def _letter_between(text: str, low: int, high: int) -> int:
     """Return the index of a letter between two indexes; ``high`` if there is no letter."""
     middle = (low + high) // 2
-    for place in range(middle, low, -1):
-        if not text[place].isspace():
-            return place
-    for place in range(middle + 1, high):
-        if not text[place].isspace():
-            return place
-    return high
+    places = itertools.chain(range(middle, low, -1), range(middle + 1, high))
+    return next((place for place in places if not text[place].isspace()), high)
 
 
 def _length(line: tuple[int, int]) -> int:
@@ -461,8 +458,8 @@ class PageReader:
             or self._guessed > MAX_GUESSED * len(lines)
             or (not lines and self._has_text_objects())
         )
-        if characters.turn:
-            lines = _by_rows(lines)
+        if characters.turn:  # PDFium orders the lines as on an upright page
+            lines = list(itertools.chain.from_iterable(rows_of(lines, 0.3)))
         return PageText(lines, urls, characters.turn, grids=self._grids), is_doubtful
 
     def _add_line(self, start: int, end: int, lines: list[Line]) -> None:
@@ -517,11 +514,8 @@ class PageReader:
         """Return the font size of the line, ignoring bullets and small capitals."""
         characters = self._characters
         size = characters.size((start + end) // 2)
-        return (
-            max(size, characters.size(start))
-            if characters.text[start].isalnum()
-            else size
-        )
+        is_letter = characters.text[start].isalnum()
+        return max(size, characters.size(start)) if is_letter else size
 
     def _style(self, start: int, end: int, *, is_piece: bool) -> tuple[bool, bool]:
         """Return whether a line is bold and fixed-width, from up to three characters."""
@@ -544,16 +538,6 @@ class PageReader:
         )
         wanted = {raw.FPDF_PAGEOBJ_TEXT, raw.FPDF_PAGEOBJ_FORM}
         return any(kind in wanted for kind in kinds)
-
-
-def _by_rows(lines: list[Line]) -> list[Line]:
-    """Sort the lines of a rotated page; PDFium orders them as on an upright page."""
-    rows: list[list[Line]] = []
-    for line in sorted(lines, key=lambda line: -line.y0):
-        if not rows or rows[-1][0].y0 - line.y0 > 0.3 * line.size:
-            rows.append([])
-        rows[-1].append(line)
-    return [line for row in rows for line in sorted(row, key=lambda line: line.x0)]
 
 
 def _links(document: Any, page: Any) -> Any:
