@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from functools import cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -339,7 +340,7 @@ def search_entry(
         **_image(known, other),
     }
     facts = {name: value for name, value in facts.items() if value}
-    stems_of = _stems[facts.get("language", "")]
+    stems_of = _stems(facts.get("language", ""))
     in_url = _url_tokens(url)
     titles = stems_of.join(_parts(facts.get("title", "")))
     about = stems_of.join(_parts(f"{facts.get('description', '')} {' '.join(in_url)}"))
@@ -399,15 +400,10 @@ class _Stems(dict[bytes, str]):
         return "".join(map(self.__getitem__, parts))
 
 
-class _Languages(dict[str, _Stems]):
-    """The cached stems of each language that this process has seen."""
-
-    def __missing__(self, language: str) -> _Stems:
-        found = self[language] = _Stems(language)
-        return found
-
-
-_stems = _Languages()
+@cache
+def _stems(language: str) -> _Stems:
+    """Return the cached stems of a language that this process has seen."""
+    return _Stems(language)
 
 
 def _url_tokens(url: str) -> list[str]:

@@ -126,8 +126,9 @@ def compare_pages(
     now = {**json.loads(found), "markdown": json.loads(markdown)}
     before = None if earlier is None else json.loads(zlib.decompress(earlier))
     status = _status(now, before, is_gone=is_gone)
+    at = None if earlier_at is None else datetime.fromtimestamp(earlier_at, UTC)
     answer: dict[str, Any] = {
-        "previousScrapeAt": None if earlier_at is None else _iso(earlier_at),
+        "previousScrapeAt": None if at is None else utc_text(at),
         "changeStatus": status,
         "visibility": visibility,
     }
@@ -185,9 +186,7 @@ def _add_fields(
 
 
 def _fields(data: Any) -> dict[str, Any]:
-    if data is None:
-        return {}
-    return data if isinstance(data, dict) else {VALUE: data}
+    return {} if data is None else _object(data)
 
 
 def _encode(value: Any) -> bytes:
@@ -197,10 +196,6 @@ def _encode(value: Any) -> bytes:
 def _digest(text: str) -> str:
     encoded = text.encode(errors="surrogatepass")
     return hashlib.blake2b(encoded, digest_size=16).hexdigest()
-
-
-def _iso(seconds: float) -> str:
-    return utc_text(datetime.fromtimestamp(seconds, UTC))
 
 
 def strip_ignored_parts(text: str, compare: Compare) -> str:

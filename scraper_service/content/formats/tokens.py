@@ -334,13 +334,9 @@ def markdown_blocks(markdown: str) -> tuple[BlockT, ...]:
     """
     found: list[BlockT] = []
     start = 1  # after the opening quote
-    waiting = ""
-    for part in markdown.split("\n\n"):
-        block = f"{waiting}\n\n{part}" if waiting else part
-        if is_open(block):
-            waiting = block
-            continue
-        waiting = ""
+    for block in _blocks(markdown):
+        if is_open(block):  # the last one: its fence is never closed
+            break
         size = len(json.dumps(block, ensure_ascii=False).encode()) - 2
         if len(found) < MAX_BLOCKS and any(map(str.isalnum, block)):
             found.append((_hash(block), start, start + size))
