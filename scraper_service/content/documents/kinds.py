@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 from attrs import frozen
 
-from scraper_service.content.documents.feeds import may_be_json_feed
+from scraper_service.content.documents.epub_and_feeds import may_be_json_feed
 from scraper_service.content.documents.markup import OLE, ConvertedDocument, unreadable
 from scraper_service.options.urls import url_parts
 
@@ -78,7 +78,9 @@ KINDS = {
         FileKind("odt", ("odt", "ott"), (f"{_ODF}text",), "odf:read_odf"),
         FileKind("ods", ("ods", "ots"), (f"{_ODF}spreadsheet",), "odf:read_odf"),
         FileKind("odp", ("odp", "otp"), (f"{_ODF}presentation",), "odf:read_odf"),
-        FileKind("epub", ("epub",), ("application/epub+zip",), "epub:read_epub"),
+        FileKind(
+            "epub", ("epub",), ("application/epub+zip",), "epub_and_feeds:read_epub"
+        ),
         FileKind(
             "rtf",
             ("rtf",),
@@ -101,7 +103,7 @@ KINDS = {
             "feed",
             ("rss", "atom"),
             ("application/rss+xml", "application/atom+xml", "application/feed+json"),
-            "feeds:read_feed",
+            "epub_and_feeds:read_feed",
         ),
         FileKind(
             "md",
