@@ -30,43 +30,17 @@ if TYPE_CHECKING:
 MAX_WORD = 64  # characters; the rest of a longer word becomes a further word
 
 # Snowball's stemmers by the language of a page (ISO 639-1).
-LANGUAGES = {
-    "ar": "arabic",
-    "ca": "catalan",
-    "cs": "czech",
-    "da": "danish",
-    "de": "german",
-    "el": "greek",
-    "en": "english",
-    "es": "spanish",
-    "eo": "esperanto",
-    "et": "estonian",
-    "eu": "basque",
-    "fa": "persian",
-    "fi": "finnish",
-    "fr": "french",
-    "ga": "irish",
-    "hi": "hindi",
-    "hu": "hungarian",
-    "hy": "armenian",
-    "id": "indonesian",
-    "it": "italian",
-    "lt": "lithuanian",
-    "nb": "norwegian",
-    "ne": "nepali",
-    "nl": "dutch",
-    "nn": "norwegian",
-    "no": "norwegian",
-    "pl": "polish",
-    "pt": "portuguese",
-    "ro": "romanian",
-    "ru": "russian",
-    "sr": "serbian",
-    "sv": "swedish",
-    "ta": "tamil",
-    "tr": "turkish",
-    "yi": "yiddish",
-}
+LANGUAGES = dict(
+    pair.split("=")
+    for pair in (
+        "ar=arabic ca=catalan cs=czech da=danish de=german el=greek en=english "
+        "es=spanish eo=esperanto et=estonian eu=basque fa=persian fi=finnish "
+        "fr=french ga=irish hi=hindi hu=hungarian hy=armenian id=indonesian "
+        "it=italian lt=lithuanian nb=norwegian ne=nepali nl=dutch nn=norwegian "
+        "no=norwegian pl=polish pt=portuguese ro=romanian ru=russian sr=serbian "
+        "sv=swedish ta=tamil tr=turkish yi=yiddish"
+    ).split()
+)
 
 # Words that are too common to find pages, folded. Queries with other words omit them.
 COMMON = frozenset(

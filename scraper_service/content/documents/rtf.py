@@ -64,21 +64,15 @@ SIGNS = {
 }
 # Python's codecs for the character sets of fonts, by number.
 CHARSETS = {
-    0: "cp1252",
-    77: "mac_roman",
-    128: "cp932",
-    129: "cp949",
-    134: "gb18030",
-    136: "cp950",
-    161: "cp1253",
-    162: "cp1254",
-    163: "cp1258",
-    177: "cp1255",
-    178: "cp1256",
-    186: "cp1257",
-    204: "cp1251",
-    222: "cp874",
-    238: "cp1250",
+    int(number): codec
+    for number, codec in (
+        pair.split("=")
+        for pair in (
+            "0=cp1252 77=mac_roman 128=cp932 129=cp949 134=gb18030 136=cp950 "
+            "161=cp1253 162=cp1254 163=cp1258 177=cp1255 178=cp1256 186=cp1257 "
+            "204=cp1251 222=cp874 238=cp1250"
+        ).split()
+    )
 }
 # Control words that set an attribute of the text, False with the number 0.
 TOGGLES = {
