@@ -240,7 +240,7 @@ def runs_html(runs: list[tuple[str, TextState]]) -> str:
 
 def _run(text: str, state: TextState) -> str:
     if text.startswith("\0"):
-        return note_mark(text[1:])
+        return "".join(map(note_mark, text[1:].split("\0")))  # of several notes
     joined = text.encode("utf-16", "surrogatepass").decode("utf-16", "ignore")
     content = escape(joined.replace("\0", "")).replace("\n", "<br>").replace("\t", " ")
     content = emphasis(content, state.bold, state.italic, state.strike)
