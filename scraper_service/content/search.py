@@ -10,6 +10,7 @@ import json
 import re
 from collections import Counter
 from functools import cache
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -100,16 +101,8 @@ class SearchQuery:
     @property
     def is_strict(self) -> bool:
         """Whether the results of an engine need a check by :meth:`allows`."""
-        return bool(
-            self.phrases
-            or self.without
-            or self.not_places
-            or self.in_url
-            or self.not_in_url
-            or self.in_title
-            or self.not_in_title
-            or any(place.kind == "site" for group in self.places for place in group)
-        )
+        sites = (place.kind == "site" for group in self.places for place in group)
+        return any(sites) or evolve(self, words=(), places=()) != SearchQuery()
 
     def allows(self, url: str, title: str, description: str) -> bool:
         """Return True if the URL, title and description of a result match the query.
@@ -123,9 +116,8 @@ class SearchQuery:
         if any(place.has(url) for place in self.not_places):
             return False
         address, heading = pad_words(unquote(url)), pad_words(title)
-        if any(
-            word not in unquote(url).lower() for word in map(str.lower, self.in_url)
-        ):
+        lower = unquote(url).lower()
+        if not all(word.lower() in lower for word in self.in_url):
             return False
         if any(stands_in(word, address) for word in self.not_in_url):
             return False
@@ -146,9 +138,8 @@ def parse_query(text: str) -> SearchQuery:
     sites: list[PlaceCondition] = []
     files: list[PlaceCondition] = []
     not_places: list[PlaceCondition] = []
-    for part in list(_PART.finditer(text.replace("(", " ").replace(")", " ")))[
-        :MAX_PARTS
-    ]:
+    text = text.replace("(", " ").replace(")", " ")
+    for part in islice(_PART.finditer(text), MAX_PARTS):
         name = (part["name"] or "").lower()
         value = part["quoted"] if part["quoted"] is not None else part["plain"]
         value = value.strip()
@@ -159,9 +150,8 @@ def parse_query(text: str) -> SearchQuery:
             goal = sites if kind == "site" else files
             (not_places if part["minus"] else goal).append(place)
         elif field := _FIELDS.get(name):
-            found.setdefault(f"not_{field}" if part["minus"] else field, []).append(
-                value
-            )
+            goal_name = f"not_{field}" if part["minus"] else field
+            found.setdefault(goal_name, []).append(value)
         elif name not in _PASSED_ON:
             whole = f"{part['name']}:{value}" if name else value
             kind = "phrases" if part["quoted"] is not None else "words"
@@ -184,13 +174,11 @@ def narrow_query(
         tuple(place for name in categories for place in conditions_of(name)),
         tuple(PlaceCondition("site", domain) for domain in include),
     )
+    excluded = (PlaceCondition("site", name) for name in exclude)
     return evolve(
         query,
-        places=(*query.places, *(group for group in groups if group)),
-        not_places=(
-            *query.not_places,
-            *(PlaceCondition("site", name) for name in exclude),
-        ),
+        places=(*query.places, *filter(None, groups)),
+        not_places=(*query.not_places, *excluded),
     )
 
 

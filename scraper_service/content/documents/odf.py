@@ -361,9 +361,8 @@ class _Reader:
                     heading = " ".join(self.inline(p) for p in box.iter("{*}p")).strip()
                 elif kind not in {"header", "footer", "date-time", "page-number"}:
                     is_frame = local(shape) == "frame"
-                    parts.append(
-                        self._frame_block(shape) if is_frame else self.blocks(shape)
-                    )
+                    write = self._frame_block if is_frame else self.blocks
+                    parts.append(write(shape))
             for item in page.iterfind("{*}annotation"):
                 self._record(item)
             notes = [self.blocks(box) for box in page.iterfind("{*}notes//{*}text-box")]
@@ -435,9 +434,8 @@ class _Reader:
                         self._left -= 1
                         grid.put(at, column, cell)
                         if height > 1 or width > 1:
-                            grid.merged.append(
-                                (at, column, at + height - 1, column + width - 1)
-                            )
+                            last_cell = at + height - 1, column + width - 1
+                            grid.merged.append((at, column, *last_cell))
             row += count
         grid.size = (last, columns)
         return grid

@@ -62,46 +62,38 @@ def read_pptx(body: bytes) -> ConvertedDocument:
         if (name := item.get(_RELATION) or "") in relations
     )
     document = ooxml_document(archive)
-    losses = document.losses
+    reader = _Reader(archive, document.losses)
     if len(slides) > MAX_SLIDES:
         document.record_cut("presentation", MAX_SLIDES, len(slides), "slides")
-    graphics = Graphics(archive, losses)
     parts = []
-    noted: set[str] = set()
     hidden = 0
     for number, name in enumerate(islice(slides, MAX_SLIDES), 1):
         root = archive.xml(name)
         if root.get("show") == "0":
             hidden += 1
             continue
-        reader = _SlideReader(archive, name, losses, graphics, noted)
-        parts.append(reader.html(root, number))
+        parts.append(reader.html(name, root, number))
     if hidden:
         document.warn("hiddenPart", HIDDEN_SLIDES.format(hidden), count=hidden)
     document.body = "\n".join(parts)
     return document
 
 
-class _SlideReader:
-    """Writes the shapes of one slide, and records what it cannot write."""
+class _Reader:
+    """Writes the shapes of slides, and records what it cannot write."""
 
-    def __init__(
-        self,
-        archive: Archive,
-        name: str,
-        losses: Losses,
-        graphics: Graphics,
-        noted: set[str],
-    ):
-        #: The parts with notes that slides before have written.
-        self._noted = noted
+    def __init__(self, archive: Archive, losses: Losses):
         self._archive = archive
-        self._graphics = graphics
-        self._relations: Relations = archive.relations(name)
         self._losses = losses
+        self._graphics = Graphics(archive, losses)
+        #: The parts with notes that slides before have written.
+        self._noted: set[str] = set()
+        #: The relations of the slide or the notes that are read.
+        self._relations: Relations = {}
 
-    def html(self, root: Any, number: int) -> str:
-        """Return the slide with its notes as a section."""
+    def html(self, name: str, root: Any, number: int) -> str:
+        """Return the slide in a part with its notes as a section."""
+        self._relations = self._archive.relations(name)
         shapes = list(_shapes(root))
         titles = (s for s in shapes if _placeholder(s) in TITLES and _words(s))
         title = next(titles, None)
@@ -112,13 +104,9 @@ class _SlideReader:
         notes = next((t for k, t, _ in related if k == "notesSlide"), None)
         if notes and notes in self._archive and notes not in self._noted:
             self._noted.add(notes)
-            reader = _SlideReader(
-                self._archive, notes, self._losses, self._graphics, self._noted
-            )
-            told = [
-                reader._shape(shape, is_list=False)
-                for shape in _shapes(self._archive.xml(notes))
-            ]
+            self._relations = self._archive.relations(notes)
+            shapes = list(_shapes(self._archive.xml(notes)))
+            told = [self._shape(shape, is_list=False) for shape in shapes]
             if any(told):
                 parts.append(element("blockquote", f"<p>Notes:</p>{''.join(told)}"))
         for kind, target, _ in related:

@@ -410,9 +410,8 @@ def _date(value: date | time, tokens: Tokens) -> str:
             name, _, fraction = text.lower().partition(".")
             choices = _DIRECTIVES[name[0] if kind == "moment" else kind]
             directive = choices[min(len(name), len(choices)) - 1]
-            parts.append(
-                value.strftime(directive.replace("H", "I") if has_noon else directive)
-            )
+            directive = directive.replace("H", "I") if has_noon else directive
+            parts.append(value.strftime(directive))
             if fraction:
                 parts.append(f".{value:%f}"[: len(fraction) + 1])
     return "".join(parts).strip()
@@ -600,9 +599,8 @@ def read_delimited(text: str, *, tabs: bool = False) -> ConvertedDocument | None
     left = MAX_CELLS
     rows, columns = 0, 0
     try:
-        for number, row in enumerate(
-            csv.reader(io.StringIO(text), delimiter=delimiter)
-        ):
+        found = csv.reader(io.StringIO(text), delimiter=delimiter)
+        for number, row in enumerate(found):
             rows, columns = number + 1, max(columns, len(row))
             if left < len(row):
                 grid.is_cut = True
