@@ -128,7 +128,7 @@ class WordXml:
         for item in list(root.iter("{*}oMathPara", "{*}oMath")):
             # The formulas of a displayed one leave the tree with it.
             if item.getparent() is not None and is_in(item, root):
-                _replace(item, [self._marked("r", formula(item, self._losses))])
+                _replace(item, [self._mark("r", formula(item, self._losses))])
         self._record_objects(root)
         for item in root.iter(*_SHAPES):
             item.tag = f"{_VML}shape"  # the only one that mammoth reads
@@ -248,7 +248,7 @@ class WordXml:
         content.text = text
         return self._new("r", content)
 
-    def _marked(self, name: str, html: str) -> Any:
+    def _mark(self, name: str, html: str) -> Any:
         """Return a marked run or paragraph; the number of its HTML is its text."""
         self._html.append(html)
         style = self._new(f"{name}Style")
@@ -262,7 +262,7 @@ class WordXml:
         above = next(item.iterancestors(f"{self._word}p"), None)
         if not html or above is None or above.getparent() is None:
             return
-        added = self._marked("p", html)
+        added = self._mark("p", html)
         self._last.get(above, above).addnext(added)
         self._last[above] = added
 

@@ -244,8 +244,8 @@ def _column_edges(rows: list[Line]) -> list[tuple[float, float]]:
 
 
 def _column_of(x: float, edges: list[tuple[float, float]]) -> int:
-    places = (index for index, (_, right) in enumerate(edges) if x <= right)
-    return next(places, len(edges) - 1)
+    found = (index for index, (_, right) in enumerate(edges) if x <= right)
+    return next(found, len(edges) - 1)
 
 
 def _split_columns(rows: list[Line], edges: list[tuple[float, float]]) -> list[Block]:

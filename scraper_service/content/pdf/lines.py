@@ -188,7 +188,7 @@ def rotate_box(box: Box, quarters: int) -> Box:
 def rows_of(lines: list[Line], tolerance: float) -> list[list[Line]]:
     """Return lines in rows from the top, each row from the left.
 
-    ``tolerance`` is the difference in height within a row, relative to the font size.
+    ``tolerance`` is the largest difference in height of a row, relative to the font size.
     """
     rows: list[list[Line]] = []
     for line in sorted(lines, key=lambda line: -line.y0):

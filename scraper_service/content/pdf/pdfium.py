@@ -223,8 +223,8 @@ class PageCharacters:
 def _letter_between(text: str, low: int, high: int) -> int:
     """Return the index of a letter between two indexes; ``high`` if there is no letter."""
     middle = (low + high) // 2
-    places = itertools.chain(range(middle, low, -1), range(middle + 1, high))
-    return next((place for place in places if not text[place].isspace()), high)
+    indexes = itertools.chain(range(middle, low, -1), range(middle + 1, high))
+    return next((index for index in indexes if not text[index].isspace()), high)
 
 
 def _length(line: tuple[int, int]) -> int:

@@ -357,7 +357,7 @@ def _whole(value: Decimal | None, scale: float = 1) -> float | int | None:
 
 
 def fits_number(field: Field, number: float) -> bool:
-    """Return True if a number has the type of a field, and is within its limits."""
+    """Return True if a number has the type of a field, and keeps its limits."""
     low, high = field.minimum, field.maximum
     is_typed = field.kind != "integer" or isinstance(number, int)
     is_within = (low is None or number >= low) and (high is None or number <= high)
