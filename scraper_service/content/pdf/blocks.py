@@ -429,8 +429,8 @@ def drop_repeated(pages: list[PageText]) -> None:
     running = []
     for number, edge in enumerate(edges):
         numbers = {number + n for n in numbered}
-        found = (_words(x, numbers, x.size < text_size, is_top=top) for x, top in edge)
-        running.append([(x, *words) for (x, _), words in zip(edge, found, strict=True)])
+        texts = (_words(x, numbers, x.size < text_size, is_top=top) for x, top in edge)
+        running.append([(x, *words) for (x, _), words in zip(edge, texts, strict=True)])
     counts = Counter(
         key
         for found in running
