@@ -38,7 +38,7 @@ from scraper_service.content.pdf.blocks import (
 )
 from scraper_service.content.pdf.lines import Line, PageText, rotate_box, unread_share
 from scraper_service.content.pdf.ocr import has_shifted_codes
-from scraper_service.content.pdf.pdfium import PageReader
+from scraper_service.content.pdf.pdfium import PdfPageReader
 from scraper_service.errors import plural
 from scraper_service.items import PageError
 from scraper_service.options.availability import can_recognise_text
@@ -392,7 +392,7 @@ class PdfiumFile:
                 raise pdfium.PdfiumError(f"Page {index + 1} cannot be loaded.")
             if self._form:
                 raw.FORM_OnAfterLoadPage(page, self._form)
-            text, is_doubtful = PageReader(document, page, text_page).text()
+            text, is_doubtful = PdfPageReader(document, page, text_page).text()
             marks, fields = read_annotations(page, self._form, self.losses)
             self.fields += fields
             for mark in marks if text.turn else ():

@@ -428,7 +428,7 @@ class Speller:
             line.y0, line.y1 = box[1], box[3]
 
 
-class PageReader:
+class PdfPageReader:
     """Splits the text of one page into lines with positions, styles and links."""
 
     def __init__(self, document: Any, page: Any, text_page: Any):
