@@ -17,7 +17,7 @@ from scraper_service.errors import InvalidOptions, Issue
 from scraper_service.options.formats import ChangeTracking
 from scraper_service.options.scrape import ScrapeOptions
 
-# Hash, first byte and end of a block; see scraper_service/content/search/duplicates.py.
+# Hash, first byte and end of a block; see scraper_service/content/formats/tokens.py.
 BlockT = tuple[int, int, int]
 DATA_LOSS = "dataloss"  # Scrapy's flag of a truncated response
 MAX_FILE_NAME = 255  # characters of the name of an uploaded file
@@ -195,7 +195,7 @@ class Tracked:
     url: str
     #: The options of the format.
     options: ChangeTracking
-    #: JSON text, see :mod:`scraper_service.content.change_tracking.comparison`.
+    #: JSON text, see :mod:`scraper_service.content.formats.change_tracking`.
     draft: bytes
     #: The Markdown as JSON text.
     markdown: bytes
@@ -379,7 +379,7 @@ class PageContent:
     canonical: str | None = None
     #: Fingerprint of the main text; 0 without text.
     fingerprint: int = 0
-    #: Blocks of the Markdown, see :mod:`scraper_service.content.search.duplicates`.
+    #: Blocks of the Markdown, see :mod:`scraper_service.content.formats.tokens`.
     blocks: tuple[BlockT, ...] = ()
     #: Fingerprint of the Markdown; 0 for too little text.
     text_print: int = 0

@@ -14,8 +14,8 @@ from scrapy import Request
 from scrapy.settings import get_settings_priority
 from scrapy.utils.misc import load_object
 
-from scraper_service.content.change_tracking.comparison import repeated_content
 from scraper_service.content.decode import encoding_names
+from scraper_service.content.formats.change_tracking import repeated_content
 from scraper_service.content.page_status import EMPTY_SHELL, NO_BYTES
 from scraper_service.crawling.page_state import STATE, PageState
 from scraper_service.errors import (

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from scraper_service.content.search.duplicates import distance, fingerprint
+from scraper_service.content.words import distance, fingerprint
 
 WORDS = [f"word{number}" for number in range(5000)]
 
@@ -46,7 +46,7 @@ def test_any_text_has_a_fingerprint_of_64_bits(text):
 
 
 def test_a_fingerprint_is_the_same_in_every_process():
-    code = "from scraper_service.content.search.duplicates import fingerprint as f; print(f('a b'))"
+    code = "from scraper_service.content.words import fingerprint as f; print(f('a b'))"
     run = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )

@@ -7,7 +7,7 @@ from datetime import date, timedelta
 
 import pytest
 
-from scraper_service.content.search.duplicates import fingerprint
+from scraper_service.content.words import fingerprint
 from scraper_service.discovery import TrapGuard
 from scraper_service.discovery.crawler_traps import MAX_GROUPS, MAX_WORDS
 

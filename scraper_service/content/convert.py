@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from attrs import asdict, define, evolve, field
 from lxml import etree
 
-from scraper_service.content.change_tracking.comparison import draft
 from scraper_service.content.decode import (
     Unreadable,
     decode_body,
@@ -31,6 +30,7 @@ from scraper_service.content.documents.kinds import (
     text_kind,
 )
 from scraper_service.content.formats.answers import Answers, result_name
+from scraper_service.content.formats.change_tracking import draft
 from scraper_service.content.formats.links_and_images import (
     LINKS_LEFT_OUT,
     attribute_values,
@@ -42,7 +42,11 @@ from scraper_service.content.formats.links_and_images import (
     page_links,
 )
 from scraper_service.content.formats.privacy import Redaction
-from scraper_service.content.formats.tokens import beyond, count_and_cut
+from scraper_service.content.formats.tokens import (
+    beyond,
+    count_and_cut,
+    markdown_blocks,
+)
 from scraper_service.content.html.cleaning import (
     clean,
     clean_html,
@@ -84,9 +88,7 @@ from scraper_service.content.page_status import (
     verdict_warning,
 )
 from scraper_service.content.passes import json_text
-from scraper_service.content.search.duplicates import fingerprint, markdown_blocks
-from scraper_service.content.search.index_entry import search_entry
-from scraper_service.content.search.words import main_words
+from scraper_service.content.search import search_entry
 from scraper_service.content.stored_pages import (
     Unfinished,
     pack_body,
@@ -94,6 +96,7 @@ from scraper_service.content.stored_pages import (
     wire_from_content,
 )
 from scraper_service.content.structured_data.merging import join_names
+from scraper_service.content.words import fingerprint, main_words
 from scraper_service.items import PageContent, PageError, PageSource
 from scraper_service.options.availability import RECOGNISER, can_recognise_text
 from scraper_service.options.formats import (

@@ -345,7 +345,7 @@ def page_verdict(
     """Return ``verdict`` and ``verdict_evidence`` as metadata.
 
     An HTTP error whose verdict would be ``ok`` gets neither. ``text`` is the result of
-    :func:`scraper_service.content.search.words.main_words`. Call this before the page
+    :func:`scraper_service.content.words.main_words`. Call this before the page
     is cleaned.
     """
     name, why = verdict(_facts(html, status, evidence, text))

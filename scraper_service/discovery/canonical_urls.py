@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import ada_url
 
 from scraper_service.content.page_urls import is_route
-from scraper_service.content.search.duplicates import distance
+from scraper_service.content.words import distance
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 from attrs import frozen
 
-from scraper_service.content.search.words import fold
+from scraper_service.content.words import fold
 from scraper_service.options.urls import url_parts
 
 MAX_PAGES = 10_000_000  # the largest ``limit`` that a prompt can set

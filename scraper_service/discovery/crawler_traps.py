@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from attrs import define, field, frozen
 
-from scraper_service.content.search.duplicates import distance
+from scraper_service.content.words import distance
 from scraper_service.discovery.canonical_urls import ParsedUrl, parse_url
 from scraper_service.discovery.scope_rules import Reason, Refusal
 
@@ -90,7 +90,7 @@ class TrapGuard:
         """Record a delivered page.
 
         ``url`` is the requested URL. ``fingerprint`` is the fingerprint of the main text,
-        see :func:`scraper_service.content.search.duplicates.fingerprint`. A page without
+        see :func:`scraper_service.content.words.fingerprint`. A page without
         words has the fingerprint 0 and is ignored.
         """
         address = parse_url(url)

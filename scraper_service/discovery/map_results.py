@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from attrs import define, field, frozen
 
-from scraper_service.content.search.words import SearchWords
 from scraper_service.content.stored_pages import decompress
+from scraper_service.content.words import SearchWords
 from scraper_service.discovery.canonical_urls import ParsedUrl, map_url, parse_url
 from scraper_service.discovery.scope_rules import MapScope
 from scraper_service.discovery.sitemap import SLICE_ROWS

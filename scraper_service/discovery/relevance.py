@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, TypeAlias
 
-from scraper_service.content.search.words import SearchWords
+from scraper_service.content.words import SearchWords
 from scraper_service.discovery.map_results import BETWEEN
 from scraper_service.options.urls import host_of, url_parts
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from attrs import frozen
 from scrapy.utils.misc import load_object
 
-from scraper_service.content.search.query import SearchQuery
+from scraper_service.content.search import SearchQuery
 from scraper_service.errors import variable
 from scraper_service.options.map_search import ResultList
 

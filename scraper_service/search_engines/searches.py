@@ -10,11 +10,7 @@ from typing import TYPE_CHECKING
 from attrs import field, frozen
 from prometheus_client import Counter
 
-from scraper_service.content.search.query import (
-    engine_text,
-    narrow_query,
-    parse_query,
-)
+from scraper_service.content.search import engine_text, narrow_query, parse_query
 from scraper_service.errors import QueueFull, SearchDown, SearchTimedOut
 from scraper_service.items import Hit
 from scraper_service.options.map_search import MAX_RESULTS, ResultList, SearchOptions

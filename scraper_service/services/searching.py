@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from attrs import evolve, field, frozen
 
-from scraper_service.content.search.query import category_of
+from scraper_service.content.search import category_of
 from scraper_service.errors import (
     DiskQuotaExceeded,
     OutOfCredits,

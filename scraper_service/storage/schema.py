@@ -349,7 +349,7 @@ source = Table(
 
 #: The last snapshot of each tracked page. ``version`` counts snapshots, 0 while the first
 #: one is being stored. ``body`` is a
-#: :class:`scraper_service.content.change_tracking.comparison.Comparison`.
+#: :class:`scraper_service.content.formats.change_tracking.Comparison`.
 snapshot = Table(
     "snapshot",
     metadata,

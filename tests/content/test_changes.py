@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from scraper_service.content.change_tracking import comparison
-from scraper_service.content.change_tracking.comparison import compare_pages, draft
+from scraper_service.content.formats import change_tracking
+from scraper_service.content.formats.change_tracking import compare_pages, draft
 from scraper_service.options.formats import ChangeTracking
 
 JSON = ChangeTracking(("json",), schema={"type": "object"})
@@ -47,7 +47,7 @@ def test_what_was_extracted_otherwise_is_not_compared(other):
     first, _ = compare("a", options=other, data={"fee": 1})
     result, answer = compare("b", first, data={"fee": 1})
     assert answer["json"] == {"fee": {"previous": None, "current": 1}}
-    assert result.warning == comparison.NO_DATA
+    assert result.warning == change_tracking.NO_DATA
 
 
 def test_values_of_a_model_are_told_from_those_of_rules():
@@ -60,13 +60,13 @@ def test_values_of_a_model_are_told_from_those_of_rules():
 
 
 def test_a_diff_that_is_too_large_is_left_out(monkeypatch):
-    monkeypatch.setattr(comparison, "MAX_DIFF", 100)
+    monkeypatch.setattr(change_tracking, "MAX_DIFF", 100)
     options = ChangeTracking(("git-diff",))
     first, _ = compare("a", options=options)
     result, answer = compare("b" * 100, first, options)
     assert answer["changeStatus"] == "changed"
     assert "diff" not in answer
-    assert result.warning == comparison.NO_DIFF
+    assert result.warning == change_tracking.NO_DIFF
 
 
 @pytest.mark.parametrize(

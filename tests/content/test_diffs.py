@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scraper_service.content.change_tracking import diff
-from scraper_service.content.change_tracking.diff import FILE, as_json, as_patch, hunks
+from scraper_service.content.formats import diff
+from scraper_service.content.formats.diff import FILE, as_json, as_patch, hunks
 
 LINES = st.lists(st.sampled_from(["a", "b", "c", "", " a", "-a", "+b", "\\ x", "d\r"]))
 TEXTS = st.builds(

@@ -482,7 +482,7 @@ def test_texts_in_all_shapes_of_opendocument_slides_are_read():
 
 
 def test_rows_and_columns_beyond_the_limits_are_recorded_with_both_numbers(monkeypatch):
-    for module in ("sheets", "workbooks", "odf"):
+    for module in ("sheets", "odf"):
         monkeypatch.setattr(f"scraper_service.content.documents.{module}.MAX_CELLS", 4)
     wide = officemaker.xlsx(
         ("S", "visible", "".join(row(n, "a", n) for n in range(1, 6)))

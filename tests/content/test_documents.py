@@ -385,6 +385,19 @@ def test_headings_of_rich_text_may_have_the_marks_of_a_list():
     assert text == "# Harbour\n\n## 1.1. Tides\n\nText."
 
 
+def test_footnotes_of_rich_text_beside_each_other_have_a_link_each():
+    text = value(
+        read(
+            r"{\rtf1 A{\footnote one}{\footnote two} b\par}",
+            "html",
+            content_type="text/rtf",
+        ),
+        "html",
+    )
+    for number in "12":
+        assert f'<sup><a href="#note-{number}">{number}</a></sup>' in text
+
+
 def test_halves_of_a_sign_of_rich_text_may_have_different_replacements():
     assert (
         markdown_of(r"{\rtf1 a \uc0 \u55357\uc1 \u56832\'3f b}", "text/rtf") == "a 😀 b"

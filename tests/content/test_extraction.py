@@ -20,7 +20,7 @@ INTEGER = {"type": "integer"}
 
 def answer(html, schema=None, prompt=None, url=URL):
     document = parse(html, url)
-    page = ExtractionPage.of(document)
+    page = ExtractionPage(document)
     clean(document)
     return extract(page, schema, prompt)
 

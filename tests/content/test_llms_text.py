@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from scraper_service.content.formats import llms_txt
-from scraper_service.content.formats.llms_txt import (
+from scraper_service.content.formats import llms_txt_and_agents as llms_txt
+from scraper_service.content.formats.llms_txt_and_agents import (
     first_sentence,
     llms_json,
     llms_pages,

@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from scraper_service.content.search.words import SearchWords
 from scraper_service.content.stored_pages import compress
+from scraper_service.content.words import SearchWords
 from scraper_service.discovery.map_results import (
     MapChoice,
     Rows,

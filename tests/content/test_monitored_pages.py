@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from scraper_service.content.change_tracking.monitored_pages import (
-    MAX_DIFF,
+from scraper_service.content.formats.change_tracking import (
+    MAX_SHOWN,
     MAX_TOLD,
     changed_fields,
     compare_monitored,
@@ -103,7 +103,7 @@ def test_a_long_diff_is_cut_at_the_end_of_a_line():
     found = compare(page(line * 20_000), first)
     diff = json.loads(found.diff)
     assert diff["truncated"] is True
-    assert len(diff["text"]) <= MAX_DIFF
+    assert len(diff["text"]) <= MAX_SHOWN
     assert diff["text"].endswith(f"+{line}")
     assert diff["text"].startswith("--- previous\n+++ current\n@@")
 
@@ -122,10 +122,10 @@ def test_a_diff_of_pages_of_5_mb_keeps_its_limits(form):
     first = compare(page("\n".join(old)))
     found = compare(page("\n".join(new)), first)
     assert found.status == "changed"
-    assert len(found.diff) < 4 * MAX_DIFF
+    assert len(found.diff) < 4 * MAX_SHOWN
     assert len(found.told) <= MAX_TOLD
     diff = json.loads(found.diff)
-    assert len(diff["text"]) <= MAX_DIFF
+    assert len(diff["text"]) <= MAX_SHOWN
     assert diff.get("truncated", False) == (form != "few")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from scraper_service.content.formats.agent_pages import KEPT, sentences_for
+from scraper_service.content.formats.llms_txt_and_agents import KEPT, sentences_for
 from scraper_service.content.stored_pages import read_pages
 
 QUERY = "What is Klein in Python and who maintains it?"

@@ -35,7 +35,7 @@ from scraper_service.content.main_content.model import (
 from scraper_service.content.markdown.writer import markdown
 from scraper_service.content.metadata.marks import Marks
 from scraper_service.content.passes import compiled, python_forms
-from scraper_service.content.search.words import main_words
+from scraper_service.content.words import main_words
 from scraper_service.items import PageSource
 from tests.content.pages import URL, options
 from tests.support.waiting import WAIT_S

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from scraper_service.content.formats.agent_pages import (
+from scraper_service.content.formats.llms_txt_and_agents import (
     WHOLE,
     agent_pages,
     cut,

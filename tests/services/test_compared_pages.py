@@ -6,7 +6,7 @@ import asyncio
 import json
 from types import SimpleNamespace
 
-from scraper_service.content.change_tracking.monitored_pages import compare_monitored
+from scraper_service.content.formats.change_tracking import compare_monitored
 from scraper_service.options.monitors import Compare
 from scraper_service.services.monitoring.target_runs import compare_pages
 

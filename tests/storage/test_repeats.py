@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from scraper_service.content.search.duplicates import fingerprint
+from scraper_service.content.words import fingerprint
 from scraper_service.storage.frontier import duplicates
 from scraper_service.storage.frontier.duplicates import (
     DeliveredText,

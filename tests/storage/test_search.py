@@ -9,8 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy import Engine, event, text
 
-from scraper_service.content.search.index_entry import search_entry
-from scraper_service.content.search.query import parse_query
+from scraper_service.content.search import parse_query, search_entry
 from scraper_service.options.map_search import ResultList, time_filter
 from scraper_service.storage.database import Database
 from scraper_service.storage.jobs import job_store

@@ -12,8 +12,7 @@ import pytest
 from scrapy.settings import Settings
 from sqlalchemy import func, select, text
 
-from scraper_service.content.search.index_entry import search_entry
-from scraper_service.content.search.query import parse_query
+from scraper_service.content.search import parse_query, search_entry
 from scraper_service.crawling.pipelines.page_index import SearchIndex
 from scraper_service.items import SearchPage
 from scraper_service.options.map_search import ResultList

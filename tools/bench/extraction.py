@@ -61,7 +61,7 @@ def extract_case(directory: Path, case: CaseT, url: str) -> tuple[Any, float]:
     body = (directory / "html" / f"{case['page']}.html").read_bytes()
     document = parse(body, url)
     started = time.process_time()
-    page = ExtractionPage.of(document)
+    page = ExtractionPage(document)
     looked = time.process_time() - started
     clean(document)
     started = time.process_time()

@@ -17,7 +17,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scraper_service.content.search.index_entry import search_entry
+from scraper_service.content.search import search_entry
 from scraper_service.services.accounts import OPEN_TEAM_ID
 from scraper_service.storage.database import Database
 from scraper_service.storage.jobs import job_store

@@ -12,6 +12,7 @@ import io
 import re
 import warnings
 import zipfile
+from itertools import takewhile
 from typing import Any
 
 import mammoth
@@ -33,12 +34,11 @@ from scraper_service.content.documents.markup import (
     html_body,
     inner_html,
     local,
-    properties,
+    ooxml_document,
 )
 from scraper_service.content.losses import Losses, is_in
 
 MARK = "ScraperPart"  # the style of marked runs and paragraphs
-MARK_STYLES = f"p.{MARK} => div.part:fresh\nr.{MARK} => span.part:fresh\n"
 _MARKED = re.compile(r'<(div|span) class="part">(\d{1,9})</\1>')
 # Elements whose children mammoth reads once the element itself is gone.
 _UNWRAPPED = ("{*}fldSimple", "{*}dir", "{*}bdo")
@@ -50,10 +50,12 @@ _FIELD = frozenset({"rPr", "fldChar", "instrText"})
 _USED = ("{*}txbxContent", "{*}chart", "{*}relIds", "{*}oMath", "{*}pic")
 KIND = "Word"
 MAX_IMAGE_BYTES = 5 * 2**20
+SYMBOL = "A sign of a symbol font has no known meaning."
 LARGE = "Pictures of over 5 MiB are not embedded in the page."
 # Styles of titles, quotations and code, in addition to mammoth's own.
 STYLES = f"""
-{MARK_STYLES}
+p.{MARK} => div.part:fresh
+r.{MARK} => span.part:fresh
 p[style-name='Title'] => h1:fresh
 p[style-name='Subtitle'] => h2:fresh
 p[style-name='Quote'] => blockquote:fresh > p:fresh
@@ -126,7 +128,7 @@ class WordXml:
         for item in list(root.iter("{*}oMathPara", "{*}oMath")):
             # The formulas of a displayed one leave the tree with it.
             if item.getparent() is not None and is_in(item, root):
-                _replace(item, [self._run(formula(item, self._losses))])
+                _replace(item, [self._mark("r", formula(item, self._losses))])
         self._record_objects(root)
         for item in root.iter(*_SHAPES):
             item.tag = f"{_VML}shape"  # the only one that mammoth reads
@@ -246,25 +248,21 @@ class WordXml:
         content.text = text
         return self._new("r", content)
 
-    def _run(self, html: str) -> Any:
-        """Return a marked run for HTML; the number of the HTML is its text."""
+    def _mark(self, name: str, html: str) -> Any:
+        """Return a marked run or paragraph; the number of its HTML is its text."""
         self._html.append(html)
-        run = self._plain(str(len(self._html) - 1))
-        style = self._new("rStyle")
+        style = self._new(f"{name}Style")
         style.set(f"{self._word}val", MARK)
-        run.insert(0, self._new("rPr", style))
-        return run
+        run = self._plain(str(len(self._html) - 1))
+        inner = run if name == "p" else run[0]
+        return self._new(name, self._new(f"{name}Pr", style), inner)
 
     def _add_block(self, item: Any, html: str) -> None:
         """Add HTML as a paragraph after the one around ``item``."""
         above = next(item.iterancestors(f"{self._word}p"), None)
         if not html or above is None or above.getparent() is None:
             return
-        self._html.append(html)
-        style = self._new("pStyle")
-        style.set(f"{self._word}val", MARK)
-        text = self._plain(str(len(self._html) - 1))
-        added = self._new("p", self._new("pPr", style), text)
+        added = self._mark("p", html)
         self._last.get(above, above).addnext(added)
         self._last[above] = added
 
@@ -299,12 +297,8 @@ def _is_on(item: Any) -> bool:
 
 def _is_boxed(item: Any, data: Any) -> bool:
     """Return True if an element below ``data`` stands in a text box there."""
-    for above in item.iterancestors():
-        if above is data:
-            return False
-        if local(above) == "txbxContent":
-            return True
-    return False
+    inside = takewhile(lambda above: above is not data, item.iterancestors())
+    return any(local(above) == "txbxContent" for above in inside)
 
 
 def _choose(item: Any) -> None:
@@ -340,8 +334,8 @@ def read_docx(body: bytes, *, embed_images: bool) -> ConvertedDocument:
     """
     archive = Archive(body, KIND)
     archive.check_parts()
-    known, other = properties(archive)
-    losses = Losses()
+    document = ooxml_document(archive)
+    losses = document.losses
     xml = WordXml(archive, losses)
 
     @mammoth.images.img_element  # type: ignore[untyped-decorator]
@@ -362,28 +356,15 @@ def read_docx(body: bytes, *, embed_images: bool) -> ConvertedDocument:
         )
     except RecursionError as exc:
         raise archive.unreadable("its structure is nested too deeply") from exc
-    except (
-        KeyError,
-        ValueError,
-        TypeError,
-        AttributeError,
-        OSError,
-        IndexError,
-    ) as exc:
+    except (LookupError, ValueError, TypeError, AttributeError, OSError) as exc:
         raise archive.unreadable("it is damaged") from exc
     for message in result.messages:
         if "w:sym" in message.message:
-            losses.add(
-                "unreadableText", "A sign of a symbol font has no known meaning."
-            )
-    has_macros = any(name.endswith("vbaProject.bin") for name in archive)
-    return ConvertedDocument(
-        body=_with_headers(xml.fill(_NOTE_BACK.sub("", result.value))),
-        known=known,
-        other=other,
-        warnings=[MACROS] if has_macros else [],
-        losses=losses,
-    )
+            losses.add("unreadableText", SYMBOL)
+    if any(name.endswith("vbaProject.bin") for name in archive):
+        document.warnings.append(MACROS)
+    document.body = _with_headers(xml.fill(_NOTE_BACK.sub("", result.value)))
+    return document
 
 
 def _with_headers(body: str) -> str:

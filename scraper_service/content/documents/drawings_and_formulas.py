@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from itertools import groupby
+from contextlib import suppress
+from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
 
 from lxml import etree
@@ -92,6 +93,7 @@ _ALPHABETS = (
     ("SCRIPT", "mathcal"),
 )
 _STYLES = {"double-struck": "mathbb", "fraktur": "mathfrak", "script": "mathcal"}
+_SINGLE = re.compile(r"\\[A-Za-z]+(\{[^{}]*\})?|\([^()]*\)|\d+")
 _TALL = re.compile(r"\\(?:frac|begin|sum|int|prod|sqrt|binom)\b")
 _SPACE = re.compile(r" +(?=[ }^_]|\Z)|(?<=[{ ]) +")
 _IGNORED = frozenset({"del", "moveFrom", "bookmarkStart", "bookmarkEnd", "proofErr"})
@@ -119,31 +121,28 @@ class Graphics:
             kind = local(item)
             if kind == "chart":
                 found = self._part(relations, attribute(item, "id"))
-                html = chart_html(found) if found is not None else ""
-                if found is not None:
-                    _record_cut(found, "pt", "values of a series", MAX_POINTS, losses)
-                    _record_cut(found, "ser", "series of a chart", MAX_SERIES, losses)
+                html = chart_html(found)
+                _record_cut(found, "pt", "values of a series", MAX_POINTS, losses)
+                _record_cut(found, "ser", "series of a chart", MAX_SERIES, losses)
                 if not html:
                     losses.add("chart", CHART, text=chart_title(found))
                 return html
             if kind == "relIds":
                 found = self._part(relations, attribute(item, "dm"))
-                html = _smart_art(found) if found is not None else ""
-                if found is not None:
-                    _record_cut(found, "pt", "items of a SmartArt", MAX_ITEMS, losses)
+                html = _smart_art(found)
+                _record_cut(found, "pt", "items of a SmartArt", MAX_ITEMS, losses)
                 if not html:
                     losses.add("diagram", SMART_ART)
                 return html
         return None
 
     def _part(self, relations: Relations, name: str | None) -> Any:
+        """Return the root of a part; an empty element for a part that is not read."""
         _, target, is_external = relations.get(name or "", ("", "", True))
-        if is_external or target not in self._archive or self._left <= 0:
-            return None
-        try:
-            root = self._archive.xml(target)
-        except Unreadable:
-            return None
+        root = etree.Element("missing")
+        if not is_external and target in self._archive and self._left > 0:
+            with suppress(Unreadable):
+                root = self._archive.xml(target)
         # The same part may be named any number of times.
         self._left -= sum(1 for _ in root.iter())
         return root
@@ -168,16 +167,14 @@ def _record_cut(root: Any, name: str, what: str, limit: int, losses: Losses) -> 
 
 def chart_title(chart: Any) -> str:
     """Return the title of a chart; empty without one."""
-    title = next(chart.iter("{*}title"), None) if chart is not None else None
+    title = next(chart.iter("{*}title"), None)
     return "" if title is None else _text(title)
 
 
 def chart_html(chart: Any) -> str:
     """Return a chart's title and values: a row for each category; empty without values."""
     series = []
-    for number, item in enumerate(chart.iter("{*}ser"), 1):
-        if number > MAX_SERIES:
-            break
+    for number, item in enumerate(islice(chart.iter("{*}ser"), MAX_SERIES), 1):
         categories = _points(item, "cat", "xVal")
         values = _points(item, "val", "yVal")
         name = item.find("{*}tx")
@@ -196,7 +193,7 @@ def chart_html(chart: Any) -> str:
             ]
             for n in places
         ]
-        parts.append(table(rows, has_header=True))
+        parts.append(table(rows, headers=1))
     title = chart_title(chart)
     if parts and title:
         parts.insert(0, element("p", escape(title)))
@@ -255,11 +252,10 @@ def _smart_art(model: Any) -> str:
 
 def _text(parent: Any) -> str:
     """Return the text of paragraphs, or a cached value, as a single line."""
-    parts = [t.text or "" for t in parent.iter("{*}t", "{*}v") if not len(t)]
-    if next(parent.iter("{*}p"), None) is not None:
-        parts = [
-            "".join(t.text or "" for t in p.iter("{*}t")) for p in parent.iter("{*}p")
-        ]
+    paragraphs = list(parent.iter("{*}p"))
+    parts = ["".join(t.text or "" for t in p.iter("{*}t")) for p in paragraphs]
+    if not paragraphs:
+        parts = [t.text or "" for t in parent.iter("{*}t", "{*}v") if not len(t)]
     return " ".join(" ".join(parts).split())
 
 
@@ -357,10 +353,8 @@ def _sign(character: str) -> str:
     if character in _SIGNS:
         return _SIGNS[character]
     name = unicodedata.name(character, "")
-    is_letter = (
-        "\u2100" <= character < "\u2150" or "\U0001d400" <= character < "\U0001d800"
-    )
-    if is_letter:
+    is_letter = "\u2100" <= character < "\u2150"
+    if is_letter or "\U0001d400" <= character < "\U0001d800":
         plain = unicodedata.normalize("NFKC", character)
         for word, command in _ALPHABETS:
             if word in name and plain.isascii():
@@ -387,12 +381,7 @@ def _greek(character: str) -> str:
 def _base(item: Any, depth: int) -> str:
     """Return the base of a script, in braces unless it is a single sign."""
     base = _child(item, "e", depth)
-    is_single = len(base) <= 1 or re.fullmatch(r"\\[A-Za-z]+(\{[^{}]*\})?", base)
-    return (
-        base
-        if is_single or re.fullmatch(r"\([^()]*\)|[A-Za-z]|\d+", base)
-        else f"{{{base}}}"
-    )
+    return base if len(base) <= 1 or _SINGLE.fullmatch(base) else f"{{{base}}}"
 
 
 def _fraction(item: Any, depth: int) -> str:
@@ -405,9 +394,13 @@ def _fraction(item: Any, depth: int) -> str:
     return f"\\frac{{{above}}}{{{below}}}"
 
 
-def _scripts(item: Any, depth: int) -> str:
+def _sub_and_sup(item: Any, depth: int) -> str:
     sub, sup = _child(item, "sub", depth), _child(item, "sup", depth)
-    scripts = (f"_{{{sub}}}" if sub else "") + (f"^{{{sup}}}" if sup else "")
+    return (f"_{{{sub}}}" if sub else "") + (f"^{{{sup}}}" if sup else "")
+
+
+def _scripts(item: Any, depth: int) -> str:
+    scripts = _sub_and_sup(item, depth)
     if local(item) == "sPre":
         return f"{{}}{scripts}{_base(item, depth)}"
     return _base(item, depth) + scripts
@@ -421,9 +414,7 @@ def _radical(item: Any, depth: int) -> str:
 
 def _nary(item: Any, depth: int) -> str:
     sign = _sign(_property(item, "chr", "\u222b")[:1] or "\u222b").strip()
-    sub, sup = _child(item, "sub", depth), _child(item, "sup", depth)
-    scripts = (f"_{{{sub}}}" if sub else "") + (f"^{{{sup}}}" if sup else "")
-    return f"{sign}{scripts} {_child(item, 'e', depth)}"
+    return f"{sign}{_sub_and_sup(item, depth)} {_child(item, 'e', depth)}"
 
 
 def _with_delimiters(item: Any, depth: int) -> str:
@@ -439,17 +430,11 @@ def _with_delimiters(item: Any, depth: int) -> str:
                 return _matrix(inner[0], depth, _MATRICES[begin + end])
             if kind == "eqArr" and (begin, end) == ("{", ""):
                 return _lines(inner[0], depth, "cases")
-            if (
-                kind == "f"
-                and _property(inner[0], "type", "") == "noBar"
-                and begin == "("
-            ):
+            is_binomial = kind == "f" and begin == "("
+            if is_binomial and _property(inner[0], "type", "") == "noBar":
                 return _fraction(inner[0], depth)
     content = between.join(_SPACE.sub("", _row(cell, depth)) for cell in cells)
-    first, last = (
-        _sign(begin).strip() if begin else "",
-        _sign(end).strip() if end else "",
-    )
+    first, last = (_sign(sign).strip() if sign else "" for sign in (begin, end))
     if _TALL.search(content) or bool(first) != bool(last):
         return f"\\left{first or '.'} {content} \\right{last or '.'}"
     return f"{first}{' ' if first[-1:].isalpha() else ''}{content}{last}"
@@ -477,8 +462,7 @@ def _function(item: Any, depth: int) -> str:
     name = _child(item, "fName", depth)
     if name.isalpha() and name.isascii() and len(name) > 1:
         name = f"\\operatorname{{{name}}}"
-    argument = _child(item, "e", depth)
-    return f"{name} {argument}"
+    return f"{name} {_child(item, 'e', depth)}"
 
 
 def _accent(item: Any, depth: int) -> str:

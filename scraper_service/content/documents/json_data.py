@@ -22,7 +22,7 @@ from scraper_service.content.structured_data.requested_fields import (
     phrase_of,
     singular,
 )
-from scraper_service.content.structured_data.values import Typing
+from scraper_service.content.structured_data.values import Typing, fits_number
 from scraper_service.options.json_schema import Field, field_of
 
 if TYPE_CHECKING:
@@ -145,22 +145,16 @@ class _Reading:
         searched = [Keys(holder)]
         if is_root:  # a record with most of the keys comes before what is around it
             searched = [*self._best_record(field, searched[0]), *searched]
-        data: ObjectT = {}
-        missing: list[str] = []
+        values: dict[str, Value | None] = {}
         for below in field.properties:
             found = self._property(below, searched)
             if found is None and is_root and _is_only_holder(below, field):
                 found = self.value(below, [holder], is_root=True)
-            pointer = f"/{below.name.replace('~', '~0').replace('/', '~1')}"
-            if found is not None:
-                data[below.name] = found.data
-                missing += [pointer + p for p in found.missing]
-            elif below.required:
-                data[below.name] = None
-                missing.append(pointer)
-        if not is_root and all(value is None for value in data.values()):
+            values[below.name] = found
+        made = Value.of_object(field, values)
+        if not is_root and all(value is None for value in made.data.values()):
             return Value({})
-        return Value(data, {}, tuple(missing))
+        return made
 
     def _property(self, field: Field, searched: list[Keys]) -> Value | None:
         for keys in searched:
@@ -213,15 +207,9 @@ class _Reading:
             return data
         is_number = isinstance(data, (int, float)) and not isinstance(data, bool)
         if is_number and field.kind in {"integer", "number"} and not field.enum:
-            low, high = field.minimum, field.maximum
-            is_whole = isinstance(data, int) or data.is_integer()
-            if (
-                (field.kind == "integer" and not is_whole)
-                or (low is not None and data < low)
-                or (high is not None and data > high)
-            ):
-                return None
-            return int(data) if field.kind == "integer" else data
+            if field.kind == "integer":
+                data = int(data) if data == int(data) else data
+            return data if fits_number(field, data) else None
         if data in field.enum:
             return data
         text = _text_of(data)

@@ -15,12 +15,10 @@ from urllib.parse import unquote
 
 from attrs import frozen
 
-from scraper_service.content.documents.feeds import may_be_json_feed
+from scraper_service.content.documents.epub_and_feeds import may_be_json_feed
 from scraper_service.content.documents.markup import OLE, ConvertedDocument, unreadable
 from scraper_service.options.urls import url_parts
 
-_OOXML = "application/vnd.openxmlformats-officedocument."
-_ODF = "application/vnd.oasis.opendocument."
 _PACKAGE = "scraper_service.content.documents"
 
 
@@ -34,12 +32,10 @@ class FileKind:
     extensions: tuple[str, ...]
     #: MIME types.
     mime_types: tuple[str, ...]
-    #: The reader as ``module:function``, imported on first use.
-    reader: str = ""
-    #: The reader's argument: ``bytes``, or ``text`` for the decoded bytes.
-    takes: str = "bytes"
+    #: The reader, imported on first use; empty for files that are never read.
+    reader: str
     #: The program, and why its files are refused; None for files that are always read.
-    refusal: tuple[str, str] | None = None
+    refusal: tuple[str, str] | None
 
     @property
     def is_available(self) -> bool:
@@ -56,93 +52,43 @@ def _needs_extra(extension: str) -> str:
     )
 
 
-KINDS = {
-    kind.name: kind
-    for kind in (
-        FileKind(
-            "docx",
-            ("docx", "docm", "dotx", "dotm"),
-            (f"{_OOXML}wordprocessingml.document",),
-            "docx:read_docx",
-        ),
-        FileKind(
-            "xlsx",
-            ("xlsx", "xlsm", "xltx", "xltm"),
-            (f"{_OOXML}spreadsheetml.sheet",),
-            "workbooks:read_workbook",
-        ),
-        FileKind(
-            "pptx",
-            ("pptx", "pptm", "ppsx", "potx"),
-            (f"{_OOXML}presentationml.presentation",),
-            "pptx:read_pptx",
-        ),
-        FileKind("odt", ("odt", "ott"), (f"{_ODF}text",), "odf:read_odf"),
-        FileKind("ods", ("ods", "ots"), (f"{_ODF}spreadsheet",), "odf:read_odf"),
-        FileKind("odp", ("odp", "otp"), (f"{_ODF}presentation",), "odf:read_odf"),
-        FileKind("epub", ("epub",), ("application/epub+zip",), "epub:read_epub"),
-        FileKind(
-            "rtf",
-            ("rtf",),
-            ("application/rtf", "text/rtf", "text/richtext"),
-            "rtf:read_rtf",
-        ),
-        FileKind(
-            "csv",
-            ("csv",),
-            ("text/csv", "application/csv", "text/comma-separated-values"),
-            "sheets:read_delimited",
-            "text",
-        ),
-        FileKind(
-            "tsv",
-            ("tsv", "tab"),
-            ("text/tab-separated-values", "text/tsv"),
-            "sheets:read_delimited",
-            "text",
-        ),
-        FileKind(
-            "feed",
-            ("rss", "atom"),
-            ("application/rss+xml", "application/atom+xml", "application/feed+json"),
-            "feeds:read_feed",
-            "text",
-        ),
-        FileKind(
-            "md",
-            ("md", "markdown", "mkd"),
-            ("text/markdown", "text/x-markdown"),
-            "markup:read_markdown",
-            "text",
-        ),
-        FileKind(
-            "xls",
-            ("xls", "xlsb"),
-            ("application/vnd.ms-excel",),
-            "workbooks:read_workbook",
-        ),
-        FileKind(
-            "doc",
-            ("doc", "dot"),
-            ("application/msword",),
-            "ole:read_doc",
-            refusal=("Word", _needs_extra("doc")),
-        ),
-        FileKind(
-            "ppt",
-            ("ppt", "pps", "pot"),
-            ("application/vnd.ms-powerpoint",),
-            "ole:read_ppt",
-            refusal=("PowerPoint", _needs_extra("ppt")),
-        ),
-        FileKind(
-            "encrypted",
-            (),
-            (),
-            refusal=("Office", "it is encrypted with a password"),
-        ),
-    )
+# A line for each kind: its name, its reader as ``module:function``, extensions, MIME types.
+_TABLE = """
+docx docx:read_docx | docx docm dotx dotm | application/vnd.openxmlformats-officedocument.wordprocessingml.document
+xlsx sheets:read_workbook | xlsx xlsm xltx xltm | application/vnd.openxmlformats-officedocument.spreadsheetml.sheet
+pptx pptx:read_pptx | pptx pptm ppsx potx | application/vnd.openxmlformats-officedocument.presentationml.presentation
+odt odf:read_odf | odt ott | application/vnd.oasis.opendocument.text
+ods odf:read_odf | ods ots | application/vnd.oasis.opendocument.spreadsheet
+odp odf:read_odf | odp otp | application/vnd.oasis.opendocument.presentation
+epub epub_and_feeds:read_epub | epub | application/epub+zip
+rtf rtf:read_rtf | rtf | application/rtf text/rtf text/richtext
+csv sheets:read_delimited | csv | text/csv application/csv text/comma-separated-values
+tsv sheets:read_delimited | tsv tab | text/tab-separated-values text/tsv
+feed epub_and_feeds:read_feed | rss atom | application/rss+xml application/atom+xml application/feed+json
+md markup:read_markdown | md markdown mkd | text/markdown text/x-markdown
+xls sheets:read_workbook | xls xlsb | application/vnd.ms-excel
+doc ole:read_doc | doc dot | application/msword
+ppt ole:read_ppt | ppt pps pot | application/vnd.ms-powerpoint
+encrypted : | |
+"""
+_REFUSALS = {
+    "doc": ("Word", _needs_extra("doc")),
+    "ppt": ("PowerPoint", _needs_extra("ppt")),
+    "encrypted": ("Office", "it is encrypted with a password"),
 }
+
+
+def _kind(line: str) -> FileKind:
+    head, extensions, types = line.split("|")
+    name, reader = head.split()
+    refusal = _REFUSALS.get(name)
+    reader = reader.removeprefix(":")
+    return FileKind(
+        name, tuple(extensions.split()), tuple(types.split()), reader, refusal
+    )
+
+
+KINDS = {kind.name: kind for kind in map(_kind, _TABLE.strip().split("\n"))}
 
 # Names of streams in OLE files, as they end, and the kinds of files that have them.
 _STREAMS = {
@@ -228,7 +174,7 @@ def read_document(
         arguments["tabs"] = True
     elif kind == "feed":
         arguments["url"] = url
-    given = text if found.takes == "text" else body
+    given = text if kind in _TEXT_KINDS else body
     document: ConvertedDocument | None = read(given, **arguments)
     return document
 

@@ -13,7 +13,7 @@ import posixpath
 import re
 import zipfile
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import unquote
 
@@ -37,6 +37,9 @@ MAX_FACT = 2000  # characters
 HIDDEN = "Hidden text of a document is left out."
 MACROS = "The macros of the document were left out."
 HIDDEN_ROWS = "Hidden rows of a sheet are left out."
+HIDDEN_SLIDES = "Hidden slides were left out: {}."
+COMMENT = "Comments of a document are no part of its text."
+FILM = "Films and sounds inside a presentation are not converted."
 PICTURE = "A picture of a document has no description, which would stand for it."
 LINKED = ("http://", "https://", "mailto:", "#", "data:image/")
 CORE = "docProps/core.xml"
@@ -55,6 +58,7 @@ _KNOWN = {
     "date": "published_time",
 }
 MAX_FRONT = 20_000  # characters
+CellT = tuple[str, int, int]  # the HTML of a cell, and its columns and rows
 
 
 class Archive:
@@ -221,7 +225,7 @@ class ConvertedDocument:
     """A file that a reader has converted."""
 
     #: HTML.
-    body: str
+    body: str = ""
     #: Metadata with a name of their own, as in
     #: :class:`~scraper_service.items.PageContent`.
     known: Mapping[str, str | list[str]] = field(factory=dict)
@@ -249,15 +253,15 @@ class ConvertedDocument:
             f"<body>\n{self.body}\n</body></html>"
         )
 
+    def warn(self, kind: str, reason: str, *, count: int = 1, text: str = "") -> None:
+        """Warn the client of a lost part, and record it."""
+        self.warnings.append(reason)
+        self.losses.add(kind, reason, count=count, text=text)
 
-def record_cut(
-    name: str, kept: int, count: int, things: str, warnings: list[str], losses: Losses
-) -> None:
-    """Warn of a file that is converted in part, and record it."""
-    warnings.append(
-        f"The {name} was truncated: {kept} of its {count} {things} were converted."
-    )
-    losses.add("truncated", warnings[-1])
+    def record_cut(self, name: str, kept: int, count: int, things: str) -> None:
+        """Warn of a file that is converted in part, and record it."""
+        counts = f"{kept} of its {count} {things} were converted."
+        self.warn("truncated", f"The {name} was truncated: {counts}")
 
 
 def escape(text: str) -> str:
@@ -278,20 +282,58 @@ def anchor(content: str, url: str | None) -> str:
     return element("a", content, href=url)
 
 
-def picture(description: str) -> str:
-    """Return an image without a URL of its own."""
-    alt = " ".join(description.split())
+def block(tag: str, content: str) -> str:
+    """Return a block on a line of its own; empty without content."""
+    return f"{element(tag, content)}\n" if content.strip() else ""
+
+
+def emphasis(content: str, bold: Any, italic: Any, strike: Any = False) -> str:
+    """Return text in the elements of its styles, except for white space."""
+    for tag, wanted in (("strong", bold), ("em", italic), ("s", strike)):
+        content = element(tag, content) if wanted and content.strip() else content
+    return content
+
+
+def picture(description: str | None, losses: Losses, reason: str = PICTURE) -> str:
+    """Return an image without a URL of its own; record one without description."""
+    alt = " ".join((description or "").split())
+    if not alt:
+        losses.add("image", reason)
+        return ""
     return f'<img alt="{html.escape(alt)}" src="data:image/png;base64,">'
 
 
-def table(rows: Iterable[Sequence[str]], *, has_header: bool) -> str:
-    """Return a table; cells are HTML."""
+def table(rows: Iterable[Iterable[str | CellT]], *, headers: int) -> str:
+    """Return a table, whose first rows are ``headers``."""
     written = []
     for number, row in enumerate(rows):
-        tag = "th" if has_header and not number else "td"
-        cells = "".join(f"<{tag}>{cell}</{tag}>" for cell in row)
-        written.append(f"<tr>{cells}</tr>\n")
+        tag = "th" if number < headers else "td"
+        cells = []
+        for cell in row:
+            content, columns, lines = (cell, 1, 1) if isinstance(cell, str) else cell
+            spans = {"colspan": columns, "rowspan": lines}
+            named = {name: str(count) for name, count in spans.items() if count > 1}
+            cells.append(element(tag, content, **named))
+        written.append(f"<tr>{''.join(cells)}</tr>\n")
     return f"<table>\n{''.join(written)}</table>\n"
+
+
+def tight(content: str) -> str:
+    """Return the blocks of an item or a cell; one paragraph stands without its tag."""
+    if content.count("<p>") == 1:
+        return content.replace("<p>", "").replace("</p>\n", "")
+    return content
+
+
+def note_mark(number: int | str) -> str:
+    """Return a link to a footnote of :func:`notes_html`."""
+    return element("sup", element("a", str(number), href=f"#note-{number}"))
+
+
+def notes_html(notes: Mapping[int, str]) -> str:
+    """Return footnotes, by number, as a list to which their marks link."""
+    items = (element("li", notes[n], id=f"note-{n}") for n in sorted(notes))
+    return element("ol", "".join(items)) if notes else ""
 
 
 def html_body(markup: str | bytes) -> Any:
@@ -309,9 +351,7 @@ def html_body(markup: str | bytes) -> Any:
 
 def inner_html(parent: Any) -> str:
     """Return an element's content as HTML, with all elements closed."""
-    inner = (
-        etree.tostring(child, encoding="unicode", method="html") for child in parent
-    )
+    inner = (etree.tostring(each, encoding="unicode", method="html") for each in parent)
     return escape(parent.text or "") + "".join(inner)
 
 
@@ -343,14 +383,10 @@ def nested_list(items: list[tuple[int, str]], tag: str = "ul") -> str:
     return f"{element(tag, ''.join(parts))}\n"
 
 
-def properties(archive: Archive) -> tuple[dict[str, str], dict[str, str]]:
-    """Return an OOXML file's title, author and dates (ECMA-376, part 2, 11).
-
-    The first mapping holds metadata with a name of their own, the second all other
-    metadata.
-    """
+def ooxml_document(archive: Archive) -> ConvertedDocument:
+    """Return a document with a file's title, author and dates (ECMA-376, part 2, 11)."""
     if CORE not in archive:
-        return {}, {}
+        return ConvertedDocument()
     declared = {local(part): part.text for part in archive.xml(CORE)}
     known = {
         "title": declared.get("title"),
@@ -366,7 +402,7 @@ def properties(archive: Archive) -> tuple[dict[str, str], dict[str, str]]:
         "category": declared.get("category"),
         "lastModifiedBy": declared.get("lastModifiedBy"),
     }
-    return facts(known), facts(other)
+    return ConvertedDocument(known=facts(known), other=facts(other))
 
 
 def read_markdown(text: str) -> ConvertedDocument:

@@ -16,21 +16,26 @@ from scraper_service.content.documents.drawings_and_formulas import (
     mathml,
 )
 from scraper_service.content.documents.markup import (
+    COMMENT,
     HIDDEN,
     HIDDEN_ROWS,
+    HIDDEN_SLIDES,
     MAX_CELLS,
     MAX_DEPTH,
-    PICTURE,
     Archive,
     ConvertedDocument,
     anchor,
     attribute,
+    block,
     element,
     escape,
     facts,
     local,
+    note_mark,
+    notes_html,
     picture,
     resolve_member,
+    tight,
 )
 from scraper_service.content.documents.sheets import (
     MAX_COLUMNS,
@@ -42,122 +47,13 @@ from scraper_service.content.documents.sheets import (
     record_left_out,
     sheets_html,
 )
-from scraper_service.content.losses import Losses
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 MAX_REPEATED = 1000  # rows that a repeated row element stands for
-
-
-class TableReader:
-    """Reads the tables of a file, which share one limit of cells.
-
-    ``cell`` returns the content of a cell as HTML, and ``blocks`` that of the shapes on a
-    sheet. Tables with a style in ``hidden`` are left out, with a warning in ``warnings``.
-    """
-
-    def __init__(
-        self,
-        cell: Callable[[Any], str],
-        blocks: Callable[[Any], str],
-        hidden: set[str],
-        warnings: list[str],
-        losses: Losses,
-    ):
-        self._cell = cell
-        self._blocks = blocks
-        self._hidden = hidden
-        self._warnings = warnings
-        self._losses = losses
-        self._left = MAX_CELLS
-
-    def visible(self, main: Any) -> Iterator[Grid]:
-        """Yield the visible sheets."""
-        visible: list[Any] = []
-        hidden: list[str] = []
-        for table in main.iterfind("{*}table"):
-            if attribute(table, "style-name") in self._hidden:
-                hidden.append(attribute(table, "name") or "")
-            else:
-                visible.append(table)
-        record_left_out(hidden, len(visible), self._warnings, self._losses)
-        for table in visible[:MAX_SHEETS]:
-            grid = self.grid(table)
-            shapes = table.findall("{*}shapes")
-            grid.after = "".join(map(self._blocks, shapes))
-            yield grid
-
-    def grid(self, table: Any) -> Grid:
-        """Return a table, cut if it has too many cells."""
-        grid = Grid(attribute(table, "name") or "")
-        row = last = columns = 0
-        is_full = False
-        for item in table.iter("{*}table-row"):
-            if next(item.iterancestors("{*}table")) is not table:
-                continue  # a row of a table in a cell
-            count = _repeat_count(item, "number-rows-repeated")
-            if is_full:
-                row += count
-                last = row if any(map(len, item)) else last
-                continue
-            cells = self._cells(item)
-            columns = max(columns, *(column + 1 for column, _, _ in cells), 0)
-            is_hidden = attribute(item, "visibility") in {"collapse", "filter"}
-            if cells and is_hidden:
-                self._losses.add("hiddenPart", HIDDEN_ROWS, text=grid.name, count=count)
-            elif cells:
-                last = row + count
-                grid.is_cut |= count > MAX_REPEATED
-                for at in range(row, row + min(count, MAX_REPEATED)):
-                    for column, cell, (height, width) in cells:
-                        if not self._left:
-                            grid.is_cut = is_full = True
-                            break
-                        self._left -= 1
-                        grid.put(at, column, cell)
-                        if height > 1 or width > 1:
-                            grid.merged.append(
-                                (at, column, at + height - 1, column + width - 1)
-                            )
-            row += count
-        grid.size = (last, columns)
-        return grid
-
-    def _cells(self, row: Any) -> list[tuple[int, GridCell, tuple[int, int]]]:
-        found = []
-        column = 0
-        for item in row:
-            if local(item) not in {"table-cell", "covered-table-cell"}:
-                continue
-            count = _repeat_count(item, "number-columns-repeated")
-            content = self._cell(item)
-            if content and local(item) == "table-cell":
-                kind = attribute(item, "value-type") or "string"
-                cell = GridCell(content, kind == "string")
-                span = (
-                    _repeat_count(item, "number-rows-spanned"),
-                    _repeat_count(item, "number-columns-spanned"),
-                )
-                found += [
-                    (at, cell, span)
-                    for at in range(column, min(column + count, MAX_COLUMNS + 1))
-                ]
-            column += count
-        return found
-
-
-def _paragraph(content: str) -> str:
-    return f"{element('p', content)}\n" if content.strip() else ""
-
-
-def _repeat_count(item: Any, name: str) -> int:
-    value = attribute(item, name) or "1"
-    return max(int(value), 1) if value.isdecimal() and len(value) < 9 else 1
-
-
 KIND = "OpenDocument"
-COMMENT = "Comments of a document are no part of its text."
+_TITLES = {"Title": "h1", "Subtitle": "h2"}
 FORM = "Form fields of OpenDocument files are not converted."
 FILM = "Films and sounds inside a document are not converted."
 MAX_SPACES = 200  # per <text:s>
@@ -170,6 +66,11 @@ _SHAPES = tuple(
     )
 )
 
+# Properties of the styles that hide tables and slides.
+_HIDING = (
+    ("table-properties", "display", "false"),
+    ("drawing-page-properties", "visibility", "hidden"),
+)
 # Elements that are no part of the text.
 _LEFT_OUT = frozenset(
     {"annotation", "annotation-end", "tracked-changes", "forms", "sequence-decls"}
@@ -192,20 +93,14 @@ def read_odf(body: bytes) -> ConvertedDocument:
         raise archive.unreadable("it has no content")
     reader = _Reader(root, archive)
     main = content[0]
+    document = reader.document
     if local(main) == "spreadsheet":
-        html = sheets_html(reader.grids.visible(main), reader.warnings, reader.losses)
+        document.body = sheets_html(document, reader.sheets(main))
     elif local(main) == "presentation":
-        html = "\n".join(reader.slides(main))
+        document.body = "\n".join(reader.slides(main))
     else:
-        html = reader.blocks(main) + reader.notes()
-    known, other = _metadata(archive)
-    return ConvertedDocument(
-        body=html,
-        known=known,
-        other=other,
-        warnings=reader.warnings,
-        losses=reader.losses,
-    )
+        document.body = reader.blocks(main) + notes_html(reader.notes)
+    return document
 
 
 def _is_encrypted(archive: Archive) -> bool:
@@ -215,9 +110,10 @@ def _is_encrypted(archive: Archive) -> bool:
     return next(manifest.iter("{*}encryption-data"), None) is not None
 
 
-def _metadata(archive: Archive) -> tuple[dict[str, str], dict[str, str]]:
+def _document(archive: Archive) -> ConvertedDocument:
+    """Return a document with the metadata of a file."""
     if "meta.xml" not in archive:
-        return {}, {}
+        return ConvertedDocument()
     declared: dict[str, str] = {}
     words = []
     for item in archive.xml("meta.xml").iter():
@@ -236,17 +132,20 @@ def _metadata(archive: Archive) -> tuple[dict[str, str], dict[str, str]]:
     }
     author = declared.get("initial-creator") or declared.get("creator")
     other = {"author": author, "subject": declared.get("subject")}
-    return facts(known), facts(other)
+    return ConvertedDocument(known=facts(known), other=facts(other))
 
 
 class _Reader:
     """Writes elements as HTML, and collects footnotes for the end."""
 
     def __init__(self, root: Any, archive: Archive):
-        self.warnings: list[str] = []
-        self.losses = Losses()
+        self.document = _document(archive)
+        #: The footnotes by number.
+        self.notes: dict[int, str] = {}
+        self._losses = self.document.losses
         self._archive = archive
-        self._notes: list[str] = []
+        #: The cells that all tables of the file may still have.
+        self._left = MAX_CELLS
         self._depth = 0
         self._hidden: set[str] = set()
         self._hidden_texts: set[str] = set()
@@ -254,9 +153,6 @@ class _Reader:
         self._numbered: set[str] = set()
         for style in root.iter("{*}style", "{*}list-style"):
             self._read_style(style)
-        self.grids = TableReader(
-            self.cell, self.blocks, self._hidden, self.warnings, self.losses
-        )
 
     def _read_style(self, style: Any) -> None:
         name = attribute(style, "name") or ""
@@ -279,12 +175,10 @@ class _Reader:
             self._emphasis[name] = tags
             if attribute(shape, "display") == "none":
                 self._hidden_texts.add(name)
-        place = style.find("{*}table-properties")
-        if place is not None and attribute(place, "display") == "false":
-            self._hidden.add(name)
-        page = style.find("{*}drawing-page-properties")
-        if page is not None and attribute(page, "visibility") == "hidden":
-            self._hidden.add(name)
+        for kind, fact, value in _HIDING:
+            found = style.find(f"{{*}}{kind}")
+            if found is not None and attribute(found, fact) == value:
+                self._hidden.add(name)
 
     # -- Texts ---------------------------------------------------------------------------
 
@@ -298,9 +192,8 @@ class _Reader:
     def _block(self, item: Any) -> str:
         kind = local(item)
         if self._depth > MAX_DEPTH:
-            self.losses.add(
-                "truncated", f"At most {MAX_DEPTH} nested elements are read."
-            )
+            reason = f"At most {MAX_DEPTH} nested elements are read."
+            self._losses.add("truncated", reason)
             return ""
         if kind in _LEFT_OUT or not kind:
             self._record(item)
@@ -309,48 +202,39 @@ class _Reader:
             return self._frame_block(item)
         if kind == "h":
             level = parse_digits(attribute(item, "outline-level") or "1")
-            size = min(max(level, 1), 6)
-            return self._wrap(f"h{size}", item)
+            return block(f"h{min(max(level, 1), 6)}", self.inline(item))
         if kind == "p":
             style = attribute(item, "style-name") or ""
-            if style in {"Title", "Subtitle"}:
-                return self._wrap("h1" if style == "Title" else "h2", item)
-            if style.startswith("Preformatted"):
-                return self._wrap("pre", item)
-            return self._wrap("p", item)
+            tag = "pre" if style.startswith("Preformatted") else "p"
+            return block(_TITLES.get(style, tag), self.inline(item))
         if kind == "list":
             return self._list(item)
         if kind == "table":
             return self._table(item)
         return self.blocks(item)
 
-    def _wrap(self, tag: str, item: Any) -> str:
-        content = self.inline(item)
-        return f"{element(tag, content)}\n" if content.strip() else ""
-
     def _list(self, item: Any) -> str:
         tag = "ol" if attribute(item, "style-name") in self._numbered else "ul"
         items = []
         for entry in item:
             if local(entry) in {"list-item", "list-header"}:
-                content = self.blocks(entry)
-                if content.count("<p>") == 1:  # a tight list
-                    content = content.replace("<p>", "").replace("</p>\n", "")
+                content = tight(self.blocks(entry))
                 if content.strip():
                     items.append(element("li", content))
         return f"{element(tag, ''.join(items))}\n" if items else ""
 
     def _table(self, item: Any) -> str:
-        grid = self.grids.grid(item)
+        grid = self.grid(item)
         if grid.is_cut:
-            self.warnings.append("A table was truncated: it has too many cells.")
-            self.losses.add("truncated", cut_reason(grid, "A table"))
+            warning = "A table was truncated: it has too many cells."
+            self.document.warnings.append(warning)
+            self._losses.add("truncated", cut_reason(grid, "A table"))
         return grid_html(grid)
 
     def inline(self, parent: Any) -> str:
         """Return an element's text with its inline elements."""
         if attribute(parent, "style-name") in self._hidden_texts:
-            self.losses.add("hiddenPart", HIDDEN, text="".join(parent.itertext()))
+            self._losses.add("hiddenPart", HIDDEN, text="".join(parent.itertext()))
             return ""
         if self._depth > MAX_DEPTH:
             return escape("".join(parent.itertext()))
@@ -389,15 +273,11 @@ class _Reader:
         content = item.find("{*}note-body")
         if content is None:
             return ""
-        number = len(self._notes) + 1
-        self._notes.append("")  # reserves the number before notes inside this note
+        number = len(self.notes) + 1
+        self.notes[number] = ""  # reserves the number before notes inside this note
         text = self.blocks(content).replace("<p>", "").replace("</p>\n", " ")
-        self._notes[number - 1] = element("li", text.strip(), id=f"note-{number}")
-        return element("sup", element("a", str(number), href=f"#note-{number}"))
-
-    def notes(self) -> str:
-        """Return the footnotes as a list, to which the references link."""
-        return element("ol", "".join(self._notes)) if self._notes else ""
+        self.notes[number] = text.strip()
+        return note_mark(number)
 
     def _frame(self, item: Any) -> str:
         """Return a text box, or a picture's description."""
@@ -410,15 +290,12 @@ class _Reader:
         if thing is not None:
             return self._object(thing)
         if item.find("{*}plugin") is not None:
-            self.losses.add("video", FILM, text=attribute(item, "name"))
+            self._losses.add("video", FILM, text=attribute(item, "name"))
             return ""
         if item.find("{*}image") is None:
             return ""
-        alt = item.findtext("{*}desc") or item.findtext("{*}title") or ""
-        if not alt.strip():
-            self.losses.add("image", PICTURE)
-            return ""
-        return picture(alt)
+        alt = item.findtext("{*}desc") or item.findtext("{*}title")
+        return picture(alt, self._losses)
 
     def _frame_block(self, item: Any) -> str:
         """Return a frame that is a block of its own."""
@@ -429,7 +306,7 @@ class _Reader:
         if box is not None:
             return self.blocks(box)
         content = self._frame(item)
-        return content if content.startswith("<table") else _paragraph(content)
+        return content if content.startswith("<table") else block("p", content)
 
     def _object(self, thing: Any) -> str:
         """Return a formula or the values of a chart; record another object."""
@@ -441,29 +318,28 @@ class _Reader:
                 root = self._archive.xml(name)
         if root is not None and local(root) == "math":
             above = thing.getparent().getparent()
-            alone = (
-                above is None or not "".join(above.itertext("{*}span", "{*}p")).strip()
-            )
+            texts = above.itertext("{*}span", "{*}p") if above is not None else ()
+            alone = not "".join(texts).strip()
             return mathml(root, display=alone and local(above) == "p")
         chart = next(root.iter("{*}chart"), None) if root is not None else None
         table = next(root.iter("{*}table"), None) if root is not None else None
         if chart is not None:
             if table is not None and (html := self._table(table)):
                 return html
-            self.losses.add("chart", CHART)
+            self._losses.add("chart", CHART)
         else:
-            self.losses.add("embeddedDocument", OBJECT, text=href.removeprefix("./"))
+            self._losses.add("embeddedDocument", OBJECT, text=href.removeprefix("./"))
         return ""
 
     def _record(self, item: Any) -> None:
         """Record a comment or the fields of a form, which are no part of the text."""
         if local(item) == "annotation":
             text = " ".join("".join(p.itertext()) for p in item.iter("{*}p"))
-            self.losses.add("annotation", COMMENT, text=text)
+            self._losses.add("annotation", COMMENT, text=text)
         elif local(item) == "forms" and (
             fields := sum(len(form) for form in item.iter("{*}form"))
         ):
-            self.losses.add("formField", FORM, count=fields)
+            self._losses.add("formField", FORM, count=fields)
 
     # -- Presentations -------------------------------------------------------------------
 
@@ -485,20 +361,20 @@ class _Reader:
                     heading = " ".join(self.inline(p) for p in box.iter("{*}p")).strip()
                 elif kind not in {"header", "footer", "date-time", "page-number"}:
                     is_frame = local(shape) == "frame"
-                    parts.append(
-                        self._frame_block(shape) if is_frame else self.blocks(shape)
-                    )
+                    write = self._frame_block if is_frame else self.blocks
+                    parts.append(write(shape))
             for item in page.iterfind("{*}annotation"):
                 self._record(item)
             notes = [self.blocks(box) for box in page.iterfind("{*}notes//{*}text-box")]
             if any(notes):
                 parts.append(element("blockquote", f"<p>Notes:</p>{''.join(notes)}"))
             title = element("h2", heading or f"Slide {number}")
-            yield element("section", title + "".join(parts) + self.notes())
-            self._notes = []
+            notes_list = notes_html(self.notes)
+            yield element("section", title + "".join(parts) + notes_list)
+            self.notes = {}
         if hidden:
-            self.warnings.append(f"Hidden slides were left out: {hidden}.")
-            self.losses.add("hiddenPart", self.warnings[-1], count=hidden)
+            reason = HIDDEN_SLIDES.format(hidden)
+            self.document.warn("hiddenPart", reason, count=hidden)
 
     # -- Cells ---------------------------------------------------------------------------
 
@@ -510,3 +386,84 @@ class _Reader:
             if text.strip():
                 parts.append(text)
         return "<br>".join(parts)
+
+    # -- Tables --------------------------------------------------------------------------
+
+    def sheets(self, main: Any) -> Iterator[Grid]:
+        """Yield the visible sheets."""
+        visible: list[Any] = []
+        hidden: list[str] = []
+        for table in main.iterfind("{*}table"):
+            if attribute(table, "style-name") in self._hidden:
+                hidden.append(attribute(table, "name") or "")
+            else:
+                visible.append(table)
+        record_left_out(self.document, hidden, len(visible))
+        for table in visible[:MAX_SHEETS]:
+            grid = self.grid(table)
+            shapes = table.findall("{*}shapes")
+            grid.after = "".join(map(self.blocks, shapes))
+            yield grid
+
+    def grid(self, table: Any) -> Grid:
+        """Return a table, cut if it has too many cells."""
+        grid = Grid(attribute(table, "name") or "")
+        row = last = columns = 0
+        is_full = False
+        for item in table.iter("{*}table-row"):
+            if next(item.iterancestors("{*}table")) is not table:
+                continue  # a row of a table in a cell
+            count = _repeat_count(item, "number-rows-repeated")
+            if is_full:
+                row += count
+                last = row if any(map(len, item)) else last
+                continue
+            cells = self._cells(item)
+            columns = max(columns, *(column + 1 for column, _, _ in cells), 0)
+            is_hidden = attribute(item, "visibility") in {"collapse", "filter"}
+            if cells and is_hidden:
+                self._losses.add("hiddenPart", HIDDEN_ROWS, text=grid.name, count=count)
+            elif cells:
+                last = row + count
+                grid.is_cut |= count > MAX_REPEATED
+                for at in range(row, row + min(count, MAX_REPEATED)):
+                    for column, cell, (height, width) in cells:
+                        if not self._left:
+                            grid.is_cut = is_full = True
+                            break
+                        self._left -= 1
+                        grid.put(at, column, cell)
+                        if height > 1 or width > 1:
+                            last_cell = at + height - 1, column + width - 1
+                            grid.merged.append((at, column, *last_cell))
+            row += count
+        grid.size = (last, columns)
+        return grid
+
+    def _cells(self, row: Any) -> list[tuple[int, GridCell, tuple[int, int]]]:
+        """Return the cells of a row: column, content, and spanned rows and columns."""
+        found = []
+        column = 0
+        for item in row:
+            if local(item) not in {"table-cell", "covered-table-cell"}:
+                continue
+            count = _repeat_count(item, "number-columns-repeated")
+            content = self.cell(item)
+            if content and local(item) == "table-cell":
+                kind = attribute(item, "value-type") or "string"
+                cell = GridCell(content, kind == "string")
+                span = (
+                    _repeat_count(item, "number-rows-spanned"),
+                    _repeat_count(item, "number-columns-spanned"),
+                )
+                found += [
+                    (at, cell, span)
+                    for at in range(column, min(column + count, MAX_COLUMNS + 1))
+                ]
+            column += count
+        return found
+
+
+def _repeat_count(item: Any, name: str) -> int:
+    value = attribute(item, name) or "1"
+    return max(int(value), 1) if value.isdecimal() and len(value) < 9 else 1

@@ -18,17 +18,23 @@ import olefile
 
 from scraper_service.content.documents.drawings_and_formulas import OBJECT
 from scraper_service.content.documents.markup import (
+    FILM,
     MACROS,
     MAX_FACT,
     ConvertedDocument,
     anchor,
+    block,
     element,
+    emphasis,
     escape,
     facts,
+    note_mark,
+    notes_html,
     picture,
+    table,
+    tight,
     unreadable,
 )
-from scraper_service.content.losses import Losses
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -45,7 +51,6 @@ FORMULA = "Formulas of .doc files are not converted; those of .docx files are."
 TABLE = (
     "A table of a .ppt file is text without rows and columns; in .pptx it is a table."
 )
-FILM = "Films and sounds inside a presentation are not converted."
 UNSEEN = "Hidden or deleted text of the .doc file is part of its text."
 HIDDEN_SLIDES = "Hidden slides of the .ppt file are part of its text: {}."
 LINKS = "Links of .ppt files are converted without their URLs: {}."
@@ -97,8 +102,8 @@ class _Reader:
     def __init__(self, body: bytes, program: str, kind: Literal["doc", "ppt"]):
         self._program = program
         self._kind = kind
-        self._losses = Losses()
-        self._warnings: list[str] = []
+        self._document = ConvertedDocument()
+        self._losses = self._document.losses
         self._notes: dict[str, int] = {}
         try:
             self._ole = olefile.OleFileIO(io.BytesIO(body))
@@ -140,28 +145,23 @@ class _Reader:
     def document(self, stream: str) -> ConvertedDocument:
         try:
             data = self._ole.openstream(stream).read()
-            known, other = self._metadata()
+            self._read_metadata()
         except Exception as exc:  # as above
             raise self._damage_error() from exc
-        html = self._blocks(self._model.blocks) + self._notes_html()
+        document = self._document
+        document.body = self._blocks(self._model.blocks) + self._notes_html()
         if self._kind == "doc":
             self._record_doc(data)
         else:
             self._record_ppt(data)
         if self._ole.exists("Macros"):
-            self._warnings.append(MACROS)
-        return ConvertedDocument(
-            body=html,
-            known=known,
-            other=other,
-            warnings=self._warnings,
-            losses=self._losses,
-        )
+            document.warnings.append(MACROS)
+        return document
 
-    def _metadata(self) -> tuple[dict[str, str], dict[str, str]]:
+    def _read_metadata(self) -> None:
         name = "\x05SummaryInformation"
         if not self._ole.exists(name):
-            return {}, {}
+            return
         found = _properties(self._ole.openstream(name).read())
         known = {
             "title": found.get(2),
@@ -170,7 +170,9 @@ class _Reader:
             "published_time": found.get(12),
             "modified_time": found.get(13),
         }
-        return facts(known), facts({"author": found.get(4), "subject": found.get(3)})
+        self._document.known = facts(known)
+        other = {"author": found.get(4), "subject": found.get(3)}
+        self._document.other = facts(other)
 
     # -- What is left out ----------------------------------------------------------------
 
@@ -194,68 +196,57 @@ class _Reader:
         self._lose("formula", FORMULA, sum(pool.values()))
         self._lose("embeddedDocument", OBJECT, len(pool) - sum(pool.values()))
         if _UNSEEN.search(data):
-            self._warnings.append(UNSEEN)
+            self._document.warnings.append(UNSEEN)
 
     def _record_ppt(self, data: bytes) -> None:
         counts: Counter[int] = Counter()
         hidden = tables = 0
         for kind, content in _records(data):
             counts[kind] += 1
-            hidden += kind == _SLIDE_INFO and bool(
-                content[10:11] and content[10] & _HIDDEN
-            )
+            hidden += kind == _SLIDE_INFO and bool(_number(content, 10, 1) & _HIDDEN)
             tables += kind == _DRAWING_OPTIONS and _TABLE_OPTION in content
         for kind, (loss, reason) in _RECORDS.items():
             self._lose(loss, reason, counts[kind])
         self._lose("table", TABLE, tables)
         self._lose("image", PICTURE, len(self._model.assets))
         if hidden:
-            self._warnings.append(HIDDEN_SLIDES.format(hidden))
+            self._document.warnings.append(HIDDEN_SLIDES.format(hidden))
         if counts[_HYPERLINK]:
-            self._warnings.append(LINKS.format(counts[_HYPERLINK]))
+            self._document.warnings.append(LINKS.format(counts[_HYPERLINK]))
 
     # -- Blocks --------------------------------------------------------------------------
 
     def _blocks(self, blocks: Iterable[Any]) -> str:
         return "".join(map(self._block, blocks))
 
-    def _block(self, block: Any) -> str:
-        if block.kind == "list":
-            tag = "ul" if block.list.marker == "bullet" else "ol"
-            items = (element("li", self._tight(i.blocks)) for i in block.list.items)
+    def _block(self, part: Any) -> str:
+        if part.kind == "list":
+            tag = "ul" if part.list.marker == "bullet" else "ol"
+            items = (element("li", self._tight(i.blocks)) for i in part.list.items)
             return f"{element(tag, ''.join(items))}\n"
-        if block.kind == "table":
-            return self._table(block.table)
-        if block.kind == "block_quote":
-            quoted = self._blocks(block.blocks)
+        if part.kind == "table":
+            return self._table(part.table)
+        if part.kind == "block_quote":
+            quoted = self._blocks(part.blocks)
             told = "<p>Notes:</p>" if self._kind == "ppt" else ""
             return f"{element('blockquote', told + quoted)}\n"
-        tag = f"h{block.level}" if block.kind == "heading" else "p"
-        content = self._inline(block.content or ()) or escape(block.text or "")
-        return f"{element(tag, content)}\n" if content.strip() else ""
+        tag = f"h{part.level}" if part.kind == "heading" else "p"
+        return block(tag, self._inline(part.content or ()) or escape(part.text or ""))
 
     def _tight(self, blocks: Any) -> str:
-        """Return the blocks of an item or a cell; one paragraph stands without its tag."""
-        html = self._blocks(blocks)
-        return (
-            html.replace("<p>", "").replace("</p>\n", "")
-            if html.count("<p>") == 1
-            else html
-        )
+        return tight(self._blocks(blocks))
 
-    def _table(self, table: Any) -> str:
-        rows = []
+    def _table(self, found: Any) -> str:
+        rows = (
+            [
+                (self._tight(cell.blocks), cell.col_span, cell.row_span)
+                for cell in (slot.cell for slot in row)
+                if cell is not None
+            ]
+            for row in found.grid
+        )
         # Few documents mark a header.
-        header = max(table.header_rows, int(len(table.grid) > 1))
-        for number, row in enumerate(table.grid):
-            cells = []
-            for cell in (slot.cell for slot in row if slot.cell is not None):
-                spans = {"colspan": cell.col_span, "rowspan": cell.row_span}
-                named = {name: str(n) for name, n in spans.items() if n > 1}
-                tag = "th" if number < header else "td"
-                cells.append(element(tag, self._tight(cell.blocks), **named))
-            rows.append(f"{element('tr', ''.join(cells))}\n")
-        return f"<table>\n{''.join(rows)}</table>\n"
+        return table(rows, headers=max(found.header_rows, int(len(found.grid) > 1)))
 
     def _inline(self, items: Iterable[Any]) -> str:
         return "".join(map(self._span, items))
@@ -268,31 +259,23 @@ class _Reader:
             content = self._inline(item.content)
             return anchor(content, f"#{url}" if item.target.kind == "anchor" else url)
         if item.kind == "note_ref":
-            number = str(self._notes.setdefault(item.note_id, len(self._notes) + 1))
-            return element("sup", element("a", number, href=f"#note-{number}"))
+            return note_mark(self._number_of(item.note_id))
         if item.kind == "image":
-            if item.alt and item.alt.strip():
-                return picture(item.alt)
-            self._losses.add("image", PICTURE)
-            return ""
-        content = escape(item.text or "")
-        if item.style is not None and content.strip():
-            for wanted, tag in (
-                (item.style.bold, "strong"),
-                (item.style.italic, "em"),
-                (item.style.strike, "s"),
-            ):
-                content = element(tag, content) if wanted else content
-        return content
+            return picture(item.alt, self._losses, PICTURE)
+        content, style = escape(item.text or ""), item.style
+        if style is None:
+            return content
+        return emphasis(content, style.bold, style.italic, style.strike)
+
+    def _number_of(self, note: str) -> int:
+        return self._notes.setdefault(note, len(self._notes) + 1)
 
     def _notes_html(self) -> str:
-        """Return the footnotes as a list, to which the references link."""
-        found = []
+        found = {}
         for note in self._model.notes:
-            number = self._notes.setdefault(note.id, len(self._notes) + 1)
-            content = self._tight(note.blocks).strip()
-            found.append((number, element("li", content, id=f"note-{number}")))
-        return element("ol", "".join(li for _, li in sorted(found))) if found else ""
+            number = self._number_of(note.id)
+            found[number] = self._tight(note.blocks).strip()
+        return notes_html(found)
 
 
 def _plc_length(data: bytes, offset: int, size: int) -> int:

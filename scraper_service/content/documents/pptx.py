@@ -13,26 +13,30 @@ from scraper_service.content.documents.drawings_and_formulas import (
     record_object,
 )
 from scraper_service.content.documents.markup import (
+    FILM,
+    HIDDEN_SLIDES,
     MAX_CELLS,
     Archive,
     ConvertedDocument,
     anchor,
     attribute,
     element,
+    emphasis,
     escape,
     local,
     nested_list,
+    ooxml_document,
     picture,
-    properties,
-    record_cut,
     table,
 )
-from scraper_service.content.losses import Losses
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from scraper_service.content.losses import Losses
+
 KIND = "PowerPoint"
+_RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
 MAX_SLIDES = 2000
 TITLES = frozenset({"title", "ctrTitle"})
 # Placeholders in the frame of a slide: date, footer, slide number, header, slide image.
@@ -40,7 +44,6 @@ FRAME = frozenset({"dt", "ftr", "sldNum", "hdr", "sldImg"})
 
 # Names of elements in pictures of films and sounds, and the kinds of losses.
 _FILMS = {"videoFile": "video", "audioFile": "audio", "wavAudioFile": "audio"}
-FILM = "Films and sounds inside a presentation are not converted."
 PICTURE = "A picture of a presentation has no description, which would stand for it."
 COMMENT = "Comments of a presentation are no part of its text."
 
@@ -58,63 +61,42 @@ def read_pptx(body: bytes) -> ConvertedDocument:
         for item in archive.xml(path).iterfind("{*}sldIdLst/{*}sldId")
         if (name := item.get(_RELATION) or "") in relations
     )
-    warnings: list[str] = []
-    losses = Losses()
+    document = ooxml_document(archive)
+    reader = _Reader(archive, document.losses)
     if len(slides) > MAX_SLIDES:
-        count = len(slides)
-        record_cut("presentation", MAX_SLIDES, count, "slides", warnings, losses)
-    graphics = Graphics(archive, losses)
+        document.record_cut("presentation", MAX_SLIDES, len(slides), "slides")
     parts = []
-    noted: set[str] = set()
     hidden = 0
     for number, name in enumerate(islice(slides, MAX_SLIDES), 1):
         root = archive.xml(name)
         if root.get("show") == "0":
             hidden += 1
             continue
-        parts.append(
-            _SlideReader(archive, name, losses, graphics, noted).html(root, number)
-        )
+        parts.append(reader.html(name, root, number))
     if hidden:
-        warnings.append(f"Hidden slides were left out: {hidden}.")
-        losses.add("hiddenPart", warnings[-1], count=hidden)
-    known, other = properties(archive)
-    return ConvertedDocument(
-        body="\n".join(parts),
-        known=known,
-        other=other,
-        warnings=warnings,
-        losses=losses,
-    )
+        document.warn("hiddenPart", HIDDEN_SLIDES.format(hidden), count=hidden)
+    document.body = "\n".join(parts)
+    return document
 
 
-_RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
+class _Reader:
+    """Writes the shapes of slides, and records what it cannot write."""
 
-
-class _SlideReader:
-    """Writes the shapes of one slide, and records what it cannot write."""
-
-    def __init__(
-        self,
-        archive: Archive,
-        name: str,
-        losses: Losses,
-        graphics: Graphics,
-        noted: set[str],
-    ):
-        #: The parts with notes that slides before have written.
-        self._noted = noted
+    def __init__(self, archive: Archive, losses: Losses):
         self._archive = archive
-        self._graphics = graphics
-        self._relations: Relations = archive.relations(name)
         self._losses = losses
+        self._graphics = Graphics(archive, losses)
+        #: The parts with notes that slides before have written.
+        self._noted: set[str] = set()
+        #: The relations of the slide or the notes that are read.
+        self._relations: Relations = {}
 
-    def html(self, root: Any, number: int) -> str:
-        """Return the slide with its notes as a section."""
+    def html(self, name: str, root: Any, number: int) -> str:
+        """Return the slide in a part with its notes as a section."""
+        self._relations = self._archive.relations(name)
         shapes = list(_shapes(root))
-        title = next(
-            (s for s in shapes if _placeholder(s) in TITLES and _words(s)), None
-        )
+        titles = (s for s in shapes if _placeholder(s) in TITLES and _words(s))
+        title = next(titles, None)
         heading = escape(_words(title)) if title is not None else f"Slide {number}"
         parts = [element("h2", heading)]
         parts += [self._shape(s) for s in shapes if s is not title]
@@ -122,13 +104,9 @@ class _SlideReader:
         notes = next((t for k, t, _ in related if k == "notesSlide"), None)
         if notes and notes in self._archive and notes not in self._noted:
             self._noted.add(notes)
-            reader = _SlideReader(
-                self._archive, notes, self._losses, self._graphics, self._noted
-            )
-            told = [
-                reader._shape(shape, is_list=False)
-                for shape in _shapes(self._archive.xml(notes))
-            ]
+            self._relations = self._archive.relations(notes)
+            shapes = list(_shapes(self._archive.xml(notes)))
+            told = [self._shape(shape, is_list=False) for shape in shapes]
             if any(told):
                 parts.append(element("blockquote", f"<p>Notes:</p>{''.join(told)}"))
         for kind, target, _ in related:
@@ -136,7 +114,7 @@ class _SlideReader:
                 for text in self._archive.xml(target).iter("{*}text", "{*}txBody"):
                     words = "".join(text.itertext())
                     self._losses.add("annotation", COMMENT, text=words)
-        return element("section", "\n".join(part for part in parts if part))
+        return element("section", "\n".join(filter(None, parts)))
 
     def _shape(self, shape: Any, *, is_list: bool = True) -> str:
         kind = local(shape)
@@ -162,7 +140,7 @@ class _SlideReader:
             parts += [nested_list(items), element("p", content)]
             items = []
         parts.append(nested_list(items))
-        return "\n".join(part for part in parts if part)
+        return "\n".join(filter(None, parts))
 
     def _frame(self, frame: Any) -> str:
         """Return a table, chart or SmartArt; record another object."""
@@ -187,10 +165,8 @@ class _SlideReader:
                 return ""
         if next(shape.iterancestors("{*}oleObj"), None) is not None:
             return ""
-        if not alt.strip():
-            self._losses.add("image", PICTURE)
-            return ""
-        return element("p", picture(alt))
+        image = picture(alt, self._losses, PICTURE)
+        return element("p", image) if image else ""
 
     def _paragraph(self, paragraph: Any) -> str:
         parts = []
@@ -227,7 +203,7 @@ class _SlideReader:
             rows.append(cells)
         facts = grid.find("{*}tblPr")
         header = facts is not None and facts.get("firstRow") in {"1", "true"}
-        return table(rows, has_header=header)
+        return table(rows, headers=int(header))
 
 
 def _shapes(root: Any) -> Iterator[Any]:
@@ -239,8 +215,6 @@ def _shapes(root: Any) -> Iterator[Any]:
 
 
 def _placeholder(shape: Any) -> str | None:
-    if shape is None:
-        return None
     for path in ("{*}nvSpPr", "{*}nvPicPr", "{*}nvGraphicFramePr"):
         found = shape.find(f"{path}/{{*}}nvPr/{{*}}ph")
         if found is not None:
@@ -257,10 +231,8 @@ def _is_item(facts: Any, default: bool) -> bool:
         return default
     if facts.find("{*}buNone") is not None:
         return False
-    marked = (
-        facts.find("{*}buChar") is not None or facts.find("{*}buAutoNum") is not None
-    )
-    return marked or default
+    marks = ("{*}buChar", "{*}buAutoNum")
+    return any(facts.find(name) is not None for name in marks) or default
 
 
 def _level(facts: Any) -> int:
@@ -272,10 +244,8 @@ def _run(run: Any, relations: Relations) -> str:
     facts = run.find("{*}rPr")
     if facts is None or not content.strip():
         return content
-    if facts.get("b") in {"1", "true"}:
-        content = element("strong", content)
-    if facts.get("i") in {"1", "true"}:
-        content = element("em", content)
+    bold, italic = (facts.get(name) in {"1", "true"} for name in "bi")
+    content = emphasis(content, bold, italic)
     link = facts.find("{*}hlinkClick")
     target = relations.get(attribute(link, "id") or "") if link is not None else None
     return anchor(content, target[1]) if target and target[2] else content

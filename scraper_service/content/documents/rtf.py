@@ -9,19 +9,25 @@ import codecs
 import re
 from bisect import bisect_right
 from contextlib import suppress
+from itertools import groupby
 
 from attrs import define, evolve, field
 
 from scraper_service.content.decode import clean_text
 from scraper_service.content.documents.markup import (
+    COMMENT,
     HIDDEN,
     MAX_CELLS,
     ConvertedDocument,
     anchor,
     element,
+    emphasis,
     escape,
     facts,
     nested_list,
+    note_mark,
+    notes_html,
+    table,
     unreadable,
 )
 from scraper_service.content.losses import Losses
@@ -58,21 +64,15 @@ SIGNS = {
 }
 # Python's codecs for the character sets of fonts, by number.
 CHARSETS = {
-    0: "cp1252",
-    77: "mac_roman",
-    128: "cp932",
-    129: "cp949",
-    134: "gb18030",
-    136: "cp950",
-    161: "cp1253",
-    162: "cp1254",
-    163: "cp1258",
-    177: "cp1255",
-    178: "cp1256",
-    186: "cp1257",
-    204: "cp1251",
-    222: "cp874",
-    238: "cp1250",
+    int(number): codec
+    for number, codec in (
+        pair.split("=")
+        for pair in (
+            "0=cp1252 77=mac_roman 128=cp932 129=cp949 134=gb18030 136=cp950 "
+            "161=cp1253 162=cp1254 163=cp1258 177=cp1255 178=cp1256 186=cp1257 "
+            "204=cp1251 222=cp874 238=cp1250"
+        ).split()
+    )
 }
 # Control words that set an attribute of the text, False with the number 0.
 TOGGLES = {
@@ -108,10 +108,7 @@ LOST = {
     "object": ("embeddedDocument", "Files inside of RTF files are not converted."),
     "mmath": ("formula", "Formulas in RTF files are not converted."),
 }
-COMMENT = "Comments of a document are no part of its text."
 LINK = re.compile(r'HYPERLINK\s+(?:\\[a-z]\s+)*"?([^"\s]+)"?', re.IGNORECASE)
-
-
 BULLETS = "\u2022\u00b7\uf0b7\u25aa\u25e6o-"
 
 
@@ -168,11 +165,8 @@ class RtfWriter:
         """Return the whole document, with the footnotes at its end."""
         self._end_table()
         self._end_list()
-        items = "".join(
-            element("li", runs_html(runs).strip(), id=f"note-{number}")
-            for number, runs in enumerate(notes, 1)
-        )
-        return "".join(self._parts) + (element("ol", items) if items else "")
+        texts = {n: runs_html(runs).strip() for n, runs in enumerate(notes, 1)}
+        return "".join(self._parts) + notes_html(texts)
 
     def add(self, paragraph: Paragraph, mark: str) -> None:
         """Add a paragraph; ``mark`` is the bullet or number of an item."""
@@ -225,51 +219,31 @@ def _table(rows: list[tuple[list[str], list[int]]]) -> str:
             columns.append(edge)
     if len(columns) > MAX_COLUMNS:
         columns = []
-    lines = []
-    for number, (cells, edges) in enumerate(rows):
-        tag = "th" if len(rows) > 1 and not number else "td"
-        written = []
+    written = []
+    for cells, edges in rows:
+        row = []
         done = 0
-        for place, cell in enumerate(cells):
-            end = (
-                bisect_right(columns, edges[place] + 1)
-                if edges and columns
-                else done + 1
-            )
-            span = {"colspan": str(end - done)} if end > done + 1 else {}
-            written.append(element(tag, cell, **span))
+        for number, cell in enumerate(cells):
+            is_placed = bool(edges and columns)
+            end = bisect_right(columns, edges[number] + 1) if is_placed else done + 1
+            row.append((cell, end - done, 1))
             done = max(end, done)
-        lines.append(f"{element('tr', ''.join(written))}\n")
-    return f"<table>\n{''.join(lines)}</table>\n"
+        written.append(row)
+    return table(written, headers=int(len(rows) > 1))
 
 
 def runs_html(runs: list[tuple[str, TextState]]) -> str:
     """Return text with its states as HTML."""
-    parts: list[str] = []
-    index = 0
-    while index < len(runs):
-        state = runs[index][1]
-        text = ""
-        while index < len(runs) and runs[index][1] == state:
-            text += runs[index][0]
-            index += 1
-        parts.append(_run(text, state))
-    return "".join(parts)
+    groups = groupby(runs, key=lambda run: run[1])
+    return "".join(_run("".join(text for text, _ in run), s) for s, run in groups)
 
 
 def _run(text: str, state: TextState) -> str:
     if text.startswith("\0"):
-        number = text[1:]
-        return element("sup", element("a", number, href=f"#note-{number}"))
+        return "".join(map(note_mark, text[1:].split("\0")))  # of several notes
     joined = text.encode("utf-16", "surrogatepass").decode("utf-16", "ignore")
     content = escape(joined.replace("\0", "")).replace("\n", "<br>").replace("\t", " ")
-    if content.strip():
-        for wanted, tag in (
-            (state.bold, "strong"),
-            (state.italic, "em"),
-            (state.strike, "s"),
-        ):
-            content = element(tag, content) if wanted else content
+    content = emphasis(content, state.bold, state.italic, state.strike)
     return anchor(content, state.link)
 
 

@@ -1,9 +1,10 @@
-"""Writes grids of cells as HTML tables, for spreadsheets and delimited text.
+"""Converts spreadsheets: Excel workbooks (.xlsx, .xlsb, .xls) and delimited text.
 
-The module reads comma-separated values and their relatives. Numbers and dates look as a
-spreadsheet shows them (ECMA-376, part 1, 18.8.30 and 31). Formats that depend on the
-reader's country use ISO 8601. Names of months and days are English. Fractions and powers of
-ten are shown as plain numbers.
+python-calamine returns the values of workbooks. Number formats, hidden rows, links and
+errors of an .xlsx file are read from its sheets here, so that cells look as in Excel (ECMA-376,
+part 1, 18.8.30 and 31). Formats that depend on the reader's country use ISO 8601. Names of
+months and days are English. Fractions and powers of ten are shown as plain numbers. Grids of
+cells become HTML tables, also those of OpenDocument sheets.
 """
 
 from __future__ import annotations
@@ -11,24 +12,51 @@ from __future__ import annotations
 import csv
 import functools
 import io
+import posixpath
 import re
 from bisect import bisect_left, bisect_right
 from datetime import date, datetime, time, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
+from lxml import etree
+from python_calamine import (
+    CalamineError,
+    CalamineSheet,
+    CalamineWorkbook,
+    SheetMetadata,
+    SheetTypeEnum,
+    SheetVisibleEnum,
+)
 
+from scraper_service.content.characters import parse_digits
+from scraper_service.content.documents.drawings_and_formulas import (
+    Graphics,
+    Relations,
+    record_object,
+)
 from scraper_service.content.documents.markup import (
+    HIDDEN_ROWS,
     MAX_CELLS,
+    MAX_XML_BYTES,
+    OLE,
+    Archive,
     ConvertedDocument,
+    anchor,
+    attribute,
     element,
     escape,
-    record_cut,
+    local,
+    ooxml_document,
+    picture,
+    table,
+    unreadable,
 )
-from scraper_service.content.losses import Losses
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
+
+    from scraper_service.content.losses import Losses
 
 Value = float | date | time | timedelta
 Tokens = list[tuple[str, str]]
@@ -73,6 +101,271 @@ SAMPLE = 64 * 1024  # characters from which the delimiter is detected
 MAX_FIELD = 2**20  # characters
 DELIMITERS = ",;\t|"
 _NUMBER = re.compile(r"[-+(]?[\d.,\s'%\u00a0]*\d[\d.,\s'%\u00a0)]*\Z")
+KIND = "Excel"
+MAX_MERGED = 10_000
+MAX_TEXT = 32_767  # characters in a cell; Excel's limit
+MAX_AREA = 5_000_000  # cells of a sheet; the library also stores the empty ones
+
+# What drawings of a sheet have: charts and SmartArt, shapes with text, pictures.
+_DRAWN = ("{*}graphicData", "{*}sp", "{*}pic")
+COMMENT = "Comments and notes of a workbook are no part of its tables."
+OTHER_SHEET = "Only sheets with cells and charts become tables."
+
+_PLACE = re.compile(r"([A-Z]{1,7})(\d+)")
+Place = tuple[int, int]
+
+
+def read_workbook(body: bytes) -> ConvertedDocument:
+    """Convert a workbook: each visible sheet becomes a heading and a table.
+
+    :raises Unreadable: for a damaged, encrypted or hostile file.
+    """
+    document = ConvertedDocument()
+    styles = None
+    if not body.startswith(OLE):
+        archive = Archive(body, KIND)
+        archive.check_parts()
+        document = ooxml_document(archive)
+        main = archive.main_part("xl/workbook.xml")
+        if main.endswith(".xml"):
+            styles = _Styles(archive, main, document.losses)
+    try:
+        with CalamineWorkbook.from_filelike(io.BytesIO(body)) as book:
+            document.body = sheets_html(document, _grids(document, book, styles))
+    except (CalamineError, OSError, ValueError) as exc:
+        reason = "it is encrypted" if "assword" in str(exc) else "it is damaged"
+        raise unreadable(KIND, reason) from exc
+    return document
+
+
+def _grids(
+    document: ConvertedDocument, book: CalamineWorkbook, styles: _Styles | None
+) -> Iterator[Grid]:
+    visible: list[tuple[int, SheetMetadata]] = []
+    hidden: list[str] = []
+    parts: set[str] = set()
+    for index, facts in enumerate(book.sheets_metadata):
+        part = styles.parts.get(facts.name, "") if styles else ""
+        if part and part in parts:
+            continue  # the same sheet by another name
+        parts.add(part)
+        if facts.visible == SheetVisibleEnum.Visible:
+            visible.append((index, facts))
+        else:
+            hidden.append(facts.name)
+    record_left_out(document, hidden, len(visible))
+    left = MAX_CELLS
+    for index, facts in visible[:MAX_SHEETS]:
+        if facts.typ != SheetTypeEnum.WorkSheet:
+            after = styles.extras(facts.name) if styles else ""
+            if after:
+                yield Grid(facts.name, after=after)
+            elif facts.typ != SheetTypeEnum.ChartSheet or styles is None:
+                document.losses.add("chart", OTHER_SHEET, text=facts.name)
+            continue
+        looks = styles.looks(facts.name) if styles else _Looks()
+        try:
+            if looks.area > MAX_AREA:
+                raise OverflowError
+            sheet = book.get_sheet_by_index(index)
+            if sheet.total_height * sheet.total_width > MAX_AREA:
+                raise OverflowError
+        except (CalamineError, OverflowError) as exc:
+            is_wide = isinstance(exc, OverflowError)
+            reason = "its cells are too far apart" if is_wide else "it is damaged"
+            reason = f"The sheet {facts.name[:100]!r} was left out: {reason}."
+            document.warn("table", reason, text=facts.name)
+            continue
+        grid = _grid(sheet, looks, left, document.losses)
+        left -= grid.count
+        grid.size = (sheet.total_height + 1, sheet.total_width + 1)  # the last indexes
+        grid.after = styles.extras(facts.name) if styles else ""
+        yield grid
+
+
+def _grid(sheet: CalamineSheet, looks: _Looks, limit: int, losses: Losses) -> Grid:
+    merged = (sheet.merged_cell_ranges or [])[:MAX_MERGED]
+    grid = Grid(sheet.name, merged=[(*first, *last) for first, last in merged])
+    empty = [""] * sheet.total_width
+    for row, values in enumerate(sheet.iter_rows()):
+        if values == empty:
+            continue
+        if row in looks.hidden_rows:
+            losses.add("hiddenPart", HIDDEN_ROWS, text=sheet.name)
+            continue
+        for column, value in enumerate(values):
+            cell = looks.cell((row, column), value)
+            if cell is None:
+                continue
+            if grid.count == limit:
+                grid.is_cut = True
+                return grid
+            grid.put(row, column, cell)
+    return grid
+
+
+@define
+class _Looks:
+    """What a sheet has beside values, by place: row and column, from 0."""
+
+    #: Number formats of numbers.
+    formats: dict[Place, str] = field(factory=dict)
+    #: Errors such as ``#DIV/0!``.
+    errors: dict[Place, str] = field(factory=dict)
+    #: URLs.
+    links: dict[Place, str] = field(factory=dict)
+    hidden_rows: set[int] = field(factory=set)
+    #: How many cells the sheet has if its empty cells count.
+    area: int = 0
+
+    def cell(self, place: Place, value: Any) -> GridCell | None:
+        """Return a cell as HTML, None for an empty cell."""
+        is_text = isinstance(value, str)
+        if is_text:
+            text = value.strip() or self.errors.get(place, "")
+        elif isinstance(value, bool):
+            text = str(value).upper()
+        else:
+            text = format_value(value, self.formats.get(place, ""))
+        if not text:
+            return None
+        html = escape(text[:MAX_TEXT]).replace("\n", "<br>")
+        return GridCell(anchor(html, self.links.get(place)), is_text)
+
+
+class _Styles:
+    """The looks of the sheets of an .xlsx file."""
+
+    def __init__(self, archive: Archive, main: str, losses: Losses):
+        self._archive = archive
+        self._graphics = Graphics(archive, losses)
+        self._losses = losses
+        relations = archive.relations(main)
+        styles = next((t for k, t, _ in relations.values() if k == "styles"), "")
+        #: Formats by the number of a style.
+        self._formats: dict[int, str] = {}
+        if styles in archive:
+            root = archive.xml(styles)
+            codes = dict(BUILTIN)
+            for item in root.iterfind("{*}numFmts/{*}numFmt"):
+                number = parse_digits(item.get("numFmtId", ""))
+                codes[number] = item.get("formatCode", "")
+            for index, style in enumerate(root.iterfind("{*}cellXfs/{*}xf")):
+                number = parse_digits(style.get("numFmtId", ""))
+                self._formats[index] = codes.get(number, "")
+        #: Names of parts by names of sheets.
+        self.parts = {
+            sheet.get("name", ""): relations[relation][1]
+            for sheet in archive.xml(main).iterfind("{*}sheets/{*}sheet")
+            if (relation := attribute(sheet, "id") or "") in relations
+        }
+
+    def looks(self, name: str) -> _Looks:
+        """Return the looks of the sheet with this name."""
+        looks = _Looks()
+        part = self.parts.get(name, "")
+        if part not in self._archive:
+            return looks
+        relations = self._archive.relations(part)
+        row = -1
+        last = (-1, -1)
+        for item in self._elements(part, "row", "hyperlink"):
+            if local(item) == "hyperlink":
+                target = relations.get(attribute(item, "id") or "")
+                if target and target[2]:
+                    looks.links[_cell_of(item.get("ref", ""))] = target[1]
+                continue
+            row = parse_digits(item.get("r", ""), row + 2) - 1
+            if item.get("hidden") in {"1", "true"}:
+                looks.hidden_rows.add(row)
+            column = -1
+            for cell in item.iterfind("{*}c"):
+                reference = cell.get("r")
+                place = _cell_of(reference) if reference else (row, column + 1)
+                column = place[1]
+                if len(cell):
+                    last = (max(place[0], last[0]), max(column, last[1]))
+                    self._add(looks, place, cell)
+        looks.area = (last[0] + 1) * (last[1] + 1)
+        return looks
+
+    def extras(self, name: str) -> str:
+        """Return what is drawn on a sheet as HTML; record its comments and objects."""
+        archive = self._archive
+        found = []
+        parts = archive.relations(self.parts.get(name, "")).values()
+        is_threaded = any(kind == "threadedComment" for kind, _, _ in parts)
+        for kind, target, is_external in parts:
+            if is_external or target not in archive:
+                continue
+            if kind == "drawing":
+                relations = archive.relations(target)
+                found += [
+                    self._drawing(item, relations)
+                    for item in archive.xml(target).iter(*_DRAWN)
+                    if next(item.iterancestors("{*}Fallback"), None) is None
+                ]
+            elif kind in {"comments", "threadedComment"}:
+                if kind == "comments" and is_threaded:
+                    continue  # repeats the threaded comments
+                comments = ("{*}comment", "{*}threadedComment")
+                for item in archive.xml(target).iter(*comments):
+                    text = "".join(item.itertext())
+                    self._losses.add("annotation", COMMENT, text=text)
+            elif kind in {"package", "oleObject"}:
+                record_object(posixpath.basename(target), self._losses)
+        return "\n".join(filter(None, found))
+
+    def _drawing(self, item: Any, relations: Relations) -> str:
+        """Return a chart, the text of a shape, or the description of a picture."""
+        if local(item) == "graphicData":
+            return self._graphics.html(item, relations) or ""
+        if local(item) == "sp":
+            texts = ("".join(p.itertext()).strip() for p in item.iter("{*}p"))
+            return "".join(element("p", escape(text)) for text in texts if text)
+        facts = item.find("{*}nvPicPr/{*}cNvPr")
+        alt = facts.get("descr", "") if facts is not None else ""
+        image = picture(alt, self._losses)
+        return element("p", image) if image else ""
+
+    def _add(self, looks: _Looks, place: Place, cell: Any) -> None:
+        code = self._formats.get(parse_digits(cell.get("s", "")))
+        if cell.get("t") == "e":
+            looks.errors[place] = cell.findtext("{*}v") or ""
+        elif code and len(looks.formats) < MAX_CELLS:
+            looks.formats[place] = code
+
+    def _elements(self, part: str, *names: str) -> Iterator[Any]:
+        """Yield elements while parsing, and empty each element afterwards."""
+        parsed = etree.iterparse(
+            io.BytesIO(self._archive.read(part, MAX_XML_BYTES)),
+            tag=[f"{{*}}{name}" for name in names],
+            resolve_entities=False,
+            no_network=True,
+            huge_tree=False,
+        )
+        try:
+            for _, item in parsed:
+                yield item
+                item.clear()
+                while item.getprevious() is not None:
+                    del item.getparent()[0]
+        except etree.XMLSyntaxError as exc:
+            raise self._archive.unreadable("it is damaged") from exc
+
+
+def _cell_of(reference: str) -> Place:
+    """Return row and column of a reference such as ``B3`` or ``$B$3:C4``."""
+    match = _PLACE.match(reference.replace("$", ""))
+    if match is None:
+        return 0, 0
+    column = 0
+    for letter in match[1]:
+        column = 26 * column + ord(letter) - 64
+    return parse_digits(match[2]) - 1, column - 1
+
+
+# -- formats of numbers ------------------------------------------------------------------
 
 
 def format_value(value: Value, code: str) -> str:
@@ -117,9 +410,8 @@ def _date(value: date | time, tokens: Tokens) -> str:
             name, _, fraction = text.lower().partition(".")
             choices = _DIRECTIVES[name[0] if kind == "moment" else kind]
             directive = choices[min(len(name), len(choices)) - 1]
-            parts.append(
-                value.strftime(directive.replace("H", "I") if has_noon else directive)
-            )
+            directive = directive.replace("H", "I") if has_noon else directive
+            parts.append(value.strftime(directive))
             if fraction:
                 parts.append(f".{value:%f}"[: len(fraction) + 1])
     return "".join(parts).strip()
@@ -169,6 +461,9 @@ def _general(value: float) -> str:
     return str(int(value)) if is_whole else f"{value:.10g}"
 
 
+# -- grids -------------------------------------------------------------------------------
+
+
 @define
 class GridCell:
     """A cell that is not empty."""
@@ -207,7 +502,7 @@ class Grid:
         self.count += 1
 
 
-def sheets_html(grids: Iterable[Grid], warnings: list[str], losses: Losses) -> str:
+def sheets_html(document: ConvertedDocument, grids: Iterable[Grid]) -> str:
     """Return sheets as headings and tables; warn of cut sheets, and record them."""
     parts = []
     for grid in grids:
@@ -216,35 +511,34 @@ def sheets_html(grids: Iterable[Grid], warnings: list[str], losses: Losses) -> s
         parts += [grid_html(grid), grid.after]
         if grid.is_cut:
             named = f"The sheet {grid.name[:100]!r}" if grid.name else "The table"
-            warnings.append(
+            document.warnings.append(
                 f"{named} was truncated: at most {MAX_COLUMNS} columns, and "
                 f"{MAX_CELLS} cells in all, are converted."
             )
-            losses.add("truncated", cut_reason(grid, named))
-    return "\n".join(part for part in parts if part)
+            document.losses.add("truncated", cut_reason(grid, named))
+    return "\n".join(filter(None, parts))
 
 
 def record_left_out(
-    hidden: list[str], visible: int, warnings: list[str], losses: Losses
+    document: ConvertedDocument, hidden: list[str], visible: int
 ) -> None:
     """Warn of hidden sheets and of visible sheets beyond the limit, and record them."""
     if hidden:
         names = ", ".join(repr(name[:50]) for name in hidden[:10])
-        warnings.append(f"Hidden sheets were left out: {names}.")
-        losses.add("hiddenPart", warnings[-1], count=len(hidden))
+        reason = f"Hidden sheets were left out: {names}."
+        document.warn("hiddenPart", reason, count=len(hidden))
     if visible > MAX_SHEETS:
-        record_cut("workbook", MAX_SHEETS, visible, "sheets", warnings, losses)
+        document.record_cut("workbook", MAX_SHEETS, visible, "sheets")
 
 
 def cut_reason(grid: Grid, named: str) -> str:
     """Return why a sheet is cut, with the limit and both sizes."""
     rows, columns = grid.size
     kept = len(grid.cells)
-    limit = f"{MAX_COLUMNS} columns" if columns > MAX_COLUMNS else f"{MAX_CELLS} cells"
+    limit, counts = f"{MAX_CELLS} cells", f"{kept} of its {max(rows, kept)} rows"
     if columns > MAX_COLUMNS:
+        limit = f"{MAX_COLUMNS} columns"
         counts = f"{MAX_COLUMNS} of its {columns} columns"
-    else:
-        counts = f"{kept} of its {max(rows, kept)} rows"
     return f"{named} was cut at the limit of {limit}: {counts} were converted."
 
 
@@ -257,47 +551,41 @@ def grid_html(grid: Grid) -> str:
     header = grid.cells[rows[0]]
     has_header = len(rows) > 1 and all(cell.is_text for cell in header.values())
     spans, covered = _spans(grid, rows, columns)
-    lines = []
-    for row in rows:
-        tag = "th" if has_header and row == rows[0] else "td"
-        cells = []
-        for column in columns:
-            if (row, column) in covered:
-                continue
-            cell = grid.cells[row].get(column)
-            cells.append(
-                element(tag, cell.html if cell else "", **spans.get((row, column), {}))
-            )
-        lines.append(f"<tr>{''.join(cells)}</tr>\n")
-    return f"<table>\n{''.join(lines)}</table>\n"
+    shown = (
+        [
+            (cell.html if cell else "", *spans.get((row, column), (1, 1)))
+            for column, cell in ((n, grid.cells[row].get(n)) for n in columns)
+            if (row, column) not in covered
+        ]
+        for row in rows
+    )
+    return table(shown, headers=int(has_header))
 
 
 def _spans(
     grid: Grid, rows: list[int], columns: list[int]
-) -> tuple[dict[tuple[int, int], dict[str, str]], set[tuple[int, int]]]:
-    """Return the spans of merged cells among the shown cells, and the covered places."""
-    spans: dict[tuple[int, int], dict[str, str]] = {}
-    covered: set[tuple[int, int]] = set()
+) -> tuple[dict[Place, tuple[int, int]], set[Place]]:
+    """Return the columns and rows of merged cells, and the places that they cover."""
+    spans: dict[Place, tuple[int, int]] = {}
+    covered: set[Place] = set()
     work = 0
     for top, left, bottom, right in grid.merged:
         place = (top, left)
         if left not in grid.cells.get(top, {}) or place in spans or place in covered:
             continue
         inner_rows = rows[bisect_left(rows, top) : bisect_right(rows, bottom)]
-        inner_columns = columns[
-            bisect_left(columns, left) : bisect_right(columns, right)
-        ]
-        work += len(inner_rows) * len(inner_columns)
+        first, end = bisect_left(columns, left), bisect_right(columns, right)
+        inner_columns = columns[first:end]
+        spans_now = len(inner_columns), len(inner_rows)
+        work += spans_now[0] * spans_now[1]
         if work > MAX_COVERED:
             break
-        span = {}
-        if len(inner_columns) > 1:
-            span["colspan"] = str(len(inner_columns))
-        if len(inner_rows) > 1:
-            span["rowspan"] = str(len(inner_rows))
-        spans[place] = span
+        spans[place] = spans_now
         covered |= {(r, c) for r in inner_rows for c in inner_columns} - {place}
     return spans, covered
+
+
+# -- delimited text ----------------------------------------------------------------------
 
 
 def read_delimited(text: str, *, tabs: bool = False) -> ConvertedDocument | None:
@@ -306,12 +594,13 @@ def read_delimited(text: str, *, tabs: bool = False) -> ConvertedDocument | None
     ``tabs`` fixes the delimiter; otherwise it is detected.
     """
     csv.field_size_limit(MAX_FIELD)
-    dialect = _dialect(text[:SAMPLE], tabs=tabs)
+    delimiter = "\t" if tabs else _delimiter(text[:SAMPLE])
     grid = Grid()
     left = MAX_CELLS
     rows, columns = 0, 0
     try:
-        for number, row in enumerate(csv.reader(io.StringIO(text), dialect)):
+        found = csv.reader(io.StringIO(text), delimiter=delimiter)
+        for number, row in enumerate(found):
             rows, columns = number + 1, max(columns, len(row))
             if left < len(row):
                 grid.is_cut = True
@@ -329,33 +618,22 @@ def read_delimited(text: str, *, tabs: bool = False) -> ConvertedDocument | None
     if len({column for row in grid.cells.values() for column in row}) < 2:
         return None
     grid.size = (rows, columns)
-    warnings: list[str] = []
-    losses = Losses()
-    html = sheets_html([grid], warnings, losses)
-    return ConvertedDocument(body=html, warnings=warnings, losses=losses, raw=text)
+    document = ConvertedDocument(raw=text)
+    document.body = sheets_html(document, [grid])
+    return document
 
 
-def _dialect(sample: str, *, tabs: bool) -> type[csv.Dialect]:
-    """Return the dialect whose delimiter the rows contain equally often."""
+def _delimiter(sample: str) -> str:
+    """Return the delimiter that the rows contain equally often outside of quotes."""
     lines = [line for line in sample.split("\n")[:50] if line.strip()]
-    delimiter = "\t" if tabs else ","
-    best = 0.0
-    for sign in ("\t",) if tabs else DELIMITERS:
-        counts = [_count(line, sign) for line in lines]
+    bare = ["".join(line.split('"')[::2]) for line in lines]
+    delimiter, best = ",", 0.0
+    for sign in DELIMITERS:
+        counts = [line.count(sign) for line in bare]
         least = min(counts, default=0)
         usual = max(set(counts), key=counts.count) if counts else 0
         agreed = counts.count(usual) / max(len(counts), 1)
         score = agreed * (1 + min(least, 1)) if usual else 0.0
         if score > best:
             best, delimiter = score, sign
-
-    class Dialect(csv.excel):
-        pass
-
-    Dialect.delimiter = delimiter
-    return Dialect
-
-
-def _count(line: str, sign: str) -> int:
-    """Count ``sign`` outside of quotation marks."""
-    return sum(part.count(sign) for part in line.split('"')[::2])
+    return delimiter

@@ -87,7 +87,7 @@ class Answers:
             )
 
             known = self._facts.get("known", {})
-            self._page = ExtractionPage.of(document, evidence, known)
+            self._page = ExtractionPage(document, evidence, known)
 
     def extract(self) -> None:
         """Extract data from the cleaned tree, before its reduction to main content."""

@@ -26,7 +26,11 @@ from tinycss2 import (
 )
 from tinycss2.color4 import parse_color
 
-from scraper_service.content.formats.products_and_menus import menu, product
+from scraper_service.content.formats.products_and_menus import (
+    menu,
+    product,
+    with_values,
+)
 from scraper_service.content.metadata.evidence import Evidence
 from scraper_service.content.page_urls import absolute, best_candidate
 from scraper_service.content.structured_data.nodes import Graph, plain, types_of
@@ -74,6 +78,8 @@ _VARIABLES = {
     "link": r"^--(?:[\w]+-)?(?:colou?r-)?link(?:-colou?r)?$",
 }
 _TAGS = ("h1", "h2", "h3", "body")
+_INLINE_TAGS = ("header", "nav", "a", "button", "h1", "div")
+_GROUNDS = ("background-color", "background")
 
 
 @define
@@ -182,12 +188,12 @@ def _rules(css: str) -> Iterator[Any]:
             sheets.append(iter(inner))
 
 
-def colour(css: str) -> str | None:
+def colour(css: str | None) -> str | None:
     """Return the first colour in a declaration's value as ``#RRGGBB``, or None.
 
     None too if that colour is transparent, or not of the colour spaces of a screen.
     """
-    open_lists = [iter(parse_component_value_list(css[:MAX_BLOCK]))]
+    open_lists = [iter(parse_component_value_list((css or "")[:MAX_BLOCK]))]
     while open_lists:
         node = next(open_lists[-1], None)
         if node is None:
@@ -228,21 +234,19 @@ def branding(
     are left out. Call this before the page is cleaned: cleaning removes the styles.
     """
     styles = styles_of(evidence.root, looks)
-    inline = [_attribute(e) for e in _styled_elements(evidence)]
-    colours = _colours(styles, evidence, inline)
-    found = {
-        "colorScheme": _scheme(evidence, colours),
-        "brandName": _name(graph, evidence),
-        "logo": _logo(graph, evidence),
-        "colors": colours,
-        "fonts": [{"family": each} for each in _fonts(styles, evidence)],
-        "typography": _typography(styles),
-        "spacing": _spacing(styles),
-        "components": _components(styles),
-        "images": _images(graph, evidence, url),
-    }
-    warning = None if looks else _unread_sheets(evidence)
-    return {name: value for name, value in found.items() if value}, warning
+    colours = _colours(styles, evidence)
+    found = with_values(
+        colorScheme=_scheme(evidence, colours),
+        brandName=_name(graph, evidence),
+        logo=_logo(graph, evidence),
+        colors=colours,
+        fonts=[{"family": each} for each in _fonts(styles, evidence)],
+        typography=_typography(styles),
+        spacing=_spacing(styles),
+        components=_components(styles),
+        images=_images(graph, evidence, url),
+    )
+    return found, None if looks else _unread_sheets(evidence)
 
 
 def _unread_sheets(evidence: Evidence) -> str | None:
@@ -261,56 +265,27 @@ def _unread_sheets(evidence: Evidence) -> str | None:
     return UNREAD_SHEETS.format(", ".join(names) + more)
 
 
-def _styled_elements(evidence: Evidence) -> list[Any]:
-    found = []
-    for element in evidence.document.body.iter(
-        "header", "nav", "a", "button", "h1", "div"
-    ):
-        if element.get("style"):
-            found.append(element)
-            if len(found) >= MAX_INLINE:
-                break
-    return found
-
-
-def _attribute(element: Any) -> tuple[Any, dict[str, str]]:
-    return element, declarations(element.get("style"))
-
-
-def _colours(
-    styles: Styles, evidence: Evidence, inline: list[tuple[Any, dict[str, str]]]
-) -> dict[str, str]:
+def _colours(styles: Styles, evidence: Evidence) -> dict[str, str]:
     body = _attribute_of(evidence.document.body)
     found: dict[str, str | None] = {
         name: _variable_colour(styles, name) for name in _VARIABLES
     }
     ground = body.get("background-color") or body.get("background")
     ground = ground or _ground(styles, "body", "html", ":root")
-    found["background"] = _colour_or_none(ground) or found["background"]
+    found["background"] = colour(ground) or found["background"]
     ink = body.get("color") or styles.value("color", "body", "html", ":root")
-    found["textPrimary"] = _colour_or_none(ink) or found["textPrimary"]
-    found["link"] = (
-        _colour_or_none(styles.value("color", "a", "a:link")) or found["link"]
-    )
+    found["textPrimary"] = colour(ink) or found["textPrimary"]
+    found["link"] = colour(styles.value("color", "a", "a:link")) or found["link"]
     theme = evidence.first("theme-color", "msapplication-tilecolor")
-    candidates = [
-        theme,
-        *_button_grounds(styles),
-        found["link"],
-        *_inline_grounds(inline),
-    ]
-    for text in candidates:
-        shade = _colour_or_none(text)
+    buttons = (v for name in _GROUNDS for v in styles.like(name, _BUTTON))
+    for text in (theme, *buttons, found["link"], *_inline_grounds(evidence)):
+        shade = colour(text)
         if shade and not is_grey(shade):
             if found["primary"] is None:
                 found["primary"] = shade
             elif found["accent"] is None and shade != found["primary"]:
                 found["accent"] = shade
     return {name: value for name, value in found.items() if value}
-
-
-def _colour_or_none(text: str | None) -> str | None:
-    return colour(text) if text else None
 
 
 def _attribute_of(element: Any) -> dict[str, str]:
@@ -321,11 +296,8 @@ def _attribute_of(element: Any) -> dict[str, str]:
 
 
 def _ground(styles: Styles, *selectors: str) -> str | None:
-    for selector in selectors:
-        for name in ("background-color", "background"):
-            if found := styles.value(name, selector):
-                return found
-    return None
+    values = (styles.value(name, each) for each in selectors for name in _GROUNDS)
+    return next(filter(None, values), None)
 
 
 def _variable_colour(styles: Styles, role: str) -> str | None:
@@ -341,15 +313,12 @@ def _variable_colour(styles: Styles, role: str) -> str | None:
     return None
 
 
-def _button_grounds(styles: Styles) -> Iterator[str]:
-    for name in ("background-color", "background"):
-        yield from styles.like(name, _BUTTON)
-
-
-def _inline_grounds(inline: list[tuple[Any, dict[str, str]]]) -> list[str]:
+def _inline_grounds(evidence: Evidence) -> list[str]:
+    elements = evidence.document.body.iter(*_INLINE_TAGS)
+    written = islice((s for e in elements if (s := e.get("style"))), MAX_INLINE)
     grounds = Counter(
         text
-        for _, declared in inline
+        for declared in map(declarations, written)
         if (text := declared.get("background-color") or declared.get("background"))
     )
     return [text for text, _ in grounds.most_common(10)]
@@ -376,9 +345,7 @@ def _logo(graph: Graph, evidence: Evidence) -> str | None:
     for node in graph.nodes:
         for value in graph.values(node.data, "logo"):
             is_node = isinstance(value, dict)
-            text = (
-                plain(value.get("url") or value.get("contentUrl")) if is_node else value
-            )
+            text = value.get("url") or value.get("contentUrl") if is_node else value
             if address := absolute(base, plain(text)):
                 return address
     for image in evidence.document.body.iter("img"):
@@ -396,12 +363,7 @@ def _families(text: str | None) -> list[str]:
     found = []
     for part in (text or "").split(","):
         name = part.strip(" \"'")
-        if (
-            name
-            and name.lower() not in _GENERIC
-            and len(name) <= 60
-            and "(" not in name
-        ):
+        if name.lower() not in _GENERIC and 0 < len(name) <= 60 and "(" not in name:
             found.append(name)
     return found
 
@@ -433,47 +395,35 @@ def _service_fonts(links: Iterable[Any]) -> Iterator[str]:
 def _typography(styles: Styles) -> dict[str, Any]:
     body = _families(styles.value("font-family", "body", "html", ":root", "*"))
     heading = _families(styles.value("font-family", "h1", "h2"))
-    families = {
-        "primary": body[0] if body else "",
-        "heading": heading[0] if heading else "",
-    }
+    first = {"primary": next(iter(body), ""), "heading": next(iter(heading), "")}
     sizes = {tag: styles.value("font-size", tag) for tag in ("h1", "h2", "body")}
     weights = {tag: styles.value("font-weight", tag) for tag in ("h1", "body")}
-    found = {
-        "fontFamilies": {k: v for k, v in families.items() if v},
-        "fontSizes": {k: v for k, v in sizes.items() if v},
-        "fontWeights": {k: v for k, v in weights.items() if v},
-    }
-    return {name: value for name, value in found.items() if value}
+    return with_values(
+        fontFamilies=with_values(**first),
+        fontSizes=with_values(**sizes),
+        fontWeights=with_values(**weights),
+    )
 
 
 def _spacing(styles: Styles) -> dict[str, str]:
-    radius = next(
-        (
-            styles.resolve(value)
-            for name, value in styles.variables.items()
-            if re.search(r"radius$", name)
-        ),
-        None,
-    ) or next(styles.like("border-radius", _BUTTON), None)
-    return {"borderRadius": radius} if radius else {}
+    variables = styles.variables.items()
+    named = (
+        styles.resolve(value) for name, value in variables if name[-6:] == "radius"
+    )
+    return with_values(
+        borderRadius=next(named, "") or next(styles.like("border-radius", _BUTTON), "")
+    )
 
 
 def _components(styles: Styles) -> dict[str, dict[str, str]]:
-    found = {}
-    for name, wanted, other in (
-        ("buttonPrimary", _PRIMARY, _SECOND),
-        ("buttonSecondary", _SECOND, None),
-    ):
-        if button := _button(styles, wanted, other):
-            found[name] = button
-    return found
+    return with_values(  # plain buttons count as primary
+        buttonPrimary=_button(styles, _PRIMARY, _BUTTON),
+        buttonSecondary=_button(styles, _SECOND),
+    )
 
 
-def _button(
-    styles: Styles, wanted: re.Pattern[str], other: re.Pattern[str] | None
-) -> dict[str, str]:
-    """Return the look of a kind of button; plain buttons count as primary."""
+def _button(styles: Styles, *kinds: re.Pattern[str]) -> dict[str, str]:
+    """Return the look of the buttons of the first kind that declares it."""
     facts: dict[str, str] = {}
     for name, key in (
         ("background", "background"),
@@ -481,7 +431,7 @@ def _button(
         ("color", "textColor"),
         ("border-radius", "borderRadius"),
     ):
-        for pattern in (wanted, _BUTTON if other else wanted):
+        for pattern in kinds:
             values = [v for v in styles.like(name, pattern, _BUTTON) if v]
             shown = [v if key == "borderRadius" else colour(v) for v in values]
             if text := next(filter(None, shown), None):
@@ -497,12 +447,12 @@ def _images(graph: Graph, evidence: Evidence, url: str) -> dict[str, str]:
         for link in evidence.links
         if "icon" in (link.get("rel") or "").lower().split()
     ]
-    found = {
-        "logo": _logo(graph, evidence),
-        "favicon": next(filter(None, icons), None),
-        "ogImage": absolute(base, evidence.first("og:image", "twitter:image")),
-    }
-    return {name: value for name, value in found.items() if value and value != url}
+    found = with_values(
+        logo=_logo(graph, evidence),
+        favicon=next(filter(None, icons), None),
+        ogImage=absolute(base, evidence.first("og:image", "twitter:image")),
+    )
+    return {name: value for name, value in found.items() if value != url}
 
 
 @define(slots=False)

@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from lxml import etree
 
-from scraper_service.content.documents.feeds import objects, read_json_feed, strings
+from scraper_service.content.documents.epub_and_feeds import (
+    objects,
+    read_json_feed,
+    strings,
+)
 from scraper_service.content.html.document import Document, select
 from scraper_service.content.metadata.dates import w3c_time
 from scraper_service.content.page_urls import (

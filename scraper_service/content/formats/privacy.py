@@ -51,57 +51,26 @@ _LEAST_CARD = 10**12
 _NO_WORD = re.compile(r"[\d!#$%^&@?~]")
 # Characters by country, of the registry of ISO 13616.
 _IBAN_SIZES = {
-    **dict.fromkeys(("NO",), 15),
-    **dict.fromkeys(("BE",), 16),
-    **dict.fromkeys(("DK", "FI", "FK", "FO", "GL", "NL", "SD"), 18),
-    **dict.fromkeys(("MK", "SI"), 19),
-    **dict.fromkeys(("AT", "BA", "EE", "KZ", "LT", "LU", "MN", "XK"), 20),
-    **dict.fromkeys(("CH", "HR", "LI", "LV"), 21),
-    **dict.fromkeys(("BG", "BH", "CR", "DE", "GB", "GE", "IE", "ME", "RS"), 22),
-    **dict.fromkeys(("AE", "GI", "IL", "IQ", "OM", "SO", "TL"), 23),
-    **dict.fromkeys(
-        ("AD", "CZ", "ES", "MD", "PK", "RO", "SA", "SE", "SK", "TN", "VG"), 24
-    ),
-    **dict.fromkeys(("LY", "PT", "ST"), 25),
-    **dict.fromkeys(("IS", "TR"), 26),
-    **dict.fromkeys(("BI", "DJ", "FR", "GR", "IT", "MC", "MR", "SM"), 27),
-    **dict.fromkeys(
-        ("AL", "AZ", "BY", "CY", "DO", "GT", "HN", "HU", "LB", "NI", "PL", "SV"), 28
-    ),
-    **dict.fromkeys(("BR", "EG", "PS", "QA", "UA"), 29),
-    **dict.fromkeys(("JO", "KW", "MU", "YE"), 30),
-    **dict.fromkeys(("MT", "SC"), 31),
-    **dict.fromkeys(("LC",), 32),
-    **dict.fromkeys(("RU",), 33),
+    country: int(size)
+    for sizes in (
+        "15=NO 16=BE 18=DK,FI,FK,FO,GL,NL,SD 19=MK,SI 20=AT,BA,EE,KZ,LT,LU,MN,XK "
+        "21=CH,HR,LI,LV 22=BG,BH,CR,DE,GB,GE,IE,ME,RS 23=AE,GI,IL,IQ,OM,SO,TL "
+        "24=AD,CZ,ES,MD,PK,RO,SA,SE,SK,TN,VG 25=LY,PT,ST 26=IS,TR "
+        "27=BI,DJ,FR,GR,IT,MC,MR,SM 28=AL,AZ,BY,CY,DO,GT,HN,HU,LB,NI,PL,SV "
+        "29=BR,EG,PS,QA,UA 30=JO,KW,MU,YE 31=MT,SC 32=LC 33=RU"
+    ).split()
+    for size, countries in [sizes.split("=")]
+    for country in countries.split(",")
 }
 # Where national numbers of a language without a region are looked up.
-_REGIONS = {
-    "cs": "CZ",
-    "da": "DK",
-    "de": "DE",
-    "el": "GR",
-    "en": "US",
-    "es": "ES",
-    "fi": "FI",
-    "fr": "FR",
-    "he": "IL",
-    "hi": "IN",
-    "hu": "HU",
-    "it": "IT",
-    "ja": "JP",
-    "ko": "KR",
-    "nb": "NO",
-    "nl": "NL",
-    "no": "NO",
-    "pl": "PL",
-    "pt": "BR",
-    "ro": "RO",
-    "ru": "RU",
-    "sv": "SE",
-    "tr": "TR",
-    "uk": "UA",
-    "zh": "CN",
-}
+_REGIONS = dict(
+    pair.split("=")
+    for pair in (
+        "cs=CZ da=DK de=DE el=GR en=US es=ES fi=FI fr=FR he=IL hi=IN hu=HU it=IT "
+        "ja=JP ko=KR nb=NO nl=NL no=NO pl=PL pt=BR ro=RO ru=RU sv=SE tr=TR uk=UA "
+        "zh=CN"
+    ).split()
+)
 _DIGITS = re.compile(r"\d")
 # What a reader does not see between the letters of an address: marks of Markdown, which
 # inline tags of the page leave, and characters without width.

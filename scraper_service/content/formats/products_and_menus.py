@@ -87,9 +87,8 @@ def price(amount: Any, currency: Any = None) -> dict[str, Any] | None:
 def availability(value: Any) -> dict[str, Any] | None:
     """Return ``inStock`` and ``text`` of an availability, None for an empty value."""
     text = re.split(r"[/#]", plain(value).strip())[-1]
-    return (
-        {"inStock": bool(values.stock_of(text)), "text": text[:100]} if text else None
-    )
+    found = {"inStock": bool(values.stock_of(text)), "text": text[:100]}
+    return found if text else None
 
 
 def offers_of(graph: Graph, node: NodeT) -> list[NodeT]:
@@ -173,7 +172,7 @@ def _from_structured_data(graph: Graph, node: NodeT, url: str) -> dict[str, Any]
         is_named = bool(own) or len(offers) > 1
         variants += [_variant(graph, each, x, is_named=is_named) for x in offers]
     own_url = graph.text(node, "url")
-    return _with_values(
+    return with_values(
         title=plain(node.get("name"))[:MAX_TEXT],
         brand=graph.text(node, "brand", "manufacturer"),
         category=graph.text(node, "category"),
@@ -194,7 +193,7 @@ def _variant(
     own_name = plain(node.get("name")) if is_named else ""
     number = graph.text(offer, *_NUMBERS) or graph.text(node, *_NUMBERS, "productID")
     images = dict([*image_urls(graph, item)] or image_urls(graph, node))
-    return _with_values(
+    return with_values(
         id=number,
         sku=graph.text(offer, "sku") or plain(item.get("sku") or node.get("sku")),
         title=graph.text(offer, "name", "itemOffered.name") or own_name,
@@ -202,7 +201,7 @@ def _variant(
         price=now,
         sale=_sale(graph, offer, now),
         availability=availability(graph.text(offer, "availability")),
-        images=[_with_values(url=x, alt=alt) for x, alt in images.items()][:MAX_IMAGES],
+        images=[with_values(url=x, alt=alt) for x, alt in images.items()][:MAX_IMAGES],
     )
 
 
@@ -233,13 +232,13 @@ def _from_meta_tags(evidence: Evidence, url: str) -> dict[str, Any]:
     image = first("og:image")
     image_url = absolute(evidence.document.base, image) if image else None
     currency = first("product:price:currency", "og:price:currency")
-    variant = _with_values(
+    variant = with_values(
         price=price(shown, currency),
         availability=availability(first("product:availability", "og:availability")),
         images=[{"url": image_url}] if image_url else None,
         sku=first("product:retailer_item_id"),
     )
-    return _with_values(
+    return with_values(
         title=" ".join(title.split())[:MAX_TEXT],
         brand=first("product:brand", "og:brand"),
         category=first("product:category"),
@@ -261,7 +260,7 @@ def _visible_price(evidence: Evidence) -> str:
     return ""
 
 
-def _with_values(**facts: Any) -> dict[str, Any]:
+def with_values(**facts: Any) -> dict[str, Any]:
     """Return the facts with a value."""
     return {name: value for name, value in facts.items() if value}
 
@@ -284,22 +283,17 @@ class _MenuBuilder:
     def section(self, name: str, description: str = "") -> list[dict[str, Any]]:
         """Add a section; return the list of its items."""
         items: list[dict[str, Any]] = []
-        found = {
-            "id": f"section-{len(self.sections) + 1}",
-            "name": name,
-            "items": items,
-        }
-        if description:
-            found["description"] = description
-        self.sections.append(found)
+        number = f"section-{len(self.sections) + 1}"
+        found = {"id": number, "name": name, "items": items}
+        self.sections.append({**found, **with_values(description=description)})
         return items
 
     def add_item(self, items: list[dict[str, Any]], name: str, **facts: Any) -> None:
         if self.count < MAX_ITEMS and name:
             self.count += 1
-            known = {key: value for key, value in facts.items() if value}
             found = {"id": f"item-{self.count}", "name": name, "sourceUrl": self.url}
-            items.append({**found, "availability": {"inStock": True}, **known})
+            stock = {"availability": {"inStock": True}}
+            items.append({**found, **stock, **with_values(**facts)})
 
     def add(self, node: NodeT, above: str = "Menu", depth: int = 0) -> None:
         """Add a menu or a section with its items and nested sections."""
@@ -400,11 +394,9 @@ def _read_lines(builder: _MenuBuilder, evidence: Evidence) -> None:
             name, items = text[:MAX_LINE], None
             continue
         match = _PRICED_LINE.match(text) if len(text) <= MAX_LINE else None
-        if (
-            match
-            and not _AMOUNT.search(match["name"])
-            and (found := price(match["price"]))
-        ):
+        if match is None or _AMOUNT.search(match["name"]):
+            continue
+        if found := price(match["price"]):
             taken.add(element)
             items = builder.section(name) if items is None else items
             builder.add_item(items, match["name"].strip(" .:-"), price=found)

@@ -13,7 +13,7 @@ from collections import Counter
 
 import numpy as np
 
-from scraper_service.content.search.words import Sentence, sentences
+from scraper_service.content.words import Sentence, sentences
 
 MAX_SENTENCES = 200  # of a page that are compared
 SHORTEST, LONGEST = 30, 450  # characters of a sentence that may stand in a summary

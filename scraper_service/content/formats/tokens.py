@@ -7,17 +7,17 @@ their numbers.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from scraper_service.content.search.duplicates import is_open
-
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
+    from scraper_service.items import BlockT
     from scraper_service.options.scrape import ScrapeOptions
 
 GAP = "\n\n"  # between blocks, and between parts
@@ -321,3 +321,51 @@ def drop_blocks(value: bytes, numbers: Collection[int]) -> bytes:
     if not kept:
         return value
     return json.dumps("\n\n".join(kept), ensure_ascii=False).encode()
+
+
+MAX_BLOCKS = 500  # blocks of a page that are compared
+
+
+def markdown_blocks(markdown: str) -> tuple[BlockT, ...]:
+    """Return hash, start and end of each block with words.
+
+    The hash has 64 bits, signed. Start and end (exclusive) count bytes in the JSON text
+    of the Markdown. Code with blank lines is a single block.
+    """
+    found: list[BlockT] = []
+    start = 1  # after the opening quote
+    for block in _blocks(markdown):
+        if is_open(block):  # the last one: its fence is never closed
+            break
+        size = len(json.dumps(block, ensure_ascii=False).encode()) - 2
+        if len(found) < MAX_BLOCKS and any(map(str.isalnum, block)):
+            found.append((_hash(block), start, start + size))
+        start += size + len(r"\n\n")
+    return tuple(found)
+
+
+def is_open(block: str) -> bool:
+    """Return True if the block leaves a code fence open."""
+    if "```" not in block and "~~~" not in block:
+        return False
+    lines = (line.lstrip(" >-+*0123456789.") for line in block.split("\n"))
+    return sum(line.startswith(("```", "~~~")) for line in lines) % 2 == 1
+
+
+def _hash(block: str) -> int:
+    text = " ".join(block.split()).encode(errors="replace")
+    digest = hashlib.blake2b(text, digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True)
+
+
+def without_blocks(value: bytes, spans: list[tuple[int, int]]) -> bytes:
+    """Return the JSON text of Markdown without the blocks at ``spans``, in order."""
+    parts, last = [], 1
+    for start, end in spans:
+        parts.append(value[last:start])
+        last = min(end + len(rb"\n\n"), len(value) - 1)
+    parts.append(value[last:-1])
+    text = b"".join(parts)
+    if text and spans and spans[-1][1] == len(value) - 1:
+        text = text[: -len(rb"\n\n")]  # the separator before the last block
+    return b'"%s"' % text

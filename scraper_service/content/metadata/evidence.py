@@ -18,7 +18,7 @@ from attrs import field, frozen
 from scraper_service.content.metadata.marks import Marks
 from scraper_service.content.page_urls import absolute, has_host, is_web
 from scraper_service.content.passes import elements, texts_in
-from scraper_service.content.search.words import main_words
+from scraper_service.content.words import main_words
 from scraper_service.items import MetaRefresh
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from scraper_service.content.metadata.sources import (
 )
 from scraper_service.content.page_urls import absolute, is_web
 from scraper_service.content.passes import word_counts
-from scraper_service.content.search.words import distinct_words, likeness, word_overlap
+from scraper_service.content.words import distinct_words, likeness, word_overlap
 
 if TYPE_CHECKING:
     from scraper_service.content.metadata.evidence import Evidence

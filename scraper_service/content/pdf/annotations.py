@@ -23,9 +23,7 @@ MAX_ATTACHMENTS = 1000
 MAX_OPTIONS = 1000  # of a choice field
 MAX_VALUE = 2**22  # bytes of UTF-16; longer texts are ignored
 PICTURE_SHARE = 0.1  # of a page; smaller pictures are decoration
-SCAN_SHARE = (
-    0.8  # of a page; larger pictures are backgrounds, or scans below their text
-)
+SCAN_SHARE = 0.8  # of a page; larger ones are backgrounds, or scans below their text
 MAX_OBJECTS = 500  # page objects among which pictures are searched
 
 _UNSEEN = (
@@ -74,17 +72,14 @@ def read_annotations(page: Any, form: Any, losses: Losses) -> tuple[list[Mark], 
         if not annotation:
             continue
         kind = raw.FPDFAnnot_GetSubtype(annotation)
-        if (
-            kind not in _WITHOUT_TEXT
-            and not raw.FPDFAnnot_GetFlags(annotation) & _UNSEEN
-        ):
+        is_unseen = raw.FPDFAnnot_GetFlags(annotation) & _UNSEEN
+        if kind not in _WITHOUT_TEXT and not is_unseen:
             is_field = kind == raw.FPDF_ANNOT_WIDGET
             fields += is_field
-            mark = (
-                _field(annotation, form, losses)
-                if is_field
-                else _note(annotation, kind, losses)
-            )
+            if is_field:
+                mark = _field(annotation, form, losses)
+            else:
+                mark = _note(annotation, kind, losses)
             if mark is not None:
                 marks.append(mark)
         raw.FPDFPage_CloseAnnot(annotation)
@@ -99,7 +94,7 @@ def record_attachments(document: Any, losses: Losses) -> None:
         losses.add("truncated", reason)
     for index in range(min(count, MAX_ATTACHMENTS)):
         attachment = raw.FPDFDoc_GetAttachment(document, index)
-        name = _text(raw.FPDFAttachment_GetName, attachment) if attachment else ""
+        name = text_of(raw.FPDFAttachment_GetName, attachment) if attachment else ""
         losses.add("embeddedDocument", ATTACHMENT, text=name)
 
 
@@ -123,7 +118,7 @@ def _field(widget: Any, form: Any, losses: Losses) -> Mark | None:
     kind = raw.FPDFAnnot_GetFormFieldType(form, widget) if form else -1
     if kind in _TICKS:
         sign = "[x]" if raw.FPDFAnnot_IsChecked(form, widget) else "[ ]"
-        value = _text(raw.FPDFAnnot_GetFormFieldExportValue, form, widget)
+        value = text_of(raw.FPDFAnnot_GetFormFieldExportValue, form, widget)
         return Mark(sign, _box(widget), is_tick=True, label=value)
     if kind == raw.FPDF_FORMFIELD_PUSHBUTTON:
         return None
@@ -137,14 +132,14 @@ def _field(widget: Any, form: Any, losses: Losses) -> Mark | None:
             and raw.FPDFAnnot_GetFormFieldFlags(form, widget)
             & raw.FPDF_FORMFLAG_TEXT_PASSWORD
         )
-        value = _text(raw.FPDFAnnot_GetFormFieldValue, form, widget)
+        value = text_of(raw.FPDFAnnot_GetFormFieldValue, form, widget)
         if kind in _CHOICES:
             value = _chosen_labels(widget, form) or value
         if is_secret and value:
             losses.add("formField", SIGNATURE)
             return None
     else:
-        value = _text(raw.FPDFAnnot_GetStringValue, widget, b"V")
+        value = text_of(raw.FPDFAnnot_GetStringValue, widget, b"V")
     return Mark(value, _box(widget)) if value else None
 
 
@@ -152,7 +147,7 @@ def _chosen_labels(widget: Any, form: Any) -> str:
     """Return the labels of the chosen options."""
     count = min(raw.FPDFAnnot_GetOptionCount(form, widget), MAX_OPTIONS)
     return ", ".join(
-        _text(raw.FPDFAnnot_GetOptionLabel, form, widget, n)
+        text_of(raw.FPDFAnnot_GetOptionLabel, form, widget, n)
         for n in range(count)
         if raw.FPDFAnnot_IsOptionSelected(form, widget, n)
     )
@@ -161,13 +156,13 @@ def _chosen_labels(widget: Any, form: Any) -> str:
 def _note(annotation: Any, kind: int, losses: Losses) -> Mark | None:
     if kind == raw.FPDF_ANNOT_FILEATTACHMENT:
         file = raw.FPDFAnnot_GetFileAttachment(annotation)
-        name = _text(raw.FPDFAttachment_GetName, file) if file else ""
+        name = text_of(raw.FPDFAttachment_GetName, file) if file else ""
         losses.add("embeddedDocument", ATTACHMENT, text=name)
         return None
-    text = _text(raw.FPDFAnnot_GetStringValue, annotation, b"Contents")
+    text = text_of(raw.FPDFAnnot_GetStringValue, annotation, b"Contents")
     if kind == raw.FPDF_ANNOT_FREETEXT:
         if not text:
-            rich = _text(raw.FPDFAnnot_GetStringValue, annotation, b"RC")
+            rich = text_of(raw.FPDFAnnot_GetStringValue, annotation, b"RC")
             text = " ".join(_TAG.sub(" ", rich).split())
         return Mark(text, _box(annotation)) if text else None
     if kind in _FILMS:
@@ -177,7 +172,7 @@ def _note(annotation: Any, kind: int, losses: Losses) -> Mark | None:
     elif text:
         losses.add("annotation", NOTE, text=text)
     elif kind == raw.FPDF_ANNOT_STAMP:
-        name = _text(raw.FPDFAnnot_GetStringValue, annotation, b"Name")
+        name = text_of(raw.FPDFAnnot_GetStringValue, annotation, b"Name")
         losses.add("annotation", NOTE, text=name)
     return None
 
@@ -185,15 +180,12 @@ def _note(annotation: Any, kind: int, losses: Losses) -> Mark | None:
 def _box(annotation: Any) -> tuple[float, float, float, float]:
     rect = raw.FS_RECTF()
     raw.FPDFAnnot_GetRect(annotation, rect)
-    return (
-        min(rect.left, rect.right),
-        min(rect.bottom, rect.top),
-        max(rect.left, rect.right),
-        max(rect.bottom, rect.top),
-    )
+    left, right = sorted((rect.left, rect.right))
+    bottom, top = sorted((rect.bottom, rect.top))
+    return left, bottom, right, top
 
 
-def _text(function: Any, *arguments: Any) -> str:
+def text_of(function: Any, *arguments: Any) -> str:
     """Return the text of a PDFium function as a single line."""
     length = function(*arguments, None, 0)
     if not 2 < length <= MAX_VALUE:

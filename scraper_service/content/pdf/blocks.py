@@ -1,11 +1,12 @@
 """The text blocks of a PDF file, classified and written as Markdown and HTML.
 
-Blocks are headings, lists, code, tables and paragraphs.
+Blocks are headings, lists, code, tables and paragraphs. Headers and footers are removed.
 """
 
 from __future__ import annotations
 
 import html
+import itertools
 import re
 from collections import Counter
 from textwrap import dedent
@@ -15,8 +16,8 @@ from attrs import define, field
 
 from scraper_service.content.decode import clean_text
 from scraper_service.content.markdown.inline import destination, escape_text, plain
+from scraper_service.content.pdf.layout import blocks_in_order
 from scraper_service.content.pdf.lines import HEADING_RATIO, Block, Hyphens, rotate_box
-from scraper_service.content.pdf.order import blocks_in_order, drop_repeated
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -126,14 +127,9 @@ class _Styles:
         self.hyphens = hyphens
         self.text_size = sizes.most_common(1)[0][0] if sizes else 10.0
         total = sum(sizes.values())
-        larger = sorted(
-            (
-                size
-                for size, count in sizes.items()
-                if size >= HEADING_RATIO * self.text_size and count < 0.2 * total
-            ),
-            reverse=True,
-        )
+        least = HEADING_RATIO * self.text_size
+        rare = (size for size, count in sizes.items() if count < 0.2 * total)
+        larger = sorted((size for size in rare if size >= least), reverse=True)
         self._levels = {size: min(rank, 5) for rank, size in enumerate(larger, 1)}
 
     def level(self, block: Block) -> int:
@@ -250,14 +246,9 @@ def _code(block: Block) -> list[Piece]:
     """Return lines of a fixed-width font with their indents as spaces."""
     lines = block.lines
     width = sum(line.x1 - line.x0 for line in lines) / sum(len(x.text) for x in lines)
-    return [
-        (
-            " " * min(round((line.x0 - block.margin) / max(width, 1.0)), 80)
-            + line.text,
-            None,
-        )
-        for line in lines
-    ]
+    indents = [round((x.x0 - block.margin) / max(width, 1.0)) for x in lines]
+    texts = (f"{' ' * min(n, 80)}{x.text}" for n, x in zip(indents, lines, strict=True))
+    return [(text, None) for text in texts]
 
 
 def continues(last: Part, first: Part) -> bool:
@@ -399,3 +390,133 @@ def _element(part: Part) -> str:
 def _anchor(piece: Piece) -> str:
     text, url = html.escape(piece[0], quote=False), piece[1]
     return f'<a href="{html.escape(url)}">{text}</a>' if url else text
+
+
+# -- headers and footers -----------------------------------------------------------------
+
+MIN_REPEATED = 3  # pages with the same header or footer text
+MIN_NUMBERED = 0.6  # minimum share of pages with a consecutive page number
+MIN_SHARE = 0.4  # minimum share of pages with a repeated text at the same height
+
+_DIGITS = re.compile(r"\d+|\b[ivxlc]+\b")
+_WORD = re.compile(r"[^\W\d_]{2}")
+# The page number begins or ends a cell, as in "Page 3 of 10" and "Tides | 3/10".
+_TOTAL = r"(?:\s*(?:/|\b[^\W\d_]{1,3}\b)\s*\d+)?"
+_FIRST_NUMBER = re.compile(
+    r"(?:^|[|\xb7\u2022])\W{0,5}(?:(?:p[a\xe1]g\w*|p\.|seite)\W{0,5})?(\d{1,5})"
+    rf"{_TOTAL}(?![\w.,)])",
+    re.IGNORECASE,
+)
+_END_NUMBER = re.compile(
+    rf"{_FIRST_NUMBER.pattern}|(?<![\w.,])(\d{{1,5}}){_TOTAL}\W*$", re.IGNORECASE
+)
+
+
+def drop_repeated(pages: list[PageText]) -> None:
+    """Remove headers, footers and page numbers that stand on many pages.
+
+    They differ by no more than the page number, and a header is not in larger print.
+    """
+    if len(pages) <= 3:
+        return
+    edges, text_size = _edges(pages)
+    offsets = Counter(
+        offset
+        for number, edge in enumerate(edges)
+        for offset in {n - number for line, _ in edge for n in _numbers(line.text)}
+    )
+    numbered = {n for n, count in offsets.items() if count >= MIN_NUMBERED * len(pages)}
+    running = []
+    for number, edge in enumerate(edges):
+        numbers = {number + n for n in numbered}
+        texts = (_words(x, numbers, x.size < text_size, is_top=top) for x, top in edge)
+        running.append([(x, *words) for (x, _), words in zip(edge, texts, strict=True)])
+    counts = Counter(
+        key
+        for found in running
+        for key in {(text, _height(line)) for line, text, _ in found}
+    )
+    shares = Counter[int]()
+    for (_, place), count in counts.items():
+        shares[place] += count if count >= MIN_REPEATED else 0
+    # The same text on most pages, or chapter names that each stand on some pages.
+    places = {place for place, n in shares.items() if n >= MIN_SHARE * len(pages)}
+    for page, found in zip(pages, running, strict=True):
+        unwanted = {
+            id(line)
+            for line, text, is_numbered in found
+            if is_numbered
+            or (_height(line) in places and counts[text, _height(line)] > 1)
+        }
+        if unwanted and len(unwanted) < len(page.lines):
+            page.lines = [line for line in page.lines if id(line) not in unwanted]
+
+
+def _height(line: Line) -> int:
+    return round(line.y0 / 4)
+
+
+def _numbers(text: str) -> set[int]:
+    """Return the numbers at both ends of a text: candidates for the page number."""
+    return {int(first or last) for first, last in _END_NUMBER.findall(text)}
+
+
+def _words(
+    line: Line, numbers: set[int], is_small: bool, *, is_top: bool
+) -> tuple[str, bool]:
+    """Return the text with a sign for the page number, which is one of ``numbers``.
+
+    Also return whether the page number stands apart from other words.
+    """
+
+    def mask(match: re.Match[str]) -> str:
+        return "#" if int(match[match.lastindex or 1]) in numbers else match[0]
+
+    bare = _DIGITS.sub("#", line.text)
+    if not _WORD.search(bare):
+        return bare, bool(_numbers(line.text) & numbers)
+    texts = []
+    is_apart = False
+    for text in [cell.text for cell in line.cells] or [line.text]:
+        bare = _DIGITS.sub("#", text)
+        is_bare = not _WORD.search(bare)
+        # "Chapter 3" at the top of a page may be a heading.
+        may_end = is_bare or is_small or not is_top
+        words = (_END_NUMBER if may_end else _FIRST_NUMBER).sub(mask, text)
+        is_apart |= is_bare and words != text
+        texts.append(bare if is_bare and is_small else words)
+    return " ".join(texts), is_apart and not (is_top and line.is_bold)
+
+
+def _edges(pages: list[PageText]) -> tuple[list[list[tuple[Line, bool]]], float]:
+    """Return the lines that a gap separates from the text, and the text's size.
+
+    True marks lines at the top, where large ones are headings and left out.
+    """
+    found = []
+    texts: dict[str, Line] = {}
+    for page in pages:
+        lines = [line for line in page.lines if not line.is_rotated]
+        lines.sort(key=lambda line: -line.y1)
+        top = _apart(lines)
+        found.append((top, _apart(lines[::-1])))
+        texts |= {line.text: line for line in lines[len(top) :]}
+    sizes = Counter[float]()
+    for text, line in texts.items():
+        sizes[line.size] += len(text)
+    size = max(sizes, key=sizes.__getitem__, default=0.0)
+    edges = [
+        [(line, True) for line in top if line.size < HEADING_RATIO * size]
+        + [(line, False) for line in bottom]
+        for top, bottom in found
+    ]
+    return edges, size
+
+
+def _apart(lines: list[Line]) -> list[Line]:
+    """Return the first lines up to a gap; no lines if there is no gap."""
+    for index, (line, following) in enumerate(itertools.pairwise(lines)):
+        gap = max(line.y0 - following.y1, following.y0 - line.y1)
+        if gap > 0.6 * line.size:
+            return lines[: index + 1]
+    return []

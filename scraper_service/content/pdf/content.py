@@ -11,15 +11,23 @@ from __future__ import annotations
 import subprocess
 import time
 from datetime import UTC, datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import pypdfium2 as pdfium
 from attrs import field, frozen
+from pypdfium2 import raw
 
 from scraper_service.content.decode import Unreadable, clean_text
 from scraper_service.content.losses import Losses
 from scraper_service.content.pdf import ocr
-from scraper_service.content.pdf.annotations import PICTURE, insert_marks
+from scraper_service.content.pdf.annotations import (
+    PICTURE,
+    count_pictures,
+    insert_marks,
+    read_annotations,
+    record_attachments,
+    text_of,
+)
 from scraper_service.content.pdf.blocks import (
     Part,
     by_page,
@@ -28,13 +36,9 @@ from scraper_service.content.pdf.blocks import (
     list_blocks,
     parts_of,
 )
-from scraper_service.content.pdf.lines import Line, PageText, unread_share
+from scraper_service.content.pdf.lines import Line, PageText, rotate_box, unread_share
 from scraper_service.content.pdf.ocr import has_shifted_codes
-from scraper_service.content.pdf.pdfium import (
-    PASSWORD_ERROR,
-    SECURITY_ERROR,
-    PdfiumFile,
-)
+from scraper_service.content.pdf.pdfium import PdfPageReader
 from scraper_service.errors import plural
 from scraper_service.items import PageError
 from scraper_service.options.availability import can_recognise_text
@@ -57,6 +61,7 @@ _FACTS = {
     "Producer": "producer",
 }
 _DATES = {"CreationDate": "published_time", "ModDate": "modified_time"}
+_XFA_FORMS = frozenset({raw.FORMTYPE_XFA_FULL, raw.FORMTYPE_XFA_FOREGROUND})
 _NO_TEXT = "The PDF has no text layer; it may be a scan."
 _XFA = "The PDF is an XFA form, whose fields only few programs can show."
 NO_TEXT_FOUND = "The program tesseract found no text in the picture of a PDF page."
@@ -135,7 +140,7 @@ class _Reading:
         try:
             file = PdfiumFile(self._body)
         except pdfium.PdfiumError as exc:
-            if exc.err_code in {PASSWORD_ERROR, SECURITY_ERROR}:
+            if exc.err_code in {raw.FPDF_ERR_PASSWORD, raw.FPDF_ERR_SECURITY}:
                 raise _unsupported_error("it is encrypted with a password") from exc
             return self._by_pdfminer()
         with file:
@@ -336,6 +341,91 @@ class _Reading:
         self._losses.add("unreadableText", reason, count=count)
 
 
+class PdfiumFile:
+    """An open file; a context manager that frees PDFium's memory.
+
+    :raises pypdfium2.PdfiumError: if PDFium cannot open the file.
+    """
+
+    def __init__(self, body: bytes):
+        self._document = pdfium.PdfDocument(body)
+        #: True for a form whose fields are in XFA, which PDFium does not read.
+        self.is_xfa = self._document.get_formtype() in _XFA_FORMS
+        #: The parts of the pages read so far, and the attachments, that are lost.
+        self.losses = Losses()
+        #: The number of form fields on the pages read so far, also of empty ones.
+        self.fields = 0
+        # Streams are never compressed together with their dictionaries.
+        self._has_pictures = b"/Image" in body
+        self._form: Any = None
+        self._form_info = raw.FPDF_FORMFILLINFO(version=2)
+        if self._document.get_formtype() != raw.FORMTYPE_NONE:
+            self._form = raw.FPDFDOC_InitFormFillEnvironment(
+                self._document.raw, self._form_info
+            )
+        record_attachments(self._document.raw, self.losses)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        if self._form:
+            raw.FPDFDOC_ExitFormFillEnvironment(self._form)
+        self._document.close()
+
+    def __len__(self) -> int:
+        return len(self._document)
+
+    def facts(self) -> dict[str, str]:
+        """Return the document information: ``Title``, ``Author``, ``Lang``, ..."""
+        found: dict[str, str] = dict(self._document.get_metadata_dict(skip_empty=True))
+        found["Lang"] = text_of(raw.FPDFCatalog_GetLanguage, self._document)
+        return found
+
+    def page(self, index: int) -> tuple[PageText, bool]:
+        """Return a page's text, and whether pdfminer may read more of it."""
+        document = self._document.raw
+        page = raw.FPDF_LoadPage(document, index)
+        text_page = raw.FPDFText_LoadPage(page) if page else None
+        try:
+            if not text_page:
+                raise pdfium.PdfiumError(f"Page {index + 1} cannot be loaded.")
+            if self._form:
+                raw.FORM_OnAfterLoadPage(page, self._form)
+            text, is_doubtful = PdfPageReader(document, page, text_page).text()
+            marks, fields = read_annotations(page, self._form, self.losses)
+            self.fields += fields
+            for mark in marks if text.turn else ():
+                mark.box = rotate_box(mark.box, text.turn)
+            text.marks = marks
+            text.is_blank = not raw.FPDFPage_CountObjects(page)
+            if self._has_pictures:
+                text.pictures = count_pictures(page)
+            return text, is_doubtful
+        finally:
+            if self._form and page:
+                raw.FORM_OnBeforeClosePage(page, self._form)
+            raw.FPDFText_ClosePage(text_page)
+            raw.FPDF_ClosePage(page)
+
+    def picture(self, index: int, dpi: int) -> bytes:
+        """Return a page as a greyscale picture in PGM format."""
+        page = self._document[index]
+        try:
+            bitmap = page.render(scale=dpi / 72, grayscale=True)
+            try:
+                width, height, stride = bitmap.width, bitmap.height, bitmap.stride
+                rows = bytes(bitmap.buffer)
+            finally:
+                bitmap.close()
+        finally:
+            page.close()
+        if stride != width:
+            starts = range(0, height * stride, stride)
+            rows = b"".join(rows[start : start + width] for start in starts)
+        return b"P5 %d %d 255\n" % (width, height) + rows
+
+
 def _first_heading(pages: Iterable[Iterable[Part]]) -> str:
     """Return the first heading of level 1, which stands for a title; empty without one."""
     found = (
@@ -370,11 +460,7 @@ def _date(text: str) -> str:
         moment = datetime.strptime(digits[:14], "%Y%m%d%H%M%S")  # zone: see below
         sign, hours, minutes = digits[14:15], digits[15:17], digits[17:19]
         shift = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
-        zone = (
-            UTC
-            if sign not in "+-" or not sign
-            else timezone(-shift if sign == "-" else shift)
-        )
+        zone = timezone(-shift if sign == "-" else shift) if sign in {"+", "-"} else UTC
         return moment.replace(tzinfo=zone).isoformat()
     except (ValueError, OverflowError):
         return ""

@@ -185,6 +185,19 @@ def rotate_box(box: Box, quarters: int) -> Box:
     return box
 
 
+def rows_of(lines: list[Line], tolerance: float) -> list[list[Line]]:
+    """Return lines in rows from the top, each row from the left.
+
+    ``tolerance`` is the largest difference in height of a row, relative to the font size.
+    """
+    rows: list[list[Line]] = []
+    for line in sorted(lines, key=lambda line: -line.y0):
+        if not rows or rows[-1][0].y0 - line.y0 > tolerance * line.size:
+            rows.append([])
+        rows[-1].append(line)
+    return [sorted(row, key=lambda line: line.x0) for row in rows]
+
+
 def plain_letters(text: str) -> str:
     """Return ``text`` with plain letters, spaces and hyphens for their variants."""
     return text if text.isascii() else text.translate(_LIGATURES)
@@ -225,11 +238,8 @@ class Hyphens:
         for line in self._lines:
             if "-" in line or "\u2010" in line:
                 found.update(_COMPOUND.findall(line))
-        self._pairs = {
-            pair
-            for word in found
-            for pair in _pairs(re.split("[-\u2010]", word.lower()))
-        }
+        parts = (re.split("[-\u2010]", word.lower()) for word in found)
+        self._pairs = {pair for words in parts for pair in itertools.pairwise(words)}
 
     def joint(self, before: str, after: str) -> tuple[int, str]:
         """Return the length of ``before`` that stays, and the separator for ``after``.
@@ -260,7 +270,3 @@ class Hyphens:
             return False
         words = self._words
         return first + second not in words and first in words and second in words
-
-
-def _pairs(words: list[str]) -> Iterable[tuple[str, str]]:
-    return itertools.pairwise(words)

@@ -65,13 +65,7 @@ _UNITS = dict(
     for pair in "CMT=cm FOT=ft GRM=g INH=in KGM=kg LBR=lb LTR=l MLT=ml MMT=mm MTR=m ONZ=oz".split()
 )
 _LOCATION = ("addressLocality", "addressRegion", "addressCountry")
-_ADDRESS = (
-    "streetAddress",
-    "addressLocality",
-    "addressRegion",
-    "postalCode",
-    "addressCountry",
-)
+_ADDRESS = ("streetAddress", *_LOCATION[:2], "postalCode", _LOCATION[2])
 # Generators of candidates that need no label on the page, by the name of the concept.
 UNLABELLED: dict[str, Callable[[Scope], Iterator[Candidate]]] = {
     "price": unlabelled.current_price,
@@ -125,9 +119,7 @@ LEAST_ALIKE = 0.6  # share of words that a column and the field must have in com
 # Shapes with long values, then shapes with values of several lines.
 _LONG = frozenset("prose text texts address".split())
 _MANY_LINES = frozenset("prose text address".split())
-_GENERIC = frozenset(
-    "id type key ref data text value item list name title url section".split()
-)
+_GENERIC = _GENERIC_KEYS | {"section"}
 _CALL_TO_ACTION = re.compile(
     r"(?:shop|join|view|see|visit|buy|learn|read|more|show|hide|select|choose|log|sign|add|get)\b",
     re.IGNORECASE,
@@ -161,12 +153,10 @@ def of_the_page(
         ):
             continue
         if name in {"company", "site"} and node.is_maker:
-            for found in of_a_node(
-                graph, node.data, node.name, requested, trust, "name"
-            ):
-                yield evolve(
-                    found, text=re.split(r"\s[-|\u2013\u2014]\s", found.text)[0]
-                )
+            names = of_a_node(graph, node.data, node.name, requested, trust, "name")
+            for found in names:
+                text = re.split(r"\s[-|\u2013\u2014]\s", found.text)[0]
+                yield evolve(found, text=text)
         yield from of_a_node(graph, node.data, node.name, requested, trust)
 
 
@@ -469,9 +459,8 @@ def _visible_values(
     for meta in metas:
         if found_text := page.evidence.first(meta):
             if requested.unit in CURRENCIES:
-                found_text += " " + page.evidence.first(
-                    meta.replace("amount", "currency")
-                )
+                currency = page.evidence.first(meta.replace("amount", "currency"))
+                found_text += f" {currency}"
             trust = 0.8 if meta.startswith(("product:", "book:")) else 0.68
             yield Candidate(found_text, f"meta {meta}", trust)
             break

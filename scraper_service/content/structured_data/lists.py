@@ -1,16 +1,18 @@
-"""Lists of plain values, such as texts, names, numbers and URLs.
+"""Lists on a page: plain values such as texts and URLs, and sets of records.
 
-The lists stand in structured data, below headings, beside labels or in elements of their
-own.
+Plain lists stand in structured data, below headings, beside labels or in elements of their
+own. Records are rows of tables, cards, posts, sections or nodes of structured data.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
+from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from attrs import evolve
+from attrs import define, evolve
 
 from scraper_service.content.structured_data import unlabelled
 from scraper_service.content.structured_data.candidates import (
@@ -18,7 +20,7 @@ from scraper_service.content.structured_data.candidates import (
     from_cells,
     of_a_node,
 )
-from scraper_service.content.structured_data.nodes import Node, plain
+from scraper_service.content.structured_data.nodes import Graph, Node, plain
 from scraper_service.content.structured_data.page import (
     Candidate,
     ExtractionPage,
@@ -30,7 +32,12 @@ from scraper_service.content.structured_data.page import (
     main_heading,
     one_line,
 )
-from scraper_service.content.structured_data.reading import MAX_ELEMENTS, TextLine
+from scraper_service.content.structured_data.reading import (
+    MAX_ELEMENTS,
+    TextLine,
+    VisibleText,
+    name_words,
+)
 from scraper_service.content.structured_data.requested_fields import (
     LINK_FORMATS,
     SUBJECTS,
@@ -38,6 +45,7 @@ from scraper_service.content.structured_data.requested_fields import (
     content_words_of,
     interpret_field,
     phrase_of,
+    words_of,
 )
 from scraper_service.options.json_schema import Field
 
@@ -339,3 +347,202 @@ def _list(texts: Iterable[str], source: str, trust: float = 0.7) -> Iterator[Can
 
 def _split(text: str) -> tuple[str, ...]:
     return tuple(part for part in _SPLIT.split(text) if part)
+
+
+# -- records ---------------------------------------------------------------------------
+
+FOREIGN = 0.6  # weight of a group in a part about other things
+MAX_RECORDS = 1000
+MAX_GROUPS = 300
+MAX_PARTS = 40  # elements of a section
+MOST_TEXT = 20_000  # characters
+LEAST_MEMBERS = 2
+LEAST_TEXT = 8  # average characters of a member
+
+_STATES = re.compile(
+    r"\d|^(?:first|last|odd|even|active|selected|new|is-|js-)", re.IGNORECASE
+)
+_MEMBERS = frozenset(
+    "li article div tr section a dt dd p tbody td figure details span h2 h3 h4 h5 table blockquote dl".split()
+)
+_HEADS = frozenset({"h2", "h3", "h4", "h5", "dt"})
+_TEXTS = ("text", "articleBody")
+
+
+@define(eq=False)
+class RecordSet:
+    """Records of the same kind."""
+
+    #: A scope for each record.
+    scopes: list[Scope]
+    #: ``table``, ``nodes`` or a description such as ``repeated li``.
+    kind: str
+    #: Words of the names and headings around the records.
+    about: frozenset[str]
+    #: Factor of the score, below 1 in the frame and in foreign parts of the page.
+    weight: float = 1.0
+    #: Characters of text, at most ``MOST_TEXT``.
+    text_size: int = MOST_TEXT
+
+
+def tables(reading: VisibleText) -> Iterator[RecordSet]:
+    """Yield the rows of tables with a header.
+
+    Tables with the same header form a single set.
+    """
+    found: dict[tuple[str, ...], RecordSet] = {}
+    for table, names, rows in reading.tables:
+        about = frozenset(_words_around(reading, table)).union(*map(str.split, names))
+        known = found.setdefault(names, RecordSet([], "table", about))
+        for number, row in enumerate(rows[:MAX_RECORDS], 1):
+            parts = tuple(cell for cell in row if cell is not None)
+            pairs = zip(names, row, strict=True)
+            named = {name: cell for name, cell in pairs if name and cell is not None}
+            known.scopes.append(Scope(reading, parts, f"table row {number}", named))
+    yield from (group for group in found.values() if group.scopes)
+
+
+def groups(reading: VisibleText) -> list[RecordSet]:
+    """Return repeated elements; groups with much text outside the frame come first."""
+    by_sign: dict[Any, list[Any]] = {}
+    for element in reading.elements:
+        if element.tag in _MEMBERS and element not in reading.columns:
+            parent = element.getparent()
+            own, above = _first_class(element), _first_class(parent)
+            by_sign.setdefault((element.tag, parent), []).append(element)
+            if own:
+                sign = element.tag, own, parent.tag, above
+                by_sign.setdefault(sign, []).append(element)
+    found: dict[Any, RecordSet | None] = {}
+    for sign, members in by_sign.items():
+        kept = _without_nested(reading, members)
+        key = (kept[0], kept[-1], len(kept))
+        if key not in found:
+            parts = [(element,) for element in kept]
+            found[key] = _group(reading, parts, f"repeated {sign[0]}")
+    made = [group for group in found.values() if group is not None]
+    made += _sections(reading)
+    return sorted(made, key=lambda g: -g.text_size * g.weight)[:MAX_GROUPS]
+
+
+def _without_nested(reading: VisibleText, members: list[Any]) -> list[Any]:
+    """Return the members that stand inside no other member."""
+    kept: list[Any] = []
+    end = -1
+    for element in members[: 3 * MAX_RECORDS]:
+        if reading.order[element] > end:
+            kept.append(element)
+            end = reading.last[element]
+    return kept[:MAX_RECORDS]
+
+
+def _group(
+    reading: VisibleText, members: list[tuple[Any, ...]], kind: str
+) -> RecordSet | None:
+    """Return the members with text as records, None if there is too little text."""
+    sizes = {
+        parts: sum(
+            len(reading.lines[n].text) for e in parts for n in range(*reading.span(e))
+        )
+        for parts in members
+    }
+    with_text = [parts for parts, size in sizes.items() if size]
+    size = sum(sizes.values())
+    if len(with_text) < LEAST_MEMBERS or size < LEAST_TEXT * len(with_text):
+        return None
+    middle = with_text[len(with_text) // 2][0]
+    frame = reading.lines[reading.span(middle)[0]].frame
+    weight = FOREIGN if frame or is_foreign(middle) else 1.0
+    if frame in {"nav", "footer"}:
+        weight = 0.3
+    about = frozenset(_words_around(reading, with_text[0][0]))
+    scopes = [Scope(reading, p, f"{kind} {n}") for n, p in enumerate(with_text, 1)]
+    return RecordSet(scopes, kind, about, weight, min(size, MOST_TEXT))
+
+
+def _sections(reading: VisibleText) -> Iterator[RecordSet]:
+    """Yield runs of siblings that each start with the same kind of element.
+
+    Such an element is, for example, a heading or a row.
+    """
+    parents: dict[Any, list[Any]] = {}
+    for element in reading.elements[1:]:
+        parents.setdefault(element.getparent(), []).append(element)
+    for children in parents.values():
+        signs = [(c.tag, _first_class(c)) for c in children]
+        counts = Counter(signs)
+        if len(children) < 4 or len(counts) < 2:
+            continue
+        heads = [s for s in counts if s[0] in _HEADS and counts[s] >= 2]
+        regular = [s for s in counts if counts[s] >= 3 and s not in heads]
+        for start in [*heads[:2], *regular[:1]]:
+            starts = [n for n, sign in enumerate(signs) if sign == start]
+            if starts[-1] - starts[0] + 1 == len(starts):
+                continue  # the elements are adjacent
+            ends = [*starts[1:], starts[-1] + 2 * (starts[1] - starts[0])]
+            members = [
+                tuple(children[a : min(b, a + MAX_PARTS)])
+                for a, b in zip(starts, ends, strict=True)
+            ]
+            if made := _group(reading, members[:MAX_RECORDS], f"section {start[0]}"):
+                yield made
+
+
+def nodes_of(
+    graph: Graph, main: Node | None, paths: tuple[str, ...], *, has_first: bool = False
+) -> Iterator[tuple[str, list[Any]]]:
+    """Yield lists of nodes, each with its name.
+
+    Nodes below the main node come first, then the items of lists, then all nodes of a
+    type. With ``has_first``, a main node with a text is the first of the nodes below it,
+    as the first post of a thread is.
+    """
+    if main is not None:
+        named = {id(x): (x, p) for p in paths for x in graph.nodes_at(main.data, p)}
+        if below := list(named.values()):
+            first = [main.data] if has_first and graph.text(main.data, *_TEXTS) else []
+            nodes = [node for node, _ in below]
+            yield f"{main.name}.{below[0][1]}", [*first, *nodes]
+    by_type: dict[str, list[Any]] = {}
+    for node in graph.nodes:
+        by_type.setdefault(node.name, []).append(node.data)
+        if node.type in {"ItemList", "CollectionPage", "OfferCatalog"}:
+            for path in ("itemListElement", "mainEntity.itemListElement", "hasPart"):
+                items = [_item(graph, each) for each in graph.nodes_at(node.data, path)]
+                if len(items) >= LEAST_MEMBERS:
+                    yield f"{node.name}.{path}", items
+    yield from ((n, same) for n, same in by_type.items() if len(same) >= LEAST_MEMBERS)
+
+
+def _item(graph: Graph, value: Any) -> Any:
+    """Return the thing that an element of a list describes."""
+    inner = graph.whole(value.get("item"))
+    if isinstance(inner, dict):
+        return {**inner, "position": value.get("position")}
+    return {"url": inner, **value} if isinstance(inner, str) else value
+
+
+@lru_cache(maxsize=20_000)
+def _first_name(names: str) -> str:
+    """Return the first class name that describes no state."""
+    return next((name for name in names.split()[:3] if not _STATES.search(name)), "")
+
+
+def _first_class(element: Any) -> str:
+    return "" if element is None else _first_name((element.get("class") or "")[:300])
+
+
+def _words_around(reading: VisibleText, element: Any) -> set[str]:
+    """Return the words of the names around an element and of the heading before it."""
+    words: set[str] = set()
+    for parent in [element, *element.iterancestors()][:4]:
+        if parent.tag == "body":
+            break
+        names = f"{parent.get('class') or ''} {parent.get('id') or ''}"[:300]
+        words.update(name_words(names))
+    start = reading.span(element)[0]
+    for line in reversed(reading.lines[max(0, start - 5) : start]):
+        if line.heading or line.block.tag in {"caption", "figcaption"}:
+            words.update(words_of(line.text[:200]))
+            break
+    return words

@@ -172,10 +172,8 @@ def rank_of(node: NodeT) -> int:
 
 @lru_cache(maxsize=1000)
 def _rank_of_type(kind: str) -> int:
-    ranked = ((names.split(), rank) for rank, names in enumerate(_SUBJECTS))
-    return next(
-        (rank for names, rank in ranked if kind.endswith(tuple(names))), UNKNOWN
-    )
+    ends = (tuple(names.split()) for names in _SUBJECTS)
+    return next((rank for rank, end in enumerate(ends) if kind.endswith(end)), UNKNOWN)
 
 
 def plain(value: Any, depth: int = 0) -> str:

@@ -29,6 +29,7 @@ from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:
     from scraper_service.content.html.document import Document
+    from scraper_service.options.json_schema import Field
 
 _NEXT_LABEL = re.compile(r"\s(?=[A-Z]\w*(?: \w+){0,2}: )")
 # Trust that a value loses in a part of the page's frame.
@@ -383,33 +384,23 @@ def is_apart(element: Any) -> bool:
 class ExtractionPage:
     """A page for extraction: its declared data and its tree.
 
-    Create it with :meth:`of` *before* the page is cleaned, because cleaning removes
+    Create it *before* the page is cleaned, because cleaning removes
     declared data. Pass it to ``extract`` *after* cleaning and after the caller's tags
     are left out, but before the tree is reduced to its main content. ``known`` holds
-    the page's metadata by internal names.
+    the page's metadata by internal names. It and ``evidence`` are by default made from
+    the document.
     """
 
     def __init__(
-        self, document: Document, evidence: Evidence, known: Mapping[str, Any]
-    ):
-        self.document = document
-        self.evidence = evidence
-        self.known = known
-        self.graph = Graph(evidence)
-
-    @classmethod
-    def of(
-        cls,
+        self,
         document: Document,
         evidence: Evidence | None = None,
         known: Mapping[str, Any] | None = None,
-    ) -> Self:
-        """Read the data that cleaning would remove.
-
-        ``evidence`` and ``known`` are by default made from the document.
-        """
-        evidence = evidence or Evidence(document)
-        return cls(document, evidence, known or metadata(evidence)[0])
+    ):
+        self.document = document
+        self.evidence = evidence or Evidence(document)
+        self.known = known or metadata(self.evidence)[0]
+        self.graph = Graph(self.evidence)
 
     @property
     def base_url(self) -> str:
@@ -497,3 +488,21 @@ class Value:
         if kind in {"array", "object"}:
             return cls([] if kind == "array" else {})
         return cls(None, {}, ("",))
+
+    @classmethod
+    def of_object(cls, field: Field, values: Mapping[str, Value | None]) -> Self:
+        """Return an object with the values of a field's properties, by name."""
+        data: dict[str, Any] = {}
+        places: dict[str, Origin] = {}
+        missing: list[str] = []
+        for below in field.properties:
+            found = values[below.name]
+            pointer = f"/{below.name.replace('~', '~0').replace('/', '~1')}"
+            if found is not None:
+                data[below.name] = found.data
+                places |= {pointer + p: place for p, place in found.places.items()}
+                missing += [pointer + p for p in found.missing]
+            elif below.required:
+                data[below.name] = None
+                missing.append(pointer)
+        return cls(data, places, tuple(missing))

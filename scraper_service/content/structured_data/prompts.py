@@ -86,6 +86,7 @@ _COST = _pattern(
 )
 _PRONOUNS = frozenset("it they this that one".split())
 _NAMES = frozenset("name names title titles".split())
+_NAMED = frozenset({"person", "persons", "name"})  # shapes of things with a name
 _COUNTS = frozenset("number count total amount rate no position index".split())
 _FIELD_WORDS = frozenset(
     "fields values data details facts properties attributes columns keys following info "
@@ -140,10 +141,8 @@ def _fields_of_sentence(sentence: str) -> list[Field]:
         return found if things not in _PRONOUNS else _fields(["price"])
     names = [name for name, pattern in _QUESTIONS.items() if pattern.search(sentence)]
     if match := _HOW_MANY.search(sentence):
-        return [
-            Field(name=f"{match[1].lower()}_count", kind="integer"),
-            *_fields(names),
-        ]
+        count = Field(name=f"{match[1].lower()}_count", kind="integer")
+        return [count, *_fields(names)]
     sentence = _PREFIX.sub("", sentence)
     if names or _NO_FIELDS.match(sentence):
         return _fields(names)
@@ -220,11 +219,7 @@ def _fields_of_things(
         return []
     concept = _concept(name)
     shape = concept.shape if concept else ""
-    if _NAMES.issuperset(map(str.lower, parts)) and shape in {
-        "person",
-        "persons",
-        "name",
-    }:
+    if _NAMES.issuperset(map(str.lower, parts)) and shape in _NAMED:
         return _fields([name])  # "names of the authors"
     if match["each"]:
         return _list_field(name, fields)
@@ -253,10 +248,8 @@ def _list_field(things: str, fields: str) -> list[Field]:
 
 def _parts(text: str) -> list[str]:
     """Return the names of an enumeration without their articles."""
-    parts = (
-        _ARTICLES.sub("", part.strip()).strip(" .:'\"") for part in _SPLIT.split(text)
-    )
-    return [part for part in parts if part]
+    parts = (_ARTICLES.sub("", part.strip()) for part in _SPLIT.split(text))
+    return [bare for part in parts if (bare := part.strip(" .:'\""))]
 
 
 def _fields(parts: list[str], *, single: bool = False) -> list[Field]:
@@ -273,10 +266,8 @@ def _fields(parts: list[str], *, single: bool = False) -> list[Field]:
 
 def _type(phrase: str, single: bool) -> dict[str, Any]:
     """Return the type of a field by its name; ``single`` excludes lists."""
-    concepts = {
-        k: concept_of(phrase, k) for k in ("number", "boolean", "array", "string")
-    }
-    shapes = {kind: found.shape for kind, found in concepts.items() if found}
+    kinds = ("number", "boolean", "array", "string")
+    shapes = {k: found.shape for k in kinds if (found := concept_of(phrase, k))}
     if shapes.get("number") in _NUMBERS:
         return {"kind": "number"}
     if "boolean" in shapes:

@@ -129,15 +129,9 @@ discount text | discount, savings, you save, save, percent off
 UNITS = {
     name: (measure, Decimal(size))
     for measure, units in (
-        (
-            "length",
-            "mm=.001 cm=.01 m,meter,metre=1 km=1000 in,inch=.0254 ft,foot,feet=.3048",
-        ),
-        (
-            "length",
-            "millimeter,millimetre=.001 centimeter,centimetre=.01 mi,mile=1609.344",
-        ),
-        ("length", "kilometer,kilometre=1000"),
+        ("length", "mm,millimeter,millimetre=.001 cm,centimeter,centimetre=.01"),
+        ("length", "m,meter,metre=1 km,kilometer,kilometre=1000 mi,mile=1609.344"),
+        ("length", "in,inch=.0254 ft,foot,feet=.3048"),
         ("mass", "mg=.000001 g,gram=.001 kg,kilogram=1 oz,ounce=.028349523125"),
         ("mass", "lb,lbs,pound=.45359237"),
         ("volume", "ml,milliliter,millilitre=.001 cl=.01 dl=.1 l,liter,litre=1"),
@@ -172,13 +166,8 @@ def _concept(line: str) -> Concept:
     rest, _, metas = rest.partition(" # ")
     words, _, paths = rest.partition(" @ ")
     name, shape = head.split()
-    return Concept(
-        name,
-        shape,
-        tuple(words.split(", ")),
-        tuple(paths.split()),
-        tuple(metas.split()),
-    )
+    phrases = tuple(words.split(", "))
+    return Concept(name, shape, phrases, tuple(paths.split()), tuple(metas.split()))
 
 
 CONCEPTS = tuple(map(_concept, VOCABULARY.strip().split("\n")))
@@ -474,13 +463,8 @@ def _counted_words(
         return ()
     things = next((match["things"] for match in matches if match), "")
     is_plural = any(word.endswith("s") for word in name.split())
-    if (
-        not things
-        and kind == "integer"
-        and is_plural
-        and (" " not in name or not is_known)
-    ):
-        things = name
+    is_count = kind == "integer" and is_plural and (" " not in name or not is_known)
+    things = things or (name if is_count else "")
     return tuple(word for word in things.split() if word not in _STOP)[:3]
 
 

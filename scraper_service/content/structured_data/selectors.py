@@ -355,7 +355,7 @@ def _matches(root: Any, selector: str) -> dict[str, Any]:
 
 
 def _match(found: Any) -> dict[str, Any]:
-    if not isinstance(found, etree._Element) or not isinstance(found.tag, str):
+    if not _is_element(found):
         return {"text": " ".join(str(found).split())[:MAX_TEXT]}
     own = etree.tostring(found, encoding="unicode", method="html", with_tail=False)
     return {

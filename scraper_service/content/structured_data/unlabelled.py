@@ -195,11 +195,10 @@ def dates(scope: Scope) -> Iterator[Candidate]:
     names = "date time posted published timestamp age relativetime"
     for found in named_candidates(scope, names, 0.75):
         value = found.element.get("title") or found.element.get("content")
+        parts = (found.text,) if found.text else ()
         for written in (value, found.text):
             if written and len(written) <= MAX_DATE and re.search(r"\d", written):
-                yield evolve(
-                    found, text=written, parts=tuple(filter(None, [found.text]))
-                )
+                yield evolve(found, text=written, parts=parts)
     for line in () if scope.is_page else scope.lines:
         is_dated = len(line.text) <= MAX_DATED and values.DATE.search(line.text)
         if is_dated and not _JOINED.match(line.text):
@@ -268,15 +267,9 @@ def bodies(scope: Scope) -> Iterator[Candidate]:
     """Yield the text of a record: an element named as a body, then its long lines."""
     names = "post-body comment-content message-content comment-text comment-body body content message description prose text md"
     for name in names.split():
-        best = max(
-            (
-                e
-                for e in scope.elements_named(tuple(name.split("-")))
-                if e not in scope.elements
-            ),
-            key=lambda e: len(scope.reading.text(e)),
-            default=None,
-        )
+        named = scope.elements_named(tuple(name.split("-")))
+        inner = (element for element in named if element not in scope.elements)
+        best = max(inner, key=lambda e: len(scope.reading.text(e)), default=None)
         text = scope.reading.text(best) if best is not None else ""
         if len(text) > LONG_LINE or len(text) > max(3, LEAST_SHARE * len(scope.text)):
             yield Candidate(text, f"element named {name}", 0.75, best)
@@ -390,9 +383,8 @@ def _is_old(element: Any) -> bool:
             return True
         if place > 2 or parent.tag in {"li", "body"}:
             return False
-        names = set(
-            words_of((parent.get("class") or "").replace("-", " ")[:MAX_PRICED])
-        )
+        classes = (parent.get("class") or "").replace("-", " ")[:MAX_PRICED]
+        names = set(words_of(classes))
         if names & _OLD and names & _OF_PRICES:
             return True
     return False

@@ -18,10 +18,15 @@ from price_parser.parser import parse_number
 from scraper_service.content.metadata.dates import iso_date
 from scraper_service.content.page_urls import absolute
 from scraper_service.content.structured_data.nodes import text_of_markup
-from scraper_service.content.structured_data.requested_fields import UNITS, singular
+from scraper_service.content.structured_data.requested_fields import (
+    LINK_FORMATS,
+    UNITS,
+    singular,
+)
 
 if TYPE_CHECKING:
     from scraper_service.content.structured_data.requested_fields import RequestedField
+    from scraper_service.options.json_schema import Field
 
 #: Space between the numbers of two elements. Unlike other spaces it ends a number.
 GAP = "\u2004"
@@ -144,7 +149,6 @@ MAX_PHONE = 40  # characters of a text that is only a phone number or a price
 MAX_STRING = 20_000  # characters
 _TIME = re.compile(r"\b(\d{1,2}):(\d\d)(?::(\d\d))?\s*([ap])?\.?m?\b", re.IGNORECASE)
 _PER = {"hour": 3600, "min": 60, "sec": 1, "day": 86400, "week": 604800}
-_URL_FORMATS = frozenset({"uri", "url", "uri-reference", "iri"})
 _ONE_LINE = frozenset("title name person code word place".split())
 _LONGEST = {  # longest text of a shape, in characters
     **dict.fromkeys("price count rating number year code word".split(), 200),
@@ -352,6 +356,14 @@ def _whole(value: Decimal | None, scale: float = 1) -> float | int | None:
     return int(number) if number == int(number) else round(number, 6)
 
 
+def fits_number(field: Field, number: float) -> bool:
+    """Return True if a number has the type of a field, and keeps its limits."""
+    low, high = field.minimum, field.maximum
+    is_typed = field.kind != "integer" or isinstance(number, int)
+    is_within = (low is None or number >= low) and (high is None or number <= high)
+    return is_typed and is_within
+
+
 @frozen
 class Typing:
     """Converts texts to values of a field's type."""
@@ -400,15 +412,7 @@ class Typing:
             found = amount_in(text, unit, is_stated=has_unit)
         else:
             found = self._amount(requested, text)
-        low, high = field.minimum, field.maximum
-        if (
-            found is None
-            or (field.kind == "integer" and not isinstance(found, int))
-            or (low is not None and found < low)
-            or (high is not None and found > high)
-        ):
-            return None
-        return found
+        return found if found is not None and fits_number(field, found) else None
 
     def _amount(self, requested: RequestedField, text: str) -> float | int | None:
         shape, currency = requested.shape, requested.unit.upper()
@@ -445,7 +449,7 @@ class Typing:
 
     def _string(self, requested: RequestedField, text: str) -> str | None:
         shape, form = requested.shape, requested.field.format
-        if form in _URL_FORMATS or shape in {"url", "image"}:
+        if form in LINK_FORMATS or shape in {"url", "image"}:
             return self._url(text)
         if form in {"date", "date-time"}:
             return self._date(text, form)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve
 from scrapy.exceptions import NotConfigured
 
-from scraper_service.content.change_tracking.comparison import (
+from scraper_service.content.formats.change_tracking import (
     ERROR_STATUS,
     GONE,
     change_since,

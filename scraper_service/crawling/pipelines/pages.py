@@ -12,9 +12,8 @@ from attrs import evolve, frozen
 from scrapy.exceptions import DropItem
 from scrapy.utils.misc import load_object
 
-from scraper_service.content.change_tracking.comparison import GONE
-from scraper_service.content.formats.tokens import count_and_cut
-from scraper_service.content.search.duplicates import without_blocks
+from scraper_service.content.formats.change_tracking import GONE
+from scraper_service.content.formats.tokens import count_and_cut, without_blocks
 from scraper_service.crawling import Component
 from scraper_service.crawling.download.kept_sources import KeptSources
 from scraper_service.crawling.metrics import (

@@ -5,7 +5,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from scraper_service.content.formats import llms_txt
+from scraper_service.content.formats.llms_txt_and_agents import (
+    llms_json,
+    llms_pages,
+    without_text,
+)
 from scraper_service.discovery import relevance
 from scraper_service.options.crawl import BatchOptions
 from scraper_service.services.kinds.operations import OperationFailed
@@ -16,7 +20,7 @@ if TYPE_CHECKING:
 
     from scrapy.settings import BaseSettings
 
-    from scraper_service.content.formats.llms_txt import LlmsPage
+    from scraper_service.content.formats.llms_txt_and_agents import LlmsPage
     from scraper_service.crawling.pricing import Prices
     from scraper_service.options.extraction import LlmsTextOptions
     from scraper_service.services.kinds.operations import Operation
@@ -63,7 +67,7 @@ class LlmsText:
             had = len(pages)
             await self._read(operation, step, pages)
             if len(pages) > had and time.monotonic() > shown + SHOW_S:
-                listed = llms_txt.without_text(_good(pages))
+                listed = without_text(_good(pages))
                 await operation.show(await self._text(operation, listed, full=False))
                 shown = time.monotonic()
         early = await operation.wait_for_batch(step, until)
@@ -103,9 +107,7 @@ class LlmsText:
         full = operation.options.show_full_text
         async for entries in operation.entries(step, len(pages)):
             bodies = [entry.body for entry in entries]
-            found: list[LlmsPage] = await operation.in_pool(
-                llms_txt.llms_pages, bodies, full
-            )
+            found: list[LlmsPage] = await operation.in_pool(llms_pages, bodies, full)
             for entry, page in zip(entries, found, strict=True):
                 pages[entry.number] = page
 
@@ -119,9 +121,7 @@ class LlmsText:
     ) -> bytes:
         url = operation.options.url
         told = " ".join(filter(None, (operation.warning, warning))) or None
-        text: bytes = await operation.in_pool(
-            llms_txt.llms_json, url, pages, full, told
-        )
+        text: bytes = await operation.in_pool(llms_json, url, pages, full, told)
         return text
 
     async def _reason(

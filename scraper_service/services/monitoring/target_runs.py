@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import asdict, define, evolve, field, frozen
 
-from scraper_service.content.change_tracking.monitored_pages import (
+from scraper_service.content.formats.change_tracking import (
     ComparedPage,
     compare_monitored,
     final_urls,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 from sqlalchemy import bindparam, select
 
-from scraper_service.content.search.duplicates import distance
+from scraper_service.content.words import distance
 from scraper_service.storage.schema import page_text
 from scraper_service.storage.statements import Insertion
 from scraper_service.storage.transactions import number_of

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 from sqlalchemy import bindparam, delete, select, update
 
-from scraper_service.content.change_tracking.comparison import GONE
-from scraper_service.content.change_tracking.monitored_pages import is_outage
+from scraper_service.content.formats.change_tracking import GONE, is_outage
 from scraper_service.content.stored_pages import decompress
 from scraper_service.discovery import Reason
 from scraper_service.discovery.sitemap import absent, crawl_key

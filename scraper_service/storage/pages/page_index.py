@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 from sqlalchemy import TextClause, bindparam, delete, select, text
 
-from scraper_service.content.search.index_entry import (
+from scraper_service.content.search import (
     FACT,
     FILE,
     IMAGE,
@@ -25,13 +25,14 @@ from scraper_service.content.search.index_entry import (
     TITLE,
     URL,
     SearchEntry,
+    SearchQuery,
     mark,
+    phrase_pattern,
     snippet,
     unpack_entry,
 )
-from scraper_service.content.search.query import SearchQuery, phrase_pattern
-from scraper_service.content.search.words import COMMON, fold, stem, tokens_of, words_of
 from scraper_service.content.stored_pages import decompress
+from scraper_service.content.words import COMMON, fold, stem, tokens_of, words_of
 from scraper_service.items import Hit
 from scraper_service.options.urls import url_parts
 from scraper_service.storage.database import reading, writing
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from scraper_service.content.search.query import PlaceCondition
+    from scraper_service.content.search import PlaceCondition
     from scraper_service.options.map_search import ResultList
     from scraper_service.storage.database import Database
 

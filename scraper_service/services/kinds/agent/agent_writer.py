@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from scraper_service.content.formats.agent_pages import cut, pages_text
+from scraper_service.content.formats.llms_txt_and_agents import cut, pages_text
 from scraper_service.content.structured_data.merging import PageData
 from scraper_service.llm.model import ModelError
 from scraper_service.llm.replies import field_sources, merge_pages
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from scrapy.settings import BaseSettings
 
-    from scraper_service.content.formats.agent_pages import AgentPage
+    from scraper_service.content.formats.llms_txt_and_agents import AgentPage
     from scraper_service.llm.model import LanguageModel, ModelAnswer
     from scraper_service.llm.replies import PageAnswer
     from scraper_service.options.extraction import AgentOptions, RunOptionsT

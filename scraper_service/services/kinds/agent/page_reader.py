@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from scraper_service.content.formats.agent_pages import agent_pages
+from scraper_service.content.formats.llms_txt_and_agents import agent_pages
 from scraper_service.discovery import relevance
 from scraper_service.errors import (
     NoConverter,
@@ -24,7 +24,7 @@ from scraper_service.services.kinds.agent.run_state import is_url, url_key
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from scraper_service.content.formats.agent_pages import AgentPage
+    from scraper_service.content.formats.llms_txt_and_agents import AgentPage
     from scraper_service.crawling.pricing import Prices
     from scraper_service.options.extraction import RunOptionsT
     from scraper_service.services.kinds.agent.run_state import AgentState

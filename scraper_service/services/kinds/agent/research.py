@@ -29,7 +29,7 @@ from scraper_service.services.kinds.agent.run_state import url_key
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scraper_service.content.formats.agent_pages import AgentPage
+    from scraper_service.content.formats.llms_txt_and_agents import AgentPage
     from scraper_service.options.extraction import ResearchOptions
     from scraper_service.services.kinds.operations import Operation
 

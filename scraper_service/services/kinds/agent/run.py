@@ -20,7 +20,7 @@ from scraper_service.services.kinds.sources import Sources
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scraper_service.content.formats.agent_pages import AgentPage
+    from scraper_service.content.formats.llms_txt_and_agents import AgentPage
     from scraper_service.services.kinds.agent.choices import AgentChoice, RunBounds
     from scraper_service.services.kinds.operations import Operation
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import asdict, define, field
 
-from scraper_service.content.formats.agent_pages import cut
+from scraper_service.content.formats.llms_txt_and_agents import cut
 from scraper_service.content.metadata.dates import utc_text
 from scraper_service.content.page_urls import without_fragment
 from scraper_service.options.urls import caller_url
@@ -18,7 +18,7 @@ from scraper_service.options.urls import caller_url
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from scraper_service.content.formats.agent_pages import AgentPage
+    from scraper_service.content.formats.llms_txt_and_agents import AgentPage
 
 MAX_KNOWN = 2000  # URLs
 MAX_LENGTH = 1000  # characters of a URL that was found

@@ -1,14 +1,20 @@
-"""Converts news feeds (RSS, Atom, JSON Feed): an entry is a section with link and date."""
+"""Converts what wraps HTML in XML: electronic books and news feeds.
+
+A chapter of a book (.epub, EPUB 3.3) is a section, in the order of the spine. An entry of a
+feed (RSS, Atom, JSON Feed) is a section with link and date.
+"""
 
 from __future__ import annotations
 
 import json
+import posixpath
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 from lxml import etree
 
 from scraper_service.content.documents.markup import (
+    Archive,
     ConvertedDocument,
     anchor,
     element,
@@ -18,9 +24,8 @@ from scraper_service.content.documents.markup import (
     inner_html,
     local,
     parse_xml,
-    record_cut,
+    resolve_member,
 )
-from scraper_service.content.losses import Losses
 from scraper_service.content.page_urls import (
     absolute,
     best_candidate,
@@ -30,6 +35,8 @@ from scraper_service.content.page_urls import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from scraper_service.content.losses import Losses
 
 _VERSION = "jsonfeed.org"
 _VERSIONS = ("https://jsonfeed.org/version/", "http://jsonfeed.org/version/")
@@ -41,6 +48,7 @@ _BODIES = ("encoded", "content", "description", "summary")
 # Attributes with a URL, and with several.
 _URLS = ("href", "src", "poster", "data", "cite", "data-src")
 _SRCSETS = ("srcset", "data-srcset")
+_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 _DATES = ("pubDate", "published", "updated", "date", "modified", "issued")
 
 
@@ -105,7 +113,7 @@ def read_feed(text: str, url: str) -> ConvertedDocument | None:
     known = {
         "title": _child_text(head, "title"),
         "description": _child_text(head, "description", "subtitle", "tagline"),
-        "language": _child_text(head, "language") or _language(root),
+        "language": _child_text(head, "language") or str(root.get(_LANG, "")),
         "modified_time": _date(head, "lastBuildDate", "updated", "pubDate", "date"),
     }
     other = {"author": _author(head), "generator": _child_text(head, "generator")}
@@ -124,18 +132,13 @@ def _document_of(
     title, about = known["title"], known["description"]
     parts = [element("h1", escape(title))] if title else []
     parts += [element("p", escape(about))] if about else []
-    warnings: list[str] = []
-    losses = Losses()
-    if count > MAX_ENTRIES:
-        record_cut("feed", MAX_ENTRIES, count, "entries", warnings, losses)
-    return ConvertedDocument(
-        body="\n".join(parts + sections),
-        known=facts(known),
-        other=facts(other),
-        warnings=warnings,
-        losses=losses,
-        raw=raw,
+    body = "\n".join(parts + sections)
+    document = ConvertedDocument(
+        body=body, known=facts(known), other=facts(other), raw=raw
     )
+    if count > MAX_ENTRIES:
+        document.record_cut("feed", MAX_ENTRIES, count, "entries")
+    return document
 
 
 def _section(title: str, link: str | None, about: list[str], content: str) -> str:
@@ -181,14 +184,11 @@ def _entry(entry: Any, url: str) -> str:
 
 def _json_feed(feed: ObjectT, text: str, url: str) -> ConvertedDocument:
     entries = objects(feed, "items")
-    known = {
-        name: next(strings(feed, name), "")
-        for name in ("title", "description", "language")
-    }
+    names = ("title", "description", "language")
+    known = {name: next(strings(feed, name), "") for name in names}
+    other = {"author": authors_of(feed)}
     sections = [_json_entry(entry, url) for entry in entries[:MAX_ENTRIES]]
-    return _document_of(
-        sections, len(entries), known, {"author": authors_of(feed)}, text
-    )
+    return _document_of(sections, len(entries), known, other, text)
 
 
 def _json_entry(entry: ObjectT, url: str) -> str:
@@ -202,13 +202,11 @@ def _json_entry(entry: ObjectT, url: str) -> str:
     for file in objects(entry, "attachments"):
         href, label = (next(strings(file, key), "") for key in ("url", "title"))
         markup += _file(href, label, url)
+    date = next(strings(entry, "date_published", "date_modified"), "")
     return _section(
         next(strings(entry, "title"), ""),
         absolute(url, link) if link else None,
-        [
-            next(strings(entry, "date_published", "date_modified"), ""),
-            authors_of(entry),
-        ],
+        [date, authors_of(entry)],
         _balance(markup, url, url),
     )
 
@@ -277,14 +275,9 @@ def _link(entry: Any, url: str) -> str | None:
 def _author(parent: Any) -> str:
     author = parent.find("{*}author")
     if author is not None:
-        return _child_text(author, "name") or " ".join(
-            "".join(author.itertext()).split()
-        )
+        text = " ".join("".join(author.itertext()).split())
+        return _child_text(author, "name") or text
     return _child_text(parent, "creator")
-
-
-def _language(root: Any) -> str:
-    return str(root.get("{http://www.w3.org/XML/1998/namespace}lang") or "")
 
 
 def _date(parent: Any, *names: str) -> str:
@@ -294,3 +287,142 @@ def _date(parent: Any, *names: str) -> str:
         return parsedate_to_datetime(text).isoformat()
     except (ValueError, TypeError, IndexError):
         return text[:100]
+
+
+# -- electronic books --------------------------------------------------------------------
+
+KIND = "EPUB"
+MAX_CHAPTERS = 2000
+MAX_BYTES = 32 * 2**20  # of the HTML of all chapters
+_DROPPED = ("script", "style", "link", "meta")
+# Elements that are recorded, and the kinds of losses.
+_LOST = {
+    "svg": "diagram",
+    "iframe": "frame",
+    "object": "embeddedDocument",
+    "audio": "audio",
+    "video": "video",
+}
+INSIDE = "Files inside a book that are no chapters are not converted."
+
+
+def read_epub(body: bytes) -> ConvertedDocument:
+    """Convert a book; files outside of its spine are left out.
+
+    :raises Unreadable: for a damaged, encrypted or hostile file.
+    """
+    archive = Archive(body, KIND)
+    path = _package_path(archive)
+    package = archive.xml(path)
+    folder = posixpath.dirname(path)
+    items = {
+        item.get("id", ""): (
+            resolve_member(folder, item.get("href", "")),
+            item.get("media-type", ""),
+            item.get("properties", "").split(),
+        )
+        for item in package.iterfind("{*}manifest/{*}item")
+    }
+    refs = package.iterfind("{*}spine/{*}itemref")
+    spine = [  # notes and the like stand after the chapters
+        items[ref.get("idref", "")]
+        for ref in sorted(refs, key=lambda ref: ref.get("linear") == "no")
+        if ref.get("idref", "") in items
+    ]
+    document = _document(package)
+    losses = document.losses
+    chapters: dict[str, None] = {}  # each once, however often the spine repeats it
+    for name, mime, kinds in spine:
+        if "html" in mime and name in archive:
+            chapters |= {} if "nav" in kinds else {name: None}
+        else:
+            losses.add("embeddedDocument", INSIDE, text=posixpath.basename(name))
+    if not chapters:
+        raise archive.unreadable("it has no readable chapters")
+    encrypted = _encrypted_names(archive)
+    parts: list[str] = []
+    size = 0
+    for number, name in enumerate(chapters):
+        if number == MAX_CHAPTERS or size > MAX_BYTES:
+            document.record_cut("book", number, len(chapters), "chapters")
+            break
+        if name in encrypted:
+            raise archive.unreadable("it is protected against copying")
+        data = archive.read(name)
+        size += len(data)
+        parts.append(_chapter(data, losses))
+    document.body = "\n".join(parts)
+    return document
+
+
+def _package_path(archive: Archive) -> str:
+    for root in archive.xml("META-INF/container.xml").iter("{*}rootfile"):
+        path = resolve_member("", root.get("full-path", ""))
+        if path in archive:
+            return path
+    raise archive.unreadable("it has no table of its parts")
+
+
+def _encrypted_names(archive: Archive) -> set[str]:
+    if "META-INF/encryption.xml" not in archive:
+        return set()
+    root = archive.xml("META-INF/encryption.xml")
+    return {
+        resolve_member("", item.get("URI", ""))
+        for item in root.iter("{*}CipherReference")
+    }
+
+
+def _document(package: Any) -> ConvertedDocument:
+    """Return a document with the metadata of a book."""
+    declared: dict[str, list[str]] = {}
+    for item in package.iterfind("{*}metadata/*"):
+        name = local(item)
+        if name == "meta":
+            name = item.get("property", "")
+        if item.text and item.text.strip():
+            declared.setdefault(name, []).append(item.text.strip())
+
+    def first(name: str) -> str | None:
+        return next(iter(declared.get(name, ())), None)
+
+    known = {
+        "title": first("title"),
+        "description": first("description"),
+        "language": first("language"),
+        "keywords": ", ".join(declared.get("subject", [])),
+        "published_time": first("date"),
+        "modified_time": first("dcterms:modified"),
+    }
+    other = {
+        "author": ", ".join(declared.get("creator", [])),
+        "publisher": first("publisher"),
+        "identifier": first("identifier"),
+    }
+    return ConvertedDocument(known=facts(known), other=facts(other))
+
+
+def _chapter(data: bytes, losses: Losses) -> str:
+    """Return a chapter's inner HTML, without links to other files of the book."""
+    body = html_body(_without_declaration(data))
+    if body is None:
+        return ""
+    for item in body.iter(*_LOST):
+        text = item.findtext("title") or item.get("title") or ""
+        losses.add(_LOST[item.tag], INSIDE, text=text)
+    etree.strip_elements(body, *_DROPPED, *_LOST, with_tail=False)
+    for item in body.iter("a", "img"):
+        if item.tag == "img":
+            item.set("src", "data:image/png;base64,")
+            continue
+        url = item.get("href", "")
+        if not url.startswith(("http://", "https://", "mailto:")):
+            _, mark, fragment = url.partition("#")
+            item.set("href", mark + fragment)
+    return element("section", inner_html(body))
+
+
+def _without_declaration(data: bytes) -> bytes:
+    """Drop an XML declaration, which HTML parsers take for text."""
+    data = data.removeprefix(b"\xef\xbb\xbf").lstrip()
+    return data.split(b"?>", 1)[-1] if data.startswith(b"<?xml") else data

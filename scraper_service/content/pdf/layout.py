@@ -1,11 +1,13 @@
-"""Tables of a PDF page: ruled ones, rows of cells, and text columns that resemble a table.
+"""The layout of a PDF page: its tables, and its text blocks in reading order.
 
-Ruling lines are read from the drawings of the page.
+Tables have ruling lines, which are read from the drawings of the page, or are rows of cells.
+Text columns may resemble a table.
 """
 
 from __future__ import annotations
 
 import ctypes
+import itertools
 import re
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -15,23 +17,38 @@ from pypdfium2 import raw
 
 from scraper_service.content.pdf.lines import (
     NEAR,
+    WIDE_GAP,
     Block,
+    Box,
     Cell,
     Hyphens,
     Line,
     RuledGrid,
+    rows_of,
 )
-from scraper_service.content.pdf.words import fast_call
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from scraper_service.content.pdf.lines import Box
+MAX_SORTED = 1500  # blocks of a page; columns are not searched among more blocks
+COLUMN_GAP = 6.0  # points between two columns
+MAX_LEADING = 1.75  # line pitch in a paragraph, relative to the font size
+MAX_DOUBLE = 2.7  # line pitch on pages with double spacing
+MIN_DOUBLE = 6  # lines that prove double spacing
+FULL = 30  # minimum width of a full line, relative to the font size
+_Boxed = list[tuple[Box, Block]]
 
 MAX_OBJECTS = 5000  # page objects examined
 MAX_SEGMENTS = 20_000  # of all drawings of a page; more are a picture
 MAX_CROSSINGS = 20_000  # pairs of lines compared
 MIN_LENGTH = 6.0  # points of a ruling line
+
+
+def fast_call(function: Any, result: Any, *arguments: Any) -> Any:
+    """Return a PDFium function that takes plain numbers as pointers."""
+    address = ctypes.cast(function, ctypes.c_void_p).value
+    return ctypes.PYFUNCTYPE(result, *arguments)(address or 0)
+
 
 _INT, _POINTER = ctypes.c_int, ctypes.c_void_p
 _object = fast_call(raw.FPDFPage_GetObject, _POINTER, _POINTER, _INT)
@@ -101,12 +118,8 @@ def find_grids(rules: list[Box]) -> list[RuledGrid]:
         touched = {h for h in across if _touch(h, rule)}
         joined = [group for group in groups if group[1] & touched]
         groups = [group for group in groups if not group[1] & touched]
-        groups.append(
-            (
-                [rule, *(v for group in joined for v in group[0])],
-                touched.union(*(group[1] for group in joined)),
-            )
-        )
+        verticals = [rule, *(v for group in joined for v in group[0])]
+        groups.append((verticals, touched.union(*(group[1] for group in joined))))
     grids = [_grid(verticals, horizontals) for verticals, horizontals in groups]
     alike: dict[tuple[int, int], list[Box]] = {}
     for h in set(across).difference(*(grid.across for grid in grids if grid)):
@@ -231,10 +244,8 @@ def _column_edges(rows: list[Line]) -> list[tuple[float, float]]:
 
 
 def _column_of(x: float, edges: list[tuple[float, float]]) -> int:
-    for index, (_, right) in enumerate(edges):
-        if x <= right:
-            return index
-    return len(edges) - 1
+    found = (index for index, (_, right) in enumerate(edges) if x <= right)
+    return next(found, len(edges) - 1)
 
 
 def _split_columns(rows: list[Line], edges: list[tuple[float, float]]) -> list[Block]:
@@ -327,12 +338,8 @@ def _is_row(counts: list[int], bands: int) -> bool:
 
 def _texts(parts: list[Line]) -> list[str]:
     """Return the lines of a cell from top to bottom."""
-    rows: list[list[Line]] = []
-    for part in sorted(parts, key=lambda part: -part.y0):
-        if not rows or rows[-1][0].y0 - part.y0 > 0.35 * part.size:
-            rows.append([])
-        rows[-1].append(part)
-    return [" ".join(p.text for p in sorted(row, key=lambda p: p.x0)) for row in rows]
+    rows = rows_of(parts, 0.35)
+    return [" ".join(part.text for part in row) for row in rows]
 
 
 def _join(lines: list[str]) -> str:
@@ -341,3 +348,198 @@ def _join(lines: list[str]) -> str:
         end, link = Hyphens().joint(text, line) if text else (0, "")
         text = f"{text[:end]}{link}{line}"
     return text
+
+
+# -- blocks and their order --------------------------------------------------------------
+
+
+def blocks_in_order(lines: list[Line], grids: list[RuledGrid]) -> list[Block]:
+    """Return the blocks of a page in reading order."""
+    for ruled in grids:
+        lines = with_ruled_table(lines, ruled)
+    rows = _joined_rows(lines)
+    leading = _leading(rows)
+    found: list[Block] = []
+    start = 0
+    while start < len(rows):
+        end = table_end(rows, start)
+        grid = table(rows[start:end]) if end - start > 1 else None
+        if grid is not None:
+            found += grid
+            start = end
+            continue
+        if block := rows[start].table:
+            found.append(block)
+        else:
+            _append(found, rows[start], leading)
+        start += 1
+    fixed = [block for block in found if block.lines[0].is_fixed]
+    margin = min((line.x0 for b in fixed for line in b.lines), default=0.0)
+    for block in fixed:
+        block.margin = margin
+    return _sort(found)
+
+
+def _joined_rows(lines: list[Line]) -> list[Line]:
+    """Join consecutive pieces of the file that stand on the same line."""
+    rows: list[Line] = []
+    for line in lines:
+        last = rows[-1] if rows else None
+        if (
+            last is not None
+            and not (line.is_rotated or last.is_rotated)
+            and abs(line.y0 - last.y0) < 0.35 * min(line.size, last.size)
+            and 0 <= line.x0 - last.x1 + 1
+        ):
+            _append_row(last, line)
+        else:
+            rows.append(line)
+    return rows
+
+
+def _append_row(first: Line, second: Line) -> None:
+    shift = len(first.text) + 1
+    if second.x0 - first.x1 > WIDE_GAP * first.size:
+        first.cells += second.cells
+    else:
+        first.cells[-1].text += f" {second.cells[0].text}"
+        first.cells[-1].x1 = second.cells[0].x1
+        first.cells += second.cells[1:]
+    first.text = f"{first.text} {second.text}"
+    first.links += [(a + shift, b + shift, to) for a, b, to in second.links]
+    first.x1 = max(first.x1, second.x1)
+    first.y0, first.y1 = min(first.y0, second.y0), max(first.y1, second.y1)
+    first.is_bold = first.is_bold and second.is_bold
+    if len(second.text) > shift:
+        first.size = second.size
+
+
+def _append(blocks: list[Block], line: Line, leading: float) -> None:
+    last = blocks[-1] if blocks else None
+    is_listing = has_leader(line.text)
+    if is_listing:
+        short = LEADER.sub(" \u2026 ", line.text).strip(" \u2026")
+        line.text = short
+        line.links = []
+    if (
+        last is not None
+        and last.rows is None
+        and not (is_listing or last.is_listing)
+        and _continues(last, line, leading)
+    ):
+        last.lines.append(line)
+    else:
+        blocks.append(Block([line], is_listing=is_listing))
+
+
+def _continues(block: Block, line: Line, leading: float) -> bool:
+    """Return True if ``line`` continues a block."""
+    last = block.lines[-1]
+    if line.is_rotated or last.is_rotated:
+        return line.is_rotated == last.is_rotated
+    size = max(line.size, last.size)
+    if abs(line.size - last.size) > 0.12 * size:
+        return False
+    if line.is_fixed != last.is_fixed and (
+        block.lines[0].is_fixed
+        or abs(line.x0 - last.x0) > 1
+        or last.x1 - last.x0 < FULL * size
+    ):
+        return False  # code begins or ends; else the paragraph only mentions code
+    pitch = last.y0 - line.y0
+    if not 0 < pitch <= leading * size:
+        return False
+    if len(block.lines) > 1:
+        usual = median(a.y0 - b.y0 for a, b in itertools.pairwise(block.lines))
+        if pitch > 1.3 * usual:
+            return False
+    return line.x0 < last.x1 and last.x0 < line.x1
+
+
+def _leading(rows: list[Line]) -> float:
+    """Return the maximum line pitch in a paragraph, relative to the font size."""
+    if len(rows) <= MIN_DOUBLE:
+        return MAX_LEADING
+    pitches = [
+        ((above.y0 - row.y0) / row.size, row.text[:1].islower())
+        for above, row in itertools.pairwise(rows)
+        if row.size == above.size > 0 and row.x0 < above.x1 and above.x0 < row.x1
+    ]
+    double = [pitch for pitch in pitches if MAX_LEADING < pitch[0] <= MAX_DOUBLE]
+    if len(double) < max(MIN_DOUBLE, 0.6 * len(pitches)):
+        return MAX_LEADING
+    usual = median(pitch for pitch, _ in double)
+    even = sum(abs(pitch - usual) < 0.05 * usual for pitch, _ in double)
+    goes_on = sum(is_lower for _, is_lower in double)
+    is_text = even > 0.7 * len(double) and goes_on > 0.3 * len(double)
+    return 1.1 * usual if is_text else MAX_LEADING
+
+
+def _sort(blocks: list[Block]) -> list[Block]:
+    """Sort the blocks, unless the file's order is plausible (as in most files).
+
+    Rotated text, such as axis labels or a stamp in the margin, comes last.
+    """
+    turned = [block for block in blocks if block.lines[0].is_rotated]
+    if turned:
+        upright = [block for block in blocks if not block.lines[0].is_rotated]
+        return _sort(upright) + turned if upright else turned
+    if len(blocks) < 2:
+        return blocks
+    boxed = [(block.box, block) for block in blocks]
+    steps = sum(_is_wrong(a, b) for (a, _), (b, _) in itertools.pairwise(boxed))
+    if not steps:
+        return blocks
+    if steps <= 2 and len(blocks) > 8 * steps and _has_columns(boxed):
+        return blocks
+    if len(blocks) > MAX_SORTED:
+        return sorted(blocks, key=lambda b: (-b.box[3], b.box[0]))
+    return _by_strips(boxed)
+
+
+def _is_wrong(a: Box, b: Box) -> bool:
+    """Return True if ``b`` stands above ``a``, but not in a column further right."""
+    return b[1] >= a[3] - 1 and b[0] < a[2]
+
+
+def _has_columns(boxed: _Boxed) -> bool:
+    boxes = [box for box, _ in boxed[:200]]
+    return any(
+        a[1] < b[3] and b[1] < a[3] and (a[2] <= b[0] or b[2] <= a[0])
+        for n, a in enumerate(boxes)
+        for b in boxes[n + 1 :]
+    )
+
+
+def _by_strips(boxed: _Boxed) -> list[Block]:
+    """Sort into strips from the top, and inside each strip into columns from the left."""
+    strips = _split(boxed, low=1, high=3, gap=0.0, reverse=True)
+    ordered: list[Block] = []
+    while strips:
+        group = strips.pop(0)
+        columns = _columns(group)
+        while strips and len(merged := _columns(group + strips[0])) > 1:
+            group, columns = group + strips.pop(0), merged
+        for column in columns:
+            column.sort(key=lambda item: (-item[0][3], item[0][0]))
+            ordered += [block for _, block in column]
+    return ordered
+
+
+def _columns(boxed: _Boxed) -> list[_Boxed]:
+    return _split(boxed, low=0, high=2, gap=COLUMN_GAP, reverse=False)
+
+
+def _split(
+    boxed: _Boxed, *, low: int, high: int, gap: float, reverse: bool
+) -> list[_Boxed]:
+    """Split the blocks at the gaps of their projection on one axis."""
+    ordered = sorted(boxed, key=lambda item: item[0][low])
+    groups: list[_Boxed] = []
+    edge = float("-inf")
+    for item in ordered:
+        if item[0][low] >= edge + gap or not groups:
+            groups.append([])
+        groups[-1].append(item)
+        edge = max(edge, item[0][high])
+    return groups[::-1] if reverse else groups

@@ -1,1 +1,0 @@
-"""Words, queries and index entries of searches, and duplicates of texts."""
