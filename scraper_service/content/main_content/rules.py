@@ -25,7 +25,7 @@ from scraper_service.content.main_content.drops import (
     drop_extras,
 )
 from scraper_service.content.main_content.model import PRICE, Draft, is_chrome
-from scraper_service.content.markdown.tables import data_rows
+from scraper_service.content.markdown.writer import data_rows
 from scraper_service.content.metadata.marks import DATED_TAGS
 from scraper_service.content.passes import partly_kept, path_numbers, plain_shapes
 from scraper_service.content.search.words import distinct_words, likeness, word_overlap
