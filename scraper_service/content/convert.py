@@ -47,7 +47,6 @@ from scraper_service.content.html.cleaning import (
     preformatted_html,
     without_frames,
 )
-from scraper_service.content.html.code_blocks import drop_toolbars
 from scraper_service.content.html.document import exclude, first_heading, include, parse
 from scraper_service.content.html.embedded import (
     find_embedded,
@@ -57,13 +56,6 @@ from scraper_service.content.html.embedded import (
     show_form_values,
 )
 from scraper_service.content.html.pictures import record_drawings
-from scraper_service.content.html.redundant_elements import (
-    drop_duplicate_blocks,
-    drop_edit_links,
-    drop_logos,
-    drop_repeated_pictures,
-    drop_slide_copies,
-)
 from scraper_service.content.losses import Losses, is_in
 from scraper_service.content.markdown import NATIVE
 from scraper_service.content.markdown.writer import CONVERTERS
@@ -559,9 +551,9 @@ class _Conversion:
         options = self.options
         only_main = is_page and options.only_main_content and not options.include_tags
         if only_main:  # only converter processes load numpy and the weights
-            from scraper_service.content import main_content  # noqa: PLC0415
+            from scraper_service.content.main_content import reduction  # noqa: PLC0415
 
-            page = main_content.read_declarations(document)
+            page = reduction.read_declarations(document)
         # Make all URLs absolute first, unless only links are requested: links() does so
         # itself. Selectors may match any URL.
         chooses = bool(options.include_tags or options.exclude_tags)
@@ -574,14 +566,7 @@ class _Conversion:
         players = find_players(document)
         self.answers.extract()
         if only_main:
-            drop_slide_copies(document.body)
-            main_content.keep_main_content(document, page)
-            document.is_main = True
-            drop_duplicate_blocks(document.body)
-            drop_repeated_pictures(document.body)
-            drop_toolbars(document.body)
-            drop_edit_links(document.body)
-            drop_logos(document.body, document.base)
+            reduction.keep_main_content(document, page)
         document.losses.settle(document.root)
         if document.embedded:
             root = document.root
