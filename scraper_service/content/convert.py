@@ -330,7 +330,7 @@ class _Conversion(Conversion):
     def _verdict(self, text: bytes, evidence: Evidence) -> dict[str, str]:
         if self.source.status == HTTPStatus.PAYMENT_REQUIRED:
             return {}  # add_price() makes it
-        return page_verdict(text, self.source.status, evidence, evidence.words)
+        return page_verdict(text, self.source.status, evidence)
 
     def _add_media(self) -> None:
         """Record the media of a page without text that are no losses yet."""

@@ -18,7 +18,7 @@ from lxml import etree
 
 from scraper_service.content.decode import clean_text
 from scraper_service.content.html.code_blocks import drop_line_numbers, join_code_lines
-from scraper_service.content.html.document import DROPPED, drop, parse
+from scraper_service.content.html.document import DROPPED, drop, empty, parse
 from scraper_service.content.html.embedded import (
     MEDIA,
     STANDING_IN,
@@ -455,9 +455,7 @@ def _inline_frames(document: Document, frames: list[Any]) -> bool:
         # Otherwise the content stands in for a frame that some browsers do not show.
         if source or not has_content(frame):
             is_changed |= len(frame) > 0
-            frame.text = None
-            for child in list(frame):
-                frame.remove(child)
+            empty(frame)
         frame.attrib.pop("srcdoc", None)
         frame.attrib.pop("src", None)
         frame.set("data-original-tag", "iframe")
@@ -584,8 +582,7 @@ def _unmask_email(link: Any) -> bool:
     link.set("href", f"mailto:{address}")
     name = address.partition("?")[0]
     if shown is not None:
-        for child in list(shown):
-            shown.remove(child)
+        del shown[:]
         shown.text = name
     for element in link.iter():
         if element.text and _MASK.fullmatch(element.text):

@@ -233,12 +233,11 @@ def _is_unseen(image: Any) -> bool:
 
 def record_image(document: Document, image: Any, *, is_removed: bool) -> None:
     """Record an image without a file, or one whose data is removed, as a loss."""
-    alt = image.get("alt")
-    source = image.get("src") or ""
     if is_removed:
-        if image.get("aria-hidden") != "true" and not is_blank(source):
+        is_shown = image.get("aria-hidden") != "true"
+        if is_shown and not is_blank(image.get("src") or ""):
             document.losses.add("image", REMOVED)  # its alt stands in the Markdown
-    elif alt:
+    elif alt := image.get("alt"):
         document.losses.add("image", NO_FILE, text=alt)
 
 
@@ -266,10 +265,10 @@ def show_pictures(
         if not label or element.find(".//img") is not None:
             continue
         found = _background(element)
-        if found is None and css is None:
-            css = "\n".join(style.text or "" for style in styles)[:MAX_CSS]
         if found is None:
-            found = _background_of_class(element, css or "")
+            if css is None:
+                css = "\n".join(style.text or "" for style in styles)[:MAX_CSS]
+            found = _background_of_class(element, css)
         if found is not None:
             etree.SubElement(element, "img", src=found, alt=label)
         elif (
@@ -354,6 +353,7 @@ _SOURCES = (
 )
 _TYPE = re.compile(r"(?!math)[a-z]\w{1,15}", re.ASCII)
 _LABELS = ("text", "foreignobject", "foreignObject")
+_TITLES = ("title", "desc")
 _NO_FALLBACK = frozenset({"script", "style", "noscript", "template"})
 # Names of charts and of the libraries that draw them; a flow chart is a diagram.
 _CHART = re.compile(
@@ -465,8 +465,7 @@ def _keep_enriched(element: Any) -> None:
 
 
 def _become_code(element: Any, language: str, source: str) -> None:
-    for child in list(element):
-        element.remove(child)
+    del element[:]
     element.attrib.clear()
     element.tag = "pre"
     element.set("class", f"language-{language}")
@@ -518,7 +517,7 @@ def _texts(svg: Any) -> list[str]:
     if svg.get("aria-hidden") == "true" or svg.get("hidden") is not None:
         return []
     label = svg.get("aria-label") or ""
-    if not label and next(svg.iter(*_LABELS, "title", "desc"), None) is None:
+    if not label and next(svg.iter(*_LABELS, *_TITLES), None) is None:
         return []
     above = [part.tag for part in svg.iterancestors()]
     if (
@@ -530,7 +529,8 @@ def _texts(svg: Any) -> list[str]:
     sizes = [_pixels(svg.get(name)) for name in ("width", "height")]
     if any(size is not None and size <= SMALL for size in sizes):
         return []
-    title = next((t for t in (label, *_children(svg, "title", "desc")) if t), "")
+    parts = (" ".join((p.text or "").split()) for p in svg if p.tag in _TITLES)
+    title = label or next(filter(None, parts), "")
     if _BOILERPLATE.match(title):
         title = ""
     names = " ".join(
@@ -556,10 +556,6 @@ def _labels(svg: Any) -> list[str]:
             if left < 0:
                 break
     return list(labels)
-
-
-def _children(svg: Any, *tags: str) -> list[str]:
-    return [" ".join((part.text or "").split()) for part in svg if part.tag in tags]
 
 
 def _pixels(value: str | None) -> float | None:

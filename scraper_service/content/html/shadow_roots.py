@@ -73,8 +73,7 @@ def _open_shadow_root(host: Any, template: Any, losses: Losses) -> None:
         nodes = given.get(slot.attrib.pop("name", ""), [])
         if any(not isinstance(node, str) or node.strip() for node in nodes):
             slot.text = None
-            for child in list(slot):
-                slot.remove(child)
+            del slot[:]
             _set_nodes(slot, nodes)
             nodes.clear()
     left = [node for nodes in given.values() for node in nodes]
@@ -92,8 +91,7 @@ def _nodes(parent: Any) -> list[Any]:
         nodes.append(child)
         if tail:
             nodes.append(tail)
-    for child in list(parent):
-        parent.remove(child)
+    del parent[:]
     return nodes
 
 
