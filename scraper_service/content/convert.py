@@ -25,13 +25,13 @@ from scraper_service.content.conversion import (
 from scraper_service.content.decode import (
     Unreadable,
     escape_sections,
+    is_rich_text,
     sniff,
     text_of,
     utf8_of,
 )
 from scraper_service.content.documents.kinds import (
     archive_kind,
-    is_rich_text,
     read_document,
     text_kind,
 )
