@@ -281,7 +281,7 @@ _SCREEN_PARTS = "hidden visible none hide show mobile desktop".split()
 
 def drop_slide_copies(body: Any) -> None:
     """Drop the copies of slides that a carousel makes for endless rotation."""
-    for copy in _slide_copies(body):
+    for copy in classed(body, _is_copy, _COPIED_PARTS, *_SLIDES):
         drop(copy)
 
 
@@ -329,10 +329,6 @@ def _row_of(image: Any) -> Any:
     ):
         row, above = above, above.getparent()
     return row
-
-
-def _slide_copies(body: Any) -> list[Any]:
-    return classed(body, _is_copy, _COPIED_PARTS, *_SLIDES)
 
 
 def _is_copy(names: str) -> bool:

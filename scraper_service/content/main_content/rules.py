@@ -33,8 +33,6 @@ from scraper_service.content.search.words import distinct_words, likeness, word_
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from scraper_service.content.main_content.model import Draft
-
 LEAST_CARDS = 3
 MAX_CARDS = 1_000  # per list; longer lists stay as they are
 MAX_LISTS = 200

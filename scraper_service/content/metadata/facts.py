@@ -1,6 +1,6 @@
 """Makes the metadata of a page: the authors, dates and other facts, each of one source.
 
-All possible sources are asked, the surest first. The reading time follows from the Markdown.
+The surest source with a result wins. The reading time follows from the Markdown.
 """
 
 from __future__ import annotations
