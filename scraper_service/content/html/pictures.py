@@ -225,10 +225,8 @@ def _waits(image: Any) -> bool:
 
 def _is_unseen(image: Any) -> bool:
     """Return True for an image that counts visits."""
-    return (
-        not {image.get("width"), image.get("height")}.isdisjoint({"0", "1"})
-        or _HIDDEN.search(image.get("style") or "") is not None
-    )
+    sizes = {image.get("width"), image.get("height")}
+    return bool(sizes & {"0", "1"} or _HIDDEN.search(image.get("style") or ""))
 
 
 def record_image(document: Document, image: Any, *, is_removed: bool) -> None:
@@ -313,11 +311,8 @@ def _background_of_class(element: Any, css: str) -> str | None:
                 break
             start = css.find("{", at, at + MAX_VALUE)
             end = css.find("}", start, start + MAX_VALUE) if start > 0 else -1
-            is_name = (
-                not css[at + len(name) : at + len(name) + 1]
-                .replace("-", "_")
-                .isidentifier()
-            )
+            after = css[at + len(name) : at + len(name) + 1].replace("-", "_")
+            is_name = not after.isidentifier()
             if end > 0 and is_name and (m := _BACKGROUND.search(css[start:end])):
                 return m[1] if m[1][:5].lower() != "data:" else None
             at = css.find(name, at + 1)
@@ -531,8 +526,7 @@ def _texts(svg: Any) -> list[str]:
         return []
     parts = (" ".join((p.text or "").split()) for p in svg if p.tag in _TITLES)
     title = label or next(filter(None, parts), "")
-    if _BOILERPLATE.match(title):
-        title = ""
+    title = "" if _BOILERPLATE.match(title) else title
     names = " ".join(
         filter(None, (svg.get("class"), svg.get("id"), svg.getparent().get("class")))
     )
@@ -614,16 +608,13 @@ def _is_chart(document: Document, canvas: Any) -> bool:
         return False
     if canvas.get("aria-label"):
         return True
-    names, _ = _names(canvas)
-    return bool(_CHART.search(names)) or _has_chart_script(document)
+    return bool(_CHART.search(_names(canvas)[0])) or _has_chart_script(document)
 
 
 def _has_chart_script(document: Document) -> bool:
-    for script in document.parts.scripts:
-        source = script.get("src")
-        if source is not None:
-            if _CHART_FILE.search(source[:MAX_TEXT]):
-                return True
-        elif _CHART_CALL.search((script.text or "")[:MAX_SCRIPT]):
-            return True
-    return False
+    return any(
+        _CHART_CALL.search((script.text or "")[:MAX_SCRIPT])
+        if (source := script.get("src")) is None
+        else _CHART_FILE.search(source[:MAX_TEXT])
+        for script in document.parts.scripts
+    )
