@@ -414,9 +414,9 @@ class _Conversion(Conversion):
         options = self.options
         only_main = is_page and options.only_main_content and not options.include_tags
         if only_main:  # only converter processes load numpy and the weights
-            from scraper_service.content.main_content import reduction  # noqa: PLC0415
+            from scraper_service.content.main_content import model, reduction  # noqa: PLC0415
 
-            page = reduction.read_declarations(document)
+            page = model.read_declarations(document)
         # Make all URLs absolute first, unless only links are requested: links() does so
         # itself. Selectors may match any URL.
         chooses = bool(options.include_tags or options.exclude_tags)

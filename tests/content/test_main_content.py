@@ -13,13 +13,17 @@ from scraper_service.content.html.cleaning import clean
 from scraper_service.content.html.document import parse
 from scraper_service.content.main_content.blocks import Walk
 from scraper_service.content.main_content.drops import drop_extras
-from scraper_service.content.main_content.model import Draft, model, table
+from scraper_service.content.main_content.model import (
+    Draft,
+    model,
+    read_declarations,
+    table,
+)
 from scraper_service.content.main_content.reduction import (
     MAX_BLOCKS,
     effects,
     explain,
     judge,
-    read_declarations,
     reduce,
 )
 from scraper_service.content.main_content.rules import add_bylines, correct, unite_cards

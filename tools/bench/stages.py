@@ -42,7 +42,7 @@ STAGES: dict[str, list[tuple[Any, str]]] = {
         (convert, "fingerprint"),
     ],
     "cleaning": [(convert, "clean")],
-    "main content: declarations": [(reduction, "read_declarations")],
+    "main content: declarations": [(model, "read_declarations")],
     "main content: walk": [(reduction, "Walk")],
     "main content: kind of page": [
         (reduction, "structure_signs"),
