@@ -307,7 +307,7 @@ def explain_command(
     At the end the parts of the page that its Markdown does not contain.
     """
     from scraper_service.content.decode import text_of
-    from scraper_service.content.main_content.verdicts import explain
+    from scraper_service.content.main_content.reduction import explain
     from scraper_service.content.structured_data.selectors import (
         selector_matches,
     )

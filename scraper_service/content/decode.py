@@ -435,6 +435,11 @@ def sniff(body: bytes, content_type: str) -> tuple[Kind, str]:
     return _text_kind(body, head, mime), mime
 
 
+def is_rich_text(body: bytes) -> bool:
+    """Return True if a file begins as rich text does, whatever its declared type."""
+    return body[:100].lstrip().startswith(b"{\\rtf")
+
+
 def _text_kind(body: bytes, head: bytes, mime: str) -> Kind:
     if mime in {"text/html", "application/xhtml+xml"}:
         return "html"

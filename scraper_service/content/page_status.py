@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from scraper_service.content.html.document import Document
     from scraper_service.items import MetaRefresh
 
+
 OK = "ok"
 LOGIN_WALL = "login_wall"
 BLOCK_PAGE = "block_page"
@@ -339,16 +340,13 @@ _MEDIA = {
 }
 
 
-def page_verdict(
-    html: bytes, status: int, evidence: Evidence, text: str
-) -> dict[str, str]:
+def page_verdict(html: bytes, status: int, evidence: Evidence) -> dict[str, str]:
     """Return ``verdict`` and ``verdict_evidence`` as metadata.
 
-    An HTTP error whose verdict would be ``ok`` gets neither. ``text`` is the result of
-    :func:`scraper_service.content.words.main_words`. Call this before the page
-    is cleaned.
+    An HTTP error whose verdict would be ``ok`` gets neither. Call this before
+    the page is cleaned.
     """
-    name, why = verdict(_facts(html, status, evidence, text))
+    name, why = verdict(_facts(html, status, evidence))
     if name == OK:
         return {} if status >= 400 else {"verdict": OK}
     return {"verdict": name, "verdict_evidence": f"{why[:1].upper()}{why[1:]}."}
@@ -375,7 +373,7 @@ def page_sent_as_file(body: bytes, url: str) -> str | None:
     html = utf8_of(body, "")
     try:
         evidence = Evidence(parse(html, url))
-        found = page_verdict(html, 200, evidence, evidence.words)
+        found = page_verdict(html, 200, evidence)
     except (etree.LxmlError, ValueError):
         found = {}
     if (kind := _PAGES_IN_PLACE.get(found.get("verdict", ""))) is None:
@@ -441,8 +439,8 @@ def word_count(text: str) -> int:
     return words + sum(character >= "\u3040" for character in text[:2000]) // 2
 
 
-def _facts(html: bytes, status: int, evidence: Evidence, text: str) -> PageFacts:
-    root = evidence.root
+def _facts(html: bytes, status: int, evidence: Evidence) -> PageFacts:
+    root, text = evidence.root, evidence.words
     words = _own_words(text, evidence.title)
     if 0 < words < LITTLE:
         found = evidence.document.body.iter(*_STANDING_IN)

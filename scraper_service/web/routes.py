@@ -30,7 +30,7 @@ PREVIEW_S = 20
 
 markdown_preview = RemoteFunction("scraper_service.web.previews:markdown_preview")
 html_preview = RemoteFunction("scraper_service.web.previews:html_preview")
-explain = RemoteFunction("scraper_service.content.main_content.verdicts:explain")
+explain = RemoteFunction("scraper_service.content.main_content.reduction:explain")
 selector_matches = RemoteFunction(
     "scraper_service.content.structured_data.selectors:selector_matches"
 )

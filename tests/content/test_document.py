@@ -5,7 +5,7 @@ import pytest
 from scraper_service.content.convert import make_content
 from scraper_service.content.html.cleaning import clean, clean_html
 from scraper_service.content.html.document import exclude, include, parse
-from scraper_service.content.html.redundant_elements import drop_duplicate_blocks
+from scraper_service.content.main_content.reduction import drop_duplicate_blocks
 from scraper_service.content.page_urls import absolute, best_candidate
 from tests.content.pages import URL, convert, markdown, options, source, value
 

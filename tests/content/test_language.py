@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scraper_service.content.metadata.facts import detect_language
+from scraper_service.content.metadata.evidence import detect_language
 
 LINES = (Path(__file__).parents[1] / "samples/languages.tsv").read_text(
     encoding="utf-8"

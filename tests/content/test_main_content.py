@@ -11,17 +11,22 @@ import pytest
 
 from scraper_service.content.html.cleaning import clean
 from scraper_service.content.html.document import parse
-from scraper_service.content.main_content import judge, read_declarations
 from scraper_service.content.main_content.blocks import Walk
 from scraper_service.content.main_content.drops import drop_extras
-from scraper_service.content.main_content.model import Draft, model, table
-from scraper_service.content.main_content.rules import add_bylines, correct, unite_cards
-from scraper_service.content.main_content.verdicts import (
+from scraper_service.content.main_content.model import (
+    Draft,
+    model,
+    read_declarations,
+    table,
+)
+from scraper_service.content.main_content.reduction import (
     MAX_BLOCKS,
     effects,
     explain,
+    judge,
     reduce,
 )
+from scraper_service.content.main_content.rules import add_bylines, correct, unite_cards
 from tests.content.pages import URL, convert, markdown, value
 
 PAGES = Path(__file__).parent.parent / "samples" / "pages"

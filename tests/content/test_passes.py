@@ -23,7 +23,7 @@ from scraper_service.content import passes
 from scraper_service.content.convert import make_content
 from scraper_service.content.html.document import parse
 from scraper_service.content.html.hidden_text import HidingRules
-from scraper_service.content.main_content import verdicts
+from scraper_service.content.main_content import reduction
 from scraper_service.content.main_content.blocks import Tables, Walk
 from scraper_service.content.main_content.model import (
     KINDS,
@@ -226,7 +226,7 @@ def test_each_pass_is_the_same_either_way(html: str) -> None:
             [list(marks.authors), marks.dates, marks.bylines, marks.dated],
             HidingRules(list(document.root.iter("style"))).find_hidden(body),
             list(passes.elements(document.root, "a", "span", "li")),
-            passes.classed(body, verdicts._is_mark, verdicts.MARKS, "a", "span"),
+            passes.classed(body, reduction._is_mark, reduction.MARKS, "a", "span"),
             passes.values_in(body, "a", "href"),
             main_words(document),
             passes.visible_text(body, {"li", "b"}, 30),

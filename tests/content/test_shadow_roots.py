@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scraper_service.content.html import document
+from scraper_service.content.html import shadow_roots
 from tests.content.pages import convert, markdown, value
 
 LEAD = "<h1>Harbour tours</h1><p>The boats leave from the old pier in summer.</p>"
@@ -86,7 +86,7 @@ def test_what_has_no_slot_is_no_content_but_a_loss():
 
 
 def test_shadow_roots_beyond_the_limit_are_lost_and_named(monkeypatch):
-    monkeypatch.setattr(document, "MAX_ROOTS", 1)
+    monkeypatch.setattr(shadow_roots, "MAX_ROOTS", 1)
     part = "<a-b><template shadowrootmode=open><p>Tour {}</p></template></a-b>"
     content = convert(LEAD + part.format(1) + part.format(2), "markdown")
     assert "Tour 1" in value(content, "markdown")

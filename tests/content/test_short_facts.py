@@ -6,11 +6,17 @@ import numpy as np
 import pytest
 
 from scraper_service.content.html.document import parse
-from scraper_service.content.main_content import read_declarations
 from scraper_service.content.main_content.blocks import Walk
-from scraper_service.content.main_content.model import KINDS, Draft, Kind, model, table
+from scraper_service.content.main_content.model import (
+    KINDS,
+    Draft,
+    Kind,
+    model,
+    read_declarations,
+    table,
+)
+from scraper_service.content.main_content.reduction import decide
 from scraper_service.content.main_content.rules import add_bylines, correct, unite_cards
-from scraper_service.content.main_content.verdicts import decide
 from tests.content.pages import URL, markdown
 
 BAR = 0.4

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scraper_service.content.html.document import parse
-from scraper_service.content.markdown.tables import data_rows
+from scraper_service.content.markdown.writer import data_rows
 from tests.content.pages import convert, markdown, value
 
 HEAD = "<thead><tr><th>Region<th>Part<th>Stock</thead>"

@@ -13,8 +13,8 @@ import time
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
-from scraper_service.content import convert, main_content
-from scraper_service.content.main_content import model, verdicts
+from scraper_service.content import convert
+from scraper_service.content.main_content import model, reduction
 from scraper_service.items import PageSource
 from scraper_service.options.spider_arguments import crawl_options
 from tools.bench import linked
@@ -42,22 +42,22 @@ STAGES: dict[str, list[tuple[Any, str]]] = {
         (convert, "fingerprint"),
     ],
     "cleaning": [(convert, "clean")],
-    "main content: declarations": [(main_content, "read_declarations")],
-    "main content: walk": [(verdicts, "Walk")],
+    "main content: declarations": [(model, "read_declarations")],
+    "main content: walk": [(reduction, "Walk")],
     "main content: kind of page": [
-        (verdicts, "structure_signs"),
-        (verdicts, "kind_of"),
+        (reduction, "structure_signs"),
+        (reduction, "kind_of"),
     ],
     "main content: features": [(model, "table")],
     "main content: trees": [(model.Forest, "score")],
-    "main content: rules": [(verdicts, "decide")],
-    "main content: reduction": [(main_content, "reduce")],
+    "main content: rules": [(reduction, "decide")],
+    "main content: reduction": [(reduction, "reduce")],
     "redundant elements": [
-        (convert, "drop_slide_copies"),
-        (convert, "drop_duplicate_blocks"),
-        (convert, "drop_repeated_pictures"),
-        (convert, "drop_toolbars"),
-        (convert, "drop_logos"),
+        (reduction, "drop_slide_copies"),
+        (reduction, "drop_duplicate_blocks"),
+        (reduction, "drop_repeated_pictures"),
+        (reduction, "drop_toolbars"),
+        (reduction, "drop_logos"),
     ],
     "Markdown": [(convert._Conversion, "_markdown")],
     "links": [(convert, "links")],

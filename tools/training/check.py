@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from scraper_service.content.html.cleaning import clean
 from scraper_service.content.main_content.model import read_declarations
-from scraper_service.content.main_content.verdicts import judge
+from scraper_service.content.main_content.reduction import judge
 from tools.bench.quality_measures import Score, mean_score, score_of, snippets_in
 from tools.training.pages import Case, parse_page
 

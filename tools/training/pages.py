@@ -26,7 +26,7 @@ from scraper_service.content.main_content.model import (
     PageDeclarations,
     read_declarations,
 )
-from scraper_service.content.main_content.verdicts import drop_marks
+from scraper_service.content.main_content.reduction import drop_marks
 from scraper_service.options.urls import host_of
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ from urllib.parse import unquote
 
 from attrs import frozen
 
+from scraper_service.content.decode import is_rich_text
 from scraper_service.content.documents.epub_and_feeds import may_be_json_feed
 from scraper_service.content.documents.markup import OLE, ConvertedDocument, unreadable
 from scraper_service.options.urls import url_parts
@@ -142,11 +143,6 @@ def text_kind(text: str, kind: str, mime: str, url: str) -> str | None:
     if found is not None and found.name == "xls":  # text declared as a workbook
         return "csv"
     return found.name if found is not None and found.name in _TEXT_KINDS else None
-
-
-def is_rich_text(body: bytes) -> bool:
-    """Return True if a file begins as rich text does, whatever its declared type."""
-    return body[:100].lstrip().startswith(b"{\\rtf")
 
 
 def extension_of(url: str) -> str:

@@ -18,7 +18,7 @@ from lxml import etree
 
 from scraper_service.content.decode import clean_text
 from scraper_service.content.html.code_blocks import drop_line_numbers, join_code_lines
-from scraper_service.content.html.document import DROPPED, drop, parse
+from scraper_service.content.html.document import DROPPED, drop, empty, parse
 from scraper_service.content.html.embedded import (
     MEDIA,
     STANDING_IN,
@@ -54,11 +54,6 @@ from scraper_service.content.html.pictures import (
     load_lazy_image,
     replace_amp,
     show_pictures,
-)
-from scraper_service.content.html.redundant_elements import (
-    SPOKEN_PARTS,
-    SPOKEN_TAGS,
-    drop_spoken_copies,
 )
 from scraper_service.content.losses import Losses
 from scraper_service.content.page_urls import (
@@ -97,13 +92,17 @@ _BY_TAG = (
 _DATED_TAGS = ("time", "footer")
 _SIGNS = (*FORMULA_CLASSES, *DIAGRAM_CLASSES)
 _SIGN_ATTRIBUTES = (*FORMULA_ATTRIBUTES, *DIAGRAM_ATTRIBUTES)
+# The tags of texts for screen readers, and parts of their classes.
+_SPOKEN_TAGS = frozenset({"span", "div", "p"})
+_SPOKEN_PARTS = ("offscreen", "sr-only", "visually", "screen-reader", "a11y-hidden")
+MAX_SPOKEN = 200  # characters
 # Parts of the classes of elements with the date of a change, and of footers.
 _CHANGE_PARTS = (
     *("git-revision-date", "lastmod", "last-modified", "lastmodified"),
     *("last-updated", "lastupdated", "footer"),
 )
 # The parts of a class that stand for the further keys.
-_PARTS = {SIGNED: _SIGNS, SPOKEN: SPOKEN_PARTS, CHANGES: _CHANGE_PARTS}
+_PARTS = {SIGNED: _SIGNS, SPOKEN: _SPOKEN_PARTS, CHANGES: _CHANGE_PARTS}
 _ATTRIBUTES = frozenset(_SIGN_ATTRIBUTES)
 
 
@@ -126,7 +125,7 @@ def _find(body: Any) -> dict[str, list[Any]]:
         body,
         (*_BY_TAG, *_DATED_TAGS, "article"),
         (*_SIGN_ATTRIBUTES, *ARTICLE_URLS),
-        class_parts=(*_SIGNS, *SPOKEN_PARTS, *_CHANGE_PARTS),
+        class_parts=(*_SIGNS, *_SPOKEN_PARTS, *_CHANGE_PARTS),
         image_parts=("tex",),
         role_parts=("img", "article"),
         itemprop_parts=("datemodified",),
@@ -142,7 +141,7 @@ def _find(body: Any) -> dict[str, list[Any]]:
             keys.add(CHANGES)
         elif element.get("itemprop"):
             keys.discard(CHANGES)
-        if tag not in SPOKEN_TAGS:
+        if tag not in _SPOKEN_TAGS:
             keys.discard(SPOKEN)
         if _may_be_article(element):
             keys.add(ARTICLES)
@@ -335,6 +334,31 @@ def clean(document: Document, *, complete: bool = True) -> None:
                 _complete_urls(element, element.tag, document)
 
 
+def drop_spoken_copies(texts: list[Any]) -> None:
+    """Drop the drawn form of a text whose spoken form stands beside it, as of a price.
+
+    The spoken form is hidden from the eye, the drawn one (``$19<sup>99</sup>``) from
+    screen readers.
+    """
+    for spoken in texts:
+        for drawn in (spoken.getnext(), spoken.getprevious()):
+            if drawn is None or drawn.get("aria-hidden") != "true":
+                continue
+            if drawn.find(".//img") is not None:
+                continue
+            text = _characters(spoken)
+            if text and len(text) <= MAX_SPOKEN and text == _characters(drawn):
+                drop(drawn)
+                for name in ("class", "style"):  # which would hide it
+                    spoken.attrib.pop(name, None)
+                break
+
+
+def _characters(element: Any) -> str:
+    """Return the letters and digits of an element."""
+    return "".join(filter(str.isalnum, "".join(texts_in(element)))).lower()
+
+
 def _replace_elements(document: Document) -> tuple[dict[str, list[Any]], list[Any]]:
     """Replace elements that stand for others by their content.
 
@@ -432,9 +456,7 @@ def _inline_frames(document: Document, frames: list[Any]) -> bool:
         # Otherwise the content stands in for a frame that some browsers do not show.
         if source or not has_content(frame):
             is_changed |= len(frame) > 0
-            frame.text = None
-            for child in list(frame):
-                frame.remove(child)
+            empty(frame)
         frame.attrib.pop("srcdoc", None)
         frame.attrib.pop("src", None)
         frame.set("data-original-tag", "iframe")
@@ -561,8 +583,7 @@ def _unmask_email(link: Any) -> bool:
     link.set("href", f"mailto:{address}")
     name = address.partition("?")[0]
     if shown is not None:
-        for child in list(shown):
-            shown.remove(child)
+        del shown[:]
         shown.text = name
     for element in link.iter():
         if element.text and _MASK.fullmatch(element.text):

@@ -341,8 +341,7 @@ def _join(table: Any, url: str) -> None:
                 c for c in cells if not _is_number(c) and visible_text(c, _NO_TAGS, 1)
             ]
     language = "diff" if _IS_CHANGE(table) else _language(table, url)
-    for child in list(table):
-        table.remove(child)
+    del table[:]
     table.tag, table.text = "pre", "\n".join(lines)
     if language:
         table.set("data-lang", language)

@@ -21,7 +21,7 @@ from attrs import frozen
 from lxml import etree
 
 from scraper_service.content.documents.kinds import KINDS, extension_of
-from scraper_service.content.html.document import parse
+from scraper_service.content.html.document import empty, parse
 from scraper_service.content.losses import anchor_of, is_in
 from scraper_service.content.page_urls import absolute, is_web
 from scraper_service.content.passes import texts_in
@@ -65,26 +65,20 @@ _VIDEO = re.compile(
     r"|(?:www\.)?loom\.com/embed/|fast\.wistia\.(?:net|com)/embed/iframe/"
     r"|embed\.ted\.com/talks/|videopress\.com/(?:embed|v)/)(?!.*[?&]background=1)"
 )
-_KINDS = (
-    (
-        "video",
-        re.compile(
-            r"//(?:[\w-]+\.)*(?:youtube(?:-nocookie)?\.com|vimeo\.com|dailymotion\.com|loom\.com"
-            r"|wistia\.(?:net|com)|ted\.com|videopress\.com|twitch\.tv|brightcove\.(?:net|com)"
-            r"|jwplayer\.com|jwplatform\.com|vidyard\.com|rutube\.ru|bilibili\.com"
-            r"|streamable\.com|mediadelivery\.net|cloudflarestream\.com|kaltura\.com)/"
-        ),
+_KINDS = {
+    "video": re.compile(
+        r"//(?:[\w-]+\.)*(?:youtube(?:-nocookie)?\.com|vimeo\.com|dailymotion\.com|loom\.com"
+        r"|wistia\.(?:net|com)|ted\.com|videopress\.com|twitch\.tv|brightcove\.(?:net|com)"
+        r"|jwplayer\.com|jwplatform\.com|vidyard\.com|rutube\.ru|bilibili\.com"
+        r"|streamable\.com|mediadelivery\.net|cloudflarestream\.com|kaltura\.com)/"
     ),
-    (
-        "audio",
-        re.compile(
-            r"//(?:[\w-]+\.)*(?:soundcloud\.com|spotify\.com|podcasts\.apple\.com"
-            r"|music\.apple\.com|anchor\.fm|buzzsprout\.com|simplecast\.com|podbean\.com"
-            r"|libsyn\.com|megaphone\.fm|bandcamp\.com|mixcloud\.com|deezer\.com"
-            r"|transistor\.fm|spreaker\.com|acast\.com|captivate\.fm)/"
-        ),
+    "audio": re.compile(
+        r"//(?:[\w-]+\.)*(?:soundcloud\.com|spotify\.com|podcasts\.apple\.com"
+        r"|music\.apple\.com|anchor\.fm|buzzsprout\.com|simplecast\.com|podbean\.com"
+        r"|libsyn\.com|megaphone\.fm|bandcamp\.com|mixcloud\.com|deezer\.com"
+        r"|transistor\.fm|spreaker\.com|acast\.com|captivate\.fm)/"
     ),
-)
+}
 _REASONS = {
     "frame": "A frame shows a page of its own; scrape its URL.",
     "media": "A script plays it: the player in the page has no controls, or no file.",
@@ -106,19 +100,12 @@ _MACHINERY = re.compile(
 MAX_EMBEDDED = 200  # documents of one page
 MAX_TEXT = 20_000  # characters of a sentence that are searched for boilerplate
 _SOURCES = ("src", "data-src", "data-lazy-src")
-_TEXT_FILES = frozenset({"md", "feed"})
-_EXTENSIONS = frozenset(
-    extension
-    for kind in KINDS.values()
-    if kind.name not in _TEXT_FILES
-    for extension in kind.extensions
-) | {"pdf"}
+_FILES = [kind for kind in KINDS.values() if kind.name not in {"md", "feed"}]
+_EXTENSIONS = frozenset(["pdf", *(name for kind in _FILES for name in kind.extensions)])
 _TYPES = frozenset(
-    mime
-    for kind in KINDS.values()
-    if kind.name not in _TEXT_FILES
-    for mime in kind.mime_types
-) | {"application/pdf", "application/x-pdf"}
+    ["application/pdf", "application/x-pdf"]
+    + [mime for kind in _FILES for mime in kind.mime_types]
+)
 _PICTURES = frozenset("svg svgz png jpg jpeg gif webp avif bmp".split())
 _MEDIA = frozenset("mp4 webm ogv mov m4v mp3 ogg oga wav m4a swf".split())
 _MEDIA_TYPES = ("video/", "audio/", "application/x-shockwave", "application/x-java")
@@ -208,7 +195,9 @@ def _record(document: Document, element: Any, title: str) -> None:
             or _is_machinery(str(target))
         ):
             return
-        kind = next((k for k, hosts in _KINDS if hosts.search(str(target))), "frame")
+        kind = next(
+            (k for k, hosts in _KINDS.items() if hosts.search(str(target))), "frame"
+        )
     else:
         source = element if element.get("src") else element.find("source")
         url = "" if source is None else source.get("src") or ""
@@ -463,9 +452,7 @@ def _becomes_picture(element: Any, base: str) -> bool:
         return False
     text = " ".join("".join(element.itertext()).split())
     name = element.get("aria-label") or element.get("title") or text
-    for child in list(element):
-        element.remove(child)
-    element.text = None
+    empty(element)
     element.attrib.clear()
     element.tag = "img"
     element.set("src", str(url))

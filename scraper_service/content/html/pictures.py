@@ -225,20 +225,17 @@ def _waits(image: Any) -> bool:
 
 def _is_unseen(image: Any) -> bool:
     """Return True for an image that counts visits."""
-    return (
-        not {image.get("width"), image.get("height")}.isdisjoint({"0", "1"})
-        or _HIDDEN.search(image.get("style") or "") is not None
-    )
+    sizes = {image.get("width"), image.get("height")}
+    return bool(sizes & {"0", "1"} or _HIDDEN.search(image.get("style") or ""))
 
 
 def record_image(document: Document, image: Any, *, is_removed: bool) -> None:
     """Record an image without a file, or one whose data is removed, as a loss."""
-    alt = image.get("alt")
-    source = image.get("src") or ""
     if is_removed:
-        if image.get("aria-hidden") != "true" and not is_blank(source):
+        is_shown = image.get("aria-hidden") != "true"
+        if is_shown and not is_blank(image.get("src") or ""):
             document.losses.add("image", REMOVED)  # its alt stands in the Markdown
-    elif alt:
+    elif alt := image.get("alt"):
         document.losses.add("image", NO_FILE, text=alt)
 
 
@@ -266,10 +263,10 @@ def show_pictures(
         if not label or element.find(".//img") is not None:
             continue
         found = _background(element)
-        if found is None and css is None:
-            css = "\n".join(style.text or "" for style in styles)[:MAX_CSS]
         if found is None:
-            found = _background_of_class(element, css or "")
+            if css is None:
+                css = "\n".join(style.text or "" for style in styles)[:MAX_CSS]
+            found = _background_of_class(element, css)
         if found is not None:
             etree.SubElement(element, "img", src=found, alt=label)
         elif (
@@ -314,11 +311,8 @@ def _background_of_class(element: Any, css: str) -> str | None:
                 break
             start = css.find("{", at, at + MAX_VALUE)
             end = css.find("}", start, start + MAX_VALUE) if start > 0 else -1
-            is_name = (
-                not css[at + len(name) : at + len(name) + 1]
-                .replace("-", "_")
-                .isidentifier()
-            )
+            after = css[at + len(name) : at + len(name) + 1].replace("-", "_")
+            is_name = not after.isidentifier()
             if end > 0 and is_name and (m := _BACKGROUND.search(css[start:end])):
                 return m[1] if m[1][:5].lower() != "data:" else None
             at = css.find(name, at + 1)
@@ -354,6 +348,7 @@ _SOURCES = (
 )
 _TYPE = re.compile(r"(?!math)[a-z]\w{1,15}", re.ASCII)
 _LABELS = ("text", "foreignobject", "foreignObject")
+_TITLES = ("title", "desc")
 _NO_FALLBACK = frozenset({"script", "style", "noscript", "template"})
 # Names of charts and of the libraries that draw them; a flow chart is a diagram.
 _CHART = re.compile(
@@ -465,8 +460,7 @@ def _keep_enriched(element: Any) -> None:
 
 
 def _become_code(element: Any, language: str, source: str) -> None:
-    for child in list(element):
-        element.remove(child)
+    del element[:]
     element.attrib.clear()
     element.tag = "pre"
     element.set("class", f"language-{language}")
@@ -518,7 +512,7 @@ def _texts(svg: Any) -> list[str]:
     if svg.get("aria-hidden") == "true" or svg.get("hidden") is not None:
         return []
     label = svg.get("aria-label") or ""
-    if not label and next(svg.iter(*_LABELS, "title", "desc"), None) is None:
+    if not label and next(svg.iter(*_LABELS, *_TITLES), None) is None:
         return []
     above = [part.tag for part in svg.iterancestors()]
     if (
@@ -530,9 +524,9 @@ def _texts(svg: Any) -> list[str]:
     sizes = [_pixels(svg.get(name)) for name in ("width", "height")]
     if any(size is not None and size <= SMALL for size in sizes):
         return []
-    title = next((t for t in (label, *_children(svg, "title", "desc")) if t), "")
-    if _BOILERPLATE.match(title):
-        title = ""
+    parts = (" ".join((p.text or "").split()) for p in svg if p.tag in _TITLES)
+    title = label or next(filter(None, parts), "")
+    title = "" if _BOILERPLATE.match(title) else title
     names = " ".join(
         filter(None, (svg.get("class"), svg.get("id"), svg.getparent().get("class")))
     )
@@ -559,10 +553,6 @@ def _labels(svg: Any) -> list[str]:
             if left < 0:
                 break
     return list(labels)
-
-
-def _children(svg: Any, *tags: str) -> list[str]:
-    return [" ".join((part.text or "").split()) for part in svg if part.tag in tags]
 
 
 def _pixels(value: str | None) -> float | None:
@@ -621,16 +611,13 @@ def _is_chart(document: Document, canvas: Any) -> bool:
         return False
     if canvas.get("aria-label"):
         return True
-    names, _ = _names(canvas)
-    return bool(_CHART.search(names)) or _has_chart_script(document)
+    return bool(_CHART.search(_names(canvas)[0])) or _has_chart_script(document)
 
 
 def _has_chart_script(document: Document) -> bool:
-    for script in document.parts.scripts:
-        source = script.get("src")
-        if source is not None:
-            if _CHART_FILE.search(source[:MAX_TEXT]):
-                return True
-        elif _CHART_CALL.search((script.text or "")[:MAX_SCRIPT]):
-            return True
-    return False
+    return any(
+        _CHART_CALL.search((script.text or "")[:MAX_SCRIPT])
+        if (source := script.get("src")) is None
+        else _CHART_FILE.search(source[:MAX_TEXT])
+        for script in document.parts.scripts
+    )

@@ -96,7 +96,7 @@ class Tables:
 
     #: Scores of parts of class names, ids, itemprops and labels.
     names: dict[str, float]
-    #: The same with a score for each of ``names.GROUPS``.
+    #: The same with a score for each of ``GROUPS`` of ``model.py``.
     kind_names: dict[str, list[float]]
     #: Scores of whole short texts.
     phrases: dict[str, float]
@@ -157,7 +157,7 @@ class Nodes:
     #: A number shared by all nodes of the same shape below the same path.
     path: list[int]
     #: The learned scores of class, id, itemprop and label.
-    scores: list[Any]  # NameScores of passes/word_tables.py
+    scores: list[Any]  # NameScores of passes/arrays.pyx
     #: The id attribute.
     own: list[str | None]
 

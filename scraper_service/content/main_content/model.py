@@ -524,7 +524,7 @@ class Model:
 
     #: The scores of names, words and pairs of tags.
     tables: Tables
-    #: The weights of each sign of a page's kind, in the order of ``kinds.KINDS``.
+    #: The weights of each sign of a page's kind, in the order of :data:`KINDS`.
     kinds: dict[str, list[float]]
     #: The trees over the features of a block.
     forest: Forest

@@ -25,15 +25,13 @@ from scraper_service.content.main_content.drops import (
     drop_extras,
 )
 from scraper_service.content.main_content.model import PRICE, Draft, is_chrome
-from scraper_service.content.markdown.tables import data_rows
+from scraper_service.content.markdown.writer import data_rows
 from scraper_service.content.metadata.marks import DATED_TAGS
 from scraper_service.content.passes import partly_kept, path_numbers, plain_shapes
 from scraper_service.content.words import distinct_words, likeness, word_overlap
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-
-    from scraper_service.content.main_content.model import Draft
 
 LEAST_CARDS = 3
 MAX_CARDS = 1_000  # per list; longer lists stay as they are

@@ -1,6 +1,7 @@
 """Collects the sources of a page's metadata: meta elements, links, headings and JSON-LD.
 
-One walk of the tree finds them. Also parses meta refreshes, which redirect to another URL.
+One walk of the tree finds them. The language of a page is declared or detected. Also parses
+meta refreshes, which redirect to another URL.
 """
 
 from __future__ import annotations
@@ -368,6 +369,22 @@ class Evidence:
         """The start of the text outside menus and forms."""
         return main_words(self.document)
 
+    @property
+    def language(self) -> str | None:
+        """The page's language as a tag such as ``en`` or ``de-AT``; None if unknown.
+
+        The ``lang`` of ``<html>`` comes first, as written. Then come other declarations.
+        The detection from the words of the page comes last.
+        """
+        declared = (self.root.get("lang") or self.root.get("xml:lang") or "").strip()
+        if declared:
+            return declared[:100]
+        header = self.first("http-equiv content-language")
+        for given in (header.split(",")[0], self.first("og:locale", "dc.language")):
+            if _LANGUAGE_TAG.fullmatch(given.strip()):
+                return given.strip().replace("_", "-")[:100]
+        return detect_language(self.words)
+
     @cached_property
     def marks(self) -> Marks:
         """Visible marks of the author and the dates; none in home pages, which are lists."""
@@ -384,6 +401,29 @@ def _text(element: Any) -> str:
         ]
     text = " ".join("".join(parts).split())[:MAX_VALUE]
     return text.rstrip("¶ ") or text
+
+
+LEAST_TEXT = 80  # characters for the detection of a language
+MAX_TEXT = 5_000
+# Below it are most wrong guesses, and those for names, codes and lists of goods.
+LEAST_PROBABILITY = 0.99
+_CURRENT_TAGS = {"iw": "he"}  # of the detector
+
+_LANGUAGE_TAG = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{1,8})*")
+
+
+def detect_language(text: str) -> str | None:
+    """Return the detected language of ``text``; None for short or unclear texts."""
+    text = " ".join(text[:MAX_TEXT].split())
+    if len(text) < LEAST_TEXT:
+        return None
+    import gcld3  # noqa: PLC0415  # few pages need it
+
+    detector = gcld3.NNetLanguageIdentifier(0, 4 * MAX_TEXT)  # least and most bytes
+    found = detector.FindLanguage(text.encode(errors="ignore"))
+    if found.probability < LEAST_PROBABILITY:
+        return None
+    return _CURRENT_TAGS.get(found.language, str(found.language))
 
 
 _REFRESH = re.compile(

@@ -1,34 +1,37 @@
-"""Makes the metadata of a page: selects the winning source of each fact.
+"""Makes the metadata of a page: the authors, dates and other facts, each of one source.
 
-The language is declared or detected. The reading time follows from the language.
+The surest source with a result wins. The reading time follows from the Markdown.
 """
 
 from __future__ import annotations
 
 import re
 from html import unescape
-from typing import TYPE_CHECKING
+from itertools import islice, pairwise
+from typing import TYPE_CHECKING, Any
 
+from scraper_service.content.characters import AnyCase
+from scraper_service.content.html.cleaning import CHANGES, special_elements
+from scraper_service.content.metadata.dates import iso_date, url_date
 from scraper_service.content.metadata.evidence import MAX_VALUE, fold_name, text_of
-from scraper_service.content.metadata.sources import (
-    authors,
-    modification_date,
-    publication_date,
+from scraper_service.content.metadata.marks import (
+    CHANGED,
+    author_of,
+    before_date,
+    date_of,
+    text_before,
+    timed_text,
 )
 from scraper_service.content.page_urls import absolute, is_web
-from scraper_service.content.passes import word_counts
+from scraper_service.content.passes import texts_in, with_text, word_counts
 from scraper_service.content.words import distinct_words, likeness, word_overlap
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
     from scraper_service.content.metadata.evidence import Evidence
 
-LEAST_TEXT = 80  # characters for the detection of a language
-MAX_TEXT = 5_000
-# Below it are most wrong guesses, and those for names, codes and lists of goods.
-LEAST_PROBABILITY = 0.99
-_CURRENT_TAGS = {"iw": "he"}  # of the detector
 
-_LANGUAGE_TAG = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{1,8})*")
 # Silent reading of English; Brysbaert, How many words do we read per minute?, 2019.
 WORDS_PER_MINUTE = 238
 # About right for Chinese; Japanese is read a little faster.
@@ -81,37 +84,6 @@ _FEED_TYPES = frozenset(
 Facts = dict[str, "str | list[str]"]
 
 
-def language_of(evidence: Evidence) -> str | None:
-    """Return the page's language as a tag such as ``en`` or ``de-AT``; None if unknown.
-
-    The ``lang`` of ``<html>`` comes first, as written. Then come other declarations.
-    The detection from the words of the page comes last.
-    """
-    root = evidence.root
-    declared = (root.get("lang") or root.get("xml:lang") or "").strip()
-    if declared:
-        return declared[:100]
-    header = evidence.first("http-equiv content-language")
-    for given in (header.split(",")[0], evidence.first("og:locale", "dc.language")):
-        if _LANGUAGE_TAG.fullmatch(given.strip()):
-            return given.strip().replace("_", "-")[:100]
-    return detect_language(evidence.words)
-
-
-def detect_language(text: str) -> str | None:
-    """Return the detected language of ``text``; None for short or unclear texts."""
-    text = " ".join(text[:MAX_TEXT].split())
-    if len(text) < LEAST_TEXT:
-        return None
-    import gcld3  # noqa: PLC0415  # few pages need it
-
-    detector = gcld3.NNetLanguageIdentifier(0, 4 * MAX_TEXT)  # least and most bytes
-    found = detector.FindLanguage(text.encode(errors="ignore"))
-    if found.probability < LEAST_PROBABILITY:
-        return None
-    return _CURRENT_TAGS.get(found.language, str(found.language))
-
-
 def reading(text: str) -> dict[str, str]:
     """Return ``word_count`` and ``reading_time`` (ISO 8601); empty without words.
 
@@ -134,8 +106,7 @@ def metadata(evidence: Evidence) -> tuple[Facts, Facts]:
     other: dict[str, list[str]] = {}
     for key, value in evidence.metas:
         lower = key.lower()
-        named = _NAMED.get(lower)
-        if named:
+        if named := _NAMED.get(lower):
             known.setdefault(named, []).append(value)
         if lower not in _RESERVED:
             other.setdefault(key, []).append(value)
@@ -196,7 +167,7 @@ def _plain(text: str) -> str:
 
 def _sourced_facts(evidence: Evidence, named: Facts) -> Facts:
     """Return the facts with several sources; facts without a value are left out."""
-    language = language_of(evidence)
+    language = evidence.language
     headline = _headline(evidence)
     title = evidence.title or headline
     names = authors(evidence)
@@ -213,9 +184,9 @@ def _sourced_facts(evidence: Evidence, named: Facts) -> Facts:
         "canonical_url": canonical(evidence),
         "feeds": feeds[:MAX_FEEDS],
         "author": names if len(names) > 1 else "".join(names),
-        "published_time": publication_date(evidence, language or "")
+        "published_time": _first_date(PUBLISHED, evidence, language)
         or named.get("published_time"),
-        "modified_time": modification_date(evidence, language or "")
+        "modified_time": _first_date(MODIFIED, evidence, language)
         or named.get("modified_time"),
     }
     return {name: value for name, value in facts.items() if value}
@@ -261,3 +232,390 @@ def _linked_urls(
         if href and (address := absolute(base, href)):
             found.append(address)
     return list(dict.fromkeys(found))
+
+
+# -- authors and dates -----------------------------------------------------------------
+
+MAX_NAME = 120  # characters
+MAX_NAMES = 10
+MAX_SCRIPT = 500_000  # characters
+MAX_BYLINE = 600  # characters
+MAX_DATES = 20  # that are compared
+LEAST_ENTRIES = 6  # of a list
+MAX_BYLINES = 3  # with different names on a page with one author
+
+_AUTHOR_METAS = (
+    "author article:author article:author_name dc.creator dcterms.creator byl byline "
+    "parsely-author sailthru.author citation_author article.author rbauthors "
+    "cxenseparse:author twitter:creator:name"
+).split()
+_PUBLISHED_METAS = (
+    "article:published_time datepublished og:published_time og:article:published_time "
+    "article.published parsely-pub-date sailthru.date publish-date publish_date "
+    "publishdate publication_date pubdate published_time date dc.date.issued "
+    "dcterms.issued dc.date dcterms.date dc.date.created dcterms.created "
+    "citation_publication_date citation_date ms.date cxenseparse:recs:publishtime "
+    "datecreated release_date"
+).split()
+_MODIFIED_METAS = (
+    "article:modified_time datemodified og:updated_time og:modified_time last-modified "
+    "article.updated dcterms.modified dc.date.modified lastmod updated_at updated "
+    "last_modified last_updated revised"
+).split()
+
+_BY = re.compile(
+    r"^(?:(?:article|story|words|posted|written|reviewed|published|created|authored|recipe|text|"
+    r"(?:view |see )?(?:all |more )?(?:articles|posts|stories)|this \w+ was written)\s+)?"
+    r"(?:by|via|author|authors|von|par|por|di|door|av|autor|autore|auteur|written by|"
+    r"автор|著者|作者)\b\s*[:\uff1a]?\s*|^(?:author|written by)\s*[:\uff1a]\s*",
+    re.IGNORECASE,
+)
+_MONTHS = "jan|feb|mar|apr|may|jun|jul|aug|sept?|oct|nov|dec"
+_END = re.compile(
+    r"\s*(?:[\u2013—]|\s-\s|\bon\b|\bupdated\b|\bpublished\b|\blast\b|[\s,]\s*\d"
+    rf"|\b(?:{_MONTHS})[a-z]{{0,6}}\.?\s+\d).*",
+    re.IGNORECASE | re.DOTALL,
+)
+_DIVIDER = re.compile(r"\s*[|•·»]\s*")
+_LEAD = re.compile(
+    r"(?!review)(?:\w+\s+)?(?:by|von|par|por|di|via|authors?)\s*:?", re.IGNORECASE
+)
+_PLACE = re.compile(r"\s+(?:in|at)\b.*", re.IGNORECASE)  # the category of a post
+_OFFICE = re.compile(
+    r",[^,]*\b(?:editor|writer|reporter|columnist|correspondent|journalist|contributor|manager|"
+    r"director|head|chief|founder|ceo|cto|president|expert|specialist|attorney|analyst|staff)\b.*",
+    re.IGNORECASE,
+)
+_AND = re.compile(r",|&|(?:,\s*)?(?:and|und|et|y|e|en|og|och|i)\b", re.IGNORECASE)
+_MARKS = " ,.:;-\u2013—|\"'&"
+_NO_NAME = re.compile(
+    r"https?:|www\.|@|[{}<>=\[\]#$]|^(?:(?:\w+\.)+(?:author|name)|about|admin|administrator|none|null|undefined|"
+    r"anonymous|guest|author|authors|the author|by|share|follow|read more|unknown|"
+    r"view all posts|posts?|n/a|staff|user|webmaster|editor|contributors?|[\d/.:-]+|\d+ min.*|stories|"
+    r"topic author|staff writer|original poster|"
+    r"jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|june?|july?|aug(?:ust)?|sept?(?:ember)?|"
+    r"oct(?:ober)?|nov(?:ember)?|dec(?:ember)?|"
+    r"(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?|"
+    # Words after "by" in menus, and labels of controls.
+    r"brand|category|collection|colou?r|date|feature|gender|industry|manufacturer|material|popularity|"
+    r"price|rating|relevance|reviews?|room|size|style|topic|type|use|weight|"
+    r"account|home|log ?in|my account|register|search|sign(?: in| up)?|unlock|view|the|"
+    r"(?:this|follow|(?:photo|picture|image|headshot)s? (?:of|by)) .+|insights from|"
+    r"meet the author|about the authors?|default|root|wordpress|test)$",
+    re.IGNORECASE,
+)
+MAX_CHANGES = 20  # elements that may have the date of a change
+MAX_CHANGE_TEXT = 2000  # characters of a footer that are searched for one
+MAX_DATE = 40  # characters
+_CHANGE_NAMES = re.compile(
+    r"last-?(?:modified|updated|mod)|dateModified", re.IGNORECASE
+)
+# What stands between the words and the date: who made the change, and a preposition.
+_CHANGED_IN = AnyCase(
+    r"\b(?:last (?:updated?|modified|edited|changed|revised)|page updated|"
+    r"(?<=[·•|(] )updated|"
+    r"zuletzt (?:aktualisiert|geändert|bearbeitet)|letzte (?:änderung|aktualisierung)|"
+    r"dernière (?:mise à jour|modification)|última (?:actualización|modificación|"
+    r"atualização)|ultim[oa] (?:aggiornamento|modifica)|laatst bijgewerkt)\b"
+    r"(?: (?:by|von|par|por|da) [^\d:.]{1,60}?)?[\s:,(]*"
+    r"(?:on|at|am|le|el|il|date|em|du)?[\s:(]*(?=[^\W\d]{0,12}[.,]?\s*\d)",
+)
+_UPDATED = re.compile(r"modif|updat|review|revis|edited", re.IGNORECASE)
+# The pattern begins with letters that all names share, for a fast search.
+_IN_SCRIPT = re.compile(
+    r"ubli(?:(?:(?<=[\"']datePubli)|(?<=[\"']date_publi))shed"
+    r"|(?<=[\"']publi)(?:shed_?[aA]t|sh(?:ed)?_?[dD]ate|cation_?[dD]ate)"
+    r"|(?<=[\"']firstPubli)shed(?:At|Date)?)\\?[\"']\s*:\s*\\?[\"']([^\"'\\]{8,40})"
+)
+_PUBLISHED = re.compile(
+    r"publish|posted|entry-date|post-date|created|pubdate", re.IGNORECASE
+)
+
+
+def authors(evidence: Evidence) -> list[str]:
+    """Return the names of the page's authors, from the first source with any.
+
+    The name of the site counts only if no source has another name.
+    """
+    publisher: list[str] = []
+    site = evidence.site_names
+    for source in AUTHORS:
+        names = list(dict.fromkeys(n for n in map(_name, source(evidence)) if n))
+        people = [name for name in names if fold_name(name) not in site]
+        if people:
+            return people[:MAX_NAMES]
+        publisher = publisher or names[:1]
+    return publisher
+
+
+def _first_date(
+    sources: tuple[Callable[[Evidence], Iterator[str]], ...],
+    evidence: Evidence,
+    language: str | None,
+) -> str | None:
+    """Return the first date in ISO 8601."""
+    return next(
+        (
+            date
+            for source in sources
+            for text in source(evidence)
+            if (date := iso_date(text, language or ""))
+        ),
+        None,
+    )
+
+
+def _name(text: str) -> str | None:
+    """Return ``text`` as a name without surrounding words; None if it is no name."""
+    name = _BY.sub("", " ".join(text.split())[:MAX_BYLINE]).strip(_MARKS)
+    if not 1 < len(name) <= MAX_NAME or _NO_NAME.search(name):
+        return None
+    return name if len(name.split()) <= 16 else None
+
+
+# -- authors -------------------------------------------------------------------------
+
+
+def _meta_authors(evidence: Evidence) -> Iterator[str]:
+    for name in _AUTHOR_METAS:
+        yield from (values := evidence.all(name))
+        if any(map(_name, values)):
+            return
+
+
+def _linked_authors(evidence: Evidence) -> Iterator[str]:
+    linked = evidence.linked
+    for node in linked.subjects:
+        given = node.get("author") or node.get("creator")
+        for author in given if isinstance(given, list) else [given]:
+            yield text_of(linked.resolve(author))
+        if given:
+            return
+
+
+def _labelled_authors(evidence: Evidence) -> Iterator[str]:
+    for number in "12":
+        label = evidence.first(f"twitter:label{number}").lower()
+        if label.endswith(" by") or label.startswith(
+            ("written", "by", "author", "geschrieben", "écrit", "escrito")
+        ):
+            yield evidence.first(f"twitter:data{number}")
+
+
+def _marked_authors(evidence: Evidence) -> Iterator[str]:
+    """Yield the names in the first element that is marked as author and has a name."""
+    for element in evidence.marks.authors:
+        names = _names(author_of(element))
+        if any(map(_name, names)):
+            if not _is_list(evidence):
+                yield from names
+            return
+
+
+def _bylines(evidence: Evidence) -> Iterator[str]:
+    """Yield the names of the first ``by``; all their long words have capitals.
+
+    Pages with several others are lists.
+    """
+    found: list[list[str]] = []
+    for pieces in evidence.marks.bylines:
+        names = [name for name in map(_name, _names(pieces)) if name]
+        words = [word for name in names for word in name.split()]
+        are_capitals = [word[0].isupper() for word in words if len(word) > 3]
+        if (
+            words
+            and all(are_capitals or [words[0][0].isupper()])
+            and names not in found
+        ):
+            found.append(names)
+    if 0 < len(found) <= MAX_BYLINES and not _is_list(evidence):
+        yield from found[0]
+
+
+def _names(pieces: list[str]) -> list[str]:
+    """Return the names at the start of texts between tags, or behind a ``by``.
+
+    A name ends with its text, as what is behind the next tag is a date or an office.
+    """
+    if sum(map(len, pieces)) > MAX_BYLINE:
+        return []
+    pieces = [part for piece in pieces for part in _DIVIDER.split(piece) if part]
+    leads = (n for n, piece in enumerate(pieces) if _LEAD.fullmatch(piece))
+    names: list[str] = []
+    is_expected = True
+    for piece in pieces[next(leads, -1) + 1 :]:
+        if is_expected:
+            if names and _OFFICE.match(f", {piece}"):
+                break
+            if name := _from_byline(piece):
+                names.append(name)
+                is_expected = False
+            elif piece.strip(_MARKS) and not _END.match(piece):
+                break
+        elif piece.startswith("."):
+            return []  # of a sentence
+        elif not (is_expected := bool(_AND.fullmatch(piece))):
+            break
+    return names
+
+
+def _from_byline(text: str) -> str:
+    name = _END.sub("", rest := _BY.sub("", text))
+    if rest != text:
+        name = _PLACE.sub("", name)
+        if not _is_short(name):
+            name = name.partition(",")[0]  # behind it is an office
+    name = _OFFICE.sub("", name).strip(_MARKS)
+    return name if _is_short(name) else ""
+
+
+def _is_short(name: str) -> bool:
+    return len(name) <= 60 and len(name.split()) <= 6
+
+
+# -- dates ---------------------------------------------------------------------------
+
+
+def _declared_publication(evidence: Evidence) -> Iterator[str]:
+    for name in _PUBLISHED_METAS:
+        yield from evidence.all(name)
+    yield text_of(evidence.linked.first("datePublished"))
+    yield text_of(evidence.linked.first("uploadDate", "dateCreated"))
+
+
+def _declared_modification(evidence: Evidence) -> Iterator[str]:
+    for name in _MODIFIED_METAS:
+        yield from evidence.all(name)
+    yield text_of(evidence.linked.first("dateModified"))
+
+
+def _marked_dates(evidence: Evidence) -> Iterator[str]:
+    """Yield the date of an element that is marked as date, best as one of publication."""
+    texts = _similar_marked_dates(evidence)
+    if not _are_of_list(texts):
+        yield from texts[:1]
+
+
+def _similar_marked_dates(evidence: Evidence) -> list[str]:
+    """Return the text of the element for :func:`_marked_dates`, and of those alike."""
+    sure: list[Any] = []
+    rest: list[Any] = []
+    for element in evidence.marks.dates:
+        names = f"{element.get('class', '')} {element.get('itemprop', '')}"
+        if not _UPDATED.search(names):
+            (sure if _PUBLISHED.search(names) else rest).append(element)
+    marked = sure + rest
+    for element in marked:
+        text = date_of(element)
+        if (
+            len(text) <= MAX_BYLINE
+            and (day := iso_date(text))
+            and not _is_change(element)
+        ):
+            text = timed_text(element, day) or text
+            kind = element.tag, element.get("class")
+            alike = (
+                other for other in marked if (other.tag, other.get("class")) == kind
+            )
+            return [text, *map(date_of, islice(alike, 1, MAX_DATES))]
+    return []
+
+
+def _dated_texts(evidence: Evidence) -> Iterator[str]:
+    """Yield short texts with a date, texts after the heading first."""
+    texts = evidence.marks.dated
+    if not _are_of_list(texts):
+        yield from texts
+
+
+def _is_list(evidence: Evidence) -> bool:
+    """Return True if the visible dates are those of the entries of a list."""
+    return _are_of_list(_similar_marked_dates(evidence) or evidence.marks.dated)
+
+
+def _are_of_list(texts: Iterable[str]) -> bool:
+    """Return True for dates of the entries of a list: the newest ones come first.
+
+    Threads have the oldest post first, and articles have few dates.
+    """
+    dates = [date[:10] for text in texts if (date := iso_date(text))]
+    if len(dates) < LEAST_ENTRIES or dates[0] == min(dates):
+        return False
+    return sum(later > date for date, later in pairwise(dates)) <= 1
+
+
+def _is_change(element: Any) -> bool:
+    """Return True if an element with a date is labelled as the date of a change."""
+    title = element.get("title") or ""
+    label = f"{text_before(element)} {before_date(date_of(element))}"
+    return CHANGED.search(label) is not None or CHANGED.search(title) is not None
+
+
+def _marked_changes(evidence: Evidence) -> Iterator[str]:
+    """Yield the dates of elements that are named or labelled as dates of a change.
+
+    Tools for documentation write them into the footer, where no other date is read.
+    """
+    for element in _changes(evidence):
+        names = f"{element.get('class', '')} {element.get('itemprop', '')}"
+        is_named = _CHANGE_NAMES.search(names) is not None
+        is_time = element.tag == "time" or "git-revision-date" in names
+        if is_named or (is_time and _is_change(element)):
+            inner = next(element.iter("time"), element)
+            yield date_of(inner)
+
+
+def _stated_changes(evidence: Evidence) -> Iterator[str]:
+    """Yield the date behind words such as ``Last updated``, if it is the only one."""
+    texts = evidence.marks.changes
+    for element in _changes(evidence):
+        if element.tag == "footer" or "footer" in element.get("class", ""):
+            text = " ".join(texts_in(element))[-MAX_CHANGE_TEXT:]
+            texts.append(" ".join(text.split()))
+    found = [
+        text[match.end() : match.end() + MAX_DATE]
+        for text in texts
+        for match in _CHANGED_IN.finditer(text)
+    ]
+    if len({text.strip()[:10] for text in found}) == 1:
+        yield found[0]
+
+
+def _changes(evidence: Evidence) -> list[Any]:
+    """Return the elements that may have the date of a change."""
+    document = evidence.document
+    return [] if document.is_home else special_elements(document)[CHANGES][:MAX_CHANGES]
+
+
+def _script_dates(evidence: Evidence) -> Iterator[str]:
+    """Yield the date of publication from data in scripts, if all have the same one."""
+    found: list[str] = []
+    scripts = [] if evidence.document.is_home else evidence.scripts
+    for script in with_text(scripts, MAX_SCRIPT, "ublish"):
+        if len(script.text) <= MAX_SCRIPT:
+            found += [match[1] for match in _IN_SCRIPT.finditer(script.text)]
+    if len({text[:10] for text in found}) == 1:
+        yield found[0]
+
+
+def _url_dates(evidence: Evidence) -> Iterator[str]:
+    if found := url_date(evidence.document.base):
+        yield found
+
+
+# Sources in order; the first source with a result wins.
+AUTHORS = (
+    _meta_authors,
+    _linked_authors,
+    _labelled_authors,
+    _marked_authors,
+    _bylines,
+)
+PUBLISHED = (
+    _declared_publication,
+    _marked_dates,
+    _dated_texts,
+    _script_dates,
+    _url_dates,
+)
+MODIFIED = (_declared_modification, _marked_changes, _stated_changes)

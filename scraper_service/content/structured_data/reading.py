@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 
 from scraper_service.content.html.document import BLOCKS
-from scraper_service.content.markdown.tables import data_rows
+from scraper_service.content.markdown.writer import data_rows
 from scraper_service.content.metadata.marks import Entries
 from scraper_service.content.structured_data.requested_fields import phrase_of, words_of
 from scraper_service.content.structured_data.values import GAP, SYMBOL

@@ -1,0 +1,333 @@
+"""The conversion of one response: its values, its facts, and what is common to all kinds.
+
+Documents without a tree are converted here: texts, pictures and PDF files.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from functools import partial
+from http import HTTPStatus
+from subprocess import SubprocessError
+from typing import TYPE_CHECKING, Any
+
+from attrs import asdict, define, field
+
+from scraper_service.content.decode import Unreadable, decode_body
+from scraper_service.content.formats.answers import Answers, result_name
+from scraper_service.content.formats.change_tracking import draft
+from scraper_service.content.formats.links_and_images import attribute_values
+from scraper_service.content.formats.privacy import Redaction
+from scraper_service.content.formats.tokens import (
+    beyond,
+    count_and_cut,
+    markdown_blocks,
+)
+from scraper_service.content.html.cleaning import preformatted_html
+from scraper_service.content.losses import Losses
+from scraper_service.content.metadata.dates import utc_time
+from scraper_service.content.page_status import (
+    EMPTY_SHELL,
+    NO_BYTES,
+    OK,
+    payment_verdict,
+    verdict_warning,
+)
+from scraper_service.content.passes import json_text
+from scraper_service.content.search import search_entry
+from scraper_service.content.structured_data.merging import join_names
+from scraper_service.items import PageContent, PageError, PageSource
+from scraper_service.options.availability import can_recognise_text
+from scraper_service.options.formats import Attributes, ChangeTracking
+from scraper_service.options.scrape import ScrapeOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scraper_service.content.html.document import Document
+
+BROKEN_OFF = "The site broke off in the middle of its response."
+ERROR_STATUS = 400
+NAMES_STAY = "Names of people and places were not redacted: rules do not find them."
+_JSON = json.JSONEncoder(ensure_ascii=False)
+#: Formats that only web pages have.
+DECLARED_FORMATS = frozenset({"branding", "menu", "product"})
+#: Formats whose results come with the parts of a page that they lack.
+FORMATS_WITH_LOSSES = frozenset({"markdown", "html", "chunks", "summary", "json"})
+
+
+@define
+class Conversion:
+    """The conversion of one response."""
+
+    source: PageSource
+    options: ScrapeOptions
+    #: Time limit for a PDF or an image, in seconds.
+    deadline_s: float | None
+    #: One of ``MARKDOWN_CONVERTERS``.
+    converter: str
+    #: Names of the requested values, each once.
+    names: tuple[str, ...] = field(init=False)
+    #: JSON texts of the values by name.
+    values: dict[str, bytes] = field(factory=dict)
+    warnings: list[str] = field(factory=list)
+    #: The Markdown among the values, None if only the JSON text is at hand.
+    markdown: str | None = None
+    #: Why the page is incomplete; empty for a complete page.
+    cut: str = ""
+    #: Further fields of the :class:`PageContent`.
+    facts: dict[str, Any] = field(factory=dict)
+    #: Markdown without the content of frames; None for a page without frames.
+    compared_text: str | None = None
+    #: The parts of the page that no format contains.
+    losses: Losses = field(factory=Losses)
+    answers: Answers = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.names = tuple(dict.fromkeys(map(result_name, self.options.formats)))
+        self.answers = Answers(self.source, self.options, self.add, self.facts)
+
+    def add(self, name: str, make: Callable[[], Any]) -> None:
+        """Add one value as JSON.
+
+        A failure becomes a warning, unless no other value was requested.
+        """
+        try:
+            made = make()
+            if name == "markdown" and self.source.lead and made.strip():
+                made = f"{self.source.lead}\n\n{made}"
+            self.values[name] = _as_json(made)
+            if name == "markdown":
+                self.markdown = made
+        except Exception as exc:
+            message = f"The format {name} could not be made ({type(exc).__name__})."
+            if self.names == (name,):
+                raise Unreadable(
+                    PageError("SCRAPE_ALL_ENGINES_FAILED", message)
+                ) from exc
+            self.warnings.append(message)
+
+    def decode(self) -> bytes:
+        """Return the decoded body; an incomplete body also adds a warning."""
+        source = self.source
+        body, error = decode_body(
+            source.body, source.content_encodings, source.max_bytes
+        )
+        if source.is_cut:
+            self.cut = BROKEN_OFF
+        elif error:
+            self.cut = f"The page is not complete: what the site sent {error}."
+        if source.is_cut and not body:
+            raise Unreadable(PageError("SCRAPE_SITE_ERROR", BROKEN_OFF))
+        if self.cut:
+            self.warnings.append(self.cut)
+            self.losses.add("truncated", self.cut)
+        return body
+
+    def content(self) -> PageContent:
+        """Return the result of the conversion."""
+        warnings = (*self.warnings, *self.answers.warnings)
+        if len(self.losses) and not FORMATS_WITH_LOSSES.isdisjoint(self.names):
+            rows = self.losses.as_rows()
+            if (redaction := self.redaction) is not None:
+                rows = tuple(map(redaction.facts, rows))
+            self.facts["losses"] = rows
+        if moment := utc_time(self.source.last_modified):
+            known = self.facts.get("known", {})
+            self.facts["known"] = {**known, "last_modified": moment}
+        return PageContent(values=self.values, warnings=warnings, **self.facts)
+
+    def note_empty(self) -> None:
+        """Give a response without bytes, but for white space, its verdict."""
+        if self.source.status >= ERROR_STATUS or self.cut:
+            return
+        known = dict(self.facts.get("known", {}))
+        if known.get("verdict", OK) == OK:
+            found = {"verdict": EMPTY_SHELL, "verdict_evidence": NO_BYTES}
+            self.facts["known"] = {**known, **found}
+            self.warnings.append(str(verdict_warning(found)))
+
+    def add_price(self) -> None:
+        """Add the verdict of a response that asks for payment, of any kind."""
+        if self.source.status == HTTPStatus.PAYMENT_REQUIRED:
+            verdict = payment_verdict(self.source.price_headers)
+            self.facts["known"] = {**self.facts.get("known", {}), **verdict}
+            self.warnings.append(str(verdict_warning(verdict)))
+
+    def track(self) -> None:
+        """Add the draft of change tracking, which a later scrape is compared with."""
+        options = self.options.format(ChangeTracking)
+        if options is None or "markdown" not in self.values:
+            return
+        text = self.compared_text
+        if text is None:
+            text = json.loads(self.values["markdown"])
+        self.add(
+            "change_tracking", lambda: draft(text, options, self.answers.change_data)
+        )
+
+    def redact(self) -> None:
+        """Replace personal data in the texts of the page, if that was asked for."""
+        redaction = self.redaction
+        if redaction is None:
+            return
+        self.values = redaction.values(self.values)
+        self.markdown = None
+        for name in ("known", "other"):
+            if name in self.facts:
+                self.facts[name] = redaction.facts(self.facts[name])
+        if self.facts.get("text"):
+            self.facts["text"] = redaction.facts({"": self.facts["text"]})[""]
+        if self.compared_text is not None:
+            self.compared_text = redaction.facts({"": self.compared_text})[""]
+        if self.answers.change_data is not None:
+            changes = {"": self.answers.change_data}
+            self.answers.change_data = redaction.facts(changes)[""]
+        if self.source.find_blocks and "markdown" in self.values:
+            self.facts["blocks"] = markdown_blocks(json.loads(self.values["markdown"]))
+        self.facts["redacted"] = dict(redaction.counts)
+        if redaction.options.entities is None:
+            self.warnings.append(NAMES_STAY)
+
+    @property
+    def redaction(self) -> Redaction | None:
+        """What replaces personal data, None if it may stay."""
+        if self.options.redact_pii is None:
+            return None
+        language = self.facts.get("known", {}).get("language")
+        return Redaction(
+            self.options.redact_pii, language if isinstance(language, str) else None
+        )
+
+    def count(self) -> None:
+        """Count the tokens of the Markdown, and add the requested part of it."""
+        if "markdown" not in self.values:
+            return
+        text = self.markdown
+        if text is None:
+            text = json.loads(self.values["markdown"])
+        count, part = count_and_cut(text, self.options)
+        self.facts["token_count"] = count
+        if part is not None:
+            self.values["part"] = part.as_json
+            self.facts["chunk"] = part.chunk
+            if part.is_beyond:
+                self.warnings.append(beyond(part))
+
+    def add_search_entry(self, text: str, kind: str) -> None:
+        """Add the page's entry for the team's search index, if requested."""
+        if not self.source.find_search:
+            return
+        known, other = self.facts.get("known", {}), self.facts.get("other", {})
+        if (redaction := self.redaction) is not None:
+            text = redaction.text(text)
+            known, other = redaction.facts(known), redaction.facts(other)
+        url = self.source.url
+
+        def make() -> bytes:
+            entry = search_entry(url, text, known, other, kind)
+            return b"" if entry is None else entry.pack()
+
+        # The caller of a single page does not wait for its entry.
+        self.facts["search"] = make if self.source.finds_search_later else make()
+
+    def add_attributes(self, document: Document) -> None:
+        if (format_ := self.options.format(Attributes)) is not None:
+            self.add("attributes", partial(self._attributes, document, format_))
+
+    def _attributes(self, document: Document, format_: Attributes) -> Any:
+        found = attribute_values(document, format_.selectors)
+        empty = (pair for pair in found if not pair["values"])
+        named = (f"{pair['selector'][:100]} ({pair['attribute']})" for pair in empty)
+        if names := join_names(tuple(named)):
+            self.warnings.append(f"No value found by attributes: {names}.")
+        return found
+
+    def skip_page_formats(self) -> None:
+        """Set the formats that only web pages have to null, with a warning each."""
+        for name in self.names:
+            if name in DECLARED_FORMATS:
+                self.values[name] = b"null"
+                self.warnings.append(f"Only a web page has the format {name}.")
+
+    def _plain(self, values: dict[str, Any]) -> None:
+        attributes = self.options.format(Attributes)
+        if attributes is not None:
+            pairs = [asdict(pair) | {"values": []} for pair in attributes.selectors]
+            values = {**values, "attributes": pairs}
+        for name in self.names:
+            if name in values:
+                self.add(name, partial(values.__getitem__, name))
+        self.skip_page_formats()
+
+    def convert_text(self, text: str, as_markdown: str) -> None:
+        self.add_search_entry(text, "")
+        page = preformatted_html(text) if text.strip() else ""
+        values = {
+            "markdown": as_markdown,
+            "html": page,
+            "raw_html": text,
+            "links": [],
+            "images": [],
+        }
+        self._plain(values)
+        self.answers.read_plain(as_markdown, lambda: page)
+
+    def convert_picture(self, body: bytes) -> None:
+        """Make all formats from the text that OCR recognises in an image."""
+        from scraper_service.content.pdf import ocr  # noqa: PLC0415  # rare
+
+        try:
+            text = ocr.recognise_text(body, self.deadline_s).strip()
+        except (OSError, SubprocessError) as exc:
+            message = "No text could be recognised in the image"
+            if not can_recognise_text():
+                message = "Text in images needs the program tesseract on the server"
+            error = PageError("SCRAPE_UNSUPPORTED_FILE_ERROR", message)
+            raise Unreadable(error) from exc
+        if not text:
+            self.warnings.append("There is no text in the image.")
+        self.convert_text(text, text)
+
+    def convert_pdf(self, body: bytes) -> None:
+        from scraper_service.content.pdf.content import pdf_content  # noqa: PLC0415  # rare, big
+
+        parser = self.options.pdf_parser
+        if parser is None:
+            encoded = base64.b64encode(body).decode()
+            self._plain(dict.fromkeys(("markdown", "html", "raw_html"), encoded))
+            return
+        result = pdf_content(body, parser, self.deadline_s)
+        page = result.html if {"html", "raw_html"} & set(self.names) else ""
+        values = {
+            "markdown": result.markdown,
+            "html": page,
+            "raw_html": page,
+            "links": result.links,
+            "images": [],
+        }
+        self._plain(values)
+        for name, wanted in (("pages", parser.pages), ("blocks", parser.blocks)):
+            if wanted:
+                self.add(name, partial(getattr, result, name))
+        self.warnings += result.warnings
+        self.losses.extend(result.losses)
+        self.facts.update(
+            known=result.known,
+            other=result.other,
+            found=tuple(u for u in result.links if u.startswith("http")),
+            num_pages=result.num_pages,
+            total_pages=result.total_pages,
+        )
+        self.add_search_entry(result.markdown, "pdf")
+        self.answers.read_plain(result.markdown, lambda: result.html)
+
+
+def _as_json(value: Any) -> bytes:
+    """Return a value as JSON in UTF-8."""
+    if type(value) is str:
+        return json_text(value)
+    if type(value) is list and set(map(type, value)) == {str}:  # such as links
+        return b"[%s]" % b", ".join(map(json_text, value))
+    return _JSON.encode(value).encode()
