@@ -44,7 +44,7 @@ class Background:
         from scraper_service.api.webhook_payloads import event_body
         from scraper_service.crawling.artefacts import object_store
         from scraper_service.crawling.converter_pool.pool import ConverterPool
-        from scraper_service.search_engines.searches import Searches
+        from scraper_service.search_engines.web_search import Searches
         from scraper_service.services.mapping import MapCrawler
         from scraper_service.services.metrics.sentry import error_reports
         from scraper_service.services.metrics.tracing import shared_traces

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from scraper_service.crawling.download.engines import Engines
     from scraper_service.options.extraction import OperationOptionsT
     from scraper_service.options.scrape import ScrapeOptions
-    from scraper_service.search_engines.searches import Searches
+    from scraper_service.search_engines.web_search import Searches
 
 PACKAGE = "scraper-service"
 NO_ENGINE = (

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from scraper_service.options.crawl import PageOptions
     from scraper_service.options.limits import Retention
     from scraper_service.options.map_search import MapOptions, SearchOptions
-    from scraper_service.search_engines.searches import Searches
+    from scraper_service.search_engines.web_search import Searches
     from scraper_service.services.accounts import Team
     from scraper_service.services.billing import Charge, Charges
     from scraper_service.services.capabilities import Availability

@@ -27,7 +27,7 @@ from scraper_service.shared_objects import BackgroundTasks
 if TYPE_CHECKING:
     from scraper_service.options.map_search import SearchOptions
     from scraper_service.options.scrape import ScrapeOptions
-    from scraper_service.search_engines.searches import SearchOutcome
+    from scraper_service.search_engines.web_search import SearchOutcome
     from scraper_service.services.accounts import Team
 
 PAGES_AT_ONCE = 16  # of one search

@@ -68,7 +68,7 @@ scraper_service.storage.files.uploads scraper_service.web.sessions werkzeug.rout
 wsproto multipart scraper_service.crawling.converter_pool.pool
 scraper_service.crawling.download.engines scraper_service.crawling.download.handler
 scraper_service.crawling.middlewares scraper_service.crawling.pipelines.pages
-scraper_service.crawling.scheduler scraper_service.search_engines.searches
+scraper_service.crawling.scheduler scraper_service.search_engines.web_search
 scraper_service.services.capabilities scraper_service.services.metrics.health
 scraper_service.services.job_following scraper_service.services.mapping
 scraper_service.services.kinds.operations scraper_service.services.resident_crawler

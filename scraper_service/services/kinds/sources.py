@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from scraper_service.items import Hit
     from scraper_service.options.scrape import ScrapeOptions
-    from scraper_service.search_engines.searches import Searches
+    from scraper_service.search_engines.web_search import Searches
     from scraper_service.services.mapping import MapCrawler
 
 MAP_TIMEOUT_S = 60.0

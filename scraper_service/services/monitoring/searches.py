@@ -25,7 +25,7 @@ from scraper_service.storage.monitors.snapshots import PageSnapshot
 if TYPE_CHECKING:
     from scraper_service.items import Hit
     from scraper_service.options.monitors import SearchTarget
-    from scraper_service.search_engines.searches import Searches
+    from scraper_service.search_engines.web_search import Searches
     from scraper_service.services.monitoring.judge import ChangeJudge
     from scraper_service.storage.database import Database
     from scraper_service.storage.monitors.checks import CheckPlan
