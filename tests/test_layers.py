@@ -148,7 +148,7 @@ def test_only_the_egress_module_and_its_user_open_connections():
             "scraper_service.cli.mcp",  # the user's own service
             "scraper_service.services.monitoring.mail",  # the operator's server
             # a server, for the browser of a session
-            "scraper_service.services.browser_sessions.caller_code.browser_socket",
+            "scraper_service.services.browser_sessions.cdp",
             "scraper_service.cli.operator.maintenance",  # the operator's own address
             "scraper_service.cli.outputs.page_files",  # files that the user's own service keeps
             "scraper_service.cli.remote",  # the user's own service, not a page's address

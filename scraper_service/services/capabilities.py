@@ -24,7 +24,7 @@ from scraper_service.options.extraction import AgentOptions, ResearchOptions
 from scraper_service.options.formats import FORMATS as PAGE_FORMATS
 from scraper_service.options.limits import parse_languages
 from scraper_service.search_engines.search_engine import OWN
-from scraper_service.services.browser_sessions.caller_code.sandbox import why_no_program
+from scraper_service.services.browser_sessions.sandbox import why_no_program
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

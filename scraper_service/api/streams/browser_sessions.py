@@ -27,7 +27,7 @@ from scraper_service.api.streams.websocket import (
     REFUSED,
     SocketStream,
 )
-from scraper_service.services.browser_sessions.caller_messages import (
+from scraper_service.services.browser_sessions.cdp import (
     MAX_MESSAGE,
     CallerMessages,
 )

@@ -29,7 +29,7 @@ from scraper_service.options.availability import missing_model
 from scraper_service.options.catalogue import USUAL_PAGE
 from scraper_service.options.crawl import PageOptions
 from scraper_service.options.urls import request_url
-from scraper_service.services.browser_sessions.caller_code.steps import CallerCode
+from scraper_service.services.browser_sessions.caller_code import CallerCode
 from scraper_service.services.browser_sessions.lifecycle import Lifecycle, SessionTerms
 from scraper_service.services.browser_sessions.running_session import (
     RunningSession,
