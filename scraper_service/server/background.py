@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from scraper_service.crawling.metrics import LoopLag
     from scraper_service.services.job_runner import JobRunner
     from scraper_service.services.kinds.operations import Work
-    from scraper_service.services.metrics.health import Health
     from scraper_service.services.monitoring.channels import ChannelSender
     from scraper_service.services.monitoring.check_run import MonitorScheduler
     from scraper_service.services.monitoring.mail import Mailer
+    from scraper_service.services.observability.health import Health
     from scraper_service.storage.jobs.runs import Taken
 
 logger = logging.getLogger(__name__)
@@ -46,8 +46,8 @@ class Background:
         from scraper_service.crawling.converter_pool.pool import ConverterPool
         from scraper_service.search_engines.web_search import Searches
         from scraper_service.services.mapping import MapCrawler
-        from scraper_service.services.metrics.sentry import error_reports
-        from scraper_service.services.metrics.tracing import shared_traces
+        from scraper_service.services.observability.sentry import error_reports
+        from scraper_service.services.observability.tracing import shared_traces
         from scraper_service.services.webhooks import Webhooks
         from scraper_service.storage.database import Database
         from scraper_service.storage.secrets import forget_secrets
@@ -166,7 +166,7 @@ class Background:
 
     def _health(self) -> tuple[LoopLag, Health]:
         from scraper_service.crawling.metrics import LoopLag
-        from scraper_service.services.metrics.health import Health, service_checks
+        from scraper_service.services.observability.health import Health, service_checks
 
         lag = LoopLag()
         found = service_checks(

@@ -397,7 +397,7 @@ def serve(settings: Settings, announce: AnnounceT) -> int:
     :exc:`~scraper_service.errors.DatabaseUnusable`.
     """
     from scraper_service.server.background import Background
-    from scraper_service.services.metrics.health import ServiceManager
+    from scraper_service.services.observability.health import ServiceManager
 
     gc.disable()  # until it has started: few of the first objects are garbage
     manager = ServiceManager()

@@ -31,7 +31,7 @@ from scraper_service.options.parsing import MAX_ISSUES, short
 from scraper_service.options.serialization import options_from_json
 from scraper_service.services.accounts import DiskQuota
 from scraper_service.services.crawl_preview import explain
-from scraper_service.services.metrics.tracing import note_job
+from scraper_service.services.observability.tracing import note_job
 from scraper_service.services.upkeep import expire
 from scraper_service.shared_objects import BackgroundTasks
 from scraper_service.storage.job_records import JobState

@@ -69,7 +69,7 @@ wsproto multipart scraper_service.crawling.converter_pool.pool
 scraper_service.crawling.download.engines scraper_service.crawling.download.handler
 scraper_service.crawling.middlewares scraper_service.crawling.pipelines.pages
 scraper_service.crawling.scheduler scraper_service.search_engines.web_search
-scraper_service.services.capabilities scraper_service.services.metrics.health
+scraper_service.services.capabilities scraper_service.services.observability.health
 scraper_service.services.job_following scraper_service.services.mapping
 scraper_service.services.kinds.operations scraper_service.services.resident_crawler
 scraper_service.services.webhooks scraper_service.spiders.crawl
@@ -79,7 +79,7 @@ scraper_service.crawling.scrapy_shortcuts scraper_service.crawling.network.event
 scraper_service.crawling.pipelines.page_index scraper_service.crawling.pipelines.questions
 scraper_service.exports.job_exports scraper_service.feeds scraper_service.library
 scraper_service.llm.requests scraper_service.search_engines.own_index
-scraper_service.services.metrics.service_metrics
+scraper_service.services.observability.metrics
 scraper_service.services.monitoring.check_run scraper_service.services.billing
 scraper_service.spiders.batch scraper_service.spiders.map scraper_service.spiders.search
 scrapy.core.downloader.handlers.datauri scrapy.downloadermiddlewares.defaultheaders
@@ -96,7 +96,7 @@ scraper_service.api.openapi.kinds scraper_service.api.routes.files
 scraper_service.api.routes.health playwright.async_api scrapy_playwright.handler
 scrapy_playwright.provider scraper_service.crawling.browser.render
 scraper_service.content.change_tracking.monitored_pages
-scraper_service.crawling.download.kept_sources scraper_service.services.metrics.sentry
+scraper_service.crawling.download.kept_sources scraper_service.services.observability.sentry
 scraper_service.services.monitoring.target_runs
 scraper_service.services.monitoring.searches scraper_service.web.files
 """.split()

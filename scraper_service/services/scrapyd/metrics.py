@@ -21,7 +21,7 @@ from twisted.internet.threads import deferToThread
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET
 
-from scraper_service.services.metrics.service_metrics import (
+from scraper_service.services.observability.metrics import (
     build_info,
     content_type,
     encode_metrics,
