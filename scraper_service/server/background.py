@@ -106,10 +106,10 @@ class Background:
     def _work(self) -> dict[str, Work]:
         from scraper_service.crawling.pricing import Prices
         from scraper_service.llm.model import language_model
-        from scraper_service.services.kinds.agent.agent import Agent
-        from scraper_service.services.kinds.agent.agent_writer import AgentWriter
-        from scraper_service.services.kinds.agent.research import Research
-        from scraper_service.services.kinds.agent.run import RunTools
+        from scraper_service.services.kinds.agent import Agent
+        from scraper_service.services.kinds.agent_run import RunTools
+        from scraper_service.services.kinds.agent_writer import AgentWriter
+        from scraper_service.services.kinds.deep_research import Research
         from scraper_service.services.kinds.extraction import Extract
         from scraper_service.services.kinds.llms_txt import LlmsText
         from scraper_service.services.kinds.sources import Sources
