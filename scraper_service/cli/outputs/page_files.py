@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from attrs import frozen
 
-from scraper_service.cli.outputs.page_formats import KINDS
+from scraper_service.cli.outputs.output import KINDS
 from scraper_service.cli.terminal import FailedUrl, OutputFailed
 from scraper_service.content.characters import printable
 from scraper_service.errors import plural

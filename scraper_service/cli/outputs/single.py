@@ -16,6 +16,7 @@ from attrs import frozen
 from scraper_service.cli.outputs.output import (
     ENDINGS,
     JOB_ENDINGS,
+    KINDS,
     STDOUT,
     Destination,
     refuse_binary,
@@ -25,7 +26,6 @@ from scraper_service.cli.outputs.page_files import (
     content_of,
     write_page,
 )
-from scraper_service.cli.outputs.page_formats import KINDS
 from scraper_service.cli.terminal import OutputFailed
 from scraper_service.content.characters import printable
 from scraper_service.exports.markdown_zip import PageNames
