@@ -146,7 +146,7 @@ def test_only_the_egress_module_and_its_user_open_connections():
         == {
             "scraper_service.api.connections",  # options of what clients have opened
             "scraper_service.cli.mcp",  # the user's own service
-            "scraper_service.services.monitoring.mail",  # the operator's server
+            "scraper_service.services.monitoring.notifications",  # the mail server
             # a server, for the browser of a session
             "scraper_service.services.browser_sessions.cdp",
             "scraper_service.cli.operator.maintenance",  # the operator's own address

@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from scraper_service.crawling.metrics import LoopLag
     from scraper_service.services.job_runner import JobRunner
     from scraper_service.services.kinds.operations import Work
-    from scraper_service.services.monitoring.channels import ChannelSender
     from scraper_service.services.monitoring.check_run import MonitorScheduler
-    from scraper_service.services.monitoring.mail import Mailer
+    from scraper_service.services.monitoring.notifications import ChannelSender, Mailer
     from scraper_service.services.observability.health import Health
     from scraper_service.storage.jobs.runs import Taken
 
@@ -45,7 +44,7 @@ class Background:
         from scraper_service.crawling.artefacts import object_store
         from scraper_service.crawling.converter_pool.pool import ConverterPool
         from scraper_service.search_engines.web_search import Searches
-        from scraper_service.services.mapping import MapCrawler
+        from scraper_service.services.map_search import MapCrawler
         from scraper_service.services.observability.sentry import error_reports
         from scraper_service.services.observability.tracing import shared_traces
         from scraper_service.services.webhooks import Webhooks
@@ -150,11 +149,12 @@ class Background:
 
     def _messengers(self) -> tuple[Mailer, ChannelSender]:
         """Return what sends the mail and the messages of checks."""
-        from scraper_service.services.monitoring.channels import (
+        from scraper_service.services.monitoring.notifications import (
             Channels,
             ChannelSender,
+            Mailer,
+            MailServer,
         )
-        from scraper_service.services.monitoring.mail import Mailer, MailServer
 
         settings = self.settings
         mail = settings["SMTP_URL"]

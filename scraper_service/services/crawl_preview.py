@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from scraper_service.crawling.robots import RobotsPolicy
     from scraper_service.options.crawl import CrawlOptions
     from scraper_service.services.accounts import Team
-    from scraper_service.services.mapping import MapCrawler
+    from scraper_service.services.map_search import MapCrawler
 
 #: Raises :exc:`InvalidOptions` for values that the API does not accept.
 CheckT: TypeAlias = Callable[[Mapping[str, Any]], None]

@@ -24,8 +24,8 @@ from scraper_service.options.availability import require_parseable
 from scraper_service.options.catalogue import USUAL_PAGE
 from scraper_service.options.limits import under_policy
 from scraper_service.options.serialization import replay_from_json, replay_to_json
+from scraper_service.services.map_search import ResultPages
 from scraper_service.services.resident_crawler import failed_page
-from scraper_service.services.searching import ResultPages
 from scraper_service.storage.accounts import sessions, usage
 from scraper_service.storage.accounts.credits import Call, store_answer
 from scraper_service.storage.jobs.jobs import Jobs
@@ -47,9 +47,8 @@ if TYPE_CHECKING:
     from scraper_service.services.accounts import Team
     from scraper_service.services.billing import Charge, Charges
     from scraper_service.services.capabilities import Availability
-    from scraper_service.services.mapping import Map, MapCrawler
+    from scraper_service.services.map_search import Map, MapCrawler, SearchAnswer
     from scraper_service.services.resident_crawler import ResidentCrawler
-    from scraper_service.services.searching import SearchAnswer
     from scraper_service.storage.accounts.sessions import SessionRow
     from scraper_service.storage.database import Database
 

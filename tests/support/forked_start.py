@@ -70,7 +70,7 @@ scraper_service.crawling.download.engines scraper_service.crawling.download.hand
 scraper_service.crawling.middlewares scraper_service.crawling.pipelines.pages
 scraper_service.crawling.scheduler scraper_service.search_engines.web_search
 scraper_service.services.capabilities scraper_service.services.observability.health
-scraper_service.services.job_following scraper_service.services.mapping
+scraper_service.services.job_following scraper_service.services.map_search
 scraper_service.services.kinds.operations scraper_service.services.resident_crawler
 scraper_service.services.webhooks scraper_service.spiders.crawl
 scraper_service.spiders.scrape scraper_service.storage.database

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from scraper_service.items import Hit
     from scraper_service.options.scrape import ScrapeOptions
     from scraper_service.search_engines.web_search import Searches
-    from scraper_service.services.mapping import MapCrawler
+    from scraper_service.services.map_search import MapCrawler
 
 MAP_TIMEOUT_S = 60.0
 

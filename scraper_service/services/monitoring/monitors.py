@@ -23,8 +23,7 @@ from scraper_service.options.limits import under_policy
 from scraper_service.options.monitors import SearchTarget
 from scraper_service.options.parsing import short
 from scraper_service.options.urls import DEFAULT_PORTS, origin
-from scraper_service.services.monitoring.channels import ChannelSender
-from scraper_service.services.monitoring.mail import Mailer
+from scraper_service.services.monitoring.notifications import ChannelSender, Mailer
 from scraper_service.shared_objects import BackgroundTasks
 from scraper_service.storage.monitors import checks, monitors
 from scraper_service.storage.monitors.messages import Mail
