@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self
 
+from attrs import frozen
+
 from scraper_service.discovery.outgoing_requests import OutgoingProxy
-from scraper_service.items import Hit
 from scraper_service.search_engines.json_http import (
     PagedSearch,
-    is_address,
-    number_of,
+    make_hit,
     rows_of,
     text_of,
 )
@@ -23,10 +24,11 @@ from scraper_service.search_engines.search_engine import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Iterator
 
     from scrapy.settings import BaseSettings
 
+    from scraper_service.items import Hit
     from scraper_service.options.map_search import ResultList, TimeFilter
 
 
@@ -81,29 +83,15 @@ def _searxng_query(text: str, source: ResultList, number: int) -> dict[str, str]
 
 
 def _searxng_hit(row: dict[str, Any], kind: str) -> Hit | None:
-    url, image = text_of(row.get("url")), None
-    width = height = None
+    image, size = text_of(row.get("img_src")), None
     if kind == "images":
-        image = text_of(row.get("img_src"))
         image = f"https:{image}" if image.startswith("//") else image
-        if not is_address(image):
-            return None
         size = _SIZE.search(text_of(row.get("resolution")))
-        if size is not None:
-            width, height = number_of(size[1]), number_of(size[2])
-    if not is_address(url):
-        return None
-    thumbnail = text_of(row.get("thumbnail") or row.get("img_src"))
-    if kind == "news" and is_address(thumbnail):
-        image = thumbnail
-    return Hit(
-        url=url,
-        title=text_of(row.get("title")),
-        description=text_of(row.get("content")),
-        date=text_of(row.get("publishedDate")) or None,
-        image_url=image,
-        image_width=width,
-        image_height=height,
+    else:
+        image = text_of(row.get("thumbnail") or row.get("img_src"))
+    title, text, date = (row.get(k) for k in ("title", "content", "publishedDate"))
+    return make_hit(
+        kind, row.get("url"), title, text, date, image, *size.groups() if size else ()
     )
 
 
@@ -189,24 +177,19 @@ def _freshness(when: TimeFilter | None) -> str | None:
 
 
 def _brave_hit(row: dict[str, Any], kind: str) -> Hit | None:
-    url = text_of(row.get("url"))
-    if not is_address(url):
-        return None
     properties, thumbnail = row.get("properties"), row.get("thumbnail")
     image = properties if kind == "images" else None
     image = image if isinstance(image, dict) else {}
     small = thumbnail if isinstance(thumbnail, dict) else {}
-    address = text_of(image.get("url") or small.get("src"))
-    if kind == "images" and not is_address(address):
-        return None
-    return Hit(
-        url=url,
-        title=_plain(row.get("title")),
-        description=_plain(row.get("description")),
-        date=text_of(row.get("age") or row.get("page_age")) or None,
-        image_url=address if kind != "web" and is_address(address) else None,
-        image_width=number_of(image.get("width")),
-        image_height=number_of(image.get("height")),
+    return make_hit(
+        kind,
+        row.get("url"),
+        _plain(row.get("title")),
+        _plain(row.get("description")),
+        row.get("age") or row.get("page_age"),
+        image.get("url") or small.get("src"),
+        image.get("width"),
+        image.get("height"),
     )
 
 
@@ -287,18 +270,8 @@ def _serper_day(day: date) -> str:
 
 
 def _serper_hit(row: dict[str, Any], kind: str) -> Hit | None:
-    url, image = text_of(row.get("link")), text_of(row.get("imageUrl"))
-    if not is_address(url) or (kind == "images" and not is_address(image)):
-        return None
-    return Hit(
-        url=url,
-        title=text_of(row.get("title")),
-        description=text_of(row.get("snippet")),
-        date=text_of(row.get("date")) or None,
-        image_url=image if kind != "web" and is_address(image) else None,
-        image_width=number_of(row.get("imageWidth")),
-        image_height=number_of(row.get("imageHeight")),
-    )
+    keys = ("title", "snippet", "date", "imageUrl", "imageWidth", "imageHeight")
+    return make_hit(kind, row.get("link"), *map(row.get, keys))
 
 
 ANY_ENGINE = "https://duckduckgo.com/"
@@ -306,6 +279,7 @@ _DDGS_UNITS = {"h": "d", "d": "d", "w": "w", "m": "m", "y": "y"}
 _DDGS_VERBS = {"web": "text", "news": "news", "images": "images"}
 
 
+@frozen(eq=False)
 class DdgsSearch:
     """Public search engines without a key, through the optional library ``ddgs``.
 
@@ -316,12 +290,9 @@ class DdgsSearch:
     name = "ddgs"
     sources = frozenset(_DDGS_VERBS)
 
-    def __init__(
-        self, timeout_s: float, make: Callable[..., Any], proxy: str | None = None
-    ):
-        self._proxy = proxy
-        self._timeout_s = timeout_s
-        self._make = make
+    _timeout_s: float
+    _make: Callable[..., Any]
+    _proxy: str | None = None
 
     @classmethod
     def from_settings(cls, settings: BaseSettings) -> Self:
@@ -371,16 +342,5 @@ class DdgsSearch:
 
 
 def _ddgs_hit(row: dict[str, Any], kind: str) -> Hit | None:
-    url = text_of(row.get("href") or row.get("url"))
-    image = text_of(row.get("image"))
-    if not is_address(url) or (kind == "images" and not is_address(image)):
-        return None
-    return Hit(
-        url=url,
-        title=text_of(row.get("title")),
-        description=text_of(row.get("body")),
-        date=text_of(row.get("date")) or None,
-        image_url=image if is_address(image) else None,
-        image_width=number_of(row.get("width")),
-        image_height=number_of(row.get("height")),
-    )
+    keys = ("title", "body", "date", "image", "width", "height")
+    return make_hit(kind, row.get("href") or row.get("url"), *map(row.get, keys))
