@@ -28,6 +28,7 @@ from scraper_service.storage.accounts.audit import Actor
 from scraper_service.storage.accounts.keys import KeyRow, key_hash, list_keys
 from scraper_service.storage.accounts.teams import TeamRow, team_row
 from scraper_service.storage.accounts.usage import count_call
+from scraper_service.storage.database import Database
 from scraper_service.storage.schema import key as key_table
 from scraper_service.storage.schema import team as team_table
 from scraper_service.storage.transactions import transaction
@@ -35,7 +36,6 @@ from scraper_service.storage.transactions import transaction
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from scraper_service.storage.database import Database
 
 _OF_KEY = ("id", "hash", "scope", "name")
 KEY_MEMORY_S = 1.0  # a revoked key works for so long at most
@@ -214,6 +214,7 @@ def read_account(connection: Connection, team_id: str) -> tuple[TeamRow, list[Ke
     return team_row(connection, row), list_keys(connection, team_id)
 
 
+@frozen(eq=False)
 class Rates:
     """Rate limits per team and mode.
 
@@ -221,9 +222,8 @@ class Rates:
     their own. 0 or a missing mode is unlimited and needs no database.
     """
 
-    def __init__(self, database: Database, usual: Mapping[str, int]):
-        self._database = database
-        self._usual = usual
+    _database: Database
+    _usual: Mapping[str, int]
 
     def limit(self, team: Team, mode: Mode) -> int:
         """Return the calls per minute of a mode, 0 for any number."""
@@ -240,12 +240,12 @@ class Rates:
         await self._database.write(count_call, team.id, mode, most)
 
 
+@frozen(eq=False)
 class DiskQuota:
     """The bytes that teams may store. ``usual_mb`` is the quota in MiB, 0 for none."""
 
-    def __init__(self, database: Database, usual_mb: int):
-        self._database = database
-        self._usual_mb = usual_mb
+    _database: Database
+    _usual_mb: int
 
     def limit(self, team: Team) -> int | None:
         """Return the quota of a team in bytes, None without one."""

@@ -7,9 +7,10 @@ import logging
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
-from attrs import evolve, field, frozen
+from attrs import define, evolve, field, frozen
 
 from scraper_service.content.search.query import category_of
 from scraper_service.crawling.middlewares import page_ended
@@ -25,7 +26,9 @@ from scraper_service.errors import (
 )
 from scraper_service.items import Hit, Page, PageError
 from scraper_service.options.crawl import PageOptions
+from scraper_service.options.map_search import SearchOptions
 from scraper_service.options.urls import caller_url
+from scraper_service.services.accounts import Team
 from scraper_service.services.resident_crawler import Resident, failed_page
 from scraper_service.shared_objects import BackgroundTasks
 from scraper_service.storage.frontier import links
@@ -37,10 +40,9 @@ if TYPE_CHECKING:
 
     from scraper_service.discovery.map_results import ShapeT
     from scraper_service.items import KnownPage, MapFound
-    from scraper_service.options.map_search import MapOptions, SearchOptions
+    from scraper_service.options.map_search import MapOptions
     from scraper_service.options.scrape import ScrapeOptions
     from scraper_service.search_engines.web_search import SearchOutcome
-    from scraper_service.services.accounts import Team
     from scraper_service.storage.database import Database
 
 
@@ -190,25 +192,20 @@ class SearchAnswer:
     is_scraped: bool = field(default=False)
 
 
+@define(eq=False)
 class ResultPages:
     """Scrapes the results of one search, until its deadline."""
 
     _in_background: ClassVar[BackgroundTasks] = BackgroundTasks()
 
-    def __init__(
-        self,
-        scrape: ScrapeT,
-        options: SearchOptions,
-        team: Team,
-        version: int,
-        deadline: float,
-    ):
-        self._scrape = scrape
-        self._options = options
-        self._team = team
-        self._version = version
-        self._deadline = deadline
-        self._turns = asyncio.Semaphore(PAGES_AT_ONCE)
+    _scrape: ScrapeT
+    _options: SearchOptions
+    _team: Team
+    _version: int
+    _deadline: float
+    _turns: asyncio.Semaphore = field(
+        init=False, factory=partial(asyncio.Semaphore, PAGES_AT_ONCE)
+    )
 
     async def answer(
         self, search_id: str, found: SearchOutcome, price: int

@@ -9,21 +9,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from aiohttp import WSMsgType, web
+from attrs import define, field
 
-from scraper_service.crawling.browser.devtools import Decision, decide
+from scraper_service.crawling.browser.devtools import Decision, DevTools, decide
+from scraper_service.crawling.converter_pool.pool import ConverterPool
 from scraper_service.errors import ConverterDied, QueueFull
+from scraper_service.services.browser_sessions.running_session import RunningSession
 from scraper_service.shared_objects import until_first_end
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-
-    from scraper_service.crawling.browser.devtools import DevTools
-    from scraper_service.crawling.converter_pool.pool import ConverterPool
-    from scraper_service.services.browser_sessions.running_session import RunningSession
+    from collections.abc import AsyncIterator
 
 
 MAX_MESSAGE: Final = 2 * 2**20  # characters from a caller
@@ -31,6 +31,7 @@ LARGE_MESSAGE: Final = 32 * 2**10  # characters; larger ones are read in the poo
 OPEN_S: Final = 5.0  # for the browser to open a page
 
 
+@define(eq=False)
 class CallerMessages:
     """The messages of one connection. Both directions pass here.
 
@@ -38,20 +39,12 @@ class CallerMessages:
     ``send`` gets the replies to the others. Large ones are read in ``pool``.
     """
 
-    def __init__(
-        self,
-        session: RunningSession,
-        browser: DevTools,
-        pool: ConverterPool,
-        send: Callable[[str], Awaitable[None]],
-    ):
-        self._session = session
-        self._browser = browser
-        self._pool = pool
-        self._send = send
-        #: The id of the message that opens a page, and its reply.
-        self._opening: int | None = None
-        self._opened = asyncio.Event()
+    _session: RunningSession
+    _browser: DevTools
+    _pool: ConverterPool
+    _send: Callable[[str], Awaitable[None]]
+    _opening: int | None = field(init=False, default=None)
+    _opened: asyncio.Event = field(init=False, factory=asyncio.Event)
 
     async def take(self, text: str) -> None:
         """Take a message of the caller, which counts as a call.
