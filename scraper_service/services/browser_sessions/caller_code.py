@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from scraper_service.services.browser_sessions.running_session import (
         RunningSession,
-        StepOutcome,
+        StepResult,
     )
     from scraper_service.services.browser_sessions.steps import Step
 
@@ -356,7 +356,7 @@ class CallerCode:
         return f"{said.splitlines()[-1] if said else 'its trial failed'} (see docs/how-to/browser.md)"
 
     async def run(
-        self, session: RunningSession, step: Step, outcome: StepOutcome
+        self, session: RunningSession, step: Step, outcome: StepResult
     ) -> None:
         """Do a step by code in the page of a session.
 

@@ -31,7 +31,7 @@ from scraper_service.crawling.page_errors import (
     page_error,
 )
 from scraper_service.errors import QueueFull, ServiceUnavailable
-from scraper_service.items import TakenPage
+from scraper_service.items import Page, TakenPage
 from scraper_service.llm.model import LanguageModel, ModelError
 from scraper_service.options.scrape import ScrapeOptions
 from scraper_service.options.urls import host_of
@@ -41,7 +41,6 @@ from scraper_service.services.browser_sessions.steps import (
     FAILED,
     LATE,
     NO_PROGRAM,
-    StepResult,
 )
 from scraper_service.services.browser_sessions.visitor_input import (
     InputInvalid,
@@ -57,7 +56,7 @@ if TYPE_CHECKING:
     from scraper_service.services.browser_sessions.steps import Step
 
     CodeRunnerT = Callable[
-        ["RunningSession", Step, "StepOutcome"], Coroutine[Any, Any, None]
+        ["RunningSession", Step, "StepResult"], Coroutine[Any, Any, None]
     ]
 
 
@@ -240,11 +239,16 @@ OVER = "The session ended while the step ran."
 
 
 @define(eq=False)
-class StepOutcome:
-    """What the page gave for a step, before it is converted."""
+class StepResult:
+    """The result of a step. It is a success unless there is an ``error``."""
+
+    session_id: str = ""
+    #: The URL of the page after the step; empty while none is open.
+    url: str = ""
 
     error: str | None = None
     exit_code: int = 0
+    #: True if the step was ended after its time.
     is_killed: bool = False
     is_gone: bool = False
     #: True if the step ends the session.
@@ -253,15 +257,25 @@ class StepOutcome:
     stderr: str = ""
     #: True if one of both was cut already.
     is_cut: bool = False
+    #: The value of the last expression, None without one.
     result: str | None = None
+    #: The answer to a prompt.
     output: str | None = None
     #: The :class:`~scraper_service.crawling.browser.actions.Results`; None without actions.
     results: Any = None
+    #: The page after the step as the browser gave it, before it is converted.
     taken: TakenPage | None = None
+    #: None unless the step takes the page.
+    page: Page | None = None
 
-    def end_early(self, error: str, **facts: Any) -> StepOutcome:
-        """Return the outcome of a step that was ended early: what it printed, and why."""
-        return StepOutcome(
+    @property
+    def actions(self) -> bytes | None:
+        """The four lists of results of actions as JSON text; None without actions."""
+        return None if self.results is None else self.results.as_json()
+
+    def end_early(self, error: str, **facts: Any) -> StepResult:
+        """Return the result of a step that was ended early: what it printed, and why."""
+        return StepResult(
             stdout=self.stdout,
             stderr=self.stderr,
             is_cut=self.is_cut,
@@ -395,7 +409,7 @@ class RunningSession:
 
     # -- steps ---------------------------------------------------------------------------
 
-    async def step(self, step: Step) -> StepOutcome:
+    async def step(self, step: Step) -> StepResult:
         """Run a step after those before it. Returns also failures of the step.
 
         Raises :exc:`QueueFull` if :data:`MOST_WAITING` steps wait.
@@ -412,7 +426,7 @@ class RunningSession:
                 return _late(
                     step,
                     "The steps before this one took all of its time",
-                    StepOutcome(),
+                    StepResult(),
                 )
             try:
                 return await self._step(step, deadline)
@@ -422,8 +436,8 @@ class RunningSession:
             self._waiting -= 1
             self.last_at = time.monotonic()
 
-    async def _step(self, step: Step, deadline: float) -> StepOutcome:
-        outcome = StepOutcome()
+    async def _step(self, step: Step, deadline: float) -> StepResult:
+        outcome = StepResult()
         try:
             left_s = max(0.0, deadline - time.monotonic())
             work = self._perform(step, outcome)
@@ -453,7 +467,7 @@ class RunningSession:
             self.ending.set()
         return outcome
 
-    async def _perform(self, step: Step, outcome: StepOutcome) -> None:
+    async def _perform(self, step: Step, outcome: StepResult) -> None:
         """Do the work of a step, then take the page, also after a failed action."""
         failure: ActionFailed | None = None
         try:
@@ -473,7 +487,7 @@ class RunningSession:
         if failure is not None:
             raise failure
 
-    async def _command(self, code: str, outcome: StepOutcome) -> None:
+    async def _command(self, code: str, outcome: StepResult) -> None:
         """Run lines of ``agent-browser``. What they print is kept after a failure, too."""
         from scraper_service.crawling.browser.commands import CommandRun  # noqa: PLC0415
 
@@ -486,7 +500,7 @@ class RunningSession:
             outcome.stdout = "".join(f"{text}\n" for text in run.printed if text)
             outcome.closes = run.closes
 
-    async def _run_prompt(self, prompt: str, outcome: StepOutcome) -> None:
+    async def _run_prompt(self, prompt: str, outcome: StepResult) -> None:
         """Let the language model act. What it has done is kept after a failure, too."""
         assert self.model is not None
         self.has_prompts = True
@@ -505,7 +519,7 @@ class RunningSession:
             outcome.result = run.tree
 
 
-def _late(step: Step, what: str, outcome: StepOutcome) -> StepOutcome:
+def _late(step: Step, what: str, outcome: StepResult) -> StepResult:
     text = f"{what} within {step.timeout_s} s. A longer timeout may help."
     return outcome.end_early(text, exit_code=LATE, is_killed=True)
 
@@ -513,20 +527,3 @@ def _late(step: Step, what: str, outcome: StepOutcome) -> StepOutcome:
 def _loop_time(deadline: float) -> float:
     """Return a time of :func:`time.monotonic` as one of the event loop."""
     return asyncio.get_running_loop().time() + deadline - time.monotonic()
-
-
-def step_result(outcome: StepOutcome, session_id: str, url: str) -> StepResult:
-    """Return the result of a step without its page."""
-    return StepResult(
-        session_id=session_id,
-        error=outcome.error,
-        exit_code=outcome.exit_code,
-        is_killed=outcome.is_killed,
-        stdout=outcome.stdout,
-        stderr=outcome.stderr,
-        is_cut=outcome.is_cut,
-        result=outcome.result,
-        output=outcome.output,
-        url=url,
-        actions=None if outcome.results is None else outcome.results.as_json(),
-    )

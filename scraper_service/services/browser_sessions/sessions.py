@@ -31,10 +31,6 @@ from scraper_service.options.crawl import PageOptions
 from scraper_service.options.urls import request_url
 from scraper_service.services.browser_sessions.caller_code import CallerCode
 from scraper_service.services.browser_sessions.lifecycle import Lifecycle, SessionTerms
-from scraper_service.services.browser_sessions.running_session import (
-    RunningSession,
-    step_result,
-)
 from scraper_service.services.browser_sessions.steps import FAILED
 from scraper_service.shared_objects import BackgroundTasks
 from scraper_service.storage.accounts.browser_sessions import (
@@ -51,11 +47,11 @@ if TYPE_CHECKING:
     from scraper_service.options.scrape import ScrapeOptions
     from scraper_service.services.accounts import Team
     from scraper_service.services.billing import Charges
-    from scraper_service.services.browser_sessions.steps import (
-        SessionOptions,
-        Step,
+    from scraper_service.services.browser_sessions.running_session import (
+        RunningSession,
         StepResult,
     )
+    from scraper_service.services.browser_sessions.steps import SessionOptions, Step
     from scraper_service.services.capabilities import Availability
     from scraper_service.services.resident_crawler import ResidentCrawler
     from scraper_service.services.scraping import Scraping
@@ -346,17 +342,16 @@ class BrowserSessions:
         return await asyncio.shield(work)
 
     async def _whole_step(self, session: RunningSession, step: Step) -> StepResult:
-        outcome = await session.step(step)
-        is_over = outcome.is_gone or outcome.closes
-        url = "" if is_over else session.page.url
-        result = step_result(outcome, session.record.id, url)
-        if outcome.taken is not None and step.take is not None:
-            page = await self._convert_page(session, step.take, outcome.taken)
+        result = await session.step(step)
+        result.session_id = session.record.id
+        if not (result.is_gone or result.closes):
+            result.url = session.page.url
+        if result.taken is not None and step.take is not None:
+            page = await self._convert_page(session, step.take, result.taken)
             if page.failure is None:
-                result = evolve(result, page=page)
+                result.page = page
             elif result.error is None:
-                error = page.failure.message
-                result = evolve(result, error=error, exit_code=FAILED)
+                result.error, result.exit_code = page.failure.message, FAILED
         if not session.ending.is_set():
             await self._store.note_call(session.record.id)
         return result

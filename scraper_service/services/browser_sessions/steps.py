@@ -1,10 +1,9 @@
-"""What callers ask of a session of the browser, and what a step returns."""
+"""What callers ask of a session of the browser: its options, and its steps."""
 
 from __future__ import annotations
 
 from attrs import frozen
 
-from scraper_service.items import Page
 from scraper_service.options.actions import Action
 from scraper_service.options.crawl import Caller
 from scraper_service.options.scrape import Location, Profile, ScrapeOptions
@@ -48,28 +47,3 @@ class Step(Caller):
     def is_program(self) -> bool:
         """Return True for code that runs as a program, in Python or Node."""
         return self.code is not None and self.language != BASH
-
-
-@frozen(kw_only=True)
-class StepResult:
-    """The result of a step. It is a success unless there is an ``error``."""
-
-    session_id: str
-    error: str | None = None
-    exit_code: int = DONE
-    #: True if the step was ended after its time.
-    is_killed: bool = False
-    stdout: str = ""
-    stderr: str = ""
-    #: True if one of both was cut already.
-    is_cut: bool = False
-    #: The value of the last expression, None without one.
-    result: str | None = None
-    #: The answer to a prompt.
-    output: str | None = None
-    #: The URL of the page after the step; empty while none is open.
-    url: str = ""
-    #: The four lists of results of actions as JSON text; None without actions.
-    actions: bytes | None = None
-    #: None unless the step takes the page.
-    page: Page | None = None
