@@ -34,7 +34,7 @@ from scraper_service.services.browser_sessions.sandbox import (
     release_process,
     why_no_program,
 )
-from scraper_service.services.browser_sessions.steps import DONE, FAILED
+from scraper_service.services.browser_sessions.session_requests import DONE, FAILED
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
         RunningSession,
         StepResult,
     )
-    from scraper_service.services.browser_sessions.steps import Step
+    from scraper_service.services.browser_sessions.session_requests import Step
 
 
 MOST_OUTPUT: Final = 2**20  # bytes of each of stdout and stderr

@@ -37,12 +37,10 @@ from scraper_service.options.scrape import ScrapeOptions
 from scraper_service.options.urls import host_of
 from scraper_service.services.accounts import Team
 from scraper_service.services.billing import Charge
-from scraper_service.services.browser_sessions.steps import (
+from scraper_service.services.browser_sessions.session_requests import (
     FAILED,
     LATE,
     NO_PROGRAM,
-)
-from scraper_service.services.browser_sessions.visitor_input import (
     InputInvalid,
     parse_input,
     send_input,
@@ -53,7 +51,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
 
     from scraper_service.crawling.browser.command_lines import PageCommand
-    from scraper_service.services.browser_sessions.steps import Step
+    from scraper_service.services.browser_sessions.session_requests import Step
 
     CodeRunnerT = Callable[
         ["RunningSession", Step, "StepResult"], Coroutine[Any, Any, None]

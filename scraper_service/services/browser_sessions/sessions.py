@@ -31,7 +31,7 @@ from scraper_service.options.crawl import PageOptions
 from scraper_service.options.urls import request_url
 from scraper_service.services.browser_sessions.caller_code import CallerCode
 from scraper_service.services.browser_sessions.lifecycle import Lifecycle, SessionTerms
-from scraper_service.services.browser_sessions.steps import FAILED
+from scraper_service.services.browser_sessions.session_requests import FAILED
 from scraper_service.shared_objects import BackgroundTasks
 from scraper_service.storage.accounts.browser_sessions import (
     SessionRecord,
@@ -51,7 +51,10 @@ if TYPE_CHECKING:
         RunningSession,
         StepResult,
     )
-    from scraper_service.services.browser_sessions.steps import SessionOptions, Step
+    from scraper_service.services.browser_sessions.session_requests import (
+        SessionOptions,
+        Step,
+    )
     from scraper_service.services.capabilities import Availability
     from scraper_service.services.resident_crawler import ResidentCrawler
     from scraper_service.services.scraping import Scraping
