@@ -39,8 +39,6 @@ from scraper_service.cli.terminal import (
 from scraper_service.errors import plural
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from scrapy.settings import Settings
     from sqlalchemy import Connection
 
@@ -79,12 +77,7 @@ class RunRecord:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         self._file.close()
 
     def resume_destination(self, chosen: Destination | None) -> Destination:

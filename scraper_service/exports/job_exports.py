@@ -21,6 +21,7 @@ from scraper_service.errors import (
     JobNotFound,
     JobRunning,
     SourcesNotStored,
+    existing,
 )
 from scraper_service.exports.export_process import ExportProcess
 from scraper_service.exports.formats import ERRORS, FORMATS, PAGES, FileSpec
@@ -140,9 +141,7 @@ class Exports:
             raise ExportUnavailable(query.format, missing)
         if not format_.is_text:
             query = evolve(query, gzip=False)
-        found = await self._database.read(_count, job_id, team_id, query)
-        if found is None:
-            raise JobNotFound("Job not found")
+        found = existing(await self._database.read(_count, job_id, team_id, query))
         job, total, is_stored, is_settling = found
         if job.is_active and job.paused_at is None and not format_.takes_running:
             raise JobRunning(query.format)
@@ -193,9 +192,7 @@ class Exports:
         place = _Place(skip=export.query.skip)
         left = export.total
         while left > 0:
-            found = await self._database.read(_read, export, place, left)
-            if found is None:
-                raise JobNotFound("Job not found")
+            found = existing(await self._database.read(_read, export, place, left))
             rows, behind = found
             if export.query.what == PAGES:
                 # Some pages have no row in an archive.

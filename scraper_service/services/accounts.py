@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from attrs import field, frozen
 from sqlalchemy import null, or_, select, update
@@ -69,24 +69,8 @@ class Team:
     actor: Actor | None = None
 
 
-class Accounts(Protocol):
-    """Finds teams by their keys."""
-
-    async def team_of(self, authorization: str | None) -> Team:
-        """Return the team for an ``Authorization`` header; None stands for no header.
-
-        Raises :exc:`~scraper_service.errors.Unauthorized`, whose text is sent to the
-        caller.
-        """
-        ...
-
-    async def set_site_policy(self, team: Team, policy: SitePolicy) -> None:
-        """Replace the sites that the requests of a team may fetch."""
-        ...
-
-
-class DatabaseAccounts:
-    """Keys and teams in the job database.
+class Accounts:
+    """Finds teams by their keys, in the job database.
 
     With ``enabled`` False every caller belongs to one team. A key that was found is
     remembered for :data:`KEY_MEMORY_S`, so that calls in a row need one query.
@@ -99,7 +83,11 @@ class DatabaseAccounts:
         self._found: dict[str, tuple[Team, float]] = {}  # by hash; until when
 
     async def team_of(self, authorization: str | None) -> Team:
-        """Return the team of a key, see :class:`Accounts`."""
+        """Return the team for an ``Authorization`` header; None stands for no header.
+
+        Raises :exc:`~scraper_service.errors.Unauthorized`, whose text is sent to the
+        caller.
+        """
         digest = self.hash_of(authorization) if self.enabled else ""
         return await self.team_with(digest)
 
@@ -122,7 +110,7 @@ class DatabaseAccounts:
         return team
 
     async def set_site_policy(self, team: Team, policy: SitePolicy) -> None:
-        """Replace the policy of a team. Other processes take a second to notice it."""
+        """Replace the sites that the requests of a team may fetch. Other processes take a second to notice it."""
         await self._database.write(store_site_policy, team.id, policy, team.actor)
         self._found.clear()
 

@@ -21,6 +21,7 @@ from scraper_service.errors import (
     OptionUnavailable,
     QueueFull,
     ReplayUnavailable,
+    existing,
     plural,
 )
 from scraper_service.items import Page
@@ -295,9 +296,9 @@ class Scraping:
         Raises :exc:`JobNotFound`, and :exc:`ReplayUnavailable`.
         """
         await self._charges.wait_until_recorded(scrape_id)
-        found = await self._database.read(read_replay, scrape_id, team.id)
-        if found is None:
-            raise JobNotFound("Job not found.")
+        found = existing(
+            await self._database.read(read_replay, scrape_id, team.id), "Job not found."
+        )
         if not found["url"]:
             raise ReplayUnavailable
         try:

@@ -14,16 +14,17 @@ from attrs import asdict, define, evolve, field, frozen
 from scraper_service.content.formats.agent_pages import cut
 from scraper_service.content.metadata.dates import utc_text
 from scraper_service.content.page_urls import without_fragment
-from scraper_service.options.crawl import BatchOptions
 from scraper_service.options.map_search import MAX_QUERY
 from scraper_service.options.parsing import short
 from scraper_service.options.scrape import PdfParser, SiteRules
 from scraper_service.options.urls import caller_url, host_of
+from scraper_service.services.kinds.operations import batch_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from scraper_service.content.formats.agent_pages import AgentPage
+    from scraper_service.options.crawl import BatchOptions
     from scraper_service.options.extraction import RunOptionsT
     from scraper_service.options.scrape import ScrapeOptions
 
@@ -237,20 +238,14 @@ def batches(options: RunOptionsT, urls: Sequence[str]) -> Iterator[BatchOptions]
     scrape = read_options(options)
     if not options.only_urls:
         if urls:
-            yield _batch(urls, scrape)
+            yield batch_of(urls, scrape)
         return
     rules = scrape.site_rules or SiteRules()
     by_host: dict[str, list[str]] = {}
     for url in urls:
         by_host.setdefault(host_of(url), []).append(url)
     for host, own in by_host.items():
-        yield _batch(own, evolve(scrape, site_rules=evolve(rules, only=(host,))))
-
-
-def _batch(urls: Sequence[str], scrape: ScrapeOptions) -> BatchOptions:
-    return BatchOptions(
-        urls=tuple(urls), scrape=scrape, max_concurrency=None, webhook=None
-    )
+        yield batch_of(own, evolve(scrape, site_rules=evolve(rules, only=(host,))))
 
 
 SEARCH, MAP, SCRAPE, EXTRACT = "search", "map", "scrape", "extract"
