@@ -8,11 +8,9 @@ a response. A page that cannot be fetched or converted is data
 from __future__ import annotations
 
 import errno
-from typing import Any, TypeVar
+from typing import Any
 
 from attrs import field, frozen
-
-T = TypeVar("T")
 
 #: Codes of pages of a job that failed, see docs/how-to/troubleshooting.md, Error codes.
 FAILURE_CODES = (
@@ -197,13 +195,6 @@ class PromptUnclear(ServiceError, ValueError):
 
 class JobNotFound(ServiceError, LookupError):
     """Raised when a team has no such job, or the job has expired."""
-
-
-def existing(found: T | None, text: str = "Job not found") -> T:
-    """Return what was found; raise :exc:`JobNotFound` for None."""
-    if found is None:
-        raise JobNotFound(text)
-    return found
 
 
 class JobEnded(ServiceError, ValueError):

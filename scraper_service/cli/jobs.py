@@ -16,7 +16,8 @@ import click
 from scraper_service.cli import options
 from scraper_service.cli.jobs_client import takes_service
 from scraper_service.cli.options import examples, takes_output
-from scraper_service.cli.outputs.output import keys_of_body, upload_after
+from scraper_service.cli.outputs.output import upload_after
+from scraper_service.cli.outputs.page_files import keys_of_body
 from scraper_service.cli.terminal import (
     LAST,
     UUID_LENGTH,

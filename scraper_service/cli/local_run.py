@@ -22,12 +22,8 @@ import attrs
 import click
 
 from scraper_service.cli.follow import Ending, Follower, ShownRun
-from scraper_service.cli.outputs.output import (
-    STDOUT,
-    Destination,
-    destination,
-    keys_of_options,
-)
+from scraper_service.cli.outputs.output import STDOUT, Destination, destination
+from scraper_service.cli.outputs.page_files import keys_of_options
 from scraper_service.cli.terminal import (
     READER_GONE,
     FailedUrl,

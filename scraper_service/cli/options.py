@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from attrs import frozen
 
-from scraper_service.cli.outputs.output import FORMATS, NAMES, WITH_OPTIONS, destination
+from scraper_service.cli.outputs.output import FORMATS, destination
+from scraper_service.cli.outputs.page_files import NAMES, WITH_OPTIONS
 from scraper_service.errors import prefix_name
 from scraper_service.options import catalogue
 from scraper_service.options.map_search import CATEGORIES, SOURCES

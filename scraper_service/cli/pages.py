@@ -17,7 +17,7 @@ from scraper_service.cli import options
 from scraper_service.cli.jobs_client import takes_service
 from scraper_service.cli.options import examples
 from scraper_service.cli.outputs import single
-from scraper_service.cli.outputs.output import keys_of_body
+from scraper_service.cli.outputs.page_files import keys_of_body
 from scraper_service.cli.settings import fetch_settings
 from scraper_service.content.characters import printable
 from scraper_service.content.losses import describe

@@ -21,7 +21,6 @@ from scraper_service.errors import (
     JobNotFound,
     JobRunning,
     SourcesNotStored,
-    existing,
 )
 from scraper_service.exports.export_process import ExportProcess
 from scraper_service.exports.formats import ERRORS, FORMATS, PAGES, FileSpec
@@ -141,7 +140,9 @@ class Exports:
             raise ExportUnavailable(query.format, missing)
         if not format_.is_text:
             query = evolve(query, gzip=False)
-        found = existing(await self._database.read(_count, job_id, team_id, query))
+        found = await self._database.read(_count, job_id, team_id, query)
+        if found is None:
+            raise JobNotFound("Job not found")
         job, total, is_stored, is_settling = found
         if job.is_active and job.paused_at is None and not format_.takes_running:
             raise JobRunning(query.format)
@@ -192,7 +193,9 @@ class Exports:
         place = _Place(skip=export.query.skip)
         left = export.total
         while left > 0:
-            found = existing(await self._database.read(_read, export, place, left))
+            found = await self._database.read(_read, export, place, left)
+            if found is None:
+                raise JobNotFound("Job not found")
             rows, behind = found
             if export.query.what == PAGES:
                 # Some pages have no row in an archive.

@@ -10,12 +10,12 @@ import json
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import field, frozen
 from sqlalchemy import null, or_, select, update
 
-from scraper_service.errors import Unauthorized
+from scraper_service.errors import JobNotFound, Unauthorized
 from scraper_service.options.limits import (
     KeyScope,
     Mode,
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 
+T = TypeVar("T")
 _OF_KEY = ("id", "hash", "scope", "name")
 KEY_MEMORY_S = 1.0  # a revoked key works for so long at most
 MAX_REMEMBERED = 10_000  # keys
@@ -200,6 +201,13 @@ def read_account(connection: Connection, team_id: str) -> tuple[TeamRow, list[Ke
     """Return a team and its keys."""
     row = connection.execute(select(team_table).where(team_table.c.id == team_id)).one()
     return team_row(connection, row), list_keys(connection, team_id)
+
+
+def existing(found: T | None, text: str = "Job not found") -> T:
+    """Return what a team has; raise :exc:`JobNotFound` for None."""
+    if found is None:
+        raise JobNotFound(text)
+    return found
 
 
 @frozen(eq=False)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from attrs import frozen
 
-from scraper_service.errors import InvalidParameter, existing
+from scraper_service.errors import InvalidParameter
+from scraper_service.services.accounts import existing
 from scraper_service.storage.jobs.jobs import Jobs
 
 if TYPE_CHECKING:

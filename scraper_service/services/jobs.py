@@ -23,14 +23,13 @@ from scraper_service.errors import (
     JobNotFound,
     OptionUnavailable,
     ServiceUnavailable,
-    existing,
 )
 from scraper_service.options.crawl import BatchOptions, CrawlOptions, fetching_all
 from scraper_service.options.extraction import AgentOptions
 from scraper_service.options.limits import Retention, under_policy
 from scraper_service.options.parsing import MAX_ISSUES, short
 from scraper_service.options.serialization import options_from_json
-from scraper_service.services.accounts import DiskQuota
+from scraper_service.services.accounts import DiskQuota, existing
 from scraper_service.services.crawl_preview import explain
 from scraper_service.services.observability.tracing import note_job
 from scraper_service.services.upkeep import expire

@@ -21,7 +21,6 @@ from scraper_service.errors import (
     OptionUnavailable,
     QueueFull,
     ReplayUnavailable,
-    existing,
     plural,
 )
 from scraper_service.items import Page
@@ -30,6 +29,7 @@ from scraper_service.options.catalogue import USUAL_PAGE
 from scraper_service.options.limits import Retention, under_policy
 from scraper_service.options.serialization import replay_from_json, replay_to_json
 from scraper_service.search_engines.web_search import Searches
+from scraper_service.services.accounts import existing
 from scraper_service.services.billing import Charges
 from scraper_service.services.capabilities import Availability
 from scraper_service.services.map_search import MapCrawler, ResultPages

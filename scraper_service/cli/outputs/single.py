@@ -16,12 +16,12 @@ from attrs import frozen
 from scraper_service.cli.outputs.output import (
     ENDINGS,
     JOB_ENDINGS,
-    KINDS,
     STDOUT,
     Destination,
     refuse_binary,
 )
 from scraper_service.cli.outputs.page_files import (
+    KINDS,
     Unavailable,
     content_of,
     write_page,

@@ -17,13 +17,13 @@ from scraper_service.errors import (
     Issue,
     JobNotFound,
     OptionUnavailable,
-    existing,
 )
 from scraper_service.options.availability import missing_model
 from scraper_service.options.limits import under_policy
 from scraper_service.options.monitors import SearchTarget
 from scraper_service.options.parsing import short
 from scraper_service.options.urls import DEFAULT_PORTS, origin
+from scraper_service.services.accounts import existing
 from scraper_service.services.monitoring.notifications import ChannelSender, Mailer
 from scraper_service.shared_objects import BackgroundTasks
 from scraper_service.storage.monitors import checks, monitors
