@@ -118,8 +118,8 @@ OPTIONAL: Mapping[str, Sequence[str]] = {
 }
 # With spans for OpenTelemetry: before the first pipeline, and before that of the commit.
 TRACED: Mapping[str, int] = {
-    "scraper_service.services.observability.page_spans.PageSpans": -960,
-    "scraper_service.services.observability.page_spans.CommitSpans": -510,
+    "scraper_service.services.observability.tracing.PageSpans": -960,
+    "scraper_service.services.observability.tracing.CommitSpans": -510,
 }
 
 
