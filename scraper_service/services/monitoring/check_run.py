@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from scraper_service.errors import ServiceError, ServiceUnavailable
 from scraper_service.services.kinds.operations import OperationFailed, Work
 from scraper_service.services.monitoring.monitors import estimate
-from scraper_service.services.monitoring.searches import MonitoredSearch
 from scraper_service.services.monitoring.target_runs import (
     CheckTools,
     RunningCheck,
@@ -145,7 +144,7 @@ class MonitorCheck(Work):
         self._tools = CheckTools(
             database=database,
             runner=runner,
-            searches=MonitoredSearch(searches, database),
+            searches=searches,
             prices=prices,
             model=model,
             keeps_sources=settings.getbool("KEEP_SOURCES"),
