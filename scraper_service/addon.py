@@ -17,7 +17,7 @@ from scrapy.settings import default_settings as scrapys
 from scraper_service import settings as ours
 from scraper_service.items import DATA_LOSS, PageSource
 from scraper_service.library import DEFAULT_FORMATS, conversion_options, make_result
-from scraper_service.services.metrics.tracing import ENDPOINT
+from scraper_service.services.observability.tracing import ENDPOINT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -118,8 +118,8 @@ OPTIONAL: Mapping[str, Sequence[str]] = {
 }
 # With spans for OpenTelemetry: before the first pipeline, and before that of the commit.
 TRACED: Mapping[str, int] = {
-    "scraper_service.services.metrics.page_spans.PageSpans": -960,
-    "scraper_service.services.metrics.page_spans.CommitSpans": -510,
+    "scraper_service.services.observability.tracing.PageSpans": -960,
+    "scraper_service.services.observability.tracing.CommitSpans": -510,
 }
 
 

@@ -17,7 +17,7 @@ from scrapy.extensions.feedexport import FeedExporter
 
 from scraper_service.api.responses import page_metadata
 from scraper_service.api.schemas import camel
-from scraper_service.cli.outputs.page_formats import keys_of_options
+from scraper_service.cli.outputs.page_files import keys_of_options
 from scraper_service.crawling.middlewares import item_made
 from scraper_service.errors import InvalidOptions, Issue
 from scraper_service.exports.formats import FORMATS, FileSpec, make_writer

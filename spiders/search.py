@@ -11,7 +11,7 @@ from scraper_service.items import SearchResult
 from scraper_service.options.availability import require_available
 from scraper_service.options.spider_arguments import search_options
 from scraper_service.options.urls import caller_url
-from scraper_service.search_engines.searches import Searches, is_valid
+from scraper_service.search_engines.web_search import Searches, is_valid
 from scraper_service.spiders.base import PageSpider, options_object
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from scraper_service.items import Hit
     from scraper_service.options.map_search import SearchOptions
-    from scraper_service.search_engines.searches import SearchOutcome
+    from scraper_service.search_engines.web_search import SearchOutcome
 
 
 class SearchSpider(PageSpider):

@@ -146,9 +146,9 @@ def test_only_the_egress_module_and_its_user_open_connections():
         == {
             "scraper_service.api.connections",  # options of what clients have opened
             "scraper_service.cli.mcp",  # the user's own service
-            "scraper_service.services.monitoring.mail",  # the operator's server
+            "scraper_service.services.monitoring.notifications",  # the mail server
             # a server, for the browser of a session
-            "scraper_service.services.browser_sessions.caller_code.browser_socket",
+            "scraper_service.services.browser_sessions.cdp",
             "scraper_service.cli.operator.maintenance",  # the operator's own address
             "scraper_service.cli.outputs.page_files",  # files that the user's own service keeps
             "scraper_service.cli.remote",  # the user's own service, not a page's address
@@ -168,7 +168,7 @@ def test_only_the_egress_module_and_its_user_open_connections():
             "scraper_service.exports.process",
             "scraper_service.llm.client",  # the operator's own address
             "scraper_service.search_engines.json_http",  # engines of the operator's choice
-            "scraper_service.services.metrics.health",  # systemd's own socket
+            "scraper_service.services.observability.health",  # systemd's own socket
             "scraper_service.services.scrapyd.nodes",  # the operator's own addresses
             "scraper_service.services.webhooks",
         }

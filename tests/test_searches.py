@@ -9,7 +9,7 @@ from scrapy.settings import Settings
 
 from scraper_service.errors import SearchDown, SearchTimedOut
 from scraper_service.options.map_search import ResultList, SearchOptions, time_filter
-from scraper_service.search_engines.searches import Searches
+from scraper_service.search_engines.web_search import Searches
 from tests.support.search_engines import PAGE, SearchEngines
 
 COUNT = 12

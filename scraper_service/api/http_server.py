@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from scraper_service.api.connections import Connections
     from scraper_service.api.openapi.route import Parameter
     from scraper_service.options.limits import KeyScope
-    from scraper_service.services.metrics.traces import Traces
+    from scraper_service.services.observability.opentelemetry import Traces
 
 access_log = logging.getLogger("scraper_service.access")
 

@@ -40,8 +40,7 @@ if TYPE_CHECKING:
 
     from scraper_service.items import Page, PageMetadata
     from scraper_service.options.crawl import PageOptions
-    from scraper_service.services.mapping import Map
-    from scraper_service.services.searching import Result
+    from scraper_service.services.map_search import Map, Result
     from scraper_service.storage.job_records import Job
 
 

@@ -30,8 +30,7 @@ from scraper_service.discovery.map_results import address_row
 from scraper_service.options.wire.pages import wire_names
 
 if TYPE_CHECKING:
-    from scraper_service.services.mapping import Map
-    from scraper_service.services.searching import Result, SearchAnswer
+    from scraper_service.services.map_search import Map, Result, SearchAnswer
 
 
 class _Hit(JsonObject):

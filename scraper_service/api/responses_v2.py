@@ -37,8 +37,7 @@ from scraper_service.options.wire import v2 as requests
 from scraper_service.options.wire.pages import wire_names
 
 if TYPE_CHECKING:
-    from scraper_service.services.mapping import Map
-    from scraper_service.services.searching import SearchAnswer
+    from scraper_service.services.map_search import Map, SearchAnswer
     from scraper_service.storage.job_records import Job
 
 

@@ -16,8 +16,8 @@ import click
 from scraper_service.cli import options
 from scraper_service.cli.jobs_client import takes_service
 from scraper_service.cli.options import examples, takes_output
-from scraper_service.cli.outputs import page_formats
 from scraper_service.cli.outputs.output import upload_after
+from scraper_service.cli.outputs.page_files import keys_of_body
 from scraper_service.cli.terminal import (
     LAST,
     UUID_LENGTH,
@@ -122,7 +122,7 @@ def _run(
     *,
     detach: bool,
 ) -> None:
-    keys = page_formats.keys_of_body(body.get("scrapeOptions", body))
+    keys = keys_of_body(body.get("scrapeOptions", body))
     place = wanted.destination().of_pages(keys)
     client = where.client()
     if detach:

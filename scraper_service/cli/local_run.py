@@ -23,7 +23,7 @@ import click
 
 from scraper_service.cli.follow import Ending, Follower, ShownRun
 from scraper_service.cli.outputs.output import STDOUT, Destination, destination
-from scraper_service.cli.outputs.page_formats import keys_of_options
+from scraper_service.cli.outputs.page_files import keys_of_options
 from scraper_service.cli.terminal import (
     READER_GONE,
     FailedUrl,
@@ -35,8 +35,6 @@ from scraper_service.cli.terminal import (
 from scraper_service.errors import plural
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from scrapy.settings import Settings
     from sqlalchemy import Connection
 
@@ -75,12 +73,7 @@ class RunRecord:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         self._file.close()
 
     def resume_destination(self, chosen: Destination | None) -> Destination:

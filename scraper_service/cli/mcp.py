@@ -23,7 +23,6 @@ from scraper_service.cli.jobs_client import Where, takes_service
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import TracebackType
 
 START_S = 60  # for a service of our own
 END_S = 15
@@ -91,12 +90,7 @@ class OwnService:
         self.close()
         raise click.ClickException("the service did not start; see the lines above")
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         self.close()
 
     def _drain(self) -> None:

@@ -12,7 +12,7 @@ import click
 from attrs import frozen
 
 from scraper_service.cli.outputs.output import FORMATS, destination
-from scraper_service.cli.outputs.page_formats import NAMES, WITH_OPTIONS
+from scraper_service.cli.outputs.page_files import NAMES, WITH_OPTIONS
 from scraper_service.errors import prefix_name
 from scraper_service.options import catalogue
 from scraper_service.options.map_search import CATEGORIES, SOURCES

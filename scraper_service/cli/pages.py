@@ -16,7 +16,8 @@ import click
 from scraper_service.cli import options
 from scraper_service.cli.jobs_client import takes_service
 from scraper_service.cli.options import examples
-from scraper_service.cli.outputs import page_formats, single
+from scraper_service.cli.outputs import single
+from scraper_service.cli.outputs.page_files import keys_of_body
 from scraper_service.cli.settings import fetch_settings
 from scraper_service.content.characters import printable
 from scraper_service.content.losses import describe
@@ -174,7 +175,7 @@ def _parse(
 def _place(
     body: dict[str, Any], output: str | None, where: Where, *, as_json: bool
 ) -> single.Target:
-    keys = page_formats.keys_of_body(body)
+    keys = keys_of_body(body)
     is_remote = where.server is not None
     return single.target(output, keys, as_json=as_json, is_remote=is_remote)
 

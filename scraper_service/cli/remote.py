@@ -35,7 +35,6 @@ from scraper_service.errors import plural
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
-    from types import TracebackType
 
     from scraper_service.cli.options import Wanted
     from scraper_service.cli.outputs.output import Destination
@@ -81,12 +80,7 @@ class Remote:
         )
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc_info: object) -> None:
         assert self._session is not None
         await self._session.close()
 

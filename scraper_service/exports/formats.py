@@ -9,7 +9,7 @@ from typing import Protocol
 from attrs import frozen
 
 from scraper_service.exports.markdown_zip import MarkdownZipWriter
-from scraper_service.exports.tables import COLUMNS, CsvWriter, JsonlWriter
+from scraper_service.exports.tables import COLUMNS, CsvWriter, JsonlWriter, ParquetFile
 
 PAGES, ERRORS, URLS = "pages", "errors", "urls"
 WHAT = (PAGES, ERRORS, URLS)
@@ -152,8 +152,6 @@ def make_writer(spec: FileSpec) -> FileWriter:
         case "md":
             writer = MarkdownZipWriter(spec.at)
         case "parquet":
-            from scraper_service.exports.parquet import ParquetFile  # noqa: PLC0415
-
             further = ("metadata",) if spec.what == PAGES else ()
             writer = ParquetFile(spec.fields or (*COLUMNS[spec.what], *further))
         case "warc":

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import aiohttp
 
 from scraper_service.discovery.outgoing_requests import OutgoingProxy
+from scraper_service.items import Hit
 from scraper_service.search_engines.search_engine import EngineQuery, SearchFailed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
 
     from scrapy.settings import BaseSettings
-
-    from scraper_service.items import Hit
 
 MAX_ANSWER_BYTES = 4 * 2**20
 READ_BYTES = 64 * 1024
@@ -142,6 +141,35 @@ def rows_of(value: object) -> list[dict[str, Any]]:
 def is_address(url: str) -> bool:
     """Return True if a text starts like an http(s) URL."""
     return url.startswith(("http://", "https://"))
+
+
+def make_hit(
+    kind: str,
+    url: object,
+    title: object,
+    description: object,
+    date: object,
+    image: object,
+    width: object = None,
+    height: object = None,
+) -> Hit | None:
+    """Return a result of the values that an engine gives; None for an unusable one.
+
+    A result needs a URL, and one of the kind ``images`` needs that of its image.
+    """
+    page_url, image_url = text_of(url), text_of(image)
+    has_image = kind != "web" and is_address(image_url)
+    if not is_address(page_url) or (kind == "images" and not has_image):
+        return None
+    return Hit(
+        url=page_url,
+        title=text_of(title),
+        description=text_of(description),
+        date=text_of(date) or None,
+        image_url=image_url if has_image else None,
+        image_width=number_of(width),
+        image_height=number_of(height),
+    )
 
 
 class PagedSearch:

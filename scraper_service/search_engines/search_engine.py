@@ -24,10 +24,10 @@ OWN = "own"
 
 #: Import paths by name in SEARCH_PROVIDERS. Names with a dot are import paths themselves.
 PROVIDERS = {
-    "searxng": "scraper_service.search_engines.searxng.SearxngSearch",
-    "brave": "scraper_service.search_engines.brave.BraveSearch",
-    "serper": "scraper_service.search_engines.serper.SerperSearch",
-    "ddgs": "scraper_service.search_engines.ddgs_search.DdgsSearch",
+    "searxng": "scraper_service.search_engines.engines.SearxngSearch",
+    "brave": "scraper_service.search_engines.engines.BraveSearch",
+    "serper": "scraper_service.search_engines.engines.SerperSearch",
+    "ddgs": "scraper_service.search_engines.engines.DdgsSearch",
     OWN: "scraper_service.search_engines.own_index.OwnIndexSearch",
 }
 _NEEDED = {

@@ -21,10 +21,9 @@ if TYPE_CHECKING:
     from scraper_service.crawling.metrics import LoopLag
     from scraper_service.services.job_runner import JobRunner
     from scraper_service.services.kinds.operations import Work
-    from scraper_service.services.metrics.health import Health
-    from scraper_service.services.monitoring.channels import ChannelSender
     from scraper_service.services.monitoring.check_run import MonitorScheduler
-    from scraper_service.services.monitoring.mail import Mailer
+    from scraper_service.services.monitoring.notifications import ChannelSender, Mailer
+    from scraper_service.services.observability.health import Health
     from scraper_service.storage.jobs.runs import Taken
 
 logger = logging.getLogger(__name__)
@@ -44,10 +43,10 @@ class Background:
         from scraper_service.api.webhook_payloads import event_body
         from scraper_service.crawling.artefacts import object_store
         from scraper_service.crawling.converter_pool.pool import ConverterPool
-        from scraper_service.search_engines.searches import Searches
-        from scraper_service.services.mapping import MapCrawler
-        from scraper_service.services.metrics.sentry import error_reports
-        from scraper_service.services.metrics.tracing import shared_traces
+        from scraper_service.search_engines.web_search import Searches
+        from scraper_service.services.map_search import MapCrawler
+        from scraper_service.services.observability.sentry import error_reports
+        from scraper_service.services.observability.tracing import shared_traces
         from scraper_service.services.webhooks import Webhooks
         from scraper_service.storage.database import Database
         from scraper_service.storage.secrets import forget_secrets
@@ -106,10 +105,10 @@ class Background:
     def _work(self) -> dict[str, Work]:
         from scraper_service.crawling.pricing import Prices
         from scraper_service.llm.model import language_model
-        from scraper_service.services.kinds.agent.agent import Agent
-        from scraper_service.services.kinds.agent.agent_writer import AgentWriter
-        from scraper_service.services.kinds.agent.research import Research
-        from scraper_service.services.kinds.agent.run import RunTools
+        from scraper_service.services.kinds.agent import Agent
+        from scraper_service.services.kinds.agent_run import RunTools
+        from scraper_service.services.kinds.agent_writer import AgentWriter
+        from scraper_service.services.kinds.deep_research import Research
         from scraper_service.services.kinds.extraction import Extract
         from scraper_service.services.kinds.llms_txt import LlmsText
         from scraper_service.services.kinds.sources import Sources
@@ -150,11 +149,12 @@ class Background:
 
     def _messengers(self) -> tuple[Mailer, ChannelSender]:
         """Return what sends the mail and the messages of checks."""
-        from scraper_service.services.monitoring.channels import (
+        from scraper_service.services.monitoring.notifications import (
             Channels,
             ChannelSender,
+            Mailer,
+            MailServer,
         )
-        from scraper_service.services.monitoring.mail import Mailer, MailServer
 
         settings = self.settings
         mail = settings["SMTP_URL"]
@@ -166,7 +166,7 @@ class Background:
 
     def _health(self) -> tuple[LoopLag, Health]:
         from scraper_service.crawling.metrics import LoopLag
-        from scraper_service.services.metrics.health import Health, service_checks
+        from scraper_service.services.observability.health import Health, service_checks
 
         lag = LoopLag()
         found = service_checks(

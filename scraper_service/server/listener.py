@@ -156,7 +156,7 @@ def probe_pages(
         MetricsPage,
     )
     from scraper_service.services.capabilities import PACKAGE
-    from scraper_service.services.metrics.service_metrics import Metrics
+    from scraper_service.services.observability.metrics import Metrics
     from scraper_service.storage.database import HEAD
 
     settings = background.settings

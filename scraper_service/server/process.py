@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
     from scraper_service.server.background import Background
-    from scraper_service.services.metrics.health import ServiceManager
+    from scraper_service.services.observability.health import ServiceManager
 
 logger = logging.getLogger("scraper_service")
 

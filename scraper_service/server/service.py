@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from scraper_service.api.routing import Services, VersionApp
     from scraper_service.server.background import Background
     from scraper_service.server.listener import Listener
-    from scraper_service.services.accounts import DatabaseAccounts
+    from scraper_service.services.accounts import Accounts
     from scraper_service.services.billing import Charges
     from scraper_service.services.browser_sessions.sessions import BrowserSessions
     from scraper_service.storage.accounts.audit import Actor
@@ -60,7 +60,7 @@ class ApiFront(Front):
         self.kept = (self.resident.crawler,)
         self.watchers = Watchers(settings, JobTails(self.database))
         self.availability = Availability(settings, Engines.shared(settings))
-        self._accounts: DatabaseAccounts | None = None
+        self._accounts: Accounts | None = None
         self._listener: Listener | None = None
         self._key: str | None = None
 
@@ -135,7 +135,7 @@ class ApiFront(Front):
 
         return key_secret(self._background.data_dir, self.settings["KEY_SECRET"])
 
-    async def _make_accounts(self) -> DatabaseAccounts:
+    async def _make_accounts(self) -> Accounts:
         """Return the accounts with the keys of the settings."""
         from scraper_service.services import accounts
         from scraper_service.storage.accounts import audit, keys
@@ -154,7 +154,7 @@ class ApiFront(Front):
             )
         if not enabled:
             await Jobs(self.database).make_team(accounts.OPEN_TEAM_ID)
-        return accounts.DatabaseAccounts(self.database, secret, enabled)
+        return accounts.Accounts(self.database, secret, enabled)
 
     async def _first_key(self) -> str | None:
         """Return a new key if the database has no key, else None."""
@@ -256,7 +256,7 @@ class ApiFront(Front):
             ),
         )
 
-    def _make_site(self, accounts: DatabaseAccounts) -> JsonSite:
+    def _make_site(self, accounts: Accounts) -> JsonSite:
         from attrs import asdict
 
         from scraper_service.api.application import RequestChecks
@@ -397,7 +397,7 @@ def serve(settings: Settings, announce: AnnounceT) -> int:
     :exc:`~scraper_service.errors.DatabaseUnusable`.
     """
     from scraper_service.server.background import Background
-    from scraper_service.services.metrics.health import ServiceManager
+    from scraper_service.services.observability.health import ServiceManager
 
     gc.disable()  # until it has started: few of the first objects are garbage
     manager = ServiceManager()

@@ -105,7 +105,7 @@ def work(settings: Settings, port: int | None, announce: AnnounceT) -> int:
     a service, and :exc:`~scraper_service.errors.DatabaseUnusable`.
     """
     from scraper_service.server.background import Background
-    from scraper_service.services.metrics.health import ServiceManager
+    from scraper_service.services.observability.health import ServiceManager
     from scraper_service.storage.frontier.workers import WORKER
 
     _check_files(settings)

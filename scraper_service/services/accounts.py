@@ -10,12 +10,12 @@ import json
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import field, frozen
 from sqlalchemy import null, or_, select, update
 
-from scraper_service.errors import Unauthorized
+from scraper_service.errors import JobNotFound, Unauthorized
 from scraper_service.options.limits import (
     KeyScope,
     Mode,
@@ -28,6 +28,7 @@ from scraper_service.storage.accounts.audit import Actor
 from scraper_service.storage.accounts.keys import KeyRow, key_hash, list_keys
 from scraper_service.storage.accounts.teams import TeamRow, team_row
 from scraper_service.storage.accounts.usage import count_call
+from scraper_service.storage.database import Database
 from scraper_service.storage.schema import key as key_table
 from scraper_service.storage.schema import team as team_table
 from scraper_service.storage.transactions import transaction
@@ -35,8 +36,8 @@ from scraper_service.storage.transactions import transaction
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from scraper_service.storage.database import Database
 
+T = TypeVar("T")
 _OF_KEY = ("id", "hash", "scope", "name")
 KEY_MEMORY_S = 1.0  # a revoked key works for so long at most
 MAX_REMEMBERED = 10_000  # keys
@@ -69,24 +70,8 @@ class Team:
     actor: Actor | None = None
 
 
-class Accounts(Protocol):
-    """Finds teams by their keys."""
-
-    async def team_of(self, authorization: str | None) -> Team:
-        """Return the team for an ``Authorization`` header; None stands for no header.
-
-        Raises :exc:`~scraper_service.errors.Unauthorized`, whose text is sent to the
-        caller.
-        """
-        ...
-
-    async def set_site_policy(self, team: Team, policy: SitePolicy) -> None:
-        """Replace the sites that the requests of a team may fetch."""
-        ...
-
-
-class DatabaseAccounts:
-    """Keys and teams in the job database.
+class Accounts:
+    """Finds teams by their keys, in the job database.
 
     With ``enabled`` False every caller belongs to one team. A key that was found is
     remembered for :data:`KEY_MEMORY_S`, so that calls in a row need one query.
@@ -99,7 +84,11 @@ class DatabaseAccounts:
         self._found: dict[str, tuple[Team, float]] = {}  # by hash; until when
 
     async def team_of(self, authorization: str | None) -> Team:
-        """Return the team of a key, see :class:`Accounts`."""
+        """Return the team for an ``Authorization`` header; None stands for no header.
+
+        Raises :exc:`~scraper_service.errors.Unauthorized`, whose text is sent to the
+        caller.
+        """
         digest = self.hash_of(authorization) if self.enabled else ""
         return await self.team_with(digest)
 
@@ -122,7 +111,7 @@ class DatabaseAccounts:
         return team
 
     async def set_site_policy(self, team: Team, policy: SitePolicy) -> None:
-        """Replace the policy of a team. Other processes take a second to notice it."""
+        """Replace the sites that the requests of a team may fetch. Other processes take a second to notice it."""
         await self._database.write(store_site_policy, team.id, policy, team.actor)
         self._found.clear()
 
@@ -214,6 +203,14 @@ def read_account(connection: Connection, team_id: str) -> tuple[TeamRow, list[Ke
     return team_row(connection, row), list_keys(connection, team_id)
 
 
+def existing(found: T | None, text: str = "Job not found") -> T:
+    """Return what a team has; raise :exc:`JobNotFound` for None."""
+    if found is None:
+        raise JobNotFound(text)
+    return found
+
+
+@frozen(eq=False)
 class Rates:
     """Rate limits per team and mode.
 
@@ -221,9 +218,8 @@ class Rates:
     their own. 0 or a missing mode is unlimited and needs no database.
     """
 
-    def __init__(self, database: Database, usual: Mapping[str, int]):
-        self._database = database
-        self._usual = usual
+    _database: Database
+    _usual: Mapping[str, int]
 
     def limit(self, team: Team, mode: Mode) -> int:
         """Return the calls per minute of a mode, 0 for any number."""
@@ -240,12 +236,12 @@ class Rates:
         await self._database.write(count_call, team.id, mode, most)
 
 
+@frozen(eq=False)
 class DiskQuota:
     """The bytes that teams may store. ``usual_mb`` is the quota in MiB, 0 for none."""
 
-    def __init__(self, database: Database, usual_mb: int):
-        self._database = database
-        self._usual_mb = usual_mb
+    _database: Database
+    _usual_mb: int
 
     def limit(self, team: Team) -> int | None:
         """Return the quota of a team in bytes, None without one."""

@@ -8,12 +8,12 @@ import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from attrs import evolve
+from attrs import define, evolve, field
 
 from scraper_service.crawling.metrics import CREDITS
 from scraper_service.errors import OutOfCredits, ServiceUnavailable
 from scraper_service.shared_objects import BackgroundTasks
-from scraper_service.storage.accounts.credits import Credits
+from scraper_service.storage.accounts.credits import Call, Credits
 from scraper_service.storage.connections import before
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from scraper_service.items import PageError, Snapshot
     from scraper_service.services.accounts import DiskQuota, Team
-    from scraper_service.storage.accounts.credits import Call
     from scraper_service.storage.database import Database
 
 ResultT = TypeVar("ResultT")
@@ -170,14 +169,14 @@ async def _patiently(ask: Callable[[], Awaitable[ResultT]]) -> ResultT:
     return await before(time.monotonic() + PATIENCE_S)(ask)
 
 
+@define(eq=False)
 class Charge:
     """A call with reserved credits, see :meth:`Charges.call`."""
 
-    def __init__(self, charges: Charges, call: Call, *, is_limited: bool):
-        self._charges = charges
-        self.call = call
-        self.is_limited = is_limited
-        self.is_settled = False
+    _charges: Charges
+    call: Call
+    is_limited: bool = field(kw_only=True)
+    is_settled: bool = field(init=False, default=False)
 
     def note_failure(self, failure: PageError | None) -> None:
         """Note why the call failed, before it is settled. None for a success.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from scraper_service.crawling.network.proxies import Proxies
 from scraper_service.errors import OptionUnavailable, ServiceUnavailable
@@ -24,7 +24,7 @@ from scraper_service.options.extraction import AgentOptions, ResearchOptions
 from scraper_service.options.formats import FORMATS as PAGE_FORMATS
 from scraper_service.options.limits import parse_languages
 from scraper_service.search_engines.search_engine import OWN
-from scraper_service.services.browser_sessions.caller_code.sandbox import why_no_program
+from scraper_service.services.browser_sessions.sandbox import why_no_program
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from scraper_service.crawling.download.engines import Engines
     from scraper_service.options.extraction import OperationOptionsT
     from scraper_service.options.scrape import ScrapeOptions
-    from scraper_service.search_engines.searches import Searches
+    from scraper_service.search_engines.web_search import Searches
 
 PACKAGE = "scraper-service"
 NO_ENGINE = (
@@ -130,13 +130,10 @@ class Availability:
             require_agent(no_model)
 
 
-@frozen
-class Capability:
-    """A feature of the service."""
-
-    name: str
-    #: The reason why it is off; None if it is on.
-    missing: str | None = None
+def _capability(name: str, missing: str | None) -> dict[str, Any]:
+    """Return a feature as JSON members. ``missing`` is why it is off; None if it is on."""
+    found: dict[str, Any] = {"name": name, "available": missing is None}
+    return found if missing is None else {**found, "reason": missing}
 
 
 def capabilities(
@@ -146,17 +143,17 @@ def capabilities(
 
     The result has JSON values only, and no secrets.
     """
-    features = list(_features(settings, engines, searches))
     no_model = missing_model(settings)
     url = str(settings["DATABASE_URL"] or "")
     return {
         "version": version(PACKAGE),
-        "features": [_capability_members(each) for each in features],
-        "formats": [_capability_members(each) for each in _formats(no_model)],
-        "exports": [
-            _capability_members(Capability(each.name, each.missing))
-            for each in FORMATS.values()
+        "features": list(_features(settings, engines, searches)),
+        "formats": [
+            _capability(row.tag, row.missing or no_model)
+            for row in PAGE_FORMATS
+            if row.missing or row.by_model
         ],
+        "exports": [_capability(each.name, each.missing) for each in FORMATS.values()],
         "searchEngines": list(searches.names),
         "database": "postgresql" if url.startswith("postgres") else "sqlite",
         "notOffered": [{"name": k, "reason": v} for k, v in NOT_OFFERED.items()],
@@ -165,15 +162,15 @@ def capabilities(
 
 def _features(
     settings: BaseSettings, engines: Engines, searches: Searches
-) -> Iterator[Capability]:
-    def needs(name: str, is_there: object, missing: str) -> Capability:
-        return Capability(name, None if is_there else missing)
+) -> Iterator[dict[str, Any]]:
+    def needs(name: str, is_there: object, missing: str) -> dict[str, Any]:
+        return _capability(name, None if is_there else missing)
 
-    yield Capability("browser", engines.missing)
-    yield Capability("browserSessions", engines.missing_for_sessions)
-    yield Capability("interactCode", _why_no_code(settings, engines))
-    yield Capability("model", missing_model(settings))
-    yield Capability("agent", missing_model(settings))
+    yield _capability("browser", engines.missing)
+    yield _capability("browserSessions", engines.missing_for_sessions)
+    yield _capability("interactCode", _why_no_code(settings, engines))
+    yield _capability("model", missing_model(settings))
+    yield _capability("agent", missing_model(settings))
     yield needs("webSearch", searches.names != (OWN,), NO_ENGINE)
     yield needs("searchIndex", settings.getbool("SEARCH_INDEX"), NO_INDEX)
     yield needs("textInImages", can_recognise_text(), NO_RECOGNISER)
@@ -188,16 +185,3 @@ def _why_no_code(settings: BaseSettings, engines: Engines) -> str | None:
     if not parse_languages(settings.getlist("INTERACT_CODE")):
         return NO_CODE
     return engines.missing_for_sessions or why_no_program()
-
-
-def _formats(no_model: str | None) -> Iterator[Capability]:
-    for row in PAGE_FORMATS:
-        if row.missing or row.by_model:
-            yield Capability(row.tag, row.missing or no_model)
-
-
-def _capability_members(found: Capability) -> dict[str, Any]:
-    told: dict[str, Any] = {"name": found.name, "available": found.missing is None}
-    if found.missing is not None:
-        told["reason"] = found.missing
-    return told

@@ -30,6 +30,7 @@ from scraper_service.errors import (
 from scraper_service.llm.model import ModelError, language_model
 from scraper_service.options.crawl import SITEMAP_MODES
 from scraper_service.options.spider_arguments import map_options
+from scraper_service.services.kinds.sources import Listed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from scraper_service.crawling.robots import RobotsPolicy
     from scraper_service.options.crawl import CrawlOptions
     from scraper_service.services.accounts import Team
-    from scraper_service.services.mapping import MapCrawler
+    from scraper_service.services.map_search import MapCrawler
 
 #: Raises :exc:`InvalidOptions` for values that the API does not accept.
 CheckT: TypeAlias = Callable[[Mapping[str, Any]], None]
@@ -88,15 +89,6 @@ SCHEMA: Mapping[str, Any] = {
 logger = logging.getLogger(__name__)
 
 
-@frozen
-class _Known:
-    """URLs of a site as JSON."""
-
-    slices: tuple[bytes, ...] = ()
-    #: Why there are none.
-    warning: str | None = None
-
-
 class Previews:
     """Derives the options of a crawl from a prompt and a short map of the site."""
 
@@ -121,7 +113,7 @@ class Previews:
                 logger.info("a prompt is left to the rules: %s", error)
                 reason = str(error)[:200].rstrip(".")
         found = await self._by_rules(url, prompt, team.id, known)
-        warnings = [*([known.warning] if known.warning else []), *found.warnings]
+        warnings = [*([known.error] if known.error else []), *found.warnings]
         if reason is not None:
             warnings.insert(0, BY_RULES.format(reason))
         return evolve(
@@ -129,7 +121,7 @@ class Previews:
         )
 
     async def _by_rules(
-        self, url: str, prompt: str, team_id: str, known: _Known
+        self, url: str, prompt: str, team_id: str, known: Listed
     ) -> PromptOptions:
         pool = ConverterPool.shared(self._settings)
         try:
@@ -146,7 +138,7 @@ class Previews:
             return PromptOptions({}, (UNREAD,))
 
     async def _ask_model(
-        self, url: str, prompt: str, team: Team, known: _Known, check: CheckT
+        self, url: str, prompt: str, team: Team, known: Listed, check: CheckT
     ) -> PromptOptions:
         assert self._model is not None
         rows = BETWEEN.join(known.slices).split(BETWEEN, SHOWN)[:SHOWN]
@@ -167,11 +159,11 @@ class Previews:
         if not values:
             raise ModelError(refused[0] if refused else "it named no option")
         check(values)
-        warning = (known.warning,) if known.warning else ()
+        warning = (known.error,) if known.error else ()
         left_out = [LEFT_OUT.format(reason) for reason in refused]
         return PromptOptions(values, (*warning, *left_out, *found.warnings))
 
-    async def _map_site(self, url: str, team_id: str) -> _Known:
+    async def _map_site(self, url: str, team_id: str) -> Listed:
         options = map_options({"url": url, "limit": str(KNOWN)})
         options = evolve(
             options,
@@ -184,12 +176,12 @@ class Previews:
                 options, team_id, str(uuid.uuid4()), address_row
             )
         except MapTimedOut:
-            return _Known(warning=UNSEEN.format("it takes too long"))
+            return Listed(error=UNSEEN.format("it takes too long"))
         except (QueueFull, ServiceUnavailable) as error:
-            return _Known(warning=UNSEEN.format(str(error).rstrip(".")))
+            return Listed(error=UNSEEN.format(str(error).rstrip(".")))
         if found.failure:
-            return _Known(warning=UNSEEN.format(found.failure.message.rstrip(".")))
-        return _Known(found.slices)
+            return Listed(error=UNSEEN.format(found.failure.message.rstrip(".")))
+        return Listed(found.slices)
 
 
 def _usable(

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from attrs import frozen
 
-from scraper_service.errors import InvalidParameter, JobNotFound
+from scraper_service.errors import InvalidParameter
+from scraper_service.services.accounts import existing
 from scraper_service.storage.jobs.jobs import Jobs
 
 if TYPE_CHECKING:
@@ -65,9 +66,7 @@ class JobTails:
 
     async def check_event(self, job_id: str, team: Team, number: int) -> None:
         """Raise :exc:`InvalidParameter` if the job has no event ``number``, not 0."""
-        known = await self._jobs.has_event(job_id, team.id, number)
-        if known is None:
-            raise JobNotFound("Job not found")
+        known = existing(await self._jobs.has_event(job_id, team.id, number))
         if not known:
             raise InvalidParameter(
                 "Invalid Last-Event-ID: must be the number of an event of this job, or"
@@ -76,10 +75,7 @@ class JobTails:
 
     async def newest_event(self, job_id: str, team: Team) -> int:
         """Return the number of the job's newest event, 0 without one."""
-        known = await self._jobs.newest_event(job_id, team.id)
-        if known is None:
-            raise JobNotFound("Job not found")
-        return known
+        return existing(await self._jobs.newest_event(job_id, team.id))
 
     async def _read_shared(
         self, read: Callable[..., Awaitable[ResultT | None]], job_id: str, *args: Any
@@ -98,9 +94,7 @@ class JobTails:
     ) -> Tail[ResultT]:
         # Made before the read, so that a commit in between is noticed.
         changed = self._database.next_commit(job_id, POLL_S)
-        found = await read(job_id, *args)
-        if found is None:
-            raise JobNotFound("Job not found")
+        found = existing(await read(job_id, *args))
         return Tail(found, changed)
 
     def _forget(self, key: tuple[Any, ...], done: asyncio.Task[Any]) -> None:

@@ -32,7 +32,7 @@ from scraper_service.options.serialization import (
     OPERATIONS,
     options_from_json,
 )
-from scraper_service.services.metrics.tracing import job_span
+from scraper_service.services.observability.tracing import job_span
 from scraper_service.services.upkeep import keep_up
 from scraper_service.shared_objects import BackgroundTasks, ChangePoll
 from scraper_service.storage.frontier import workers

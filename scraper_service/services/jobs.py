@@ -29,9 +29,9 @@ from scraper_service.options.extraction import AgentOptions
 from scraper_service.options.limits import Retention, under_policy
 from scraper_service.options.parsing import MAX_ISSUES, short
 from scraper_service.options.serialization import options_from_json
-from scraper_service.services.accounts import DiskQuota
+from scraper_service.services.accounts import DiskQuota, existing
 from scraper_service.services.crawl_preview import explain
-from scraper_service.services.metrics.tracing import note_job
+from scraper_service.services.observability.tracing import note_job
 from scraper_service.services.upkeep import expire
 from scraper_service.shared_objects import BackgroundTasks
 from scraper_service.storage.job_records import JobState
@@ -238,10 +238,7 @@ class TeamJobs:
         self, job_id: str, team: Team, skip: int, limit: int | None
     ) -> tuple[Job, list[bytes]]:
         """Return a job and some of its pages as JSON, as one snapshot."""
-        found = await self._jobs.get_with_pages(job_id, team.id, skip, limit)
-        if found is None:
-            raise JobNotFound("Job not found")
-        return found
+        return existing(await self._jobs.get_with_pages(job_id, team.id, skip, limit))
 
     async def cancel(self, job_id: str, team: Team) -> Job:
         """Cancel a job. Cancelling it again changes nothing.
@@ -401,9 +398,7 @@ class TeamJobs:
         """Return the result of ``shape`` for the report of a job; it runs in a thread."""
         await self._job(job_id, team)
         await self._runner.store_counts(job_id)
-        facts = await self._database.read(read_report, job_id, team.id)
-        if facts is None:
-            raise JobNotFound("Job not found")
+        facts = existing(await self._database.read(read_report, job_id, team.id))
         settings = self._runner.settings
         report = CrawlReport(facts, HostPace.shared(settings), settings)
         return await asyncio.to_thread(shape, report)
@@ -429,9 +424,9 @@ class TeamJobs:
         Raises :exc:`JobNotFound` for an unknown number, too.
         """
         job = await self._job(job_id, team)
-        found = await self._webhooks.delivery(job_id, number)
-        if found is None:
-            raise JobNotFound("Delivery not found")
+        found = existing(
+            await self._webhooks.delivery(job_id, number), "Delivery not found"
+        )
         return job, found
 
     async def replay(self, job_id: str, team: Team, number: int | None = None) -> int:
@@ -456,10 +451,7 @@ class TeamJobs:
 
     async def details(self, job_id: str, team: Team) -> JobDetails:
         """Return a job of any kind with its options, or a single call."""
-        found = await self._jobs.details(job_id, team.id)
-        if found is None:
-            raise JobNotFound("Job not found")
-        return found
+        return existing(await self._jobs.details(job_id, team.id))
 
     async def delete(self, job_id: str, team: Team) -> None:
         """Cancel a job of any kind, or a single call, and delete all its data.
@@ -467,9 +459,7 @@ class TeamJobs:
         Nothing of the job can be read when this returns. The rows are deleted in the
         background, since there may be many.
         """
-        ended = await self._jobs.delete(job_id, team.id, team.actor)
-        if ended is None:
-            raise JobNotFound("Job not found")
+        ended = existing(await self._jobs.delete(job_id, team.id, team.actor))
         for each in ended:
             facts = with_facts(job=each, event="deleted")
             job_logger.info("job %s is deleted", each, extra=facts)
@@ -493,12 +483,10 @@ class TeamJobs:
         self, job_id: str, team: Team, kind: str, not_found: str
     ) -> OperationRow:
         """Return an operation. Raises :exc:`JobNotFound` with the text ``not_found``."""
-        found = await self._database.read(
-            operations.read_operation, job_id, team.id, kind
+        return existing(
+            await self._database.read(operations.read_operation, job_id, team.id, kind),
+            not_found,
         )
-        if found is None:
-            raise JobNotFound(not_found)
-        return found
 
     async def operations(
         self, team: Team, kind: str, before: float | None, limit: int
@@ -529,10 +517,7 @@ class TeamJobs:
         return [job for job in jobs if job.kind == "crawl"]
 
     async def _job(self, job_id: str, team: Team) -> Job:
-        job = await self._jobs.get(job_id, team.id)
-        if job is None:
-            raise JobNotFound("Job not found")
-        return job
+        return existing(await self._jobs.get(job_id, team.id))
 
 
 def _without_page(urls: Sequence[str], missing: set[str]) -> Iterator[Issue]:

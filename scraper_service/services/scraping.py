@@ -6,12 +6,15 @@ import asyncio
 import time
 import uuid
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from attrs import evolve
+from attrs import evolve, frozen
 
+from scraper_service.crawling.pipelines.change_tracking import Changes
 from scraper_service.crawling.politeness.team_limits import TeamPermits
+from scraper_service.crawling.pricing import Prices
 from scraper_service.errors import (
     InvalidOptions,
     JobNotFound,
@@ -20,38 +23,35 @@ from scraper_service.errors import (
     ReplayUnavailable,
     plural,
 )
+from scraper_service.items import Page
 from scraper_service.options.availability import require_parseable
 from scraper_service.options.catalogue import USUAL_PAGE
-from scraper_service.options.limits import under_policy
+from scraper_service.options.limits import Retention, under_policy
 from scraper_service.options.serialization import replay_from_json, replay_to_json
+from scraper_service.search_engines.web_search import Searches
+from scraper_service.services.accounts import existing
+from scraper_service.services.billing import Charges
+from scraper_service.services.capabilities import Availability
+from scraper_service.services.map_search import MapCrawler, ResultPages
 from scraper_service.services.resident_crawler import failed_page
-from scraper_service.services.searching import ResultPages
 from scraper_service.storage.accounts import sessions, usage
 from scraper_service.storage.accounts.credits import Call, store_answer
+from scraper_service.storage.database import Database
 from scraper_service.storage.jobs.jobs import Jobs
 from scraper_service.storage.pages.replays import read_replay
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from scrapy.settings import BaseSettings
 
-    from scraper_service.crawling.pipelines.change_tracking import Changes
-    from scraper_service.crawling.pricing import Prices
     from scraper_service.discovery.map_results import ShapeT
-    from scraper_service.items import Page, Upload
+    from scraper_service.items import Upload
     from scraper_service.options.crawl import PageOptions
-    from scraper_service.options.limits import Retention
     from scraper_service.options.map_search import MapOptions, SearchOptions
-    from scraper_service.search_engines.searches import Searches
     from scraper_service.services.accounts import Team
-    from scraper_service.services.billing import Charge, Charges
-    from scraper_service.services.capabilities import Availability
-    from scraper_service.services.mapping import Map, MapCrawler
+    from scraper_service.services.billing import Charge
+    from scraper_service.services.map_search import Map, SearchAnswer
     from scraper_service.services.resident_crawler import ResidentCrawler
-    from scraper_service.services.searching import SearchAnswer
     from scraper_service.storage.accounts.sessions import SessionRow
-    from scraper_service.storage.database import Database
 
 OWNER = "scrape"  # in the queue of a team, all its scrapes together rank as one job
 
@@ -121,6 +121,7 @@ class Scrapes:
             self.places.leave(team.id)
 
 
+@frozen(eq=False)
 class Scraping:
     """The verbs scrape, parse, map and search, for a team at a time.
 
@@ -129,31 +130,17 @@ class Scraping:
     browser session can go on with the page.
     """
 
-    def __init__(
-        self,
-        scrapes: Scrapes,
-        maps: MapCrawler,
-        searches: Searches,
-        database: Database,
-        charges: Charges,
-        prices: Prices,
-        availability: Availability,
-        changes: Changes,
-        serialize: Callable[[Page], bytes],
-        retention: Retention,
-        keeps_replays: bool,
-    ):
-        self._scrapes = scrapes
-        self._maps = maps
-        self._searches = searches
-        self._database = database
-        self._charges = charges
-        self._prices = prices
-        self._availability = availability
-        self._changes = changes
-        self._serialize = serialize
-        self._retention = retention
-        self._keeps_replays = keeps_replays
+    _scrapes: Scrapes
+    _maps: MapCrawler
+    _searches: Searches
+    _database: Database
+    _charges: Charges
+    _prices: Prices
+    _availability: Availability
+    _changes: Changes
+    _serialize: Callable[[Page], bytes]
+    _retention: Retention
+    _keeps_replays: bool
 
     async def scrape(self, options: PageOptions, team: Team, version: int) -> Page:
         """Return one page, fetched or failed. It is charged and stored.
@@ -309,9 +296,9 @@ class Scraping:
         Raises :exc:`JobNotFound`, and :exc:`ReplayUnavailable`.
         """
         await self._charges.wait_until_recorded(scrape_id)
-        found = await self._database.read(read_replay, scrape_id, team.id)
-        if found is None:
-            raise JobNotFound("Job not found.")
+        found = existing(
+            await self._database.read(read_replay, scrape_id, team.id), "Job not found."
+        )
         if not found["url"]:
             raise ReplayUnavailable
         try:

@@ -21,7 +21,7 @@ from scraper_service.storage.secrets import Box, derive_key
 if TYPE_CHECKING:
     from scraper_service.api.http_server import JsonRequest
     from scraper_service.api.parameters import PublicUrls
-    from scraper_service.services.accounts import DatabaseAccounts, Team
+    from scraper_service.services.accounts import Accounts, Team
 
 COOKIE = "scraper_session"
 TOKEN_HEADER = "X-CSRF-Token"  # noqa: S105  # a name
@@ -48,7 +48,7 @@ class WebSessions:
     ``secret`` is that of the service, so all processes with the same one accept a cookie.
     """
 
-    def __init__(self, accounts: DatabaseAccounts, secret: bytes, urls: PublicUrls):
+    def __init__(self, accounts: Accounts, secret: bytes, urls: PublicUrls):
         self.accounts = accounts
         self._urls = urls
         self._box = Box(lambda: secret, "web session")

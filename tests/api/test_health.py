@@ -17,7 +17,7 @@ import time
 import pytest
 
 from scraper_service.api.errors import NO_SUCH_PATH
-from scraper_service.services.metrics.health import Health, HealthCheck, Unhealthy
+from scraper_service.services.observability.health import Health, HealthCheck, Unhealthy
 from scraper_service.storage.database import HEAD
 from tests.conftest import Service
 from tests.test_process import converters_of

@@ -21,10 +21,9 @@ from firecrawl import Firecrawl
 from scrapy.settings import Settings
 
 from scraper_service.cli.main import main
-from scraper_service.services.browser_sessions.caller_code import limits
-from scraper_service.services.browser_sessions.caller_code import steps as code_steps
-from scraper_service.services.browser_sessions.caller_code.sandbox import command
-from scraper_service.services.browser_sessions.caller_code.steps import CallerCode
+from scraper_service.services.browser_sessions import caller_code, sandbox
+from scraper_service.services.browser_sessions.caller_code import CallerCode
+from scraper_service.services.browser_sessions.sandbox import command
 from tests.browser.conftest import SETTINGS, chromium_processes
 from tests.browser.fragile import driver_and_chromium, homes_of
 from tests.conftest import KEY, Service
@@ -271,9 +270,9 @@ def test_output_is_cut_and_the_code_goes_on(run, language, code):
 
 def test_files_of_this_machine_do_not_count(monkeypatch):
     """Until bubblewrap has made the sandbox, its process sees those of the machine."""
-    monkeypatch.setattr(limits, "MOST_FILES", -1)
+    monkeypatch.setattr(sandbox, "MOST_FILES", -1)
     with subprocess.Popen(["sleep", "60"]) as process:
-        found = limits.excess(process.pid)
+        found = sandbox.excess(process.pid)
         process.kill()
     assert found is None
 
@@ -601,7 +600,7 @@ def test_a_trial_ends_and_is_one_for_all_who_wait(monkeypatch, tmp_path):
     program.write_text(f"#!/bin/sh\necho one >> {starts}\nexec /bin/sleep 600\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(code_steps, "TRY_S", 1)
+    monkeypatch.setattr(caller_code, "TRY_S", 1)
     code = CallerCode(Settings({"INTERACT_CODE": "node", "DATA_DIR": str(tmp_path)}))
 
     async def ask():

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from scraper_service.cli.main import main
-from scraper_service.cli.outputs.page_formats import NAMES
+from scraper_service.cli.outputs.page_files import NAMES
 
 NAME = "scraper-service"
 

@@ -12,14 +12,13 @@ from markdown_it import MarkdownIt
 
 from scraper_service.cli.follow import FLAGS, Ending, summary
 from scraper_service.cli.outputs.files import TableFile, WriterFile
-from scraper_service.cli.outputs.page_files import MarkdownFolder
-from scraper_service.cli.outputs.page_formats import NAMES, WITH_OPTIONS, keys_of_body
-from scraper_service.cli.terminal import (
-    FailedUrl,
-    OutputFailed,
-    Status,
-    fit_columns,
+from scraper_service.cli.outputs.page_files import (
+    NAMES,
+    WITH_OPTIONS,
+    MarkdownFolder,
+    keys_of_body,
 )
+from scraper_service.cli.terminal import FailedUrl, OutputFailed, Status, fit_columns
 from scraper_service.content.characters import printable
 from scraper_service.exports.formats import FileSpec
 from scraper_service.exports.markdown_zip import front_matter

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scraper_service.services.monitoring.channels import Channels
+from scraper_service.services.monitoring.notifications import Channels
 
 
 @pytest.mark.full(keep=1)

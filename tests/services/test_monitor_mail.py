@@ -9,8 +9,8 @@ from smtplib import SMTPException
 import pytest
 from sqlalchemy import text
 
-from scraper_service.services.monitoring import mail
-from scraper_service.services.monitoring.mail import Mailer, MailServer
+from scraper_service.services.monitoring import notifications
+from scraper_service.services.monitoring.notifications import Mailer, MailServer
 from scraper_service.storage.database import Database
 from scraper_service.storage.monitors import messages
 from tests.storage.test_monitors import World, with_page
@@ -41,8 +41,8 @@ def test_another_url_is_refused(url):
 @pytest.fixture
 def hasty(monkeypatch):
     """Limits of time that a test can wait for."""
-    monkeypatch.setattr(mail, "SEND_S", 0.5)
-    monkeypatch.setattr(mail._Conversation, "talk_s", 1.0)
+    monkeypatch.setattr(notifications, "SEND_S", 0.5)
+    monkeypatch.setattr(notifications._Conversation, "talk_s", 1.0)
 
 
 def message():
@@ -67,7 +67,7 @@ def test_a_mail_is_taken_whatever_the_server_says_to_the_goodbye(hasty):
 
 def test_mail_to_an_address_that_cannot_be_written_is_given_up(tmp_path, monkeypatch):
     """Such addresses were stored before they were refused."""
-    monkeypatch.setattr(mail, "RETRIES_S", (0.0,))
+    monkeypatch.setattr(notifications, "RETRIES_S", (0.0,))
     database = Database(tmp_path)
     world = World(database)
     bad, good = (
@@ -88,7 +88,7 @@ def test_mail_to_an_address_that_cannot_be_written_is_given_up(tmp_path, monkeyp
 @pytest.fixture
 def mailed(tmp_path, monkeypatch):
     """Return a function that sends a mail, tries it again, and returns those that are due."""
-    monkeypatch.setattr(mail, "RETRIES_S", (0.0, 0.0, 3600.0))
+    monkeypatch.setattr(notifications, "RETRIES_S", (0.0, 0.0, 3600.0))
     database = Database(tmp_path)
     world = World(database)
 

@@ -6,7 +6,7 @@ from base64 import b64decode
 
 import pytest
 
-from scraper_service.services.scrapyd.metrics import ProcessCounts
+from scraper_service.services.scrapyd.launcher import ProcessCounts
 from scraper_service.services.scrapyd.nodes import read_address, read_addresses
 
 

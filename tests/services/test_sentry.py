@@ -7,7 +7,7 @@ import json
 import brotli
 import pytest
 
-from scraper_service.services.metrics.sentry import ErrorReports
+from scraper_service.services.observability.sentry import ErrorReports
 from tests.support.failing_serializer import SECRETS, TEXT
 from tests.support.receiver import Receiver
 from tests.support.waiting import wait_until

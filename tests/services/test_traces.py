@@ -14,7 +14,7 @@ import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
-from scraper_service.services.metrics import traces
+from scraper_service.services.observability import opentelemetry as traces
 from tests.api.test_metrics import value
 from tests.api.test_parse import upload
 from tests.conftest import Service
@@ -293,7 +293,7 @@ def run_python(code, **environment):
     )
 
 
-SHARED = "from scraper_service.services.metrics.tracing import shared_traces\n"
+SHARED = "from scraper_service.services.observability.tracing import shared_traces\n"
 
 
 @pytest.mark.full

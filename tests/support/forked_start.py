@@ -48,6 +48,7 @@ from tests.support.waiting import WAIT_S
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+
 PRELOADED = """
 lxml.html numpy scraper_service.content.convert scraper_service.cli.main
 scraper_service.cli.settings scraper_service.server.background
@@ -61,17 +62,17 @@ scraper_service.api.streams.streaming scraper_service.api.requests.v1
 scraper_service.options.wire.v2 scraper_service.api.webhook_payloads
 scraper_service.cli.outputs.output scraper_service.content.formats.answers
 scraper_service.content.documents.kinds scraper_service.crawling.robots
-scraper_service.llm.client scraper_service.services.kinds.agent.agent
-scraper_service.services.kinds.agent.research scraper_service.services.kinds.extraction
+scraper_service.llm.client scraper_service.services.kinds.agent
+scraper_service.services.kinds.deep_research scraper_service.services.kinds.extraction
 scraper_service.storage.accounts.keys scraper_service.services.jobs
 scraper_service.services.kinds.llms_txt scraper_service.services.scraping
 scraper_service.storage.files.uploads scraper_service.web.sessions werkzeug.routing
 wsproto multipart scraper_service.crawling.converter_pool.pool
 scraper_service.crawling.download.engines scraper_service.crawling.download.handler
 scraper_service.crawling.middlewares scraper_service.crawling.pipelines.pages
-scraper_service.crawling.scheduler scraper_service.search_engines.searches
-scraper_service.services.capabilities scraper_service.services.metrics.health
-scraper_service.services.job_following scraper_service.services.mapping
+scraper_service.crawling.scheduler scraper_service.search_engines.web_search
+scraper_service.services.capabilities scraper_service.services.observability.health
+scraper_service.services.job_following scraper_service.services.map_search
 scraper_service.services.kinds.operations scraper_service.services.resident_crawler
 scraper_service.services.webhooks scraper_service.spiders.crawl
 scraper_service.spiders.scrape scraper_service.storage.database
@@ -80,7 +81,7 @@ scraper_service.crawling.scrapy_shortcuts scraper_service.crawling.network.event
 scraper_service.crawling.pipelines.page_index scraper_service.crawling.pipelines.questions
 scraper_service.exports.job_exports scraper_service.feeds scraper_service.library
 scraper_service.llm.requests scraper_service.search_engines.own_index
-scraper_service.services.metrics.service_metrics
+scraper_service.services.observability.metrics
 scraper_service.services.monitoring.check_run scraper_service.services.billing
 scraper_service.spiders.batch scraper_service.spiders.map scraper_service.spiders.search
 scrapy.core.downloader.handlers.datauri scrapy.downloadermiddlewares.defaultheaders
@@ -97,7 +98,7 @@ scraper_service.api.openapi.kinds scraper_service.api.routes.files
 scraper_service.api.routes.health playwright.async_api scrapy_playwright.handler
 scrapy_playwright.provider scraper_service.crawling.browser.render
 scraper_service.content.formats.change_tracking
-scraper_service.crawling.download.kept_sources scraper_service.services.metrics.sentry
+scraper_service.crawling.download.kept_sources scraper_service.services.observability.sentry
 scraper_service.services.monitoring.target_runs
 scraper_service.services.monitoring.searches scraper_service.web.files
 """.split()

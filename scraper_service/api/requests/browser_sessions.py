@@ -19,7 +19,10 @@ from scraper_service.options.parsing import (
 )
 from scraper_service.options.wire import v2, values
 from scraper_service.options.wire.pages import CALLER_KEYS, whole_body
-from scraper_service.services.browser_sessions.steps import SessionOptions, Step
+from scraper_service.services.browser_sessions.session_requests import (
+    SessionOptions,
+    Step,
+)
 
 if TYPE_CHECKING:
     from scraper_service.options.parsing import KeysT

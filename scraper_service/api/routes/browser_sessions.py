@@ -65,8 +65,8 @@ if TYPE_CHECKING:
     from scraper_service.api.http_server import JsonRequest
     from scraper_service.services.browser_sessions.running_session import (
         RunningSession,
+        StepResult,
     )
-    from scraper_service.services.browser_sessions.steps import StepResult
 
 
 MAX_TEXT = 2**20  # bytes of each of stdout and stderr

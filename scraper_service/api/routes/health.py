@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from twisted.web.server import Request
 
     from scraper_service.api.http_server import JsonRequest
-    from scraper_service.services.metrics.health import Health, HealthReport
-    from scraper_service.services.metrics.service_metrics import Metrics
+    from scraper_service.services.observability.health import Health, HealthReport
+    from scraper_service.services.observability.metrics import Metrics
 
 
 RETRY_AFTER_S = 5

@@ -27,7 +27,7 @@ from scraper_service.api.streams.websocket import (
     REFUSED,
     SocketStream,
 )
-from scraper_service.services.browser_sessions.caller_messages import (
+from scraper_service.services.browser_sessions.cdp import (
     MAX_MESSAGE,
     CallerMessages,
 )
@@ -284,7 +284,7 @@ class InputSocket(_SessionMessages):
     """The connection of a person to the page of a session.
 
     Pictures are JPEG in binary messages. Inputs are JSON, see
-    :func:`~scraper_service.services.browser_sessions.visitor_input.parse_input`; what is none gets
+    :func:`~scraper_service.services.browser_sessions.session_requests.parse_input`; what is none gets
     ``{"error"}``.
     """
 

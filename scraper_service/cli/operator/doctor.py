@@ -318,7 +318,7 @@ def _authorities() -> Check:
 
 
 def _code(settings: Settings) -> Check:
-    from scraper_service.services.browser_sessions.caller_code.steps import CallerCode
+    from scraper_service.services.browser_sessions.caller_code import CallerCode
 
     name = "code of callers"
     code = CallerCode(settings)

@@ -12,8 +12,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scraper_service.cli.outputs.page_files import Unavailable, content_of, ending_of
-from scraper_service.cli.outputs.page_formats import EVERY_KEY, KINDS
+from scraper_service.cli.outputs.page_files import (
+    EVERY_KEY,
+    KINDS,
+    Unavailable,
+    content_of,
+    ending_of,
+)
 from scraper_service.cli.terminal import OutputFailed, ReaderGone
 from scraper_service.exports import tables
 from scraper_service.exports.formats import make_writer

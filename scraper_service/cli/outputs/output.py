@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 import click
 from attrs import evolve, frozen
 
-from scraper_service.cli.outputs.page_formats import EVERY_KEY, KINDS
+from scraper_service.cli.outputs.page_files import EVERY_KEY, KINDS
 from scraper_service.errors import StoreUnavailable
 from scraper_service.exports.formats import FORMATS as EXPORT_FORMATS
 from scraper_service.exports.formats import FileSpec
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from scraper_service.cli.terminal import FailedUrl
+
 
 _WRITERS = {"zip": "md"}  # names of exports with another name here
 ARCHIVES = ("warc", "wacz")  # of the responses, not of the pages

@@ -1,4 +1,4 @@
-"""Write pages as files: Markdown, HTML, pictures, and JSON for all other formats.
+"""The keys of a page, and its files: Markdown, HTML, pictures, and JSON for all other formats.
 
 File names come from the URLs and are valid on every file system. A folder of a job has
 an index for people and an index for programs.
@@ -20,17 +20,74 @@ from typing import TYPE_CHECKING, Any
 import click
 from attrs import frozen
 
-from scraper_service.cli.outputs.page_formats import KINDS
 from scraper_service.cli.terminal import FailedUrl, OutputFailed
 from scraper_service.content.characters import printable
 from scraper_service.errors import plural
 from scraper_service.exports.markdown_zip import PageNames, front_matter
-from scraper_service.options.formats import FILE, PICTURE
+from scraper_service.options.formats import FILE, NAMED, PICTURE, ROW_OF, Json, Query
 from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
+
+    from scraper_service.options.scrape import ScrapeOptions
+
+QUOTES = "directQuote"  # the mode of the format query that makes highlights
+#: The kind of each result by its key in a page object.
+KINDS = {row.key: row.result for row in NAMED.values()}
+# The names that -f takes. Other formats have options of their own.
+NAMES = tuple(n for n, row in NAMED.items() if row.is_bare and not row.missing)
+WITH_OPTIONS = tuple(name for name, row in NAMED.items() if not row.is_bare)
+# Keys that options of the PDF parser add to a page.
+_OF_PDF = (("pages", ("pages", "pageMarkdown")), ("blocks", ("blocks",)))
+EVERY_KEY = (*KINDS, "actions", "pages", "blocks")
+
+
+def keys_of_body(body: dict[str, Any]) -> tuple[str, ...]:
+    """Return the keys of a page, beside metadata, for a body of /v2.
+
+    ``body`` is that of a scrape, or the ``scrapeOptions`` of a crawl. Unknown formats
+    are left out: the body is refused later.
+    """
+    formats = body.get("formats", ["markdown"])
+    keys = [_key(each) for each in formats] if isinstance(formats, list) else []
+    if body.get("actions"):
+        keys.append("actions")
+    for parser in body.get("parsers") or ():
+        if isinstance(parser, dict):
+            keys += [key for key, names in _OF_PDF if any(parser.get(n) for n in names)]
+    return _unique(keys)
+
+
+def keys_of_options(options: ScrapeOptions) -> tuple[str, ...]:
+    """Return the keys of a page, beside metadata, for ``options``."""
+    keys: list[str | None] = []
+    for each in options.formats:
+        if isinstance(each, Json):
+            keys.append(each.key)
+        elif isinstance(each, Query):
+            keys.append(_key({"type": "query", "mode": each.mode}))
+        else:
+            keys.append(ROW_OF[type(each)].key)
+    if options.actions:
+        keys.append("actions")
+    if parser := options.pdf_parser:
+        keys += [key for key, _ in _OF_PDF if getattr(parser, key)]
+    return _unique(keys)
+
+
+def _key(item: Any) -> str | None:
+    name = item.get("type") if isinstance(item, dict) else item
+    if name == "query" and isinstance(item, dict) and item.get("mode") == QUOTES:
+        return "highlights"
+    found = NAMED.get(name) if isinstance(name, str) else None
+    return found.key if found else None
+
+
+def _unique(keys: Iterable[str | None]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(key for key in keys if key))
+
 
 MAX_BYTES = 256 * 2**20  # of a picture from a service
 TIMEOUT_S = 60

@@ -21,11 +21,11 @@ from scraper_service.cli.outputs.output import (
     refuse_binary,
 )
 from scraper_service.cli.outputs.page_files import (
+    KINDS,
     Unavailable,
     content_of,
     write_page,
 )
-from scraper_service.cli.outputs.page_formats import KINDS
 from scraper_service.cli.terminal import OutputFailed
 from scraper_service.content.characters import printable
 from scraper_service.exports.markdown_zip import PageNames

@@ -33,8 +33,8 @@ from scraper_service.errors import (
 from scraper_service.llm.model import language_model
 from scraper_service.options.crawl import PageOptions
 from scraper_service.options.limits import under_policy
-from scraper_service.services.browser_sessions.failures import FAILURES
 from scraper_service.services.browser_sessions.running_session import (
+    FAILURES,
     MOST_PAGES,
     RunningSession,
 )
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from scraper_service.options.scrape import ScrapeOptions
     from scraper_service.services.accounts import Team
     from scraper_service.services.billing import Charges
-    from scraper_service.services.browser_sessions.caller_code.steps import CallerCode
+    from scraper_service.services.browser_sessions.caller_code import CallerCode
     from scraper_service.storage.accounts.browser_sessions import SessionStore
     from scraper_service.storage.database import Database
 

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
+from scrapy.exceptions import (
+    CannotResolveHostError,
+    DownloadCancelledError,
+    DownloadConnectionRefusedError,
+    DownloadFailedError,
+    DownloadTimeoutError,
+    IgnoreRequest,
+)
 
 from scraper_service.crawling.browser.command_lines import (
     CommandInvalid,
@@ -19,22 +28,19 @@ from scraper_service.crawling.page_errors import (
     ActionFailed,
     BrowserGone,
     SessionOver,
+    page_error,
 )
-from scraper_service.errors import QueueFull
-from scraper_service.items import TakenPage
-from scraper_service.llm.model import LanguageModel
+from scraper_service.errors import QueueFull, ServiceUnavailable
+from scraper_service.items import Page, TakenPage
+from scraper_service.llm.model import LanguageModel, ModelError
 from scraper_service.options.scrape import ScrapeOptions
+from scraper_service.options.urls import host_of
 from scraper_service.services.accounts import Team
 from scraper_service.services.billing import Charge
-from scraper_service.services.browser_sessions.failures import FAILURES, reason_of
-from scraper_service.services.browser_sessions.prompted_steps import PromptRun
-from scraper_service.services.browser_sessions.steps import (
+from scraper_service.services.browser_sessions.session_requests import (
     FAILED,
     LATE,
     NO_PROGRAM,
-    StepResult,
-)
-from scraper_service.services.browser_sessions.visitor_input import (
     InputInvalid,
     parse_input,
     send_input,
@@ -44,12 +50,181 @@ from scraper_service.storage.accounts.browser_sessions import SessionRecord
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
 
-    from scraper_service.services.browser_sessions.steps import Step
+    from scraper_service.crawling.browser.command_lines import PageCommand
+    from scraper_service.services.browser_sessions.session_requests import Step
 
     CodeRunnerT = Callable[
-        ["RunningSession", Step, "StepOutcome"], Coroutine[Any, Any, None]
+        ["RunningSession", Step, "StepResult"], Coroutine[Any, Any, None]
     ]
 
+
+#: The failures of steps that callers get to know.
+FAILURES = (
+    CannotResolveHostError,
+    DownloadCancelledError,
+    DownloadConnectionRefusedError,
+    DownloadFailedError,
+    DownloadTimeoutError,
+    IgnoreRequest,
+    ModelError,
+    OSError,
+    ServiceUnavailable,
+)
+
+
+def reason_of(error: BaseException) -> str:
+    """Return the sentence for a caller about a failed step."""
+    from scraper_service.crawling.browser.held_page import NoPage  # noqa: PLC0415
+
+    if isinstance(error, NoPage):
+        return f"{str(error)[:1].upper()}{str(error)[1:]}."
+    if isinstance(error, ModelError):
+        return f"The language model gave no usable answer: {error.reason}."
+    if isinstance(error, ServiceUnavailable):
+        return str(error)
+    return page_error(error).message
+
+
+# -- steps by a prompt -----------------------------------------------------------------
+# A language model reads the page and chooses commands, until it is done. A page may hold
+# text that speaks to the model. So its commands are only those of a visitor: it runs no
+# scripts, and opens URLs of the page's own host or of the prompt alone. The rules for
+# networks hold as for every step.
+
+MOST_ROUNDS = 15  # answers of the model to one prompt
+MOST_COMMANDS = 10  # of one answer
+MAX_TREE = (
+    9000  # bytes of a snapshot; a text in several pieces would get several answers
+)
+MAX_NOTES = 2000  # characters of what the commands so far have done
+ANSWER_S = 120.0
+ALLOWED = (
+    *("open", "click", "fill", "type", "press", "scroll", "find", "wait", "get"),
+    "back",
+)
+TASK = """You operate a web page for somebody, step by step. What they want: {prompt}
+
+The document is the page as it is now: its URL, then its accessibility tree, in which @e1 and
+the like are ids of elements. Answer with JSON: "commands" is a list of the next commands, at
+most {most}, or empty if nothing more is to be done; "done" is true if what they want is done
+or cannot be done; "answer" is then the answer for them, in their language, else empty.
+Commands: open URL | click ID | fill ID "TEXT" | type ID "TEXT" | press KEY | scroll down |
+scroll up | find text "TEXT" click | wait MILLISECONDS | get text ID | back
+After the commands you see the page again. Done so far:
+{notes}"""
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "commands": {"type": "array", "items": {"type": "string"}},
+        "done": {"type": "boolean"},
+        "answer": {"type": "string"},
+    },
+    "required": ["commands", "done"],
+}
+UNFINISHED = (
+    f"The language model was not done after {MOST_ROUNDS} rounds of commands; a further"
+    " prompt goes on from there."
+)
+
+
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+_HOST_NAME = re.compile(r"[\w.-]+")  # what may be a host
+
+
+@define
+class PromptRun:
+    """The rounds of one prompt in a page."""
+
+    model: LanguageModel
+    #: A :class:`~scraper_service.crawling.browser.held_page.HeldPage`, whose import is slow.
+    page: Any
+    prompt: str
+    #: The key or team whose tokens are counted.
+    account: str
+    job_id: str
+    #: When the step ends (:func:`time.monotonic`).
+    deadline: float
+    #: The commands and what they printed.
+    notes: list[str] = field(factory=list)
+    #: The last snapshot that the model has read.
+    tree: str = ""
+
+    async def run(self) -> str:
+        """Return the answer of the model.
+
+        Raises :exc:`~scraper_service.llm.model.ModelError`, and :exc:`ActionFailed` if it
+        was not done.
+        """
+        for _ in range(MOST_ROUNDS):
+            value = await self._ask()
+            commands = [str(each) for each in value.get("commands") or []]
+            await self._do(commands[:MOST_COMMANDS])
+            answer = str(value.get("answer") or "")
+            if value.get("done") or (answer and not commands):
+                return answer
+            if not commands:
+                raise ModelError("it named no command and gave no answer")
+        raise ActionFailed(UNFINISHED)
+
+    async def _ask(self) -> dict[str, Any]:
+        from scraper_service.crawling.browser.command_lines import snapshot  # noqa: PLC0415
+
+        opened = self.page.opened
+        tree = await snapshot(
+            opened.page, only_interactive=False, timeout_ms=opened.patience_ms
+        )
+        whole = f"{self.page.url or 'no page is open'}\n{tree}".encode()
+        self.tree = whole[:MAX_TREE].decode(errors="ignore")
+        notes = "\n".join(self.notes)[-MAX_NOTES:] or "nothing"
+        answer = await self.model.ask(
+            task=TASK.format(prompt=self.prompt, most=MOST_COMMANDS, notes=notes),
+            data=self.tree,
+            schema=SCHEMA,
+            deadline_s=max(1.0, min(ANSWER_S, self.deadline - time.monotonic())),
+            account=self.account,
+            job_id=self.job_id,
+        )
+        return answer.value if isinstance(answer.value, dict) else {}
+
+    async def _do(self, lines: list[str]) -> None:
+        """Run commands of the model. It gets to know which one failed, and why."""
+        from scraper_service.crawling.browser.commands import CommandRun  # noqa: PLC0415
+
+        for given in lines:
+            line = given.encode(errors="replace").decode()  # of half a character
+            run = CommandRun(self.page)
+            try:
+                [command] = parse_lines(line)
+                self._check(command)
+                await run.run([command])
+            except (BrowserGone, ServiceUnavailable):
+                raise
+            except (CommandInvalid, LineRefused, ValueError) as error:
+                self.notes.append(f"{line[:200]}: failed: {error}"[:500])
+                return
+            except FAILURES as error:
+                self.notes.append(f"{line[:200]}: failed: {reason_of(error)}"[:500])
+                return
+            self.notes.append(f"{line[:200]}: {''.join(run.printed)[:300] or 'done'}")
+
+    def _check(self, command: PageCommand) -> None:
+        """Raise :exc:`CommandInvalid` for what a visitor would not do."""
+        if command.name not in ALLOWED:
+            raise CommandInvalid(f"{command.name} is not possible here")
+        if command.name == "open":
+            url = command.words[0]
+            place = host_of(url if _SCHEME.match(url) else f"http://{url}")
+            known = host_of(self.page.url) if self.page.url else ""
+            named = {
+                each.strip(".-") for each in _HOST_NAME.findall(self.prompt.lower())
+            }
+            if not place or (place != known and place not in named):
+                raise CommandInvalid(
+                    f"open takes URLs of {known or 'the prompt'} and of the prompt"
+                )
+
+
+# -- the session -----------------------------------------------------------------------
 
 PICTURE_S = 5.0
 INPUT_S = 5.0
@@ -62,11 +237,16 @@ OVER = "The session ended while the step ran."
 
 
 @define(eq=False)
-class StepOutcome:
-    """What the page gave for a step, before it is converted."""
+class StepResult:
+    """The result of a step. It is a success unless there is an ``error``."""
+
+    session_id: str = ""
+    #: The URL of the page after the step; empty while none is open.
+    url: str = ""
 
     error: str | None = None
     exit_code: int = 0
+    #: True if the step was ended after its time.
     is_killed: bool = False
     is_gone: bool = False
     #: True if the step ends the session.
@@ -75,15 +255,25 @@ class StepOutcome:
     stderr: str = ""
     #: True if one of both was cut already.
     is_cut: bool = False
+    #: The value of the last expression, None without one.
     result: str | None = None
+    #: The answer to a prompt.
     output: str | None = None
     #: The :class:`~scraper_service.crawling.browser.actions.Results`; None without actions.
     results: Any = None
+    #: The page after the step as the browser gave it, before it is converted.
     taken: TakenPage | None = None
+    #: None unless the step takes the page.
+    page: Page | None = None
 
-    def end_early(self, error: str, **facts: Any) -> StepOutcome:
-        """Return the outcome of a step that was ended early: what it printed, and why."""
-        return StepOutcome(
+    @property
+    def actions(self) -> bytes | None:
+        """The four lists of results of actions as JSON text; None without actions."""
+        return None if self.results is None else self.results.as_json()
+
+    def end_early(self, error: str, **facts: Any) -> StepResult:
+        """Return the result of a step that was ended early: what it printed, and why."""
+        return StepResult(
             stdout=self.stdout,
             stderr=self.stderr,
             is_cut=self.is_cut,
@@ -217,7 +407,7 @@ class RunningSession:
 
     # -- steps ---------------------------------------------------------------------------
 
-    async def step(self, step: Step) -> StepOutcome:
+    async def step(self, step: Step) -> StepResult:
         """Run a step after those before it. Returns also failures of the step.
 
         Raises :exc:`QueueFull` if :data:`MOST_WAITING` steps wait.
@@ -234,7 +424,7 @@ class RunningSession:
                 return _late(
                     step,
                     "The steps before this one took all of its time",
-                    StepOutcome(),
+                    StepResult(),
                 )
             try:
                 return await self._step(step, deadline)
@@ -244,8 +434,8 @@ class RunningSession:
             self._waiting -= 1
             self.last_at = time.monotonic()
 
-    async def _step(self, step: Step, deadline: float) -> StepOutcome:
-        outcome = StepOutcome()
+    async def _step(self, step: Step, deadline: float) -> StepResult:
+        outcome = StepResult()
         try:
             left_s = max(0.0, deadline - time.monotonic())
             work = self._perform(step, outcome)
@@ -275,7 +465,7 @@ class RunningSession:
             self.ending.set()
         return outcome
 
-    async def _perform(self, step: Step, outcome: StepOutcome) -> None:
+    async def _perform(self, step: Step, outcome: StepResult) -> None:
         """Do the work of a step, then take the page, also after a failed action."""
         failure: ActionFailed | None = None
         try:
@@ -295,7 +485,7 @@ class RunningSession:
         if failure is not None:
             raise failure
 
-    async def _command(self, code: str, outcome: StepOutcome) -> None:
+    async def _command(self, code: str, outcome: StepResult) -> None:
         """Run lines of ``agent-browser``. What they print is kept after a failure, too."""
         from scraper_service.crawling.browser.commands import CommandRun  # noqa: PLC0415
 
@@ -308,7 +498,7 @@ class RunningSession:
             outcome.stdout = "".join(f"{text}\n" for text in run.printed if text)
             outcome.closes = run.closes
 
-    async def _run_prompt(self, prompt: str, outcome: StepOutcome) -> None:
+    async def _run_prompt(self, prompt: str, outcome: StepResult) -> None:
         """Let the language model act. What it has done is kept after a failure, too."""
         assert self.model is not None
         self.has_prompts = True
@@ -327,7 +517,7 @@ class RunningSession:
             outcome.result = run.tree
 
 
-def _late(step: Step, what: str, outcome: StepOutcome) -> StepOutcome:
+def _late(step: Step, what: str, outcome: StepResult) -> StepResult:
     text = f"{what} within {step.timeout_s} s. A longer timeout may help."
     return outcome.end_early(text, exit_code=LATE, is_killed=True)
 
@@ -335,20 +525,3 @@ def _late(step: Step, what: str, outcome: StepOutcome) -> StepOutcome:
 def _loop_time(deadline: float) -> float:
     """Return a time of :func:`time.monotonic` as one of the event loop."""
     return asyncio.get_running_loop().time() + deadline - time.monotonic()
-
-
-def step_result(outcome: StepOutcome, session_id: str, url: str) -> StepResult:
-    """Return the result of a step without its page."""
-    return StepResult(
-        session_id=session_id,
-        error=outcome.error,
-        exit_code=outcome.exit_code,
-        is_killed=outcome.is_killed,
-        stdout=outcome.stdout,
-        stderr=outcome.stderr,
-        is_cut=outcome.is_cut,
-        result=outcome.result,
-        output=outcome.output,
-        url=url,
-        actions=None if outcome.results is None else outcome.results.as_json(),
-    )

@@ -29,13 +29,9 @@ from scraper_service.options.availability import missing_model
 from scraper_service.options.catalogue import USUAL_PAGE
 from scraper_service.options.crawl import PageOptions
 from scraper_service.options.urls import request_url
-from scraper_service.services.browser_sessions.caller_code.steps import CallerCode
+from scraper_service.services.browser_sessions.caller_code import CallerCode
 from scraper_service.services.browser_sessions.lifecycle import Lifecycle, SessionTerms
-from scraper_service.services.browser_sessions.running_session import (
-    RunningSession,
-    step_result,
-)
-from scraper_service.services.browser_sessions.steps import FAILED
+from scraper_service.services.browser_sessions.session_requests import FAILED
 from scraper_service.shared_objects import BackgroundTasks
 from scraper_service.storage.accounts.browser_sessions import (
     SessionRecord,
@@ -51,10 +47,13 @@ if TYPE_CHECKING:
     from scraper_service.options.scrape import ScrapeOptions
     from scraper_service.services.accounts import Team
     from scraper_service.services.billing import Charges
-    from scraper_service.services.browser_sessions.steps import (
+    from scraper_service.services.browser_sessions.running_session import (
+        RunningSession,
+        StepResult,
+    )
+    from scraper_service.services.browser_sessions.session_requests import (
         SessionOptions,
         Step,
-        StepResult,
     )
     from scraper_service.services.capabilities import Availability
     from scraper_service.services.resident_crawler import ResidentCrawler
@@ -346,17 +345,16 @@ class BrowserSessions:
         return await asyncio.shield(work)
 
     async def _whole_step(self, session: RunningSession, step: Step) -> StepResult:
-        outcome = await session.step(step)
-        is_over = outcome.is_gone or outcome.closes
-        url = "" if is_over else session.page.url
-        result = step_result(outcome, session.record.id, url)
-        if outcome.taken is not None and step.take is not None:
-            page = await self._convert_page(session, step.take, outcome.taken)
+        result = await session.step(step)
+        result.session_id = session.record.id
+        if not (result.is_gone or result.closes):
+            result.url = session.page.url
+        if result.taken is not None and step.take is not None:
+            page = await self._convert_page(session, step.take, result.taken)
             if page.failure is None:
-                result = evolve(result, page=page)
+                result.page = page
             elif result.error is None:
-                error = page.failure.message
-                result = evolve(result, error=error, exit_code=FAILED)
+                result.error, result.exit_code = page.failure.message, FAILED
         if not session.ending.is_set():
             await self._store.note_call(session.record.id)
         return result

@@ -10,10 +10,9 @@ from scraper_service.content.stored_pages import read_pages
 from scraper_service.content.structured_data.merging import PageData, result_json
 from scraper_service.discovery import relevance
 from scraper_service.errors import QueueFull, ServiceError, ServiceUnavailable, plural
-from scraper_service.options.crawl import BatchOptions
 from scraper_service.options.extraction import SITE, ExtractOptions
 from scraper_service.options.formats import Json, Links
-from scraper_service.services.kinds.operations import OperationFailed
+from scraper_service.services.kinds.operations import OperationFailed, batch_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
 
     from scraper_service.content.stored_pages import StoredPage
     from scraper_service.crawling.pricing import Prices
+    from scraper_service.options.crawl import BatchOptions
     from scraper_service.services.kinds.operations import Operation
     from scraper_service.services.kinds.sources import Sources
 
@@ -257,10 +257,7 @@ class Extract:
 
 
 def _batch(options: ExtractOptions, urls: Sequence[str], *wanted: Any) -> BatchOptions:
-    scrape = evolve(options.scrape, formats=wanted)
-    return BatchOptions(
-        urls=tuple(urls), scrape=scrape, max_concurrency=None, webhook=None
-    )
+    return batch_of(urls, evolve(options.scrape, formats=wanted))
 
 
 def _lost_pages_warning(lost: Sequence[tuple[str, str]], count: int) -> str:

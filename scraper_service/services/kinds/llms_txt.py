@@ -11,8 +11,7 @@ from scraper_service.content.formats.llms_txt_and_agents import (
     without_text,
 )
 from scraper_service.discovery import relevance
-from scraper_service.options.crawl import BatchOptions
-from scraper_service.services.kinds.operations import OperationFailed
+from scraper_service.services.kinds.operations import OperationFailed, batch_of
 from scraper_service.services.kinds.sources import with_written_start
 
 if TYPE_CHECKING:
@@ -57,10 +56,7 @@ class LlmsText:
         if "urls" not in operation.memory:
             await self._list(operation, options, until)
         urls: list[str] = operation.memory["urls"]
-        batch = BatchOptions(
-            urls=tuple(urls), scrape=options.scrape, max_concurrency=None, webhook=None
-        )
-        step = await operation.begin("pages", batch)
+        step = await operation.begin("pages", batch_of(urls, options.scrape))
         pages: dict[int, LlmsPage] = {}
         shown = time.monotonic()
         async for _ in operation.looks(step, until):

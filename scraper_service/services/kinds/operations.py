@@ -17,16 +17,17 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from scraper_service.crawling.logs import job_logger, with_facts
 from scraper_service.crawling.metrics import CREDITS
 from scraper_service.errors import QueueFull, ServiceUnavailable, plural
+from scraper_service.options.crawl import BatchOptions
 from scraper_service.options.serialization import options_from_json
 from scraper_service.storage.job_records import JobState
 from scraper_service.storage.jobs import operations
 from scraper_service.storage.jobs.jobs import Jobs
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterable
 
     from scraper_service.crawling.converter_pool.pool import ConverterPool
-    from scraper_service.options.crawl import BatchOptions
+    from scraper_service.options.scrape import ScrapeOptions
     from scraper_service.storage.database import Database
     from scraper_service.storage.job_records import Job
     from scraper_service.storage.jobs.operations import Entry, StepFailure
@@ -40,6 +41,13 @@ LOOK_S = 1.0  # at a step that another process works on
 BETWEEN_LOOKS_S = 0.1
 RETRY_S = 1.0  # where the service is too busy for a step, or one broke
 MAX_TRIES = 3  # of what breaks
+
+
+def batch_of(urls: Iterable[str], scrape: ScrapeOptions) -> BatchOptions:
+    """Return the batch of a step, which scrapes ``urls`` as one job."""
+    return BatchOptions(
+        urls=tuple(urls), scrape=scrape, max_concurrency=None, webhook=None
+    )
 
 
 class OperationFailed(Exception):

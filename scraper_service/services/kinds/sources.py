@@ -19,14 +19,14 @@ from scraper_service.options.map_search import (
 )
 from scraper_service.options.scrape import OVERALL_TIMEOUT_MS
 from scraper_service.options.spider_arguments import MAP_DEFAULTS
+from scraper_service.search_engines.web_search import Searches
+from scraper_service.services.map_search import MapCrawler
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from scraper_service.items import Hit
     from scraper_service.options.scrape import ScrapeOptions
-    from scraper_service.search_engines.searches import Searches
-    from scraper_service.services.mapping import MapCrawler
 
 MAP_TIMEOUT_S = 60.0
 
@@ -40,12 +40,12 @@ class Listed:
     error: str | None = None
 
 
+@frozen(eq=False)
 class Sources:
     """Finds pages for operations by maps and searches, which are not charged."""
 
-    def __init__(self, maps: MapCrawler, searches: Searches):
-        self._maps = maps
-        self._searches = searches
+    _maps: MapCrawler
+    _searches: Searches
 
     async def search(
         self, query: str, limit: int, team_id: str

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from scraper_service.errors import ServiceError, ServiceUnavailable
 from scraper_service.services.kinds.operations import OperationFailed, Work
 from scraper_service.services.monitoring.monitors import estimate
-from scraper_service.services.monitoring.searches import MonitoredSearch
 from scraper_service.services.monitoring.target_runs import (
     CheckTools,
     RunningCheck,
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
     from scraper_service.crawling.pricing import Prices
     from scraper_service.llm.model import LanguageModel
-    from scraper_service.search_engines.searches import Searches
+    from scraper_service.search_engines.web_search import Searches
     from scraper_service.services.job_runner import JobRunner
     from scraper_service.services.kinds.operations import Operation
     from scraper_service.services.monitoring.target_runs import TargetRun
@@ -145,7 +144,7 @@ class MonitorCheck(Work):
         self._tools = CheckTools(
             database=database,
             runner=runner,
-            searches=MonitoredSearch(searches, database),
+            searches=searches,
             prices=prices,
             model=model,
             keeps_sources=settings.getbool("KEEP_SOURCES"),

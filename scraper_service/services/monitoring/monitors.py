@@ -23,8 +23,8 @@ from scraper_service.options.limits import under_policy
 from scraper_service.options.monitors import SearchTarget
 from scraper_service.options.parsing import short
 from scraper_service.options.urls import DEFAULT_PORTS, origin
-from scraper_service.services.monitoring.channels import ChannelSender
-from scraper_service.services.monitoring.mail import Mailer
+from scraper_service.services.accounts import existing
+from scraper_service.services.monitoring.notifications import ChannelSender, Mailer
 from scraper_service.shared_objects import BackgroundTasks
 from scraper_service.storage.monitors import checks, monitors
 from scraper_service.storage.monitors.messages import Mail
@@ -263,8 +263,9 @@ class TeamMonitors:
 
         Raises :exc:`InvalidParameter` if it has neither.
         """
-        found = _there(
-            await self._database.read(monitors.read_monitor, monitor_id, team.id)
+        found = existing(
+            await self._database.read(monitors.read_monitor, monitor_id, team.id),
+            monitors.NOT_FOUND,
         )
         messengers, email = self._messengers, (found.notification or {}).get("email")
         mail = Mail(
@@ -327,7 +328,7 @@ class TeamMonitors:
             found = monitors.read_monitor(connection, monitor_id, team.id)
             return None if found is None else shape(found)
 
-        return _there(await self._database.read(read))
+        return existing(await self._database.read(read), monitors.NOT_FOUND)
 
     async def _exists(self, monitor_id: str, team: Team) -> None:
         """Raise :exc:`JobNotFound` unless the team has a monitor."""
@@ -364,8 +365,9 @@ class TeamMonitors:
         :class:`Definition`. Raises the errors of :meth:`create`.
         """
         self._availability.check_open()
-        found = _there(
-            await self._database.read(monitors.read_monitor, monitor_id, team.id)
+        found = existing(
+            await self._database.read(monitors.read_monitor, monitor_id, team.id),
+            monitors.NOT_FOUND,
         )
         self._require_channels(values.get("notification"))
         self._require_public(definition.get("hook"))
@@ -472,14 +474,7 @@ class TeamMonitors:
             )
             return shape(found, pages)
 
-        return _there(await self._database.read(read), CHECK_NOT_FOUND)
-
-
-def _there(found: T | None, text: str = monitors.NOT_FOUND) -> T:
-    """Return what was found; raise :exc:`JobNotFound` for None."""
-    if found is None:
-        raise JobNotFound(text)
-    return found
+        return existing(await self._database.read(read), CHECK_NOT_FOUND)
 
 
 def monthly_credits(monitor: Monitor) -> int:

@@ -25,7 +25,7 @@ from scraper_service.storage.monitors.snapshots import PageSnapshot
 if TYPE_CHECKING:
     from scraper_service.items import Hit
     from scraper_service.options.monitors import SearchTarget
-    from scraper_service.search_engines.searches import Searches
+    from scraper_service.search_engines.web_search import Searches
     from scraper_service.services.monitoring.judge import ChangeJudge
     from scraper_service.storage.database import Database
     from scraper_service.storage.monitors.checks import CheckPlan
@@ -54,67 +54,59 @@ class FoundResults:
     warning: str | None
 
 
-class MonitoredSearch:
-    """Searches for the queries of a target."""
+async def search_target(
+    searches: Searches,
+    database: Database,
+    target: SearchTarget,
+    plan: CheckPlan,
+    judge: ChangeJudge,
+    until: float,
+) -> FoundResults:
+    """Return the results of all queries of a target, without duplicates.
 
-    def __init__(self, searches: Searches, database: Database):
-        self._searches = searches
-        self._database = database
-
-    async def run(
-        self,
-        target: SearchTarget,
-        plan: CheckPlan,
-        judge: ChangeJudge,
-        until: float,
-    ) -> FoundResults:
-        """Return the results of all queries, without duplicates.
-
-        Raises the errors of :meth:`Searches.find`.
-        """
-        hits: dict[str, Hit] = {}
-        warnings: dict[str, None] = {}
-        for query in target.queries:
-            left_s = max(1.0, min(SEARCH_S, until - time.monotonic()))
-            found = await self._searches.find(
-                _options(target, query, left_s), plan.team_id
-            )
-            warnings |= dict.fromkeys(found.warnings)
-            for hit in found.groups["web"]:
-                if is_within(hit.date, WINDOWS[target.window], time.time()):
-                    hits.setdefault(result_key(hit.url), hit)
-        chosen = dict(list(hits.items())[: target.max_results])
-        known = await self._database.read(
-            snapshots.read_snapshots, plan.monitor_id, target.id, tuple(chosen)
-        )
-        rows, new, matches = [], [], 0
-        for key, hit in chosen.items():
-            row = _row(hit, is_known=key in known)
-            if key not in known:
-                text = f"{hit.url}\n{hit.title}\n{hit.description}"
-                judgment = await judge.of_result(hit.url, text)
-                if judgment is not None:
-                    row["judgment"] = judgment
-                    if not judgment["meaningful"]:
-                        row |= {"status": "same", "search_status": "ignored"}
-                new.append(PageSnapshot(key, hit.url, None))
-            matches += row["status"] == "new"
-            rows.append(PageRow(row))
-        return FoundResults(
-            CheckedPages(
-                target_id=target.id,
-                rows=rows,
-                new=new,
-                kept=[(key, None) for key in known],
-            ),
-            {
-                "is_complete": True,
-                "results": len(chosen),
-                "matches": matches,
-                "judged": judge.judged,
-            },
-            " ".join(warnings) or None,
-        )
+    Raises the errors of :meth:`Searches.find`.
+    """
+    hits: dict[str, Hit] = {}
+    warnings: dict[str, None] = {}
+    for query in target.queries:
+        left_s = max(1.0, min(SEARCH_S, until - time.monotonic()))
+        found = await searches.find(_options(target, query, left_s), plan.team_id)
+        warnings |= dict.fromkeys(found.warnings)
+        for hit in found.groups["web"]:
+            if is_within(hit.date, WINDOWS[target.window], time.time()):
+                hits.setdefault(result_key(hit.url), hit)
+    chosen = dict(list(hits.items())[: target.max_results])
+    known = await database.read(
+        snapshots.read_snapshots, plan.monitor_id, target.id, tuple(chosen)
+    )
+    rows, new, matches = [], [], 0
+    for key, hit in chosen.items():
+        row = _row(hit, is_known=key in known)
+        if key not in known:
+            text = f"{hit.url}\n{hit.title}\n{hit.description}"
+            judgment = await judge.of_result(hit.url, text)
+            if judgment is not None:
+                row["judgment"] = judgment
+                if not judgment["meaningful"]:
+                    row |= {"status": "same", "search_status": "ignored"}
+            new.append(PageSnapshot(key, hit.url, None))
+        matches += row["status"] == "new"
+        rows.append(PageRow(row))
+    return FoundResults(
+        CheckedPages(
+            target_id=target.id,
+            rows=rows,
+            new=new,
+            kept=[(key, None) for key in known],
+        ),
+        {
+            "is_complete": True,
+            "results": len(chosen),
+            "matches": matches,
+            "judged": judge.judged,
+        },
+        " ".join(warnings) or None,
+    )
 
 
 def _row(hit: Hit, *, is_known: bool) -> dict[str, Any]:

@@ -30,11 +30,12 @@ from scraper_service.options.monitors import (
     ScrapeTarget,
     SearchTarget,
 )
+from scraper_service.search_engines.web_search import Searches
 from scraper_service.services.job_runner import JobRunner
 from scraper_service.services.kinds.operations import Operation, RunLost
 from scraper_service.services.monitoring.judge import PRICE, ChangeJudge
 from scraper_service.services.monitoring.monitors import search_price
-from scraper_service.services.monitoring.searches import MonitoredSearch
+from scraper_service.services.monitoring.searches import search_target
 from scraper_service.storage.database import Database
 from scraper_service.storage.job_records import JobState, PageRow
 from scraper_service.storage.jobs.jobs import Jobs
@@ -106,7 +107,7 @@ class CheckTools:
 
     database: Database
     runner: JobRunner
-    searches: MonitoredSearch
+    searches: Searches
     prices: Prices
     model: LanguageModel | None
     keeps_sources: bool
@@ -409,8 +410,13 @@ class SearchRun(TargetRun):
         if progress.is_done:
             return
         try:
-            found = await self._tools.searches.run(
-                self._target, self._plan, judge, self._check.until
+            found = await search_target(
+                self._tools.searches,
+                self._tools.database,
+                self._target,
+                self._plan,
+                judge,
+                self._check.until,
             )
         except (QueueFull, ServiceUnavailable):
             raise

@@ -94,7 +94,8 @@ class ScrapydNode:
         self._headers = headers
         self._project = project
         self._session: aiohttp.ClientSession | None = None
-        self._trouble: str | None = "it has not been asked yet"
+        #: Why the node takes no runs, as of the last poll; None if it takes them.
+        self.trouble: str | None = "it has not been asked yet"
         self._good_at = time.monotonic()
         self._polled_at = -math.inf
         self._rest_s = FIRST_REST_S
@@ -111,13 +112,8 @@ class ScrapydNode:
             await self._session.close()
 
     @property
-    def trouble(self) -> str | None:
-        """Why the node takes no runs, as of the last poll; None if it takes them."""
-        return self._trouble
-
-    @property
     def takes_runs(self) -> bool:
-        return self._trouble is None and time.monotonic() >= self._rests_until
+        return self.trouble is None and time.monotonic() >= self._rests_until
 
     @property
     def silent_s(self) -> float:
@@ -149,11 +145,11 @@ class ScrapydNode:
             self._note(None)
 
     def _note(self, trouble: str | None) -> None:
-        if trouble and trouble != self._trouble:
+        if trouble and trouble != self.trouble:
             logger.warning("node %s takes no jobs: %s", self.name, trouble)
-        elif self._trouble and not trouble:
+        elif self.trouble and not trouble:
             logger.info("node %s takes jobs", self.name)
-        self._trouble = trouble
+        self.trouble = trouble
 
     def note_refusal(self, error: NodeRefused | NodeSilent) -> None:
         """Note that a run was refused, or had no response."""

@@ -12,8 +12,8 @@ from attrs import frozen
 from scraper_service.content.structured_data.merging import merge
 from scraper_service.errors import plural
 from scraper_service.llm.model import ModelError, member_of
-from scraper_service.services.kinds.agent.agent_writer import data_of
-from scraper_service.services.kinds.agent.choices import (
+from scraper_service.services.kinds.agent_run import ModelRun, RunTools, in_turns
+from scraper_service.services.kinds.agent_state import (
     EXTRACT,
     SCRAPE,
     SEARCH,
@@ -21,10 +21,9 @@ from scraper_service.services.kinds.agent.choices import (
     RunBounds,
     RunStopped,
     read_options,
+    url_key,
 )
-from scraper_service.services.kinds.agent.page_reader import in_turns
-from scraper_service.services.kinds.agent.run import ModelRun, RunTools
-from scraper_service.services.kinds.agent.run_state import url_key
+from scraper_service.services.kinds.agent_writer import data_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

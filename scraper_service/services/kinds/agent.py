@@ -11,23 +11,21 @@ from attrs import evolve, frozen
 from scraper_service.errors import plural
 from scraper_service.llm.model import ModelError
 from scraper_service.options.formats import Json, Markdown
-from scraper_service.services.kinds.agent import choices
-from scraper_service.services.kinds.agent.agent_writer import FinalAnswer
-from scraper_service.services.kinds.agent.choices import (
+from scraper_service.services.kinds import agent_state
+from scraper_service.services.kinds.agent_run import ModelRun, RunTools
+from scraper_service.services.kinds.agent_state import (
     MOST_A_ROUND,
+    NONE,
     PDF_PAGES,
     RESULTS,
     AgentChoice,
     RunBounds,
     RunStopped,
     read_options,
-)
-from scraper_service.services.kinds.agent.run import ModelRun, RunTools
-from scraper_service.services.kinds.agent.run_state import (
-    NONE,
     url_key,
     urls_in_text,
 )
+from scraper_service.services.kinds.agent_writer import FinalAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -122,7 +120,7 @@ class AgentRun(ModelRun):
         self, action: str, given: Mapping[str, Any]
     ) -> tuple[str, AgentChoice | None]:
         state, reader = self._state, self._reader
-        if action == choices.SEARCH:
+        if action == agent_state.SEARCH:
             found = await reader.search(given["query"], state)
         else:
             found = await reader.map(given["url"], state, self._bounds.until)
@@ -134,7 +132,7 @@ class AgentRun(ModelRun):
         if state.credits > self._budget:  # a PDF file costs more than a page
             raise RunStopped(CREDIT_LIMIT, NO_CREDITS)
         if len(state.rounds) >= bounds.rounds or len(state.urls) >= bounds.pages:
-            await self._begin(AgentChoice(choices.EXTRACT, {}))
+            await self._begin(AgentChoice(agent_state.EXTRACT, {}))
             return
         try:
             choice = await self._next_choice()
@@ -144,7 +142,7 @@ class AgentRun(ModelRun):
             state.end_round(f"No action could be read: {error.reason}", no_action=NONE)
             await self._advance()
             await asyncio.sleep(MODEL_PAUSE_S * state.failures)
-        except choices.ChoiceRefused as refusal:
+        except agent_state.ChoiceRefused as refusal:
             state.message = "An action of the language model was refused."
             state.end_round(str(refusal), no_action="refused")
             await self._advance()
@@ -161,7 +159,7 @@ class AgentRun(ModelRun):
             self._operation, self._state, pages, left, self._bounds.until
         )
         self._state.tokens += answer.tokens
-        choice = choices.read_choice(
+        choice = agent_state.read_choice(
             answer.value,
             self._state,
             is_strict=self._options.only_urls,
@@ -171,7 +169,7 @@ class AgentRun(ModelRun):
         credits_left = self._budget - self._state.credits
         if price > credits_left:
             raise RunStopped(CREDIT_LIMIT, NO_CREDITS)
-        if choice.action != choices.SCRAPE:
+        if choice.action != agent_state.SCRAPE:
             return choice
         most = left["most"]
         if price:
@@ -184,12 +182,12 @@ class AgentRun(ModelRun):
         kept, refused = await self._tools.sources.permitted_urls(urls, *self._named)
         self._state.warn(refused)
         if not kept:
-            raise choices.ChoiceRefused(f"scrape was refused: {refused}")
+            raise agent_state.ChoiceRefused(f"scrape was refused: {refused}")
         left_out = [choice.left_out, refused or ""]
         if len(kept) > most:
             left_out.append(f"{len(kept) - most} were left out, by the limits")
         told = "; ".join(filter(None, left_out))
-        return AgentChoice(choices.SCRAPE, {"urls": kept[:most]}, told)
+        return AgentChoice(agent_state.SCRAPE, {"urls": kept[:most]}, told)
 
     def _remaining_bounds(self) -> dict[str, int]:
         """Return what is left for the run, for the model."""
@@ -204,11 +202,11 @@ class AgentRun(ModelRun):
     def _price(self, choice: AgentChoice) -> int:
         """Return the least credits that an action needs."""
         match choice.action:
-            case choices.SEARCH:
+            case agent_state.SEARCH:
                 return self._tools.prices.search(RESULTS)
-            case choices.MAP:
+            case agent_state.MAP:
                 return self._tools.prices.map
-            case choices.SCRAPE:
+            case agent_state.SCRAPE:
                 # That of a page that a model reads.
                 formats: tuple[Any, ...] = (Markdown(), Json())
                 return self._tools.prices.usual(

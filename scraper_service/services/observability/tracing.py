@@ -1,11 +1,16 @@
-"""Spans of a crawler for OpenTelemetry: its job, and each page with its parts.
+"""Traces for OpenTelemetry of jobs and pages, if the environment names a collector.
 
-The add-on of the service enables these pipelines if traces are on.
+Without the standard variable ``OTEL_EXPORTER_OTLP_ENDPOINT`` nothing of the library is imported,
+and requests, jobs and pages cost nothing more.
 """
 
 from __future__ import annotations
 
+import logging
+import os
 import time
+from contextlib import nullcontext
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 from weakref import WeakKeyDictionary
 
@@ -16,15 +21,68 @@ from scrapy.exceptions import NotConfigured
 from scraper_service.crawling.page_state import PUT_OFF, PageState
 from scraper_service.items import DUPLICATE, Page, PageContent, SitemapFile
 from scraper_service.options.availability import HTTP
-from scraper_service.services.metrics.tracing import shared_traces
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from opentelemetry.trace import Span  # noqa: TC004  # of an extra
     from scrapy import Request
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-    from scraper_service.services.metrics.traces import Traces
+    from scraper_service.services.observability.opentelemetry import Traces
+
+
+ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
+PROTOCOLS = ("OTEL_EXPORTER_OTLP_PROTOCOL", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL")
+PROTOCOL = "http/protobuf"
+EXTRA = "telemetry"
+
+logger = logging.getLogger(__name__)
+
+
+@cache
+def shared_traces() -> Traces | None:
+    """Return the traces of this process, None if they are off.
+
+    A platform may set the variables for all of its containers. So what this process cannot do
+    is a warning in the log, and no reason to end.
+    """
+    if not os.environ.get(ENDPOINT) or os.environ.get("OTEL_TRACES_EXPORTER") == "none":
+        return None
+    for name in PROTOCOLS:
+        if (given := os.environ.get(name, PROTOCOL)) != PROTOCOL:
+            _warn(f"{name} must be {PROTOCOL}, got {given}")
+            return None
+    try:
+        from scraper_service.services.observability.opentelemetry import Traces  # noqa: PLC0415
+    except ImportError:
+        _warn(f"it needs the extra {EXTRA}: pip install 'scraper-service[{EXTRA}]'")
+        return None
+    return Traces()
+
+
+def _warn(reason: str) -> None:
+    logger.warning("%s is set, but no traces are sent: %s", ENDPOINT, reason)
+
+
+def job_span(job_id: str, kind: str) -> AbstractContextManager[None]:
+    """Return a context in which this process works on a job without pages of its own.
+
+    Fetches that begin inside are parts of its span.
+    """
+    traces = shared_traces()
+    return nullcontext() if traces is None else traces.job(job_id, kind)
+
+
+def note_job(job_id: str) -> None:
+    """Note the id of a job in the span of the request that has started it."""
+    if (traces := shared_traces()) is not None:
+        traces.note(job_id)
+
+
+# -- spans of a crawler ----------------------------------------------------------------
+# The add-on of the service enables these pipelines if traces are on.
 
 SINGLE = "scrape"  # the spider of pages without a job
 WITHOUT_PAGES = frozenset({"map", "search"})  # spiders that make other items
@@ -127,7 +185,7 @@ class PageSpans:
         return found
 
     def _facts(self, state: PageState) -> dict[str, Any]:
-        from scraper_service.services.metrics.traces import (  # noqa: PLC0415
+        from scraper_service.services.observability.opentelemetry import (  # noqa: PLC0415
             JOB_ID,
             drop_missing,
             url_attributes,
@@ -215,7 +273,10 @@ class PageSpans:
 
     def _end(self, response: Any, result: str | None = None) -> None:
         """End the page of a response, or of the failure that it has instead."""
-        from scraper_service.services.metrics.traces import drop_missing, fail  # noqa: PLC0415
+        from scraper_service.services.observability.opentelemetry import (  # noqa: PLC0415
+            drop_missing,
+            fail,
+        )
 
         request = getattr(response, "request", None)
         state = None if request is None else PageState.find(request)

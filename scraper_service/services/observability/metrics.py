@@ -25,7 +25,7 @@ from scraper_service.storage.jobs.metrics import StoredCounts, read_counts
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from scraper_service.services.metrics.health import Health
+    from scraper_service.services.observability.health import Health
     from scraper_service.storage.database import Database
 
 PACKAGE = "scraper-service"

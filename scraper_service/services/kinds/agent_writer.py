@@ -14,8 +14,11 @@ from scraper_service.content.formats.llms_txt_and_agents import cut, pages_text
 from scraper_service.content.structured_data.merging import PageData
 from scraper_service.llm.model import ModelError
 from scraper_service.llm.replies import field_sources, merge_pages
-from scraper_service.services.kinds.agent.choices import CHOICE_SCHEMA, RunStopped
-from scraper_service.services.kinds.agent.run_state import source_of
+from scraper_service.services.kinds.agent_state import (
+    CHOICE_SCHEMA,
+    RunStopped,
+    source_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
     from scraper_service.llm.model import LanguageModel, ModelAnswer
     from scraper_service.llm.replies import PageAnswer
     from scraper_service.options.extraction import AgentOptions, RunOptionsT
-    from scraper_service.services.kinds.agent.run_state import AgentState
+    from scraper_service.services.kinds.agent_state import AgentState
     from scraper_service.services.kinds.operations import Operation
 
 PARTIAL_PAGES, PARTIAL_TEXT = 10, 300  # pages and characters of a partial text

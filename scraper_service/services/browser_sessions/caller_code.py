@@ -1,4 +1,7 @@
-"""A program in the sandbox: starts it, keeps what it writes, and ends all of it."""
+"""Steps by code of callers in Python and Node, where the operator lists the language.
+
+A program runs in the sandbox: it is started, what it writes is kept, and all of it is ended.
+"""
 
 from __future__ import annotations
 
@@ -8,22 +11,42 @@ import fcntl
 import json
 import logging
 import os
+import re
 import signal
 import subprocess
 from io import FileIO
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, field
 
-from scraper_service.services.browser_sessions.caller_code import limits
-from scraper_service.services.browser_sessions.caller_code.sandbox import command
-from scraper_service.services.browser_sessions.caller_code.system_calls import (
+from scraper_service.crawling.converter_pool.pool import ConverterPool
+from scraper_service.errors import variable
+from scraper_service.options.limits import parse_languages
+from scraper_service.services.browser_sessions.cdp import browser_socket
+from scraper_service.services.browser_sessions.sandbox import (
+    ENDPOINT,
+    FilterUnavailable,
+    command,
+    excess,
     filter_program,
+    limit_process,
+    release_process,
+    why_no_program,
 )
+from scraper_service.services.browser_sessions.session_requests import DONE, FAILED
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from pathlib import Path
+
+    from scrapy.settings import BaseSettings
+
+    from scraper_service.services.browser_sessions.running_session import (
+        RunningSession,
+        StepResult,
+    )
+    from scraper_service.services.browser_sessions.session_requests import Step
+
 
 MOST_OUTPUT: Final = 2**20  # bytes of each of stdout and stderr
 MOST_REPLY: Final = 8 * 2**20  # bytes of the result
@@ -104,14 +127,14 @@ class Program:
                 if pid := facts.get("child-pid"):  # else bubblewrap has failed
                     first = os.pidfd_open(pid)
                     stack.callback(os.close, first)
-                    limits.limit(pid, seconds)
+                    limit_process(pid, seconds)
                     pipes.begin.write(b"1")
                     await self._watch(bubblewrap, pid)
                 else:
                     await _wait_for_end(bubblewrap, END_S)
             finally:
                 if first >= 0:
-                    limits.release(pid)
+                    release_process(pid)
                 await _end(bubblewrap, first)
                 code = process.poll()  # None for a process that does not end
                 self.exit_code = -signal.SIGKILL if code is None else code
@@ -124,7 +147,7 @@ class Program:
     async def _watch(self, bubblewrap: int, pid: int) -> None:
         """Wait for the end of a program, or until it exceeds a limit."""
         while self.excess is None and not await _wait_for_end(bubblewrap, WATCH_S):
-            self.excess = self.excess or limits.excess(pid)
+            self.excess = self.excess or excess(pid)
 
     async def _keep_reply(self, file: FileIO) -> None:
         self.reply = await _read(file, MOST_REPLY + 1)
@@ -265,3 +288,122 @@ async def _end(bubblewrap: int, first: int) -> None:
             signal.pidfd_send_signal(process, signal.SIGKILL)
         if not await _wait_for_end(process, END_S):
             logger.warning("processes of a program of a caller do not end")
+
+
+# -- steps -----------------------------------------------------------------------------
+
+RESULT, ERROR = b"=", b"!"  # the first byte of the reply of a program
+TRY_S: Final = 30
+MOST_ERROR: Final = 2000  # characters of the reason of a failed step
+MOST_ACTION_MS: Final = 30_000  # for an action of Playwright; less in a shorter step
+_ERROR = re.compile(r"^(FATAL ERROR|\S*Error\b|\S+: error)")
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+
+class CallerCode:
+    """Runs code of callers in the languages of the operator, isolated from this machine."""
+
+    def __init__(self, settings: BaseSettings):
+        self._settings = settings
+        self._data_dir = Path(settings["DATA_DIR"]).absolute()
+        #: Those that the operator lists.
+        self.languages = parse_languages(settings.getlist("INTERACT_CODE"))
+        self._working: set[str] = set()
+        self._trials: dict[str, asyncio.Task[str | None]] = {}
+
+    async def why_off(self, language: str) -> str | None:
+        """Return why no code in a language runs, as a part of a sentence; None if it does.
+
+        The first call for a language tries whether this machine can isolate it, for all that
+        come meanwhile. After a failure the next one tries again, so that a repair needs no
+        restart.
+        """
+        if language not in self.languages:
+            has = (
+                f"has only {', '.join(self.languages)}"
+                if self.languages
+                else "has none"
+            )
+            listed = variable("INTERACT_CODE")
+            return f"the operator lists the languages in {listed}, which {has}"
+        if language in self._working:
+            return None
+        if (trial := self._trials.get(language)) is None:
+            trial = asyncio.ensure_future(self._why_not_isolated(language))
+            self._trials[language] = trial
+            trial.add_done_callback(lambda _: self._trials.pop(language))
+        why = await asyncio.shield(trial)
+        if why is None:
+            self._working.add(language)
+            return None
+        listed = variable("INTERACT_CODE")
+        return f"{listed} lists it, but it cannot be isolated here: {why}"
+
+    async def _why_not_isolated(self, language: str) -> str | None:
+        if (why := why_no_program()) is not None:
+            return why
+        program = Program()
+        try:
+            async with asyncio.timeout(TRY_S):
+                await program.run(language, self._data_dir, None, {}, TRY_S)
+        except TimeoutError:
+            return f"its trial took longer than {TRY_S} s"
+        except (FilterUnavailable, OSError) as error:
+            return str(error)
+        if program.exit_code == DONE and program.excess is None:
+            return None
+        said = program.excess or program.stderr.text.strip()
+        return f"{said.splitlines()[-1] if said else 'its trial failed'} (see docs/how-to/browser.md)"
+
+    async def run(
+        self, session: RunningSession, step: Step, outcome: StepResult
+    ) -> None:
+        """Do a step by code in the page of a session.
+
+        What it prints is kept after a failure, and after a cancel.
+        """
+        request = {
+            "code": step.code,
+            "endpoint": ENDPOINT,
+            "target": session.target_id,
+            # An action fails, and says why, before the whole step is killed.
+            "timeout_ms": min(MOST_ACTION_MS, step.timeout_s * 500),
+        }
+        program = Program()
+        pool = ConverterPool.shared(self._settings)
+        home = session.page.running.home
+        try:
+            async with browser_socket(session, pool, home) as path:
+                await program.run(
+                    step.language, self._data_dir, path, request, step.timeout_s
+                )
+            outcome.result, outcome.error = _result_of(program)
+        except (FilterUnavailable, OSError) as error:
+            logger.error("a program of a caller could not be run: %s", error)
+            outcome.error = "The program could not be run on this machine."
+        finally:
+            outcome.stdout, outcome.stderr = program.stdout.text, program.stderr.text
+            outcome.is_cut = program.stdout.is_cut or program.stderr.is_cut
+        outcome.exit_code = DONE if outcome.error is None else FAILED
+
+
+def _result_of(program: Program) -> tuple[str | None, str | None]:
+    """Return the result and the error of a program that has ended."""
+    if program.excess is not None:
+        return None, program.excess
+    kind, text = program.reply[:1], program.reply[1:].decode("utf-8", "replace")
+    if kind == RESULT:
+        return text, None
+    if kind == ERROR:
+        return None, _reason(text)
+    if program.exit_code == DONE:  # it has ended itself
+        return None, None
+    lines = [line for line in program.stderr.text.splitlines() if _ERROR.search(line)]
+    said = lines[-1] if lines else ""
+    reason = f"The program ended with the exit code {program.exit_code}. {said}"
+    return None, _reason(reason.strip())
+
+
+def _reason(text: str) -> str:
+    text = _COLOURS.sub("", text)
+    return text if len(text) <= MOST_ERROR else f"{text[:MOST_ERROR]}…"

@@ -1,6 +1,6 @@
 """Spans of requests, jobs and pages, and the thread that sends them to a collector.
 
-:mod:`scraper_service.services.metrics.tracing` imports this module only if traces are on. Spans
+:mod:`scraper_service.services.observability.tracing` imports this module only if traces are on. Spans
 have no queries, headers and bodies of requests.
 """
 

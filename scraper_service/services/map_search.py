@@ -1,4 +1,4 @@
-"""Search results and their pages, which are scraped like any other page."""
+"""Maps of sites, and the pages of search results."""
 
 from __future__ import annotations
 
@@ -7,35 +7,161 @@ import logging
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, ClassVar, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
-from attrs import evolve, field, frozen
+from attrs import define, evolve, field, frozen
 
 from scraper_service.content.search import category_of
+from scraper_service.crawling.middlewares import page_ended
+from scraper_service.crawling.page_errors import map_failure, map_warnings
+from scraper_service.crawling.robots import RobotsPolicy
 from scraper_service.errors import (
     DiskQuotaExceeded,
+    MapTimedOut,
     OutOfCredits,
     QueueFull,
     ServiceUnavailable,
+    plural,
 )
-from scraper_service.items import Hit, Page
+from scraper_service.items import Hit, Page, PageError
 from scraper_service.options.crawl import PageOptions
+from scraper_service.options.map_search import SearchOptions
 from scraper_service.options.urls import caller_url
-from scraper_service.services.resident_crawler import failed_page
+from scraper_service.services.accounts import Team
+from scraper_service.services.resident_crawler import Resident, failed_page
 from scraper_service.shared_objects import BackgroundTasks
+from scraper_service.storage.frontier import links
 
 if TYPE_CHECKING:
-    from scraper_service.options.map_search import SearchOptions
+    from collections.abc import AsyncIterator, Sequence
+
+    from scrapy.crawler import AsyncCrawlerProcess
+
+    from scraper_service.discovery.map_results import ShapeT
+    from scraper_service.items import KnownPage, MapFound
+    from scraper_service.options.map_search import MapOptions
     from scraper_service.options.scrape import ScrapeOptions
-    from scraper_service.search_engines.searches import SearchOutcome
-    from scraper_service.services.accounts import Team
+    from scraper_service.search_engines.web_search import SearchOutcome
+    from scraper_service.storage.database import Database
+
+
+logger = logging.getLogger(__name__)
+
+JUDGED_AT_ONCE = 50  # URLs matched to robots.txt in a row: about 1 ms on the reactor
+
+
+@frozen
+class Map:
+    """The URLs of a site."""
+
+    #: The id of the call.
+    id: str
+    #: URLs as JSON, in the form that the caller's ``shape`` gives them.
+    slices: tuple[bytes, ...]
+    #: The number of URLs.
+    count: int
+    warnings: list[str]
+    #: Why there are no URLs; None if there are any.
+    failure: PageError | None
+
+
+class MapCrawler(Resident):
+    """Maps sites, ``MAX_RUNNING_MAPS`` at a time. Further maps wait."""
+
+    def __init__(self, process: AsyncCrawlerProcess, database: Database):
+        super().__init__(process, "map")
+        self._database = database
+        self._most = process.settings.getint("MAX_PENDING_MAPS")
+        self._turns = asyncio.Semaphore(process.settings.getint("MAX_RUNNING_MAPS"))
+        self.pending = 0  # maps that run or wait
+
+    async def find(
+        self, options: MapOptions, team_id: str, call_id: str, shape: ShapeT
+    ) -> Map:
+        """Return a map. Cancelling the caller ends the work.
+
+        Raises :exc:`~scraper_service.errors.MapTimedOut`, :exc:`QueueFull`, and during
+        start and shutdown :exc:`ServiceUnavailable`.
+        """
+        if not self.is_open:
+            raise ServiceUnavailable("The service is starting or stopping.")
+        if self.pending >= self._most:
+            raise QueueFull(f"Already under way: {plural(self._most, 'map')}.")
+        deadline = time.monotonic() + options.scrape.deadline_ms / 1000
+        self.pending += 1
+        try:
+            found = await self._run_map(options, team_id, call_id, shape, deadline)
+        finally:
+            self.pending -= 1
+        failure = map_failure(found)
+        if failure is not None and failure.code == "SCRAPE_TIMEOUT":
+            raise MapTimedOut
+        return Map(call_id, found.slices, found.count, map_warnings(found), failure)
+
+    async def permitted_urls(self, urls: Sequence[str]) -> list[str]:
+        """Return the URLs that robots.txt allows."""
+        policy = RobotsPolicy.shared(self.crawler.settings)
+        agents = policy.agents()
+        kept = []
+        for number, url in enumerate(urls):
+            if number % JUDGED_AT_ONCE == JUDGED_AT_ONCE - 1:
+                await asyncio.sleep(0)
+            rules = await policy.rules(self.crawler, url)
+            if rules.refusal(url, agents) is None:
+                kept.append(url)
+        return kept
+
+    async def _run_map(
+        self,
+        options: MapOptions,
+        team_id: str,
+        call_id: str,
+        shape: ShapeT,
+        deadline: float,
+    ) -> MapFound:
+        spider: Any = self.crawler.spider
+        try:
+            async with asyncio.timeout(deadline - time.monotonic()), self._turns:
+                found: MapFound = await spider.find(
+                    options,
+                    call_id=call_id,
+                    deadline=deadline,
+                    team_id=team_id,
+                    known=self._known_pages(options, team_id),
+                    shape=shape,
+                )
+        except TimeoutError:
+            raise MapTimedOut from None
+        finally:
+            signals = self.crawler.signals
+            signals.send_catch_log(page_ended, scrape_id=call_id)
+        return found
+
+    async def _known_pages(
+        self, options: MapOptions, team_id: str
+    ) -> AsyncIterator[list[KnownPage]]:
+        """Yield the URLs that the team's crawls of the site have found.
+
+        Yields fewer while the database is unavailable.
+        """
+        try:
+            jobs = await self._database.read(links.crawls_of, team_id, options.url)
+            reading = links.KnownUrlReader(jobs)
+            while pages := await self._database.read(reading.next):
+                yield pages
+        except ServiceUnavailable:
+            logger.warning(
+                "a map does without stored URLs: the database is unavailable"
+            )
+
+
+# -- pages of search results -----------------------------------------------------------
 
 PAGES_AT_ONCE = 16  # of one search
 IMAGES = "images"  # results of this kind are never scraped
 
 ScrapeT: TypeAlias = "Callable[[PageOptions, Team, int, str], Awaitable[Page]]"
-
-logger = logging.getLogger(__name__)
 
 
 @frozen
@@ -66,25 +192,20 @@ class SearchAnswer:
     is_scraped: bool = field(default=False)
 
 
+@define(eq=False)
 class ResultPages:
     """Scrapes the results of one search, until its deadline."""
 
     _in_background: ClassVar[BackgroundTasks] = BackgroundTasks()
 
-    def __init__(
-        self,
-        scrape: ScrapeT,
-        options: SearchOptions,
-        team: Team,
-        version: int,
-        deadline: float,
-    ):
-        self._scrape = scrape
-        self._options = options
-        self._team = team
-        self._version = version
-        self._deadline = deadline
-        self._turns = asyncio.Semaphore(PAGES_AT_ONCE)
+    _scrape: ScrapeT
+    _options: SearchOptions
+    _team: Team
+    _version: int
+    _deadline: float
+    _turns: asyncio.Semaphore = field(
+        init=False, factory=partial(asyncio.Semaphore, PAGES_AT_ONCE)
+    )
 
     async def answer(
         self, search_id: str, found: SearchOutcome, price: int
