@@ -16,8 +16,8 @@ from sqlalchemy import and_, or_, select
 
 from scraper_service.options.limits import DAY_S
 from scraper_service.storage.schema import audit
-from scraper_service.storage.statements import Insertion
 from scraper_service.storage.transactions import (
+    Insertion,
     delete_some,
     dialect_insert,
     now_of,

@@ -45,9 +45,11 @@ from scraper_service.storage.schema import (
     team,
     worker,
 )
-from scraper_service.storage.statements import Insertion, Statement, constant
 from scraper_service.storage.transactions import (
     RETENTION_S,
+    Insertion,
+    Statement,
+    constant,
     delete_some,
     lock_job,
     now_of,

@@ -18,7 +18,7 @@ from scraper_service.errors import DiskQuotaExceeded
 from scraper_service.options.serialization import CRAWLED
 from scraper_service.storage.job_records import ACTIVE
 from scraper_service.storage.schema import disk_use, job, team
-from scraper_service.storage.statements import Insertion, Statement
+from scraper_service.storage.transactions import Insertion, Statement
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

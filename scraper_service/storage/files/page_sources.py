@@ -17,8 +17,7 @@ from sqlalchemy import delete, exists, func, select
 from scraper_service.content.stored_pages import StoredResponse, compress, pack
 from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.schema import page, page_source
-from scraper_service.storage.statements import Insertion
-from scraper_service.storage.transactions import number_of, transaction
+from scraper_service.storage.transactions import Insertion, number_of, transaction
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -48,20 +48,18 @@ from scraper_service.storage.job_records import (
 )
 from scraper_service.storage.politeness.request_counts import add_refused
 from scraper_service.storage.schema import event, frontier, job, page
-from scraper_service.storage.statements import (
+from scraper_service.storage.transactions import (
+    IN_ORDER,
     Insertion,
     Statement,
     arrays,
     constant,
     execute,
-    run_together,
-)
-from scraper_service.storage.transactions import (
-    IN_ORDER,
     inline,
     note,
     now_of,
     rows_in,
+    run_together,
 )
 from scraper_service.storage.webhooks.deliveries import tell
 

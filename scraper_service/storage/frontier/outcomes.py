@@ -14,8 +14,7 @@ from scraper_service.storage.files.page_sources import pack_all
 from scraper_service.storage.frontier.open_job import OpenJob
 from scraper_service.storage.job_records import ACTIVE, Commit, JobState, RowState
 from scraper_service.storage.schema import frontier, job, page
-from scraper_service.storage.statements import Statement
-from scraper_service.storage.transactions import note, now_of, transaction
+from scraper_service.storage.transactions import Statement, note, now_of, transaction
 from scraper_service.storage.webhooks import deliveries
 
 if TYPE_CHECKING:

@@ -37,8 +37,13 @@ from scraper_service.options.urls import url_parts
 from scraper_service.storage.database import reading, writing
 from scraper_service.storage.pages.page_cache import script_route
 from scraper_service.storage.schema import search_page
-from scraper_service.storage.statements import Insertion, Statement
-from scraper_service.storage.transactions import delete_some, now_of, transaction
+from scraper_service.storage.transactions import (
+    Insertion,
+    Statement,
+    delete_some,
+    now_of,
+    transaction,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -11,8 +11,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from sqlalchemy import bindparam, delete, func, or_, select, tuple_
 
 from scraper_service.storage.schema import permit, team, worker
-from scraper_service.storage.statements import execute
-from scraper_service.storage.transactions import is_late, now_of, transaction, upsert
+from scraper_service.storage.transactions import (
+    execute,
+    is_late,
+    now_of,
+    transaction,
+    upsert,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
