@@ -37,9 +37,15 @@ from scraper_service.storage.connections import (
     make_engine,
     unusable,
 )
-from scraper_service.storage.files.private_files import close_to_others, private_file
 from scraper_service.storage.schema import metadata
-from scraper_service.storage.secrets import SECRET_BYTES, Box, key_secret, make_data_dir
+from scraper_service.storage.secrets import (
+    SECRET_BYTES,
+    Box,
+    close_to_others,
+    key_secret,
+    make_data_dir,
+    private_file,
+)
 from scraper_service.storage.transactions import locking_of
 from scraper_service.storage.write_queue import READ_TIME, STORE_TIME, Commits, Writer
 

@@ -40,8 +40,14 @@ from scraper_service.storage.database import (
     TOO_OLD,
     revision_of,
 )
-from scraper_service.storage.files.private_files import private_file, private_folder
-from scraper_service.storage.secrets import KEY_FILE, OURS, make_data_dir, mark_of
+from scraper_service.storage.secrets import (
+    KEY_FILE,
+    OURS,
+    make_data_dir,
+    mark_of,
+    private_file,
+    private_folder,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

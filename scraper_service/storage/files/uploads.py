@@ -29,12 +29,12 @@ from scraper_service.errors import (
 from scraper_service.items import Upload
 from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.accounts.credits import lock_team
-from scraper_service.storage.files.private_files import (
+from scraper_service.storage.schema import team, upload
+from scraper_service.storage.secrets import (
     is_older,
     private_file,
     private_folder,
 )
-from scraper_service.storage.schema import team, upload
 from scraper_service.storage.transactions import now_of, take_some
 
 if TYPE_CHECKING:
