@@ -25,8 +25,13 @@ from scraper_service.options.limits import (
 )
 from scraper_service.storage.accounts import audit, disk_use
 from scraper_service.storage.accounts.audit import Actor
-from scraper_service.storage.accounts.keys import KeyRow, key_hash, list_keys
-from scraper_service.storage.accounts.teams import TeamRow, team_row
+from scraper_service.storage.accounts.teams import (
+    KeyRow,
+    TeamRow,
+    key_hash,
+    list_keys,
+    team_row,
+)
 from scraper_service.storage.accounts.usage import count_call
 from scraper_service.storage.schema import key as key_table
 from scraper_service.storage.schema import team as team_table

@@ -14,7 +14,7 @@ from scraper_service.shared_objects import ChangePoll
 from scraper_service.storage.accounts import audit, browser_sessions, disk_use, usage
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts.audit import SERVICE, Actor
-from scraper_service.storage.accounts.keys import record_expired_keys
+from scraper_service.storage.accounts.teams import record_expired_keys
 from scraper_service.storage.files import artefacts
 from scraper_service.storage.files.uploads import Uploads
 from scraper_service.storage.jobs.job_control import pause_full_job

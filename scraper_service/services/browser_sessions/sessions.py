@@ -41,7 +41,7 @@ from scraper_service.storage.accounts.browser_sessions import (
     SessionRecord,
     SessionStore,
 )
-from scraper_service.storage.accounts.keys import ended_keys
+from scraper_service.storage.accounts.teams import ended_keys
 
 if TYPE_CHECKING:
     from scrapy.settings import BaseSettings

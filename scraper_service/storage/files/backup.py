@@ -24,7 +24,7 @@ from attrs import asdict, field, frozen
 from sqlalchemy import URL
 
 from scraper_service.errors import BackupFailed
-from scraper_service.storage.accounts.keys import MISMATCH, is_known_secret
+from scraper_service.storage.accounts.teams import MISMATCH, is_known_secret
 from scraper_service.storage.connections import (
     SQLITE_FILE,
     database_url,
