@@ -11,7 +11,7 @@ from scraper_service.crawling.logs import job_logger, log_end, with_facts
 from scraper_service.errors import ServiceUnavailable, StoreUnavailable, plural
 from scraper_service.options.limits import DAY_S
 from scraper_service.shared_objects import ChangePoll
-from scraper_service.storage.accounts import audit, browser_sessions, disk_use, usage
+from scraper_service.storage.accounts import audit, disk_use, sessions, usage
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts.audit import SERVICE, Actor
 from scraper_service.storage.accounts.teams import record_expired_keys
@@ -114,7 +114,7 @@ def _steps(
     yield Jobs(database).expire
     yield PageIndex(database).expire
     yield partial(database.write, artefacts.expire)
-    yield partial(database.write, browser_sessions.expire)
+    yield partial(database.write, sessions.expire_sessions)
     yield partial(hide_left_behind, database)
     yield partial(database.write, disk_use.fold)
     days = settings.getint("AUDIT_DAYS")

@@ -39,7 +39,7 @@ from scraper_service.services.browser_sessions.visitor_input import (
     parse_input,
     send_input,
 )
-from scraper_service.storage.accounts.browser_sessions import SessionRecord
+from scraper_service.storage.accounts.sessions import SessionRecord
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine

@@ -37,7 +37,7 @@ from scraper_service.services.browser_sessions.running_session import (
 )
 from scraper_service.services.browser_sessions.steps import FAILED
 from scraper_service.shared_objects import BackgroundTasks
-from scraper_service.storage.accounts.browser_sessions import (
+from scraper_service.storage.accounts.sessions import (
     SessionRecord,
     SessionStore,
 )
