@@ -51,7 +51,7 @@ from scraper_service.storage.job_records import LOCAL_TEAM, JobState
 from scraper_service.storage.jobs import job_control, job_retry, job_store, reprocessing
 from scraper_service.storage.jobs.admission import Terms
 from scraper_service.storage.jobs.job_log import read_log
-from scraper_service.storage.politeness.request_counts import read_stats
+from scraper_service.storage.request_counts import read_stats
 
 if TYPE_CHECKING:
     from collections.abc import Callable

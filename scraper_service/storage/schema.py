@@ -683,7 +683,7 @@ permit = Table(
 )
 
 #: Requests of a job by host, over all processes. ``facts`` is JSON of a
-#: :class:`scraper_service.storage.politeness.request_counts.HostCounts`.
+#: :class:`scraper_service.storage.request_counts.HostCounts`.
 job_host = Table(
     "job_host",
     metadata,

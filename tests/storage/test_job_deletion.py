@@ -9,12 +9,12 @@ import pytest
 from sqlalchemy import func, select, update
 
 from scraper_service.options.crawl import Webhook
+from scraper_service.storage import request_counts
 from scraper_service.storage.files import artefacts
 from scraper_service.storage.frontier import leases, outcomes
 from scraper_service.storage.job_records import JobState, Outcome
 from scraper_service.storage.jobs import job_control, job_history, job_store, runs
-from scraper_service.storage.politeness import request_counts
-from scraper_service.storage.politeness.request_counts import HostCounts, Tallied
+from scraper_service.storage.request_counts import HostCounts, Tallied
 from scraper_service.storage.schema import (
     activity,
     artefact,

@@ -46,7 +46,7 @@ from scraper_service.storage.job_records import (
     RowState,
     UrlKind,
 )
-from scraper_service.storage.politeness.request_counts import add_refused
+from scraper_service.storage.request_counts import add_refused
 from scraper_service.storage.schema import event, frontier, job, page
 from scraper_service.storage.transactions import (
     IN_ORDER,
