@@ -38,7 +38,7 @@ from scraper_service.storage.job_records import JobState
 from scraper_service.storage.jobs import admission, base_pages, operations
 from scraper_service.storage.jobs.job_listing import JobReport, read_report
 from scraper_service.storage.jobs.jobs import Jobs
-from scraper_service.storage.webhooks.outbox import WebhookOutbox
+from scraper_service.storage.webhooks import WebhookOutbox
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -61,7 +61,7 @@ from scraper_service.storage.transactions import (
     rows_in,
     run_together,
 )
-from scraper_service.storage.webhooks.deliveries import tell
+from scraper_service.storage.webhooks import tell
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

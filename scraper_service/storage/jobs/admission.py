@@ -29,7 +29,7 @@ from scraper_service.options.extraction import AgentOptions
 from scraper_service.options.limits import DAY_S
 from scraper_service.options.parsing import short
 from scraper_service.options.serialization import KINDS, MONITOR_CHECK, options_to_json
-from scraper_service.storage import job_secrets
+from scraper_service.storage import job_secrets, webhooks
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.accounts.audit import Actor
@@ -52,7 +52,6 @@ from scraper_service.storage.transactions import (
     read_number,
     transaction,
 )
-from scraper_service.storage.webhooks import deliveries
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
@@ -190,8 +189,8 @@ def admit_job(
     if hook is None and has_hook and terms.webhook_url:
         hook = Webhook(url=terms.webhook_url.replace("{job_id}", found.id))
     if hook is not None:
-        deliveries.attach(connection, found.id, hook)
-        deliveries.tell_locked(connection, found.id, "started", at)
+        webhooks.attach(connection, found.id, hook)
+        webhooks.tell_locked(connection, found.id, "started", at)
     target = None if options.scrape.zero_data_retention else seed.url
     endpoint = KINDS[seed.kind].endpoint
     call = ledger.Call(found.id, team_id, terms.key_id, endpoint, version, target, at)
@@ -288,7 +287,7 @@ def add_entries(
     if days is not None and json.loads(found.options)["scrape"]["zero_data_retention"]:
         text = PROLONGS.format(short(days))
         return InvalidOptions([Issue("custom", ("retentionDays",), text)])
-    if batch.webhook is None and deliveries.lacks_headers(connection, job_id):
+    if batch.webhook is None and webhooks.lacks_headers(connection, job_id):
         return HeadersForgotten("send the webhook again, with these entries.")
     if full := disk_use.refusal(connection, team_id, terms.disk_bytes):
         return full
@@ -325,7 +324,7 @@ def add_entries(
         )
     )
     if batch.webhook is not None:
-        deliveries.attach(connection, job_id, batch.webhook)
+        webhooks.attach(connection, job_id, batch.webhook)
     return get_job(connection, job_id, team_id) or JobNotFound("Job not found")
 
 

@@ -31,7 +31,7 @@ from scraper_service.options.serialization import (
     unstructure,
 )
 from scraper_service.options.urls import host_of
-from scraper_service.storage import job_secrets
+from scraper_service.storage import job_secrets, webhooks
 from scraper_service.storage.accounts import audit, disk_use
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.frontier.empty_result import without_explanation
@@ -47,7 +47,6 @@ from scraper_service.storage.transactions import (
     rows_in,
     transaction,
 )
-from scraper_service.storage.webhooks import deliveries
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -195,7 +194,7 @@ def _lost_secrets(
     connection: Connection, row: Row[Any], request: RetryRequest
 ) -> HeadersForgotten | None:
     """Return an error if a completed job has lost secrets that its pages need."""
-    if deliveries.lacks_headers(connection, row.id):
+    if webhooks.lacks_headers(connection, row.id):
         return HeadersForgotten("start another job for these pages.")
     lost = _secrets_of(row)
     if "headers" in request.scrape:

@@ -18,7 +18,7 @@ from sqlalchemy import and_, func, or_, select, update
 from scraper_service.content.stored_pages import compress, decompress
 from scraper_service.discovery import Reason
 from scraper_service.options.serialization import options_to_json
-from scraper_service.storage import job_secrets
+from scraper_service.storage import job_secrets, webhooks
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.frontier import outcomes
@@ -33,7 +33,6 @@ from scraper_service.storage.transactions import (
     number_of,
     transaction,
 )
-from scraper_service.storage.webhooks import deliveries
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -168,7 +167,7 @@ def advance(
     _store_result(connection, job_id, result)
     if action is not None:
         at = now_of(connection)
-        deliveries.tell_locked(connection, job_id, "action", at, [action])
+        webhooks.tell_locked(connection, job_id, "action", at, [action])
     return True
 
 
@@ -241,7 +240,7 @@ def complete(
     )
     ledger.give_back(connection, row.team_id, max(0, row.reserved - price))
     ledger.charge_job(connection, row.team_id, job_id, row.key_id, price)
-    deliveries.tell_locked(connection, job_id, JobState.COMPLETED.value, at)
+    webhooks.tell_locked(connection, job_id, JobState.COMPLETED.value, at)
     values = {"state": JobState.COMPLETED, "pages": pages, "credits": price}
     store_end(connection, job_id, at, **values)
     return True

@@ -19,6 +19,7 @@ from scraper_service.content.stored_pages import compress
 from scraper_service.errors import plural
 from scraper_service.options.limits import DAY_S, policy_from_json
 from scraper_service.options.serialization import options_to_json
+from scraper_service.storage import webhooks
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.frontier.links import seed_of
@@ -49,7 +50,6 @@ from scraper_service.storage.schema import (
     team,
 )
 from scraper_service.storage.transactions import now_of, number_of, transaction
-from scraper_service.storage.webhooks import deliveries
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
@@ -247,7 +247,7 @@ def add_pages(
         connection.execute(insert(monitor_page), rows)
         size = sum(len(row["body"]) for row in rows)
         disk_use.add_to_job(connection, job_id, size)
-        deliveries.tell_locked(
+        webhooks.tell_locked(
             connection, job_id, "page", at, [str(row["seq"]) for row in rows]
         )
     connection.execute(
@@ -345,7 +345,7 @@ def _keep_hook(connection: Connection, job_id: str, row: Row[Any]) -> None:
         return
     with suppress(*UNREADABLE):
         if (hook := open_definition(connection, row).hook) is not None:
-            deliveries.attach(connection, job_id, hook)
+            webhooks.attach(connection, job_id, hook)
 
 
 def lost_checks(connection: Connection, limit: int) -> list[str]:
@@ -413,7 +413,7 @@ def _end(connection: Connection, job_id: str, end: CheckEnd, at: float) -> None:
             sealed=None,
         )
     )
-    deliveries.tell_locked(connection, job_id, "check.completed", at)
+    webhooks.tell_locked(connection, job_id, "check.completed", at)
 
 
 def _backoff_time(found: Monitor, failures: int, at: float) -> float:

@@ -20,6 +20,7 @@ from scraper_service.errors import (
 )
 from scraper_service.options.limits import DAY_S, SitePolicy
 from scraper_service.options.serialization import MONITOR_CHECK
+from scraper_service.storage import webhooks
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.accounts.credits import Call
@@ -44,8 +45,7 @@ from scraper_service.storage.schema import (
     team,
 )
 from scraper_service.storage.transactions import lock_job, now_of, transaction
-from scraper_service.storage.webhooks import deliveries
-from scraper_service.storage.webhooks.deliveries import OpenDeliveries
+from scraper_service.storage.webhooks import OpenDeliveries
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Row, Select
@@ -282,9 +282,9 @@ def _insert_check(
         )
     )
     if (hook := found.definition.hook) is not None:
-        deliveries.attach(connection, check_id, hook)
+        webhooks.attach(connection, check_id, hook)
         if not is_queued:
-            deliveries.tell_locked(connection, check_id, "check.completed", at)
+            webhooks.tell_locked(connection, check_id, "check.completed", at)
     check = read_check(connection, found.id, check_id)
     assert check is not None
     return check
@@ -342,7 +342,7 @@ def _check(connection: Connection, row: Row[Any]) -> CheckRow:
         id=row.job_id,
         counts=json.loads(row.counts),
         results=json.loads(row.results),
-        deliveries=deliveries.open_deliveries(connection, row.job_id),
+        deliveries=webhooks.open_deliveries(connection, row.job_id),
         messages=open_messages(connection, row.job_id),
         **values,
     )
@@ -432,7 +432,7 @@ def hide_check(connection: Connection, job_id: str) -> None:
     """
     lock_job(connection, job_id)
     outcomes.end_job(connection, job_id, JobState.CANCELLED)
-    waiting = deliveries.open_deliveries(connection, job_id)
+    waiting = webhooks.open_deliveries(connection, job_id)
     keep_s = DAY_S if waiting and waiting.waiting else 0
     connection.execute(
         update(job)
