@@ -35,7 +35,7 @@ from scraper_service.services.metrics.tracing import note_job
 from scraper_service.services.upkeep import expire
 from scraper_service.shared_objects import BackgroundTasks
 from scraper_service.storage.job_records import JobState
-from scraper_service.storage.jobs import admission, base_pages, operations
+from scraper_service.storage.jobs import admission, earlier_pages, operations
 from scraper_service.storage.jobs.job_listing import JobReport, read_report
 from scraper_service.storage.jobs.jobs import Jobs
 from scraper_service.storage.webhooks import WebhookOutbox
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
         Job,
         PageErrorRow,
     )
-    from scraper_service.storage.jobs.base_pages import RemovedUrls
+    from scraper_service.storage.jobs.earlier_pages import RemovedUrls
     from scraper_service.storage.jobs.job_control import ChangedJob
     from scraper_service.storage.jobs.job_history import (
         HistoryQuery,
@@ -390,7 +390,7 @@ class TeamJobs:
         Raises :exc:`InvalidParameter` for a job without ``since``.
         """
         job = await self._job(job_id, team)
-        found = await self._database.read(base_pages.read_removed, job, skip, limit)
+        found = await self._database.read(earlier_pages.read_removed, job, skip, limit)
         if found is None:
             raise InvalidParameter("The job has no option since: nothing is compared.")
         return found

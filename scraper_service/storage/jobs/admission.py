@@ -33,6 +33,7 @@ from scraper_service.storage import job_secrets, webhooks
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.accounts.audit import Actor
+from scraper_service.storage.frontier import copied_rows
 from scraper_service.storage.frontier.links import Seed, insert_links, seed_of
 from scraper_service.storage.job_records import (
     ACTIVE,
@@ -42,7 +43,7 @@ from scraper_service.storage.job_records import (
     RowState,
 )
 from scraper_service.storage.jobs import operations
-from scraper_service.storage.jobs.base_pages import find_base
+from scraper_service.storage.jobs.earlier_pages import find_base, find_source
 from scraper_service.storage.jobs.job_store import get_job, insert_job
 from scraper_service.storage.schema import idempotency, job
 from scraper_service.storage.transactions import (
@@ -54,6 +55,8 @@ from scraper_service.storage.transactions import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sqlalchemy import Connection, Row
 
     from scraper_service.options.extraction import OperationOptionsT
@@ -130,6 +133,47 @@ def create_job(
         is_open=is_open,
         **columns,
     )
+
+
+@transaction(first="{terms.team_id}")
+def create_job_of_sources(
+    connection: Connection,
+    source_id: str,
+    terms: Terms,
+    options: CrawlOptions | BatchOptions,
+    version: int,
+    numbers: Sequence[int] | None = None,
+    idempotency_key: str | None = None,
+) -> Job | ServiceError:
+    """Store a job that makes other formats of the stored responses of ``source_id``.
+
+    ``numbers`` are those of the pages, None for all pages. Copies the rows of the first
+    pages; :func:`~scraper_service.storage.frontier.copied_rows.go_on` copies the others. May
+    return the errors of :func:`find_source` and :func:`create_job`. Locks the team.
+    """
+    source = find_source(connection, source_id, terms.team_id)
+    if isinstance(source, ServiceError):
+        return source
+    count = source.pages if numbers is None else len(numbers)
+    if isinstance(options, CrawlOptions):
+        options = evolve(options, limit=max(1, count))
+        seed = Seed("crawl", options.url, options.limit, ())
+    else:
+        seed = Seed("batch", options.urls[0], None, ())
+    made = admit_job(
+        connection,
+        terms,
+        options,
+        version,
+        idempotency_key,
+        seed,
+        count,
+        source_job_id=source_id,
+    )
+    if isinstance(made, ServiceError):
+        return made
+    copied_rows.begin(connection, made.id, count, numbers)
+    return get_job(connection, made.id, terms.team_id) or made
 
 
 def admit_job(
