@@ -17,7 +17,6 @@ from scraper_service.errors import (
 from scraper_service.options.crawl import CHANGEABLE
 from scraper_service.options.limits import DAY_S, HIDDEN
 from scraper_service.options.parsing import short
-from scraper_service.options.serialization import CRAWLED
 from scraper_service.storage import job_secrets
 from scraper_service.storage.accounts import audit, disk_use
 from scraper_service.storage.accounts.credits import lock_team
@@ -155,7 +154,7 @@ def change_job(
     :exc:`OutOfCredits`, without a change.
     """
     lock_team(connection, team_id)
-    row = lock_own_job(connection, job_id, team_id)
+    row = job_store.lock_own_job(connection, job_id, team_id)
     if row is None:
         return JobNotFound("Job not found")
     if row.state not in ACTIVE and not request.fits_finished:
@@ -271,25 +270,6 @@ def _read(connection: Connection, changed: OpenJob, effect: Effect) -> ChangedJo
     found = job_store.get_job(connection, changed.job_id, changed.team_id)
     assert found is not None
     return ChangedJob(found, JobChange(changed.options_in_force(), effect))
-
-
-def lock_own_job(connection: Connection, job_id: str, team_id: str) -> Row[Any] | None:
-    """Return the locked row of a team's crawl or batch, None without one."""
-    row = connection.execute(
-        select(job)
-        .where(
-            job.c.id == job_id,
-            job.c.team_id == team_id,
-            job.c.kind.in_(CRAWLED),
-            job.c.parent_id.is_(None),
-        )
-        .with_for_update()
-    ).one_or_none()
-    if row is None or (
-        row.state not in ACTIVE and row.expires_at <= now_of(connection)
-    ):
-        return None
-    return row
 
 
 def long_paused(connection: Connection, most_s: float) -> list[str]:

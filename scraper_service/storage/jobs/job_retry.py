@@ -39,7 +39,6 @@ from scraper_service.storage.frontier.open_job import ROBOTS, OpenJob
 from scraper_service.storage.job_records import ACTIVE, Job, JobState, RowState, UrlKind
 from scraper_service.storage.jobs import job_store
 from scraper_service.storage.jobs.admission import Terms, use_key
-from scraper_service.storage.jobs.job_control import lock_own_job
 from scraper_service.storage.schema import delivery, event, frontier, job, page
 from scraper_service.storage.transactions import (
     IN_ORDER,
@@ -90,7 +89,7 @@ def retry_pages(
     :exc:`OutOfCredits` and :exc:`IdempotencyKeyUsed`, without a change.
     """
     ledger.lock_team(connection, terms.team_id)
-    row = lock_own_job(connection, job_id, terms.team_id)
+    row = job_store.lock_own_job(connection, job_id, terms.team_id)
     if row is None:
         return JobNotFound("Job not found")
     if row.state not in {*ACTIVE, JobState.COMPLETED}:

@@ -193,6 +193,25 @@ def get_job(connection: Connection, job_id: str, team_id: str | None) -> Job | N
     return found
 
 
+def lock_own_job(connection: Connection, job_id: str, team_id: str) -> Row[Any] | None:
+    """Return the locked row of a team's crawl or batch, None without one."""
+    row = connection.execute(
+        select(job)
+        .where(
+            job.c.id == job_id,
+            job.c.team_id == team_id,
+            job.c.kind.in_(CRAWLED),
+            job.c.parent_id.is_(None),
+        )
+        .with_for_update()
+    ).one_or_none()
+    if row is None or (
+        row.state not in ACTIVE and row.expires_at <= now_of(connection)
+    ):
+        return None
+    return row
+
+
 def job_of(row: Row[Any]) -> Job:
     """Return the job of a row with :data:`COLUMNS`."""
     values = {column.name: row._mapping[column.name] for column in COLUMNS}
