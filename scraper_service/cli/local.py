@@ -52,7 +52,6 @@ from scraper_service.storage.jobs import (
     admission,
     earlier_pages,
     job_control,
-    job_retry,
     job_store,
 )
 from scraper_service.storage.jobs.admission import Terms
@@ -75,8 +74,8 @@ if TYPE_CHECKING:
     )
     from scraper_service.storage.accounts.audit import Actor
     from scraper_service.storage.job_records import Job
+    from scraper_service.storage.jobs.job_control import RetriedJob
     from scraper_service.storage.jobs.job_log import JobLogbook
-    from scraper_service.storage.jobs.job_retry import RetriedJob
 
     #: Why there is no browser, and why there is no language model; None if there is.
     MissingT = tuple[str | None, str | None]
@@ -317,7 +316,7 @@ def _retry(connection: Connection, job_id: str, codes: tuple[str, ...]) -> Retri
     job = require_job(connection, job_id)
     terms = Terms(team_id=job.team_id, page_price=job.page_price)
     request = RetryRequest(codes=frozenset(codes))
-    found = job_retry.retry_pages(connection, job_id, terms, request)
+    found = job_control.retry_pages(connection, job_id, terms, request)
     if isinstance(found, Exception):
         raise click.ClickException(str(found))
     return found

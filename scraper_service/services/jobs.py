@@ -66,7 +66,7 @@ if TYPE_CHECKING:
         PageErrorRow,
     )
     from scraper_service.storage.jobs.earlier_pages import RemovedUrls
-    from scraper_service.storage.jobs.job_control import ChangedJob
+    from scraper_service.storage.jobs.job_control import ChangedJob, RetriedJob
     from scraper_service.storage.jobs.job_history import (
         HistoryQuery,
         JobDetails,
@@ -74,7 +74,6 @@ if TYPE_CHECKING:
         JobSummary,
     )
     from scraper_service.storage.jobs.job_listing import Listing, UrlQuery
-    from scraper_service.storage.jobs.job_retry import RetriedJob
     from scraper_service.storage.jobs.operations import OperationRow
 
 AGENT_CREDITS = 5  # that a team must have, unless the caller set fewer: one page

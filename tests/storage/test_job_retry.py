@@ -25,9 +25,9 @@ from scraper_service.storage.frontier import outcomes
 from scraper_service.storage.job_records import JobState, RowState
 from scraper_service.storage.jobs import (
     admission,
+    job_control,
     job_listing,
     job_log,
-    job_retry,
     job_store,
 )
 from scraper_service.storage.jobs.admission import Terms
@@ -65,7 +65,7 @@ class Retries(Control):
         }
         terms = Terms(team_id=team, page_price=price)
         request = RetryRequest(**sets)
-        return self.run(job_retry.retry_pages, job_id, terms, request, key)
+        return self.run(job_control.retry_pages, job_id, terms, request, key)
 
     def batch(self, *urls, price=None, **options):
         made = batch_options({"urls": ",".join(urls), **options})

@@ -13,7 +13,6 @@ from scraper_service.storage.jobs import (
     job_history,
     job_listing,
     job_log,
-    job_retry,
     job_store,
     runs,
 )
@@ -83,7 +82,7 @@ class Jobs:
     end_all_runs = writing(runs.end_all)
     end = writing(outcomes.end_job)
     change = writing(job_control.change_job)
-    retry = writing(job_retry.retry_pages)
+    retry = writing(job_control.retry_pages)
     expire = writing(job_store.expire)
 
     async def end_long_pauses(self, most_s: float, reason: str) -> list[str]:
