@@ -28,8 +28,8 @@ from scraper_service.services.resident_crawler import failed_page
 from scraper_service.services.searching import ResultPages
 from scraper_service.storage.accounts import sessions, usage
 from scraper_service.storage.accounts.credits import Call, store_answer
+from scraper_service.storage.job_secrets import read_replay
 from scraper_service.storage.jobs.jobs import Jobs
-from scraper_service.storage.pages.replays import read_replay
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -29,11 +29,11 @@ from sqlalchemy import (
 from scraper_service.content.stored_pages import compress
 from scraper_service.errors import plural
 from scraper_service.options.limits import DAY_S
-from scraper_service.storage import change_snapshots
 from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.database import reading, writing
 from scraper_service.storage.job_records import ACTIVE
-from scraper_service.storage.pages.replays import pack_replay
+from scraper_service.storage.job_secrets import pack_replay
+from scraper_service.storage.pages import change_snapshots
 from scraper_service.storage.schema import (
     activity,
     artefact,
@@ -127,7 +127,7 @@ class Call:
     error: str | None = None
     #: Seconds that the call and its page are stored.
     retention_s: float = RETENTION_S
-    #: What opens the page again, see :mod:`scraper_service.storage.pages.replays`.
+    #: What opens the page again, see :mod:`scraper_service.storage.job_secrets`.
     replay: dict[str, Any] | None = None
 
 
