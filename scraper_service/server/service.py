@@ -146,9 +146,8 @@ class ApiFront(Front):
         enabled = self.settings.getbool("AUTH_ENABLED")
         actor = self._actor(audit.SETTINGS)
         await self.database.write(teams.note_secret, secret)
-        for end in await self.database.write(
-            teams.use_fixed_keys, secret, fixed, actor
-        ):
+        ends = await self.database.write(teams.use_fixed_keys, secret, fixed, actor)
+        for end in ends:
             logger.warning(
                 "the key ...%s of SCRAPER_API_KEYS was revoked by `keys revoke` and stays"
                 " so: take it out of the setting",
@@ -166,11 +165,9 @@ class ApiFront(Front):
             return None
         if await self.database.read(teams.list_keys):
             return None
+        secret, actor = self._key_secret(), self._actor(audit.SERVICE)
         return await self.database.write(
-            teams.create_key,
-            self._key_secret(),
-            "first key",
-            actor=self._actor(audit.SERVICE),
+            teams.create_key, secret, "first key", actor=actor
         )
 
     def _actor(self, name: str) -> Actor | None:

@@ -1,4 +1,4 @@
-"""What processes share of a host or team: permits, and the pace and turns of a host.
+"""What processes share of a host or team: permits, and the pace of a host.
 
 A permit allows a request at a host, or a page of a team. Each process gets as many as it needs.
 Those who want more get equal parts if there are too few. Functions run inside a transaction.

@@ -22,6 +22,7 @@ from scraper_service.items import REMOVED, UNCHANGED, Page, PageError, Snapshot
 from scraper_service.storage.connections import once
 from scraper_service.storage.database import Database
 from scraper_service.storage.job_records import LOCAL_TEAM
+from scraper_service.storage.jobs.earlier_pages import is_hidden_url
 from scraper_service.storage.jobs.jobs import Jobs
 from scraper_service.storage.pages import change_snapshots
 
@@ -154,7 +155,7 @@ class ChangePipeline(Component):
 
 
 def _read(connection: Connection, tracked: Tracked, key: str) -> tuple[Earlier, bool]:
-    is_hidden = tracked.is_asked_for and change_snapshots.is_hidden(
+    is_hidden = tracked.is_asked_for and is_hidden_url(
         connection, tracked.team_id, tracked.url
     )
     return change_snapshots.read_earlier(connection, tracked.team_id, key), is_hidden
