@@ -25,7 +25,7 @@ from scraper_service.storage.schema import (
     scrape,
     secret,
 )
-from scraper_service.storage.transactions import inline, now_of
+from scraper_service.storage.transactions import inline, is_stored, now_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -233,7 +233,7 @@ def _of_job(
         .where(
             page.c.id == scrape_id,
             job.c.team_id == team_id,
-            or_(job.c.state.in_(ACTIVE), job.c.expires_at > now),
+            is_stored(now),
         )
     ).first()
     if row is None:

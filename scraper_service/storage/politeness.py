@@ -16,6 +16,7 @@ from scraper_service.storage.transactions import (
     dialect_insert,
     execute,
     is_late,
+    live_workers,
     now_of,
     transaction,
     upsert,
@@ -234,8 +235,8 @@ def equal_parts(limit: int, wanted: Sequence[int]) -> tuple[int, int]:
 
 def forget_permits(connection: Connection) -> None:
     """Delete the rows of processes that are gone."""
-    known = select(worker.c.id).where(worker.c.until >= now_of(connection))
-    connection.execute(delete(permit).where(permit.c.owner.not_in(known)))
+    live = live_workers(now_of(connection))
+    connection.execute(delete(permit).where(permit.c.owner.not_in(live)))
 
 
 class Elsewhere(NamedTuple):
@@ -302,7 +303,7 @@ def take_turn(connection: Connection, name: str, owner: str, delay_s: float) -> 
     now = now_of(connection)
     values = {"next_at": now + delay_s, "held_by": owner}
     columns = host.c
-    live = select(worker.c.id).where(worker.c.until >= now)
+    live = live_workers(now)
     taken = connection.execute(
         dialect_insert(connection, host)
         .values(host=name, updated_at=now, **values)

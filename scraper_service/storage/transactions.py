@@ -18,6 +18,7 @@ from sqlalchemy import (
     delete,
     insert,
     literal_column,
+    or_,
     select,
     text,
     tuple_,
@@ -26,7 +27,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql import Select
 
-from scraper_service.storage.job_records import JobState
+from scraper_service.storage.job_records import ACTIVE, JobState
 from scraper_service.storage.schema import event, frontier, job, worker
 
 if TYPE_CHECKING:
@@ -361,6 +362,11 @@ def try_lock_job(connection: Connection, job_id: str) -> LockedJob | None:
 _LOST = LockedJob(JobState.CANCELLED)
 
 
+def is_stored(now: float) -> ColumnElement[bool]:
+    """Return the condition for jobs that have not expired. Active jobs do not expire."""
+    return or_(job.c.state.in_(ACTIVE), job.c.expires_at > now)
+
+
 def number_of(job_id: str | BindParameter[str]) -> ScalarSelect[int]:
     """Return the number of a job for a statement on a table with ``job_number``.
 
@@ -408,19 +414,32 @@ IN_ORDER = (frontier.c.state, frontier.c.id)
 # -- rows of any table ---------------------------------------------------------------
 
 
+def count_fitting(sizes: Sequence[int], most: int) -> int:
+    """Return how many rows have at most ``most`` bytes, but at least one if there is one."""
+    total = 0
+    for count, size in enumerate(sizes):
+        total += size
+        if count and total > most:
+            return count
+    return len(sizes)
+
+
+EXPIRE_ROWS = 1000  # deleted in one transaction
+
+
 def delete_some(
     connection: Connection,
     table: Table,
     *where: ColumnElement[bool],
-    limit: int,
-    skips_locked: bool = False,
+    limit: int | None = None,
+    skips_locked: bool = True,
 ) -> int:
-    """Delete up to ``limit`` rows. Return the number of deleted rows.
+    """Delete up to ``limit`` rows, by default :data:`EXPIRE_ROWS`. Return their number.
 
     ``skips_locked`` leaves out rows that another transaction has locked. Services that
     delete at the same time then never wait for each other.
     """
-    which = _some(table, where, limit, skips_locked=skips_locked)
+    which = _some(table, where, limit or EXPIRE_ROWS, skips_locked=skips_locked)
     return connection.execute(delete(table).where(which)).rowcount
 
 
@@ -428,11 +447,10 @@ def take_some(
     connection: Connection,
     table: Table,
     *where: ColumnElement[bool],
-    limit: int,
     columns: Sequence[ColumnElement[Any]],
 ) -> Sequence[Row[Any]]:
-    """Delete up to ``limit`` rows that nobody has locked. Return their ``columns``."""
-    which = _some(table, where, limit, skips_locked=True)
+    """Delete some rows that nobody has locked. Return their ``columns``."""
+    which = _some(table, where, EXPIRE_ROWS, skips_locked=True)
     return connection.execute(delete(table).where(which).returning(*columns)).all()
 
 
@@ -501,6 +519,11 @@ def _upsert(table: Table, columns: tuple[str, ...], adds: str | None) -> Stateme
         return found
 
     return Statement(make)
+
+
+def live_workers(now: float | BindParameter[float]) -> Select[tuple[str]]:
+    """Return the ids of the processes whose leases last ``now``, for a statement."""
+    return select(worker.c.id).where(worker.c.until >= now)
 
 
 def is_late(connection: Connection, owner: str) -> bool:

@@ -20,6 +20,7 @@ from scraper_service.errors import (
 )
 from scraper_service.options.spider_arguments import batch_options, crawl_options
 from scraper_service.storage import politeness as stored_permits
+from scraper_service.storage import transactions
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts import usage
 from scraper_service.storage.accounts.credits import Call
@@ -463,7 +464,7 @@ def test_processes_know_the_pages_of_a_team_without_limit(database):
 
 
 def test_charges_of_long_ago_are_deleted_and_balances_stay(database, monkeypatch):
-    monkeypatch.setattr(ledger, "EXPIRE_ROWS", 2)
+    monkeypatch.setattr(transactions, "EXPIRE_ROWS", 2)
 
     def work(function, *args):
         return database._writer.submit(lambda c: function(c, *args)).result(WAIT_S)

@@ -31,7 +31,6 @@ SETTINGS = "settings"
 SERVICE = "service"
 DONE = "done"
 KEY_EXPIRED = "key.expired"
-EXPIRE_ROWS = 1000  # deleted in one transaction
 
 _ADD = Insertion(
     audit,
@@ -168,7 +167,7 @@ def read_oldest(
 def expire(connection: Connection, days: int) -> int:
     """Delete a slice of the entries that are older than ``days``. Return their number."""
     is_old = audit.c.at <= now_of(connection) - days * DAY_S
-    return delete_some(connection, audit, is_old, limit=EXPIRE_ROWS, skips_locked=True)
+    return delete_some(connection, audit, is_old)
 
 
 def _entry(row: Any) -> AuditEntry:

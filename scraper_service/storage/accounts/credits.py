@@ -43,7 +43,6 @@ from scraper_service.storage.schema import (
     ledger,
     scrape,
     team,
-    worker,
 )
 from scraper_service.storage.transactions import (
     RETENTION_S,
@@ -51,6 +50,7 @@ from scraper_service.storage.transactions import (
     Statement,
     constant,
     delete_some,
+    live_workers,
     lock_job,
     now_of,
     transaction,
@@ -63,7 +63,6 @@ if TYPE_CHECKING:
     from scraper_service.storage.database import Database
 
 MOST = 2**31  # pages
-EXPIRE_ROWS = 1000  # of one team, in one transaction
 UNPAID = "The credits of the team did not suffice."
 
 #: Inserts rows of :func:`charge_row`.
@@ -144,7 +143,7 @@ def balance(connection: Connection, team_id: str) -> int | None:
 
 def _is_free(connection: Connection) -> ColumnElement[bool]:
     """Return the condition for holds whose process is dead or which have no owner."""
-    live = select(worker.c.id).where(worker.c.until >= now_of(connection))
+    live = live_workers(now_of(connection))
     return or_(hold.c.owner.is_(None), hold.c.owner.not_in(live))
 
 
@@ -477,8 +476,6 @@ def expire(connection: Connection, team_id: str, days: int) -> int:
         ledger,
         ledger.c.team_id == team_id,
         ledger.c.at < now_of(connection) - days * DAY_S,
-        limit=EXPIRE_ROWS,
-        skips_locked=True,
     )
 
 

@@ -81,6 +81,18 @@ def refusal(
     return DiskQuotaExceeded(found, limit)
 
 
+def refusal_of(
+    connection: Connection, team_id: str, usual_mb: int
+) -> DiskQuotaExceeded | None:
+    """Do as :func:`refusal` with the quota of the team.
+
+    ``usual_mb`` is the quota in MiB of teams without one of their own, 0 for none.
+    """
+    own_mb = connection.scalar(select(team.c.disk_mb).where(team.c.id == team_id))
+    most_mb = usual_mb if own_mb is None else own_mb
+    return refusal(connection, team_id, most_mb * MIB if most_mb else None)
+
+
 def full_teams(connection: Connection, usual_mb: int) -> list[tuple[str, int]]:
     """Return the teams with running jobs and no room, with their quotas in bytes.
 

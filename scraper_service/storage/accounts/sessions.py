@@ -20,11 +20,12 @@ from scraper_service.options.limits import DAY_S
 from scraper_service.storage.accounts import audit
 from scraper_service.storage.accounts.credits import lock_team
 from scraper_service.storage.database import reading, writing
-from scraper_service.storage.schema import browser_session, ledger, session, worker
+from scraper_service.storage.schema import browser_session, ledger, session
 from scraper_service.storage.secrets import Box
 from scraper_service.storage.transactions import (
     delete_some,
     dialect_insert,
+    live_workers,
     now_of,
     transaction,
 )
@@ -191,7 +192,6 @@ MOST_LISTED = 100  # sessions in a list
 # After its time to live, until a session is ended whose process lives. A browser that
 # starts slowly makes its time begin a minute late, and its end may take another half.
 OVER_S = 180
-EXPIRE_ROWS = 1000  # deleted in one transaction
 
 
 class SessionRefusal(enum.Enum):
@@ -341,7 +341,7 @@ def _record(row: object) -> SessionRecord:
 
 def _is_active(connection: Connection) -> ColumnElement[bool]:
     columns = browser_session.c
-    live = select(worker.c.id).where(worker.c.until >= now_of(connection))
+    live = live_workers(now_of(connection))
     return and_(columns.ended_at.is_(None), columns.owner.in_(live))
 
 
@@ -412,7 +412,7 @@ def end_lost_sessions(connection: Connection) -> int:
     """
     columns = browser_session.c
     now = now_of(connection)
-    live = select(worker.c.id).where(worker.c.until >= now)
+    live = live_workers(now)
     is_lost = or_(columns.owner.not_in(live), columns.expires_at <= now - OVER_S)
     return connection.execute(
         update(browser_session)
@@ -424,9 +424,7 @@ def end_lost_sessions(connection: Connection) -> int:
 def expire_sessions(connection: Connection) -> int:
     """Delete a slice of sessions that ended a day ago. Return the number of rows."""
     is_old = browser_session.c.ended_at <= now_of(connection) - DAY_S
-    return delete_some(
-        connection, browser_session, is_old, limit=EXPIRE_ROWS, skips_locked=True
-    )
+    return delete_some(connection, browser_session, is_old)
 
 
 class SessionStore:

@@ -27,7 +27,7 @@ from scraper_service.storage.schema import installation
 from scraper_service.storage.schema import key as key_table
 from scraper_service.storage.schema import team as team_table
 from scraper_service.storage.secrets import mark_of
-from scraper_service.storage.transactions import upsert
+from scraper_service.storage.transactions import EXPIRE_ROWS, upsert
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -315,7 +315,7 @@ def record_expired_keys(connection: Connection, days: int) -> None:
             columns.revoked_at.is_(None),
             audit_table.c.id.is_(None),
         )
-        .limit(audit.EXPIRE_ROWS)
+        .limit(EXPIRE_ROWS)
     )
     for row in rows.all():
         at = _utc(row.expires_at).timestamp()

@@ -42,7 +42,7 @@ from scraper_service.storage.frontier.refused_links import is_listed
 from scraper_service.storage.job_records import ACTIVE, JobState, RowState, UrlKind
 from scraper_service.storage.jobs.job_store import get_job
 from scraper_service.storage.schema import frontier, job, page, page_source, refused_key
-from scraper_service.storage.transactions import now_of, number_of
+from scraper_service.storage.transactions import is_stored, now_of, number_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -439,7 +439,7 @@ def read_source(
             frontier.c.job_number == number_of(source_id),
             frontier.c.key == key,
             job.c.team_id == team_id,
-            job.c.state.in_(ACTIVE) | (job.c.expires_at > now_of(connection)),
+            is_stored(now_of(connection)),
         )
     ).one_or_none()
     if row is None:

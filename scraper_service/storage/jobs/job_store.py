@@ -51,9 +51,11 @@ from scraper_service.storage.schema import (
 )
 from scraper_service.storage.schema import team as team_table
 from scraper_service.storage.transactions import (
+    EXPIRE_ROWS,
     RETENTION_S,
     delete_some,
     inline,
+    is_stored,
     note,
     now_of,
     number_of,
@@ -62,13 +64,12 @@ from scraper_service.storage.transactions import (
 )
 
 if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement, Connection, Row, Table
+    from sqlalchemy import Connection, Row
 
     from scraper_service.storage.frontier.links import Seed
 
 CHUNK_BYTES = 10 * 2**20  # of pages in one response
 READ_ROWS = 250  # of pages in one statement
-EXPIRE_ROWS = 1000  # deleted in one transaction
 STOP_S = 600.0  # for the processes of an ended job, before its rows are deleted
 MAX_TARGET = 300  # characters of a URL, query or prompt in lists
 
@@ -242,9 +243,8 @@ def active_jobs(connection: Connection, team_id: str) -> list[Job]:
 
 def all_jobs(connection: Connection) -> list[Job]:
     """Return the crawls and batches of all teams that have not expired, newest first."""
-    lasting = or_(job.c.state.in_(ACTIVE), job.c.expires_at > now_of(connection))
-    query = select(*COLUMNS).where(lasting, *_STARTED_BY_CALLERS)
-    query = query.order_by(job.c.created_at.desc())
+    lasting = (is_stored(now_of(connection)), *_STARTED_BY_CALLERS)
+    query = select(*COLUMNS).where(*lasting).order_by(job.c.created_at.desc())
     return [job_of(row) for row in connection.execute(query)]
 
 
@@ -363,7 +363,7 @@ def _page_of_job(
         .where(
             page.c.id == scrape_id,
             job.c.team_id == team_id,
-            or_(job.c.state.in_(ACTIVE), job.c.expires_at > now),
+            is_stored(now),
         )
     ).first()
     if row is None:
@@ -384,13 +384,12 @@ def expire(connection: Connection) -> int:
         connection,
         scrape,
         scrape.c.expires_at <= now,
-        limit=EXPIRE_ROWS,
         columns=(scrape.c.team_id, size),
     ):
         disk_use.add(connection, row.team_id, -row.size)
         removed += 1
     for table in (activity, snapshot, source, idempotency):
-        removed += _expire(connection, table, table.c.expires_at <= now)
+        removed += delete_some(connection, table, table.c.expires_at <= now)
     # Locked: another service would find few rows left, and take them for the last.
     # A run that has not ended is needed to stop its process. Deleted jobs come first.
     has_run = exists().where(
@@ -415,7 +414,9 @@ def expire(connection: Connection) -> int:
             if "job_number" in table.c
             else table.c.job_id == job_id
         )
-        found = delete_some(connection, table, of_job, limit=EXPIRE_ROWS)
+        found = delete_some(
+            connection, table, of_job, limit=EXPIRE_ROWS, skips_locked=False
+        )
         removed += found
         if found == EXPIRE_ROWS:
             return removed
@@ -444,7 +445,3 @@ _OF_JOBS = (
     ),
     *(webhook, operation, monitor_message, monitor_check),
 )
-
-
-def _expire(connection: Connection, table: Table, is_old: ColumnElement[bool]) -> int:
-    return delete_some(connection, table, is_old, limit=EXPIRE_ROWS, skips_locked=True)

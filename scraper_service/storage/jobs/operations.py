@@ -28,6 +28,8 @@ from scraper_service.storage.jobs import job_store
 from scraper_service.storage.jobs.runs import holds
 from scraper_service.storage.schema import frontier, job, operation, page
 from scraper_service.storage.transactions import (
+    count_fitting,
+    is_stored,
     note,
     now_of,
     number_of,
@@ -107,7 +109,7 @@ def read_operations(
         .where(
             job.c.team_id == team_id,
             job.c.kind == kind,
-            or_(job.c.state.in_(ACTIVE), job.c.expires_at > now_of(connection)),
+            is_stored(now_of(connection)),
         )
         .order_by(job.c.created_at.desc())
         .limit(limit)
@@ -141,12 +143,17 @@ def remember(connection: Connection, job_id: str, run_id: str, memory: str) -> b
     """Store the findings of the steps so far."""
     if not holds(connection, job_id, run_id):
         return False
+    store_memory(connection, job_id, memory)
+    return True
+
+
+def store_memory(connection: Connection, job_id: str, memory: str) -> None:
+    """Store the findings of a job whose run is known to hold."""
     connection.execute(
         update(operation)
         .where(operation.c.job_id == job_id)
         .values(memory=memory, steps=operation.c.steps + 1)
     )
-    return True
 
 
 @transaction(row="{job_id}")
@@ -308,13 +315,8 @@ def read_entries(connection: Connection, child_id: str, skip: int) -> list[Entry
         .order_by(page.c.seq)
         .limit(ENTRY_ROWS)
     ).all()
-    size = 0
-    numbers: dict[str, int] = {}
-    for row in rows:
-        size += row.size
-        if numbers and size > ENTRY_BYTES:
-            break
-        numbers[row.id] = row.key
+    fitting = count_fitting([row.size for row in rows], ENTRY_BYTES)
+    numbers = {row.id: row.key for row in rows[:fitting]}
     bodies = connection.execute(
         select(page.c.id, page.c.body)
         .where(page.c.id.in_(tuple(numbers)))

@@ -25,7 +25,7 @@ from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.frontier.links import seed_of
 from scraper_service.storage.job_records import ACTIVE, JobState
 from scraper_service.storage.jobs import job_store
-from scraper_service.storage.jobs.operations import step_id, store_end
+from scraper_service.storage.jobs.operations import step_id, store_end, store_memory
 from scraper_service.storage.jobs.runs import holds
 from scraper_service.storage.monitors import messages, snapshots
 from scraper_service.storage.monitors.checks import (
@@ -45,7 +45,6 @@ from scraper_service.storage.schema import (
     monitor,
     monitor_check,
     monitor_page,
-    operation,
     page,
     team,
 )
@@ -208,14 +207,9 @@ def add_pages(
     if not holds(connection, job_id, run_id):
         return False
     at = now_of(connection)
-    columns = (
-        monitor_check.c.monitor_id,
-        monitor_check.c.pages,
-        monitor_check.c.counts,
-    )
-    check = connection.execute(
-        select(*columns).where(monitor_check.c.job_id == job_id)
-    ).one()
+    columns = monitor_check.c
+    facts = select(columns.monitor_id, columns.pages, columns.counts)
+    check = connection.execute(facts.where(columns.job_id == job_id)).one()
     counts = json.loads(check.counts)
     rows = []
     for seq, each in enumerate(found.rows, check.pages):
@@ -255,11 +249,7 @@ def add_pages(
         .where(monitor_check.c.job_id == job_id)
         .values(pages=check.pages + len(rows), counts=json.dumps(counts), updated_at=at)
     )
-    connection.execute(
-        update(operation)
-        .where(operation.c.job_id == job_id)
-        .values(memory=memory, steps=operation.c.steps + 1)
-    )
+    store_memory(connection, job_id, memory)
     return True
 
 

@@ -13,7 +13,6 @@ from sqlalchemy import exists, func, insert, or_, select, update
 from scraper_service.content.stored_pages import decompress
 from scraper_service.errors import (
     CheckRunning,
-    DiskQuotaExceeded,
     JobNotFound,
     OutOfCredits,
     ServiceError,
@@ -42,9 +41,13 @@ from scraper_service.storage.schema import (
     monitor_check,
     monitor_page,
     operation,
-    team,
 )
-from scraper_service.storage.transactions import lock_job, now_of, transaction
+from scraper_service.storage.transactions import (
+    count_fitting,
+    lock_job,
+    now_of,
+    transaction,
+)
 from scraper_service.storage.webhooks import OpenDeliveries
 
 if TYPE_CHECKING:
@@ -186,7 +189,7 @@ def start_check(
         if is_manual:
             return CheckRunning()
         status, error = "skipped_overlap", "The check before was still running."
-    elif full := _full(connection, team_id, usual_disk_mb):
+    elif full := disk_use.refusal_of(connection, team_id, usual_disk_mb):
         if is_manual:
             return full
         status, error = "failed", str(full)
@@ -200,15 +203,6 @@ def start_check(
     return _insert_check(
         connection, found, trigger, status, error, reserved, scheduled_for, at
     )
-
-
-def _full(
-    connection: Connection, team_id: str, usual_mb: int
-) -> DiskQuotaExceeded | None:
-    """Return the error of a team without room for pages, None if it has room."""
-    own_mb = connection.scalar(select(team.c.disk_mb).where(team.c.id == team_id))
-    most = usual_mb if own_mb is None else own_mb
-    return disk_use.refusal(connection, team_id, most * disk_use.MIB if most else None)
 
 
 def _lack(connection: Connection, found: Monitor) -> int | None:
@@ -400,13 +394,8 @@ def read_check_pages(
     rows = connection.execute(
         query.order_by(monitor_page.c.seq).offset(skip).limit(limit + 1)
     ).all()
-    numbers: list[int] = []
-    size = 0
-    for row in rows[:limit]:
-        size += row.size
-        if numbers and size > CHUNK_BYTES:
-            break
-        numbers.append(row.seq)
+    fitting = count_fitting([row.size for row in rows[:limit]], CHUNK_BYTES)
+    numbers = [row.seq for row in rows[:fitting]]
     bodies = connection.scalars(
         select(monitor_page.c.body)
         .where(of_check, monitor_page.c.seq.in_(numbers))

@@ -438,9 +438,7 @@ def _date_of(facts: Mapping[str, Any], fetched_at: float) -> float:
 def expire(connection: Connection) -> int:
     """Delete a slice of expired pages. Return the number of rows, 0 at the end."""
     is_old = search_page.c.expires_at <= now_of(connection)
-    return delete_some(
-        connection, search_page, is_old, limit=EXPIRE_ROWS, skips_locked=True
-    )
+    return delete_some(connection, search_page, is_old, limit=EXPIRE_ROWS)
 
 
 class PageIndex:
