@@ -74,7 +74,8 @@ _ADD_ACTIVITY = Insertion(
     *("id", "team_id", "endpoint", "version", "target", "error", "origin"),
     *("at", "expires_at"),
 )
-_ADD_PAGE = Insertion(scrape, "id", "team_id", "body", "expires_at", "replay")
+_PAGE = ("id", "team_id", "body", "expires_at", "replay")
+_ADD_PAGE = Insertion(scrape, *_PAGE)
 _KEEP_FILES = (
     update(artefact)
     .where(artefact.c.holder == bindparam("call"), artefact.c.job_id.is_(None))
@@ -310,36 +311,31 @@ def record(
     ADD_CHARGE.run(connection, row)
     note_activity(connection, call, at)
     if body is not None:
-        page = compress(body)
         replay = call.replay and pack_replay(connection, call.replay)
-        row = {
-            "id": call.id,
-            "team_id": call.team_id,
-            "body": page,
-            "expires_at": at + call.retention_s,
-            "replay": replay,
-        }
-        _ADD_PAGE.run(connection, row)
-        disk_use.add(connection, call.team_id, len(page))
+        until = at + call.retention_s
+        _store_page(connection, call.id, call.team_id, body, until, replay)
         if call.retention_s != RETENTION_S:
-            connection.execute(
-                _KEEP_FILES, {"call": call.id, "until": at + call.retention_s}
-            )
+            connection.execute(_KEEP_FILES, {"call": call.id, "until": until})
 
 
 def store_answer(
     connection: Connection, answer_id: str, team_id: str, body: bytes, keep_s: float
 ) -> None:
     """Store an answer of a tool beside the pages of scrapes, for ``keep_s`` seconds."""
+    _store_page(connection, answer_id, team_id, body, now_of(connection) + keep_s)
+
+
+def _store_page(
+    connection: Connection,
+    page_id: str,
+    team_id: str,
+    body: bytes,
+    expires_at: float,
+    replay: bytes | None = None,
+) -> None:
     packed = compress(body)
-    row = {
-        "id": answer_id,
-        "team_id": team_id,
-        "body": packed,
-        "expires_at": now_of(connection) + keep_s,
-        "replay": None,
-    }
-    _ADD_PAGE.run(connection, row)
+    values = (page_id, team_id, packed, expires_at, replay)
+    _ADD_PAGE.run(connection, dict(zip(_PAGE, values, strict=True)))
     disk_use.add(connection, team_id, len(packed))
 
 

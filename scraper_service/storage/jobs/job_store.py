@@ -126,7 +126,8 @@ def queue_job(
 
     Its counts are 0 unless ``columns`` has others.
     ``options`` is JSON. Its secrets are encrypted in a table of their own. A
-    ``created_at`` in ``columns`` replaces the time of now.
+    ``created_at`` in ``columns`` replaces the time of now, and a ``target`` the URL that
+    lists show.
     """
     at = columns.pop("created_at", None) or now_of(connection)
     kept = json.loads(options)
@@ -134,7 +135,8 @@ def queue_job(
     names = [name for name, _ in scrape.get("headers", ())]
     entrusted = job_secrets.hide(scrape)
     is_hidden = scrape.get("zero_data_retention", False)
-    target = None if is_hidden else columns["url"][:MAX_TARGET]
+    shown = columns.pop("target", columns["url"])
+    target = None if is_hidden else shown[:MAX_TARGET]
     counts = ("open", "done", "failed", "pages", "held", "credits")
     values = {**dict.fromkeys(counts, 0), "options": json.dumps(kept), **columns}
     number = _next_number(connection)

@@ -32,13 +32,13 @@ from scraper_service.storage.monitors.checks import (
     CheckedPages,
     CheckEnd,
     CheckPlan,
-    set_monitor,
 )
 from scraper_service.storage.monitors.monitors import (
     RUNNING,
     UNREADABLE,
     lock_monitor,
     open_definition,
+    set_monitor,
 )
 from scraper_service.storage.schema import (
     job,

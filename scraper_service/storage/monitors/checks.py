@@ -33,6 +33,7 @@ from scraper_service.storage.monitors.monitors import (
     Definition,
     lock_monitor,
     seal_definition,
+    set_monitor,
 )
 from scraper_service.storage.monitors.snapshots import PageSnapshot
 from scraper_service.storage.schema import (
@@ -231,15 +232,14 @@ def _insert_check(
         team_id=found.team_id,
         kind=MONITOR_CHECK,
         version=2,
-        url=found.name,
+        url=found.id,  # to which lists link
+        target=found.name,
         key_id=found.key_id,
         reserved=reserved,
         retention_s=float(found.retention_days * DAY_S),
         # Skipped checks are in no list of jobs.
         parent_id=None if is_queued else found.id,
     )
-    # Lists show the name, and link to the check of this monitor.
-    connection.execute(update(job).where(job.c.id == check_id).values(url=found.id))
     if is_queued:
         call = Call(check_id, found.team_id, found.key_id, "monitor", 2, found.name, at)
         ledger.note_activity(connection, call, at)
@@ -282,13 +282,6 @@ def _insert_check(
     check = read_check(connection, found.id, check_id)
     assert check is not None
     return check
-
-
-def set_monitor(connection: Connection, monitor_id: str, **values: Any) -> None:
-    """Change columns of a monitor that is locked."""
-    connection.execute(
-        update(monitor).where(monitor.c.id == monitor_id).values(**values)
-    )
 
 
 @transaction(first="{team_id}", apart=True)
