@@ -48,13 +48,8 @@ from scraper_service.storage.accounts import audit
 from scraper_service.storage.files import page_sources
 from scraper_service.storage.frontier import outcomes
 from scraper_service.storage.job_records import LOCAL_TEAM, JobState
-from scraper_service.storage.jobs import (
-    admission,
-    earlier_pages,
-    job_control,
-    job_store,
-)
-from scraper_service.storage.jobs.admission import Terms
+from scraper_service.storage.jobs import earlier_pages, job_control, job_store
+from scraper_service.storage.jobs.admission import Terms, create_job_of_sources
 from scraper_service.storage.jobs.job_log import read_log
 from scraper_service.storage.request_counts import read_stats
 
@@ -346,9 +341,7 @@ def _reprocess(
         numbers, missing = earlier_pages.find_pages(connection, job_id, request.urls)
         if missing:
             raise click.ClickException(f"the job has no page {min(missing)}")
-    made = admission.create_job_of_sources(
-        connection, job_id, terms, options, 2, numbers
-    )
+    made = create_job_of_sources(connection, job_id, terms, options, 2, numbers)
     if isinstance(made, Exception):
         raise click.ClickException(str(made))
     return made

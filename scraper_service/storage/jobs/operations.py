@@ -148,7 +148,7 @@ def remember(connection: Connection, job_id: str, run_id: str, memory: str) -> b
 
 
 def store_memory(connection: Connection, job_id: str, memory: str) -> None:
-    """Store the findings of a job whose run is known to hold."""
+    """Store the findings of a job whose run has not ended."""
     connection.execute(
         update(operation)
         .where(operation.c.job_id == job_id)
