@@ -311,7 +311,7 @@ def record(
     ADD_CHARGE.run(connection, row)
     note_activity(connection, call, at)
     if body is not None:
-        replay = call.replay and pack_replay(connection, call.replay)
+        replay = pack_replay(connection, call.replay) if call.replay else None
         until = at + call.retention_s
         _store_page(connection, call.id, call.team_id, body, until, replay)
         if call.retention_s != RETENTION_S:

@@ -202,7 +202,7 @@ def change_job(
         return OptionUnavailable("retention_days", HIDDEN.format(short(days)))
     changed = OpenJob(connection, row)
     before = changed.options_in_force()
-    values = {
+    values: dict[str, Any] = {
         name: list(value) if isinstance(value, tuple) else value
         for name, value in request.options.items()
     }
