@@ -155,10 +155,9 @@ class ChangePipeline(Component):
 
 
 def _read(connection: Connection, tracked: Tracked, key: str) -> tuple[Earlier, bool]:
-    is_hidden = tracked.is_asked_for and is_hidden_url(
-        connection, tracked.team_id, tracked.url
-    )
-    return change_snapshots.read_earlier(connection, tracked.team_id, key), is_hidden
+    team_id, url = tracked.team_id, tracked.url
+    is_hidden = tracked.is_asked_for and is_hidden_url(connection, team_id, url)
+    return change_snapshots.read_earlier(connection, team_id, key), is_hidden
 
 
 def _keep(connection: Connection, snapshot: Snapshot) -> bool:

@@ -223,9 +223,8 @@ class SharedLimit(Generic[LimitedT]):
             needs.append(Need(each.name, each.window, each.needed, each.in_flight))
         expiries = self._expiries
         try:
-            grants = await database.write(
-                politeness.ask_for_permits, self._kind, self._owner, needs
-            )
+            call = self._kind, self._owner, needs
+            grants = await database.write(politeness.ask_for_permits, *call)
         finally:
             for each in asked:
                 each.is_asking = False
