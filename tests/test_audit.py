@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from click.testing import CliRunner
 
 from scraper_service.cli.main import main
-from scraper_service.storage.accounts.keys import note_secret, use_fixed_keys
+from scraper_service.storage.accounts.teams import note_secret, use_fixed_keys
 from scraper_service.storage.database import Database
 from tests.cli.command import run as run_command
 from tests.conftest import KEY

@@ -48,10 +48,10 @@ from scraper_service.storage.accounts import audit
 from scraper_service.storage.files import page_sources
 from scraper_service.storage.frontier import outcomes
 from scraper_service.storage.job_records import LOCAL_TEAM, JobState
-from scraper_service.storage.jobs import job_control, job_retry, job_store, reprocessing
-from scraper_service.storage.jobs.admission import Terms
+from scraper_service.storage.jobs import earlier_pages, job_control, job_store
+from scraper_service.storage.jobs.admission import Terms, create_job_of_sources
 from scraper_service.storage.jobs.job_log import read_log
-from scraper_service.storage.politeness.request_counts import read_stats
+from scraper_service.storage.request_counts import read_stats
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,8 +69,8 @@ if TYPE_CHECKING:
     )
     from scraper_service.storage.accounts.audit import Actor
     from scraper_service.storage.job_records import Job
+    from scraper_service.storage.jobs.job_control import RetriedJob
     from scraper_service.storage.jobs.job_log import JobLogbook
-    from scraper_service.storage.jobs.job_retry import RetriedJob
 
     #: Why there is no browser, and why there is no language model; None if there is.
     MissingT = tuple[str | None, str | None]
@@ -311,7 +311,7 @@ def _retry(connection: Connection, job_id: str, codes: tuple[str, ...]) -> Retri
     job = require_job(connection, job_id)
     terms = Terms(team_id=job.team_id, page_price=job.page_price)
     request = RetryRequest(codes=frozenset(codes))
-    found = job_retry.retry_pages(connection, job_id, terms, request)
+    found = job_control.retry_pages(connection, job_id, terms, request)
     if isinstance(found, Exception):
         raise click.ClickException(str(found))
     return found
@@ -338,12 +338,10 @@ def _reprocess(
     )
     numbers = None
     if request.urls:
-        numbers, missing = reprocessing.find_pages(connection, job_id, request.urls)
+        numbers, missing = earlier_pages.find_pages(connection, job_id, request.urls)
         if missing:
             raise click.ClickException(f"the job has no page {min(missing)}")
-    made = reprocessing.create_job_of_sources(
-        connection, job_id, terms, options, 2, numbers
-    )
+    made = create_job_of_sources(connection, job_id, terms, options, 2, numbers)
     if isinstance(made, Exception):
         raise click.ClickException(str(made))
     return made

@@ -13,7 +13,7 @@ from scraper_service.items import KeptResponse, Lease, Rendered, TakenPage, Uplo
 from scraper_service.options.scrape import ScrapeOptions
 from scraper_service.options.urls import OriginT
 from scraper_service.storage.accounts.sessions import StateT
-from scraper_service.storage.jobs.base_pages import BasePage
+from scraper_service.storage.jobs.earlier_pages import BasePage
 
 if TYPE_CHECKING:
     from scrapy import Request

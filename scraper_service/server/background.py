@@ -84,7 +84,7 @@ class Background:
 
     def check_secret(self, refusal: str) -> None:
         """Raise :exc:`ValueError` if services of the database have another secret."""
-        from scraper_service.storage.accounts.keys import is_known_secret
+        from scraper_service.storage.accounts.teams import is_known_secret
         from scraper_service.storage.secrets import key_secret
 
         secret = key_secret(self.data_dir, self.settings["KEY_SECRET"])

@@ -48,7 +48,7 @@ class ApiFront(Front):
         from scraper_service.services.capabilities import Availability
         from scraper_service.services.job_following import JobTails
         from scraper_service.services.resident_crawler import ResidentCrawler
-        from scraper_service.storage.accounts.keys import MISMATCH
+        from scraper_service.storage.accounts.teams import MISMATCH
 
         self._background = background
         self._announce = announce
@@ -138,15 +138,16 @@ class ApiFront(Front):
     async def _make_accounts(self) -> Accounts:
         """Return the accounts with the keys of the settings."""
         from scraper_service.services import accounts
-        from scraper_service.storage.accounts import audit, keys
+        from scraper_service.storage.accounts import audit, teams
         from scraper_service.storage.jobs.jobs import Jobs
 
         secret = self._key_secret()
         fixed = [k.strip() for k in self.settings.getlist("API_KEYS") if k.strip()]
         enabled = self.settings.getbool("AUTH_ENABLED")
         actor = self._actor(audit.SETTINGS)
-        await self.database.write(keys.note_secret, secret)
-        for end in await self.database.write(keys.use_fixed_keys, secret, fixed, actor):
+        await self.database.write(teams.note_secret, secret)
+        ends = await self.database.write(teams.use_fixed_keys, secret, fixed, actor)
+        for end in ends:
             logger.warning(
                 "the key ...%s of SCRAPER_API_KEYS was revoked by `keys revoke` and stays"
                 " so: take it out of the setting",
@@ -158,17 +159,15 @@ class ApiFront(Front):
 
     async def _first_key(self) -> str | None:
         """Return a new key if the database has no key, else None."""
-        from scraper_service.storage.accounts import audit, keys
+        from scraper_service.storage.accounts import audit, teams
 
         if not self.settings.getbool("AUTH_ENABLED"):
             return None
-        if await self.database.read(keys.list_keys):
+        if await self.database.read(teams.list_keys):
             return None
+        secret, actor = self._key_secret(), self._actor(audit.SERVICE)
         return await self.database.write(
-            keys.create_key,
-            self._key_secret(),
-            "first key",
-            actor=self._actor(audit.SERVICE),
+            teams.create_key, secret, "first key", actor=actor
         )
 
     def _actor(self, name: str) -> Actor | None:

@@ -23,10 +23,8 @@ from scraper_service.options.limits import (
     policy_from_json,
     policy_to_json,
 )
-from scraper_service.storage.accounts import audit, disk_use
+from scraper_service.storage.accounts import audit, disk_use, teams
 from scraper_service.storage.accounts.audit import Actor
-from scraper_service.storage.accounts.keys import KeyRow, key_hash, list_keys
-from scraper_service.storage.accounts.teams import TeamRow, team_row
 from scraper_service.storage.accounts.usage import count_call
 from scraper_service.storage.database import Database
 from scraper_service.storage.schema import key as key_table
@@ -35,6 +33,8 @@ from scraper_service.storage.transactions import transaction
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
+
+    from scraper_service.storage.accounts.teams import KeyRow, TeamRow
 
 
 T = TypeVar("T")
@@ -94,7 +94,7 @@ class Accounts:
 
     def hash_of(self, authorization: str | None) -> str:
         """Return the hash of the key in a header. Raises :exc:`Unauthorized`."""
-        return key_hash(_token(authorization), self._secret)
+        return teams.key_hash(_token(authorization), self._secret)
 
     async def team_with(self, digest: str) -> Team:
         """Return the team of the key with this hash. Raises :exc:`Unauthorized`."""
@@ -200,7 +200,7 @@ def store_site_policy(
 def read_account(connection: Connection, team_id: str) -> tuple[TeamRow, list[KeyRow]]:
     """Return a team and its keys."""
     row = connection.execute(select(team_table).where(team_table.c.id == team_id)).one()
-    return team_row(connection, row), list_keys(connection, team_id)
+    return teams.team_row(connection, row), teams.list_keys(connection, team_id)
 
 
 def existing(found: T | None, text: str = "Job not found") -> T:

@@ -35,10 +35,10 @@ from scraper_service.services.observability.tracing import note_job
 from scraper_service.services.upkeep import expire
 from scraper_service.shared_objects import BackgroundTasks
 from scraper_service.storage.job_records import JobState
-from scraper_service.storage.jobs import admission, base_pages, operations
+from scraper_service.storage.jobs import admission, earlier_pages, operations
 from scraper_service.storage.jobs.job_listing import JobReport, read_report
 from scraper_service.storage.jobs.jobs import Jobs
-from scraper_service.storage.webhooks.outbox import WebhookOutbox
+from scraper_service.storage.webhooks import WebhookOutbox
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -65,8 +65,8 @@ if TYPE_CHECKING:
         Job,
         PageErrorRow,
     )
-    from scraper_service.storage.jobs.base_pages import RemovedUrls
-    from scraper_service.storage.jobs.job_control import ChangedJob
+    from scraper_service.storage.jobs.earlier_pages import RemovedUrls
+    from scraper_service.storage.jobs.job_control import ChangedJob, RetriedJob
     from scraper_service.storage.jobs.job_history import (
         HistoryQuery,
         JobDetails,
@@ -74,7 +74,6 @@ if TYPE_CHECKING:
         JobSummary,
     )
     from scraper_service.storage.jobs.job_listing import Listing, UrlQuery
-    from scraper_service.storage.jobs.job_retry import RetriedJob
     from scraper_service.storage.jobs.operations import OperationRow
 
 AGENT_CREDITS = 5  # that a team must have, unless the caller set fewer: one page
@@ -387,7 +386,7 @@ class TeamJobs:
         Raises :exc:`InvalidParameter` for a job without ``since``.
         """
         job = await self._job(job_id, team)
-        found = await self._database.read(base_pages.read_removed, job, skip, limit)
+        found = await self._database.read(earlier_pages.read_removed, job, skip, limit)
         if found is None:
             raise InvalidParameter("The job has no option since: nothing is compared.")
         return found

@@ -37,8 +37,8 @@ from scraper_service.services.resident_crawler import failed_page
 from scraper_service.storage.accounts import sessions, usage
 from scraper_service.storage.accounts.credits import Call, store_answer
 from scraper_service.storage.database import Database
+from scraper_service.storage.job_secrets import read_replay
 from scraper_service.storage.jobs.jobs import Jobs
-from scraper_service.storage.pages.replays import read_replay
 
 if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from scraper_service.services.map_search import Map, SearchAnswer
     from scraper_service.services.resident_crawler import ResidentCrawler
     from scraper_service.storage.accounts.sessions import SessionRow
+
 
 OWNER = "scrape"  # in the queue of a team, all its scrapes together rank as one job
 

@@ -11,17 +11,17 @@ from scraper_service.crawling.logs import job_logger, log_end, with_facts
 from scraper_service.errors import ServiceUnavailable, StoreUnavailable, plural
 from scraper_service.options.limits import DAY_S
 from scraper_service.shared_objects import ChangePoll
-from scraper_service.storage.accounts import audit, browser_sessions, disk_use, usage
+from scraper_service.storage import politeness
+from scraper_service.storage.accounts import audit, disk_use, sessions, usage
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts.audit import SERVICE, Actor
-from scraper_service.storage.accounts.keys import record_expired_keys
+from scraper_service.storage.accounts.teams import record_expired_keys
 from scraper_service.storage.files import artefacts
 from scraper_service.storage.files.uploads import Uploads
 from scraper_service.storage.jobs.job_control import pause_full_job
 from scraper_service.storage.jobs.jobs import Jobs
 from scraper_service.storage.monitors import checks
 from scraper_service.storage.pages.page_index import PageIndex
-from scraper_service.storage.politeness import hosts, permits
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -108,13 +108,13 @@ def _steps(
     database: Database, settings: BaseSettings
 ) -> Iterator[Callable[[], Awaitable[int | None]]]:
     """Yield what deletes a slice each, and returns 0 or None at its end."""
-    yield partial(database.write, hosts.forget_hosts)
-    yield partial(database.write, permits.forget)
+    yield partial(database.write, politeness.forget_hosts)
+    yield partial(database.write, politeness.forget_permits)
     yield partial(database.write, usage.forget)
     yield Jobs(database).expire
     yield PageIndex(database).expire
     yield partial(database.write, artefacts.expire)
-    yield partial(database.write, browser_sessions.expire)
+    yield partial(database.write, sessions.expire_sessions)
     yield partial(hide_left_behind, database)
     yield partial(database.write, disk_use.fold)
     days = settings.getint("AUDIT_DAYS")

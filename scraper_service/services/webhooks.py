@@ -1,6 +1,6 @@
 """Webhook deliveries: signed POST requests, repeated until the receiver responds.
 
-Deliveries come from the outbox (:mod:`scraper_service.storage.webhooks.outbox`), and each is
+Deliveries come from the outbox (:mod:`scraper_service.storage.webhooks`), and each is
 sent at least once. First attempts keep the order of a job's events. A job waits only for
 its own receiver.
 """
@@ -30,7 +30,7 @@ from scraper_service.errors import ServiceUnavailable
 from scraper_service.options.urls import plain_address
 from scraper_service.shared_objects import ChangePoll, repeat
 from scraper_service.storage.job_records import DeliveryResult, event_id
-from scraper_service.storage.webhooks.outbox import GONE, WebhookOutbox
+from scraper_service.storage.webhooks import GONE, WebhookOutbox
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable

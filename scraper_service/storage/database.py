@@ -37,9 +37,15 @@ from scraper_service.storage.connections import (
     make_engine,
     unusable,
 )
-from scraper_service.storage.files.private_files import close_to_others, private_file
 from scraper_service.storage.schema import metadata
-from scraper_service.storage.secrets import SECRET_BYTES, Box, key_secret, make_data_dir
+from scraper_service.storage.secrets import (
+    SECRET_BYTES,
+    Box,
+    close_to_others,
+    key_secret,
+    make_data_dir,
+    private_file,
+)
 from scraper_service.storage.transactions import locking_of
 from scraper_service.storage.write_queue import READ_TIME, STORE_TIME, Commits, Writer
 
@@ -365,28 +371,20 @@ def reading(
     The store has its database in ``_database``. The method raises the errors that the
     function may return.
     """
-
-    @wraps(function)
-    def method(
-        store: Any, /, *args: ParamT.args, **kwargs: ParamT.kwargs
-    ) -> Coroutine[Any, Any, ResultT]:
-        database: Database = store._database
-        return database.read(function, *args, **kwargs)
-
-    return method
+    return _method(Database.read, function)
 
 
 def writing(
     function: Callable[Concatenate[Connection, ParamT], ResultT | ServiceError],
 ) -> Callable[Concatenate[Any, ParamT], Coroutine[Any, Any, ResultT]]:
     """Do as :func:`reading` by :meth:`Database.write`."""
+    return _method(Database.write, function)
 
+
+def _method(run: Any, function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
-    def method(
-        store: Any, /, *args: ParamT.args, **kwargs: ParamT.kwargs
-    ) -> Coroutine[Any, Any, ResultT]:
-        database: Database = store._database
-        return database.write(function, *args, **kwargs)
+    def method(store: Any, /, *args: Any, **kwargs: Any) -> Any:
+        return run(store._database, function, *args, **kwargs)
 
     return method
 

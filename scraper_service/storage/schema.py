@@ -10,6 +10,7 @@ from sqlalchemy import (
     DateTime,
     Double,
     ForeignKey,
+    FromClause,
     Index,
     Integer,
     LargeBinary,
@@ -32,6 +33,13 @@ metadata = MetaData(
         "pk": "pk_%(table_name)s",
     }
 )
+
+
+def _partial(where: str, name: str, *columns: str) -> Index:
+    """Return an index of the rows that fulfil a condition."""
+    condition = text(where)
+    return Index(name, *columns, sqlite_where=condition, postgresql_where=condition)
+
 
 #: Owners of jobs, credits and pages. ``credits`` is the balance, ``plan_credits`` the
 #: credits of the plan, ``concurrency`` the largest number of pages in flight, ``rates``
@@ -145,19 +153,17 @@ job = Table(
     Index("ix_job_active", "kind", "state"),
     Index("ix_job_team_id", "team_id", "created_at"),
     Index("ix_job_kind", "team_id", "kind", "created_at"),
-    Index(
-        "ix_job_parent_id",
-        "parent_id",
-        sqlite_where=text("parent_id IS NOT NULL"),
-        postgresql_where=text("parent_id IS NOT NULL"),
-    ),
+    _partial("parent_id IS NOT NULL", "ix_job_parent_id", "parent_id"),
     Index("ix_job_expires_at", "expires_at"),
     # For lists of a team's jobs. Steps of operations are not listed.
-    Index(
+    _partial(
+        "parent_id IS NULL",
         "ix_job_listed",
-        *("team_id", "kind", "state", "created_at", "id"),
-        sqlite_where=text("parent_id IS NULL"),
-        postgresql_where=text("parent_id IS NULL"),
+        "team_id",
+        "kind",
+        "state",
+        "created_at",
+        "id",
     ),
 )
 
@@ -221,38 +227,13 @@ frontier = Table(
     Column("text_hashes", Text),
     UniqueConstraint("job_number", "key", name="uq_frontier_job_number"),
     Index("ix_frontier_state", "job_number", "state", "id"),
-    Index(
-        "ix_frontier_leased",
-        "owner",
-        "id",
-        sqlite_where=text("state = 2"),
-        postgresql_where=text("state = 2"),
-    ),
+    _partial("state = 2", "ix_frontier_leased", "owner", "id"),
     # Partial: fetched pages rarely have a code, so the index costs little.
-    Index(
-        "ix_frontier_code",
-        "job_number",
-        "state",
-        "code",
-        "id",
-        sqlite_where=text("code IS NOT NULL"),
-        postgresql_where=text("code IS NOT NULL"),
+    _partial(
+        "code IS NOT NULL", "ix_frontier_code", "job_number", "state", "code", "id"
     ),
-    Index(
-        "ix_frontier_losses",
-        "job_number",
-        "state",
-        "id",
-        sqlite_where=text("losses IS NOT NULL"),
-        postgresql_where=text("losses IS NOT NULL"),
-    ),
-    Index(
-        "ix_frontier_sitemap",
-        "job_number",
-        "state",
-        sqlite_where=text("kind = 1"),
-        postgresql_where=text("kind = 1"),
-    ),
+    _partial("losses IS NOT NULL", "ix_frontier_losses", "job_number", "state", "id"),
+    _partial("kind = 1", "ix_frontier_sitemap", "job_number", "state"),
 )
 
 #: Links that are only listed, see :mod:`scraper_service.storage.frontier.refused_links`. The
@@ -313,12 +294,7 @@ page_source = Table(
     Column("length", Integer),
     Column("digest", LargeBinary),
     Index("ix_page_source_job_number", "job_number"),
-    Index(
-        "ix_page_source_digest",
-        "digest",
-        sqlite_where=text("digest IS NOT NULL"),
-        postgresql_where=text("digest IS NOT NULL"),
-    ),
+    _partial("digest IS NOT NULL", "ix_page_source_digest", "digest"),
 )
 
 #: Pages of single scrapes. ``replay`` has what a browser session needs to open the page
@@ -444,12 +420,7 @@ hold = Table(
     Column("owner", String(36)),
     Index("ix_hold_team_id", "team_id"),
     # Debts, of which each request for credits reads the sum.
-    Index(
-        "ix_hold_debt",
-        "team_id",
-        sqlite_where=text("credits < 0"),
-        postgresql_where=text("credits < 0"),
-    ),
+    _partial("credits < 0", "ix_hold_debt", "team_id"),
 )
 
 #: Rate limits by team and mode: ``used`` calls in the window that ends at ``until``.
@@ -683,7 +654,7 @@ permit = Table(
 )
 
 #: Requests of a job by host, over all processes. ``facts`` is JSON of a
-#: :class:`scraper_service.storage.politeness.request_counts.HostCounts`.
+#: :class:`scraper_service.storage.request_counts.HostCounts`.
 job_host = Table(
     "job_host",
     metadata,
@@ -762,13 +733,7 @@ run = Table(
     Column("created_at", Double, nullable=False),
     Column("ended_at", Double),
     Index("ix_run_job_id", "job_id", "created_at"),
-    Index(
-        "ix_run_live",
-        "job_id",
-        "owner",
-        sqlite_where=text("state < 2"),
-        postgresql_where=text("state < 2"),
-    ),
+    _partial("state < 2", "ix_run_live", "job_id", "owner"),
 )
 
 #: Uploads that wait to be parsed. ``token`` is the SHA-256 hash of the token in the URL for
@@ -873,6 +838,13 @@ search_page = Table(
     Index("ix_search_page_expires_at", "expires_at"),
 )
 
+
+def _after(table: FromClause, statement: str, dialect: str = "postgresql") -> None:
+    """Run a statement of a dialect when a table was created."""
+    ddl = DDL(statement)  # type: ignore[no-untyped-call]
+    listen(table, "after_create", ddl.execute_if(dialect=dialect))
+
+
 #: The words of :data:`search_page`, in a table ``search_index`` of the database's own
 #: full-text search. ``rowid`` is the id of the page, whose deletion deletes its words.
 SEARCH_INDEX = {
@@ -895,8 +867,7 @@ SEARCH_INDEX = {
 }
 for _dialect, _statements in SEARCH_INDEX.items():
     for _statement in _statements:
-        _ddl = DDL(_statement)  # type: ignore[no-untyped-call]
-        listen(search_page, "after_create", _ddl.execute_if(dialect=_dialect))
+        _after(search_page, _statement, _dialect)
 
 #: Values that are compressed already, which PostgreSQL would try to compress again.
 COMPRESSED = (
@@ -905,10 +876,8 @@ COMPRESSED = (
     *(operation.c.result, monitor_page.c.body, search_page.c.text),
 )
 for _column in COMPRESSED:
-    _ddl = DDL(  # type: ignore[no-untyped-call]
-        f"ALTER TABLE {_column.table.name} ALTER {_column.name} SET STORAGE EXTERNAL"
-    )
-    listen(_column.table, "after_create", _ddl.execute_if(dialect="postgresql"))
+    _name = f"{_column.table.name} ALTER {_column.name}"
+    _after(_column.table, f"ALTER TABLE {_name} SET STORAGE EXTERNAL")
 
 #: How PostgreSQL stores tables whose rows change often. Free room on a page (``fillfactor``)
 #: lets a changed row stay on it, without new entries in the indexes. Without frequent vacuums,
@@ -920,9 +889,4 @@ STORAGE = {
     **dict.fromkeys(("host", "permit", "rate", "team", "worker"), "fillfactor = 50"),
 }
 for _table, _options in STORAGE.items():
-    _ddl = DDL(f"ALTER TABLE {_table} SET ({_options})")  # type: ignore[no-untyped-call]
-    listen(
-        metadata.tables[_table],
-        "after_create",
-        _ddl.execute_if(dialect="postgresql"),
-    )
+    _after(metadata.tables[_table], f"ALTER TABLE {_table} SET ({_options})")

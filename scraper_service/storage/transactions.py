@@ -1,17 +1,34 @@
-"""Shared parts of transactions: what they lock, the clock, deletion in slices."""
+"""Shared parts of transactions: statements, what they lock, the clock, deletion in slices.
+
+A :class:`Statement` is compiled once and run by the driver, as those of each page are.
+SQLAlchemy takes 20 µs or more for each call of a statement, and SQLite one or two. The
+other statements of the package need no such care.
+"""
 
 from __future__ import annotations
 
 import time
+from collections import namedtuple
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from sqlalchemy import bindparam, delete, insert, select, text, tuple_
+from sqlalchemy import (
+    Integer,
+    bindparam,
+    delete,
+    insert,
+    literal_column,
+    or_,
+    select,
+    text,
+    tuple_,
+)
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.sql import Select
 
-from scraper_service.storage.job_records import JobState
+from scraper_service.storage.job_records import ACTIVE, JobState
 from scraper_service.storage.schema import event, frontier, job, worker
-from scraper_service.storage.statements import Statement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +44,187 @@ if TYPE_CHECKING:
     )
 
     from scraper_service.storage.job_records import RowState
+
+
+# -- statements of each page ---------------------------------------------------------
+
+_SQLITE = sqlite.dialect(paramstyle="named")  # the values are mappings
+
+
+class Statement:
+    """A statement with named parameters, compiled at its first use in each dialect.
+
+    ``make`` returns the statement for a connection, or is the statement. Values of parameters
+    and of results are those of the driver: the types of their columns convert nothing. An
+    expanding parameter (``IN``) is not supported. Errors are those of SQLAlchemy.
+    """
+
+    def __init__(self, make: ClauseElement | Callable[[Connection], ClauseElement]):
+        self._make = make
+        #: Text and values of the statement itself, by dialect.
+        self._compiled: dict[str, tuple[str, dict[str, Any]]] = {}
+        self._row: Callable[[Sequence[Any]], Any] = tuple
+        if isinstance(make, Select):
+            names = [str(column.key) for column in make.selected_columns]
+            row = namedtuple("Row", names)  # type: ignore[misc]  # noqa: PYI024
+            self._row = row._make
+
+    def run(self, connection: Connection, values: Mapping[str, Any]) -> int:
+        """Run the statement. Return the number of changed rows."""
+        return int(self._execute(connection, values).rowcount)
+
+    def run_many(
+        self, connection: Connection, rows: Sequence[Mapping[str, Any]]
+    ) -> int:
+        """Run the statement for each row. Return the number of changed rows."""
+        if not rows:
+            return 0
+        text, own = self._compile_for(connection)
+        return execute_many(
+            connection, text, [{**own, **row} for row in rows] if own else rows
+        )
+
+    def all(self, connection: Connection, values: Mapping[str, Any]) -> list[Any]:
+        """Return the rows: named tuples of a ``SELECT``, and tuples of ``RETURNING``."""
+        return list(map(self._row, self._execute(connection, values).fetchall()))
+
+    def one(self, connection: Connection, values: Mapping[str, Any]) -> Any:
+        """Return the first row, None without a row."""
+        row = self._execute(connection, values).fetchone()
+        return None if row is None else self._row(row)
+
+    def _execute(self, connection: Connection, values: Mapping[str, Any]) -> Any:
+        text, own = self._compile_for(connection)
+        return execute(connection, text, {**own, **values} if own else values)
+
+    def _compile_for(self, connection: Connection) -> tuple[str, dict[str, Any]]:
+        name = connection.dialect.name
+        if name not in self._compiled:
+            made = self._make(connection) if callable(self._make) else self._make
+            compiled: Any = made.compile(
+                dialect=_SQLITE if name == "sqlite" else connection.dialect
+            )
+            own = {
+                k: bind.value for k, bind in compiled.binds.items() if not bind.required
+            }
+            self._compiled[name] = str(compiled), own
+        return self._compiled[name]
+
+
+def constant(number: int) -> ColumnElement[int]:
+    """Return ``number`` in the text of a statement that is compiled once.
+
+    PostgreSQL plans prepared statements without their parameters: with a parameter it would
+    not use a partial index, and would not know that a limit is small.
+    """
+    return literal_column(str(int(number)), Integer)
+
+
+def execute(connection: Connection, text: str, values: Any = ()) -> Any:
+    """Run SQL of the driver. Return its cursor."""
+    driver = _driver(connection)
+    try:
+        return driver.execute(text, values)
+    except connection.dialect.loaded_dbapi.Error as error:
+        raise _error(connection, text, error) from error
+
+
+def execute_many(connection: Connection, text: str, rows: Sequence[Any]) -> int:
+    """Run SQL of the driver for each row. Return the number of changed rows."""
+    driver = _driver(connection)
+    try:
+        cursor = driver.cursor()
+        if connection.dialect.name == "sqlite":
+            cursor.executemany(text, rows)
+            return int(cursor.rowcount)
+        # A batch of psycopg is a pipeline. The time-outs of the server do not end it, so the
+        # locks of a process that stops inside would remain.
+        count = 0
+        for row in rows:
+            cursor.execute(text, row)
+            count += cursor.rowcount
+    except connection.dialect.loaded_dbapi.Error as error:
+        raise _error(connection, text, error) from error
+    return int(count)
+
+
+def _driver(connection: Connection) -> Any:
+    """Return the connection of the driver, in a transaction."""
+    if not connection.in_transaction():
+        connection.begin()
+    return connection.connection.driver_connection
+
+
+def _error(connection: Connection, text: str, error: Any) -> BaseException:
+    """Return the error of SQLAlchemy for one of the driver.
+
+    Without the values, since operators read it. Drops an ended connection.
+    """
+    dialect = connection.dialect
+    driver: Any = connection.connection.driver_connection
+    ended = dialect.is_disconnect(error, driver, None)
+    if ended:
+        connection.invalidate(error)
+    found: BaseException = DBAPIError.instance(
+        text,
+        None,
+        error,
+        dialect.loaded_dbapi.Error,
+        hide_parameters=True,
+        connection_invalidated=ended,
+        dialect=dialect,
+    )
+    return found
+
+
+class Insertion(Statement):
+    """An ``INSERT`` of rows with these columns. On PostgreSQL many rows are one statement."""
+
+    def __init__(self, table: Table, *columns: str):
+        super().__init__(
+            insert(table).values({name: bindparam(name) for name in columns})
+        )
+        self._table = table
+        self._columns = columns
+        self._of_many: str | None = None
+
+    def run_many(
+        self, connection: Connection, rows: Sequence[Mapping[str, Any]]
+    ) -> int:
+        if len(rows) < 2 or connection.dialect.name == "sqlite":
+            return super().run_many(connection, rows)
+        if self._of_many is None:
+            names = ", ".join(self._columns)
+            given = arrays(connection, self._table, self._columns)
+            # Rows keep their order, by which their ids rise.
+            self._of_many = (
+                f"INSERT INTO {self._table.name} ({names})"  # noqa: S608  # of names
+                f" SELECT * FROM unnest({given})"
+            )
+        return run_together(connection, self._of_many, self._columns, rows)
+
+
+def arrays(connection: Connection, table: Table, columns: Sequence[str]) -> str:
+    """Return the parameters of ``unnest`` for values of columns, on PostgreSQL."""
+    return ", ".join(
+        # In binary form: the text of an array would double the bytes of a page.
+        f"%({name})b::{table.c[name].type.compile(connection.dialect)}[]"
+        for name in columns
+    )
+
+
+def run_together(
+    connection: Connection,
+    text: str,
+    columns: Sequence[str],
+    rows: Sequence[Mapping[str, Any]],
+) -> int:
+    """Run SQL with :func:`arrays` for all rows at once. Return the changed rows."""
+    values = {name: [row[name] for row in rows] for name in columns}
+    return int(execute(connection, text, values).rowcount)
+
+
+# -- what a transaction locks --------------------------------------------------------
 
 FunctionT = TypeVar("FunctionT", bound="Callable[..., Any]")
 
@@ -89,6 +287,8 @@ def locking_of(function: Callable[..., Any]) -> Locking:
 
 _NO_LOCK = Locking()
 
+
+# -- the clock, and rows of jobs -----------------------------------------------------
 
 #: Seconds. A lease, turn or pause that ends later was stored before the clock was set back,
 #: and has ended.
@@ -162,6 +362,11 @@ def try_lock_job(connection: Connection, job_id: str) -> LockedJob | None:
 _LOST = LockedJob(JobState.CANCELLED)
 
 
+def is_stored(now: float) -> ColumnElement[bool]:
+    """Return the condition for jobs that have not expired. Active jobs do not expire."""
+    return or_(job.c.state.in_(ACTIVE), job.c.expires_at > now)
+
+
 def number_of(job_id: str | BindParameter[str]) -> ScalarSelect[int]:
     """Return the number of a job for a statement on a table with ``job_number``.
 
@@ -206,19 +411,35 @@ def rows_in(job_id: str, state: RowState, after: int = 0) -> list[ColumnElement[
 IN_ORDER = (frontier.c.state, frontier.c.id)
 
 
+# -- rows of any table ---------------------------------------------------------------
+
+
+def count_fitting(sizes: Sequence[int], most: int) -> int:
+    """Return how many rows have at most ``most`` bytes, but at least one if there is one."""
+    total = 0
+    for count, size in enumerate(sizes):
+        total += size
+        if count and total > most:
+            return count
+    return len(sizes)
+
+
+EXPIRE_ROWS = 1000  # deleted in one transaction
+
+
 def delete_some(
     connection: Connection,
     table: Table,
     *where: ColumnElement[bool],
-    limit: int,
-    skips_locked: bool = False,
+    limit: int | None = None,
+    skips_locked: bool = True,
 ) -> int:
-    """Delete up to ``limit`` rows. Return the number of deleted rows.
+    """Delete up to ``limit`` rows, by default :data:`EXPIRE_ROWS`. Return their number.
 
     ``skips_locked`` leaves out rows that another transaction has locked. Services that
     delete at the same time then never wait for each other.
     """
-    which = _some(table, where, limit, skips_locked=skips_locked)
+    which = _some(table, where, limit or EXPIRE_ROWS, skips_locked=skips_locked)
     return connection.execute(delete(table).where(which)).rowcount
 
 
@@ -226,11 +447,10 @@ def take_some(
     connection: Connection,
     table: Table,
     *where: ColumnElement[bool],
-    limit: int,
     columns: Sequence[ColumnElement[Any]],
 ) -> Sequence[Row[Any]]:
-    """Delete up to ``limit`` rows that nobody has locked. Return their ``columns``."""
-    which = _some(table, where, limit, skips_locked=True)
+    """Delete some rows that nobody has locked. Return their ``columns``."""
+    which = _some(table, where, EXPIRE_ROWS, skips_locked=True)
     return connection.execute(delete(table).where(which).returning(*columns)).all()
 
 
@@ -299,6 +519,11 @@ def _upsert(table: Table, columns: tuple[str, ...], adds: str | None) -> Stateme
         return found
 
     return Statement(make)
+
+
+def live_workers(now: float | BindParameter[float]) -> Select[tuple[str]]:
+    """Return the ids of the processes whose leases last ``now``, for a statement."""
+    return select(worker.c.id).where(worker.c.until >= now)
 
 
 def is_late(connection: Connection, owner: str) -> bool:

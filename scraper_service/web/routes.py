@@ -19,7 +19,7 @@ from scraper_service.errors import (
 )
 from scraper_service.options.limits import KeyScope, Mode
 from scraper_service.options.selectors import MAX_SELECTOR, compile_selector
-from scraper_service.storage.accounts.keys import PREFIX
+from scraper_service.storage.accounts.teams import PREFIX
 
 if TYPE_CHECKING:
     from scraper_service.api.http_server import JsonRequest

@@ -12,8 +12,7 @@ import sqlalchemy as sa
 from scraper_service.options.wire.v2 import batch_options
 from scraper_service.storage.database import Database
 from scraper_service.storage.frontier import copied_rows
-from scraper_service.storage.jobs.admission import Terms
-from scraper_service.storage.jobs.reprocessing import create_job_of_sources
+from scraper_service.storage.jobs.admission import Terms, create_job_of_sources
 from tests.api.test_exports import fetch
 from tests.conftest import Service, _stop
 from tests.content.pdfmaker import pdf

@@ -16,7 +16,7 @@ import pytest
 import sqlalchemy as sa
 from websockets.exceptions import InvalidStatus
 
-from scraper_service.storage.accounts import keys
+from scraper_service.storage.accounts import teams
 from scraper_service.storage.database import Database
 from scraper_service.storage.frontier import outcomes
 from scraper_service.storage.job_records import JobState
@@ -395,8 +395,8 @@ def test_a_key_that_is_revoked_sees_no_more(start_service, tmp_path, site):
     database = Database(tmp_path)
     secret = key_secret(tmp_path)
     with database.engine.begin() as connection:
-        key = keys.create_key(connection, secret, "for a while")
-        [row] = [r for r in keys.list_keys(connection) if r.name == "for a while"]
+        key = teams.create_key(connection, secret, "for a while")
+        [row] = [r for r in teams.list_keys(connection) if r.name == "for a while"]
     body = {"urls": [site.held()], "timeout": PATIENCE_MS}
     reply = service.post("/v2/batch/scrape", body, key=key)
     job = f"/v2/batch/scrape/{reply.json['id']}"
@@ -406,7 +406,7 @@ def test_a_key_that_is_revoked_sees_no_more(start_service, tmp_path, site):
     ):
         assert json.loads(connection.recv(timeout=WAIT_S))["type"] == "catchup"
         with database.engine.begin() as transaction:
-            assert keys.revoke_key(transaction, row.id)
+            assert teams.revoke_key(transaction, row.id)
         found = watched(connection)
         assert [each.event for each in client] == ["batch_scrape.started"]
     database.close()

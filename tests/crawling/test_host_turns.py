@@ -8,10 +8,9 @@ import time
 from scraper_service.crawling.politeness.host_limits import Host, Turns
 from scraper_service.crawling.politeness.shared_limit import call_later
 from scraper_service.errors import ServiceUnavailable
-from scraper_service.storage import connections
+from scraper_service.storage import connections, politeness
 from scraper_service.storage.database import Database
 from scraper_service.storage.frontier.frontier import Frontier
-from scraper_service.storage.politeness import hosts
 
 
 def test_a_turn_is_given_back_after_an_outage(tmp_path, monkeypatch):
@@ -35,7 +34,7 @@ def test_a_turn_is_given_back_after_an_outage(tmp_path, monkeypatch):
         write, outage = database.write, [1, 2, 3]
 
         async def fail(function, *args):
-            if function is hosts.end_turn and outage:
+            if function is politeness.end_turn and outage:
                 raise ServiceUnavailable(f"outage {outage.pop()}")
             return await write(function, *args)
 

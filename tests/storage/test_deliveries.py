@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import func, select, update
 
 from scraper_service.options.crawl import EVENTS, Webhook
+from scraper_service.storage import webhooks
 from scraper_service.storage.frontier import outcomes
 from scraper_service.storage.frontier.links import Seed
 from scraper_service.storage.job_records import (
@@ -20,8 +21,7 @@ from scraper_service.storage.job_records import (
 from scraper_service.storage.jobs import job_store
 from scraper_service.storage.schema import delivery, job, webhook
 from scraper_service.storage.transactions import now_of
-from scraper_service.storage.webhooks import deliveries
-from scraper_service.storage.webhooks.outbox import due_jobs, record, take
+from scraper_service.storage.webhooks import due_jobs, record, take
 from tests.storage.test_frontier import TEAM, Harness
 
 LEASE_S = 60
@@ -35,8 +35,8 @@ class Outbox(Harness):
         seed = Seed("crawl", "http://a.example/", None, links)
         job_id = self.run(job_store.insert_job, TEAM, seed, "{}", 2).id
         if hook is not None:
-            self.run(deliveries.attach, job_id, hook)
-            self.run(lambda c: deliveries.tell_locked(c, job_id, "started", now_of(c)))
+            self.run(webhooks.attach, job_id, hook)
+            self.run(lambda c: webhooks.tell_locked(c, job_id, "started", now_of(c)))
         return job_id
 
     def take(self, job_id):
@@ -47,7 +47,7 @@ class Outbox(Harness):
 
     def listed(self, job_id):
         found, _ = self.run(
-            deliveries.read_deliveries, job_id, state=None, after=0, limit=100
+            webhooks.read_deliveries, job_id, state=None, after=0, limit=100
         )
         return found
 
@@ -96,7 +96,7 @@ def test_events_are_numbered_in_the_order_of_what_happened(outbox):
         (4, "page", "http://a.example/2"),
         (5, "completed", None),
     ]
-    told = [outbox.run(deliveries.read_event, job_id, seq) for seq in range(1, 6)]
+    told = [outbox.run(webhooks.read_event, job_id, seq) for seq in range(1, 6)]
     assert [event.page for event in told] == [None, b'{"n":1}', None, b'{"n":2}', None]
     assert [event.error for event in told] == [None, None, "x", None, None]
 
@@ -142,7 +142,7 @@ def test_failures_are_tried_again_and_then_given_up(outbox):
     outbox.record(turn, bad(turn.due[0]))
     [found] = outbox.listed(job_id)
     assert (found.state, len(found.attempts)) == (DeliveryState.FAILED, 3)
-    assert outbox.run(deliveries.replay, job_id, None) == 1
+    assert outbox.run(webhooks.replay, job_id, None) == 1
     [due] = outbox.take(job_id).due
     assert due.attempt == 4
 

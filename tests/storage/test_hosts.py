@@ -11,10 +11,10 @@ from sqlalchemy import func, select, update
 from scraper_service.crawling.politeness import shared_limit
 from scraper_service.crawling.politeness.host_pace import HostPace
 from scraper_service.shared_objects import ChangePoll
+from scraper_service.storage import politeness
 from scraper_service.storage.database import Database
 from scraper_service.storage.frontier.leases import beat
-from scraper_service.storage.politeness import hosts, permits
-from scraper_service.storage.politeness.hosts import SharedHost
+from scraper_service.storage.politeness import SharedHost
 from scraper_service.storage.schema import host, permit
 
 SITE = "a.example"
@@ -28,63 +28,63 @@ def work(database, function, *args):
 def test_one_process_has_the_turn_of_a_host(database):
     for owner in ("a", "b"):
         work(database, beat, owner, 60)
-    take = hosts.take_turn
+    take = politeness.take_turn
     assert work(database, take, SITE, "a", 0.0) == 0
-    assert work(database, take, SITE, "b", 0.0) == hosts.POLL_S
+    assert work(database, take, SITE, "b", 0.0) == politeness.POLL_S
     assert work(database, take, "b.example", "b", 0.0) == 0
-    work(database, hosts.end_turn, SITE, "b", 100.0)  # not its own
-    work(database, hosts.end_turn, SITE, "a", 50.0)
+    work(database, politeness.end_turn, SITE, "b", 100.0)  # not its own
+    work(database, politeness.end_turn, SITE, "a", 50.0)
     assert 20 < work(database, take, SITE, "a", 0.0) <= 50
     assert 20 < work(database, take, SITE, "b", 0.0) <= 50
 
 
 def test_the_turn_of_a_process_that_is_gone_is_free(database):
     work(database, beat, "a", -1)
-    assert work(database, hosts.take_turn, SITE, "a", 0.0) == 0
-    assert work(database, hosts.take_turn, SITE, "b", 0.0) == 0
+    assert work(database, politeness.take_turn, SITE, "a", 0.0) == 0
+    assert work(database, politeness.take_turn, SITE, "b", 0.0) == 0
 
 
 def test_no_turn_or_pause_outlasts_a_clock_that_is_set_back(database):
     work(database, beat, "a", 60)
-    assert work(database, hosts.take_turn, SITE, "a", 50.0) == 0
-    work(database, hosts.end_turn, SITE, "a", 50.0)
-    work(database, hosts.publish, SITE, SharedHost(SITE, 600.0, 1, 5.0))
-    assert work(database, hosts.reserve, SITE, 100.0) > 500
+    assert work(database, politeness.take_turn, SITE, "a", 50.0) == 0
+    work(database, politeness.end_turn, SITE, "a", 50.0)
+    work(database, politeness.publish, SITE, SharedHost(SITE, 600.0, 1, 5.0))
+    assert work(database, politeness.reserve, SITE, 100.0) > 500
     columns = host.c
     later = {n: columns[n] + 7200 for n in ("next_at", "opens_at", "start_at")}
     work(database, lambda c: c.execute(update(host).values(later)))
-    assert work(database, hosts.take_turn, SITE, "a", 0.0) == 0
-    assert work(database, hosts.reserve, SITE, 1.0) == 0
-    assert not work(database, hosts.read_shared, 0.0).hosts
-    work(database, hosts.publish, SITE, SharedHost(SITE, 5.0, 1, 5.0))
-    assert work(database, hosts.reserve, SITE, 1.0) <= 5
+    assert work(database, politeness.take_turn, SITE, "a", 0.0) == 0
+    assert work(database, politeness.reserve, SITE, 1.0) == 0
+    assert not work(database, politeness.read_shared, 0.0).hosts
+    work(database, politeness.publish, SITE, SharedHost(SITE, 5.0, 1, 5.0))
+    assert work(database, politeness.reserve, SITE, 1.0) <= 5
 
 
 def test_starts_are_handed_out_one_by_one(database):
-    waits = [work(database, hosts.reserve, SITE, 100.0) for _ in range(3)]
+    waits = [work(database, politeness.reserve, SITE, 100.0) for _ in range(3)]
     assert waits == pytest.approx([0, 100, 200], abs=30)
-    work(database, hosts.publish, SITE, SharedHost(SITE, 600.0, 1, 5.0))
-    waits = [work(database, hosts.reserve, SITE, 100.0) for _ in range(2)]
+    work(database, politeness.publish, SITE, SharedHost(SITE, 600.0, 1, 5.0))
+    waits = [work(database, politeness.reserve, SITE, 100.0) for _ in range(2)]
     assert waits == pytest.approx([600, 700], abs=30)
 
 
 def test_what_is_published_is_read_by_others(database):
     def shared():
-        return work(database, hosts.read_shared, since)
+        return work(database, politeness.read_shared, since)
 
     since = 0.0
     for owner, lease_s in (("a", 600), ("b", 600), ("gone", -1)):
         work(database, beat, owner, lease_s)
-    work(database, hosts.take_turn, "turns.example", "a", 1.0)
+    work(database, politeness.take_turn, "turns.example", "a", 1.0)
     assert shared().hosts == ()
-    work(database, hosts.publish, SITE, SharedHost(SITE, 50.0, 4, 0.25))
-    work(database, hosts.publish, SITE, SharedHost(SITE, 0.0, 2, 0.5))
+    work(database, politeness.publish, SITE, SharedHost(SITE, 50.0, 4, 0.25))
+    work(database, politeness.publish, SITE, SharedHost(SITE, 0.0, 2, 0.5))
     (found,) = shared().hosts
     assert found[2:] == (2, 0.5)
     assert 20 < found.pause_s <= 50
     since = shared().now + 1
     assert shared().hosts == ()
-    work(database, hosts.forget_hosts)
+    work(database, politeness.forget_hosts)
     since = 0.0
     assert len(shared().hosts) == 1
 
@@ -199,14 +199,14 @@ def test_processes_divide_what_a_host_may_have(database, monkeypatch):
         first.add(40)
         await settled(*crowds, want=[8, 0, 0])
         asked = []
-        ask = permits.ask
+        ask = politeness.ask_for_permits
 
         @functools.wraps(ask)  # with what it declares to lock
         def counted(*args):
             asked.append(args)
             return ask(*args)
 
-        monkeypatch.setattr(permits, "ask", counted)
+        monkeypatch.setattr(politeness, "ask_for_permits", counted)
         second.add(40)
         await asyncio.sleep(0.1)
         assert second.running == 0  # until a request of the first ends
@@ -269,11 +269,11 @@ def test_the_requests_of_a_process_that_is_gone_are_free(database):
 
 
 def test_a_process_gets_nothing_before_its_next_heartbeat(database):
-    asked = permits.HOST, "a", [permits.Need("b.example", 8, 4, 0)]
+    asked = politeness.HOST, "a", [politeness.Need("b.example", 8, 4, 0)]
     work(database, beat, "a", -1)
-    assert work(database, permits.ask, *asked) == [(0, 0)]
+    assert work(database, politeness.ask_for_permits, *asked) == [(0, 0)]
     work(database, beat, "a", 600)
-    assert work(database, permits.ask, *asked) == [(8, 8)]
+    assert work(database, politeness.ask_for_permits, *asked) == [(8, 8)]
 
 
 def test_a_process_that_slept_for_its_lease_starts_nothing(database):
@@ -319,7 +319,7 @@ class LateGrants:
 
     async def write(self, function, *arguments):
         found = await self._database.write(function, *arguments)
-        if function is not permits.ask:
+        if function is not politeness.ask_for_permits:
             return found
         self.is_stored.set()
         await self.arrives.wait()

@@ -16,6 +16,7 @@ from scraper_service.errors import (
 from scraper_service.options.crawl import EVENTS, ChangeRequest, Webhook
 from scraper_service.options.serialization import CRAWLED
 from scraper_service.options.spider_arguments import crawl_options
+from scraper_service.storage import webhooks
 from scraper_service.storage.accounts import credits as credits_of
 from scraper_service.storage.accounts.teams import TeamChange, change_team
 from scraper_service.storage.frontier import leases, outcomes
@@ -31,7 +32,6 @@ from scraper_service.storage.jobs.admission import Terms
 from scraper_service.storage.schema import event, job
 from scraper_service.storage.schema import frontier as rows_of
 from scraper_service.storage.transactions import number_of
-from scraper_service.storage.webhooks import deliveries
 from tests.storage.test_frontier import OWNER, TEAM, Harness
 
 HOUR_S = 3600
@@ -206,11 +206,11 @@ def test_a_long_pause_ends_the_job(control):
 def test_events_and_deliveries_have_the_options_in_force(control):
     job_id = control.start(limit=7)
     hook = Webhook(url="http://a.example/hook", events=EVENTS)
-    control.run(deliveries.attach, job_id, hook)
+    control.run(webhooks.attach, job_id, hook)
     control.pause(job_id)
     control.resume(job_id)
     found = control.run(job_log.read_events, job_id, TEAM, 0, 10_000).events
-    told = [control.run(deliveries.read_event, job_id, seq) for seq in (1, 2)]
+    told = [control.run(webhooks.read_event, job_id, seq) for seq in (1, 2)]
     for each in (*found[1:], *told):
         detail = json.loads(each.detail)
         assert detail["options"]["limit"] == 7

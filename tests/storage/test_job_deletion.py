@@ -9,12 +9,12 @@ import pytest
 from sqlalchemy import func, select, update
 
 from scraper_service.options.crawl import Webhook
+from scraper_service.storage import request_counts, webhooks
 from scraper_service.storage.files import artefacts
 from scraper_service.storage.frontier import leases, outcomes
 from scraper_service.storage.job_records import JobState, Outcome
 from scraper_service.storage.jobs import job_control, job_history, job_store, runs
-from scraper_service.storage.politeness import request_counts
-from scraper_service.storage.politeness.request_counts import HostCounts, Tallied
+from scraper_service.storage.request_counts import HostCounts, Tallied
 from scraper_service.storage.schema import (
     activity,
     artefact,
@@ -23,7 +23,6 @@ from scraper_service.storage.schema import (
     metadata,
     scrape,
 )
-from scraper_service.storage.webhooks import deliveries
 from tests.storage.test_job_history import OTHER, TEAM, call, listed, run, start
 
 HOOK = Webhook(url="http://b.example/", headers=(("X-Key", "secret"),))
@@ -45,7 +44,7 @@ def outcome(row):
 def worked(database, job_id):
     """Deliver the first page of a job and add what belongs to a job."""
     [row] = run(database, leases.claim, job_id, "owner", 1).rows
-    run(database, deliveries.attach, job_id, HOOK)
+    run(database, webhooks.attach, job_id, HOOK)
     [commit] = run(database, outcomes.append, job_id, [outcome(row)])
     assert commit.delivered
     counts = Tallied({"http://a.example": HostCounts()}, {}, {"a": 1})

@@ -20,18 +20,18 @@ from scraper_service.errors import (
 from scraper_service.options.crawl import EVENTS, RetryRequest, Webhook
 from scraper_service.options.scrape import Location
 from scraper_service.options.spider_arguments import batch_options, crawl_options
+from scraper_service.storage import webhooks
 from scraper_service.storage.frontier import outcomes
 from scraper_service.storage.job_records import JobState, RowState
 from scraper_service.storage.jobs import (
     admission,
+    job_control,
     job_listing,
     job_log,
-    job_retry,
     job_store,
 )
 from scraper_service.storage.jobs.admission import Terms
 from scraper_service.storage.schema import frontier as rows_of
-from scraper_service.storage.webhooks import deliveries
 from tests.storage.test_frontier import OWNER, TEAM
 from tests.storage.test_job_control import Control
 
@@ -65,7 +65,7 @@ class Retries(Control):
         }
         terms = Terms(team_id=team, page_price=price)
         request = RetryRequest(**sets)
-        return self.run(job_retry.retry_pages, job_id, terms, request, key)
+        return self.run(job_control.retry_pages, job_id, terms, request, key)
 
     def batch(self, *urls, price=None, **options):
         made = batch_options({"urls": ",".join(urls), **options})
@@ -295,7 +295,7 @@ def test_headers_of_an_earlier_retry_are_missed(retries):
 def test_events_of_earlier_failures_stay(retries):
     job_id = retries.batch("http://a.example/a")
     hook = Webhook(url="http://a.example/hook", events=EVENTS)
-    retries.run(deliveries.attach, job_id, hook)
+    retries.run(webhooks.attach, job_id, hook)
     retries.end(job_id, a=TIMEOUT)
     retries.retry(job_id)
     retries.end(job_id, a=SITE_ERROR)
@@ -303,7 +303,7 @@ def test_events_of_earlier_failures_stay(retries):
     retries.end(job_id)
     kinds = ["page", "completed"] * 3
     failures = [f"a: {TIMEOUT}", f"a: {SITE_ERROR}", None]
-    read = deliveries.read_event
+    read = webhooks.read_event
     told = [retries.run(read, job_id, seq) for seq in range(1, 7)]
     noted = retries.run(job_log.read_events, job_id, TEAM, 0, 10**6).events[1:]
     for events in (told, noted):

@@ -19,6 +19,8 @@ from scraper_service.errors import (
     RateLimited,
 )
 from scraper_service.options.spider_arguments import batch_options, crawl_options
+from scraper_service.storage import politeness as stored_permits
+from scraper_service.storage import transactions
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts import usage
 from scraper_service.storage.accounts.credits import Call
@@ -33,8 +35,7 @@ from scraper_service.storage.frontier import leases, outcomes
 from scraper_service.storage.job_records import Job, JobState, Outcome
 from scraper_service.storage.jobs import admission, job_store
 from scraper_service.storage.jobs.admission import Terms
-from scraper_service.storage.politeness import permits as stored_permits
-from scraper_service.storage.politeness.permits import Need
+from scraper_service.storage.politeness import Need
 from scraper_service.storage.schema import ledger as ledger_table
 from scraper_service.storage.schema import permit, rate
 from scraper_service.storage.transactions import now_of
@@ -306,7 +307,9 @@ def test_a_full_bucket_does_not_outlast_a_clock_that_is_set_back(database):
 
 def ask(database, owner, wanted, in_use, limit=4):
     needs = [Need(TEAM, limit, wanted, in_use)]
-    [grant] = write(database, stored_permits.ask, stored_permits.TEAM, owner, needs)
+    [grant] = write(
+        database, stored_permits.ask_for_permits, stored_permits.TEAM, owner, needs
+    )
     return grant
 
 
@@ -461,7 +464,7 @@ def test_processes_know_the_pages_of_a_team_without_limit(database):
 
 
 def test_charges_of_long_ago_are_deleted_and_balances_stay(database, monkeypatch):
-    monkeypatch.setattr(ledger, "EXPIRE_ROWS", 2)
+    monkeypatch.setattr(transactions, "EXPIRE_ROWS", 2)
 
     def work(function, *args):
         return database._writer.submit(lambda c: function(c, *args)).result(WAIT_S)

@@ -25,6 +25,7 @@ from scraper_service.options.serialization import MONITOR_CHECK
 from scraper_service.options.spider_arguments import batch_options
 from scraper_service.services import upkeep
 from scraper_service.services.monitoring.check_run import MonitorScheduler
+from scraper_service.storage import webhooks
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.accounts.teams import TeamChange, change_team
@@ -58,7 +59,6 @@ from scraper_service.storage.schema import (
     monitor_snapshot,
 )
 from scraper_service.storage.transactions import now_of
-from scraper_service.storage.webhooks import deliveries
 from tests.support.waiting import WAIT_S
 
 TEAM, OWNER, RIVAL = "team", "owner", "rival"
@@ -181,7 +181,7 @@ def test_a_due_time_during_a_check_is_skipped(world):
     assert second.pages == 0
     assert second.finished_at is not None
     assert second.deliveries == (1, 0, True)
-    event = world.do(deliveries.read_event, second.id, 1)
+    event = world.do(webhooks.read_event, second.id, 1)
     assert event.error == "The check before was still running."
     assert world.get(made).check_id == first.id
 
@@ -295,7 +295,7 @@ def test_a_page_is_stored_once_although_its_process_was_replaced(world):
     assert world.check(check).counts["new"] == 2
     assert not world.do(check_steps.finish, check.id, lost, END)
     assert world.do(check_steps.finish, check.id, lease, END)
-    kinds = [world.do(deliveries.read_event, check.id, n).kind for n in (1, 2, 3)]
+    kinds = [world.do(webhooks.read_event, check.id, n).kind for n in (1, 2, 3)]
     assert kinds == ["page", "page", "check.completed"]
     after = world.get(made)
     assert (after.is_checked, after.summary["new"]) == (False, 2)
@@ -366,7 +366,7 @@ def test_a_deleted_monitor_ends_its_check_and_keeps_waiting_deliveries(world):
         pass
     rows = world.do(lambda c: c.scalars(select(job.c.id)).all())
     assert rows == [ended.id]  # its delivery waits
-    assert world.do(deliveries.read_event, ended.id, 1).kind == "check.completed"
+    assert world.do(webhooks.read_event, ended.id, 1).kind == "check.completed"
 
 
 def test_checks_expire_with_their_pages(world):

@@ -15,6 +15,7 @@ from sqlalchemy import select
 
 from scraper_service.options.crawl import Webhook
 from scraper_service.options.serialization import CRAWLED
+from scraper_service.storage import webhooks
 from scraper_service.storage.accounts import usage
 from scraper_service.storage.database import Database
 from scraper_service.storage.frontier import leases as frontier
@@ -34,7 +35,6 @@ from scraper_service.storage.monitors import check_steps
 from scraper_service.storage.schema import frontier as rows_of
 from scraper_service.storage.schema import job as job_table
 from scraper_service.storage.transactions import number_of
-from scraper_service.storage.webhooks import deliveries, outbox
 
 PENDING = 100_000
 OF_OTHERS = 20_000
@@ -102,7 +102,7 @@ class Filled:
             f" WHERE id = '{self.job}'"
         )
         hook = Webhook(url="http://b.example/", events=("page",))
-        self.run(deliveries.attach, self.job, hook)
+        self.run(webhooks.attach, self.job, hook)
         self.sql(_TOLD.format(job=self.job, last=OF_OTHERS, delivered=OF_OTHERS - 500))
         self.sql(f"UPDATE webhook SET due_at = 1 WHERE job_id = '{self.job}'")
 
@@ -199,9 +199,9 @@ def webhook_turn(connection, job_id):
     connection.exec_driver_sql(
         f"UPDATE webhook SET until = 0 WHERE job_id = '{job_id}'"
     )
-    turn = outbox.take(connection, job_id, 1.0)
-    assert len(turn.due) == outbox.FIRST_ROWS
-    assert outbox.record(connection, turn, [], [60.0], None)
+    turn = webhooks.take(connection, job_id, 1.0)
+    assert len(turn.due) == webhooks.FIRST_ROWS
+    assert webhooks.record(connection, turn, [], [60.0], None)
 
 
 @contextmanager

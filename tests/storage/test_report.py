@@ -11,6 +11,7 @@ from scraper_service.crawling.page_errors import HostBusy
 from scraper_service.crawling.politeness.crawl_report import JobTally
 from scraper_service.crawling.politeness.host_pace import HostPace
 from scraper_service.options.spider_arguments import crawl_options
+from scraper_service.storage import request_counts
 from scraper_service.storage.frontier import leases, outcomes
 from scraper_service.storage.frontier.links import insert_links
 from scraper_service.storage.job_records import (
@@ -23,8 +24,7 @@ from scraper_service.storage.job_records import (
 from scraper_service.storage.jobs import admission, job_listing, job_store
 from scraper_service.storage.jobs.admission import Terms
 from scraper_service.storage.jobs.job_listing import read_report
-from scraper_service.storage.politeness import request_counts
-from scraper_service.storage.politeness.request_counts import (
+from scraper_service.storage.request_counts import (
     Delay,
     HostCounts,
     RobotsSeen,

@@ -22,7 +22,12 @@ from scraper_service.options.wire.v2 import (
 )
 from scraper_service.storage.frontier import copied_rows, leases, outcomes
 from scraper_service.storage.job_records import JobState, Outcome, RowState
-from scraper_service.storage.jobs import job_control, job_store, reprocessing
+from scraper_service.storage.jobs import (
+    admission,
+    earlier_pages,
+    job_control,
+    job_store,
+)
 from scraper_service.storage.jobs.admission import Terms, create_job
 from scraper_service.storage.schema import frontier, job, page, team
 from scraper_service.storage.transactions import number_of
@@ -92,7 +97,7 @@ def start_batch(database, urls):
 def reprocess_batch(database, job_id, numbers=None, price=None):
     options = batch_options({"urls": [URL]}).options
     terms = Terms(team_id=TEAM, page_price=price)
-    make = reprocessing.create_job_of_sources
+    make = admission.create_job_of_sources
     return run(database, make, job_id, terms, options, 2, numbers)
 
 
@@ -121,7 +126,7 @@ def reprocess(database, job_id, team_id=TEAM, numbers=None, price=None):
         crawl_options({"url": URL})
     )
     terms = Terms(team_id=team_id, page_price=price)
-    make = reprocessing.create_job_of_sources
+    make = admission.create_job_of_sources
     return run(database, make, job_id, terms, options, 2, numbers)
 
 
@@ -136,7 +141,7 @@ def test_a_job_has_the_pages_of_its_source_with_their_keys(stored):
     assert (made.open, made.total, made.page_limit) == (1, 1, 1)
     [row] = run(stored, leases.claim, made.id, "owner", 9).rows
     assert (row.key, row.url) == (key, URL)
-    found = run(stored, reprocessing.read_source, job_id, TEAM, key)
+    found = run(stored, earlier_pages.read_source, job_id, TEAM, key)
     kept = unpack(found.stored)
     assert (kept.url, kept.body) == (KEPT.url, KEPT.body)
 
@@ -146,18 +151,18 @@ def test_sources_of_another_team_are_not_found(stored):
     with pytest.raises(JobNotFound):
         reprocess(stored, job_id, OTHER)
     with pytest.raises(JobNotFound):
-        run(stored, reprocessing.source_problem, job_id, OTHER)
-    assert run(stored, reprocessing.read_source, job_id, OTHER, key) is None
+        run(stored, earlier_pages.find_source, job_id, OTHER)
+    assert run(stored, earlier_pages.read_source, job_id, OTHER, key) is None
 
 
 def test_sources_of_a_deleted_or_expired_job_are_gone_at_once(stored):
     job_id, key = source(stored)
     run(stored, job_control.hide, job_id)
-    assert run(stored, reprocessing.read_source, job_id, TEAM, key) is None
+    assert run(stored, earlier_pages.read_source, job_id, TEAM, key) is None
     job_id, key = source(stored)
     expire = update(job).where(job.c.id == job_id).values(expires_at=1.0)
     run(stored, lambda connection: connection.execute(expire).rowcount)
-    assert run(stored, reprocessing.read_source, job_id, TEAM, key) is None
+    assert run(stored, earlier_pages.read_source, job_id, TEAM, key) is None
     with pytest.raises(JobNotFound):
         reprocess(stored, job_id)
 
@@ -174,9 +179,9 @@ def test_a_running_job_and_one_without_sources_are_refused(stored):
 def test_pages_are_found_by_their_first_and_their_final_url(stored):
     job_id, _ = source(stored)
     for url in (URL, KEPT.url):
-        found = run(stored, reprocessing.find_pages, job_id, [url])
+        found = run(stored, earlier_pages.find_pages, job_id, [url])
         assert found == ([0], set())
-    found = run(stored, reprocessing.find_pages, job_id, [URL, "http://b.example/"])
+    found = run(stored, earlier_pages.find_pages, job_id, [URL, "http://b.example/"])
     assert found == ([0], {"http://b.example/"})
 
 

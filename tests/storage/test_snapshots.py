@@ -15,13 +15,13 @@ from sqlalchemy import insert, select, update
 from scraper_service.items import Snapshot
 from scraper_service.services.accounts import DiskQuota, Team
 from scraper_service.services.billing import Charges
-from scraper_service.storage import change_snapshots
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts.credits import Call
 from scraper_service.storage.database import Database
 from scraper_service.storage.frontier import outcomes
 from scraper_service.storage.job_records import JobState
 from scraper_service.storage.jobs import job_store
+from scraper_service.storage.pages import change_snapshots
 from scraper_service.storage.schema import ledger as ledger_table
 from scraper_service.storage.schema import snapshot as table
 from scraper_service.storage.schema import team, worker

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from scraper_service.options.json_schema import Field
     from scraper_service.services.jobs import CrawlReport
     from scraper_service.storage.jobs.job_listing import Listing
-    from scraper_service.storage.politeness.request_counts import RobotsRow
+    from scraper_service.storage.request_counts import RobotsRow
 
 MAX_ADDRESSES = 1000  # in one response
 DEFAULT_ADDRESSES = 100

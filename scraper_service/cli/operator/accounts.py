@@ -223,7 +223,7 @@ def create_key_command(
     concurrency and disk quota can be given only for a new team.
     """
     from scraper_service.options.limits import KeyScope
-    from scraper_service.storage.accounts import keys, teams
+    from scraper_service.storage.accounts import teams
     from scraper_service.storage.secrets import key_secret
 
     if team_name is not None and not team_name.strip():
@@ -237,8 +237,8 @@ def create_key_command(
         disk_mb=disk_mb,
     )
     with transaction(database) as connection:
-        if not keys.is_known_secret(connection, secret):
-            raise click.ClickException(keys.MISMATCH)
+        if not teams.is_known_secret(connection, secret):
+            raise click.ClickException(teams.MISMATCH)
         known = find_team_id(connection, team_name) if team_name else None
         if known is not None and change != teams.TeamChange():
             raise click.UsageError(
@@ -247,7 +247,7 @@ def create_key_command(
         team_id = known or teams.create_team(connection, team_name or name)
         teams.change_team(connection, team_id, change, operator(settings))
         life = None if days is None else timedelta(days=days)
-        key = keys.create_key(
+        key = teams.create_key(
             connection,
             secret,
             name,
@@ -266,12 +266,12 @@ def create_key_command(
 @click.pass_obj
 def list_keys_command(overrides: tuple[str, ...], data_dir: str | None) -> None:
     """List keys: id, last characters, state, scope, creation, name, expiry, team, limits."""
-    from scraper_service.storage.accounts import keys, teams
+    from scraper_service.storage.accounts import teams
 
     database, _ = open_database(overrides, data_dir)
     with transaction(database) as connection:
         of_team = {team.id: team for team in teams.list_teams(connection)}
-        for key in keys.list_keys(connection):
+        for key in teams.list_keys(connection):
             made = key.created_at.strftime("%Y-%m-%d %H:%M")
             ends = f"  until {key.expires_at:%Y-%m-%d %H:%M}" if key.expires_at else ""
             team = describe(of_team[key.team_id])
@@ -289,11 +289,11 @@ def revoke_key_command(
     overrides: tuple[str, ...], key_id: str, data_dir: str | None
 ) -> None:
     """Revoke the key with the id KEY_ID; `keys list` shows the ids."""
-    from scraper_service.storage.accounts import keys
+    from scraper_service.storage.accounts import teams
 
     database, settings = open_database(overrides, data_dir)
     with transaction(database) as connection:
-        if not keys.revoke_key(connection, key_id, operator(settings)):
+        if not teams.revoke_key(connection, key_id, operator(settings)):
             raise click.ClickException(f"no valid key has the id {key_id}")
     click.echo(f"revoked {key_id}")
 
@@ -307,11 +307,11 @@ def forget_secret_command(overrides: tuple[str, ...], data_dir: str | None) -> N
     All API keys, stored sessions and secrets of running jobs are unreadable then: create
     new keys. Services that run keep their secret until they end.
     """
-    from scraper_service.storage.accounts import keys
+    from scraper_service.storage.accounts import teams
 
     database, _ = open_database(overrides, data_dir)
     with transaction(database) as connection:
-        keys.forget_secret(connection)
+        teams.forget_secret(connection)
     click.echo(
         "the next service may have any secret; keys of the old one are not valid"
     )

@@ -35,12 +35,12 @@ from scraper_service.options.serialization import scrape_options_from_json
 from scraper_service.storage.files.artefacts import owner_of
 from scraper_service.storage.files.page_sources import SourceFiles
 from scraper_service.storage.job_records import LOCAL_TEAM
-from scraper_service.storage.jobs.base_pages import (
+from scraper_service.storage.jobs.earlier_pages import (
     base_scrape,
     read_base_page,
     read_base_sitemap,
+    read_source,
 )
-from scraper_service.storage.jobs.reprocessing import read_source
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from scraper_service.content.stored_pages import StoredResponse
     from scraper_service.items import KeptResponse, Lease
     from scraper_service.options.scrape import ScrapeOptions
-    from scraper_service.storage.jobs.base_pages import BasePage
+    from scraper_service.storage.jobs.earlier_pages import BasePage
 
 logger = logging.getLogger(__name__)
 

@@ -19,11 +19,12 @@ from scraper_service.crawling.converter_pool.pool import ConverterPool
 from scraper_service.crawling.scheduler import LeasedScheduler
 from scraper_service.errors import ConverterDied, ServiceUnavailable
 from scraper_service.items import REMOVED, UNCHANGED, Page, PageError, Snapshot
-from scraper_service.storage import change_snapshots
 from scraper_service.storage.connections import once
 from scraper_service.storage.database import Database
 from scraper_service.storage.job_records import LOCAL_TEAM
+from scraper_service.storage.jobs.earlier_pages import is_hidden_url
 from scraper_service.storage.jobs.jobs import Jobs
+from scraper_service.storage.pages import change_snapshots
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from scraper_service.items import Tracked
-    from scraper_service.storage.change_snapshots import Earlier
     from scraper_service.storage.connections import Insist
+    from scraper_service.storage.pages.change_snapshots import Earlier
 
 NOT_NOW = (ConverterDied, MemoryError, ServiceUnavailable, TimeoutError)
 COMPARE_S = 30.0  # in the converter pool; the comparison has a limit of its own
@@ -154,10 +155,9 @@ class ChangePipeline(Component):
 
 
 def _read(connection: Connection, tracked: Tracked, key: str) -> tuple[Earlier, bool]:
-    is_hidden = tracked.is_asked_for and change_snapshots.is_hidden(
-        connection, tracked.team_id, tracked.url
-    )
-    return change_snapshots.read_earlier(connection, tracked.team_id, key), is_hidden
+    team_id, url = tracked.team_id, tracked.url
+    is_hidden = tracked.is_asked_for and is_hidden_url(connection, team_id, url)
+    return change_snapshots.read_earlier(connection, team_id, key), is_hidden
 
 
 def _keep(connection: Connection, snapshot: Snapshot) -> bool:

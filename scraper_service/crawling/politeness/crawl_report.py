@@ -1,7 +1,7 @@
 """Counts the requests of a job by host, and stores them and its stats every second.
 
 Several processes may run a job. Their counts add up in
-:mod:`scraper_service.storage.politeness.request_counts`.
+:mod:`scraper_service.storage.request_counts`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from scrapy.exceptions import NotConfigured
 
 from scraper_service.crawling import Component
 from scraper_service.errors import ServiceUnavailable
+from scraper_service.storage import request_counts
 from scraper_service.storage.database import Database
-from scraper_service.storage.politeness import request_counts
-from scraper_service.storage.politeness.request_counts import (
+from scraper_service.storage.request_counts import (
     KEPT_SECONDS,
     HostCounts,
     RobotsSeen,

@@ -19,15 +19,15 @@ from scraper_service.discovery.outgoing_requests import MAX_PAUSE_S, backoff_s
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.options.urls import origin, url_parts
 from scraper_service.shared_objects import BackgroundTasks
+from scraper_service.storage import politeness
 from scraper_service.storage.connections import insist
-from scraper_service.storage.politeness import hosts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from scraper_service.crawling.politeness.shared_limit import CallLaterT
     from scraper_service.storage.database import Database
-    from scraper_service.storage.politeness.hosts import SharedHost
+    from scraper_service.storage.politeness import SharedHost
 
 BUSY_IN_A_ROW = 3  # a single 503 without Retry-After may be one broken page
 # Requests in flight of an unknown host. The next step follows after as many good responses
@@ -387,7 +387,7 @@ class Turns:
             return host.turn_at - self._clock()
         try:
             return await self._database.write(
-                hosts.take_turn, host.name, self._owner, delay_s
+                politeness.take_turn, host.name, self._owner, delay_s
             )
         except ServiceUnavailable:
             return RETRY_S
@@ -413,7 +413,7 @@ class Turns:
         Until then other processes wait, since this one lives.
         """
         give_back = partial(
-            database.write, hosts.end_turn, host.name, self._owner, delay_s
+            database.write, politeness.end_turn, host.name, self._owner, delay_s
         )
         try:
             await insist(give_back, lambda: True)

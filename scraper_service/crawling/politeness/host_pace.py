@@ -24,8 +24,8 @@ from scraper_service.crawling.politeness.shared_limit import (
 from scraper_service.discovery.outgoing_requests import BUSY
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.shared_objects import BackgroundTasks, Singletons
-from scraper_service.storage.politeness import hosts, permits
-from scraper_service.storage.politeness.hosts import SharedHost
+from scraper_service.storage import politeness
+from scraper_service.storage.politeness import SharedHost
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,7 +68,7 @@ class HostPace:
         self._call_later = call_later
         self._hosts: dict[str, Host] = {}
         self.shared_limit = SharedLimit(
-            permits.HOST, self._hosts, self._host, self._dispatch, clock
+            politeness.HOST, self._hosts, self._host, self._dispatch, clock
         )
         self._sweep_at = MAX_HOSTS
         self._database: Database | None = None
@@ -256,7 +256,7 @@ class HostPace:
         Raises :exc:`ServiceUnavailable`.
         """
         assert self._database is not None
-        found = await self._database.read(hosts.read_shared, self._since)
+        found = await self._database.read(politeness.read_shared, self._since)
         # A transaction may have an earlier time, and commit after this read.
         self._since = found.now - REFRESH_S
         for shared in found.hosts:
@@ -270,7 +270,7 @@ class HostPace:
         """Reserve the next start of a host among all processes."""
         gap_s = host.gap_s
         try:
-            wait_s = await database.write(hosts.reserve, host.name, gap_s)
+            wait_s = await database.write(politeness.reserve, host.name, gap_s)
         except ServiceUnavailable:
             wait_s = gap_s * self.shared_limit.workers
         finally:
@@ -281,7 +281,7 @@ class HostPace:
 
     async def _publish(self, database: Database, shared: SharedHost) -> None:
         with suppress(ServiceUnavailable):
-            await database.write(hosts.publish, shared.name, shared)
+            await database.write(politeness.publish, shared.name, shared)
 
 
 class Slot:

@@ -14,15 +14,15 @@ from attrs import define, field
 
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.shared_objects import BackgroundTasks
-from scraper_service.storage.politeness import permits
-from scraper_service.storage.politeness.permits import Need, equal_parts
+from scraper_service.storage import politeness
+from scraper_service.storage.politeness import Need, equal_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from scraper_service.shared_objects import ChangePoll
     from scraper_service.storage.database import Database
-    from scraper_service.storage.politeness.permits import Claimed
+    from scraper_service.storage.politeness import Claimed
 
 ItemT = TypeVar("ItemT")
 CallLaterT: TypeAlias = "Callable[[float, Callable[[], object]], Timer]"
@@ -223,7 +223,8 @@ class SharedLimit(Generic[LimitedT]):
             needs.append(Need(each.name, each.window, each.needed, each.in_flight))
         expiries = self._expiries
         try:
-            grants = await database.write(permits.ask, self._kind, self._owner, needs)
+            call = self._kind, self._owner, needs
+            grants = await database.write(politeness.ask_for_permits, *call)
         finally:
             for each in asked:
                 each.is_asking = False
@@ -255,7 +256,7 @@ class SharedLimit(Generic[LimitedT]):
             return
         looked_at = self._clock()
         self._next_look = looked_at + ALONE_LOOK_S
-        found = await database.read(permits.read, self._kind, self._owner)
+        found = await database.read(politeness.read_processes, self._kind, self._owner)
         self.workers = max(1, found.workers)
         has_lapsed = self._clock() > self._valid_until
         # Not longer than others count what it has: the heartbeat was earlier.
@@ -283,7 +284,7 @@ class SharedLimit(Generic[LimitedT]):
         if self._asking is not None:
             await self._asking
         if all(each.in_flight <= each.granted for each in self._known.values()):
-            await database.write(permits.mark, self._kind, self._owner)
+            await database.write(politeness.mark_asking, self._kind, self._owner)
 
     def _compare(self, each: LimitedT, claims: Mapping[str, Claimed] | None) -> None:
         """Ask again for a part of a limit, if that would change it."""

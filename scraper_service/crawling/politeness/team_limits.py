@@ -14,8 +14,8 @@ from scraper_service.crawling.politeness.shared_limit import (
     SharedLimit,
 )
 from scraper_service.shared_objects import Singletons
-from scraper_service.storage.politeness import permits
-from scraper_service.storage.politeness.permits import Elsewhere
+from scraper_service.storage import politeness
+from scraper_service.storage.politeness import Elsewhere
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -41,7 +41,7 @@ class TeamPermits:
         self._limits: Mapping[str, int] = {}
         self._elsewhere: Mapping[str, Elsewhere] = {}
         self.shared_limit = SharedLimit(
-            permits.TEAM,
+            politeness.TEAM,
             self._teams,
             self._team,
             self._dispatch,
@@ -157,7 +157,7 @@ class TeamPermits:
         """
         if self._database is None:
             return
-        found = await self._database.read(permits.read_teams, self._owner)
+        found = await self._database.read(politeness.read_teams, self._owner)
         self._limits, self._elsewhere = found
         for team in tuple(self._teams.values()):
             team.window = self._limits.get(team.name, UNLIMITED)

@@ -39,13 +39,11 @@ from scraper_service.services.browser_sessions.running_session import (
     RunningSession,
 )
 from scraper_service.shared_objects import BackgroundTasks
-from scraper_service.storage.accounts.browser_sessions import (
-    SessionRecord,
-    SessionRefusal,
-)
 from scraper_service.storage.accounts.credits import Call
 from scraper_service.storage.accounts.sessions import (
     SessionBox,
+    SessionRecord,
+    SessionRefusal,
     read_session,
     save_named_session,
 )
@@ -62,8 +60,9 @@ if TYPE_CHECKING:
     from scraper_service.services.accounts import Team
     from scraper_service.services.billing import Charges
     from scraper_service.services.browser_sessions.caller_code import CallerCode
-    from scraper_service.storage.accounts.browser_sessions import SessionStore
+    from scraper_service.storage.accounts.sessions import SessionStore
     from scraper_service.storage.database import Database
+
 
 logger = logging.getLogger(__name__)
 

@@ -45,7 +45,7 @@ from scraper_service.services.browser_sessions.session_requests import (
     parse_input,
     send_input,
 )
-from scraper_service.storage.accounts.browser_sessions import SessionRecord
+from scraper_service.storage.accounts.sessions import SessionRecord
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine

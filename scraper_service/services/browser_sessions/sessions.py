@@ -33,11 +33,11 @@ from scraper_service.services.browser_sessions.caller_code import CallerCode
 from scraper_service.services.browser_sessions.lifecycle import Lifecycle, SessionTerms
 from scraper_service.services.browser_sessions.session_requests import FAILED
 from scraper_service.shared_objects import BackgroundTasks
-from scraper_service.storage.accounts.browser_sessions import (
+from scraper_service.storage.accounts.sessions import (
     SessionRecord,
     SessionStore,
 )
-from scraper_service.storage.accounts.keys import ended_keys
+from scraper_service.storage.accounts.teams import ended_keys
 
 if TYPE_CHECKING:
     from scrapy.settings import BaseSettings

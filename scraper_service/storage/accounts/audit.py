@@ -16,8 +16,8 @@ from sqlalchemy import and_, or_, select
 
 from scraper_service.options.limits import DAY_S
 from scraper_service.storage.schema import audit
-from scraper_service.storage.statements import Insertion
 from scraper_service.storage.transactions import (
+    Insertion,
     delete_some,
     dialect_insert,
     now_of,
@@ -31,7 +31,6 @@ SETTINGS = "settings"
 SERVICE = "service"
 DONE = "done"
 KEY_EXPIRED = "key.expired"
-EXPIRE_ROWS = 1000  # deleted in one transaction
 
 _ADD = Insertion(
     audit,
@@ -168,7 +167,7 @@ def read_oldest(
 def expire(connection: Connection, days: int) -> int:
     """Delete a slice of the entries that are older than ``days``. Return their number."""
     is_old = audit.c.at <= now_of(connection) - days * DAY_S
-    return delete_some(connection, audit, is_old, limit=EXPIRE_ROWS, skips_locked=True)
+    return delete_some(connection, audit, is_old)
 
 
 def _entry(row: Any) -> AuditEntry:

@@ -29,11 +29,11 @@ from sqlalchemy import (
 from scraper_service.content.stored_pages import compress
 from scraper_service.errors import plural
 from scraper_service.options.limits import DAY_S
-from scraper_service.storage import change_snapshots
 from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.database import reading, writing
 from scraper_service.storage.job_records import ACTIVE
-from scraper_service.storage.pages.replays import pack_replay
+from scraper_service.storage.job_secrets import pack_replay
+from scraper_service.storage.pages import change_snapshots
 from scraper_service.storage.schema import (
     activity,
     artefact,
@@ -43,12 +43,14 @@ from scraper_service.storage.schema import (
     ledger,
     scrape,
     team,
-    worker,
 )
-from scraper_service.storage.statements import Insertion, Statement, constant
 from scraper_service.storage.transactions import (
     RETENTION_S,
+    Insertion,
+    Statement,
+    constant,
     delete_some,
+    live_workers,
     lock_job,
     now_of,
     transaction,
@@ -61,7 +63,6 @@ if TYPE_CHECKING:
     from scraper_service.storage.database import Database
 
 MOST = 2**31  # pages
-EXPIRE_ROWS = 1000  # of one team, in one transaction
 UNPAID = "The credits of the team did not suffice."
 
 #: Inserts rows of :func:`charge_row`.
@@ -73,7 +74,8 @@ _ADD_ACTIVITY = Insertion(
     *("id", "team_id", "endpoint", "version", "target", "error", "origin"),
     *("at", "expires_at"),
 )
-_ADD_PAGE = Insertion(scrape, "id", "team_id", "body", "expires_at", "replay")
+_PAGE = ("id", "team_id", "body", "expires_at", "replay")
+_ADD_PAGE = Insertion(scrape, *_PAGE)
 _KEEP_FILES = (
     update(artefact)
     .where(artefact.c.holder == bindparam("call"), artefact.c.job_id.is_(None))
@@ -125,7 +127,7 @@ class Call:
     error: str | None = None
     #: Seconds that the call and its page are stored.
     retention_s: float = RETENTION_S
-    #: What opens the page again, see :mod:`scraper_service.storage.pages.replays`.
+    #: What opens the page again, see :mod:`scraper_service.storage.job_secrets`.
     replay: dict[str, Any] | None = None
 
 
@@ -142,7 +144,7 @@ def balance(connection: Connection, team_id: str) -> int | None:
 
 def _is_free(connection: Connection) -> ColumnElement[bool]:
     """Return the condition for holds whose process is dead or which have no owner."""
-    live = select(worker.c.id).where(worker.c.until >= now_of(connection))
+    live = live_workers(now_of(connection))
     return or_(hold.c.owner.is_(None), hold.c.owner.not_in(live))
 
 
@@ -309,36 +311,31 @@ def record(
     ADD_CHARGE.run(connection, row)
     note_activity(connection, call, at)
     if body is not None:
-        page = compress(body)
-        replay = call.replay and pack_replay(connection, call.replay)
-        row = {
-            "id": call.id,
-            "team_id": call.team_id,
-            "body": page,
-            "expires_at": at + call.retention_s,
-            "replay": replay,
-        }
-        _ADD_PAGE.run(connection, row)
-        disk_use.add(connection, call.team_id, len(page))
+        replay = pack_replay(connection, call.replay) if call.replay else None
+        until = at + call.retention_s
+        _store_page(connection, call.id, call.team_id, body, until, replay)
         if call.retention_s != RETENTION_S:
-            connection.execute(
-                _KEEP_FILES, {"call": call.id, "until": at + call.retention_s}
-            )
+            connection.execute(_KEEP_FILES, {"call": call.id, "until": until})
 
 
 def store_answer(
     connection: Connection, answer_id: str, team_id: str, body: bytes, keep_s: float
 ) -> None:
     """Store an answer of a tool beside the pages of scrapes, for ``keep_s`` seconds."""
+    _store_page(connection, answer_id, team_id, body, now_of(connection) + keep_s)
+
+
+def _store_page(
+    connection: Connection,
+    page_id: str,
+    team_id: str,
+    body: bytes,
+    expires_at: float,
+    replay: bytes | None = None,
+) -> None:
     packed = compress(body)
-    row = {
-        "id": answer_id,
-        "team_id": team_id,
-        "body": packed,
-        "expires_at": now_of(connection) + keep_s,
-        "replay": None,
-    }
-    _ADD_PAGE.run(connection, row)
+    values = (page_id, team_id, packed, expires_at, replay)
+    _ADD_PAGE.run(connection, dict(zip(_PAGE, values, strict=True)))
     disk_use.add(connection, team_id, len(packed))
 
 
@@ -475,8 +472,6 @@ def expire(connection: Connection, team_id: str, days: int) -> int:
         ledger,
         ledger.c.team_id == team_id,
         ledger.c.at < now_of(connection) - days * DAY_S,
-        limit=EXPIRE_ROWS,
-        skips_locked=True,
     )
 
 

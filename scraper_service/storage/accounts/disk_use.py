@@ -18,7 +18,7 @@ from scraper_service.errors import DiskQuotaExceeded
 from scraper_service.options.serialization import CRAWLED
 from scraper_service.storage.job_records import ACTIVE
 from scraper_service.storage.schema import disk_use, job, team
-from scraper_service.storage.statements import Insertion, Statement
+from scraper_service.storage.transactions import Insertion, Statement
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -79,6 +79,18 @@ def refusal(
     if limit is None or (found := read_used(connection, team_id)) < limit:
         return None
     return DiskQuotaExceeded(found, limit)
+
+
+def refusal_of(
+    connection: Connection, team_id: str, usual_mb: int
+) -> DiskQuotaExceeded | None:
+    """Do as :func:`refusal` with the quota of the team.
+
+    ``usual_mb`` is the quota in MiB of teams without one of their own, 0 for none.
+    """
+    own_mb = connection.scalar(select(team.c.disk_mb).where(team.c.id == team_id))
+    most_mb = usual_mb if own_mb is None else own_mb
+    return refusal(connection, team_id, most_mb * MIB if most_mb else None)
 
 
 def full_teams(connection: Connection, usual_mb: int) -> list[tuple[str, int]]:

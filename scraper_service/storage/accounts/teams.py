@@ -1,22 +1,38 @@
-"""The limits of teams: credits, calls, pages at a time, room on the disk."""
+"""Teams: their limits, their API keys, and the mark of the secret of the keys' hashes.
+
+The database has the hashes of keys only.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import json
+import secrets
 import uuid
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from attrs import field, frozen
-from sqlalchemy import insert, or_, select, update
+from sqlalchemy import and_, delete, insert, or_, select, update
+from sqlalchemy.exc import IntegrityError
 
+from scraper_service.options.limits import KeyScope
 from scraper_service.storage.accounts import audit, disk_use
 from scraper_service.storage.accounts.credits import balance, lock_team, take_back
+from scraper_service.storage.schema import audit as audit_table
+from scraper_service.storage.schema import installation
+from scraper_service.storage.schema import key as key_table
 from scraper_service.storage.schema import team as team_table
+from scraper_service.storage.secrets import mark_of
+from scraper_service.storage.transactions import EXPIRE_ROWS, upsert
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection, Row
+    from collections.abc import Collection, Iterable
+
+    from sqlalchemy import ColumnElement, Connection, Row
 
     from scraper_service.storage.accounts.audit import Actor
 
@@ -150,3 +166,265 @@ def create_team(connection: Connection, name: str) -> str:
         insert(team_table).values(id=team_id, name=name, created_at=datetime.now(UTC))
     )
     return team_id
+
+
+# -- API keys ------------------------------------------------------------------------
+
+PREFIX = "fc-"
+KEY_BYTES = 32
+MAX_LISTED = 200  # keys of one team
+MARK = "secret"  # the name of the mark in the table of the installation
+MISMATCH = (
+    "the secret is not the one that this job database is used with, so its API keys are not"
+    " valid here: set the same SCRAPER_KEY_SECRET, or the same key.secret in the data folder,"
+    " for all services, nodes and commands. If that secret is lost, `scraper-service keys"
+    " forget-secret` lets a service start with a new one"
+)
+COMMAND, SETTINGS = "command", "settings"  # where a key comes from
+
+
+@frozen
+class KeyRow:
+    """A stored key."""
+
+    id: str
+    team_id: str
+    name: str
+    #: The last four characters of the key.
+    hint: str
+    created_at: datetime
+    revoked_at: datetime | None
+    #: None for a key that does not end by itself.
+    expires_at: datetime | None
+    scope: KeyScope
+
+    @property
+    def state(self) -> str:
+        """``valid``, ``revoked`` or ``expired``."""
+        if self.revoked_at is not None:
+            return "revoked"
+        if self.expires_at is not None and self.expires_at <= _now():
+            return "expired"
+        return "valid"
+
+
+def key_hash(key: str, secret: bytes) -> str:
+    """Return the hash of a key. The prefix of the key makes no difference."""
+    text = key.removeprefix(PREFIX)
+    return hmac.new(secret, text.encode(), hashlib.sha256).hexdigest()
+
+
+def create_key(
+    connection: Connection,
+    secret: bytes,
+    name: str,
+    team_id: str | None = None,
+    expires_in: timedelta | None = None,
+    scope: KeyScope = KeyScope.ADMIN,
+    actor: Actor | None = None,
+) -> str:
+    """Make a key and return it. Without ``team_id`` it gets a team of its own.
+
+    The key cannot be read again later. It is valid for ``expires_in``, by default until it is
+    revoked, and may do what ``scope`` says, by default all.
+    """
+    key = PREFIX + secrets.token_hex(KEY_BYTES)
+    digest = key_hash(key, secret)
+    expires_at = None if expires_in is None else _now() + expires_in
+    _store_key(
+        connection, digest, key[-4:], name, COMMAND, team_id, expires_at, scope, actor
+    )
+    return key
+
+
+def list_keys(connection: Connection, team_id: str | None = None) -> list[KeyRow]:
+    """Return all keys, the oldest first.
+
+    With ``team_id`` only keys of this team, at most :data:`MAX_LISTED`.
+    """
+    columns = [key_table.c[field] for field in KeyRow.__match_args__]
+    query = select(*columns).order_by(key_table.c.created_at)
+    if team_id is not None:
+        query = query.where(key_table.c.team_id == team_id).limit(MAX_LISTED)
+    return [
+        KeyRow(
+            row.id,
+            row.team_id,
+            row.name,
+            row.hint,
+            _utc(row.created_at),
+            _utc(row.revoked_at),
+            _utc(row.expires_at),
+            KeyScope(row.scope or KeyScope.ADMIN),
+        )
+        for row in connection.execute(query)
+    ]
+
+
+def ended_keys(connection: Connection, ids: Collection[str]) -> set[str]:
+    """Return which of the keys with these ids were revoked or have expired."""
+    columns = key_table.c
+    return set(
+        connection.scalars(
+            select(columns.id).where(
+                columns.id.in_(ids),
+                or_(columns.revoked_at.is_not(None), columns.expires_at <= _now()),
+            )
+        )
+    )
+
+
+def revoke_key(connection: Connection, key_id: str, actor: Actor | None = None) -> bool:
+    """Revoke a key by its id. Return True if it was valid until now.
+
+    A key of settings is none of theirs from then on, so that no start makes it valid again.
+    """
+    return _revoke(connection, key_table.c.id == key_id, actor, source=COMMAND) == 1
+
+
+def _revoke(
+    connection: Connection,
+    which: ColumnElement[bool],
+    actor: Actor | None,
+    **facts: str,
+) -> int:
+    """Revoke keys that are not revoked, and store ``facts``. Return their number."""
+    columns = (key_table.c.id, key_table.c.team_id, key_table.c.name)
+    revoked = connection.execute(
+        update(key_table)
+        .where(which, key_table.c.revoked_at.is_(None))
+        .values(revoked_at=_now(), **facts)
+        .returning(*columns)
+    ).all()
+    for key_id, team_id, name in revoked:
+        audit.record(
+            connection, actor, "key.revoked", key_id, team_id=team_id, name=name
+        )
+    return len(revoked)
+
+
+def record_expired_keys(connection: Connection, days: int) -> None:
+    """Write into the audit log which keys have ended by themselves in ``days`` days."""
+    now, columns = _now(), key_table.c
+    rows = connection.execute(
+        select(columns.id, columns.name, columns.team_id, columns.expires_at)
+        .outerjoin(audit_table, audit_table.c.id == columns.id)
+        .where(
+            columns.expires_at <= now,
+            columns.expires_at > now - timedelta(days=days),
+            columns.revoked_at.is_(None),
+            audit_table.c.id.is_(None),
+        )
+        .limit(EXPIRE_ROWS)
+    )
+    for row in rows.all():
+        at = _utc(row.expires_at).timestamp()
+        audit.record_expired_key(connection, row.id, row.name, row.team_id, at)
+
+
+def use_fixed_keys(
+    connection: Connection,
+    secret: bytes,
+    keys: Iterable[str],
+    actor: Actor | None = None,
+) -> list[str]:
+    """Make ``keys`` the only valid keys of settings. Revoke keys of earlier settings.
+
+    Those that :func:`revoke_key` has revoked stay so. Returns the last characters of these.
+    """
+    hashes = {key_hash(key, secret): key[-4:] for key in keys}
+    of_settings = key_table.c.source == SETTINGS
+    stored = set(connection.scalars(select(key_table.c.hash)))
+    _revoke(connection, and_(of_settings, key_table.c.hash.not_in(hashes)), actor)
+    columns = key_table.c
+    restored = connection.execute(
+        update(key_table)
+        .where(of_settings, columns.hash.in_(hashes), columns.revoked_at.is_not(None))
+        .values(revoked_at=None)
+        .returning(columns.id, columns.team_id, columns.name)
+    ).all()
+    for key_id, team_id, name in restored:
+        audit.record(
+            connection, actor, "key.restored", key_id, team_id=team_id, name=name
+        )
+    for digest, hint in hashes.items():
+        if digest not in stored:
+            # Another service that starts now may store it first.
+            with suppress(IntegrityError), connection.begin_nested():
+                _store_key(connection, digest, hint, "fixed key", SETTINGS, actor=actor)
+    refused = columns.hash.in_(hashes), columns.revoked_at.is_not(None)
+    return [
+        hashes[each]
+        for each in connection.scalars(select(columns.hash).where(*refused))
+    ]
+
+
+def _store_key(
+    connection: Connection,
+    digest: str,
+    hint: str,
+    name: str,
+    source: str,
+    team_id: str | None = None,
+    expires_at: datetime | None = None,
+    scope: KeyScope = KeyScope.ADMIN,
+    actor: Actor | None = None,
+) -> None:
+    now, team_id = _now(), team_id or create_team(connection, name)
+    key_id = str(uuid.uuid4())
+    connection.execute(
+        insert(key_table).values(
+            id=key_id,
+            team_id=team_id,
+            name=name,
+            hash=digest,
+            hint=hint,
+            source=source,
+            created_at=now,
+            expires_at=expires_at,
+            scope=scope,
+        )
+    )
+    facts = {"name": name, "scope": scope.value, "key": f"{PREFIX}...{hint}"}
+    until = expires_at and expires_at.isoformat(timespec="seconds")
+    audit.record(
+        connection,
+        actor,
+        "key.created",
+        key_id,
+        team_id=team_id,
+        expiresAt=until,
+        **facts,
+    )
+
+
+def _utc(at: Any) -> Any:
+    """Return a stored time with its time zone, which SQLite does not keep."""
+    return at.replace(tzinfo=UTC) if at is not None and at.tzinfo is None else at
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def is_known_secret(connection: Connection, secret: bytes) -> bool:
+    """Return False if the services of this database have another secret.
+
+    Keys and entrusted values are unreadable with another secret. Without this mark, a service
+    or command with the wrong one would only find that every key is unknown.
+    """
+    found = connection.scalar(
+        select(installation.c.value).where(installation.c.name == MARK)
+    )
+    return found is None or found == mark_of(secret)
+
+
+def note_secret(connection: Connection, secret: bytes) -> None:
+    """Store what stands for a secret that :func:`is_known_secret`."""
+    # Another service may start at the same time.
+    upsert(connection, installation, [{"name": MARK, "value": mark_of(secret)}])
+
+
+def forget_secret(connection: Connection) -> None:
+    """Let the next service of this database have any secret."""
+    connection.execute(delete(installation).where(installation.c.name == MARK))

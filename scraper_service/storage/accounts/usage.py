@@ -25,6 +25,7 @@ from scraper_service.storage.schema import (
 from scraper_service.storage.transactions import (
     delete_some,
     dialect_insert,
+    is_stored,
     now_of,
     transaction,
 )
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 
 WINDOW_S = 60
 KEEP_S = 8 * DAY_S  # longer than the life of any job
-EXPIRE_ROWS = 1000  # deleted in one transaction
 HISTORY_DAYS = 366
 
 
@@ -116,7 +116,7 @@ def forget(connection: Connection) -> None:
     """Delete a slice of old usage."""
     old = now_of(connection) - KEEP_S
     is_old = model_use.c.updated_at < old
-    delete_some(connection, model_use, is_old, limit=EXPIRE_ROWS, skips_locked=True)
+    delete_some(connection, model_use, is_old)
 
 
 def account_of(connection: Connection, job_id: str) -> str:
@@ -304,7 +304,7 @@ def _is_page(connection: Connection, scrape_id: str, team_id: str) -> bool:
         .where(
             page.c.id == scrape_id,
             job.c.team_id == team_id,
-            or_(job.c.state.in_(ACTIVE), job.c.expires_at > now_of(connection)),
+            is_stored(now_of(connection)),
         )
     )
     return connection.scalar(found) is not None

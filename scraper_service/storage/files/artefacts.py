@@ -51,7 +51,6 @@ ADDRESS_S = 7 * DAY_S
 CACHED = "source:"  # the start of holders that are pages of the cache
 GRACE_S = 600.0  # age of a file without a row before it is deleted
 MAX_SWEPT = 500  # files in one call
-EXPIRE_ROWS = 1000  # deleted in one transaction
 
 _NAME = re.compile(r"[0-9a-f]{64}\.(png|jpeg|pdf)")
 
@@ -225,7 +224,6 @@ def expire(connection: Connection) -> int:
             connection,
             artefact,
             which,
-            limit=EXPIRE_ROWS,
             columns=(columns.team_id, columns.size),
         )
         removed += len(rows)

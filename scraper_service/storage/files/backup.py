@@ -24,7 +24,7 @@ from attrs import asdict, field, frozen
 from sqlalchemy import URL
 
 from scraper_service.errors import BackupFailed
-from scraper_service.storage.accounts.keys import MISMATCH, is_known_secret
+from scraper_service.storage.accounts.teams import MISMATCH, is_known_secret
 from scraper_service.storage.connections import (
     SQLITE_FILE,
     database_url,
@@ -40,8 +40,14 @@ from scraper_service.storage.database import (
     TOO_OLD,
     revision_of,
 )
-from scraper_service.storage.files.private_files import private_file, private_folder
-from scraper_service.storage.secrets import KEY_FILE, OURS, make_data_dir, mark_of
+from scraper_service.storage.secrets import (
+    KEY_FILE,
+    OURS,
+    make_data_dir,
+    mark_of,
+    private_file,
+    private_folder,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

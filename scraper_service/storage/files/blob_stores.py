@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from scraper_service.errors import StoreUnavailable, unwritable
 from scraper_service.options.urls import url_parts
-from scraper_service.storage.files.private_files import (
+from scraper_service.storage.secrets import (
     is_older,
     private_file,
     private_folder,

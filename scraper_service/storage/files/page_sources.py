@@ -17,8 +17,12 @@ from sqlalchemy import delete, exists, func, select
 from scraper_service.content.stored_pages import StoredResponse, compress, pack
 from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.schema import page, page_source
-from scraper_service.storage.statements import Insertion
-from scraper_service.storage.transactions import number_of, transaction
+from scraper_service.storage.transactions import (
+    Insertion,
+    count_fitting,
+    number_of,
+    transaction,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -145,12 +149,8 @@ def read_archived(
         .where(*of_job)
         .order_by(page.c.seq)
     ).all()
-    behind, total = first, 0
-    for row in sizes:
-        total += row.size + (row.source or 0)
-        if behind > first and total > max_bytes:
-            break
-        behind += 1
+    whole = [row.size + (row.source or 0) for row in sizes]
+    behind = first + count_fitting(whole, max_bytes)
     rows = connection.execute(
         select(page.c.body.label("page"), *RESPONSE)
         .join(page_source, page_source.c.page_id == page.c.id)

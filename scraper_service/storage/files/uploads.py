@@ -29,12 +29,12 @@ from scraper_service.errors import (
 from scraper_service.items import Upload
 from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.accounts.credits import lock_team
-from scraper_service.storage.files.private_files import (
+from scraper_service.storage.schema import upload
+from scraper_service.storage.secrets import (
     is_older,
     private_file,
     private_folder,
 )
-from scraper_service.storage.schema import team, upload
 from scraper_service.storage.transactions import now_of, take_some
 
 if TYPE_CHECKING:
@@ -51,7 +51,6 @@ MAX_OPEN = 100  # uploads of a team at a time
 MAX_STORED = 20  # of them with bytes, which are 50 MiB each at most
 LEAST_FREE_BYTES = 512 * 2**20  # that uploads leave on the disk
 GRACE_S = 60.0  # age of a file without a row before it is deleted
-EXPIRE_ROWS = 1000  # deleted in one transaction
 
 
 @frozen
@@ -192,10 +191,7 @@ def _check_room(
     )
     if (connection.scalar(stored) or 0) >= MAX_STORED:
         raise QueueFull(f"{MAX_STORED} files of this team wait to be parsed already.")
-    own_mb = connection.scalar(select(team.c.disk_mb).where(team.c.id == team_id))
-    most_mb = usual_mb if own_mb is None else own_mb
-    limit = most_mb * disk_use.MIB if most_mb else None
-    if (refused := disk_use.refusal(connection, team_id, limit)) is not None:
+    if refused := disk_use.refusal_of(connection, team_id, usual_mb):
         raise refused
 
 
@@ -242,7 +238,7 @@ def _take(connection: Connection, ref: str, team_id: str) -> tuple[str, str, str
 def _expire(connection: Connection) -> int:
     is_old = upload.c.expires_at <= now_of(connection)
     columns = (upload.c.team_id, upload.c.size)
-    rows = take_some(connection, upload, is_old, limit=EXPIRE_ROWS, columns=columns)
+    rows = take_some(connection, upload, is_old, columns=columns)
     for row in rows:
         disk_use.add(connection, row.team_id, -row.size)
     return len(rows)

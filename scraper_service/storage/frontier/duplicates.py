@@ -15,8 +15,7 @@ from sqlalchemy import bindparam, select
 
 from scraper_service.content.words import distance
 from scraper_service.storage.schema import page_text
-from scraper_service.storage.statements import Insertion
-from scraper_service.storage.transactions import number_of
+from scraper_service.storage.transactions import Insertion, number_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -29,10 +29,12 @@ from scraper_service.storage.job_records import (
     UrlKind,
 )
 from scraper_service.storage.schema import frontier, job, run, worker
-from scraper_service.storage.statements import Statement, arrays, constant, run_together
 from scraper_service.storage.transactions import (
     FARTHEST_S,
     IN_ORDER,
+    Statement,
+    arrays,
+    constant,
     inline,
     is_late,
     lock_job,
@@ -40,6 +42,7 @@ from scraper_service.storage.transactions import (
     look_at_job,
     now_of,
     rows_in,
+    run_together,
     transaction,
     try_lock_job,
 )

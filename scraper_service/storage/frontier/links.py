@@ -25,8 +25,14 @@ from scraper_service.storage.job_records import (
     UrlKind,
 )
 from scraper_service.storage.schema import frontier, job, page
-from scraper_service.storage.statements import execute, execute_many
-from scraper_service.storage.transactions import IN_ORDER, inline, now_of, rows_in
+from scraper_service.storage.transactions import (
+    IN_ORDER,
+    execute,
+    execute_many,
+    inline,
+    now_of,
+    rows_in,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -23,7 +23,7 @@ from scraper_service.options.crawl import CHANGEABLE, CrawlOptions
 from scraper_service.options.limits import DAY_S
 from scraper_service.options.serialization import options_from_json
 from scraper_service.options.urls import origin, robots_url
-from scraper_service.storage import change_snapshots, job_secrets
+from scraper_service.storage import job_secrets
 from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.accounts.credits import (
     ADD_CHARGE,
@@ -46,24 +46,23 @@ from scraper_service.storage.job_records import (
     RowState,
     UrlKind,
 )
-from scraper_service.storage.politeness.request_counts import add_refused
+from scraper_service.storage.pages import change_snapshots
+from scraper_service.storage.request_counts import add_refused
 from scraper_service.storage.schema import event, frontier, job, page
-from scraper_service.storage.statements import (
+from scraper_service.storage.transactions import (
+    IN_ORDER,
     Insertion,
     Statement,
     arrays,
     constant,
     execute,
-    run_together,
-)
-from scraper_service.storage.transactions import (
-    IN_ORDER,
     inline,
     note,
     now_of,
     rows_in,
+    run_together,
 )
-from scraper_service.storage.webhooks.deliveries import tell
+from scraper_service.storage.webhooks import tell
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING
 from attrs import evolve
 from sqlalchemy import bindparam, select, update
 
-from scraper_service.storage import job_secrets
+from scraper_service.storage import job_secrets, webhooks
 from scraper_service.storage.accounts import audit
 from scraper_service.storage.accounts.credits import give_back
 from scraper_service.storage.files.page_sources import pack_all
 from scraper_service.storage.frontier.open_job import OpenJob
 from scraper_service.storage.job_records import ACTIVE, Commit, JobState, RowState
 from scraper_service.storage.schema import frontier, job, page
-from scraper_service.storage.statements import Statement
-from scraper_service.storage.transactions import note, now_of, transaction
-from scraper_service.storage.webhooks import deliveries
+from scraper_service.storage.transactions import Statement, note, now_of, transaction
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -112,7 +110,7 @@ def end_job(
         connection.execute(update(job).where(job.c.id == job_id).values(reserved=0))
     audit.record(connection, actor, f"job.{state}", job_id)
     note(connection, job_id, state.value, at)
-    deliveries.tell_locked(connection, job_id, state.value, at)
+    webhooks.tell_locked(connection, job_id, state.value, at)
     job_secrets.forget(connection, job_id)
     return True
 

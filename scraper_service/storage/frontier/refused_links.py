@@ -20,8 +20,14 @@ from sqlalchemy import bindparam, delete, func, insert, select, update
 from scraper_service.content.stored_pages import compress, decompress
 from scraper_service.discovery import Reason
 from scraper_service.storage.schema import frontier, refused_key, refused_list
-from scraper_service.storage.statements import Insertion, Statement, arrays, execute
-from scraper_service.storage.transactions import inline, number_of
+from scraper_service.storage.transactions import (
+    Insertion,
+    Statement,
+    arrays,
+    execute,
+    inline,
+    number_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

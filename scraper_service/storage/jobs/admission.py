@@ -29,10 +29,11 @@ from scraper_service.options.extraction import AgentOptions
 from scraper_service.options.limits import DAY_S
 from scraper_service.options.parsing import short
 from scraper_service.options.serialization import KINDS, MONITOR_CHECK, options_to_json
-from scraper_service.storage import job_secrets
+from scraper_service.storage import job_secrets, webhooks
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.accounts.audit import Actor
+from scraper_service.storage.frontier import copied_rows
 from scraper_service.storage.frontier.links import Seed, insert_links, seed_of
 from scraper_service.storage.job_records import (
     ACTIVE,
@@ -42,7 +43,7 @@ from scraper_service.storage.job_records import (
     RowState,
 )
 from scraper_service.storage.jobs import operations
-from scraper_service.storage.jobs.base_pages import find_base
+from scraper_service.storage.jobs.earlier_pages import find_base, find_source
 from scraper_service.storage.jobs.job_store import get_job, insert_job
 from scraper_service.storage.schema import idempotency, job
 from scraper_service.storage.transactions import (
@@ -52,9 +53,10 @@ from scraper_service.storage.transactions import (
     read_number,
     transaction,
 )
-from scraper_service.storage.webhooks import deliveries
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sqlalchemy import Connection, Row
 
     from scraper_service.options.extraction import OperationOptionsT
@@ -133,6 +135,47 @@ def create_job(
     )
 
 
+@transaction(first="{terms.team_id}")
+def create_job_of_sources(
+    connection: Connection,
+    source_id: str,
+    terms: Terms,
+    options: CrawlOptions | BatchOptions,
+    version: int,
+    numbers: Sequence[int] | None = None,
+    idempotency_key: str | None = None,
+) -> Job | ServiceError:
+    """Store a job that makes other formats of the stored responses of ``source_id``.
+
+    ``numbers`` are those of the pages, None for all pages. Copies the rows of the first
+    pages; :func:`~scraper_service.storage.frontier.copied_rows.go_on` copies the others. May
+    return the errors of :func:`find_source` and :func:`create_job`. Locks the team.
+    """
+    source = find_source(connection, source_id, terms.team_id)
+    if isinstance(source, ServiceError):
+        return source
+    count = source.pages if numbers is None else len(numbers)
+    if isinstance(options, CrawlOptions):
+        options = evolve(options, limit=max(1, count))
+        seed = Seed("crawl", options.url, options.limit, ())
+    else:
+        seed = Seed("batch", options.urls[0], None, ())
+    made = admit_job(
+        connection,
+        terms,
+        options,
+        version,
+        idempotency_key,
+        seed,
+        count,
+        source_job_id=source_id,
+    )
+    if isinstance(made, ServiceError):
+        return made
+    copied_rows.begin(connection, made.id, count, numbers)
+    return get_job(connection, made.id, terms.team_id) or made
+
+
 def admit_job(
     connection: Connection,
     terms: Terms,
@@ -190,8 +233,8 @@ def admit_job(
     if hook is None and has_hook and terms.webhook_url:
         hook = Webhook(url=terms.webhook_url.replace("{job_id}", found.id))
     if hook is not None:
-        deliveries.attach(connection, found.id, hook)
-        deliveries.tell_locked(connection, found.id, "started", at)
+        webhooks.attach(connection, found.id, hook)
+        webhooks.tell_locked(connection, found.id, "started", at)
     target = None if options.scrape.zero_data_retention else seed.url
     endpoint = KINDS[seed.kind].endpoint
     call = ledger.Call(found.id, team_id, terms.key_id, endpoint, version, target, at)
@@ -288,7 +331,7 @@ def add_entries(
     if days is not None and json.loads(found.options)["scrape"]["zero_data_retention"]:
         text = PROLONGS.format(short(days))
         return InvalidOptions([Issue("custom", ("retentionDays",), text)])
-    if batch.webhook is None and deliveries.lacks_headers(connection, job_id):
+    if batch.webhook is None and webhooks.lacks_headers(connection, job_id):
         return HeadersForgotten("send the webhook again, with these entries.")
     if full := disk_use.refusal(connection, team_id, terms.disk_bytes):
         return full
@@ -325,7 +368,7 @@ def add_entries(
         )
     )
     if batch.webhook is not None:
-        deliveries.attach(connection, job_id, batch.webhook)
+        webhooks.attach(connection, job_id, batch.webhook)
     return get_job(connection, job_id, team_id) or JobNotFound("Job not found")
 
 

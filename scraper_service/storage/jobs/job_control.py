@@ -1,28 +1,46 @@
-"""Changes of a job by its caller: pause, other limits, the end, deletion."""
+"""Changes of a job by its caller: pause, other limits, another attempt, the end, deletion.
+
+Functions run inside a transaction. Those that may refuse a change return errors, since raising
+would end the transaction for other functions, too.
+"""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from attrs import evolve, frozen
-from sqlalchemy import delete, exists, func, select, update
+from sqlalchemy import and_, delete, exists, func, select, update
 
 from scraper_service.errors import (
+    HeadersForgotten,
+    IdempotencyKeyUsed,
+    InvalidOptions,
     JobFinished,
     JobNotFound,
     OptionUnavailable,
+    OutOfCredits,
+    SecretsUnreadable,
     ServiceError,
+    ServiceUnavailable,
+    plural,
 )
+from scraper_service.options import catalogue
 from scraper_service.options.crawl import CHANGEABLE
 from scraper_service.options.limits import DAY_S, HIDDEN
 from scraper_service.options.parsing import short
-from scraper_service.options.serialization import CRAWLED
-from scraper_service.storage import job_secrets
+from scraper_service.options.scrape import broken_rules
+from scraper_service.options.serialization import (
+    scrape_options_from_json,
+    unstructure,
+)
+from scraper_service.options.urls import host_of
+from scraper_service.storage import job_secrets, webhooks
 from scraper_service.storage.accounts import audit, disk_use
+from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts.credits import lock_team
-from scraper_service.storage.frontier import outcomes
-from scraper_service.storage.frontier.open_job import OpenJob
+from scraper_service.storage.frontier.empty_result import without_explanation
+from scraper_service.storage.frontier.open_job import ROBOTS, OpenJob
 from scraper_service.storage.frontier.outcomes import end_job
 from scraper_service.storage.job_records import (
     ACTIVE,
@@ -31,25 +49,39 @@ from scraper_service.storage.job_records import (
     Job,
     JobChange,
     JobState,
+    RowState,
+    UrlKind,
 )
 from scraper_service.storage.jobs import job_store
+from scraper_service.storage.jobs.admission import Terms, use_key
 from scraper_service.storage.jobs.job_history import CALLS, INTERACT
 from scraper_service.storage.schema import (
     activity,
     artefact,
     browser_session,
+    delivery,
+    event,
+    frontier,
     job,
+    page,
     scrape,
     webhook,
 )
-from scraper_service.storage.transactions import lock_job, now_of, transaction
+from scraper_service.storage.transactions import (
+    IN_ORDER,
+    lock_job,
+    now_of,
+    number_of,
+    rows_in,
+    transaction,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from sqlalchemy import Connection, Row
 
-    from scraper_service.options.crawl import ChangeRequest
+    from scraper_service.options.crawl import ChangeRequest, RetryRequest
     from scraper_service.storage.accounts.audit import Actor
 
 
@@ -155,7 +187,7 @@ def change_job(
     :exc:`OutOfCredits`, without a change.
     """
     lock_team(connection, team_id)
-    row = lock_own_job(connection, job_id, team_id)
+    row = job_store.lock_own_job(connection, job_id, team_id)
     if row is None:
         return JobNotFound("Job not found")
     if row.state not in ACTIVE and not request.fits_finished:
@@ -170,7 +202,10 @@ def change_job(
         return OptionUnavailable("retention_days", HIDDEN.format(short(days)))
     changed = OpenJob(connection, row)
     before = changed.options_in_force()
-    values = {name: _as_json(value) for name, value in request.options.items()}
+    values: dict[str, Any] = {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in request.options.items()
+    }
     if "limit" in values:
         values["limit"] = min(values["limit"], MAX_LIMIT)
     values = {name: value for name, value in values.items() if value != before[name]}
@@ -227,8 +262,6 @@ def _keep_finished(
 
     Refuses one that is over already, since keys that may not delete jobs may change them.
     """
-    found = job_store.get_job(connection, changed.job_id, changed.team_id)
-    assert found is not None
     options = json.loads(row.options)
     options["retention_days"] = changed.retention_s / DAY_S
     changed.options = json.dumps(options)
@@ -249,14 +282,7 @@ def _keep_finished(
             expires_at=expires_at,
         )
     )
-    return ChangedJob(
-        evolve(found, expires_at=expires_at),
-        JobChange(changed.options_in_force(), Effect()),
-    )
-
-
-def _as_json(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
+    return _read(connection, changed, Effect())
 
 
 def _apply(changed: OpenJob, values: Mapping[str, Any]) -> Effect:
@@ -268,28 +294,14 @@ def _apply(changed: OpenJob, values: Mapping[str, Any]) -> Effect:
 
 
 def _read(connection: Connection, changed: OpenJob, effect: Effect) -> ChangedJob:
-    found = job_store.get_job(connection, changed.job_id, changed.team_id)
-    assert found is not None
+    found = _stored_job(connection, changed.job_id, changed.team_id)
     return ChangedJob(found, JobChange(changed.options_in_force(), effect))
 
 
-def lock_own_job(connection: Connection, job_id: str, team_id: str) -> Row[Any] | None:
-    """Return the locked row of a team's crawl or batch, None without one."""
-    row = connection.execute(
-        select(job)
-        .where(
-            job.c.id == job_id,
-            job.c.team_id == team_id,
-            job.c.kind.in_(CRAWLED),
-            job.c.parent_id.is_(None),
-        )
-        .with_for_update()
-    ).one_or_none()
-    if row is None or (
-        row.state not in ACTIVE and row.expires_at <= now_of(connection)
-    ):
-        return None
-    return row
+def _stored_job(connection: Connection, job_id: str, team_id: str) -> Job:
+    found = job_store.get_job(connection, job_id, team_id)
+    assert found is not None
+    return found
 
 
 def long_paused(connection: Connection, most_s: float) -> list[str]:
@@ -332,4 +344,277 @@ def end_long_pause(
     paused_at = lock_job(connection, job_id).paused_at
     if paused_at is None or paused_at > now_of(connection) - most_s:
         return False  # resumed meanwhile
-    return outcomes.end_job(connection, job_id, JobState.CANCELLED, reason)
+    return end_job(connection, job_id, JobState.CANCELLED, reason)
+
+
+# -- another attempt at failed pages -------------------------------------------------
+
+IDS_AT_ONCE = 1000  # in one statement
+# Codes of failed pages that rules have refused: another attempt would not help.
+REFUSED = (ROBOTS, "CRAWL_DENIAL", "EXTERNAL_LINK")
+NO_ROOM = "The limit of the job, {}, has no room for {}."
+_SPELLED = {option.attribute: option.name("v2") for option in catalogue.SCRAPE}
+
+FailedT: TypeAlias = "Sequence[Row[*tuple[Any, ...]]]"
+
+
+@frozen
+class RetriedJob:
+    """A job after a retry."""
+
+    job: Job
+    #: The number of pages that are fetched again.
+    retried: int
+    warning: str | None = None
+
+
+@transaction(first="{terms.team_id}", apart=True)
+def retry_pages(
+    connection: Connection,
+    job_id: str,
+    terms: Terms,
+    request: RetryRequest,
+    idempotency_key: str | None = None,
+) -> RetriedJob | ServiceError:
+    """Make failed pages of a job pending again. A completed job becomes active.
+
+    Takes the oldest pages first, as far as the limit of the job allows. May return
+    :exc:`JobNotFound`, :exc:`JobFinished` for a cancelled or failed job,
+    :exc:`HeadersForgotten`, :exc:`InvalidOptions`, :exc:`DiskQuotaExceeded`,
+    :exc:`OutOfCredits` and :exc:`IdempotencyKeyUsed`, without a change.
+    """
+    ledger.lock_team(connection, terms.team_id)
+    row = job_store.lock_own_job(connection, job_id, terms.team_id)
+    if row is None:
+        return JobNotFound("Job not found")
+    if row.state not in {*ACTIVE, JobState.COMPLETED}:
+        return JobFinished(row.kind, row.state)
+    if full := disk_use.refusal(connection, terms.team_id, terms.disk_bytes):
+        return full
+    failed = _failed_pages(connection, job_id, request)
+    opened = OpenJob(connection, row)
+    chosen = failed if opened.room is None else failed[: opened.room]
+    left = len(failed) - len(chosen)
+    warning = (
+        NO_ROOM.format(
+            plural(opened.limit or 0, "page"), plural(left, "more failed page")
+        )
+        if left
+        else None
+    )
+    if not chosen:
+        return RetriedJob(_stored_job(connection, job_id, row.team_id), 0, warning)
+    if row.state not in ACTIVE and (lost := _lost_secrets(connection, row, request)):
+        return lost
+    texts = _new_options(row, chosen, request)
+    if isinstance(texts, ServiceError):
+        return texts
+    bill = _bill(connection, terms, opened, len(chosen))
+    if isinstance(bill, ServiceError):
+        return bill
+    if idempotency_key and not use_key(
+        connection, terms.team_id, idempotency_key, opened.at
+    ):
+        ledger.give_back(connection, terms.team_id, bill["reserved"] - row.reserved)
+        return IdempotencyKeyUsed("Idempotency key already used")
+    try:
+        parts, entrusted = _store_options(connection, row, texts, request.scrape)
+    except SecretsUnreadable as error:
+        ledger.give_back(connection, terms.team_id, bill["reserved"] - row.reserved)
+        return ServiceUnavailable(str(error))
+    _keep_errors(connection, job_id)
+    _reopen(connection, chosen, parts)
+    secrets = _secrets_of(row) | entrusted
+    connection.execute(
+        update(job)
+        .where(job.c.id == job_id)
+        .values(
+            state=JobState.SCRAPING,
+            failed=row.failed - len(chosen),
+            open=row.open + len(chosen),
+            secrets=",".join(sorted(secrets)) or None,
+            completed_at=None,
+            expires_at=opened.at + row.retention_s,
+            warning=without_explanation(row.warning),
+            revision=row.revision + 1,
+            **bill,
+        )
+    )
+    audit.record(connection, terms.actor, "job.retried", job_id, pages=len(chosen))
+    found = _stored_job(connection, job_id, row.team_id)
+    return RetriedJob(found, len(chosen), warning)
+
+
+def _failed_pages(
+    connection: Connection, job_id: str, request: RetryRequest
+) -> FailedT:
+    """Return the failed pages that match, the oldest first.
+
+    A page that a redirect of another URL has delivered meanwhile is left out.
+    """
+    columns = frontier.c
+    query = (
+        select(columns.id, columns.url, columns.options, columns.error)
+        .outerjoin(page, page.c.id == columns.page_id)
+        .where(
+            *rows_in(job_id, RowState.FAILED),
+            page.c.id.is_(None),
+            columns.kind == UrlKind.PAGE,
+            columns.code.is_(None) | columns.code.not_in(REFUSED),
+        )
+        .order_by(*IN_ORDER)
+    )
+    for column, wanted in (
+        (columns.code, request.codes),
+        (columns.status, request.statuses),
+        (columns.url, request.urls),
+    ):
+        if wanted:
+            query = query.where(column.in_(wanted))
+    rows = connection.execute(query).all()
+    if request.hosts:
+        return [row for row in rows if host_of(row.url) in request.hosts]
+    return rows
+
+
+def _lost_secrets(
+    connection: Connection, row: Row[Any], request: RetryRequest
+) -> HeadersForgotten | None:
+    """Return an error if a completed job has lost secrets that its pages need."""
+    if webhooks.lacks_headers(connection, row.id):
+        return HeadersForgotten("start another job for these pages.")
+    lost = _secrets_of(row)
+    if "headers" in request.scrape:
+        lost.discard("headers")
+    if not lost:
+        return None
+    names = " and ".join(sorted(lost, reverse=True))
+    return HeadersForgotten(
+        "send headers in scrapeOptions, or start another job for these pages.",
+        f"The {names} of the job were deleted when it ended",
+    )
+
+
+def _secrets_of(row: Row[Any]) -> set[str]:
+    """Return the names of the secret options that a job has or had."""
+    return set((row.secrets or "").split(",")) - {""}
+
+
+# -- options -------------------------------------------------------------------------
+
+
+def _new_options(
+    row: Row[Any], chosen: FailedT, request: RetryRequest
+) -> dict[str | None, dict[str, Any]] | InvalidOptions:
+    """Return the options with replaced ones, by the stored options of the pages."""
+    if not request.scrape:
+        return {}
+    replaced = dict(request.scrape)
+    found: dict[str | None, dict[str, Any]] = {}
+    for text in {each.options for each in chosen}:
+        options = (
+            json.loads(row.options)["scrape"] if text is None else json.loads(text)
+        )
+        part = options.pop(job_secrets.KEY, job_secrets.OPTIONS)
+        scrape = evolve(scrape_options_from_json(options), **replaced)
+        if issues := broken_rules(scrape, lambda name: _SPELLED.get(name) or name):
+            return InvalidOptions(
+                [evolve(each, path=("scrapeOptions", *each.path)) for each in issues]
+            )
+        found[text] = {**unstructure(scrape), job_secrets.KEY: part}
+    return found
+
+
+def _store_options(
+    connection: Connection,
+    row: Row[Any],
+    texts: Mapping[str | None, dict[str, Any]],
+    replaced: Mapping[str, Any],
+) -> tuple[dict[str | None, str], set[str]]:
+    """Store the secrets of options, of which a retry has ``replaced`` some.
+
+    Returns the options of rows as JSON, and the names of the secrets. Raises
+    :exc:`SecretsUnreadable`.
+    """
+    found: dict[str | None, str] = {}
+    names: set[str] = set()
+    for number, (text, options) in enumerate(texts.items()):
+        former = job_secrets.read(connection, row.id, options.pop(job_secrets.KEY))
+        kept = {k: v for k, v in (former or {}).items() if k not in replaced}
+        entrusted = {**kept, **job_secrets.hide(options)}
+        if entrusted:
+            options[job_secrets.KEY] = part = f"retry {row.revision} {number}"
+            job_secrets.store(connection, row.id, part, entrusted)
+        names |= entrusted.keys()
+        found[text] = json.dumps(options)
+    return found, names
+
+
+def _reopen(
+    connection: Connection, chosen: FailedT, parts: Mapping[str | None, str]
+) -> None:
+    values: dict[str, Any] = dict.fromkeys(
+        ("page_id", "code", "error", "status", "losses", "ended_at", "owner")
+    )
+    for options in {each.options for each in chosen}:
+        text = parts.get(options, options)
+        ids = [each.id for each in chosen if each.options == options]
+        for first in range(0, len(ids), IDS_AT_ONCE):
+            connection.execute(
+                update(frontier)
+                .where(frontier.c.id.in_(ids[first : first + IDS_AT_ONCE]))
+                .values(state=RowState.PENDING, attempts=0, options=text, **values)
+            )
+
+
+def _keep_errors(connection: Connection, job_id: str) -> None:
+    """Store the errors with the events of the failures, which stay what they were.
+
+    The row of each event is looked up. PostgreSQL would join all events with all rows if it
+    takes both for few, as it does until it has counted the tables again.
+    """
+    failures = and_(event.c.job_number == number_of(job_id), event.c.page_id.is_(None))
+    for table, of_job in ((event, failures), (delivery, delivery.c.job_id == job_id)):
+        of_event = frontier.c.id == table.c.row_id
+        state = select(frontier.c.state).where(of_event).scalar_subquery()
+        error = select(func.coalesce(frontier.c.error, "")).where(of_event)
+        connection.execute(
+            update(table)
+            .where(
+                of_job,
+                table.c.kind == "page",
+                table.c.detail.is_(None),
+                state == RowState.FAILED,
+            )
+            .values(detail=error.scalar_subquery())
+        )
+
+
+# -- credits -------------------------------------------------------------------------
+
+
+def _bill(
+    connection: Connection, terms: Terms, opened: OpenJob, count: int
+) -> dict[str, Any] | OutOfCredits:
+    """Reserve credits for ``count`` more pages. Return columns for the job row.
+
+    A crawl that ended may follow links of these pages, up to its limit. The limit is
+    lowered to what the team can pay.
+    """
+    if terms.page_price is None:
+        return {"reserved": opened.reserved}
+    price = max(terms.page_price, opened.page_price or 0)
+    limit = opened.limit
+    wanted = opened.open + count if limit is None else limit - opened.pages
+    paid = opened.reserved // price if price else wanted
+    missing, least = max(0, wanted - paid), max(0, opened.open + count - paid)
+    pages, left = ledger.take_up_to(connection, terms.team_id, price, missing, least)
+    if pages < least:
+        return OutOfCredits(price * least, left)
+    bill: dict[str, Any] = {
+        "page_price": price,
+        "reserved": opened.reserved + price * pages,
+    }
+    if limit is not None and pages < missing:
+        bill["page_limit"] = opened.pages + paid + pages
+    return bill

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 from sqlalchemy import Row, and_, cast, func, or_, select, text
 
+from scraper_service.storage import request_counts
 from scraper_service.storage.frontier import refused_links
 from scraper_service.storage.frontier.open_job import ROBOTS
 from scraper_service.storage.frontier.page_counts import PageCounts, parse_counts
 from scraper_service.storage.job_records import Job, PageErrorRow, RowState, UrlKind
 from scraper_service.storage.jobs import job_store
-from scraper_service.storage.politeness import request_counts
-from scraper_service.storage.politeness.request_counts import HostCounts, RobotsRow
+from scraper_service.storage.request_counts import HostCounts, RobotsRow
 from scraper_service.storage.schema import frontier, job, job_host
 from scraper_service.storage.transactions import IN_ORDER, inline, number_of, rows_in
 

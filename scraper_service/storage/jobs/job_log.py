@@ -18,7 +18,7 @@ from scraper_service.storage.frontier import refused_links
 from scraper_service.storage.job_records import Event, Job, event_error, failure_of
 from scraper_service.storage.jobs.job_store import get_job
 from scraper_service.storage.schema import event, frontier, page, run, webhook
-from scraper_service.storage.transactions import number_of
+from scraper_service.storage.transactions import count_fitting, number_of
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
@@ -84,12 +84,7 @@ def read_events(
         .order_by(event.c.id)
         .limit(READ_ROWS)
     ).all()
-    size = 0
-    for count, row in enumerate(rows):
-        size += row.size or 0
-        if count and size > max_bytes:
-            rows = rows[:count]
-            break
+    rows = rows[: count_fitting([row.size or 0 for row in rows], max_bytes)]
     bodies = _bodies(connection, [row.page_id for row in rows if row.page_id])
     errors = _errors(connection, [row.row_id for row in rows if row.row_id])
     events = tuple(

@@ -51,9 +51,11 @@ from scraper_service.storage.schema import (
 )
 from scraper_service.storage.schema import team as team_table
 from scraper_service.storage.transactions import (
+    EXPIRE_ROWS,
     RETENTION_S,
     delete_some,
     inline,
+    is_stored,
     note,
     now_of,
     number_of,
@@ -62,13 +64,12 @@ from scraper_service.storage.transactions import (
 )
 
 if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement, Connection, Row, Table
+    from sqlalchemy import Connection, Row
 
     from scraper_service.storage.frontier.links import Seed
 
 CHUNK_BYTES = 10 * 2**20  # of pages in one response
 READ_ROWS = 250  # of pages in one statement
-EXPIRE_ROWS = 1000  # deleted in one transaction
 STOP_S = 600.0  # for the processes of an ended job, before its rows are deleted
 MAX_TARGET = 300  # characters of a URL, query or prompt in lists
 
@@ -125,7 +126,8 @@ def queue_job(
 
     Its counts are 0 unless ``columns`` has others.
     ``options`` is JSON. Its secrets are encrypted in a table of their own. A
-    ``created_at`` in ``columns`` replaces the time of now.
+    ``created_at`` in ``columns`` replaces the time of now, and a ``target`` the URL that
+    lists show.
     """
     at = columns.pop("created_at", None) or now_of(connection)
     kept = json.loads(options)
@@ -133,7 +135,8 @@ def queue_job(
     names = [name for name, _ in scrape.get("headers", ())]
     entrusted = job_secrets.hide(scrape)
     is_hidden = scrape.get("zero_data_retention", False)
-    target = None if is_hidden else columns["url"][:MAX_TARGET]
+    shown = columns.pop("target", columns["url"])
+    target = None if is_hidden else shown[:MAX_TARGET]
     counts = ("open", "done", "failed", "pages", "held", "credits")
     values = {**dict.fromkeys(counts, 0), "options": json.dumps(kept), **columns}
     number = _next_number(connection)
@@ -193,6 +196,25 @@ def get_job(connection: Connection, job_id: str, team_id: str | None) -> Job | N
     return found
 
 
+def lock_own_job(connection: Connection, job_id: str, team_id: str) -> Row[Any] | None:
+    """Return the locked row of a team's crawl or batch, None without one."""
+    row = connection.execute(
+        select(job)
+        .where(
+            job.c.id == job_id,
+            job.c.team_id == team_id,
+            job.c.kind.in_(CRAWLED),
+            job.c.parent_id.is_(None),
+        )
+        .with_for_update()
+    ).one_or_none()
+    if row is None or (
+        row.state not in ACTIVE and row.expires_at <= now_of(connection)
+    ):
+        return None
+    return row
+
+
 def job_of(row: Row[Any]) -> Job:
     """Return the job of a row with :data:`COLUMNS`."""
     values = {column.name: row._mapping[column.name] for column in COLUMNS}
@@ -223,9 +245,8 @@ def active_jobs(connection: Connection, team_id: str) -> list[Job]:
 
 def all_jobs(connection: Connection) -> list[Job]:
     """Return the crawls and batches of all teams that have not expired, newest first."""
-    lasting = or_(job.c.state.in_(ACTIVE), job.c.expires_at > now_of(connection))
-    query = select(*COLUMNS).where(lasting, *_STARTED_BY_CALLERS)
-    query = query.order_by(job.c.created_at.desc())
+    lasting = (is_stored(now_of(connection)), *_STARTED_BY_CALLERS)
+    query = select(*COLUMNS).where(*lasting).order_by(job.c.created_at.desc())
     return [job_of(row) for row in connection.execute(query)]
 
 
@@ -344,7 +365,7 @@ def _page_of_job(
         .where(
             page.c.id == scrape_id,
             job.c.team_id == team_id,
-            or_(job.c.state.in_(ACTIVE), job.c.expires_at > now),
+            is_stored(now),
         )
     ).first()
     if row is None:
@@ -365,13 +386,12 @@ def expire(connection: Connection) -> int:
         connection,
         scrape,
         scrape.c.expires_at <= now,
-        limit=EXPIRE_ROWS,
         columns=(scrape.c.team_id, size),
     ):
         disk_use.add(connection, row.team_id, -row.size)
         removed += 1
     for table in (activity, snapshot, source, idempotency):
-        removed += _expire(connection, table, table.c.expires_at <= now)
+        removed += delete_some(connection, table, table.c.expires_at <= now)
     # Locked: another service would find few rows left, and take them for the last.
     # A run that has not ended is needed to stop its process. Deleted jobs come first.
     has_run = exists().where(
@@ -396,7 +416,9 @@ def expire(connection: Connection) -> int:
             if "job_number" in table.c
             else table.c.job_id == job_id
         )
-        found = delete_some(connection, table, of_job, limit=EXPIRE_ROWS)
+        found = delete_some(
+            connection, table, of_job, limit=EXPIRE_ROWS, skips_locked=False
+        )
         removed += found
         if found == EXPIRE_ROWS:
             return removed
@@ -425,7 +447,3 @@ _OF_JOBS = (
     ),
     *(webhook, operation, monitor_message, monitor_check),
 )
-
-
-def _expire(connection: Connection, table: Table, is_old: ColumnElement[bool]) -> int:
-    return delete_some(connection, table, is_old, limit=EXPIRE_ROWS, skips_locked=True)

@@ -8,13 +8,12 @@ from scraper_service.storage.database import reading, writing
 from scraper_service.storage.frontier import copied_rows, outcomes
 from scraper_service.storage.jobs import (
     admission,
+    earlier_pages,
     job_control,
     job_history,
     job_listing,
     job_log,
-    job_retry,
     job_store,
-    reprocessing,
     runs,
 )
 
@@ -61,8 +60,8 @@ class Jobs:
     make_team = writing(job_store.make_team)
     create = writing(admission.create_job)
     add_entries = writing(admission.add_entries)
-    pages_of_urls = reading(reprocessing.pages_of_urls)
-    create_of_sources = writing(reprocessing.create_job_of_sources)
+    pages_of_urls = reading(earlier_pages.pages_of_urls)
+    create_of_sources = writing(admission.create_job_of_sources)
     is_key_used = reading(admission.is_key_used)
 
     async def copy_rows(self, job_id: str) -> None:
@@ -83,7 +82,7 @@ class Jobs:
     end_all_runs = writing(runs.end_all)
     end = writing(outcomes.end_job)
     change = writing(job_control.change_job)
-    retry = writing(job_retry.retry_pages)
+    retry = writing(job_control.retry_pages)
     expire = writing(job_store.expire)
 
     async def end_long_pauses(self, most_s: float, reason: str) -> list[str]:

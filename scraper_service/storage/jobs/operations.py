@@ -18,7 +18,7 @@ from sqlalchemy import and_, func, or_, select, update
 from scraper_service.content.stored_pages import compress, decompress
 from scraper_service.discovery import Reason
 from scraper_service.options.serialization import options_to_json
-from scraper_service.storage import job_secrets
+from scraper_service.storage import job_secrets, webhooks
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.frontier import outcomes
@@ -28,12 +28,13 @@ from scraper_service.storage.jobs import job_store
 from scraper_service.storage.jobs.runs import holds
 from scraper_service.storage.schema import frontier, job, operation, page
 from scraper_service.storage.transactions import (
+    count_fitting,
+    is_stored,
     note,
     now_of,
     number_of,
     transaction,
 )
-from scraper_service.storage.webhooks import deliveries
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -108,7 +109,7 @@ def read_operations(
         .where(
             job.c.team_id == team_id,
             job.c.kind == kind,
-            or_(job.c.state.in_(ACTIVE), job.c.expires_at > now_of(connection)),
+            is_stored(now_of(connection)),
         )
         .order_by(job.c.created_at.desc())
         .limit(limit)
@@ -142,12 +143,17 @@ def remember(connection: Connection, job_id: str, run_id: str, memory: str) -> b
     """Store the findings of the steps so far."""
     if not holds(connection, job_id, run_id):
         return False
+    store_memory(connection, job_id, memory)
+    return True
+
+
+def store_memory(connection: Connection, job_id: str, memory: str) -> None:
+    """Store the findings of a job whose run has not ended."""
     connection.execute(
         update(operation)
         .where(operation.c.job_id == job_id)
         .values(memory=memory, steps=operation.c.steps + 1)
     )
-    return True
 
 
 @transaction(row="{job_id}")
@@ -168,7 +174,7 @@ def advance(
     _store_result(connection, job_id, result)
     if action is not None:
         at = now_of(connection)
-        deliveries.tell_locked(connection, job_id, "action", at, [action])
+        webhooks.tell_locked(connection, job_id, "action", at, [action])
     return True
 
 
@@ -241,7 +247,7 @@ def complete(
     )
     ledger.give_back(connection, row.team_id, max(0, row.reserved - price))
     ledger.charge_job(connection, row.team_id, job_id, row.key_id, price)
-    deliveries.tell_locked(connection, job_id, JobState.COMPLETED.value, at)
+    webhooks.tell_locked(connection, job_id, JobState.COMPLETED.value, at)
     values = {"state": JobState.COMPLETED, "pages": pages, "credits": price}
     store_end(connection, job_id, at, **values)
     return True
@@ -309,13 +315,8 @@ def read_entries(connection: Connection, child_id: str, skip: int) -> list[Entry
         .order_by(page.c.seq)
         .limit(ENTRY_ROWS)
     ).all()
-    size = 0
-    numbers: dict[str, int] = {}
-    for row in rows:
-        size += row.size
-        if numbers and size > ENTRY_BYTES:
-            break
-        numbers[row.id] = row.key
+    fitting = count_fitting([row.size for row in rows], ENTRY_BYTES)
+    numbers = {row.id: row.key for row in rows[:fitting]}
     bodies = connection.execute(
         select(page.c.id, page.c.body)
         .where(page.c.id.in_(tuple(numbers)))

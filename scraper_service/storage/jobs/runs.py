@@ -55,6 +55,7 @@ from scraper_service.storage.schema import job, operation, run, worker
 from scraper_service.storage.transactions import (
     inline,
     is_late,
+    live_workers,
     lock_job,
     now_of,
     transaction,
@@ -124,7 +125,7 @@ def is_live(
     knows what it runs. With ``waits``, runs in the queue of a node count, too, even if the
     service that asked is dead.
     """
-    live = select(worker.c.id).where(worker.c.until >= now)
+    live = live_workers(now)
     lives = or_(
         run.c.owner.in_(live),
         run.c.state == inline(RunState.ASKED) if waits else false(),

@@ -19,37 +19,36 @@ from scraper_service.content.stored_pages import compress
 from scraper_service.errors import plural
 from scraper_service.options.limits import DAY_S, policy_from_json
 from scraper_service.options.serialization import options_to_json
+from scraper_service.storage import webhooks
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.frontier.links import seed_of
 from scraper_service.storage.job_records import ACTIVE, JobState
 from scraper_service.storage.jobs import job_store
-from scraper_service.storage.jobs.operations import step_id, store_end
+from scraper_service.storage.jobs.operations import step_id, store_end, store_memory
 from scraper_service.storage.jobs.runs import holds
 from scraper_service.storage.monitors import messages, snapshots
 from scraper_service.storage.monitors.checks import (
     CheckedPages,
     CheckEnd,
     CheckPlan,
-    set_monitor,
 )
 from scraper_service.storage.monitors.monitors import (
     RUNNING,
     UNREADABLE,
     lock_monitor,
     open_definition,
+    set_monitor,
 )
 from scraper_service.storage.schema import (
     job,
     monitor,
     monitor_check,
     monitor_page,
-    operation,
     page,
     team,
 )
 from scraper_service.storage.transactions import now_of, number_of, transaction
-from scraper_service.storage.webhooks import deliveries
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
@@ -208,14 +207,9 @@ def add_pages(
     if not holds(connection, job_id, run_id):
         return False
     at = now_of(connection)
-    columns = (
-        monitor_check.c.monitor_id,
-        monitor_check.c.pages,
-        monitor_check.c.counts,
-    )
-    check = connection.execute(
-        select(*columns).where(monitor_check.c.job_id == job_id)
-    ).one()
+    columns = monitor_check.c
+    facts = select(columns.monitor_id, columns.pages, columns.counts)
+    check = connection.execute(facts.where(columns.job_id == job_id)).one()
     counts = json.loads(check.counts)
     rows = []
     for seq, each in enumerate(found.rows, check.pages):
@@ -247,7 +241,7 @@ def add_pages(
         connection.execute(insert(monitor_page), rows)
         size = sum(len(row["body"]) for row in rows)
         disk_use.add_to_job(connection, job_id, size)
-        deliveries.tell_locked(
+        webhooks.tell_locked(
             connection, job_id, "page", at, [str(row["seq"]) for row in rows]
         )
     connection.execute(
@@ -255,11 +249,7 @@ def add_pages(
         .where(monitor_check.c.job_id == job_id)
         .values(pages=check.pages + len(rows), counts=json.dumps(counts), updated_at=at)
     )
-    connection.execute(
-        update(operation)
-        .where(operation.c.job_id == job_id)
-        .values(memory=memory, steps=operation.c.steps + 1)
-    )
+    store_memory(connection, job_id, memory)
     return True
 
 
@@ -345,7 +335,7 @@ def _keep_hook(connection: Connection, job_id: str, row: Row[Any]) -> None:
         return
     with suppress(*UNREADABLE):
         if (hook := open_definition(connection, row).hook) is not None:
-            deliveries.attach(connection, job_id, hook)
+            webhooks.attach(connection, job_id, hook)
 
 
 def lost_checks(connection: Connection, limit: int) -> list[str]:
@@ -413,7 +403,7 @@ def _end(connection: Connection, job_id: str, end: CheckEnd, at: float) -> None:
             sealed=None,
         )
     )
-    deliveries.tell_locked(connection, job_id, "check.completed", at)
+    webhooks.tell_locked(connection, job_id, "check.completed", at)
 
 
 def _backoff_time(found: Monitor, failures: int, at: float) -> float:

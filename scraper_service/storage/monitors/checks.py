@@ -13,13 +13,13 @@ from sqlalchemy import exists, func, insert, or_, select, update
 from scraper_service.content.stored_pages import decompress
 from scraper_service.errors import (
     CheckRunning,
-    DiskQuotaExceeded,
     JobNotFound,
     OutOfCredits,
     ServiceError,
 )
 from scraper_service.options.limits import DAY_S, SitePolicy
 from scraper_service.options.serialization import MONITOR_CHECK
+from scraper_service.storage import webhooks
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.accounts.credits import Call
@@ -33,6 +33,7 @@ from scraper_service.storage.monitors.monitors import (
     Definition,
     lock_monitor,
     seal_definition,
+    set_monitor,
 )
 from scraper_service.storage.monitors.snapshots import PageSnapshot
 from scraper_service.storage.schema import (
@@ -41,11 +42,14 @@ from scraper_service.storage.schema import (
     monitor_check,
     monitor_page,
     operation,
-    team,
 )
-from scraper_service.storage.transactions import lock_job, now_of, transaction
-from scraper_service.storage.webhooks import deliveries
-from scraper_service.storage.webhooks.deliveries import OpenDeliveries
+from scraper_service.storage.transactions import (
+    count_fitting,
+    lock_job,
+    now_of,
+    transaction,
+)
+from scraper_service.storage.webhooks import OpenDeliveries
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Row, Select
@@ -186,7 +190,7 @@ def start_check(
         if is_manual:
             return CheckRunning()
         status, error = "skipped_overlap", "The check before was still running."
-    elif full := _full(connection, team_id, usual_disk_mb):
+    elif full := disk_use.refusal_of(connection, team_id, usual_disk_mb):
         if is_manual:
             return full
         status, error = "failed", str(full)
@@ -200,15 +204,6 @@ def start_check(
     return _insert_check(
         connection, found, trigger, status, error, reserved, scheduled_for, at
     )
-
-
-def _full(
-    connection: Connection, team_id: str, usual_mb: int
-) -> DiskQuotaExceeded | None:
-    """Return the error of a team without room for pages, None if it has room."""
-    own_mb = connection.scalar(select(team.c.disk_mb).where(team.c.id == team_id))
-    most = usual_mb if own_mb is None else own_mb
-    return disk_use.refusal(connection, team_id, most * disk_use.MIB if most else None)
 
 
 def _lack(connection: Connection, found: Monitor) -> int | None:
@@ -237,15 +232,14 @@ def _insert_check(
         team_id=found.team_id,
         kind=MONITOR_CHECK,
         version=2,
-        url=found.name,
+        url=found.id,  # to which lists link
+        target=found.name,
         key_id=found.key_id,
         reserved=reserved,
         retention_s=float(found.retention_days * DAY_S),
         # Skipped checks are in no list of jobs.
         parent_id=None if is_queued else found.id,
     )
-    # Lists show the name, and link to the check of this monitor.
-    connection.execute(update(job).where(job.c.id == check_id).values(url=found.id))
     if is_queued:
         call = Call(check_id, found.team_id, found.key_id, "monitor", 2, found.name, at)
         ledger.note_activity(connection, call, at)
@@ -282,19 +276,12 @@ def _insert_check(
         )
     )
     if (hook := found.definition.hook) is not None:
-        deliveries.attach(connection, check_id, hook)
+        webhooks.attach(connection, check_id, hook)
         if not is_queued:
-            deliveries.tell_locked(connection, check_id, "check.completed", at)
+            webhooks.tell_locked(connection, check_id, "check.completed", at)
     check = read_check(connection, found.id, check_id)
     assert check is not None
     return check
-
-
-def set_monitor(connection: Connection, monitor_id: str, **values: Any) -> None:
-    """Change columns of a monitor that is locked."""
-    connection.execute(
-        update(monitor).where(monitor.c.id == monitor_id).values(**values)
-    )
 
 
 @transaction(first="{team_id}", apart=True)
@@ -342,7 +329,7 @@ def _check(connection: Connection, row: Row[Any]) -> CheckRow:
         id=row.job_id,
         counts=json.loads(row.counts),
         results=json.loads(row.results),
-        deliveries=deliveries.open_deliveries(connection, row.job_id),
+        deliveries=webhooks.open_deliveries(connection, row.job_id),
         messages=open_messages(connection, row.job_id),
         **values,
     )
@@ -400,13 +387,8 @@ def read_check_pages(
     rows = connection.execute(
         query.order_by(monitor_page.c.seq).offset(skip).limit(limit + 1)
     ).all()
-    numbers: list[int] = []
-    size = 0
-    for row in rows[:limit]:
-        size += row.size
-        if numbers and size > CHUNK_BYTES:
-            break
-        numbers.append(row.seq)
+    fitting = count_fitting([row.size for row in rows[:limit]], CHUNK_BYTES)
+    numbers = [row.seq for row in rows[:fitting]]
     bodies = connection.scalars(
         select(monitor_page.c.body)
         .where(of_check, monitor_page.c.seq.in_(numbers))
@@ -432,7 +414,7 @@ def hide_check(connection: Connection, job_id: str) -> None:
     """
     lock_job(connection, job_id)
     outcomes.end_job(connection, job_id, JobState.CANCELLED)
-    waiting = deliveries.open_deliveries(connection, job_id)
+    waiting = webhooks.open_deliveries(connection, job_id)
     keep_s = DAY_S if waiting and waiting.waiting else 0
     connection.execute(
         update(job)

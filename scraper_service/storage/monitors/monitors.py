@@ -268,6 +268,13 @@ def lock_monitor(
     return None if row is None else _monitor(connection, row)
 
 
+def set_monitor(connection: Connection, monitor_id: str, **values: Any) -> None:
+    """Change columns of a monitor that is locked."""
+    connection.execute(
+        update(monitor).where(monitor.c.id == monitor_id).values(**values)
+    )
+
+
 @transaction(first="{team_id}", apart=True)
 def change(
     connection: Connection, monitor_id: str, team_id: str, wanted: MonitorChange
@@ -291,10 +298,7 @@ def change(
         changed = evolve(changed, next_at=None)
     elif is_moved or changed.next_at is None or "cron" in wanted.values:
         changed = evolve(changed, next_at=changed.schedule.next_after(at), failures=0)
-    values = _columns(connection, changed)
-    connection.execute(
-        update(monitor).where(monitor.c.id == monitor_id).values(**values)
-    )
+    set_monitor(connection, monitor_id, **_columns(connection, changed))
     if "targets" in wanted.definition:
         former = {each.id: each.type for each in found.definition.targets}
         for target in changed.definition.targets:
@@ -332,11 +336,7 @@ def set_next_runs(connection: Connection, at: float, ids: Iterable[str]) -> None
         except UNREADABLE:
             continue  # the scheduler puts it off when it is due
         if next_at < found.next_at:
-            connection.execute(
-                update(monitor)
-                .where(monitor.c.id == monitor_id)
-                .values(next_at=next_at)
-            )
+            set_monitor(connection, monitor_id, next_at=next_at)
 
 
 def waiting_monitors(connection: Connection, after: float) -> list[str]:

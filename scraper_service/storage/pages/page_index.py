@@ -38,8 +38,13 @@ from scraper_service.options.urls import url_parts
 from scraper_service.storage.database import reading, writing
 from scraper_service.storage.pages.page_cache import script_route
 from scraper_service.storage.schema import search_page
-from scraper_service.storage.statements import Insertion, Statement
-from scraper_service.storage.transactions import delete_some, now_of, transaction
+from scraper_service.storage.transactions import (
+    Insertion,
+    Statement,
+    delete_some,
+    now_of,
+    transaction,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -434,9 +439,7 @@ def _date_of(facts: Mapping[str, Any], fetched_at: float) -> float:
 def expire(connection: Connection) -> int:
     """Delete a slice of expired pages. Return the number of rows, 0 at the end."""
     is_old = search_page.c.expires_at <= now_of(connection)
-    return delete_some(
-        connection, search_page, is_old, limit=EXPIRE_ROWS, skips_locked=True
-    )
+    return delete_some(connection, search_page, is_old, limit=EXPIRE_ROWS)
 
 
 class PageIndex:

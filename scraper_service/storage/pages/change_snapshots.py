@@ -14,20 +14,14 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 from sqlalchemy import bindparam, select, update
 
-from scraper_service.discovery import CrawlScope, crawl_key, normalize_url
-from scraper_service.discovery.sitemap import first_base
-from scraper_service.options.crawl import CrawlOptions
-from scraper_service.options.serialization import options_from_json
-from scraper_service.storage.frontier.links import latest_crawls
-from scraper_service.storage.frontier.refused_links import is_listed
 from scraper_service.storage.pages.page_cache import page_address
-from scraper_service.storage.schema import frontier, snapshot
-from scraper_service.storage.transactions import dialect_insert, now_of, number_of
+from scraper_service.storage.schema import snapshot
+from scraper_service.storage.transactions import dialect_insert, now_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from sqlalchemy import Connection, Row
+    from sqlalchemy import Connection
 
     from scraper_service.items import Snapshot
 
@@ -113,33 +107,3 @@ def store(connection: Connection, new: Iterable[Snapshot]) -> None:
     ]
     if rows:
         connection.execute(_STORE, rows)
-
-
-def is_hidden(connection: Connection, team_id: str, url: str) -> bool:
-    """Return True if the site of ``url`` is known to have no link to it.
-
-    Decided by the team's latest crawl that would have found the link: a crawl that read all
-    its pages and sitemaps, and whose scope allows the URL.
-    """
-    for row in latest_crawls(connection, team_id, url):
-        options = options_from_json("crawl", json.loads(row.options))
-        assert isinstance(options, CrawlOptions)
-        if _would_find(row, options, url):
-            key = crawl_key(options, normalize_url(url))
-            known = select(frontier.c.id).where(
-                frontier.c.job_number == number_of(row.id),
-                frontier.c.key == key,
-            )
-            if connection.scalar(known) is not None:
-                return False
-            return not is_listed(connection, row.id, key)
-    return False
-
-
-def _would_find(row: Row[tuple[object, ...]], options: CrawlOptions, url: str) -> bool:
-    if row.failed or row.held or options.sitemap != "include":
-        return False
-    if options.max_discovery_depth is not None or options.scrape.zero_data_retention:
-        return False
-    scope = CrawlScope(options, row.base or first_base(options))
-    return scope.refusal(url) is None

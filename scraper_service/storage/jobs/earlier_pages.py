@@ -1,7 +1,9 @@
-"""The pages of the base of a job: an earlier job, whose unchanged pages the job repeats.
+"""The pages of an earlier job that a job reads again: those of its base, or of its source.
 
-The base is ``job.base_job_id``. Its pages are found by the keys of their URLs, and count as
-long as the base is stored. Functions run inside a transaction.
+A job repeats the unchanged pages of its base, ``job.base_job_id``. They are found by the keys
+of their URLs, and count as long as the base is stored. A job that reprocesses makes other
+formats of the responses of its source, ``job.source_job_id``. Its rows are copies of the rows
+with a page of the source, and have the same keys. Functions run inside a transaction.
 """
 
 from __future__ import annotations
@@ -13,24 +15,40 @@ from attrs import frozen
 from sqlalchemy import func, select
 
 from scraper_service.content.stored_pages import StoredResponse, unpack
-from scraper_service.errors import InvalidOptions, Issue
+from scraper_service.discovery import CrawlScope, crawl_key, normalize_url
+from scraper_service.discovery.sitemap import first_base
+from scraper_service.errors import (
+    InvalidOptions,
+    Issue,
+    JobNotFound,
+    ServiceError,
+    SourceJobRunning,
+    SourcesNotStored,
+)
 from scraper_service.items import REMOVED, UNCHANGED, KeptResponse
-from scraper_service.options.crawl import parse_since
-from scraper_service.options.serialization import scrape_options_from_json
+from scraper_service.options.crawl import CrawlOptions, parse_since
+from scraper_service.options.serialization import (
+    options_from_json,
+    scrape_options_from_json,
+)
 from scraper_service.storage.files.page_sources import (
     RESPONSE,
     has_sources,
     sitemap_source,
     stored_response,
 )
+from scraper_service.storage.frontier.links import latest_crawls
+from scraper_service.storage.frontier.refused_links import is_listed
 from scraper_service.storage.job_records import ACTIVE, JobState, RowState, UrlKind
+from scraper_service.storage.jobs.job_store import get_job
 from scraper_service.storage.schema import frontier, job, page, page_source, refused_key
-from scraper_service.storage.transactions import now_of, number_of
+from scraper_service.storage.transactions import is_stored, now_of, number_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from sqlalchemy import Connection, Row, Select
 
-    from scraper_service.options.crawl import CrawlOptions
     from scraper_service.storage.job_records import Job
 
 
@@ -295,3 +313,135 @@ def _count_unchanged(connection: Connection, job_id: str) -> int:
         frontier.c.code == UNCHANGED,
     )
     return connection.scalar(query) or 0
+
+
+# -- links that the crawls of a team have not found ----------------------------------
+
+
+def is_hidden_url(connection: Connection, team_id: str, url: str) -> bool:
+    """Return True if the site of ``url`` is known to have no link to it.
+
+    Decided by the team's latest crawl that would have found the link: a crawl that read all
+    its pages and sitemaps, and whose scope allows the URL.
+    """
+    for row in latest_crawls(connection, team_id, url):
+        options = options_from_json("crawl", json.loads(row.options))
+        assert isinstance(options, CrawlOptions)
+        if _would_find(row, options, url):
+            key = crawl_key(options, normalize_url(url))
+            known = select(frontier.c.id).where(
+                frontier.c.job_number == number_of(row.id),
+                frontier.c.key == key,
+            )
+            if connection.scalar(known) is not None:
+                return False
+            return not is_listed(connection, row.id, key)
+    return False
+
+
+def _would_find(row: Row[tuple[object, ...]], options: CrawlOptions, url: str) -> bool:
+    if row.failed or row.held or options.sitemap != "include":
+        return False
+    if options.max_discovery_depth is not None or options.scrape.zero_data_retention:
+        return False
+    scope = CrawlScope(options, row.base or first_base(options))
+    return scope.refusal(url) is None
+
+
+# -- jobs of stored responses --------------------------------------------------------
+
+WHAT = "A job of stored sources"
+PAGES_AT_ONCE = 1000  # that are looked through in one statement
+
+
+@frozen
+class SourcePage:
+    """A page of another job, with its response."""
+
+    scrape_id: str
+    stored: StoredResponse
+
+
+def find_source(
+    connection: Connection, job_id: str, team_id: str
+) -> Job | ServiceError:
+    """Return a job that can be reprocessed, or why it cannot.
+
+    May return :exc:`JobNotFound`, :exc:`SourceJobRunning` and :exc:`SourcesNotStored`.
+    """
+    found = get_job(connection, job_id, team_id)
+    if found is None:
+        return JobNotFound("Job not found")
+    if found.is_active and found.paused_at is None:
+        return SourceJobRunning()
+    if not has_sources(connection, job_id):
+        return SourcesNotStored(WHAT, is_empty=not found.pages)
+    return found
+
+
+def pages_of_urls(
+    connection: Connection, job_id: str, team_id: str, urls: Iterable[str]
+) -> tuple[list[int], set[str]] | ServiceError:
+    """Do as :func:`find_pages` in a job that can be reprocessed.
+
+    May return the errors of :func:`find_source`.
+    """
+    found = find_source(connection, job_id, team_id)
+    if isinstance(found, ServiceError):
+        return found
+    return find_pages(connection, job_id, urls)
+
+
+def find_pages(
+    connection: Connection, job_id: str, urls: Iterable[str]
+) -> tuple[list[int], set[str]]:
+    """Return the numbers of the pages with some URLs, and the URLs without a page.
+
+    A URL is that of the job or the final one, behind redirects. Looks through all pages
+    of the job.
+    """
+    wanted, missing = set(urls), set(urls)
+    numbers: list[int] = []
+    first = 0
+    while True:
+        query = (
+            select(page.c.seq, frontier.c.url, page_source.c.facts)
+            .join(frontier, frontier.c.id == page.c.frontier_id)
+            .outerjoin(page_source, page_source.c.page_id == page.c.id)
+            .where(page.c.job_number == number_of(job_id), page.c.seq >= first)
+            .order_by(page.c.seq)
+            .limit(PAGES_AT_ONCE)
+        )
+        rows = connection.execute(query).all()
+        for seq, url, facts in rows:
+            named = {url} if facts is None else {url, json.loads(facts)["url"]}
+            if found := named & wanted:
+                numbers.append(seq)
+                missing -= found
+            first = seq + 1
+        if len(rows) < PAGES_AT_ONCE:
+            return numbers, missing
+
+
+def read_source(
+    connection: Connection, source_id: str, team_id: str, key: int
+) -> SourcePage | None:
+    """Return the page with a key in a job, with its response, or None.
+
+    Nothing of a job that is deleted or has expired is returned.
+    """
+    row = connection.execute(
+        select(page.c.id, *RESPONSE)
+        .join(page_source, page_source.c.page_id == page.c.id)
+        .join(frontier, frontier.c.id == page.c.frontier_id)
+        .join(job, job.c.number == page.c.job_number)
+        .where(
+            frontier.c.job_number == number_of(source_id),
+            frontier.c.key == key,
+            job.c.team_id == team_id,
+            is_stored(now_of(connection)),
+        )
+    ).one_or_none()
+    if row is None:
+        return None
+    return SourcePage(row.id, stored_response(row))
