@@ -124,6 +124,7 @@ class Job:
     page_price: int | None
     #: Target of the start URL's redirect if the scope of the crawl follows the redirect.
     base: str | None
+    #: Sentences, made of the codes in the row.
     warning: str | None
     error: str | None
     created_at: float
@@ -259,7 +260,7 @@ class Outcome:
     goes_on: bool = False
     #: New ``base`` of the job.
     base: str | None = None
-    #: Added to the warnings of the job.
+    #: Texts about a sitemap, added to the warnings of the job.
     warnings: tuple[str, ...] = ()
     #: A :class:`~scraper_service.storage.frontier.duplicates.DeliveredText` for the search of
     #: duplicates, or None.

@@ -92,6 +92,7 @@ JOB_NUMBERS = Sequence("job_number_seq", metadata=metadata)
 #: retention. ``header_names`` is JSON with the names of the headers in the options, whose
 #: values are secret. ``retention_s`` is the life of a job after its last change.
 #: ``page_counts`` is JSON of :class:`scraper_service.storage.frontier.page_counts.PageCounts`.
+#: ``warning`` is JSON of codes, see :mod:`scraper_service.storage.frontier.job_warnings`.
 #: ``base_job_id`` is the earlier job whose unchanged pages this job repeats, None without.
 #: ``stored`` are the bytes of the job in :data:`disk_use`.
 job = Table(

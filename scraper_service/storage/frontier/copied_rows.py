@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from attrs import asdict, define
 from sqlalchemy import insert, literal, select, update
 
-from scraper_service.errors import plural
+from scraper_service.storage.frontier.job_warnings import JobWarning
 from scraper_service.storage.frontier.open_job import OpenJob
 from scraper_service.storage.job_records import ACTIVE, JobState, RowState, UrlKind
 from scraper_service.storage.schema import frontier, job, page
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 SLICE_ROWS = 2000  # in one transaction: some 10 ms
-GONE = "The source job lost {} before this job had read all."
 
 
 @define
@@ -96,7 +95,7 @@ def go_on(connection: Connection, job_id: str) -> bool:
     opened.hold_surplus()  # the caller may have lowered the limit meanwhile
     opened.is_copying = not is_over
     if is_over and position.gone:
-        opened.warn(GONE.format(plural(position.gone, "page")))
+        opened.warn(JobWarning.SOURCE_LOST, pages=position.gone)
     _store(connection, job_id, None if is_over else position)
     opened.write(JobState(row.state))
     return is_over

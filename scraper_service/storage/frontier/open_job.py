@@ -34,7 +34,12 @@ from scraper_service.storage.accounts.credits import (
 from scraper_service.storage.files.page_sources import add_sources
 from scraper_service.storage.frontier import refused_links
 from scraper_service.storage.frontier.duplicates import add_texts
-from scraper_service.storage.frontier.empty_result import NO_PAGE, explain_empty_result
+from scraper_service.storage.frontier.job_warnings import (
+    JobWarning,
+    add_warning,
+    explain_empty_result,
+    remove_warnings,
+)
 from scraper_service.storage.frontier.links import INSERT_ROWS, PASSING, insert_links
 from scraper_service.storage.frontier.page_counts import add_pages
 from scraper_service.storage.job_records import (
@@ -73,10 +78,8 @@ if TYPE_CHECKING:
     from scraper_service.storage.files.page_sources import Packed
     from scraper_service.storage.job_records import Outcome
 
-MAX_WARNING = 2000  # characters
 ROBOTS = "robots"  # code of URLs that robots.txt refuses
 ROBOTS_CODES = (ROBOTS, "ROBOTS_UNREACHABLE")
-ROBOTS_WARNING = "robots.txt refuses some URLs of this crawl: robotsBlocked in its errors lists them."
 EXPIRY_EVERY_S = 60.0  # between two changes of the expiry of a running job
 MAX_SKIPPED = 1_000_000  # rows of refused URLs in one job
 
@@ -227,8 +230,8 @@ class OpenJob:
         self._tell_of(accepted, {outcome.row_id for outcome in delivered})
         for outcome in accepted:
             self.base = outcome.base or self.base
-            for warning in outcome.warnings:
-                self.warn(warning)
+            for text in outcome.warnings:
+                self.warn(JobWarning.SITEMAP, text=text)
         links = [link for outcome in accepted for link in outcome.links]
         added = self._add(links)
         self.let_in()
@@ -298,7 +301,7 @@ class OpenJob:
                 self.failed += state is RowState.FAILED
                 self.skipped += state is RowState.SKIPPED
             if state is RowState.SKIPPED and self.kind == "crawl":
-                self.warn(ROBOTS_WARNING)
+                self.warn(JobWarning.ROBOTS)
             if outcome.code in ROBOTS_CODES and outcome.final is not None:
                 self.refused[robots_url(origin(outcome.final[1]))] += 1
         _acknowledge(self._connection, rows)
@@ -460,7 +463,7 @@ class OpenJob:
                 (pages if link.code is None else refused).append(link)
         if (room := MAX_FILES - self.sitemap_files) < len(sitemaps):
             sitemaps = sitemaps[:room]
-            self.warn(f"The site has over {MAX_FILES} sitemap files; some are left.")
+            self.warn(JobWarning.MANY_SITEMAPS)
         connection, number = self._connection, self.number
         files = insert_links(connection, number, sitemaps, RowState.PENDING)
         self.sitemaps += files
@@ -508,19 +511,17 @@ class OpenJob:
             self.skipped += added
             if site:
                 self.refused[site] += added
-                self.warn(ROBOTS_WARNING)
+                self.warn(JobWarning.ROBOTS)
 
-    def warn(self, text: str) -> None:
-        """Append to the warnings of the job, each text once, up to :data:`MAX_WARNING`."""
-        known = self.warning or ""
-        if text not in known and len(known) < MAX_WARNING:
-            self.warning = f"{known} {text}".lstrip()
+    def warn(self, code: JobWarning, **data: Any) -> None:
+        """Add a warning with its data to those of the job, once."""
+        self.warning = add_warning(self.warning, code, **data)
 
     def _explain_empty_result(self) -> None:
         """Warn of a job without a page, and of a crawl with one page for a reason."""
         if self.pages > 1 or self.is_step:
             return
-        text = explain_empty_result(
+        found = explain_empty_result(
             self._connection,
             self.job_id,
             self.pages,
@@ -528,10 +529,10 @@ class OpenJob:
             limit=self.limit,
             page_counts=self.page_counts,
         )
-        if text is not None:
-            if text.startswith(NO_PAGE):  # the text has the reasons
-                self.warning = (self.warning or "").replace(ROBOTS_WARNING, "").strip()
-            self.warn(text)
+        for code, data in found:
+            if code is JobWarning.NO_PAGE:  # it has the reasons
+                self.warning = remove_warnings(self.warning, JobWarning.ROBOTS)
+            self.warn(code, **data)
 
     def let_in(self) -> int:
         """Make held URLs pending, the oldest first, as far as the limit allows.

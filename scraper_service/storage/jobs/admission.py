@@ -33,6 +33,7 @@ from scraper_service.storage import job_secrets
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.accounts.audit import Actor
+from scraper_service.storage.frontier.job_warnings import JobWarning, add_warning
 from scraper_service.storage.frontier.links import Seed, insert_links, seed_of
 from scraper_service.storage.job_records import (
     ACTIVE,
@@ -64,7 +65,6 @@ FETCHES_NOTHING = (
     " pages of another job"
 )
 PROLONGS = "retentionDays must be left out: the batch of appendToId has zeroDataRetention, got {}"
-_FEWER_CREDITS = "The run may cost {most}: the team has no more of them."
 
 
 @frozen(kw_only=True)
@@ -162,7 +162,13 @@ def admit_job(
     if idempotency_key and not use_key(connection, terms.team_id, idempotency_key, at):
         ledger.give_back(connection, terms.team_id, bill.get("reserved", 0))
         return IdempotencyKeyUsed("Idempotency key already used")
-    seed = evolve(seed, page_limit=bill.pop("page_limit", seed.page_limit))
+    if (pages := bill.pop("page_limit", None)) is not None:
+        seed = evolve(seed, page_limit=pages)
+        bill["warning"] = (
+            add_warning(None, JobWarning.FEW_CREDITS, most=pages)
+            if isinstance(options, AgentOptions)
+            else add_warning(None, JobWarning.LIMIT_LOWERED, wanted=wanted, pages=pages)
+        )
     if isinstance(options, BatchOptions):
         # The frontier has all URLs. Without them each read of the job is faster.
         options = evolve(options, urls=options.urls[:1])
@@ -170,9 +176,6 @@ def admit_job(
     has_hook = "webhook" in fields_dict(type(options))
     if has_hook:  # it may have secret headers, which only its sender needs
         kept = evolve(kept, webhook=None)
-    if isinstance(options, AgentOptions) and "warning" in bill:
-        most_credits = plural(seed.page_limit or 0, "credit")
-        bill["warning"] = _FEWER_CREDITS.format(most=most_credits)
     text = json.dumps(options_to_json(kept))
     team_id = terms.team_id
     found = insert_job(
@@ -224,7 +227,7 @@ def _bill(
         return OutOfCredits(price * least, left)
     bill: dict[str, Any] = {"page_price": price, "reserved": price * pages}
     if is_open and pages < wanted:
-        bill |= {"page_limit": pages, "warning": ledger.limit_warning(wanted, pages)}
+        bill["page_limit"] = pages
     return bill
 
 

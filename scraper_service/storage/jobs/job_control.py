@@ -22,6 +22,7 @@ from scraper_service.storage import job_secrets
 from scraper_service.storage.accounts import audit, disk_use
 from scraper_service.storage.accounts.credits import lock_team
 from scraper_service.storage.frontier import outcomes
+from scraper_service.storage.frontier.job_warnings import JobWarning, sentence_of
 from scraper_service.storage.frontier.open_job import OpenJob
 from scraper_service.storage.frontier.outcomes import end_job
 from scraper_service.storage.job_records import (
@@ -302,7 +303,7 @@ def long_paused(connection: Connection, most_s: float) -> list[str]:
 
 @transaction(row="{job_id}")
 def pause_full_job(
-    connection: Connection, job_id: str, warning: str, actor: Actor | None
+    connection: Connection, job_id: str, quota_mib: int, actor: Actor | None
 ) -> bool:
     """Pause a job whose team has no room. Return False if it does not run any more."""
     row = connection.execute(
@@ -312,14 +313,15 @@ def pause_full_job(
         return False
     paused = OpenJob(connection, row)
     paused.paused_at = paused.at
-    paused.warn(warning)
+    paused.warn(JobWarning.DISK_FULL, quota_mib=quota_mib)
     paused.note("paused", paused.detail(Effect()))
     connection.execute(
         update(job).where(job.c.id == job_id).values(revision=row.revision + 1)
     )
     paused.write(JobState(row.state))
+    reason = sentence_of(JobWarning.DISK_FULL, quota_mib=quota_mib)
     audit.record(
-        connection, actor, "job.paused", job_id, team_id=row.team_id, reason=warning
+        connection, actor, "job.paused", job_id, team_id=row.team_id, reason=reason
     )
     return True
 

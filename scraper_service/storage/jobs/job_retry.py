@@ -34,7 +34,7 @@ from scraper_service.options.urls import host_of
 from scraper_service.storage import job_secrets
 from scraper_service.storage.accounts import audit, disk_use
 from scraper_service.storage.accounts import credits as ledger
-from scraper_service.storage.frontier.empty_result import without_explanation
+from scraper_service.storage.frontier.job_warnings import OF_END, remove_warnings
 from scraper_service.storage.frontier.open_job import ROBOTS, OpenJob
 from scraper_service.storage.job_records import ACTIVE, Job, JobState, RowState, UrlKind
 from scraper_service.storage.jobs import job_store
@@ -142,7 +142,7 @@ def retry_pages(
             secrets=",".join(sorted(secrets)) or None,
             completed_at=None,
             expires_at=opened.at + row.retention_s,
-            warning=without_explanation(row.warning),
+            warning=remove_warnings(row.warning, *OF_END),
             revision=row.revision + 1,
             **bill,
         )
