@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Self
 from attrs import field, frozen
 
 from scraper_service.content.stored_pages import StoredResponse
+from scraper_service.discovery import Reason
 from scraper_service.items import KeptResponse, Snapshot
 from scraper_service.options.crawl import Webhook
 
@@ -274,6 +275,27 @@ class Outcome:
     def redirected_to(self) -> tuple[int, str] | None:
         """Key and URL of another URL that the fetch ended at, None without one."""
         return self.final if self.final and self.final[0] != self.key else None
+
+    @property
+    def end_state(self) -> RowState:
+        """State of the URL: a page that robots.txt refuses is skipped."""
+        if self.page is not None or self.is_done:
+            return RowState.DONE
+        is_refused = self.kind is UrlKind.PAGE and self.code == Reason.ROBOTS
+        return RowState.SKIPPED if is_refused else RowState.FAILED
+
+    @property
+    def has_failed(self) -> bool:
+        """Return True if the errors of the job list this outcome."""
+        if self.kind is not UrlKind.PAGE or self.goes_on:
+            return False
+        return self.end_state is RowState.FAILED
+
+    @property
+    def loss_kinds(self) -> str | None:
+        """The kinds of the page's losses with a space around each; None without any."""
+        kinds = self.facts.losses if self.facts is not None else ()
+        return f" {' '.join(kinds)} " if kinds else None
 
 
 @frozen

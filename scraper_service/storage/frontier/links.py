@@ -1,4 +1,4 @@
-"""URLs of a frontier: the first URLs of a job, new links, and URLs known to a team."""
+"""URLs of a frontier: the first URLs of a job, new links, their ends, and URLs known to a team."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
-from sqlalchemy import case, select
+from sqlalchemy import bindparam, case, or_, select, update
 
 from scraper_service.discovery import crawl_key, sitemap_key
 from scraper_service.discovery.canonical_urls import parse_url, plain_host, site_of
@@ -25,13 +25,22 @@ from scraper_service.storage.job_records import (
     UrlKind,
 )
 from scraper_service.storage.schema import frontier, job, page
-from scraper_service.storage.statements import execute, execute_many
+from scraper_service.storage.statements import (
+    Statement,
+    arrays,
+    constant,
+    execute,
+    execute_many,
+    run_together,
+)
 from scraper_service.storage.transactions import IN_ORDER, inline, now_of, rows_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from sqlalchemy import Connection, Row
+
+    from scraper_service.storage.job_records import Outcome
 
 INSERT_ROWS = 1000  # per statement
 # Codes of URLs that another page may let in: where they are less deep, or on a page that
@@ -61,6 +70,33 @@ WHERE NOT EXISTS (SELECT FROM frontier WHERE job_number = %s AND key = given.key
   AND (state <> {RowState.SKIPPED:d} OR code IS NULL OR code NOT IN {PASSING}) OFFSET 0)
 {_CONFLICT}
 """  # noqa: S608
+# Filtered by the caller: with the code here, SQLite would read all rows of this code.
+_READ_KNOWN = select(frontier.c.state, frontier.c.code).where(
+    frontier.c.job_number == bindparam("job_number"),
+    frontier.c.key.in_(bindparam("keys", expanding=True)),
+)
+_READ_PASSING = Statement(
+    select(frontier.c.id)
+    .where(
+        frontier.c.job_number == bindparam("job_number"),
+        frontier.c.state == constant(RowState.SKIPPED),
+        or_(*(frontier.c.code == code for code in PASSING)),
+    )
+    .limit(constant(1))
+)
+_READ_LEASES = f"""
+SELECT id, token, owner FROM frontier WHERE state = {RowState.LEASED:d} AND id IN
+"""  # noqa: S608  # of constants
+_ENDED = (
+    *("state", "page_id", "code", "error", "status", "losses", "text_hashes"),
+    "ended_at",
+)
+_END = Statement(
+    update(frontier)
+    .where(frontier.c.id == bindparam("row_id"))
+    .values({name: bindparam(name) for name in _ENDED})
+    .values(owner=None)
+)
 _ADD_TIME = """
 UPDATE frontier SET lastmod = ? WHERE job_number = ? AND key = ? AND lastmod IS NULL
 """
@@ -114,6 +150,55 @@ def _insert(
         changed = execute(connection, _POSTGRESQL, values)
         return int(changed.rowcount)
     return execute_many(connection, _SQLITE, rows)
+
+
+def count_passing(
+    connection: Connection, job_number: int, links: Sequence[Link]
+) -> int:
+    """Return how many URLs were skipped for a :data:`PASSING` reason before."""
+    of_job = {"job_number": job_number}
+    if not links or _READ_PASSING.one(connection, of_job) is None:
+        return 0
+    keys = list({link.key for link in links})
+    count = 0
+    for start in range(0, len(keys), INSERT_ROWS):
+        some = {**of_job, "keys": keys[start : start + INSERT_ROWS]}
+        for row in connection.execute(_READ_KNOWN, some):
+            count += row.state == RowState.SKIPPED and row.code in PASSING
+    return count
+
+
+def outcomes_with_lease(
+    connection: Connection, outcomes: Sequence[Outcome]
+) -> list[Outcome]:
+    """Return the outcomes with a valid lease.
+
+    The job row is locked, and rows of a job change only under its lock.
+    """
+    # Numbers in the text: a list as a parameter would need a form for each database.
+    ids = ",".join(str(int(outcome.row_id)) for outcome in outcomes)
+    held = set(execute(connection, f"{_READ_LEASES} ({ids})").fetchall())
+    return [
+        outcome
+        for outcome in outcomes
+        if (outcome.row_id, outcome.token, outcome.owner) in held
+    ]
+
+
+def end_rows(connection: Connection, rows: list[dict[str, Any]]) -> None:
+    """End leased URLs, whose leases are gone then. ``rows`` have the columns to write."""
+    if len(rows) < 2 or connection.dialect.name == "sqlite":
+        _END.run_many(connection, [{**row, "row_id": row["id"]} for row in rows])
+        return
+    columns = ("id", *_ENDED)
+    given = arrays(connection, frontier, columns)
+    values = ", ".join(f"{name} = ended.{name}" for name in _ENDED)
+    text = (
+        f"UPDATE frontier SET owner = NULL, {values}"  # noqa: S608  # of constants
+        f" FROM unnest({given}) AS ended ({', '.join(columns)})"
+        " WHERE frontier.id = ended.id"
+    )
+    run_together(connection, text, columns, rows)
 
 
 @frozen

@@ -13,14 +13,12 @@ from collections import Counter
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from attrs import asdict
-from sqlalchemy import bindparam, delete, or_, select, update
+from sqlalchemy import bindparam, delete, select, update
 
 from scraper_service.discovery import crawl_key
 from scraper_service.discovery.sitemap import GUESS, MAX_FILES
 from scraper_service.errors import OutOfCredits
-from scraper_service.options.crawl import CHANGEABLE, CrawlOptions
-from scraper_service.options.limits import DAY_S
+from scraper_service.options.crawl import CrawlOptions
 from scraper_service.options.serialization import options_from_json
 from scraper_service.options.urls import origin, robots_url
 from scraper_service.storage import change_snapshots, job_secrets
@@ -40,12 +38,15 @@ from scraper_service.storage.frontier.job_warnings import (
     explain_empty_result,
     remove_warnings,
 )
-from scraper_service.storage.frontier.links import INSERT_ROWS, PASSING, insert_links
+from scraper_service.storage.frontier.links import (
+    count_passing,
+    end_rows,
+    insert_links,
+    outcomes_with_lease,
+)
 from scraper_service.storage.frontier.page_counts import add_pages
 from scraper_service.storage.job_records import (
     Commit,
-    Effect,
-    JobChange,
     JobState,
     Link,
     RowState,
@@ -56,10 +57,6 @@ from scraper_service.storage.schema import event, frontier, job, page
 from scraper_service.storage.statements import (
     Insertion,
     Statement,
-    arrays,
-    constant,
-    execute,
-    run_together,
 )
 from scraper_service.storage.transactions import (
     IN_ORDER,
@@ -96,53 +93,10 @@ _WRITE_JOB = Statement(
     .values({name: bindparam(name) for name in (*_COUNTED, *_FURTHER)})
     .values(stored=job.c.stored + bindparam("more_bytes"))
 )
-_READ_LEASES = f"""
-SELECT id, token, owner FROM frontier WHERE state = {RowState.LEASED:d} AND id IN
-"""  # noqa: S608  # of constants
-# Filtered by the caller: with the code here, SQLite would read all rows of this code.
-_READ_KNOWN = select(frontier.c.state, frontier.c.code).where(
-    frontier.c.job_number == bindparam("job_number"),
-    frontier.c.key.in_(bindparam("keys", expanding=True)),
-)
-_READ_PASSING = Statement(
-    select(frontier.c.id)
-    .where(
-        frontier.c.job_number == bindparam("job_number"),
-        frontier.c.state == constant(RowState.SKIPPED),
-        or_(*(frontier.c.code == code for code in PASSING)),
-    )
-    .limit(constant(1))
-)
 _ADD_PAGES = Insertion(
     page, "id", "job_number", "seq", "size", "frontier_id", "body", "whole"
 )
 _ADD_EVENTS = Insertion(event, "job_number", "kind", "page_id", "row_id", "at")
-_ENDED = (
-    *("state", "page_id", "code", "error", "status", "losses", "text_hashes"),
-    "ended_at",
-)
-_ACKNOWLEDGE = Statement(
-    update(frontier)
-    .where(frontier.c.id == bindparam("row_id"))
-    .values({name: bindparam(name) for name in _ENDED})
-    .values(owner=None)
-)
-
-
-def _acknowledge(connection: Connection, rows: list[dict[str, Any]]) -> None:
-    """End the leases of rows."""
-    if len(rows) < 2 or connection.dialect.name == "sqlite":
-        _ACKNOWLEDGE.run_many(connection, rows)
-        return
-    columns = ("id", *_ENDED)
-    given = arrays(connection, frontier, columns)
-    values = ", ".join(f"{name} = ended.{name}" for name in _ENDED)
-    text = (
-        f"UPDATE frontier SET owner = NULL, {values}"  # noqa: S608  # of constants
-        f" FROM unnest({given}) AS ended ({', '.join(columns)})"
-        " WHERE frontier.id = ended.id"
-    )
-    run_together(connection, text, columns, rows)
 
 
 class OpenJob:
@@ -199,7 +153,7 @@ class OpenJob:
 
         Return the commits of accepted outcomes, by row.
         """
-        held = self._held_leases(outcomes)
+        held = outcomes_with_lease(self._connection, outcomes)
         stale = self._stale(held)
         accepted = [outcome for outcome in held if outcome.row_id not in stale]
         if not accepted:
@@ -260,35 +214,20 @@ class OpenJob:
                 )
         return stale
 
-    def _held_leases(self, outcomes: list[Outcome]) -> list[Outcome]:
-        """Return the outcomes with a valid lease.
-
-        The job row is locked, and rows of a job change only under its lock.
-        """
-        # Numbers in the text: a list as a parameter would need a form for each database.
-        ids = ",".join(str(int(outcome.row_id)) for outcome in outcomes)
-        held = set(execute(self._connection, f"{_READ_LEASES} ({ids})").fetchall())
-        return [
-            outcome
-            for outcome in outcomes
-            if (outcome.row_id, outcome.token, outcome.owner) in held
-        ]
-
     def _acknowledge(self, accepted: list[Outcome], duplicates: dict[int, str]) -> None:
         rows = []
         for outcome in accepted:
             other = duplicates.get(outcome.row_id)
-            state = _state_after(outcome)
+            state = outcome.end_state
             rows.append(
                 {
-                    "row_id": outcome.row_id,
                     "id": outcome.row_id,
                     "state": int(state),
                     "page_id": outcome.page_id,
                     "code": "duplicate" if other else outcome.code,
                     "error": f"duplicate of {other}" if other else outcome.error,
                     "status": outcome.status,
-                    "losses": None if other else _loss_kinds(outcome),
+                    "losses": None if other else outcome.loss_kinds,
                     "text_hashes": outcome.text_hashes,
                     "ended_at": self.at,
                 }
@@ -304,7 +243,7 @@ class OpenJob:
                 self.warn(JobWarning.ROBOTS)
             if outcome.code in ROBOTS_CODES and outcome.final is not None:
                 self.refused[robots_url(origin(outcome.final[1]))] += 1
-        _acknowledge(self._connection, rows)
+        end_rows(self._connection, rows)
         self._forget([each.row_id for each in accepted if each.code == GUESS])
 
     def _forget(self, guesses: list[int]) -> None:
@@ -405,7 +344,7 @@ class OpenJob:
 
     def _tell_of(self, accepted: list[Outcome], delivered: set[int]) -> None:
         """Write an event and a webhook delivery for each delivered or failed page."""
-        ended = [x for x in accepted if x.row_id in delivered or _has_failed(x)]
+        ended = [x for x in accepted if x.row_id in delivered or x.has_failed]
         if not ended:
             return
         events = [
@@ -425,19 +364,6 @@ class OpenJob:
         """Write an event of the job and its webhook delivery. ``detail`` is JSON."""
         note(self._connection, self.job_id, kind, self.at, detail)
         self._tell([(kind, None, detail)])
-
-    def options_in_force(self) -> dict[str, Any]:
-        """Return the options that callers may change, by attribute."""
-        options = json.loads(self.options)
-        found = {name: options.get(name) for name in CHANGEABLE[self.kind]}
-        if "limit" in found:
-            found["limit"] = self.limit  # which may be lower, for lack of credits
-        found["retention_days"] = self.retention_s / DAY_S
-        return found
-
-    def detail(self, effect: Effect) -> str:
-        """Return the detail of an event of a change, as JSON."""
-        return json.dumps(asdict(JobChange(self.options_in_force(), effect)))
 
     def _tell(self, news: list[tuple[str, int | None, str | None]]) -> None:
         self.deliveries = tell(
@@ -473,7 +399,8 @@ class OpenJob:
                 connection, number, pages, refused, lists=self.skipped < MAX_SKIPPED
             )
             self.skipped += listed
-        self.skipped -= self._count_let_in(pages)
+        if self.skipped:
+            self.skipped -= count_passing(connection, number, pages)
         fits = self.room is None or len(pages) <= self.room
         state = RowState.PENDING if fits else RowState.HELD
         added = insert_links(connection, number, pages, state)
@@ -484,21 +411,6 @@ class OpenJob:
         if self.skipped < MAX_SKIPPED:
             self._add_refused(refused)
         return added + files
-
-    def _count_let_in(self, links: Sequence[Link]) -> int:
-        """Return how many of these URLs were skipped for a passing reason before."""
-        if not (links and self.skipped):
-            return 0
-        of_job = {"job_number": self.number}
-        if _READ_PASSING.one(self._connection, of_job) is None:
-            return 0
-        keys = list({link.key for link in links})
-        count = 0
-        for start in range(0, len(keys), INSERT_ROWS):
-            some = {**of_job, "keys": keys[start : start + INSERT_ROWS]}
-            for row in self._connection.execute(_READ_KNOWN, some):
-                count += row.state == RowState.SKIPPED and row.code in PASSING
-        return count
 
     def _add_refused(self, links: list[Link]) -> None:
         """Insert refused URLs, and count them for each robots.txt."""
@@ -649,24 +561,3 @@ class OpenJob:
         expires_at = self.at + self.retention_s
         is_near = 0 <= expires_at - self._known_expiry < EXPIRY_EVERY_S
         return self._known_expiry if is_near and not ended else expires_at
-
-
-def _loss_kinds(outcome: Outcome) -> str | None:
-    """Return the kinds of a page's losses with a space around each; None without any."""
-    kinds = outcome.facts.losses if outcome.facts is not None else ()
-    return f" {' '.join(kinds)} " if kinds else None
-
-
-def _state_after(outcome: Outcome) -> RowState:
-    """Return the state of the URL of an outcome: a page that robots.txt refuses is skipped."""
-    if outcome.page is not None or outcome.is_done:
-        return RowState.DONE
-    is_refused = outcome.kind is UrlKind.PAGE and outcome.code == ROBOTS
-    return RowState.SKIPPED if is_refused else RowState.FAILED
-
-
-def _has_failed(outcome: Outcome) -> bool:
-    """Return True if the errors of the job list this outcome."""
-    if outcome.kind is not UrlKind.PAGE or outcome.goes_on:
-        return False
-    return _state_after(outcome) is RowState.FAILED

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from attrs import evolve, frozen
+from attrs import asdict, evolve, frozen
 from sqlalchemy import delete, exists, func, select, update
 
 from scraper_service.errors import (
@@ -170,7 +170,7 @@ def change_job(
     if days is not None and json.loads(row.options)["scrape"]["zero_data_retention"]:
         return OptionUnavailable("retention_days", HIDDEN.format(short(days)))
     changed = OpenJob(connection, row)
-    before = changed.options_in_force()
+    before = _options_in_force(changed)
     values = {name: _as_json(value) for name, value in request.options.items()}
     if "limit" in values:
         values["limit"] = min(values["limit"], MAX_LIMIT)
@@ -191,7 +191,7 @@ def change_job(
     if pauses:
         changed.paused_at = changed.at if request.paused else None
         kind = "paused" if request.paused else "resumed"
-        changed.note(kind, changed.detail(Effect()))
+        changed.note(kind, _detail(changed, Effect()))
     _record(connection, actor, job_id, values, request.paused if pauses else None)
     connection.execute(
         update(job)
@@ -252,8 +252,23 @@ def _keep_finished(
     )
     return ChangedJob(
         evolve(found, expires_at=expires_at),
-        JobChange(changed.options_in_force(), Effect()),
+        JobChange(_options_in_force(changed), Effect()),
     )
+
+
+def _options_in_force(changed: OpenJob) -> dict[str, Any]:
+    """Return the options that callers may change, by attribute."""
+    options = json.loads(changed.options)
+    found = {name: options.get(name) for name in CHANGEABLE[changed.kind]}
+    if "limit" in found:
+        found["limit"] = changed.limit  # which may be lower, for lack of credits
+    found["retention_days"] = changed.retention_s / DAY_S
+    return found
+
+
+def _detail(changed: OpenJob, effect: Effect) -> str:
+    """Return the detail of an event of a change, as JSON."""
+    return json.dumps(asdict(JobChange(_options_in_force(changed), effect)))
 
 
 def _as_json(value: Any) -> Any:
@@ -264,14 +279,14 @@ def _apply(changed: OpenJob, values: Mapping[str, Any]) -> Effect:
     """Apply changed options to a job, and let held URLs in that a higher limit admits."""
     changed.options = json.dumps({**json.loads(changed.options), **values})
     effect = Effect(changed.let_in())
-    changed.note("updated", changed.detail(effect))
+    changed.note("updated", _detail(changed, effect))
     return effect
 
 
 def _read(connection: Connection, changed: OpenJob, effect: Effect) -> ChangedJob:
     found = job_store.get_job(connection, changed.job_id, changed.team_id)
     assert found is not None
-    return ChangedJob(found, JobChange(changed.options_in_force(), effect))
+    return ChangedJob(found, JobChange(_options_in_force(changed), effect))
 
 
 def lock_own_job(connection: Connection, job_id: str, team_id: str) -> Row[Any] | None:
@@ -314,7 +329,7 @@ def pause_full_job(
     paused = OpenJob(connection, row)
     paused.paused_at = paused.at
     paused.warn(JobWarning.DISK_FULL, quota_mib=quota_mib)
-    paused.note("paused", paused.detail(Effect()))
+    paused.note("paused", _detail(paused, Effect()))
     connection.execute(
         update(job).where(job.c.id == job_id).values(revision=row.revision + 1)
     )
