@@ -625,7 +625,7 @@ monitor_snapshot = Table(
 )
 
 #: Processes with leases, which end at ``until``. ``takes`` has names separated by spaces;
-#: see :mod:`scraper_service.storage.frontier.workers`.
+#: see :mod:`scraper_service.storage.frontier.leases`.
 worker = Table(
     "worker",
     metadata,

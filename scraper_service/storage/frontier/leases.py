@@ -1,7 +1,9 @@
-"""Leases on URLs of a frontier: claims, returns, and leases of dead processes.
+"""Leases on URLs of a frontier, and the live processes that have them.
 
-Parts of :class:`~scraper_service.storage.frontier.frontier.Frontier`. Functions that
-change rows of a job lock the job row first.
+Claims, returns, and leases of dead processes are parts of
+:class:`~scraper_service.storage.frontier.frontier.Frontier`. Functions that change rows of a
+job lock the job row first. Each process writes its own row with its heartbeats, so nobody
+lists processes by hand.
 """
 
 from __future__ import annotations
@@ -10,11 +12,12 @@ import uuid
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from attrs import evolve
+from attrs import evolve, frozen
 from sqlalchemy import and_, bindparam, func, insert, not_, or_, select, update
 
 from scraper_service.errors import SecretsUnreadable
 from scraper_service.options.limits import DAY_S
+from scraper_service.options.serialization import JOBS, LIMITS
 from scraper_service.storage import job_secrets
 from scraper_service.storage.frontier import copied_rows, outcomes
 from scraper_service.storage.job_records import (
@@ -45,7 +48,7 @@ from scraper_service.storage.transactions import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from sqlalchemy import ColumnElement, Connection, Select
     from sqlalchemy.sql.dml import ReturningUpdate
@@ -55,6 +58,52 @@ if TYPE_CHECKING:
 MAX_ATTEMPTS = 10
 CLAIM_SIZES = 32  # whose statements are kept
 LOOK_ROWS = 5000  # in a look for URLs of other sites
+HOST_LENGTH = 255  # of the column
+# Kinds of processes.
+SERVICE = "service"  # `scraper-service serve`
+WORKER = "worker"  # `scraper-service worker`
+RUN = "scrapyd"  # a process of a job on a scrapyd node
+SPIDER = "spider"  # `scrapy crawl` with the id of a job, by hand
+COMMAND = "command"  # a command line that runs its own job
+
+
+@frozen
+class WorkerState:
+    """What a process writes about itself."""
+
+    #: One of the kinds above.
+    kind: str
+    host: str
+    pid: int
+    #: Keys of :data:`~scraper_service.options.serialization.LIMITS`.
+    takes: tuple[str, ...]
+    #: The number of crawls and batches that it runs now.
+    jobs: int
+    #: True if it ends, and takes nothing more.
+    drains: bool
+
+
+@frozen
+class LiveWorker:
+    """A live process, as others see it."""
+
+    id: str
+    #: None, with ``host`` and ``pid``, for a process of a version before these columns.
+    kind: str | None
+    host: str | None
+    pid: int | None
+    takes: tuple[str, ...]
+    jobs: int
+    drains: bool
+    #: Time of its first heartbeat, in seconds since 1970.
+    started_at: float | None
+    #: Seconds until its leases end without another heartbeat.
+    lease_s: float
+
+    @property
+    def runs_jobs(self) -> bool:
+        """Return True if it takes jobs of all teams or runs a job of its own."""
+        return JOBS in self.takes or self.kind in {RUN, SPIDER, COMMAND}
 
 
 class Beyond(NamedTuple):
@@ -260,19 +309,36 @@ def leases_of(connection: Connection, owner: str) -> list[tuple[str, int, int]]:
 
 
 @transaction(apart=True)
-def beat(connection: Connection, owner: str, lease_s: float) -> None:
-    """Extend the leases of ``owner`` to ``lease_s`` seconds from now."""
+def beat(
+    connection: Connection,
+    owner: str,
+    lease_s: float,
+    state: WorkerState | None = None,
+) -> None:
+    """Extend the leases of ``owner`` to ``lease_s`` seconds from now, with its state."""
     now = now_of(connection)
     until = now + lease_s
     farthest = until + FARTHEST_S
     connection.execute(
         update(worker).where(worker.c.until > farthest).values(until=now - 1)
     )
+    values: dict[str, Any] = {"until": until}
+    if state is not None:
+        values |= {
+            "kind": state.kind,
+            "host": state.host[:HOST_LENGTH],
+            "pid": state.pid,
+            "takes": " ".join(state.takes),
+            "jobs": state.jobs,
+            "drains": state.drains,
+            "started_at": func.coalesce(worker.c.started_at, now),
+        }
     changed = connection.execute(
-        update(worker).where(worker.c.id == owner).values(until=until)
+        update(worker).where(worker.c.id == owner).values(values)
     )
     if not changed.rowcount:
-        connection.execute(insert(worker).values(id=owner, until=until))
+        row = {**values, "started_at": now} if state is not None else values
+        connection.execute(insert(worker).values(id=owner, **row))
 
 
 def forget_worker(connection: Connection, owner: str) -> None:
@@ -285,6 +351,35 @@ def forget_workers(connection: Connection) -> None:
     connection.execute(
         worker.delete().where(worker.c.until < now_of(connection) - DAY_S)
     )
+
+
+def live_workers(connection: Connection) -> list[LiveWorker]:
+    """Return the processes whose leases have not ended, the oldest first."""
+    now = now_of(connection)
+    query = (
+        select(worker)
+        .where(worker.c.until >= now)
+        .order_by(worker.c.started_at, worker.c.id)
+    )
+    return [
+        LiveWorker(
+            id=row.id,
+            kind=row.kind,
+            host=row.host,
+            pid=row.pid,
+            takes=tuple(LIMITS) if row.takes is None else tuple(row.takes.split()),
+            jobs=row.jobs or 0,
+            drains=bool(row.drains),
+            started_at=row.started_at,
+            lease_s=row.until - now,
+        )
+        for row in connection.execute(query)
+    ]
+
+
+def takers(found: Iterable[LiveWorker], what: str) -> int:
+    """Return how many processes take a kind of work and do not end."""
+    return sum(what in each.takes and not each.drains for each in found)
 
 
 def _is_lost(connection: Connection) -> ColumnElement[bool]:
