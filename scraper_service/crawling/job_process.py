@@ -184,8 +184,8 @@ class Presence:
         They occur if the response to a claim was lost. Only leases that are unknown twice in a
         row are returned, since a page may end between the two look-ups.
         """
-        leases = await self._frontier.leases()
-        unknown = JobLeases.unknown(self._owner, leases)
+        held = await self._frontier.leases()
+        unknown = JobLeases.unknown(self._owner, held)
         strays, self._unknown = unknown & self._unknown, unknown
         by_job: dict[str, list[tuple[int, int]]] = {}
         for job_id, *lease in sorted(strays):

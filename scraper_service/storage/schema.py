@@ -85,7 +85,7 @@ JOB_NUMBERS = Sequence("job_number_seq", metadata=metadata)
 #: charged. ``page_price`` is reserved for each page, None for an unlimited team.
 #: ``paused_at`` is None unless the job is paused. ``revision`` counts changes of the job by
 #: its caller, so that processes notice them.
-#: ``copying`` is the position of :mod:`scraper_service.storage.frontier.copied_rows`, None at
+#: ``copying`` is the position of :mod:`scraper_service.storage.frontier.outcomes`, None at
 #: the end and for other jobs.
 #: ``secrets`` are the names of its options that are stored encrypted, with commas.
 #: ``target`` is what lists of jobs show of the URL, query or prompt, None with zero data

@@ -19,7 +19,7 @@ from scraper_service.errors import SecretsUnreadable
 from scraper_service.options.limits import DAY_S
 from scraper_service.options.serialization import JOBS, LIMITS
 from scraper_service.storage import job_secrets
-from scraper_service.storage.frontier import copied_rows, outcomes
+from scraper_service.storage.frontier import outcomes
 from scraper_service.storage.job_records import (
     ACTIVE,
     LOST,
@@ -144,7 +144,7 @@ def claim(
     if is_late(connection, owner):
         return found
     if locked.copying is not None:
-        copied_rows.go_on(connection, job_id)
+        outcomes.copy_slice(connection, job_id)
     if beyond is None:
         values = {"job_number": locked.number, "lessee": owner}
         rows = _claiming(count).all(connection, values)

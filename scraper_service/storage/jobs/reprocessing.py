@@ -28,7 +28,7 @@ from scraper_service.storage.files.page_sources import (
     has_sources,
     stored_response,
 )
-from scraper_service.storage.frontier import copied_rows
+from scraper_service.storage.frontier import outcomes
 from scraper_service.storage.frontier.links import Seed
 from scraper_service.storage.job_records import ACTIVE, Job
 from scraper_service.storage.jobs.admission import Terms, admit_job
@@ -126,7 +126,7 @@ def create_job_of_sources(
     """Store a job that reads the responses of pages of ``source_id``.
 
     ``numbers`` are those of the pages, None for all pages. Copies the rows of the first
-    pages; :func:`~scraper_service.storage.frontier.copied_rows.go_on` copies the others. May
+    pages; :func:`~scraper_service.storage.frontier.outcomes.copy_slice` copies the others. May
     return the errors of :func:`source_problem` and of
     :func:`~scraper_service.storage.jobs.admission.create_job`. Locks the team.
     """
@@ -152,7 +152,7 @@ def create_job_of_sources(
     )
     if isinstance(made, ServiceError):
         return made
-    copied_rows.begin(connection, made.id, count, numbers)
+    outcomes.begin_copy(connection, made.id, count, numbers)
     return get_job(connection, made.id, terms.team_id) or made
 
 
