@@ -31,7 +31,7 @@ from scraper_service.storage.accounts.credits import (
 )
 from scraper_service.storage.files.page_sources import add_sources
 from scraper_service.storage.frontier import refused_links
-from scraper_service.storage.frontier.duplicates import add_texts
+from scraper_service.storage.frontier.delivered_pages import add_pages, add_texts
 from scraper_service.storage.frontier.job_warnings import (
     JobWarning,
     add_warning,
@@ -44,7 +44,6 @@ from scraper_service.storage.frontier.links import (
     insert_links,
     outcomes_with_lease,
 )
-from scraper_service.storage.frontier.page_counts import add_pages
 from scraper_service.storage.job_records import (
     Commit,
     JobState,
