@@ -63,22 +63,20 @@ class PageCounts:
 
     #: All counted pages: those that were delivered since the job has such counts.
     pages: int = 0
-    statuses: Mapping[str, int]
+    statuses: Mapping[str, int] = field(factory=dict)
     #: By the number of links from the start.
-    depths: Mapping[str, int]
-    verdicts: Mapping[str, int]
+    depths: Mapping[str, int] = field(factory=dict)
+    verdicts: Mapping[str, int] = field(factory=dict)
     #: Pages with data by a schema or prompt.
     with_data: int = 0
     #: Pages whose data has a value there, by name; ``a.b`` is a property of an object.
-    fields: Mapping[str, int]
+    fields: Mapping[str, int] = field(factory=dict)
     #: By kind of ``metadata.losses``, how many ``pages`` have one, and their sum as
     #: ``count``.
     losses: Mapping[str, Mapping[str, int]] = field(factory=dict)
 
 
-_NOTHING = json.dumps(
-    asdict(PageCounts(statuses={}, depths={}, verdicts={}, fields={}))
-)
+_NOTHING = json.dumps(asdict(PageCounts()))
 
 
 def parse_counts(stored: str | None) -> PageCounts:

@@ -26,9 +26,9 @@ from scraper_service.storage.schema import frontier, job
 from scraper_service.storage.transactions import number_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from sqlalchemy import Connection
+    from sqlalchemy import ColumnElement, Connection
 
 MAX_WARNING = 2000  # characters of all sentences, after which no warning is added
 MAX_COUNTED = 1000  # skipped URLs with counted reasons
@@ -53,14 +53,9 @@ class JobWarning(StrEnum):
 
 
 #: Warnings that explain the end of a job. A retry removes them.
-OF_END = frozenset(
-    {
-        JobWarning.NO_PAGE,
-        JobWarning.NO_CHANGE,
-        JobWarning.START_FAILED,
-        JobWarning.NO_SITEMAP,
-        JobWarning.ONE_PAGE,
-    }
+OF_END = (
+    *(JobWarning.NO_PAGE, JobWarning.NO_CHANGE, JobWarning.START_FAILED),
+    *(JobWarning.NO_SITEMAP, JobWarning.ONE_PAGE),
 )
 
 
@@ -194,45 +189,8 @@ _SENTENCES: Mapping[JobWarning, Callable[..., str]] = {
 
 
 _JOB = select(
-    *(job.c.id, job.c.kind, job.c.url, job.c.options, job.c.base_job_id)
+    *(job.c.id, job.c.number, job.c.kind, job.c.url, job.c.options, job.c.base_job_id)
 ).where(job.c.id == bindparam("job_id"))
-_OLDEST = (
-    select(
-        *(frontier.c.id, frontier.c.state, frontier.c.url),
-        *(frontier.c.code, frontier.c.error, frontier.c.found_on),
-    )
-    .where(
-        frontier.c.job_number == number_of(bindparam("job_id")),
-        frontier.c.state == bindparam("state"),
-        frontier.c.kind == UrlKind.PAGE,
-    )
-    .order_by(frontier.c.id)
-    .limit(1)
-)
-# A sitemap that is absent was a guess, unless the crawl starts there.
-_FAILED_SITEMAP = (
-    select(*(frontier.c.id, frontier.c.state, frontier.c.url))
-    .add_columns(frontier.c.code, frontier.c.error)
-    .where(
-        frontier.c.job_number == number_of(bindparam("job_id")),
-        frontier.c.state == RowState.FAILED,
-        frontier.c.kind == UrlKind.SITEMAP,
-        (frontier.c.code != ABSENT) | (frontier.c.key == bindparam("start")),
-    )
-    .order_by((frontier.c.key == bindparam("start")).desc(), frontier.c.id)
-    .limit(1)
-)
-# Depth 0 is robots.txt, which names sitemaps.
-_READ_SITEMAPS = (
-    select(frontier.c.id)
-    .where(
-        frontier.c.job_number == number_of(bindparam("job_id")),
-        frontier.c.state == RowState.DONE,
-        frontier.c.kind == UrlKind.SITEMAP,
-        frontier.c.depth > 0,
-    )
-    .limit(1)
-)
 # Reads only the index of codes, however many pages there are.
 _UNCHANGED = select(func.count()).where(
     frontier.c.job_number == number_of(bindparam("job_id")),
@@ -283,7 +241,7 @@ def _end_without_page(
         data = {"base": row.base_job_id, "pages": unchanged, "failed": failed}
         return JobWarning.NO_CHANGE, data
     reasons = _reasons(connection, row.id)
-    oldest = _oldest(connection, row.id)
+    oldest = _oldest_refused(connection, row)
     others = failed
     if oldest is None:
         oldest = _failed_sitemap(connection, row)
@@ -291,13 +249,8 @@ def _end_without_page(
         reasons = +(reasons - Counter({str(Reason.ROBOTS): 1}))
     else:
         others -= 1
-    if oldest is None:
-        return JobWarning.NO_PAGE, {"reasons": reasons}
-    return JobWarning.NO_PAGE, {
-        "reasons": reasons,
-        **_failure_data(oldest),
-        "others": others,
-    }
+    failure = {} if oldest is None else {**_failure_data(oldest), "others": others}
+    return JobWarning.NO_PAGE, {"reasons": reasons, **failure}
 
 
 def _end_with_one_page(
@@ -307,8 +260,9 @@ def _end_with_one_page(
         yield JobWarning.START_FAILED, {"status": status}
     if limit == 1:
         return
-    is_read = connection.execute(_READ_SITEMAPS, {"job_id": row.id}).first()
-    if json.loads(row.options).get("sitemap") == "only" and is_read is None:
+    if json.loads(row.options).get("sitemap") == "only" and not _has_sitemap(
+        connection, row
+    ):
         failed = _failed_sitemap(connection, row)
         yield JobWarning.NO_SITEMAP, {} if failed is None else _failure_data(failed)
     reasons = _reasons(connection, row.id)
@@ -327,29 +281,59 @@ def _reasons(connection: Connection, job_id: str) -> Counter[str]:
 def _start_status(connection: Connection, row: Any, page_counts: str | None) -> int:
     """Return the status of the start page if it is the only page, and an error page, or 0."""
     # Other pages of a crawl are found on one, and batches have no start page.
-    values = {"job_id": row.id, "state": RowState.DONE}
-    first = connection.execute(_OLDEST, values).first()
+    first = _oldest(connection, row, RowState.DONE)
     if row.kind != "crawl" or first is None or first.code or first.found_on is not None:
         return 0
     statuses = [int(name) for name in parse_counts(page_counts).statuses]
     return statuses[0] if len(statuses) == 1 and statuses[0] >= FIRST_ERROR else 0
 
 
-def _oldest(connection: Connection, job_id: str) -> Any:
-    """Return the first page that failed, or that robots.txt refuses, such as the start URL."""
-    failed, skipped = (
-        connection.execute(_OLDEST, {"job_id": job_id, "state": state}).first()
-        for state in (RowState.FAILED, RowState.SKIPPED)
+def _oldest(
+    connection: Connection,
+    row: Any,
+    state: RowState,
+    kind: UrlKind = UrlKind.PAGE,
+    *where: ColumnElement[bool],
+    first: Sequence[ColumnElement[Any]] = (),
+) -> Any:
+    """Return the first URL of a job in a state, by default a page, or None."""
+    columns = frontier.c
+    query = select(
+        *(columns.id, columns.state, columns.url),
+        *(columns.code, columns.error, columns.found_on),
+    ).where(
+        columns.job_number == row.number,
+        columns.state == state,
+        columns.kind == kind,
+        *where,
     )
+    return connection.execute(query.order_by(*first, columns.id).limit(1)).first()
+
+
+def _oldest_refused(connection: Connection, row: Any) -> Any:
+    """Return the first page that failed, or that robots.txt refuses, such as the start URL."""
+    failed = _oldest(connection, row, RowState.FAILED)
+    skipped = _oldest(connection, row, RowState.SKIPPED)
     if skipped is None or skipped.code != Reason.ROBOTS:
         return failed
     return skipped if failed is None or skipped.id < failed.id else failed
 
 
+def _has_sitemap(connection: Connection, row: Any) -> bool:
+    """Return True if a sitemap was read. Depth 0 is robots.txt, which names sitemaps."""
+    below = frontier.c.depth > 0
+    return bool(_oldest(connection, row, RowState.DONE, UrlKind.SITEMAP, below))
+
+
 def _failed_sitemap(connection: Connection, row: Any) -> Any:
-    """Return a failed sitemap, first of all the one where the crawl starts, or None."""
-    values = {"job_id": row.id, "start": sitemap_key(row.url)}
-    return connection.execute(_FAILED_SITEMAP, values).first()
+    """Return a failed sitemap, first of all the one where the crawl starts, or None.
+
+    A sitemap that is absent was a guess, unless the crawl starts there.
+    """
+    is_start = frontier.c.key == sitemap_key(row.url)
+    counts, first = (frontier.c.code != ABSENT) | is_start, (is_start.desc(),)
+    kind = UrlKind.SITEMAP
+    return _oldest(connection, row, RowState.FAILED, kind, counts, first=first)
 
 
 def _failure_data(row: Any) -> dict[str, str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import uuid
 from functools import lru_cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attrs import evolve, frozen
@@ -152,7 +153,7 @@ def claim(
         rows, last = _claim_beyond(connection, job_id, owner, count, beyond)
         found = evolve(found, last=last)
     # RETURNING has no order.
-    leased = sorted((ClaimedRow(*row) for row in rows), key=_id)
+    leased = sorted((ClaimedRow(*row) for row in rows), key=attrgetter("id"))
     try:
         return evolve(found, rows=tuple(_whole(connection, job_id, leased)))
     except SecretsUnreadable as error:
@@ -249,10 +250,6 @@ def _whole(
         row if row.options is None else evolve(row, options=whole[row.options])
         for row in rows
     ]
-
-
-def _id(row: ClaimedRow) -> int:
-    return row.id
 
 
 _RELEASE = Statement(
@@ -425,7 +422,7 @@ def reap(connection: Connection, job_id: str) -> int:
             kind=UrlKind(row.kind),
             token=row.token,
             owner=row.owner,
-            page_id=_poison_id(row.id, row.token),
+            page_id=str(uuid.uuid5(uuid.NAMESPACE_OID, f"{row.id}/{row.token}")),
             code="SCRAPE_RETRY_LIMIT",
             error=f"The process ended {MAX_ATTEMPTS} times while it fetched this page.",
         )
@@ -445,7 +442,3 @@ def reap(connection: Connection, job_id: str) -> int:
             .values(urls=func.coalesce(run.c.urls, 0) + count)
         )
     return returned.rowcount + len(poison)
-
-
-def _poison_id(row_id: int, token: int) -> str:
-    return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{row_id}/{token}"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
@@ -38,7 +39,7 @@ from scraper_service.storage.transactions import IN_ORDER, inline, now_of, rows_
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from sqlalchemy import Connection, Row
+    from sqlalchemy import ColumnElement, Connection, Row
 
     from scraper_service.storage.job_records import Outcome
 
@@ -247,25 +248,12 @@ def crawls_of(connection: Connection, team_id: str, url: str) -> list[str]:
 
     Crawls with zero data retention are left out.
     """
-    site = _site(url)
-    rows = connection.execute(
-        select(job.c.id, job.c.url, job.c.options)
-        .where(
-            job.c.team_id == team_id,
-            job.c.kind == "crawl",
-            job.c.source_job_id.is_(None),
-            job.c.expires_at > now_of(connection),
-        )
-        .order_by(job.c.created_at.desc())
-        .limit(MAX_LOOKED_AT)
+    kept = (
+        row.id
+        for row in _crawls(connection, team_id, url, job.c.created_at)
+        if not json.loads(row.options)["scrape"]["zero_data_retention"]
     )
-    found: list[str] = []
-    for row in rows:
-        if len(found) < MAX_CRAWLS and _site(row.url) == site:
-            scrape = json.loads(row.options)["scrape"]
-            if not scrape["zero_data_retention"]:
-                found.append(row.id)
-    return found
+    return list(islice(kept, MAX_CRAWLS))
 
 
 def latest_crawls(
@@ -275,20 +263,33 @@ def latest_crawls(
 
     The rows have ``id``, ``url``, ``options``, ``base``, ``failed`` and ``held``.
     """
+    is_over = job.c.state == JobState.COMPLETED
+    found = _crawls(connection, team_id, url, job.c.completed_at, is_over)
+    return list(islice(found, MAX_CRAWLS))
+
+
+def _crawls(
+    connection: Connection,
+    team_id: str,
+    url: str,
+    order: ColumnElement[Any],
+    *where: ColumnElement[bool],
+) -> Iterator[Row[*tuple[Any, ...]]]:
+    """Yield crawls of a site that have links, the latest first by ``order``."""
     site = _site(url)
     rows = connection.execute(
         select(job.c.id, job.c.url, job.c.options, job.c.base, job.c.failed, job.c.held)
         .where(
             job.c.team_id == team_id,
             job.c.kind == "crawl",
-            job.c.source_job_id.is_(None),  # it has no links
-            job.c.state == JobState.COMPLETED,
+            job.c.source_job_id.is_(None),
             job.c.expires_at > now_of(connection),
+            *where,
         )
-        .order_by(job.c.completed_at.desc())
+        .order_by(order.desc())
         .limit(MAX_LOOKED_AT)
     )
-    return [row for row in rows if _site(row.url) == site][:MAX_CRAWLS]
+    return (row for row in rows if _site(row.url) == site)
 
 
 def _site(url: str) -> str:

@@ -69,7 +69,7 @@ from scraper_service.storage.webhooks.deliveries import tell
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sqlalchemy import Connection, Row
+    from sqlalchemy import Connection, Row, Select
 
     from scraper_service.storage.files.page_sources import Packed
     from scraper_service.storage.job_records import Outcome
@@ -180,7 +180,8 @@ class OpenJob:
         )
         texts = [outcome.text for outcome in delivered if outcome.text is not None]
         add_texts(self._connection, self.number, texts)
-        self._tell_of(accepted, {outcome.row_id for outcome in delivered})
+        ids = {outcome.row_id for outcome in delivered}
+        self._tell_of(accepted, ids)
         for outcome in accepted:
             self.base = outcome.base or self.base
             for text in outcome.warnings:
@@ -188,7 +189,6 @@ class OpenJob:
         links = [link for outcome in accepted for link in outcome.links]
         added = self._add(links)
         self.let_in()
-        ids = {outcome.row_id for outcome in delivered}
         return stale | {
             outcome.row_id: Commit(
                 True, outcome.row_id in ids, JobState.SCRAPING, added
@@ -270,7 +270,10 @@ class OpenJob:
         """
         if other is None:
             self.skipped -= refused_links.take_out(
-                self._connection, self.number, key, self._key_of
+                self._connection,
+                self.number,
+                key,
+                lambda url: crawl_key(self._crawl_options, url),
             )
             alias = [Link(key, url, 0, found_on=outcome.row_id)]
             self.skipped += insert_links(
@@ -289,9 +292,6 @@ class OpenJob:
         self.open -= other.state in {RowState.PENDING, RowState.LEASED}
         self.held -= other.state == RowState.HELD
         self.skipped += other.state != RowState.SKIPPED
-
-    def _key_of(self, url: str) -> int:
-        return crawl_key(self._crawl_options, url)
 
     @cached_property
     def _crawl_options(self) -> CrawlOptions:
@@ -453,17 +453,8 @@ class OpenJob:
         room = self.room
         if not self.held or not room:
             return 0
-        oldest = (
-            select(frontier.c.id)
-            .where(*rows_in(self.job_id, RowState.HELD))
-            .order_by(*IN_ORDER)
-            .limit(inline(room))
-        )
-        let_in = self._connection.execute(
-            update(frontier)
-            .where(frontier.c.id.in_(oldest.scalar_subquery()))
-            .values(state=RowState.PENDING)
-        ).rowcount
+        oldest = select(frontier.c.id).where(*rows_in(self.job_id, RowState.HELD))
+        let_in = self._move(oldest.order_by(*IN_ORDER), room, RowState.PENDING)
         self.held -= let_in
         self.open += let_in
         return let_in
@@ -474,22 +465,19 @@ class OpenJob:
         if surplus <= 0:
             return
         state, row_id = IN_ORDER
-        newest = (
-            select(frontier.c.id)
-            .where(
-                *rows_in(self.job_id, RowState.PENDING),
-                frontier.c.kind == UrlKind.PAGE,
-            )
-            .order_by(state.desc(), row_id.desc())
-            .limit(inline(surplus))
+        newest = select(frontier.c.id).where(
+            *rows_in(self.job_id, RowState.PENDING), frontier.c.kind == UrlKind.PAGE
         )
-        held = self._connection.execute(
-            update(frontier)
-            .where(frontier.c.id.in_(newest.scalar_subquery()))
-            .values(state=RowState.HELD)
-        ).rowcount
+        newest = newest.order_by(state.desc(), row_id.desc())
+        held = self._move(newest, surplus, RowState.HELD)
         self.open -= held
         self.held += held
+
+    def _move(self, rows: Select[tuple[int]], most: int, state: RowState) -> int:
+        """Give the first URLs of ``rows`` another state. Return their number."""
+        chosen = rows.limit(inline(most)).scalar_subquery()
+        change = update(frontier).where(frontier.c.id.in_(chosen)).values(state=state)
+        return self._connection.execute(change).rowcount
 
     def change_limit(self, limit: int) -> OutOfCredits | None:
         """Change the page limit, and hold pending URLs above it.
