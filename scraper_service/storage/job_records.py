@@ -287,9 +287,8 @@ class Outcome:
     @property
     def has_failed(self) -> bool:
         """Return True if the errors of the job list this outcome."""
-        if self.kind is not UrlKind.PAGE or self.goes_on:
-            return False
-        return self.end_state is RowState.FAILED
+        is_page = self.kind is UrlKind.PAGE and not self.goes_on
+        return is_page and self.end_state is RowState.FAILED
 
     @property
     def loss_kinds(self) -> str | None:

@@ -33,7 +33,7 @@ ROBOTS = "robots.txt refuses some URLs of this crawl: robotsBlocked in its error
         ),
         (
             "few_credits",
-            {"most": 2},
+            {"wanted": 5, "pages": 2},
             "The run may cost 2 credits: the team has no more of them.",
         ),
         (

@@ -157,8 +157,8 @@ _SENTENCES: Mapping[JobWarning, Callable[..., str]] = {
         f"The limit was lowered from {wanted} to {plural(pages, 'page')}: more cannot be"
         " paid with what remains."
     ),
-    JobWarning.FEW_CREDITS: lambda most: (
-        f"The run may cost {plural(most, 'credit')}: the team has no more of them."
+    JobWarning.FEW_CREDITS: lambda wanted, pages: (
+        f"The run may cost {plural(pages, 'credit')}: the team has no more of them."
     ),
     JobWarning.DISK_FULL: lambda quota_mib: (
         f"The job was paused because the disk quota of the team, {quota_mib} MiB, is used"

@@ -13,7 +13,7 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from attrs import evolve, frozen
+from attrs import asdict, evolve, frozen
 from sqlalchemy import and_, bindparam, func, insert, not_, or_, select, update
 
 from scraper_service.errors import SecretsUnreadable
@@ -59,7 +59,6 @@ if TYPE_CHECKING:
 MAX_ATTEMPTS = 10
 CLAIM_SIZES = 32  # whose statements are kept
 LOOK_ROWS = 5000  # in a look for URLs of other sites
-HOST_LENGTH = 255  # of the column
 # Kinds of processes.
 SERVICE = "service"  # `scraper-service serve`
 WORKER = "worker"  # `scraper-service worker`
@@ -68,14 +67,14 @@ SPIDER = "spider"  # `scrapy crawl` with the id of a job, by hand
 COMMAND = "command"  # a command line that runs its own job
 
 
-@frozen
+@frozen(kw_only=True)
 class WorkerState:
     """What a process writes about itself."""
 
-    #: One of the kinds above.
-    kind: str
-    host: str
-    pid: int
+    #: One of the kinds above; None, with ``host`` and ``pid``, before it has written any.
+    kind: str | None
+    host: str | None
+    pid: int | None
     #: Keys of :data:`~scraper_service.options.serialization.LIMITS`.
     takes: tuple[str, ...]
     #: The number of crawls and batches that it runs now.
@@ -84,18 +83,11 @@ class WorkerState:
     drains: bool
 
 
-@frozen
-class LiveWorker:
+@frozen(kw_only=True)
+class LiveWorker(WorkerState):
     """A live process, as others see it."""
 
     id: str
-    #: None, with ``host`` and ``pid``, for a process of a version before these columns.
-    kind: str | None
-    host: str | None
-    pid: int | None
-    takes: tuple[str, ...]
-    jobs: int
-    drains: bool
     #: Time of its first heartbeat, in seconds since 1970.
     started_at: float | None
     #: Seconds until its leases end without another heartbeat.
@@ -321,21 +313,12 @@ def beat(
     )
     values: dict[str, Any] = {"until": until}
     if state is not None:
-        values |= {
-            "kind": state.kind,
-            "host": state.host[:HOST_LENGTH],
-            "pid": state.pid,
-            "takes": " ".join(state.takes),
-            "jobs": state.jobs,
-            "drains": state.drains,
-            "started_at": func.coalesce(worker.c.started_at, now),
-        }
+        values |= {**asdict(state), "takes": " ".join(state.takes)}
     changed = connection.execute(
         update(worker).where(worker.c.id == owner).values(values)
     )
     if not changed.rowcount:
-        row = {**values, "started_at": now} if state is not None else values
-        connection.execute(insert(worker).values(id=owner, **row))
+        connection.execute(insert(worker).values(id=owner, started_at=now, **values))
 
 
 def forget_worker(connection: Connection, owner: str) -> None:

@@ -106,6 +106,7 @@ class OpenJob:
 
     def __init__(self, connection: Connection, row: Row[Any]):
         self._connection = connection
+        self._row = row
         self.at = now_of(connection)
         self.job_id: str = row.id
         self.number: int = row.number
@@ -123,12 +124,10 @@ class OpenJob:
         self.base: str | None = row.base
         self.warning: str | None = row.warning
         self.credits: int = row.credits
-        self.key_id: str | None = row.key_id
         self.page_price: int | None = row.page_price  # None for an unlimited team
         self.is_step: bool = row.parent_id is not None  # the parent pays for its pages
         self.reserved: int = row.reserved
         self.refused: Counter[str] = Counter()  # URLs by the URL of their robots.txt
-        self.hook_events: str | None = row.hook_events
         self.deliveries: int = row.deliveries
         self.page_counts: str | None = row.page_counts
         self.paused_at: float | None = row.paused_at
@@ -138,7 +137,6 @@ class OpenJob:
         self.is_copying: bool = row.copying is not None
         self.started_at: float | None = row.started_at
         self.more_bytes = 0  # stored by this transaction
-        self._known_expiry: float = row.expires_at
 
     @property
     def room(self) -> int | None:
@@ -325,7 +323,7 @@ class OpenJob:
                     outcome.page_id,
                     self.team_id,
                     self.job_id,
-                    self.key_id,
+                    self._row.key_id,
                     outcome.credits,
                     self.at,
                 )
@@ -368,7 +366,7 @@ class OpenJob:
         self.deliveries = tell(
             self._connection,
             self.job_id,
-            self.hook_events,
+            self._row.hook_events,
             self.deliveries,
             news,
             self.at,
@@ -546,5 +544,6 @@ class OpenJob:
         it moves once a minute while the job runs, and is exact at its end.
         """
         expires_at = self.at + self.retention_s
-        is_near = 0 <= expires_at - self._known_expiry < EXPIRY_EVERY_S
-        return self._known_expiry if is_near and not ended else expires_at
+        known: float = self._row.expires_at
+        is_near = 0 <= expires_at - known < EXPIRY_EVERY_S
+        return known if is_near and not ended else expires_at

@@ -164,11 +164,9 @@ def admit_job(
         return IdempotencyKeyUsed("Idempotency key already used")
     if (pages := bill.pop("page_limit", None)) is not None:
         seed = evolve(seed, page_limit=pages)
-        bill["warning"] = (
-            add_warning(None, JobWarning.FEW_CREDITS, most=pages)
-            if isinstance(options, AgentOptions)
-            else add_warning(None, JobWarning.LIMIT_LOWERED, wanted=wanted, pages=pages)
-        )
+        is_agent = isinstance(options, AgentOptions)  # whose pages are credits
+        code = JobWarning.FEW_CREDITS if is_agent else JobWarning.LIMIT_LOWERED
+        bill["warning"] = add_warning(None, code, wanted=wanted, pages=pages)
     if isinstance(options, BatchOptions):
         # The frontier has all URLs. Without them each read of the job is faster.
         options = evolve(options, urls=options.urls[:1])
