@@ -1,4 +1,4 @@
-"""What a job keeps of its delivered pages beside them: counts, and texts to find duplicates.
+"""What a job counts of its delivered pages, and their texts, to find duplicates.
 
 Counts of statuses, verdicts, losses and filled fields are JSON in the row of the job, and
 change in the transaction of each page. So a report reads one row, however many pages the job

@@ -116,7 +116,7 @@ def _no_page(
     if others:
         texts.append(f"{others:,} more {_urls(others)} failed or were left out.")
     if any(name in reasons for name in (*_HINTS, *_EXTERNAL)):
-        texts.append(_skipped(reasons, {**_HINTS, **_EXTERNAL}))
+        texts.append(_skipped_text(reasons, {**_HINTS, **_EXTERNAL}))
     return " ".join(texts)
 
 
@@ -143,7 +143,7 @@ def _urls(count: int) -> str:
     return "URL" if count == 1 else "URLs"
 
 
-def _skipped(reasons: dict[str, int], hints: dict[str, str]) -> str:
+def _skipped_text(reasons: dict[str, int], hints: dict[str, str]) -> str:
     parts = [
         f"{reasons[name]} {hint}" for name, hint in hints.items() if name in reasons
     ]
@@ -183,7 +183,7 @@ _SENTENCES: Mapping[JobWarning, Callable[..., str]] = {
     ),
     JobWarning.NO_SITEMAP: _no_sitemap,
     JobWarning.ONE_PAGE: lambda reasons: (
-        f"The result is one page. {_skipped(reasons, _HINTS)}"
+        f"The result is one page. {_skipped_text(reasons, _HINTS)}"
     ),
 }
 
