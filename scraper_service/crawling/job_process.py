@@ -32,7 +32,7 @@ from scraper_service.settings import check_settings
 from scraper_service.shared_objects import BackgroundTasks, ChangePoll, repeat
 from scraper_service.storage.connections import end_half_sent
 from scraper_service.storage.database import Database
-from scraper_service.storage.frontier import workers
+from scraper_service.storage.frontier import leases
 from scraper_service.storage.frontier.frontier import Frontier
 from scraper_service.storage.job_records import ACTIVE, JobState
 from scraper_service.storage.jobs import runs
@@ -59,7 +59,7 @@ class Presence:
     the leases of dead processes, and leases of this process that no crawler holds. It
     refreshes the shared pace of hosts and the shared limits of teams.
 
-    ``kind`` and ``takes`` are those of a :class:`~scraper_service.storage.frontier.workers.WorkerState`,
+    ``kind`` and ``takes`` are those of a :class:`~scraper_service.storage.frontier.leases.WorkerState`,
     and ``running`` returns the number of jobs that run in this process.
     """
 
@@ -68,7 +68,7 @@ class Presence:
         settings: BaseSettings,
         database: Database,
         owner: str,
-        kind: str = workers.COMMAND,
+        kind: str = leases.COMMAND,
         takes: tuple[str, ...] = (),
         running: Callable[[], int] = lambda: 0,
     ):
@@ -78,7 +78,7 @@ class Presence:
         self._running = running
         self._drains = False
         #: The live processes, as of the last heartbeat.
-        self.live: list[workers.LiveWorker] = []
+        self.live: list[leases.LiveWorker] = []
         #: True if no other process was live at the last heartbeat.
         self.is_alone = True
         self._database = database
@@ -149,7 +149,7 @@ class Presence:
         self._tasks.spawn(repeat(seconds, work, FAILURE, wanted=wanted, is_due=is_due))
 
     async def _beat(self) -> None:
-        state = workers.WorkerState(
+        state = leases.WorkerState(
             kind=self._kind,
             host=platform.node(),
             pid=os.getpid(),
@@ -159,8 +159,8 @@ class Presence:
         )
         lease_s = self._settings.getfloat("LEASE_S")
         async with self._beating:
-            await self._database.write(workers.beat, self._owner, lease_s, state)
-        self.live = await self._database.read(workers.live_workers)
+            await self._database.write(leases.beat, self._owner, lease_s, state)
+        self.live = await self._database.read(leases.live_workers)
         self.is_alone = len(self.live) < 2
 
     async def _beat_once(self) -> None:
@@ -184,8 +184,8 @@ class Presence:
         They occur if the response to a claim was lost. Only leases that are unknown twice in a
         row are returned, since a page may end between the two look-ups.
         """
-        leases = await self._frontier.leases()
-        unknown = JobLeases.unknown(self._owner, leases)
+        held = await self._frontier.leases()
+        unknown = JobLeases.unknown(self._owner, held)
         strays, self._unknown = unknown & self._unknown, unknown
         by_job: dict[str, list[tuple[int, int]]] = {}
         for job_id, *lease in sorted(strays):
@@ -227,7 +227,7 @@ def join_job(crawler: Crawler, job_id: str, run_id: str) -> OptionsT:
         "BASE_JOB_ID": job.base_job_id,
         "JOB_OWNER": joined.run_id,
         "JOB_IS_FIRST": joined.is_first,
-        "JOB_PROCESS": workers.RUN if is_asked else workers.SPIDER,
+        "JOB_PROCESS": leases.RUN if is_asked else leases.SPIDER,
         "FEEDS": {},
     }
     for name, value in values.items():

@@ -106,7 +106,7 @@ def work(settings: Settings, port: int | None, announce: AnnounceT) -> int:
     """
     from scraper_service.server.background import Background
     from scraper_service.services.observability.health import ServiceManager
-    from scraper_service.storage.frontier.workers import WORKER
+    from scraper_service.storage.frontier.leases import WORKER
 
     _check_files(settings)
     settings.set("PROCESS_KIND", WORKER, priority="cmdline")

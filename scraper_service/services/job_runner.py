@@ -35,7 +35,7 @@ from scraper_service.options.serialization import (
 from scraper_service.services.observability.tracing import job_span
 from scraper_service.services.upkeep import keep_up
 from scraper_service.shared_objects import BackgroundTasks, ChangePoll
-from scraper_service.storage.frontier import workers
+from scraper_service.storage.frontier import leases
 from scraper_service.storage.job_records import JobState
 from scraper_service.storage.jobs.jobs import Jobs
 from scraper_service.storage.jobs.runs import Taken
@@ -163,9 +163,9 @@ class JobRunner:
             self.settings,
             database,
             self.owner,
-            workers.COMMAND
+            leases.COMMAND
             if only
-            else self.settings.get("PROCESS_KIND", workers.SERVICE),
+            else self.settings.get("PROCESS_KIND", leases.SERVICE),
             () if only else tuple(k for k, most in self._limits.items() if most),
             lambda: self.running,
         )
@@ -288,7 +288,7 @@ class JobRunner:
     # -- turns -----------------------------------------------------------------------
 
     def _takers(self, work: str) -> int:
-        return workers.takers(self._presence.live, work)
+        return leases.takers(self._presence.live, work)
 
     def _may_find_some(self) -> bool:
         return self._poll.is_due()

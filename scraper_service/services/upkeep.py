@@ -18,6 +18,7 @@ from scraper_service.storage.accounts.audit import SERVICE, Actor
 from scraper_service.storage.accounts.teams import record_expired_keys
 from scraper_service.storage.files import artefacts
 from scraper_service.storage.files.uploads import Uploads
+from scraper_service.storage.frontier.job_warnings import JobWarning, sentence_of
 from scraper_service.storage.jobs.job_control import pause_full_job
 from scraper_service.storage.jobs.jobs import Jobs
 from scraper_service.storage.monitors import checks
@@ -37,10 +38,6 @@ EXPIRE_S = 30.0
 QUOTA_S = 1.0
 LEDGER_S = 3600.0
 CHECKS_AT_ONCE = 100
-PAUSED = (
-    "The job was paused because the disk quota of the team, {} MiB, is used up. Delete other"
-    " jobs or raise the quota, then let it go on with PATCH and paused: false."
-)
 
 
 def keep_up(presence: Presence, database: Database, settings: BaseSettings) -> None:
@@ -80,11 +77,12 @@ async def pause_full_jobs(database: Database, settings: BaseSettings) -> None:
     usual_mb = settings.getint("TEAM_DISK_MB")
     actor = Actor(SERVICE) if settings.getint("AUDIT_DAYS") else None
     for team_id, limit in await database.read(disk_use.full_teams, usual_mb):
-        warning = PAUSED.format(limit // disk_use.MIB)
+        mib = limit // disk_use.MIB
         for job_id in await database.read(disk_use.running_jobs, team_id):
-            if await database.write(pause_full_job, job_id, warning, actor):
+            if await database.write(pause_full_job, job_id, mib, actor):
                 facts = with_facts(job=job_id, event="paused")
-                job_logger.warning("job %s: %s", job_id, warning, extra=facts)
+                text = sentence_of(JobWarning.DISK_FULL, quota_mib=mib)
+                job_logger.warning("job %s: %s", job_id, text, extra=facts)
 
 
 async def expire(database: Database, settings: BaseSettings) -> None:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Self
 from attrs import field, frozen
 
 from scraper_service.content.stored_pages import StoredResponse
+from scraper_service.discovery import Reason
 from scraper_service.items import KeptResponse, Snapshot
 from scraper_service.options.crawl import Webhook
 
@@ -124,6 +125,7 @@ class Job:
     page_price: int | None
     #: Target of the start URL's redirect if the scope of the crawl follows the redirect.
     base: str | None
+    #: Sentences, made of the codes in the row.
     warning: str | None
     error: str | None
     created_at: float
@@ -259,9 +261,9 @@ class Outcome:
     goes_on: bool = False
     #: New ``base`` of the job.
     base: str | None = None
-    #: Added to the warnings of the job.
+    #: Texts about a sitemap, added to the warnings of the job.
     warnings: tuple[str, ...] = ()
-    #: A :class:`~scraper_service.storage.frontier.duplicates.DeliveredText` for the search of
+    #: A :class:`~scraper_service.storage.frontier.delivered_pages.DeliveredText` for the search of
     #: duplicates, or None.
     text: Any = None
     #: Snapshot of a tracked page.
@@ -273,6 +275,26 @@ class Outcome:
     def redirected_to(self) -> tuple[int, str] | None:
         """Key and URL of another URL that the fetch ended at, None without one."""
         return self.final if self.final and self.final[0] != self.key else None
+
+    @property
+    def end_state(self) -> RowState:
+        """State of the URL: a page that robots.txt refuses is skipped."""
+        if self.page is not None or self.is_done:
+            return RowState.DONE
+        is_refused = self.kind is UrlKind.PAGE and self.code == Reason.ROBOTS
+        return RowState.SKIPPED if is_refused else RowState.FAILED
+
+    @property
+    def has_failed(self) -> bool:
+        """Return True if the errors of the job list this outcome."""
+        is_page = self.kind is UrlKind.PAGE and not self.goes_on
+        return is_page and self.end_state is RowState.FAILED
+
+    @property
+    def loss_kinds(self) -> str | None:
+        """The kinds of the page's losses with a space around each; None without any."""
+        kinds = self.facts.losses if self.facts is not None else ()
+        return f" {' '.join(kinds)} " if kinds else None
 
 
 @frozen

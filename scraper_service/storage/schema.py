@@ -93,13 +93,14 @@ JOB_NUMBERS = Sequence("job_number_seq", metadata=metadata)
 #: charged. ``page_price`` is reserved for each page, None for an unlimited team.
 #: ``paused_at`` is None unless the job is paused. ``revision`` counts changes of the job by
 #: its caller, so that processes notice them.
-#: ``copying`` is the position of :mod:`scraper_service.storage.frontier.copied_rows`, None at
+#: ``copying`` is the position of :mod:`scraper_service.storage.frontier.outcomes`, None at
 #: the end and for other jobs.
 #: ``secrets`` are the names of its options that are stored encrypted, with commas.
 #: ``target`` is what lists of jobs show of the URL, query or prompt, None with zero data
 #: retention. ``header_names`` is JSON with the names of the headers in the options, whose
 #: values are secret. ``retention_s`` is the life of a job after its last change.
-#: ``page_counts`` is JSON of :class:`scraper_service.storage.frontier.page_counts.PageCounts`.
+#: ``page_counts`` is JSON of :class:`scraper_service.storage.frontier.delivered_pages.PageCounts`.
+#: ``warning`` is JSON of codes, see :mod:`scraper_service.storage.frontier.job_warnings`.
 #: ``base_job_id`` is the earlier job whose unchanged pages this job repeats, None without.
 #: ``stored`` are the bytes of the job in :data:`disk_use`.
 job = Table(
@@ -595,7 +596,7 @@ monitor_snapshot = Table(
 )
 
 #: Processes with leases, which end at ``until``. ``takes`` has names separated by spaces;
-#: see :mod:`scraper_service.storage.frontier.workers`.
+#: see :mod:`scraper_service.storage.frontier.leases`.
 worker = Table(
     "worker",
     metadata,
@@ -691,7 +692,7 @@ job_stat = Table(
 )
 
 #: Texts of delivered pages for the search of duplicates, see
-#: :class:`scraper_service.storage.frontier.duplicates.DeliveredText`. A block has 8 bytes.
+#: :class:`scraper_service.storage.frontier.delivered_pages.DeliveredText`. A block has 8 bytes.
 page_text = Table(
     "page_text",
     metadata,

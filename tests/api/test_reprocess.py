@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from scraper_service.options.wire.v2 import batch_options
 from scraper_service.storage.database import Database
-from scraper_service.storage.frontier import copied_rows
+from scraper_service.storage.frontier import outcomes
 from scraper_service.storage.jobs.admission import Terms, create_job_of_sources
 from tests.api.test_exports import fetch
 from tests.conftest import Service, _stop
@@ -388,7 +388,7 @@ def test_a_killed_service_leaves_no_page_out_and_none_twice(
     source, urls = large_batch(service, 60)
     team_id = read_rows(sqlite_of(tmp_path), source).job["team_id"]
     kill(service)
-    monkeypatch.setattr(copied_rows, "SLICE_ROWS", 7)
+    monkeypatch.setattr(outcomes, "SLICE_ROWS", 7)
     database = Database(tmp_path)
     options = batch_options({"urls": urls[:1]}).options
     with database.engine.begin() as connection:

@@ -25,7 +25,7 @@ from scraper_service.exports.markdown_zip import front_matter
 from scraper_service.exports.tables import FACTS
 from scraper_service.options import catalogue
 from scraper_service.options.formats import FORMATS, NAMED
-from scraper_service.storage.frontier.open_job import ROBOTS_WARNING
+from scraper_service.storage.frontier.job_warnings import JobWarning, sentence_of
 
 
 def _lines(path):
@@ -39,7 +39,7 @@ def page(url="http://example.org/", **values):
 
 
 def test_a_summary_names_what_the_shell_has():
-    warning = f"{ROBOTS_WARNING} Skipped URLs: 3 outside (see crawlEntireDomain)."
+    warning = f"{sentence_of(JobWarning.ROBOTS)} Skipped URLs: 3 outside (see crawlEntireDomain)."
     shown = summary(
         Status(state="completed", total=5, pages=2, warning=warning), Ending()
     )

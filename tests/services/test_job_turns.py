@@ -10,7 +10,7 @@ from scrapy.settings import Settings
 from scraper_service.options.serialization import CHECKS, JOBS, OPERATIONS
 from scraper_service.services.job_runner import LocalRunner, RunningJob
 from scraper_service.services.scrapyd.runner import WAITING_AHEAD, ScrapydRunner
-from scraper_service.storage.frontier.workers import LiveWorker
+from scraper_service.storage.frontier.leases import LiveWorker
 from scraper_service.storage.job_records import JobState, RunState
 from scraper_service.storage.jobs.runs import NodeRun, RunningJobs, WaitingJob
 

@@ -12,7 +12,10 @@ from scraper_service.discovery import crawl_key
 from scraper_service.options.serialization import options_to_json
 from scraper_service.options.spider_arguments import crawl_options
 from scraper_service.storage.frontier import refused_links
-from scraper_service.storage.frontier.empty_result import explain_empty_result
+from scraper_service.storage.frontier.job_warnings import (
+    explain_result,
+    sentence_of,
+)
 from scraper_service.storage.job_records import Link
 from scraper_service.storage.jobs import job_listing, job_log, job_store
 from scraper_service.storage.jobs.job_listing import UrlQuery
@@ -171,9 +174,12 @@ def test_logs_and_warnings_count_lists(harness, job_id):
     page_with(harness, job_id, (*several(0, 3), *several(5, 7, "outside_path")))
     reasons = harness.run(job_log.read_log, job_id).reasons
     assert reasons == (("external", 3, "rule 2"), ("outside_path", 2, "rule 6"))
-    text = harness.run(explain_empty_result, job_id, 1, 0)
+    ((code, data),) = harness.run(explain_result, job_id, 1, 0)
+    text = sentence_of(code, **data)
     assert "2 outside the path of the start URL" in text
-    text = harness.run(explain_empty_result, job_id, 0, 0)  # without a failed URL
+    # without a failed URL
+    ((code, data),) = harness.run(explain_result, job_id, 0, 0)
+    text = sentence_of(code, **data)
     assert text.startswith("The job ended without a page. Skipped URLs: 2 outside")
 
 

@@ -20,7 +20,7 @@ from scraper_service.options.wire.v2 import (
     crawl_options,
     crawl_reprocess,
 )
-from scraper_service.storage.frontier import copied_rows, leases, outcomes
+from scraper_service.storage.frontier import leases, outcomes
 from scraper_service.storage.job_records import JobState, Outcome, RowState
 from scraper_service.storage.jobs import (
     admission,
@@ -200,7 +200,7 @@ def test_add_ons_that_cannot_be_paid_are_refused(stored):
 
 @pytest.fixture
 def narrow(monkeypatch):
-    monkeypatch.setattr(copied_rows, "SLICE_ROWS", 3)
+    monkeypatch.setattr(outcomes, "SLICE_ROWS", 3)
 
 
 @pytest.mark.parametrize("numbers", [None, [0, 1, 2, 4, 5, 6, 7]], ids=["all", "some"])
@@ -208,10 +208,10 @@ def test_rows_are_copied_in_slices_each_once(stored, narrow, numbers):
     made = reprocess_batch(stored, large_source(stored, 8), numbers, price=2)
     assert (made.open, made.state) == (3, JobState.QUEUED)
     opens = []
-    while not run(stored, copied_rows.go_on, made.id):
+    while not run(stored, outcomes.copy_slice, made.id):
         opens.append(found_job(stored, made).open)
     assert opens == [6]
-    assert run(stored, copied_rows.go_on, made.id)
+    assert run(stored, outcomes.copy_slice, made.id)
     keys = [row.key for row in run(stored, leases.claim, made.id, "owner", 99).rows]
     assert keys == (list(range(8)) if numbers is None else numbers)
     assert found_job(stored, made).open == len(keys)
@@ -237,7 +237,7 @@ def test_a_job_with_missing_rows_does_not_complete(stored, narrow):
         connection.execute(update(frontier).where(of_job).values(lease))
         rows = connection.execute(select(frontier).where(of_job)).all()
     assert finish_rows(stored, made, rows) is JobState.SCRAPING
-    assert run(stored, copied_rows.go_on, made.id)
+    assert run(stored, outcomes.copy_slice, made.id)
     rows = run(stored, leases.claim, made.id, "owner", 9).rows
     assert finish_rows(stored, made, rows) is JobState.COMPLETED
 
@@ -249,7 +249,7 @@ def test_pages_that_were_deleted_meanwhile_are_told(stored, narrow):
         connection.execute(
             page.delete().where(page.c.job_number == number_of(source_id))
         )
-    while not run(stored, copied_rows.go_on, made.id):
+    while not run(stored, outcomes.copy_slice, made.id):
         pass
     found = found_job(stored, made)
     assert found.open == found.total == 3
@@ -261,6 +261,6 @@ def test_pages_that_were_deleted_meanwhile_are_told(stored, narrow):
 def test_a_cancelled_job_gets_no_more_rows(stored, narrow):
     made = reprocess_batch(stored, large_source(stored, 8))
     assert run(stored, outcomes.end_job, made.id, JobState.CANCELLED)
-    assert run(stored, copied_rows.go_on, made.id)
+    assert run(stored, outcomes.copy_slice, made.id)
     count = select(func.count()).where(frontier.c.job_number == number_of(made.id))
     assert run(stored, lambda connection: connection.scalar(count)) == 3

@@ -7,8 +7,8 @@ from sqlalchemy import update
 
 from scraper_service.options.serialization import CRAWLED, JOBS, LIMITS
 from scraper_service.options.spider_arguments import batch_options
-from scraper_service.storage.frontier import leases, workers
-from scraper_service.storage.frontier.workers import WorkerState
+from scraper_service.storage.frontier import leases
+from scraper_service.storage.frontier.leases import WorkerState
 from scraper_service.storage.job_records import LOCAL_TEAM
 from scraper_service.storage.jobs import admission, job_store, runs
 from scraper_service.storage.jobs.admission import Terms
@@ -38,14 +38,14 @@ class World:
 
     def beat(self, name, *, takes=tuple(LIMITS), drains=False, jobs=0):
         state = WorkerState(
-            kind=workers.WORKER,
+            kind=leases.WORKER,
             host="a machine",
             pid=7,
             takes=takes,
             jobs=jobs,
             drains=drains,
         )
-        self.do(workers.beat, name, 15, state)
+        self.do(leases.beat, name, 15, state)
 
     def run(self, job_id, name):
         """Have a process take a job."""
@@ -188,19 +188,19 @@ def test_processes_show_where_they_run_and_what_they_take(world):
     world.do(leases.beat, "of an earlier version", 15)
     world.beat("dead")
     world.die("dead")
-    found = {each.id: each for each in world.do(workers.live_workers)}
+    found = {each.id: each for each in world.do(leases.live_workers)}
     assert found.keys() == {"first", "second", "of an earlier version"}
     first = found["first"]
     assert (first.kind, first.host, first.pid, first.jobs) == (
-        *(workers.WORKER, "a machine", 7),
+        *(leases.WORKER, "a machine", 7),
         3,
     )
     assert 10 < first.lease_s <= 15
-    assert workers.takers(found.values(), JOBS) == 2
+    assert leases.takers(found.values(), JOBS) == 2
     second = found["second"]
     assert (second.takes, second.drains, second.runs_jobs) == ((), True, False)
     assert found["of an earlier version"].takes == tuple(LIMITS)
     started_at = first.started_at
     world.beat("first")
-    again = {each.id: each for each in world.do(workers.live_workers)}["first"]
+    again = {each.id: each for each in world.do(leases.live_workers)}["first"]
     assert again.started_at == started_at

@@ -47,7 +47,7 @@ from scraper_service.options.limits import Mode
 from scraper_service.options.serialization import options_from_json
 from scraper_service.options.wire import v2 as requests
 from scraper_service.options.wire.pages import wire_names
-from scraper_service.storage.frontier.page_counts import with_empty_fields
+from scraper_service.storage.frontier.delivered_pages import with_empty_fields
 from scraper_service.storage.job_records import RowState
 from scraper_service.storage.jobs.job_listing import STATES, Cursor, UrlQuery
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from scrapy.settings import Settings
 
     from scraper_service.storage.files.backup import Manifest
-    from scraper_service.storage.frontier.workers import LiveWorker
+    from scraper_service.storage.frontier.leases import LiveWorker
 
 
 MIB = 2**20
@@ -262,7 +262,7 @@ def workers_command(
     and what it takes: jobs, operations, checks of monitors. A process that died without a
     word is listed until its lease ends, SCRAPER_LEASE_S after its last heartbeat.
     """
-    from scraper_service.storage.frontier.workers import live_workers
+    from scraper_service.storage.frontier.leases import live_workers
 
     database, _ = open_database(overrides, data_dir)
     with closing(database), database.engine.begin() as connection:

@@ -173,9 +173,8 @@ async def _scroll_to_end(
         is_whole &= await opened.page.evaluate(scripts.COLLECT_ROWS, [number, left_ms])
     if not is_whole:
         limit = f"{action.max_scrolls} scrolls or {action.timeout_ms} ms"
-        opened.warnings.append(
-            f"scrollToEnd ended at its limit ({limit}); the page may have more."
-        )
+        text = f"scrollToEnd ended at its limit ({limit}); the page may have more."
+        opened.warnings[text] = text
 
 
 async def _scroll_one_to_end(

@@ -226,7 +226,7 @@ class HeldPage:
                 actions=None if results is None else results.as_json(),
                 time_zone=time_zone(opened.order.options.location),
             ),
-            warnings=tuple(opened.warnings),
+            warnings=tuple(opened.warnings.values()),
         )
 
     async def picture(self, seconds: float) -> bytes:

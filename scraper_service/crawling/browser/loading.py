@@ -39,7 +39,7 @@ MAX_FRAMES = 50  # of one page, as in the conversion of its HTML
 MAX_CHARS = 500_000  # of one frame with its nested frames
 FRAME_S = 3.0  # for one frame with its nested frames
 
-WITHOUT = "The page was read without what"
+LATE_FILES = "late files"  # the subject of a warning
 SLOW = "A frame of the page did not answer in time; its text is left out."
 LARGE = f"A frame of the page has more than {MAX_CHARS} characters; it is left out."
 MANY = f"The page has more than {MAX_FRAMES} frames; the others are left out."
@@ -181,15 +181,15 @@ async def _pending(opened: OpenPage) -> dict[str, Any] | None:
 
 
 def _warn(opened: OpenPage, urls: list[str]) -> None:
-    """Add a warning that names the parts of the page that did not arrive."""
+    """Add a warning that names the parts of the page that did not arrive, once."""
     hosts = opened.passage.connected_hosts
     # Those without a connection were not requested, such as advertising.
     named = list(dict.fromkeys(u for u in urls if not hosts or host_of(u) in hosts))
     names = ", ".join(url[:MAX_URL] for url in named[:MAX_NAMED]) or "one of its files"
     if len(named) > MAX_NAMED:
         names += f" and {len(named) - MAX_NAMED} others"
-    if not any(warning.startswith(WITHOUT) for warning in opened.warnings):
-        opened.warnings.append(f"{WITHOUT} did not load in time: {names}.")
+    text = f"The page was read without what did not load in time: {names}."
+    opened.warnings.setdefault(LATE_FILES, text)
 
 
 def _spare_s(opened: OpenPage) -> float:
@@ -277,7 +277,7 @@ async def content(opened: OpenPage) -> dict[str, Any]:
         try:
             warnings = await put_frames(opened.page, opened.passage)
             found: dict[str, Any] = await opened.page.evaluate(scripts.CONTENT, most)
-            opened.warnings += [r for r in warnings if r not in opened.warnings]
+            opened.warnings |= dict(zip(warnings, warnings, strict=True))
         except PlaywrightError as error:
             if not has_moved(error):
                 raise

@@ -393,7 +393,8 @@ class OpenPage:
     lost: asyncio.Future[None] = field(factory=asyncio.Future)
     page: Any = None
     moves: Any = None
-    warnings: list[str] = field(factory=list)
+    #: Texts by their subject, which has one at most.
+    warnings: dict[str, str] = field(factory=dict)
     #: True once the document is parsed. False while a script holds up the parser.
     has_text: bool = False
     #: Playwright's context of the page.

@@ -157,7 +157,7 @@ async def _take(opened: OpenPage) -> RenderedPage:
             time_zone=time_zone(options.location),
         ),
         state=state,
-        warnings=tuple(opened.warnings),
+        warnings=tuple(opened.warnings.values()),
     )
 
 

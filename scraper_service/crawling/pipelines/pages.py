@@ -44,7 +44,7 @@ from scraper_service.options.availability import HTTP, is_elsewhere
 from scraper_service.options.formats import ChangeTracking
 from scraper_service.options.limits import BlockedSites, parse_sites
 from scraper_service.options.urls import url_parts
-from scraper_service.storage.frontier.duplicates import (
+from scraper_service.storage.frontier.delivered_pages import (
     READ_ROWS,
     DeliveredText,
     Repeats,

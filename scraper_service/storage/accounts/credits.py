@@ -27,7 +27,6 @@ from sqlalchemy import (
 )
 
 from scraper_service.content.stored_pages import compress
-from scraper_service.errors import plural
 from scraper_service.options.limits import DAY_S
 from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.database import reading, writing
@@ -197,14 +196,6 @@ def take_up_to(
     if affordable < least or take(connection, team_id, unit * affordable) is not None:
         return 0, left
     return affordable, left
-
-
-def limit_warning(wanted: int, pages: int) -> str:
-    """Return the warning of a job whose limit the credits of its team lower."""
-    return (
-        f"The limit was lowered from {wanted} to {plural(pages, 'page')}: more cannot be"
-        " paid with what remains."
-    )
 
 
 def give_back(connection: Connection, team_id: str, amount: int) -> None:

@@ -18,55 +18,8 @@ if TYPE_CHECKING:
 class CrawlFrontier(Protocol):
     """The steps by which a process works on the URLs of a job.
 
-    :class:`Frontier` describes them. ``tests/storage/test_frontier_contract.py`` has what any
-    other backend must promise. Links are added with the outcome of their page, and the counts
-    of a job are those of its row.
-    """
-
-    #: The id of this process.
-    owner: str
-
-    async def beat(self, lease_s: float) -> None:
-        """Extend all leases of this process."""
-        ...
-
-    async def claim(
-        self, job_id: str, count: int, beyond: Beyond | None = None
-    ) -> Claim:
-        """Lease URLs, the oldest first."""
-        ...
-
-    async def store(
-        self, job_id: str, outcome: Outcome, *, waits: bool = True
-    ) -> Commit:
-        """Settle a leased URL: page, links, credits and events, or nothing of them."""
-        ...
-
-    async def release(self, job_id: str, held: Sequence[tuple[int, int]]) -> None:
-        """Return leases without an attempt."""
-        ...
-
-    async def leases(self) -> list[tuple[str, int, int]]:
-        """Return the leases of this process."""
-        ...
-
-    async def end_leases(self) -> None:
-        """End all leases of this process at once."""
-        ...
-
-    async def jobs_with_lost_leases(self) -> list[str]:
-        """Return the jobs with leases of dead processes."""
-        ...
-
-    async def return_lost(self, job_id: str) -> int:
-        """Make leases of dead processes pending again."""
-        ...
-
-
-class Frontier:
-    """The URLs of all jobs in a database, and the leases of one process on them.
-
-    A URL of a job is in exactly one :class:`RowState` at any time. The order of calls:
+    ``tests/storage/test_frontier_contract.py`` has what any backend must promise. A URL of a job
+    is in exactly one :class:`RowState` at any time. The order of calls:
 
     1. :meth:`Jobs.create` stores a job and its first URLs, which are pending.
     2. :meth:`beat` extends all leases of this process. Call it well before ``lease_s``
@@ -82,26 +35,56 @@ class Frontier:
        job of :meth:`jobs_with_lost_leases`. Any process may do so.
 
     An outcome with a token that is no longer valid changes nothing. Storing the same
-    outcome twice changes nothing, so callers repeat a call without a response.
-    ``owner`` is the id of this process in the table of workers. All methods raise
-    :exc:`ServiceUnavailable` if the database does not respond.
+    outcome twice changes nothing, so callers repeat a call without a response. The counts
+    of a job are those of its row. All methods raise :exc:`ServiceUnavailable` if the
+    database does not respond.
     """
+
+    #: The id of this process in the table of workers.
+    owner: str
+
+    async def beat(self, lease_s: float) -> None:
+        """Extend the leases of this process to ``lease_s`` seconds from now."""
+
+    async def claim(
+        self, job_id: str, count: int, beyond: Beyond | None = None
+    ) -> Claim:
+        """Lease up to ``count`` pending URLs of a job, see :func:`leases.claim`."""
+
+    async def store(
+        self, job_id: str, outcome: Outcome, *, waits: bool = True
+    ) -> Commit:
+        """Store the outcome of a leased URL. One that ``waits`` does so a moment for others."""
+
+    async def release(self, job_id: str, held: Sequence[tuple[int, int]]) -> None:
+        """Return leases without an attempt, as (row id, token)."""
+
+    async def leases(self) -> list[tuple[str, int, int]]:
+        """Return the leases of this process, as (job id, row id, token)."""
+
+    async def end_leases(self) -> None:
+        """End all leases of ``owner``, a process that is known to be dead."""
+
+    async def jobs_with_lost_leases(self) -> list[str]:
+        """Return the jobs with leases of dead processes."""
+
+    async def return_lost(self, job_id: str) -> int:
+        """Make leases of dead processes pending again. Return their number."""
+
+
+class Frontier:
+    """A :class:`CrawlFrontier` of all jobs in a database, for one process."""
 
     def __init__(self, database: Database, owner: str):
         self._database = database
         self.owner = owner
 
     async def beat(self, lease_s: float) -> None:
-        """Extend the leases of this process to ``lease_s`` seconds from now."""
         await self._database.write(leases.beat, self.owner, lease_s)
 
     async def claim(
         self, job_id: str, count: int, beyond: Beyond | None = None
     ) -> Claim:
-        """Lease up to ``count`` pending URLs of a job, see :func:`leases.claim`.
-
-        Waits for no page that this process stores.
-        """
         return await self._database.write(
             leases.claim, job_id, self.owner, count, beyond
         )
@@ -109,10 +92,7 @@ class Frontier:
     async def store(
         self, job_id: str, outcome: Outcome, *, waits: bool = True
     ) -> Commit:
-        """Store the outcome of a leased URL. Outcomes of a moment share a transaction.
-
-        An outcome that ``waits`` does so a moment for others.
-        """
+        # Outcomes of a moment share a transaction.
         return await self._database.write_each(
             outcomes.append, job_id, outcome, waits=waits and not outcome.goes_on
         )
@@ -123,9 +103,7 @@ class Frontier:
     forget_workers = writing(leases.forget_workers)
 
     async def leases(self) -> list[tuple[str, int, int]]:
-        """Return the leases of this process, as (job id, row id, token)."""
         return await self._database.read(leases.leases_of, self.owner)
 
     async def end_leases(self) -> None:
-        """End all leases of ``owner``, a process that is known to be dead."""
         await self._database.write(leases.forget_worker, self.owner)

@@ -1,22 +1,26 @@
-"""Leases on URLs of a frontier: claims, returns, and leases of dead processes.
+"""Leases on URLs of a frontier, and the live processes that have them.
 
-Parts of :class:`~scraper_service.storage.frontier.frontier.Frontier`. Functions that
-change rows of a job lock the job row first.
+Claims, returns, and leases of dead processes are parts of
+:class:`~scraper_service.storage.frontier.frontier.Frontier`. Functions that change rows of a
+job lock the job row first. Each process writes its own row with its heartbeats, so nobody
+lists processes by hand.
 """
 
 from __future__ import annotations
 
 import uuid
 from functools import lru_cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from attrs import evolve
+from attrs import asdict, evolve, frozen
 from sqlalchemy import and_, bindparam, func, insert, not_, or_, select, update
 
 from scraper_service.errors import SecretsUnreadable
 from scraper_service.options.limits import DAY_S
+from scraper_service.options.serialization import JOBS, LIMITS
 from scraper_service.storage import job_secrets
-from scraper_service.storage.frontier import copied_rows, outcomes
+from scraper_service.storage.frontier import outcomes
 from scraper_service.storage.job_records import (
     ACTIVE,
     LOST,
@@ -48,7 +52,7 @@ from scraper_service.storage.transactions import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from sqlalchemy import ColumnElement, Connection, Select
     from sqlalchemy.sql.dml import ReturningUpdate
@@ -58,6 +62,44 @@ if TYPE_CHECKING:
 MAX_ATTEMPTS = 10
 CLAIM_SIZES = 32  # whose statements are kept
 LOOK_ROWS = 5000  # in a look for URLs of other sites
+# Kinds of processes.
+SERVICE = "service"  # `scraper-service serve`
+WORKER = "worker"  # `scraper-service worker`
+RUN = "scrapyd"  # a process of a job on a scrapyd node
+SPIDER = "spider"  # `scrapy crawl` with the id of a job, by hand
+COMMAND = "command"  # a command line that runs its own job
+
+
+@frozen(kw_only=True)
+class WorkerState:
+    """What a process writes about itself."""
+
+    #: One of the kinds above; None, with ``host`` and ``pid``, before it has written any.
+    kind: str | None
+    host: str | None
+    pid: int | None
+    #: Keys of :data:`~scraper_service.options.serialization.LIMITS`.
+    takes: tuple[str, ...]
+    #: The number of crawls and batches that it runs now.
+    jobs: int
+    #: True if it ends, and takes nothing more.
+    drains: bool
+
+
+@frozen(kw_only=True)
+class LiveWorker(WorkerState):
+    """A live process, as others see it."""
+
+    id: str
+    #: Time of its first heartbeat, in seconds since 1970.
+    started_at: float | None
+    #: Seconds until its leases end without another heartbeat.
+    lease_s: float
+
+    @property
+    def runs_jobs(self) -> bool:
+        """Return True if it takes jobs of all teams or runs a job of its own."""
+        return JOBS in self.takes or self.kind in {RUN, SPIDER, COMMAND}
 
 
 class Beyond(NamedTuple):
@@ -98,7 +140,7 @@ def claim(
     if is_late(connection, owner):
         return found
     if locked.copying is not None:
-        copied_rows.go_on(connection, job_id)
+        outcomes.copy_slice(connection, job_id)
     if beyond is None:
         values = {"job_number": locked.number, "lessee": owner}
         rows = _claiming(count).all(connection, values)
@@ -106,7 +148,7 @@ def claim(
         rows, last = _claim_beyond(connection, job_id, owner, count, beyond)
         found = evolve(found, last=last)
     # RETURNING has no order.
-    leased = sorted((ClaimedRow(*row) for row in rows), key=_id)
+    leased = sorted((ClaimedRow(*row) for row in rows), key=attrgetter("id"))
     try:
         return evolve(found, rows=tuple(_whole(connection, job_id, leased)))
     except SecretsUnreadable as error:
@@ -205,10 +247,6 @@ def _whole(
     ]
 
 
-def _id(row: ClaimedRow) -> int:
-    return row.id
-
-
 _RELEASE = Statement(
     update(frontier)
     .where(
@@ -263,19 +301,27 @@ def leases_of(connection: Connection, owner: str) -> list[tuple[str, int, int]]:
 
 
 @transaction(apart=True)
-def beat(connection: Connection, owner: str, lease_s: float) -> None:
-    """Extend the leases of ``owner`` to ``lease_s`` seconds from now."""
+def beat(
+    connection: Connection,
+    owner: str,
+    lease_s: float,
+    state: WorkerState | None = None,
+) -> None:
+    """Extend the leases of ``owner`` to ``lease_s`` seconds from now, with its state."""
     now = now_of(connection)
     until = now + lease_s
     farthest = until + FARTHEST_S
     connection.execute(
         update(worker).where(worker.c.until > farthest).values(until=now - 1)
     )
+    values: dict[str, Any] = {"until": until}
+    if state is not None:
+        values |= {**asdict(state), "takes": " ".join(state.takes)}
     changed = connection.execute(
-        update(worker).where(worker.c.id == owner).values(until=until)
+        update(worker).where(worker.c.id == owner).values(values)
     )
     if not changed.rowcount:
-        connection.execute(insert(worker).values(id=owner, until=until))
+        connection.execute(insert(worker).values(id=owner, started_at=now, **values))
 
 
 def forget_worker(connection: Connection, owner: str) -> None:
@@ -288,6 +334,35 @@ def forget_workers(connection: Connection) -> None:
     connection.execute(
         worker.delete().where(worker.c.until < now_of(connection) - DAY_S)
     )
+
+
+def live_workers(connection: Connection) -> list[LiveWorker]:
+    """Return the processes whose leases have not ended, the oldest first."""
+    now = now_of(connection)
+    query = (
+        select(worker)
+        .where(worker.c.until >= now)
+        .order_by(worker.c.started_at, worker.c.id)
+    )
+    return [
+        LiveWorker(
+            id=row.id,
+            kind=row.kind,
+            host=row.host,
+            pid=row.pid,
+            takes=tuple(LIMITS) if row.takes is None else tuple(row.takes.split()),
+            jobs=row.jobs or 0,
+            drains=bool(row.drains),
+            started_at=row.started_at,
+            lease_s=row.until - now,
+        )
+        for row in connection.execute(query)
+    ]
+
+
+def takers(found: Iterable[LiveWorker], what: str) -> int:
+    """Return how many processes take a kind of work and do not end."""
+    return sum(what in each.takes and not each.drains for each in found)
 
 
 def _is_lost(connection: Connection) -> ColumnElement[bool]:
@@ -333,7 +408,7 @@ def reap(connection: Connection, job_id: str) -> int:
             kind=UrlKind(row.kind),
             token=row.token,
             owner=row.owner,
-            page_id=_poison_id(row.id, row.token),
+            page_id=str(uuid.uuid5(uuid.NAMESPACE_OID, f"{row.id}/{row.token}")),
             code="SCRAPE_RETRY_LIMIT",
             error=f"The process ended {MAX_ATTEMPTS} times while it fetched this page.",
         )
@@ -353,7 +428,3 @@ def reap(connection: Connection, job_id: str) -> int:
             .values(urls=func.coalesce(run.c.urls, 0) + count)
         )
     return returned.rowcount + len(poison)
-
-
-def _poison_id(row_id: int, token: int) -> str:
-    return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{row_id}/{token}"))

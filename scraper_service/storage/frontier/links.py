@@ -1,19 +1,17 @@
-"""URLs of a frontier: the first URLs of a job, new links, and URLs known to a team."""
+"""URLs of a frontier: the first URLs of a job, new links, their ends, and URLs known to a team."""
 
 from __future__ import annotations
 
 import json
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
-from sqlalchemy import case, select
+from sqlalchemy import bindparam, case, or_, select, update
 
 from scraper_service.discovery import crawl_key, sitemap_key
 from scraper_service.discovery.canonical_urls import parse_url, plain_host, site_of
-from scraper_service.discovery.sitemap import (
-    reads_sitemaps,
-    starts_with_sitemap,
-)
+from scraper_service.discovery.sitemap import reads_sitemaps, starts_with_sitemap
 from scraper_service.items import KnownPage
 from scraper_service.options.crawl import BatchOptions, CrawlOptions
 from scraper_service.options.urls import join_url
@@ -27,17 +25,24 @@ from scraper_service.storage.job_records import (
 from scraper_service.storage.schema import frontier, job, page
 from scraper_service.storage.transactions import (
     IN_ORDER,
+    Statement,
+    arrays,
+    constant,
     execute,
     execute_many,
     inline,
     now_of,
     rows_in,
+    run_together,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from sqlalchemy import Connection, Row
+    from sqlalchemy import ColumnElement, Connection, Row
+
+    from scraper_service.storage.job_records import Outcome
+
 
 INSERT_ROWS = 1000  # per statement
 # Codes of URLs that another page may let in: where they are less deep, or on a page that
@@ -67,6 +72,33 @@ WHERE NOT EXISTS (SELECT FROM frontier WHERE job_number = %s AND key = given.key
   AND (state <> {RowState.SKIPPED:d} OR code IS NULL OR code NOT IN {PASSING}) OFFSET 0)
 {_CONFLICT}
 """  # noqa: S608
+# Filtered by the caller: with the code here, SQLite would read all rows of this code.
+_READ_KNOWN = select(frontier.c.state, frontier.c.code).where(
+    frontier.c.job_number == bindparam("job_number"),
+    frontier.c.key.in_(bindparam("keys", expanding=True)),
+)
+_READ_PASSING = Statement(
+    select(frontier.c.id)
+    .where(
+        frontier.c.job_number == bindparam("job_number"),
+        frontier.c.state == constant(RowState.SKIPPED),
+        or_(*(frontier.c.code == code for code in PASSING)),
+    )
+    .limit(constant(1))
+)
+_READ_LEASES = f"""
+SELECT id, token, owner FROM frontier WHERE state = {RowState.LEASED:d} AND id IN
+"""  # noqa: S608  # of constants
+_ENDED = (
+    *("state", "page_id", "code", "error", "status", "losses", "text_hashes"),
+    "ended_at",
+)
+_END = Statement(
+    update(frontier)
+    .where(frontier.c.id == bindparam("row_id"))
+    .values({name: bindparam(name) for name in _ENDED})
+    .values(owner=None)
+)
 _ADD_TIME = """
 UPDATE frontier SET lastmod = ? WHERE job_number = ? AND key = ? AND lastmod IS NULL
 """
@@ -122,6 +154,55 @@ def _insert(
     return execute_many(connection, _SQLITE, rows)
 
 
+def count_passing(
+    connection: Connection, job_number: int, links: Sequence[Link]
+) -> int:
+    """Return how many URLs were skipped for a :data:`PASSING` reason before."""
+    of_job = {"job_number": job_number}
+    if not links or _READ_PASSING.one(connection, of_job) is None:
+        return 0
+    keys = list({link.key for link in links})
+    count = 0
+    for start in range(0, len(keys), INSERT_ROWS):
+        some = {**of_job, "keys": keys[start : start + INSERT_ROWS]}
+        for row in connection.execute(_READ_KNOWN, some):
+            count += row.state == RowState.SKIPPED and row.code in PASSING
+    return count
+
+
+def outcomes_with_lease(
+    connection: Connection, outcomes: Sequence[Outcome]
+) -> list[Outcome]:
+    """Return the outcomes with a valid lease.
+
+    The job row is locked, and rows of a job change only under its lock.
+    """
+    # Numbers in the text: a list as a parameter would need a form for each database.
+    ids = ",".join(str(int(outcome.row_id)) for outcome in outcomes)
+    held = set(execute(connection, f"{_READ_LEASES} ({ids})").fetchall())
+    return [
+        outcome
+        for outcome in outcomes
+        if (outcome.row_id, outcome.token, outcome.owner) in held
+    ]
+
+
+def end_rows(connection: Connection, rows: list[dict[str, Any]]) -> None:
+    """End leased URLs, whose leases are gone then. ``rows`` have the columns to write."""
+    if len(rows) < 2 or connection.dialect.name == "sqlite":
+        _END.run_many(connection, [{**row, "row_id": row["id"]} for row in rows])
+        return
+    columns = ("id", *_ENDED)
+    given = arrays(connection, frontier, columns)
+    values = ", ".join(f"{name} = ended.{name}" for name in _ENDED)
+    text = (
+        f"UPDATE frontier SET owner = NULL, {values}"  # noqa: S608  # of constants
+        f" FROM unnest({given}) AS ended ({', '.join(columns)})"
+        " WHERE frontier.id = ended.id"
+    )
+    run_together(connection, text, columns, rows)
+
+
 @frozen
 class Seed:
     """The first URLs of a job. ``page_limit`` is None for no limit."""
@@ -168,25 +249,12 @@ def crawls_of(connection: Connection, team_id: str, url: str) -> list[str]:
 
     Crawls with zero data retention are left out.
     """
-    site = _site(url)
-    rows = connection.execute(
-        select(job.c.id, job.c.url, job.c.options)
-        .where(
-            job.c.team_id == team_id,
-            job.c.kind == "crawl",
-            job.c.source_job_id.is_(None),
-            job.c.expires_at > now_of(connection),
-        )
-        .order_by(job.c.created_at.desc())
-        .limit(MAX_LOOKED_AT)
+    kept = (
+        row.id
+        for row in _crawls(connection, team_id, url, job.c.created_at)
+        if not json.loads(row.options)["scrape"]["zero_data_retention"]
     )
-    found: list[str] = []
-    for row in rows:
-        if len(found) < MAX_CRAWLS and _site(row.url) == site:
-            scrape = json.loads(row.options)["scrape"]
-            if not scrape["zero_data_retention"]:
-                found.append(row.id)
-    return found
+    return list(islice(kept, MAX_CRAWLS))
 
 
 def latest_crawls(
@@ -196,20 +264,33 @@ def latest_crawls(
 
     The rows have ``id``, ``url``, ``options``, ``base``, ``failed`` and ``held``.
     """
+    is_over = job.c.state == JobState.COMPLETED
+    found = _crawls(connection, team_id, url, job.c.completed_at, is_over)
+    return list(islice(found, MAX_CRAWLS))
+
+
+def _crawls(
+    connection: Connection,
+    team_id: str,
+    url: str,
+    order: ColumnElement[Any],
+    *where: ColumnElement[bool],
+) -> Iterator[Row[*tuple[Any, ...]]]:
+    """Yield crawls of a site that have links, the latest first by ``order``."""
     site = _site(url)
     rows = connection.execute(
         select(job.c.id, job.c.url, job.c.options, job.c.base, job.c.failed, job.c.held)
         .where(
             job.c.team_id == team_id,
             job.c.kind == "crawl",
-            job.c.source_job_id.is_(None),  # it has no links
-            job.c.state == JobState.COMPLETED,
+            job.c.source_job_id.is_(None),
             job.c.expires_at > now_of(connection),
+            *where,
         )
-        .order_by(job.c.completed_at.desc())
+        .order_by(order.desc())
         .limit(MAX_LOOKED_AT)
     )
-    return [row for row in rows if _site(row.url) == site][:MAX_CRAWLS]
+    return (row for row in rows if _site(row.url) == site)
 
 
 def _site(url: str) -> str:

@@ -13,14 +13,12 @@ from collections import Counter
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from attrs import asdict
-from sqlalchemy import bindparam, delete, or_, select, update
+from sqlalchemy import bindparam, delete, select, update
 
 from scraper_service.discovery import crawl_key
 from scraper_service.discovery.sitemap import GUESS, MAX_FILES
 from scraper_service.errors import OutOfCredits
-from scraper_service.options.crawl import CHANGEABLE, CrawlOptions
-from scraper_service.options.limits import DAY_S
+from scraper_service.options.crawl import CrawlOptions
 from scraper_service.options.serialization import options_from_json
 from scraper_service.options.urls import origin, robots_url
 from scraper_service.storage import job_secrets
@@ -33,14 +31,21 @@ from scraper_service.storage.accounts.credits import (
 )
 from scraper_service.storage.files.page_sources import add_sources
 from scraper_service.storage.frontier import refused_links
-from scraper_service.storage.frontier.duplicates import add_texts
-from scraper_service.storage.frontier.empty_result import NO_PAGE, explain_empty_result
-from scraper_service.storage.frontier.links import INSERT_ROWS, PASSING, insert_links
-from scraper_service.storage.frontier.page_counts import add_pages
+from scraper_service.storage.frontier.delivered_pages import add_pages, add_texts
+from scraper_service.storage.frontier.job_warnings import (
+    JobWarning,
+    add_warning,
+    explain_result,
+    remove_warnings,
+)
+from scraper_service.storage.frontier.links import (
+    count_passing,
+    end_rows,
+    insert_links,
+    outcomes_with_lease,
+)
 from scraper_service.storage.job_records import (
     Commit,
-    Effect,
-    JobChange,
     JobState,
     Link,
     RowState,
@@ -53,29 +58,24 @@ from scraper_service.storage.transactions import (
     IN_ORDER,
     Insertion,
     Statement,
-    arrays,
-    constant,
-    execute,
     inline,
     note,
     now_of,
     rows_in,
-    run_together,
 )
 from scraper_service.storage.webhooks import tell
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sqlalchemy import Connection, Row
+    from sqlalchemy import Connection, Row, Select
 
     from scraper_service.storage.files.page_sources import Packed
     from scraper_service.storage.job_records import Outcome
 
-MAX_WARNING = 2000  # characters
+
 ROBOTS = "robots"  # code of URLs that robots.txt refuses
 ROBOTS_CODES = (ROBOTS, "ROBOTS_UNREACHABLE")
-ROBOTS_WARNING = "robots.txt refuses some URLs of this crawl: robotsBlocked in its errors lists them."
 EXPIRY_EVERY_S = 60.0  # between two changes of the expiry of a running job
 MAX_SKIPPED = 1_000_000  # rows of refused URLs in one job
 
@@ -92,53 +92,10 @@ _WRITE_JOB = Statement(
     .values({name: bindparam(name) for name in (*_COUNTED, *_FURTHER)})
     .values(stored=job.c.stored + bindparam("more_bytes"))
 )
-_READ_LEASES = f"""
-SELECT id, token, owner FROM frontier WHERE state = {RowState.LEASED:d} AND id IN
-"""  # noqa: S608  # of constants
-# Filtered by the caller: with the code here, SQLite would read all rows of this code.
-_READ_KNOWN = select(frontier.c.state, frontier.c.code).where(
-    frontier.c.job_number == bindparam("job_number"),
-    frontier.c.key.in_(bindparam("keys", expanding=True)),
-)
-_READ_PASSING = Statement(
-    select(frontier.c.id)
-    .where(
-        frontier.c.job_number == bindparam("job_number"),
-        frontier.c.state == constant(RowState.SKIPPED),
-        or_(*(frontier.c.code == code for code in PASSING)),
-    )
-    .limit(constant(1))
-)
 _ADD_PAGES = Insertion(
     page, "id", "job_number", "seq", "size", "frontier_id", "body", "whole"
 )
 _ADD_EVENTS = Insertion(event, "job_number", "kind", "page_id", "row_id", "at")
-_ENDED = (
-    *("state", "page_id", "code", "error", "status", "losses", "text_hashes"),
-    "ended_at",
-)
-_ACKNOWLEDGE = Statement(
-    update(frontier)
-    .where(frontier.c.id == bindparam("row_id"))
-    .values({name: bindparam(name) for name in _ENDED})
-    .values(owner=None)
-)
-
-
-def _acknowledge(connection: Connection, rows: list[dict[str, Any]]) -> None:
-    """End the leases of rows."""
-    if len(rows) < 2 or connection.dialect.name == "sqlite":
-        _ACKNOWLEDGE.run_many(connection, rows)
-        return
-    columns = ("id", *_ENDED)
-    given = arrays(connection, frontier, columns)
-    values = ", ".join(f"{name} = ended.{name}" for name in _ENDED)
-    text = (
-        f"UPDATE frontier SET owner = NULL, {values}"  # noqa: S608  # of constants
-        f" FROM unnest({given}) AS ended ({', '.join(columns)})"
-        " WHERE frontier.id = ended.id"
-    )
-    run_together(connection, text, columns, rows)
 
 
 class OpenJob:
@@ -149,6 +106,7 @@ class OpenJob:
 
     def __init__(self, connection: Connection, row: Row[Any]):
         self._connection = connection
+        self._row = row
         self.at = now_of(connection)
         self.job_id: str = row.id
         self.number: int = row.number
@@ -166,12 +124,10 @@ class OpenJob:
         self.base: str | None = row.base
         self.warning: str | None = row.warning
         self.credits: int = row.credits
-        self.key_id: str | None = row.key_id
         self.page_price: int | None = row.page_price  # None for an unlimited team
         self.is_step: bool = row.parent_id is not None  # the parent pays for its pages
         self.reserved: int = row.reserved
         self.refused: Counter[str] = Counter()  # URLs by the URL of their robots.txt
-        self.hook_events: str | None = row.hook_events
         self.deliveries: int = row.deliveries
         self.page_counts: str | None = row.page_counts
         self.paused_at: float | None = row.paused_at
@@ -181,7 +137,6 @@ class OpenJob:
         self.is_copying: bool = row.copying is not None
         self.started_at: float | None = row.started_at
         self.more_bytes = 0  # stored by this transaction
-        self._known_expiry: float = row.expires_at
 
     @property
     def room(self) -> int | None:
@@ -195,7 +150,7 @@ class OpenJob:
 
         Return the commits of accepted outcomes, by row.
         """
-        held = self._held_leases(outcomes)
+        held = outcomes_with_lease(self._connection, outcomes)
         stale = self._stale(held)
         accepted = [outcome for outcome in held if outcome.row_id not in stale]
         if not accepted:
@@ -223,15 +178,15 @@ class OpenJob:
         )
         texts = [outcome.text for outcome in delivered if outcome.text is not None]
         add_texts(self._connection, self.number, texts)
-        self._tell_of(accepted, {outcome.row_id for outcome in delivered})
+        ids = {outcome.row_id for outcome in delivered}
+        self._tell_of(accepted, ids)
         for outcome in accepted:
             self.base = outcome.base or self.base
-            for warning in outcome.warnings:
-                self.warn(warning)
+            for text in outcome.warnings:
+                self.warn(JobWarning.SITEMAP, text=text)
         links = [link for outcome in accepted for link in outcome.links]
         added = self._add(links)
         self.let_in()
-        ids = {outcome.row_id for outcome in delivered}
         return stale | {
             outcome.row_id: Commit(
                 True, outcome.row_id in ids, JobState.SCRAPING, added
@@ -256,35 +211,20 @@ class OpenJob:
                 )
         return stale
 
-    def _held_leases(self, outcomes: list[Outcome]) -> list[Outcome]:
-        """Return the outcomes with a valid lease.
-
-        The job row is locked, and rows of a job change only under its lock.
-        """
-        # Numbers in the text: a list as a parameter would need a form for each database.
-        ids = ",".join(str(int(outcome.row_id)) for outcome in outcomes)
-        held = set(execute(self._connection, f"{_READ_LEASES} ({ids})").fetchall())
-        return [
-            outcome
-            for outcome in outcomes
-            if (outcome.row_id, outcome.token, outcome.owner) in held
-        ]
-
     def _acknowledge(self, accepted: list[Outcome], duplicates: dict[int, str]) -> None:
         rows = []
         for outcome in accepted:
             other = duplicates.get(outcome.row_id)
-            state = _state_after(outcome)
+            state = outcome.end_state
             rows.append(
                 {
-                    "row_id": outcome.row_id,
                     "id": outcome.row_id,
                     "state": int(state),
                     "page_id": outcome.page_id,
                     "code": "duplicate" if other else outcome.code,
                     "error": f"duplicate of {other}" if other else outcome.error,
                     "status": outcome.status,
-                    "losses": None if other else _loss_kinds(outcome),
+                    "losses": None if other else outcome.loss_kinds,
                     "text_hashes": outcome.text_hashes,
                     "ended_at": self.at,
                 }
@@ -297,10 +237,10 @@ class OpenJob:
                 self.failed += state is RowState.FAILED
                 self.skipped += state is RowState.SKIPPED
             if state is RowState.SKIPPED and self.kind == "crawl":
-                self.warn(ROBOTS_WARNING)
+                self.warn(JobWarning.ROBOTS)
             if outcome.code in ROBOTS_CODES and outcome.final is not None:
                 self.refused[robots_url(origin(outcome.final[1]))] += 1
-        _acknowledge(self._connection, rows)
+        end_rows(self._connection, rows)
         self._forget([each.row_id for each in accepted if each.code == GUESS])
 
     def _forget(self, guesses: list[int]) -> None:
@@ -328,7 +268,10 @@ class OpenJob:
         """
         if other is None:
             self.skipped -= refused_links.take_out(
-                self._connection, self.number, key, self._key_of
+                self._connection,
+                self.number,
+                key,
+                lambda url: crawl_key(self._crawl_options, url),
             )
             alias = [Link(key, url, 0, found_on=outcome.row_id)]
             self.skipped += insert_links(
@@ -347,9 +290,6 @@ class OpenJob:
         self.open -= other.state in {RowState.PENDING, RowState.LEASED}
         self.held -= other.state == RowState.HELD
         self.skipped += other.state != RowState.SKIPPED
-
-    def _key_of(self, url: str) -> int:
-        return crawl_key(self._crawl_options, url)
 
     @cached_property
     def _crawl_options(self) -> CrawlOptions:
@@ -383,7 +323,7 @@ class OpenJob:
                     outcome.page_id,
                     self.team_id,
                     self.job_id,
-                    self.key_id,
+                    self._row.key_id,
                     outcome.credits,
                     self.at,
                 )
@@ -401,7 +341,7 @@ class OpenJob:
 
     def _tell_of(self, accepted: list[Outcome], delivered: set[int]) -> None:
         """Write an event and a webhook delivery for each delivered or failed page."""
-        ended = [x for x in accepted if x.row_id in delivered or _has_failed(x)]
+        ended = [x for x in accepted if x.row_id in delivered or x.has_failed]
         if not ended:
             return
         events = [
@@ -422,24 +362,11 @@ class OpenJob:
         note(self._connection, self.job_id, kind, self.at, detail)
         self._tell([(kind, None, detail)])
 
-    def options_in_force(self) -> dict[str, Any]:
-        """Return the options that callers may change, by attribute."""
-        options = json.loads(self.options)
-        found = {name: options.get(name) for name in CHANGEABLE[self.kind]}
-        if "limit" in found:
-            found["limit"] = self.limit  # which may be lower, for lack of credits
-        found["retention_days"] = self.retention_s / DAY_S
-        return found
-
-    def detail(self, effect: Effect) -> str:
-        """Return the detail of an event of a change, as JSON."""
-        return json.dumps(asdict(JobChange(self.options_in_force(), effect)))
-
     def _tell(self, news: list[tuple[str, int | None, str | None]]) -> None:
         self.deliveries = tell(
             self._connection,
             self.job_id,
-            self.hook_events,
+            self._row.hook_events,
             self.deliveries,
             news,
             self.at,
@@ -459,7 +386,7 @@ class OpenJob:
                 (pages if link.code is None else refused).append(link)
         if (room := MAX_FILES - self.sitemap_files) < len(sitemaps):
             sitemaps = sitemaps[:room]
-            self.warn(f"The site has over {MAX_FILES} sitemap files; some are left.")
+            self.warn(JobWarning.MANY_SITEMAPS)
         connection, number = self._connection, self.number
         files = insert_links(connection, number, sitemaps, RowState.PENDING)
         self.sitemaps += files
@@ -469,7 +396,8 @@ class OpenJob:
                 connection, number, pages, refused, lists=self.skipped < MAX_SKIPPED
             )
             self.skipped += listed
-        self.skipped -= self._count_let_in(pages)
+        if self.skipped:
+            self.skipped -= count_passing(connection, number, pages)
         fits = self.room is None or len(pages) <= self.room
         state = RowState.PENDING if fits else RowState.HELD
         added = insert_links(connection, number, pages, state)
@@ -480,21 +408,6 @@ class OpenJob:
         if self.skipped < MAX_SKIPPED:
             self._add_refused(refused)
         return added + files
-
-    def _count_let_in(self, links: Sequence[Link]) -> int:
-        """Return how many of these URLs were skipped for a passing reason before."""
-        if not (links and self.skipped):
-            return 0
-        of_job = {"job_number": self.number}
-        if _READ_PASSING.one(self._connection, of_job) is None:
-            return 0
-        keys = list({link.key for link in links})
-        count = 0
-        for start in range(0, len(keys), INSERT_ROWS):
-            some = {**of_job, "keys": keys[start : start + INSERT_ROWS]}
-            for row in self._connection.execute(_READ_KNOWN, some):
-                count += row.state == RowState.SKIPPED and row.code in PASSING
-        return count
 
     def _add_refused(self, links: list[Link]) -> None:
         """Insert refused URLs, and count them for each robots.txt."""
@@ -507,19 +420,17 @@ class OpenJob:
             self.skipped += added
             if site:
                 self.refused[site] += added
-                self.warn(ROBOTS_WARNING)
+                self.warn(JobWarning.ROBOTS)
 
-    def warn(self, text: str) -> None:
-        """Append to the warnings of the job, each text once, up to :data:`MAX_WARNING`."""
-        known = self.warning or ""
-        if text not in known and len(known) < MAX_WARNING:
-            self.warning = f"{known} {text}".lstrip()
+    def warn(self, code: JobWarning, **data: Any) -> None:
+        """Add a warning with its data to those of the job, once."""
+        self.warning = add_warning(self.warning, code, **data)
 
-    def _explain_empty_result(self) -> None:
+    def _explain_result(self) -> None:
         """Warn of a job without a page, and of a crawl that left most links out."""
         if self.is_step or (self.pages > 1 and self.kind != "crawl"):
             return
-        text = explain_empty_result(
+        found = explain_result(
             self._connection,
             self.job_id,
             self.pages,
@@ -527,10 +438,10 @@ class OpenJob:
             limit=self.limit,
             page_counts=self.page_counts,
         )
-        if text is not None:
-            if text.startswith(NO_PAGE):  # the text has the reasons
-                self.warning = (self.warning or "").replace(ROBOTS_WARNING, "").strip()
-            self.warn(text)
+        for code, data in found:
+            if code is JobWarning.NO_PAGE:  # it has the reasons
+                self.warning = remove_warnings(self.warning, JobWarning.ROBOTS)
+            self.warn(code, **data)
 
     def let_in(self) -> int:
         """Make held URLs pending, the oldest first, as far as the limit allows.
@@ -540,17 +451,8 @@ class OpenJob:
         room = self.room
         if not self.held or not room:
             return 0
-        oldest = (
-            select(frontier.c.id)
-            .where(*rows_in(self.job_id, RowState.HELD))
-            .order_by(*IN_ORDER)
-            .limit(inline(room))
-        )
-        let_in = self._connection.execute(
-            update(frontier)
-            .where(frontier.c.id.in_(oldest.scalar_subquery()))
-            .values(state=RowState.PENDING)
-        ).rowcount
+        oldest = select(frontier.c.id).where(*rows_in(self.job_id, RowState.HELD))
+        let_in = self._move(oldest.order_by(*IN_ORDER), room, RowState.PENDING)
         self.held -= let_in
         self.open += let_in
         return let_in
@@ -561,22 +463,19 @@ class OpenJob:
         if surplus <= 0:
             return
         state, row_id = IN_ORDER
-        newest = (
-            select(frontier.c.id)
-            .where(
-                *rows_in(self.job_id, RowState.PENDING),
-                frontier.c.kind == UrlKind.PAGE,
-            )
-            .order_by(state.desc(), row_id.desc())
-            .limit(inline(surplus))
+        newest = select(frontier.c.id).where(
+            *rows_in(self.job_id, RowState.PENDING), frontier.c.kind == UrlKind.PAGE
         )
-        held = self._connection.execute(
-            update(frontier)
-            .where(frontier.c.id.in_(newest.scalar_subquery()))
-            .values(state=RowState.HELD)
-        ).rowcount
+        newest = newest.order_by(state.desc(), row_id.desc())
+        held = self._move(newest, surplus, RowState.HELD)
         self.open -= held
         self.held += held
+
+    def _move(self, rows: Select[tuple[int]], most: int, state: RowState) -> int:
+        """Give the first URLs of ``rows`` another state. Return their number."""
+        chosen = rows.limit(inline(most)).scalar_subquery()
+        change = update(frontier).where(frontier.c.id.in_(chosen)).values(state=state)
+        return self._connection.execute(change).rowcount
 
     def change_limit(self, limit: int) -> OutOfCredits | None:
         """Change the page limit, and hold pending URLs above it.
@@ -616,7 +515,7 @@ class OpenJob:
         ended = not self.open and not self.sitemaps and not rests
         if ended:
             state = JobState.COMPLETED
-            self._explain_empty_result()
+            self._explain_result()
             self.note("completed")
             job_secrets.forget(self._connection, self.job_id)
             give_back(self._connection, self.team_id, self.reserved)
@@ -645,26 +544,6 @@ class OpenJob:
         it moves once a minute while the job runs, and is exact at its end.
         """
         expires_at = self.at + self.retention_s
-        is_near = 0 <= expires_at - self._known_expiry < EXPIRY_EVERY_S
-        return self._known_expiry if is_near and not ended else expires_at
-
-
-def _loss_kinds(outcome: Outcome) -> str | None:
-    """Return the kinds of a page's losses with a space around each; None without any."""
-    kinds = outcome.facts.losses if outcome.facts is not None else ()
-    return f" {' '.join(kinds)} " if kinds else None
-
-
-def _state_after(outcome: Outcome) -> RowState:
-    """Return the state of the URL of an outcome: a page that robots.txt refuses is skipped."""
-    if outcome.page is not None or outcome.is_done:
-        return RowState.DONE
-    is_refused = outcome.kind is UrlKind.PAGE and outcome.code == ROBOTS
-    return RowState.SKIPPED if is_refused else RowState.FAILED
-
-
-def _has_failed(outcome: Outcome) -> bool:
-    """Return True if the errors of the job list this outcome."""
-    if outcome.kind is not UrlKind.PAGE or outcome.goes_on:
-        return False
-    return _state_after(outcome) is RowState.FAILED
+        known: float = self._row.expires_at
+        is_near = 0 <= expires_at - known < EXPIRY_EVERY_S
+        return known if is_near and not ended else expires_at

@@ -33,15 +33,10 @@ from scraper_service.storage import job_secrets, webhooks
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.accounts.audit import Actor
-from scraper_service.storage.frontier import copied_rows
+from scraper_service.storage.frontier import outcomes
+from scraper_service.storage.frontier.job_warnings import JobWarning, add_warning
 from scraper_service.storage.frontier.links import Seed, insert_links, seed_of
-from scraper_service.storage.job_records import (
-    ACTIVE,
-    Job,
-    JobState,
-    Link,
-    RowState,
-)
+from scraper_service.storage.job_records import ACTIVE, Job, JobState, Link, RowState
 from scraper_service.storage.jobs import operations
 from scraper_service.storage.jobs.earlier_pages import find_base, find_source
 from scraper_service.storage.jobs.job_store import get_job, insert_job
@@ -61,12 +56,12 @@ if TYPE_CHECKING:
 
     from scraper_service.options.extraction import OperationOptionsT
 
+
 FETCHES_NOTHING = (
     "appendToId must be a batch that fetches its pages, got one that reprocesses the"
     " pages of another job"
 )
 PROLONGS = "retentionDays must be left out: the batch of appendToId has zeroDataRetention, got {}"
-_FEWER_CREDITS = "The run may cost {most}: the team has no more of them."
 
 
 @frozen(kw_only=True)
@@ -148,7 +143,7 @@ def create_job_of_sources(
     """Store a job that makes other formats of the stored responses of ``source_id``.
 
     ``numbers`` are those of the pages, None for all pages. Copies the rows of the first
-    pages; :func:`~scraper_service.storage.frontier.copied_rows.go_on` copies the others. May
+    pages; :func:`~scraper_service.storage.frontier.outcomes.copy_slice` copies the others. May
     return the errors of :func:`find_source` and :func:`create_job`. Locks the team.
     """
     source = find_source(connection, source_id, terms.team_id)
@@ -172,7 +167,7 @@ def create_job_of_sources(
     )
     if isinstance(made, ServiceError):
         return made
-    copied_rows.begin(connection, made.id, count, numbers)
+    outcomes.begin_copy(connection, made.id, count, numbers)
     return get_job(connection, made.id, terms.team_id) or made
 
 
@@ -205,7 +200,11 @@ def admit_job(
     if idempotency_key and not use_key(connection, terms.team_id, idempotency_key, at):
         ledger.give_back(connection, terms.team_id, bill.get("reserved", 0))
         return IdempotencyKeyUsed("Idempotency key already used")
-    seed = evolve(seed, page_limit=bill.pop("page_limit", seed.page_limit))
+    if (pages := bill.pop("page_limit", None)) is not None:
+        seed = evolve(seed, page_limit=pages)
+        is_agent = isinstance(options, AgentOptions)  # whose pages are credits
+        code = JobWarning.FEW_CREDITS if is_agent else JobWarning.LIMIT_LOWERED
+        bill["warning"] = add_warning(None, code, wanted=wanted, pages=pages)
     if isinstance(options, BatchOptions):
         # The frontier has all URLs. Without them each read of the job is faster.
         options = evolve(options, urls=options.urls[:1])
@@ -213,9 +212,6 @@ def admit_job(
     has_hook = "webhook" in fields_dict(type(options))
     if has_hook:  # it may have secret headers, which only its sender needs
         kept = evolve(kept, webhook=None)
-    if isinstance(options, AgentOptions) and "warning" in bill:
-        most_credits = plural(seed.page_limit or 0, "credit")
-        bill["warning"] = _FEWER_CREDITS.format(most=most_credits)
     text = json.dumps(options_to_json(kept))
     team_id = terms.team_id
     found = insert_job(
@@ -267,7 +263,7 @@ def _bill(
         return OutOfCredits(price * least, left)
     bill: dict[str, Any] = {"page_price": price, "reserved": price * pages}
     if is_open and pages < wanted:
-        bill |= {"page_limit": pages, "warning": ledger.limit_warning(wanted, pages)}
+        bill["page_limit"] = pages
     return bill
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from attrs import evolve, frozen
+from attrs import asdict, evolve, frozen
 from sqlalchemy import and_, delete, exists, func, select, update
 
 from scraper_service.errors import (
@@ -30,16 +30,18 @@ from scraper_service.options.crawl import CHANGEABLE
 from scraper_service.options.limits import DAY_S, HIDDEN
 from scraper_service.options.parsing import short
 from scraper_service.options.scrape import broken_rules
-from scraper_service.options.serialization import (
-    scrape_options_from_json,
-    unstructure,
-)
+from scraper_service.options.serialization import scrape_options_from_json, unstructure
 from scraper_service.options.urls import host_of
 from scraper_service.storage import job_secrets, webhooks
 from scraper_service.storage.accounts import audit, disk_use
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts.credits import lock_team
-from scraper_service.storage.frontier.empty_result import without_explanation
+from scraper_service.storage.frontier.job_warnings import (
+    OF_END,
+    JobWarning,
+    remove_warnings,
+    sentence_of,
+)
 from scraper_service.storage.frontier.open_job import ROBOTS, OpenJob
 from scraper_service.storage.frontier.outcomes import end_job
 from scraper_service.storage.job_records import (
@@ -201,7 +203,7 @@ def change_job(
     if days is not None and json.loads(row.options)["scrape"]["zero_data_retention"]:
         return OptionUnavailable("retention_days", HIDDEN.format(short(days)))
     changed = OpenJob(connection, row)
-    before = changed.options_in_force()
+    before = _options_in_force(changed)
     values: dict[str, Any] = {
         name: list(value) if isinstance(value, tuple) else value
         for name, value in request.options.items()
@@ -225,7 +227,7 @@ def change_job(
     if pauses:
         changed.paused_at = changed.at if request.paused else None
         kind = "paused" if request.paused else "resumed"
-        changed.note(kind, changed.detail(Effect()))
+        changed.note(kind, _detail(changed, Effect()))
     _record(connection, actor, job_id, values, request.paused if pauses else None)
     connection.execute(
         update(job)
@@ -285,17 +287,32 @@ def _keep_finished(
     return _read(connection, changed, Effect())
 
 
+def _options_in_force(changed: OpenJob) -> dict[str, Any]:
+    """Return the options that callers may change, by attribute."""
+    options = json.loads(changed.options)
+    found = {name: options.get(name) for name in CHANGEABLE[changed.kind]}
+    if "limit" in found:
+        found["limit"] = changed.limit  # which may be lower, for lack of credits
+    found["retention_days"] = changed.retention_s / DAY_S
+    return found
+
+
+def _detail(changed: OpenJob, effect: Effect) -> str:
+    """Return the detail of an event of a change, as JSON."""
+    return json.dumps(asdict(JobChange(_options_in_force(changed), effect)))
+
+
 def _apply(changed: OpenJob, values: Mapping[str, Any]) -> Effect:
     """Apply changed options to a job, and let held URLs in that a higher limit admits."""
     changed.options = json.dumps({**json.loads(changed.options), **values})
     effect = Effect(changed.let_in())
-    changed.note("updated", changed.detail(effect))
+    changed.note("updated", _detail(changed, effect))
     return effect
 
 
 def _read(connection: Connection, changed: OpenJob, effect: Effect) -> ChangedJob:
     found = _stored_job(connection, changed.job_id, changed.team_id)
-    return ChangedJob(found, JobChange(changed.options_in_force(), effect))
+    return ChangedJob(found, JobChange(_options_in_force(changed), effect))
 
 
 def _stored_job(connection: Connection, job_id: str, team_id: str) -> Job:
@@ -314,7 +331,7 @@ def long_paused(connection: Connection, most_s: float) -> list[str]:
 
 @transaction(row="{job_id}")
 def pause_full_job(
-    connection: Connection, job_id: str, warning: str, actor: Actor | None
+    connection: Connection, job_id: str, quota_mib: int, actor: Actor | None
 ) -> bool:
     """Pause a job whose team has no room. Return False if it does not run any more."""
     row = connection.execute(
@@ -324,14 +341,15 @@ def pause_full_job(
         return False
     paused = OpenJob(connection, row)
     paused.paused_at = paused.at
-    paused.warn(warning)
-    paused.note("paused", paused.detail(Effect()))
+    paused.warn(JobWarning.DISK_FULL, quota_mib=quota_mib)
+    paused.note("paused", _detail(paused, Effect()))
     connection.execute(
         update(job).where(job.c.id == job_id).values(revision=row.revision + 1)
     )
     paused.write(JobState(row.state))
+    reason = sentence_of(JobWarning.DISK_FULL, quota_mib=quota_mib)
     audit.record(
-        connection, actor, "job.paused", job_id, team_id=row.team_id, reason=warning
+        connection, actor, "job.paused", job_id, team_id=row.team_id, reason=reason
     )
     return True
 
@@ -435,7 +453,7 @@ def retry_pages(
             secrets=",".join(sorted(secrets)) or None,
             completed_at=None,
             expires_at=opened.at + row.retention_s,
-            warning=without_explanation(row.warning),
+            warning=remove_warnings(row.warning, *OF_END),
             revision=row.revision + 1,
             **bill,
         )

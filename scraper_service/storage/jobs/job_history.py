@@ -17,6 +17,7 @@ from sqlalchemy import Column, ColumnElement, desc, func, select, tuple_, union_
 
 from scraper_service.discovery.canonical_urls import parse_uncached
 from scraper_service.options.serialization import CRAWLED, KINDS, MONITOR_CHECK
+from scraper_service.storage.frontier.job_warnings import warning_text
 from scraper_service.storage.job_records import (
     ACTIVE,
     JobState,
@@ -443,7 +444,7 @@ def _job(row: Row[Any], leased: int, now: float) -> JobSummary:
         origin=json.loads(row.options).get("origin"),
         key=row.key_name,
         error=row.error,
-        warning=row.warning,
+        warning=warning_text(row.warning),
         source_job_id=row.source_job_id,
     )
     if row.kind == MONITOR_CHECK:

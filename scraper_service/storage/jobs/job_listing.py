@@ -12,8 +12,8 @@ from sqlalchemy import Row, and_, cast, func, or_, select, text
 
 from scraper_service.storage import request_counts
 from scraper_service.storage.frontier import refused_links
+from scraper_service.storage.frontier.delivered_pages import PageCounts, parse_counts
 from scraper_service.storage.frontier.open_job import ROBOTS
-from scraper_service.storage.frontier.page_counts import PageCounts, parse_counts
 from scraper_service.storage.job_records import Job, PageErrorRow, RowState, UrlKind
 from scraper_service.storage.jobs import job_store
 from scraper_service.storage.request_counts import HostCounts, RobotsRow

@@ -14,6 +14,7 @@ from scraper_service.content.stored_pages import decompress
 from scraper_service.options.serialization import CRAWLED
 from scraper_service.storage import job_secrets
 from scraper_service.storage.accounts import disk_use
+from scraper_service.storage.frontier.job_warnings import warning_text
 from scraper_service.storage.frontier.links import insert_links
 from scraper_service.storage.job_records import (
     ACTIVE,
@@ -218,6 +219,7 @@ def lock_own_job(connection: Connection, job_id: str, team_id: str) -> Row[Any] 
 def job_of(row: Row[Any]) -> Job:
     """Return the job of a row with :data:`COLUMNS`."""
     values = {column.name: row._mapping[column.name] for column in COLUMNS}
+    values["warning"] = warning_text(values["warning"])
     return Job(**{**values, "state": JobState(values["state"])})
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from scraper_service.storage.database import reading, writing
-from scraper_service.storage.frontier import copied_rows, outcomes
+from scraper_service.storage.frontier import outcomes
 from scraper_service.storage.jobs import (
     admission,
     earlier_pages,
@@ -69,7 +69,7 @@ class Jobs:
 
         Each slice is a transaction. Without this call, claims of the job do so.
         """
-        while not await self._database.write(copied_rows.go_on, job_id):
+        while not await self._database.write(outcomes.copy_slice, job_id):
             pass
 
     # -- run -------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from attrs import frozen
 from sqlalchemy import exists, func, select
 
 from scraper_service.storage.accounts.disk_use import read_used_of_all
-from scraper_service.storage.frontier.workers import live_workers
+from scraper_service.storage.frontier.leases import live_workers
 from scraper_service.storage.job_records import (
     ACTIVE,
     DeliveryState,

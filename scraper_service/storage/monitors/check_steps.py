@@ -22,6 +22,7 @@ from scraper_service.options.serialization import options_to_json
 from scraper_service.storage import webhooks
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts import disk_use
+from scraper_service.storage.frontier.job_warnings import JobWarning, add_warning
 from scraper_service.storage.frontier.links import seed_of
 from scraper_service.storage.job_records import ACTIVE, JobState
 from scraper_service.storage.jobs import job_store
@@ -175,7 +176,9 @@ def add_crawl(
             return True
         bill = {"page_price": page_price, "reserved": page_price * pages}
         if pages < seed.page_limit:
-            bill["warning"] = ledger.limit_warning(seed.page_limit, pages)
+            bill["warning"] = add_warning(
+                None, JobWarning.LIMIT_LOWERED, wanted=seed.page_limit, pages=pages
+            )
             seed = type(seed)(seed.kind, seed.url, pages, seed.links)
     job_store.insert_job(
         connection,
