@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from scraper_service.content.formats import llms_txt
-from scraper_service.discovery import relevance
+from scraper_service.discovery import map_results
 from scraper_service.options.crawl import BatchOptions
 from scraper_service.services.kinds.operations import OperationFailed
 from scraper_service.services.kinds.sources import with_written_start
@@ -88,8 +88,8 @@ class LlmsText:
         found = await self._sources.site(
             options.url, operation.team_id, options.scrape, until, limit=limit
         )
-        rows: list[relevance.RowT] = await operation.in_pool(
-            relevance.rows_of, found.slices
+        rows: list[map_results.RowT] = await operation.in_pool(
+            map_results.rows_of, found.slices
         )
         urls = with_written_start((row[0] for row in rows[:limit]), options.url)
         urls, refused = await self._sources.permitted_urls(urls, options.url)

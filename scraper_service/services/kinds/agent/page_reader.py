@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 
 from scraper_service.content.formats.agent_pages import agent_pages
-from scraper_service.discovery import relevance
+from scraper_service.discovery.map_results import rows_of, search_text
 from scraper_service.errors import (
     NoConverter,
     QueueFull,
@@ -58,7 +58,7 @@ class PageReader:
         self._sources = sources
         self._prices = prices
         self._options: RunOptionsT = operation.options
-        self._words = relevance.search_text(self._options.prompt, self._options.schema)
+        self._words = search_text(self._options.prompt, self._options.schema)
         #: The pages that were read, in this order.
         self.pages: list[AgentPage] = []
 
@@ -102,7 +102,7 @@ class PageReader:
             reason = f"{found.error:.{MAX_REASON}}"
             state.warn(f"The pages of {url} could not be listed: {reason}")
             return Found(f"It could not be listed: {reason}")
-        rows = [row for row in relevance.rows_of(found.slices) if is_url(row[0])]
+        rows = [row for row in rows_of(found.slices) if is_url(row[0])]
         state.learn(row[0] for row in rows)
         lines = [f"- {row[0]} {(row[1] or '')[:100]}" for row in rows]
         said = "\n".join(lines) or "It has no pages."
