@@ -297,7 +297,7 @@ class RunningSession:
 
     async def _command(self, code: str, outcome: StepOutcome) -> None:
         """Run lines of ``agent-browser``. What they print is kept after a failure, too."""
-        from scraper_service.crawling.browser.commands import CommandRun  # noqa: PLC0415
+        from scraper_service.crawling.browser.held_page import CommandRun  # noqa: PLC0415
 
         run = CommandRun(self.page)
         try:
