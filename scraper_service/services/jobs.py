@@ -12,7 +12,7 @@ from scrapy.settings import BaseSettings
 
 from scraper_service.crawling.logs import counts_of, job_logger, log_end, with_facts
 from scraper_service.crawling.politeness.host_pace import HostPace
-from scraper_service.crawling.politeness.team_limits import TeamPermits
+from scraper_service.crawling.politeness.shared_limit import TeamPermits
 from scraper_service.errors import (
     IdempotencyKeyUsed,
     InvalidOptions,

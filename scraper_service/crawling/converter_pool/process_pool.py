@@ -40,7 +40,7 @@ from scraper_service.crawling.metrics import (
     CONVERTER_QUEUE,
     CONVERTER_RESTARTS,
 )
-from scraper_service.crawling.politeness.team_limits import TeamPermits
+from scraper_service.crawling.politeness.shared_limit import TeamPermits
 from scraper_service.errors import (
     ConverterDied,
     ConvertersFailed,
