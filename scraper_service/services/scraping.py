@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
     from scraper_service.crawling.pipelines.change_tracking import Changes
-    from scraper_service.crawling.pricing import Prices
     from scraper_service.discovery.map_results import ShapeT
     from scraper_service.items import Page, Upload
     from scraper_service.options.crawl import PageOptions
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
     from scraper_service.services.mapping import Map, MapCrawler
     from scraper_service.services.resident_crawler import ResidentCrawler
     from scraper_service.services.searching import SearchAnswer
+    from scraper_service.storage.accounts.credits import Prices
     from scraper_service.storage.accounts.sessions import SessionRow
     from scraper_service.storage.database import Database
 

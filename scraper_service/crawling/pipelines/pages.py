@@ -26,7 +26,6 @@ from scraper_service.crawling.metrics import (
 from scraper_service.crawling.network.proxies import Proxies
 from scraper_service.crawling.page_errors import SITE_BLOCKED, page_error
 from scraper_service.crawling.pipelines.change_tracking import Changes
-from scraper_service.crawling.pricing import Prices
 from scraper_service.crawling.scheduler import LeasedScheduler
 from scraper_service.discovery import Reason
 from scraper_service.items import (
@@ -45,6 +44,7 @@ from scraper_service.options.availability import HTTP, is_elsewhere
 from scraper_service.options.formats import ChangeTracking
 from scraper_service.options.limits import BlockedSites, parse_sites
 from scraper_service.options.urls import url_parts
+from scraper_service.storage.accounts.credits import Prices
 from scraper_service.storage.frontier.duplicates import (
     READ_ROWS,
     DeliveredText,

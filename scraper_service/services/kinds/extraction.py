@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
     from scraper_service.content.stored_pages import StoredPage
-    from scraper_service.crawling.pricing import Prices
     from scraper_service.services.kinds.operations import Operation
     from scraper_service.services.kinds.sources import Sources
+    from scraper_service.storage.accounts.credits import Prices
 
 MAX_PAGES = 5000  # of one operation
 SEARCHED_PAGES = 10  # of a search, unless the caller sets a limit

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
     from scraper_service.content.formats.llms_txt import LlmsPage
-    from scraper_service.crawling.pricing import Prices
     from scraper_service.options.extraction import LlmsTextOptions
     from scraper_service.services.kinds.operations import Operation
     from scraper_service.services.kinds.sources import Sources
+    from scraper_service.storage.accounts.credits import Prices
 
 SHOW_S = 2.0  # between two stored versions of the text so far
 

@@ -15,7 +15,6 @@ from scraper_service.content.change_tracking.monitored_pages import (
     compare_monitored,
     final_urls,
 )
-from scraper_service.crawling.pricing import Prices
 from scraper_service.errors import (
     ConverterDied,
     QueueFull,
@@ -35,6 +34,7 @@ from scraper_service.services.kinds.operations import Operation, RunLost
 from scraper_service.services.monitoring.judge import PRICE, ChangeJudge
 from scraper_service.services.monitoring.monitors import search_price
 from scraper_service.services.monitoring.searches import MonitoredSearch
+from scraper_service.storage.accounts.credits import Prices
 from scraper_service.storage.database import Database
 from scraper_service.storage.job_records import JobState, PageRow
 from scraper_service.storage.jobs.jobs import Jobs

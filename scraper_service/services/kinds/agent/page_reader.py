@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from scraper_service.content.formats.agent_pages import AgentPage
-    from scraper_service.crawling.pricing import Prices
     from scraper_service.options.extraction import RunOptionsT
     from scraper_service.services.kinds.agent.run_state import AgentState
     from scraper_service.services.kinds.operations import Operation
     from scraper_service.services.kinds.sources import Sources
+    from scraper_service.storage.accounts.credits import Prices
 
 SHOWN_LINKS = 25  # of the pages of one round, for the model
 MAX_NAMED = 5  # pages that could not be read, in one warning

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from scraper_service.crawling.pricing import Prices
 from scraper_service.errors import plural
 from scraper_service.services.kinds.agent import choices
 from scraper_service.services.kinds.agent.agent_writer import AgentWriter
@@ -16,6 +15,7 @@ from scraper_service.services.kinds.agent.choices import RunStopped
 from scraper_service.services.kinds.agent.page_reader import PageReader
 from scraper_service.services.kinds.agent.run_state import AgentState
 from scraper_service.services.kinds.sources import Sources
+from scraper_service.storage.accounts.credits import Prices
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
