@@ -63,7 +63,7 @@ class ReprocessSpider(JobSpider):
     def update_settings(cls, settings: BaseSettings) -> None:
         """Read responses from the database instead of fetching pages."""
         super().update_settings(settings)
-        reader = "scraper_service.crawling.download.kept_sources.StoredSources"
+        reader = "scraper_service.crawling.download.stored_responses.StoredSources"
         settings.set("DOWNLOADER", reader, priority="spider")
 
     async def parse(self, response: Response) -> AsyncIterator[PageContent | Request]:

@@ -181,7 +181,7 @@ class ApiFront(Front):
         from scraper_service.api.responses import page_json
         from scraper_service.api.routing import Services
         from scraper_service.crawling.download.engines import Engines
-        from scraper_service.crawling.download.kept_sources import source_files
+        from scraper_service.crawling.download.stored_responses import source_files
         from scraper_service.crawling.pipelines.change_tracking import Changes
         from scraper_service.crawling.robots import RobotsPolicy
         from scraper_service.exports.job_exports import Exports

@@ -16,7 +16,7 @@ from scraper_service.content.change_tracking.comparison import GONE
 from scraper_service.content.formats.tokens import count_and_cut
 from scraper_service.content.search.duplicates import without_blocks
 from scraper_service.crawling import Component
-from scraper_service.crawling.download.kept_sources import KeptSources
+from scraper_service.crawling.download.stored_responses import KeptSources
 from scraper_service.crawling.metrics import (
     CREDITS,
     PAGE_ERRORS,
