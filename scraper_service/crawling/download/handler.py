@@ -25,21 +25,21 @@ from scraper_service.crawling import middlewares
 from scraper_service.crawling.browser.page_orders import PageRendering
 from scraper_service.crawling.converter_pool.converter_queue import LARGE_BYTES
 from scraper_service.crawling.converter_pool.pool import ConverterPool
+from scraper_service.crawling.download.egress import (
+    EgressPolicy,
+    Refusals,
+)
 from scraper_service.crawling.download.engines import has_route
+from scraper_service.crawling.download.http_session import (
+    download_error,
+    open_session,
+)
+from scraper_service.crawling.download.proxies import Proxies, UpstreamProxy, resolve
 from scraper_service.crawling.metrics import (
     FETCH_SECONDS,
     FETCHED_BYTES,
     SITE_RESPONSES,
 )
-from scraper_service.crawling.network.egress import (
-    EgressPolicy,
-    Refusals,
-)
-from scraper_service.crawling.network.http_session import (
-    download_error,
-    open_session,
-)
-from scraper_service.crawling.network.proxies import Proxies, UpstreamProxy, resolve
 from scraper_service.crawling.page_errors import (
     BrowserBusy,
     BrowserGone,

@@ -16,6 +16,7 @@ from scraper_service.content.change_tracking.comparison import GONE
 from scraper_service.content.formats.tokens import count_and_cut
 from scraper_service.content.search.duplicates import without_blocks
 from scraper_service.crawling import Component
+from scraper_service.crawling.download.proxies import Proxies
 from scraper_service.crawling.download.stored_responses import KeptSources
 from scraper_service.crawling.metrics import (
     CREDITS,
@@ -23,7 +24,6 @@ from scraper_service.crawling.metrics import (
     PAGE_SECONDS,
     PAGES,
 )
-from scraper_service.crawling.network.proxies import Proxies
 from scraper_service.crawling.page_errors import SITE_BLOCKED, page_error
 from scraper_service.crawling.pipelines.change_tracking import Changes
 from scraper_service.crawling.scheduler import LeasedScheduler
