@@ -81,7 +81,7 @@ scraper_service.exports.job_exports scraper_service.feeds scraper_service.librar
 scraper_service.llm.requests scraper_service.search_engines.own_index
 scraper_service.services.metrics.service_metrics
 scraper_service.services.monitoring.check_run scraper_service.services.billing
-scraper_service.spiders.batch scraper_service.spiders.map scraper_service.spiders.search
+scraper_service.spiders.map scraper_service.spiders.search
 scrapy.core.downloader.handlers.datauri scrapy.downloadermiddlewares.defaultheaders
 scrapy.downloadermiddlewares.downloadtimeout scrapy.downloadermiddlewares.httpcache
 scrapy.downloadermiddlewares.robotstxt scrapy.downloadermiddlewares.stats
