@@ -335,7 +335,9 @@ class PageDownloadHandler(StreamingHandler):
         size = response.content_length or most
         try:
             async with asyncio.timeout(state.deadline - time.monotonic() - EARLY_S):
-                await held.enter_async_context(self._pool.reading(state.team_id, size))
+                await held.enter_async_context(
+                    self._pool.queue.reading(state.team_id, size)
+                )
         except TimeoutError:
             text = "the page is large, and its turn to be read did not come in time"
             raise ConvertersBusy(text) from None
