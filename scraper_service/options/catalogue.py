@@ -184,7 +184,7 @@ def keys(options: TableT, version: Literal["v1", "v2"]) -> dict[str, Key]:
     }
 
 
-def respelled(
+def respell(
     options: TableT, attribute: str, version: Literal["v1", "v2"] = "v2", **facts: Any
 ) -> dict[str, Key]:
     """Return the key of one option for another use, with the ``facts`` that differ."""

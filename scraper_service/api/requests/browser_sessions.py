@@ -68,7 +68,7 @@ SESSION = whole_body(
         "streamWebView": Key(
             Bool(), "has_view", help="False: no pictures of the page.", default=True
         ),
-        **catalogue.respelled(
+        **catalogue.respell(
             catalogue.SCRAPE, "block_ads", help="Block hosts of advertising."
         ),
         "profile": Key(

@@ -189,7 +189,7 @@ _CRAWL_KEYS: KeysT = {
         for name, key in v2.CRAWL_KEYS.items()
         if key.to not in _NOT_OF_MONITORS
     },
-    **catalogue.respelled(
+    **catalogue.respell(
         catalogue.CRAWL,
         "max_path_depth",
         "v1",
@@ -383,14 +383,14 @@ _TARGET_KINDS: Mapping[str, Object] = {
                 help="Results of a check, over all queries.",
                 default=10,
             ),
-            **catalogue.respelled(
+            **catalogue.respell(
                 catalogue.SEARCH,
                 "include_domains",
                 kind=_HOSTS,
                 help="Only results of these hosts.",
                 default=NO_DEFAULT,
             ),
-            **catalogue.respelled(
+            **catalogue.respell(
                 catalogue.SEARCH,
                 "exclude_domains",
                 kind=_HOSTS,

@@ -258,7 +258,7 @@ def _keys(*, is_change: bool) -> KeysT:
             help="Who is told of changes.",
             nullable=is_change,
         ),
-        **catalogue.respelled(
+        **catalogue.respell(
             catalogue.CRAWL,
             "retention_days",
             kind=integer(1, 365),
@@ -266,7 +266,7 @@ def _keys(*, is_change: bool) -> KeysT:
             default=NO_DEFAULT if is_change else USUAL_RETENTION_DAYS,
             is_own=False,
         ),
-        **catalogue.respelled(
+        **catalogue.respell(
             catalogue.SCRAPE,
             "zero_data_retention",
             kind=Then(Bool(), _no_zero, {"const": False}),

@@ -67,7 +67,7 @@ _EXTRACTION = Object(
     {
         "mode": Key(choice("llm"), help=NO_EFFECT),
         "schema": JSON["schema"],
-        **catalogue.respelled(
+        **catalogue.respell(
             catalogue.EXTRACT, "system_prompt", "v1", default=NO_DEFAULT
         ),
         "prompt": JSON["prompt"],

@@ -25,16 +25,15 @@ from scraper_service.crawling import middlewares
 from scraper_service.crawling.browser.page_orders import PageRendering
 from scraper_service.crawling.converter_pool.converter_queue import LARGE_BYTES
 from scraper_service.crawling.converter_pool.pool import ConverterPool
-from scraper_service.crawling.download.egress import (
-    EgressPolicy,
-    Refusals,
-)
 from scraper_service.crawling.download.engines import has_route
 from scraper_service.crawling.download.http_session import (
     download_error,
     open_session,
 )
-from scraper_service.crawling.download.proxies import Proxies, UpstreamProxy, resolve
+from scraper_service.crawling.egress import (
+    EgressPolicy,
+    Refusals,
+)
 from scraper_service.crawling.metrics import (
     FETCH_SECONDS,
     FETCHED_BYTES,
@@ -57,6 +56,7 @@ from scraper_service.crawling.page_state import (
 from scraper_service.crawling.politeness.crawl_report import JobRecorder
 from scraper_service.crawling.politeness.host_limits import pace_key
 from scraper_service.crawling.politeness.host_pace import HostPace
+from scraper_service.crawling.proxies import Proxies, UpstreamProxy, resolve
 from scraper_service.crawling.scheduler import LeasedScheduler
 from scraper_service.crawling.scrapy_shortcuts import (
     PageResponse,

@@ -16,7 +16,6 @@ from scraper_service.content.change_tracking.comparison import GONE
 from scraper_service.content.formats.tokens import count_and_cut
 from scraper_service.content.search.duplicates import without_blocks
 from scraper_service.crawling import Component
-from scraper_service.crawling.download.proxies import Proxies
 from scraper_service.crawling.download.stored_responses import KeptSources
 from scraper_service.crawling.metrics import (
     CREDITS,
@@ -26,6 +25,7 @@ from scraper_service.crawling.metrics import (
 )
 from scraper_service.crawling.page_errors import SITE_BLOCKED, page_error
 from scraper_service.crawling.pipelines.change_tracking import Changes
+from scraper_service.crawling.proxies import Proxies
 from scraper_service.crawling.scheduler import LeasedScheduler
 from scraper_service.discovery import Reason
 from scraper_service.items import (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import evolve, frozen
 
-from scraper_service.crawling.download.egress import EgressPolicy
+from scraper_service.crawling.egress import EgressPolicy
 from scraper_service.errors import (
     InvalidOptions,
     InvalidParameter,
