@@ -48,9 +48,9 @@ COMPONENTS: Mapping[str, Mapping[str, int | str | None]] = {
         "scraper_service.crawling.middlewares.UploadedFiles": 290,
         "scraper_service.crawling.middlewares.BlockedSitesMiddleware": 300,
         "scraper_service.crawling.robots.RobotsMiddleware": 310,
-        "scraper_service.crawling.download.page_cache.PageCache": 320,
+        "scraper_service.crawling.download.stored_responses.PageCache": 320,
         "scraper_service.crawling.middlewares.RequestOptionsMiddleware": 350,
-        "scraper_service.crawling.download.kept_sources.UnchangedPages": 360,
+        "scraper_service.crawling.download.stored_responses.UnchangedPages": 360,
         "scraper_service.crawling.middlewares.RetryAfter": 550,
         "scraper_service.crawling.middlewares.SafeRedirect": 600,
         "scraper_service.crawling.middlewares.FreshCookies": 700,
@@ -74,7 +74,7 @@ COMPONENTS: Mapping[str, Mapping[str, int | str | None]] = {
         "scraper_service.feeds.Feeds": 0,
         # Off: it ends no run whose feeds cannot be written.
         "scrapy.extensions.feedexport.FeedExporter": None,
-        # Off: one timer per crawler; commands/crawl.py logs its own lines.
+        # Off: one timer per crawler; cli/scrapy_commands/crawl.py logs its own lines.
         "scrapy.extensions.logstats.LogStats": None,
     },
     "FEED_EXPORTERS": {

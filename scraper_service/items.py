@@ -373,7 +373,7 @@ class PageContent:
     #: The times of the last change of some of ``found``, as a feed has them.
     found_times: Mapping[str, str] = field(factory=dict)
     #: The links of ``found`` instead of it, checked by ``PageSource.check_links``: slices
-    #: for :func:`scraper_service.discovery.link_checks.link_rows`.
+    #: for :func:`scraper_service.discovery.scope_rules.link_rows`.
     links: tuple[bytes, ...] = ()
     #: The canonical URL that the page declares.
     canonical: str | None = None

@@ -27,7 +27,7 @@ os.environ.setdefault("TLDEXTRACT_PUBLIC_SUFFIX_LIST_URLS", "")
 # The add-ons of our spiders. They bring our components, also into a project that lists
 # others in these settings.
 ADDONS = {"scraper_service.addon.ScraperAddon": 500}
-ASYNCIO_EVENT_LOOP = "scraper_service.crawling.network.event_loop.EventLoop"
+ASYNCIO_EVENT_LOOP = "scraper_service.crawling.download.event_loop.EventLoop"
 BOT_NAME = "scraper-service"
 COMMANDS_MODULE = "scraper_service.cli.scrapy_commands"
 # Scrapy checks the endings of `-o` and `-O` before add-ons are known.

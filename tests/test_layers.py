@@ -156,11 +156,11 @@ def test_only_the_egress_module_and_its_user_open_connections():
             "scraper_service.crawling.browser.proxy",
             "scraper_service.crawling.converter_pool.converter",  # pairs of sockets
             "scraper_service.crawling.converter_pool.converter_process",
-            "scraper_service.crawling.network.egress",
-            "scraper_service.crawling.network.event_loop",  # names of hosts
+            "scraper_service.crawling.egress",
+            "scraper_service.crawling.download.event_loop",  # names of hosts
             "scraper_service.crawling.download.handler",
-            "scraper_service.crawling.network.http_session",
-            "scraper_service.crawling.network.proxies",
+            "scraper_service.crawling.download.http_session",
+            "scraper_service.crawling.proxies",
             # an error of the base of the handler
             "scraper_service.crawling.scrapy_shortcuts",
             "scraper_service.cli.operator.doctor",

@@ -16,7 +16,6 @@ from scraper_service.api.request_body import MAX_BODY_BYTES, Body
 from scraper_service.api.schemas import encode
 from scraper_service.crawling.converter_pool.pool import ConverterPool
 from scraper_service.crawling.page_errors import SITE_BLOCKED
-from scraper_service.crawling.pricing import Prices
 from scraper_service.errors import InvalidBody, ScopeMissing, SiteBlocked
 from scraper_service.options.crawl import Caller
 from scraper_service.options.limits import BlockedSites, Mode
@@ -24,6 +23,7 @@ from scraper_service.services.accounts import Accounts, Rates
 from scraper_service.services.billing import Charges
 from scraper_service.shared_objects import BackgroundTasks
 from scraper_service.storage.accounts.audit import Actor
+from scraper_service.storage.accounts.credits import Prices
 from scraper_service.storage.files.artefacts import BASE
 
 if TYPE_CHECKING:

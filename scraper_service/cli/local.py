@@ -348,7 +348,7 @@ def _reprocess(
 
 
 def _price(known: Job, request: ReprocessRequest, settings: Settings) -> int | None:
-    from scraper_service.crawling.pricing import Prices
+    from scraper_service.storage.accounts.credits import Prices
 
     if known.page_price is None:
         return None

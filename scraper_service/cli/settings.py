@@ -90,8 +90,8 @@ def check_egress(settings: Settings) -> None:
 
     Without this check, Scrapy would only log that a download handler failed.
     """
-    from scraper_service.crawling.network.egress import EgressPolicy
-    from scraper_service.crawling.network.proxies import Proxies
+    from scraper_service.crawling.egress import EgressPolicy
+    from scraper_service.crawling.proxies import Proxies
 
     try:
         EgressPolicy(settings.getlist("EGRESS_ALLOW"))

@@ -22,9 +22,8 @@ from scraper_service.crawling.job_leases import JobLeases
 from scraper_service.crawling.logs import job_logger, with_facts
 from scraper_service.crawling.metrics import LoopLag
 from scraper_service.crawling.politeness.host_pace import REFRESH_S, HostPace
-from scraper_service.crawling.politeness.shared_limit import LOOK_S
-from scraper_service.crawling.politeness.team_limits import REFRESH_S as PERMITS_S
-from scraper_service.crawling.politeness.team_limits import TeamPermits
+from scraper_service.crawling.politeness.shared_limit import LOOK_S, TeamPermits
+from scraper_service.crawling.politeness.shared_limit import REFRESH_S as PERMITS_S
 from scraper_service.crawling.scheduler import LeasedScheduler
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.options.serialization import options_from_json

@@ -20,7 +20,7 @@ from scrapy.exceptions import (
     UnsupportedURLSchemeError,
 )
 
-from scraper_service.crawling.network.egress import ForbiddenDestination, ForbiddenPort
+from scraper_service.crawling.egress import ForbiddenDestination, ForbiddenPort
 from scraper_service.items import PageError
 from scraper_service.options.urls import host_of
 

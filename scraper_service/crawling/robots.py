@@ -30,7 +30,7 @@ from scraper_service.content.decode import encoding_names
 from scraper_service.content.page_status import WEB_PAGE
 from scraper_service.crawling import Component
 from scraper_service.crawling.converter_pool.pool import ConverterPool
-from scraper_service.crawling.network.egress import ForbiddenDestination
+from scraper_service.crawling.egress import ForbiddenDestination
 from scraper_service.crawling.page_errors import (
     HostBusy,
     RobotsRefused,

@@ -31,7 +31,7 @@ from scraper_service.crawling.politeness.host_queue import (
     HostQueue,
     StoredQueue,
 )
-from scraper_service.crawling.politeness.team_limits import JobPermits, TeamPermits
+from scraper_service.crawling.politeness.shared_limit import JobPermits, TeamPermits
 from scraper_service.crawling.scrapy_shortcuts import nudge
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.items import Lease

@@ -4,17 +4,21 @@ from scraper_service.discovery.canonical_urls import (
     Originals,
     ParsedUrl,
     SeenLinks,
+    crawl_key,
     normalize_url,
     page_key,
-)
-from scraper_service.discovery.crawler_traps import TrapGuard
-from scraper_service.discovery.link_checks import LinkCheck, link_rows
-from scraper_service.discovery.scope_rules import CrawlScope, MapScope, Reason, Refusal
-from scraper_service.discovery.sitemap import (
-    SitemapChoice,
-    crawl_key,
     sitemap_key,
 )
+from scraper_service.discovery.crawler_traps import TrapGuard
+from scraper_service.discovery.scope_rules import (
+    CrawlScope,
+    LinkCheck,
+    MapScope,
+    Reason,
+    Refusal,
+    link_rows,
+)
+from scraper_service.discovery.sitemap import SitemapChoice
 
 __all__ = [
     "CrawlScope",

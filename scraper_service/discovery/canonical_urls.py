@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tldextract import TLDExtract
 
     from scraper_service.items import LinkRowT
+    from scraper_service.options.crawl import CrawlOptions
 
 MAX_TEXT = 16_384  # characters; longer text is not a URL
 MAX_READ = 2048  # URLs in the cache
@@ -31,6 +32,8 @@ MAX_CRAWLED_URL = 2000  # characters; longer URLs are crawler traps, and are not
 MAX_SEGMENTS = 20
 MAX_REPEATED_IN_A_ROW = 2
 MAX_REPEATED = 3
+# "SITEMAPS" in ASCII: a sitemap file and a page with the same URL are separate rows.
+_OF_SITEMAPS = 0x53_49_54_45_4D_41_50_53
 INDEX_PAGES = ("/index.html", "/index.php")
 
 # Parameters of tracking and sessions, which never select a page.
@@ -209,6 +212,20 @@ def page_key(
             fragment = _similar_route(fragment)
     mark = f"#{fragment}" if fragment else ""
     return _digest(f"{scheme}//{host}{path}?{query}{mark}")
+
+
+def crawl_key(options: CrawlOptions, url: str | ParsedUrl) -> int:
+    """Return the key of a page in the frontier of a crawl."""
+    return page_key(
+        url,
+        similar=options.deduplicate_similar_urls,
+        ignore_query=options.ignore_query_parameters,
+    )
+
+
+def sitemap_key(url: str) -> int:
+    """Return the key of a sitemap file in the frontier of a crawl."""
+    return page_key(url, similar=False) ^ _OF_SITEMAPS
 
 
 def plain_page_key(host: str, path: str) -> int:

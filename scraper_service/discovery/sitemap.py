@@ -24,8 +24,7 @@ from scraper_service.content.decode import (
 from scraper_service.content.metadata.dates import w3c_time
 from scraper_service.content.page_status import MAX_JUDGED, WEB_PAGE, page_sent_as_file
 from scraper_service.discovery.canonical_urls import (
-    ParsedUrl,
-    page_key,
+    crawl_key,
     parse_url,
     plain_host,
     site_of,
@@ -81,8 +80,6 @@ _SITEMAP = re.compile(
 )
 # Endings of pages; a path with such an ending is not a folder.
 PAGE_ENDINGS = (".html", ".htm", ".xhtml", ".php", ".asp", ".aspx", ".jsp")
-# "SITEMAPS" in ASCII: a sitemap file and a page with the same URL are separate rows.
-_OF_SITEMAPS = 0x53_49_54_45_4D_41_50_53
 
 
 def proves_no_change(lastmod: str, fetched_at: float) -> bool:
@@ -365,20 +362,6 @@ def sitemap_candidates(start_url: str, declared: Sequence[str]) -> tuple[str, ..
 def _folder(path: str) -> str:
     folder, _, name = path.rpartition("/")
     return folder if name.lower().endswith(PAGE_ENDINGS) else path.rstrip("/")
-
-
-def crawl_key(options: CrawlOptions, url: str | ParsedUrl) -> int:
-    """Return the key of a page in the frontier of a crawl."""
-    return page_key(
-        url,
-        similar=options.deduplicate_similar_urls,
-        ignore_query=options.ignore_query_parameters,
-    )
-
-
-def sitemap_key(url: str) -> int:
-    """Return the key of a sitemap file in the frontier of a crawl."""
-    return page_key(url, similar=False) ^ _OF_SITEMAPS
 
 
 @frozen

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Literal, TypeAlias
 
-from attrs import asdict, fields, frozen
+from attrs import asdict, evolve, fields, frozen
 
 from scraper_service.options.crawl import (
     AGENT_EVENTS,
@@ -182,6 +182,14 @@ def keys(options: TableT, version: Literal["v1", "v2"]) -> dict[str, Key]:
         for name, option in named
         if name is not None
     }
+
+
+def respell(
+    options: TableT, attribute: str, version: Literal["v1", "v2"] = "v2", **facts: Any
+) -> dict[str, Key]:
+    """Return the key of one option for another use, with the ``facts`` that differ."""
+    found = keys(select(options, attribute), version)
+    return {name: evolve(key, **facts) for name, key in found.items()}
 
 
 def select(options: TableT, *attributes: str) -> TableT:

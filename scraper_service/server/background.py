@@ -103,7 +103,6 @@ class Background:
         return runner
 
     def _work(self) -> dict[str, Work]:
-        from scraper_service.crawling.pricing import Prices
         from scraper_service.llm.model import language_model
         from scraper_service.services.kinds.agent import Agent
         from scraper_service.services.kinds.agent_run import RunTools
@@ -112,6 +111,7 @@ class Background:
         from scraper_service.services.kinds.extraction import Extract
         from scraper_service.services.kinds.llms_txt import LlmsText
         from scraper_service.services.kinds.sources import Sources
+        from scraper_service.storage.accounts.credits import Prices
 
         settings, prices = self.settings, Prices(self.settings)
         sources = Sources(self.maps, self.searches)
@@ -127,13 +127,13 @@ class Background:
 
     def _monitoring(self) -> MonitorScheduler:
         """Return what starts the checks of monitors, and let the runner run them."""
-        from scraper_service.crawling.pricing import Prices
         from scraper_service.llm.model import language_model
         from scraper_service.options.serialization import MONITOR_CHECK
         from scraper_service.services.monitoring.check_run import (
             MonitorCheck,
             MonitorScheduler,
         )
+        from scraper_service.storage.accounts.credits import Prices
 
         settings = self.settings
         self.kinds[MONITOR_CHECK] = MonitorCheck(

@@ -180,9 +180,8 @@ class ApiFront(Front):
         from scraper_service.api.responses import page_json
         from scraper_service.api.routing import Services
         from scraper_service.crawling.download.engines import Engines
-        from scraper_service.crawling.download.kept_sources import source_files
+        from scraper_service.crawling.download.stored_responses import source_files
         from scraper_service.crawling.pipelines.change_tracking import Changes
-        from scraper_service.crawling.pricing import Prices
         from scraper_service.crawling.robots import RobotsPolicy
         from scraper_service.exports.job_exports import Exports
         from scraper_service.options.limits import Retention
@@ -196,6 +195,7 @@ class ApiFront(Front):
         )
         from scraper_service.services.scraping import Scrapes, Scraping
         from scraper_service.services.usage import Usage
+        from scraper_service.storage.accounts.credits import Prices
         from scraper_service.storage.files.uploads import Uploads
 
         settings, prices = self.settings, Prices(self.settings)
@@ -266,11 +266,11 @@ class ApiFront(Front):
         from scraper_service.api.routes.files import ArtefactFiles, UploadPages
         from scraper_service.api.versions import V1, V2
         from scraper_service.crawling.artefacts import shared_artefacts
-        from scraper_service.crawling.pricing import Prices
         from scraper_service.options.limits import Retention, parse_rates, parse_sites
         from scraper_service.server.listener import connections_at_most, probe_pages
         from scraper_service.services.accounts import DiskQuota, Rates
         from scraper_service.services.billing import Charges
+        from scraper_service.storage.accounts.credits import Prices
         from scraper_service.web.files import StartPage, WebFiles
         from scraper_service.web.routes import WebRoutes
         from scraper_service.web.sessions import SessionChecks, WebSessions

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
-from scraper_service.crawling.network.proxies import Proxies
+from scraper_service.crawling.proxies import Proxies
 from scraper_service.errors import OptionUnavailable, ServiceUnavailable
 from scraper_service.exports.formats import FORMATS
 from scraper_service.options.availability import (

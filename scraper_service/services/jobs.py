@@ -12,7 +12,7 @@ from scrapy.settings import BaseSettings
 
 from scraper_service.crawling.logs import counts_of, job_logger, log_end, with_facts
 from scraper_service.crawling.politeness.host_pace import HostPace
-from scraper_service.crawling.politeness.team_limits import TeamPermits
+from scraper_service.crawling.politeness.shared_limit import TeamPermits
 from scraper_service.errors import (
     IdempotencyKeyUsed,
     InvalidOptions,
@@ -43,7 +43,6 @@ from scraper_service.storage.webhooks import WebhookOutbox
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from scraper_service.crawling.pricing import Prices
     from scraper_service.crawling.robots import RobotsPolicy
     from scraper_service.discovery.crawl_prompt import PromptOptions
     from scraper_service.options.crawl import (
@@ -58,6 +57,7 @@ if TYPE_CHECKING:
     from scraper_service.services.job_runner import JobRunner
     from scraper_service.services.kinds.operations import Work
     from scraper_service.services.webhooks import Webhooks
+    from scraper_service.storage.accounts.credits import Prices
     from scraper_service.storage.database import Database
     from scraper_service.storage.job_records import (
         Delivery,

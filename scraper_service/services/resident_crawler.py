@@ -119,7 +119,7 @@ class ResidentCrawler(Resident):
         if len(self._waiting) >= self._limit:
             raise QueueFull(f"Already under way: {plural(self._limit, 'scrape')}.")
         spider: Any = self.crawler.spider
-        spider.pool.require_capacity(team_id)
+        spider.pool.queue.require_capacity(team_id)
         if taken is not None:
             request = spider.taken_request(
                 taken, options.scrape, scrape_id, deadline, team_id

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from attrs import evolve, frozen
 
 from scraper_service.crawling.pipelines.change_tracking import Changes
-from scraper_service.crawling.politeness.team_limits import TeamPermits
-from scraper_service.crawling.pricing import Prices
+from scraper_service.crawling.politeness.shared_limit import TeamPermits
 from scraper_service.errors import (
     InvalidOptions,
     JobNotFound,
@@ -35,7 +34,7 @@ from scraper_service.services.capabilities import Availability
 from scraper_service.services.map_search import MapCrawler, ResultPages
 from scraper_service.services.resident_crawler import failed_page
 from scraper_service.storage.accounts import sessions, usage
-from scraper_service.storage.accounts.credits import Call, store_answer
+from scraper_service.storage.accounts.credits import Call, Prices, store_answer
 from scraper_service.storage.database import Database
 from scraper_service.storage.job_secrets import read_replay
 from scraper_service.storage.jobs.jobs import Jobs

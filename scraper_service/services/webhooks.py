@@ -24,8 +24,8 @@ from multidict import CIMultiDict
 from prometheus_client import Counter
 from scrapy.exceptions import CannotResolveHostError
 
-from scraper_service.crawling.network.egress import EgressPolicy, Refusals
-from scraper_service.crawling.network.proxies import Proxies, resolve
+from scraper_service.crawling.egress import EgressPolicy, Refusals
+from scraper_service.crawling.proxies import Proxies, resolve
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.options.urls import plain_address
 from scraper_service.shared_objects import ChangePoll, repeat

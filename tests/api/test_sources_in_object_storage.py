@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from scrapy.settings import Settings
 
 from scraper_service.content.stored_pages import StoredResponse
-from scraper_service.crawling.download.kept_sources import KeptSources
+from scraper_service.crawling.download.stored_responses import KeptSources
 from scraper_service.crawling.page_errors import SourceMissing, page_error
 from scraper_service.storage.database import Database
 from scraper_service.storage.files.artefacts import Artefacts

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from scraper_service.discovery.map_results import object_row
-from scraper_service.discovery.relevance import (
+from scraper_service.discovery.map_results import (
     UNFITTING_PAGES,
+    object_row,
     pages_elsewhere,
     pages_of_site,
     search_text,

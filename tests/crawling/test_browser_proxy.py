@@ -7,8 +7,8 @@ import socket
 import struct
 
 from scraper_service.crawling.browser.proxy import Passage
-from scraper_service.crawling.network.egress import EgressPolicy
-from scraper_service.crawling.network.event_loop import EventLoop
+from scraper_service.crawling.download.event_loop import EventLoop
+from scraper_service.crawling.egress import EgressPolicy
 
 
 class LatePassage(Passage):

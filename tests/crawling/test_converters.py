@@ -338,8 +338,8 @@ def test_a_busy_stopped_process_is_replaced_and_its_task_runs_again(orders):
 
 
 def test_an_idle_process_that_does_not_respond_is_replaced(monkeypatch):
-    monkeypatch.setattr(process_pool, "PING_S", 0.1)
-    monkeypatch.setattr(process_pool, "STOPS", 1_000_000)
+    monkeypatch.setattr(fork_server, "PING_S", 0.1)
+    monkeypatch.setattr(fork_server, "STOPS", 1_000_000)
 
     async def main():
         async with pool_of() as pool:
@@ -347,7 +347,7 @@ def test_an_idle_process_that_does_not_respond_is_replaced(monkeypatch):
             [pid] = [each.pid for each in pool._converters]
             await asyncio.sleep(1.5)  # pings are answered
             assert pid == await pool.run(conversions.pid)
-            monkeypatch.setattr(process_pool, "PONG_S", 1.0)
+            monkeypatch.setattr(fork_server, "PONG_S", 1.0)
             os.kill(pid, signal.SIGSTOP)
             await until(lambda: is_gone(pid))
             assert await pool.run(conversions.pid) != pid
@@ -397,7 +397,7 @@ def test_a_task_may_be_given_up_in_the_turn_in_which_it_times_out(orders):
             await until(lambda: orders.held)
             waiting = asyncio.ensure_future(pool.run(len, b"x"))
             await asyncio.sleep(0)
-            [task] = pool._queue._teams[""].all_waiting()
+            [task] = pool.queue._teams[""].all_waiting()
             pool._expire(task)
             waiting.cancel()
             with pytest.raises(asyncio.CancelledError):

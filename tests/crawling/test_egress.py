@@ -11,13 +11,13 @@ from aiohttp.abc import AbstractResolver
 from scrapy.exceptions import CannotResolveHostError
 
 from scraper_service.crawling.browser.open_page import DirectRules
-from scraper_service.crawling.network.egress import (
+from scraper_service.crawling.download.http_session import open_session
+from scraper_service.crawling.egress import (
     EgressPolicy,
     ForbiddenDestination,
     ForbiddenPort,
     Refusals,
 )
-from scraper_service.crawling.network.http_session import open_session
 from scraper_service.crawling.page_errors import page_error
 
 PRIVATE = """

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from scraper_service.crawling.network.event_loop import EventLoop
+from scraper_service.crawling.download.event_loop import EventLoop
 from tests.support.waiting import WAIT_S
 
 SLOW = 16  # libuv would resolve two names at a time
@@ -58,7 +58,7 @@ def test_names_that_do_not_resolve_hold_up_no_other(loop, monkeypatch):
 def test_without_uvloop_the_event_loop_is_that_of_asyncio():
     code = (
         "import asyncio, sys; sys.modules['uvloop'] = None\n"
-        "from scraper_service.crawling.network.event_loop import EventLoop\n"
+        "from scraper_service.crawling.download.event_loop import EventLoop\n"
         "assert issubclass(EventLoop, asyncio.SelectorEventLoop)\n"
         "async def run():\n"
         "    server = await asyncio.start_server(lambda r, w: w.write(b'x'), '127.0.0.1')\n"

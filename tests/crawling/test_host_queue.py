@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from scraper_service.crawling.network.event_loop import EventLoop
+from scraper_service.crawling.download.event_loop import EventLoop
 from scraper_service.crawling.page_state import PageState
 from scraper_service.crawling.politeness.host_pace import HostPace
 from scraper_service.crawling.politeness.host_queue import HostQueue

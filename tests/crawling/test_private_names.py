@@ -17,7 +17,7 @@ from scrapy.signalmanager import SignalManager
 from scrapy.utils.defer import ensure_awaitable
 from scrapy.utils.reactor import CallLaterOnce
 
-from scraper_service.crawling.network.http_session import (
+from scraper_service.crawling.download.http_session import (
     LenientProtocol,
     open_session,
 )

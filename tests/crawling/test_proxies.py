@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scraper_service.crawling.network.proxies import Proxies, UpstreamProxy
+from scraper_service.crawling.proxies import Proxies, UpstreamProxy
 
 
 def test_a_proxy_is_read_with_kind_and_credentials():

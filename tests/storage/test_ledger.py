@@ -11,7 +11,7 @@ from collections import Counter
 import pytest
 from sqlalchemy import func, select, update
 
-from scraper_service.crawling.politeness.team_limits import TeamPermits
+from scraper_service.crawling.politeness.shared_limit import TeamPermits
 from scraper_service.errors import (
     IdempotencyKeyUsed,
     OutOfCredits,

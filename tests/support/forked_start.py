@@ -77,13 +77,13 @@ scraper_service.services.kinds.operations scraper_service.services.resident_craw
 scraper_service.services.webhooks scraper_service.spiders.crawl
 scraper_service.spiders.scrape scraper_service.storage.database
 scraper_service.api.versions scraper_service.web.routes scraper_service.addon
-scraper_service.crawling.scrapy_shortcuts scraper_service.crawling.network.event_loop
+scraper_service.crawling.scrapy_shortcuts scraper_service.crawling.download.event_loop
 scraper_service.crawling.pipelines.page_index scraper_service.crawling.pipelines.questions
 scraper_service.exports.job_exports scraper_service.feeds scraper_service.library
 scraper_service.llm.requests scraper_service.search_engines.own_index
 scraper_service.services.observability.metrics
 scraper_service.services.monitoring.check_run scraper_service.services.billing
-scraper_service.spiders.batch scraper_service.spiders.map scraper_service.spiders.search
+scraper_service.spiders.map scraper_service.spiders.search
 scrapy.core.downloader.handlers.datauri scrapy.downloadermiddlewares.defaultheaders
 scrapy.downloadermiddlewares.downloadtimeout scrapy.downloadermiddlewares.httpcache
 scrapy.downloadermiddlewares.robotstxt scrapy.downloadermiddlewares.stats
@@ -98,7 +98,7 @@ scraper_service.api.openapi.kinds scraper_service.api.routes.files
 scraper_service.api.routes.health playwright.async_api scrapy_playwright.handler
 scrapy_playwright.provider scraper_service.crawling.browser.render
 scraper_service.content.formats.change_tracking
-scraper_service.crawling.download.kept_sources scraper_service.services.observability.sentry
+scraper_service.crawling.download.stored_responses scraper_service.services.observability.sentry
 scraper_service.services.monitoring.target_runs
 scraper_service.services.monitoring.searches scraper_service.web.files
 """.split()

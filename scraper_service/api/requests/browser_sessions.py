@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
+from scraper_service.options import catalogue
 from scraper_service.options.formats import ChangeTracking, RawBase64
 from scraper_service.options.parsing import (
     INVALID,
@@ -70,8 +71,8 @@ SESSION = whole_body(
         "streamWebView": Key(
             Bool(), "has_view", help="False: no pictures of the page.", default=True
         ),
-        "blockAds": Key(
-            Bool(), "block_ads", help="Block hosts of advertising.", default=True
+        **catalogue.respell(
+            catalogue.SCRAPE, "block_ads", help="Block hosts of advertising."
         ),
         "profile": Key(
             values.PROFILE,

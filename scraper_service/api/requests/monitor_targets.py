@@ -30,6 +30,7 @@ from scraper_service.options.monitors import (
 )
 from scraper_service.options.parsing import (
     INVALID,
+    NO_DEFAULT,
     Array,
     Bool,
     Key,
@@ -188,10 +189,12 @@ _CRAWL_KEYS: KeysT = {
         for name, key in v2.CRAWL_KEYS.items()
         if key.to not in _NOT_OF_MONITORS
     },
-    "maxDepth": Key(
-        integer(0),
+    **catalogue.respell(
+        catalogue.CRAWL,
         "max_path_depth",
+        "v1",
         help="At most N path segments below the path of the URL.",
+        default=NO_DEFAULT,
     ),
     "scrapeOptions": _SCRAPE_KEY,
 }
@@ -380,11 +383,19 @@ _TARGET_KINDS: Mapping[str, Object] = {
                 help="Results of a check, over all queries.",
                 default=10,
             ),
-            "includeDomains": Key(
-                _HOSTS, "include_domains", help="Only results of these hosts."
+            **catalogue.respell(
+                catalogue.SEARCH,
+                "include_domains",
+                kind=_HOSTS,
+                help="Only results of these hosts.",
+                default=NO_DEFAULT,
             ),
-            "excludeDomains": Key(
-                _HOSTS, "exclude_domains", help="No results of these hosts."
+            **catalogue.respell(
+                catalogue.SEARCH,
+                "exclude_domains",
+                kind=_HOSTS,
+                help="No results of these hosts.",
+                default=NO_DEFAULT,
             ),
         },
         _search_target,

@@ -15,6 +15,7 @@ from attrs import evolve, frozen
 
 from scraper_service.api.requests.monitor_targets import SPELLINGS, TARGETS, camel_keys
 from scraper_service.errors import InvalidOptions, Issue
+from scraper_service.options import catalogue
 from scraper_service.options.crawl import MONITOR_EVENTS, Caller, Webhook
 from scraper_service.options.monitors import (
     MAX_TARGETS,
@@ -257,15 +258,21 @@ def _keys(*, is_change: bool) -> KeysT:
             help="Who is told of changes.",
             nullable=is_change,
         ),
-        "retentionDays": Key(
-            integer(1, 365),
+        **catalogue.respell(
+            catalogue.CRAWL,
             "retention_days",
+            kind=integer(1, 365),
             help="Days that checks and their pages are stored.",
             default=NO_DEFAULT if is_change else USUAL_RETENTION_DAYS,
+            is_own=False,
         ),
-        "zeroDataRetention": Key(
-            Then(Bool(), _no_zero, {"const": False}),
+        **catalogue.respell(
+            catalogue.SCRAPE,
+            "zero_data_retention",
+            kind=Then(Bool(), _no_zero, {"const": False}),
+            to=None,
             help="Must be false: a monitor keeps snapshots.",
+            default=NO_DEFAULT,
         ),
         **pages.CALLER_KEYS,
         **{name: key for name, key in pages.FURTHER_KEYS.items() if key.to is None},
@@ -310,7 +317,8 @@ def _creation_request(values: dict[str, Any], at: Position) -> Any:
 
 def _change_request(values: dict[str, Any], at: Position) -> Any:
     if values.keys() <= set(pages.CALLER):
-        names = ", ".join(name for name in CHANGED.fields if name in _CHANGEABLE)
+        others = {None, *pages.CALLER}
+        names = ", ".join(k for k, v in CHANGED.fields.items() if v.to not in others)
         return at.report("custom", f"the body must have at least one of {names}")
     return _request(values, at)
 
@@ -318,10 +326,6 @@ def _change_request(values: dict[str, Any], at: Position) -> Any:
 WHERE_CHANGED = "change (v2)"
 CREATED = pages.whole_body(_keys(is_change=False), _creation_request)
 CHANGED = pages.whole_body(_keys(is_change=True), _change_request)
-_CHANGEABLE = frozenset(
-    {"name", "status", "schedule", "targets", "goal", "judgeEnabled"}
-    | {"webhook", "notification", "retentionDays", "mutedUntil"}
-)
 
 
 def monitor_request(body: object) -> MonitorRequest:

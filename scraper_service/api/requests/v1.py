@@ -9,11 +9,16 @@ from attrs import evolve
 from scraper_service.api.schemas import camel
 from scraper_service.options import catalogue, formats
 from scraper_service.options.crawl import CrawlOptions, PageOptions
-from scraper_service.options.extraction import LlmsTextOptions, ResearchOptions
+from scraper_service.options.extraction import (
+    MAX_QUESTION,
+    LlmsTextOptions,
+    ResearchOptions,
+)
 from scraper_service.options.formats import CHANGE_TRACKING, JSON
 from scraper_service.options.map_search import MapOptions, ResultList, SearchOptions
 from scraper_service.options.parsing import (
     INVALID,
+    NO_DEFAULT,
     PROMPT,
     BodyReader,
     Bool,
@@ -27,10 +32,9 @@ from scraper_service.options.parsing import (
     Then,
     choice,
 )
-from scraper_service.options.wire import extraction, jobs, pages
-from scraper_service.options.wire.extraction import ExtractRequest
-from scraper_service.options.wire.jobs import BatchRequest
-from scraper_service.options.wire.values import LOCATION, NO_EFFECT
+from scraper_service.options.wire import jobs, pages
+from scraper_service.options.wire.jobs import BatchRequest, ExtractRequest
+from scraper_service.options.wire.values import LOCATION, NO_EFFECT, query_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,6 +43,7 @@ if TYPE_CHECKING:
 WHERE = "body (v1)"
 
 CACHE_MS = 14_400_000  # 4 h, the age that __experimental_cache accepts
+LLMS_CACHE_MS = 172_800_000  # 2 days, as a scrape of v2
 
 DEFAULTS: Mapping[str, Any] = catalogue.defaults(catalogue.SCRAPE, "v1")
 
@@ -62,8 +67,8 @@ _EXTRACTION = Object(
     {
         "mode": Key(choice("llm"), help=NO_EFFECT),
         "schema": JSON["schema"],
-        "systemPrompt": Key(
-            PROMPT, "system_prompt", help="Instructions to the language model."
+        **catalogue.respell(
+            catalogue.EXTRACT, "system_prompt", "v1", default=NO_DEFAULT
         ),
         "prompt": JSON["prompt"],
         "selectors": JSON["selectors"],
@@ -190,10 +195,38 @@ def _search(values: dict[str, Any], at: Position) -> Any:
     return pages.search_options({**values, "sources": (source,)}, at)
 
 
+def _llms_text(values: dict[str, Any], at: Position) -> Any:
+    values = {**catalogue.defaults(catalogue.LLMS_TEXT, "v1"), **values}
+    max_age_ms = LLMS_CACHE_MS if values["use_cache"] else 0
+    scrape = SCRAPE_OPTIONS.read({}, at)
+    scrape = evolve(scrape, formats=(formats.Markdown(),), max_age_ms=max_age_ms)
+    return LlmsTextOptions(scrape=scrape, **values)
+
+
+def _research(values: dict[str, Any], at: Position) -> Any:
+    topic = values.pop("topic", None)
+    query = values.pop("query", topic)
+    if query is None:
+        return (at / "query").missing("string")
+    if topic not in {None, query}:
+        text = "topic is the old name of query: only one of them is allowed"
+        return (at / "topic").report("custom", text)
+    given = values.pop("json", None)
+    chosen = tuple(dict.fromkeys(values.pop("formats", ("markdown",))))
+    if given is not None and "json" not in chosen:
+        text = "jsonOptions is allowed only with the format json"
+        return (at / "jsonOptions").report("custom", text)
+    wanted = formats.Json(**{"prompt": query, **(given or {})})
+    scrape = evolve(SCRAPE_OPTIONS.read({}, at), formats=(formats.Markdown(),))
+    defaults = catalogue.defaults(catalogue.RESEARCH, "v1")
+    values = {**defaults, **values, "formats": chosen}
+    return ResearchOptions(query=query, scrape=scrape, json=wanted, **values)
+
+
 SCRAPE_OPTIONS = pages.whole_body(SCRAPE_KEYS, scrape_options)
 PAGE = pages.whole_body(PAGE_KEYS, _page)
 CRAWL = jobs.crawl_kind("v1", _BACKWARD, SCRAPE_OPTIONS)
-BATCH = jobs.batch_kind("v1", SCRAPE_KEYS, scrape_options, ignores_invalid=False)
+BATCH = jobs.batch_kind("v1", SCRAPE_KEYS, scrape_options)
 MAP = pages.whole_body(
     {
         **pages.map_keys("v1"),
@@ -207,11 +240,23 @@ MAP = pages.whole_body(
     },
     _map,
 )
-EXTRACT = extraction.extract_kind(
-    "v1", SCRAPE_KEYS, scrape_options, ignores_invalid=False
+EXTRACT = jobs.extract_kind("v1", SCRAPE_KEYS, scrape_options)
+LLMS_TEXT = pages.whole_body(
+    {**catalogue.keys(catalogue.LLMS_TEXT, "v1"), **pages.CALLER_KEYS}, _llms_text
 )
-LLMS_TEXT = extraction.llms_text_kind(SCRAPE_OPTIONS)
-RESEARCH = extraction.research_kind(_EXTRACTION, SCRAPE_OPTIONS)
+RESEARCH = pages.whole_body(
+    {
+        **catalogue.keys(catalogue.RESEARCH, "v1"),
+        "topic": Key(
+            Then(Text(MAX_QUESTION), query_text, {"pattern": r"\S"}),
+            "topic",
+            help="The old name of query.",
+        ),
+        "jsonOptions": Key(_EXTRACTION, "json", help="The options of the format json."),
+        **pages.CALLER_KEYS,
+    },
+    _research,
+)
 
 SEARCH = pages.whole_body(
     {

@@ -246,7 +246,7 @@ class FileRoutes(Routes):
         team = await self.checks.admit_file(request, Mode.SCRAPE)
         await self.checks.charges.require(team, self.checks.prices.page)
         async with self._forms:  # each one holds its file
-            self.checks.pool.require_capacity(team.id, request.size)
+            self.checks.pool.queue.require_capacity(team.id, request.size)
             form = await read_form(request)
         body = await self.checks.body_of(request, form.options, team)
         options = await body.read(self.api.requests.parse_options)

@@ -23,7 +23,7 @@ from attrs import frozen
 from scraper_service.crawling.browser.chromium import RemoteBrowser
 from scraper_service.crawling.browser.proxy import Passage
 from scraper_service.crawling.browser.running_browser import start
-from scraper_service.crawling.network.egress import EgressPolicy
+from scraper_service.crawling.egress import EgressPolicy
 from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:
@@ -268,7 +268,7 @@ def _resolution(settings: Settings) -> Check:
 
 
 def _egress(entries: list[str]) -> Check:
-    from scraper_service.crawling.network.egress import EgressPolicy
+    from scraper_service.crawling.egress import EgressPolicy
 
     try:
         EgressPolicy(entries)

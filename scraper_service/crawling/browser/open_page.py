@@ -21,8 +21,7 @@ from scraper_service.crawling.browser.ads import PATHS, is_blocked
 from scraper_service.crawling.browser.chromium import WITHOUT_DATAGRAMS
 from scraper_service.crawling.browser.proxy import Blocked, Passage
 from scraper_service.crawling.browser.running_browser import RunningBrowser
-from scraper_service.crawling.network.egress import EgressPolicy
-from scraper_service.crawling.network.proxies import UpstreamProxy, resolve
+from scraper_service.crawling.egress import EgressPolicy
 from scraper_service.crawling.page_errors import (
     SITE_BLOCKED,
     BlockedSite,
@@ -31,6 +30,7 @@ from scraper_service.crawling.page_errors import (
     SiteRefused,
     TooManyRedirects,
 )
+from scraper_service.crawling.proxies import UpstreamProxy, resolve
 from scraper_service.items import Rendered
 from scraper_service.options.formats import Screenshot
 from scraper_service.options.limits import BlockedSites

@@ -11,14 +11,14 @@ from scrapy.http import Response
 from scraper_service.crawling.artefacts import keeper, service_secret
 from scraper_service.crawling.browser.running_browser import load_modules
 from scraper_service.crawling.browser.shared_browser import SharedBrowser
-from scraper_service.crawling.network.egress import EgressPolicy, ForbiddenDestination
-from scraper_service.crawling.network.proxies import Proxies, resolve
+from scraper_service.crawling.egress import EgressPolicy, ForbiddenDestination
 from scraper_service.crawling.page_errors import (
     BrowserGone,
     MovedOn,
     check_site,
 )
 from scraper_service.crawling.page_state import PageState
+from scraper_service.crawling.proxies import Proxies, resolve
 from scraper_service.crawling.robots import RobotsMiddleware
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.options.limits import parse_sites
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         PageOrder,
         RenderedPage,
     )
-    from scraper_service.crawling.network.proxies import UpstreamProxy
+    from scraper_service.crawling.proxies import UpstreamProxy
     from scraper_service.options.scrape import ScrapeOptions
     from scraper_service.storage.accounts.sessions import StateT
 

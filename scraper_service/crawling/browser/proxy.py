@@ -21,15 +21,15 @@ from scrapy.exceptions import (
     IgnoreRequest,
 )
 
-from scraper_service.crawling.network.egress import EgressPolicy
-from scraper_service.crawling.network.proxies import resolve
+from scraper_service.crawling.egress import EgressPolicy
 from scraper_service.crawling.page_errors import BrowserMissing
+from scraper_service.crawling.proxies import resolve
 from scraper_service.options.urls import host_of, url_parts
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from scraper_service.crawling.network.proxies import AddressT, UpstreamProxy
+    from scraper_service.crawling.proxies import AddressT, UpstreamProxy
 
 logger = logging.getLogger(__name__)
 

@@ -27,7 +27,7 @@ from scraper_service.crawling.browser.open_page import (
     time_zone,
 )
 from scraper_service.crawling.browser.proxy import Passage
-from scraper_service.crawling.network.egress import ForbiddenDestination
+from scraper_service.crawling.egress import ForbiddenDestination
 from scraper_service.crawling.page_errors import (
     BrowserGone,
     MovedOn,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import logging
 import os
 import pickle
 import signal
@@ -23,6 +24,7 @@ from attrs import frozen
 from scraper_service.crawling.converter_pool.converter_process import (
     CONTINUED,
     ENDED,
+    ERROR,
     FAILED,
     FORKED,
     ORPHANED,
@@ -31,16 +33,25 @@ from scraper_service.crawling.converter_pool.converter_process import (
     STOPPED,
     frame_header,
 )
+from scraper_service.crawling.converter_pool.converter_queue import LARGE_BYTES
+from scraper_service.shared_objects import BackgroundTasks
 from scraper_service.storage.secrets import public_environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from concurrent.futures import Executor
 
     from scraper_service.crawling.converter_pool.converter_queue import Task
 
     ChangedT = Callable[[int, int, int | None], None]
 
+logger = logging.getLogger(__name__)
+
 END_S = 5.0  # for the end of a process
+STOPS = 2  # checks in a row that find a process stopped, until it is killed
+PING_S = 5.0  # of silence of an idle process, until it gets a ping
+PONG_S = 10.0  # for the reply to a ping
+START_S = 120.0  # for the start of a process
 REAP_S = 0.005  # between two checks for the end of a process
 READ_BYTES = 4096
 # For trees and long texts: large pages of memory, and freed memory joined at once, or else the
@@ -51,6 +62,7 @@ CHUNK_BYTES = 128 * 2**10  # of one read
 # The system takes a page as a whole, if it allows so much: in parts, each part waits for a
 # turn of the event loop.
 SENT_AT_ONCE = 2**20
+MOST_SIZED = 1000  # values of a list whose bytes are counted
 COPIED_BYTES = 4 * 2**10  # byte strings up to this size are copied into the pickle
 _HEAD = struct.Struct("<IQ")  # of a reply, which has one part
 # The path first: it may differ from that of a new interpreter, as in an egg.
@@ -215,15 +227,15 @@ class Converter:
     """A process with at most one task, so the task of a dead process is known.
 
     All methods belong to the thread of the event loop. ``heard`` is called with this converter
-    and each reply, ``ended`` once after the end of the process. The constructor raises
-    :exc:`OSError` if the system refuses the process.
+    and the kind and value of each reply, ``ended`` once after the end of the process. Threads of
+    ``executor`` read large replies. The constructor raises :exc:`OSError` if the system refuses
+    the process.
 
     :ivar is_ready: True once the process has started.
     :ivar began: start of its task, a time of the event loop.
     :ivar heard_at: time of its last data, at first of its start.
     :ivar pinged_at: time of a ping without a reply, or None.
     :ivar done: number of ended tasks.
-    :ivar unread: replies from a large one on, which a thread reads, in order.
     :ivar is_stopped: True if a signal such as SIGSTOP has stopped the process.
     :ivar stops: number of checks in a row that found it stopped.
     :ivar reason: why the service ended it, empty if it did not.
@@ -238,14 +250,19 @@ class Converter:
         forks: ForkServer,
         memory_bytes: int,
         loop: asyncio.AbstractEventLoop,
-        heard: Callable[[Converter, bytes], None],
+        executor: Executor,
+        heard: Callable[[Converter, int, Any], None],
         ended: Callable[[Converter], None],
     ):
         self._loop = loop
+        self._executor = executor
         self._heard = heard
         self._ended = ended
         self._in: list[bytes] = []
         self._in_bytes = 0
+        # Replies from a large one on, in order.
+        self._unread: deque[bytes] = deque()
+        self._background = BackgroundTasks()
         self._out: deque[memoryview] = deque()
         self._is_writing = False
         self._is_lost = False
@@ -256,7 +273,6 @@ class Converter:
         self.heard_at = loop.time()
         self.pinged_at: float | None = None
         self.done = 0
-        self.unread: deque[bytes] = deque()
         self.is_stopped = False
         self.stops = 0
         self.reason = ""
@@ -347,7 +363,23 @@ class Converter:
         self._in_bytes += len(data)
         self.heard_at = self._loop.time()
         while (reply := self._next_reply()) is not None:
-            self._heard(self, reply)
+            self._hear(reply)
+
+    def _hear(self, payload: bytes) -> None:
+        if self._unread:
+            self._unread.append(payload)
+        elif len(payload) > LARGE_BYTES:
+            self._unread.append(payload)
+            self._background.spawn(self._hear_large())
+        else:
+            self._heard(self, *_reply(payload))
+
+    async def _hear_large(self) -> None:
+        """Read a large reply in a thread, and the replies that come meanwhile."""
+        while unread := self._unread:
+            reply = await self._loop.run_in_executor(self._executor, _reply, unread[0])
+            unread.popleft()
+            self._heard(self, *reply)
 
     def _next_reply(self) -> bytes | None:
         """Remove and return the next whole reply of the received data, or None."""
@@ -374,6 +406,24 @@ class Converter:
         self.reason = reason
         self._kill()
         self._loop.call_later(END_S, self._lose)  # even if the process does not end
+
+    def check(self, now: float) -> None:
+        """Ping the process if it is silent, and kill it if it is stopped or hangs."""
+        self.stops = self.stops + 1 if self.is_stopped else 0
+        silent_s = now - self.heard_at
+        if self.stops >= STOPS:
+            logger.warning("a converter process was stopped, and is replaced")
+            self.kill("stopped")
+        elif not self.is_ready:
+            if silent_s > START_S:
+                self.kill("start")
+        elif self.pinged_at is not None:
+            if now - self.pinged_at > PONG_S:
+                logger.warning("a converter process hangs, and is replaced")
+                self.kill("hung")
+        elif self.task is None and silent_s > PING_S:
+            self.pinged_at = now
+            self.send([])
 
     def _kill(self) -> None:
         if self.pid is not None and not self.how:
@@ -457,3 +507,21 @@ def _how(exit_code: int | None) -> str:
     if exit_code >= 0:
         return f"exit code {exit_code}"
     return f"signal {-exit_code}"
+
+
+def size_of(value: object) -> int:
+    """Return the approximate bytes of a value; of a long list, of its first values."""
+    if isinstance(value, (bytes, str)):
+        return len(value)
+    if isinstance(value, (list, tuple)):
+        return sum(map(size_of, value[:MOST_SIZED]))
+    return 0
+
+
+def _reply(payload: bytes) -> tuple[int, Any]:
+    try:
+        kind, value = pickle.loads(payload)  # noqa: S301  # of our own process
+    except Exception as error:
+        text = f"what a converter process sent cannot be read: {error!r}"
+        return ERROR, RuntimeError(text)
+    return kind, value

@@ -4,16 +4,30 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
-from attrs import define, field
+from attrs import define, field, frozen
+
+from scraper_service.errors import QueueFull
 
 LARGE_BYTES = 2**20  # a larger input counts as slow to convert
 LEAST_BYTES = 64 * 2**10  # the smallest weight of a task, which bounds their number
 LEAST_S = 0.005  # the smallest converter time of a task
 FLOOR_PARTS = 16  # a team may always queue one sixteenth of all bytes
 MAX_IDLE_TEAMS = 1000  # idle teams with a remembered converter time
+
+
+@frozen
+class EarlyResult:
+    """The result of a function that has not finished.
+
+    ``rest`` is what it returns then; None if its process has died.
+    """
+
+    result: Any
+    rest: asyncio.Future[Any]
 
 
 @define(eq=False)
@@ -59,11 +73,28 @@ class Task:
         """Its bytes in the queue."""
         return max(self.size, LEAST_BYTES)
 
+    def fail(self, error: Exception) -> None:
+        """Raise ``error`` in its caller, unless the call has ended."""
+        if isinstance(error, StopIteration):  # a future refuses it
+            error = RuntimeError("StopIteration")
+        if not self.future.done():
+            self.future.set_exception(error)
+
+    def end_rest(self, value: Any) -> None:
+        """End what is left after an early result."""
+        if self.rest is not None and not self.rest.done():
+            self.rest.set_result(value)
+
+    def stop_timer(self) -> None:
+        """Let it time out no more."""
+        if self.timer is not None:
+            self.timer.cancel()
+
 
 class ConverterQueue:
     """The tasks of a converter pool, and the used converter time of each team.
 
-    Inputs that are still being read count for others that are about to be read.
+    Inputs that are :meth:`reading` count for others that are about to be read.
 
     The next task is from the team with the least converter time, as in start-time fair
     queueing. A team that was idle starts with the least time of the others. The jobs of a team
@@ -85,6 +116,7 @@ class ConverterQueue:
         self._bytes = 0
         self._read_bytes = 0
         self._teams: dict[str, _Team] = {}
+        self._wakes: dict[Callable[[], None], None] = {}
         self._active = 0  # teams with inputs
         self._clock = 0.0  # used time of the team whose task began last
         self._number = 0
@@ -96,12 +128,49 @@ class ConverterQueue:
         team = self._teams.get(team_id)
         return team is None or self._fits(team.bytes, self._bytes, size)
 
-    def may_read(self, team_id: str, size: int) -> bool:
-        """Return True if a team may read ``size`` bytes, which it will queue."""
+    def require_capacity(self, team_id: str | None, size: int = 0) -> None:
+        """Raise :exc:`QueueFull` if a team may not queue ``size`` more bytes."""
+        if not self.has_capacity(team_id or "", size):
+            text = "Too many bytes of this team wait for their conversion already."
+            raise QueueFull(text)
+
+    @asynccontextmanager
+    async def reading(self, team_id: str | None, size: int) -> AsyncIterator[None]:
+        """Count ``size`` bytes of an input while it is read.
+
+        Waits until the team may queue as many beside all that it reads.
+        """
+        name = team_id or ""
+        while not self._may_read(name, size):
+            changed = asyncio.Event()
+            self.wake_later(changed.set)
+            await changed.wait()
+        self._enter(name).read_bytes += size
+        self._read_bytes += size
+        try:
+            yield
+        finally:
+            team = self._teams.get(name)
+            if team is not None:  # otherwise the queue was cleared
+                team.read_bytes -= size
+                self._read_bytes -= size
+                self._leave(name, team)
+            self._wake()
+
+    def _may_read(self, team_id: str, size: int) -> bool:
         team = self._teams.get(team_id)
         return team is None or self._fits(
             team.bytes + team.read_bytes, self._bytes + self._read_bytes, size
         )
+
+    def wake_later(self, wake: Callable[[], None]) -> None:
+        """Call ``wake`` once, as soon as an input has left the queue."""
+        self._wakes[wake] = None
+
+    def _wake(self) -> None:
+        wakes, self._wakes = self._wakes, {}
+        for wake in wakes:
+            wake()
 
     def _fits(self, own: int, total: int, size: int) -> bool:
         most = max(self._max_bytes // FLOOR_PARTS, self._max_bytes - total)
@@ -135,19 +204,6 @@ class ConverterQueue:
         self._number += 1
         task.number = self._number
         self._append(team, task)
-
-    def begin_reading(self, team_id: str, size: int) -> None:
-        """Count ``size`` bytes of a team until :meth:`end_reading`."""
-        self._enter(team_id).read_bytes += size
-        self._read_bytes += size
-
-    def end_reading(self, team_id: str, size: int) -> None:
-        """Take back a call of :meth:`begin_reading`."""
-        team = self._teams.get(team_id)
-        if team is not None:  # otherwise the queue was cleared
-            team.read_bytes -= size
-            self._read_bytes -= size
-            self._leave(team_id, team)
 
     def _enter(self, team_id: str) -> _Team:
         team = self._teams.get(team_id)
@@ -205,6 +261,7 @@ class ConverterQueue:
         elsewhere = self._processes_of(task.team_id) - 1
         team.used_s += extra_s + elsewhere * (now - task.began)
         self._forget(team, task)
+        self._wake()
 
     def remove(self, task: Task) -> None:
         """Remove a waiting task."""
@@ -212,6 +269,7 @@ class ConverterQueue:
         team.remove(task)
         self._count(team, task, -1)
         self._forget(team, task)
+        self._wake()
 
     def clear(self) -> list[Task]:
         """Remove all tasks. Return the waiting tasks."""

@@ -16,10 +16,12 @@ from scraper_service.crawling.converter_pool.converter import (
     RemoteFunction,
     wrap_large,
 )
-from scraper_service.crawling.converter_pool.converter_queue import LARGE_BYTES
+from scraper_service.crawling.converter_pool.converter_queue import (
+    LARGE_BYTES,
+    EarlyResult,
+)
 from scraper_service.crawling.converter_pool.process_pool import (
     ArgsT,
-    EarlyResult,
     ProcessPool,
 )
 from scraper_service.discovery.sitemap import (

@@ -9,17 +9,14 @@ from __future__ import annotations
 import asyncio
 import atexit
 import logging
-import pickle
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
-
-from attrs import frozen
 
 from scraper_service.crawling.converter_pool.converter import (
     Converter,
     ForkServer,
     pack_call,
+    size_of,
     wrap_large,
 )
 from scraper_service.crawling.converter_pool.converter_process import (
@@ -31,8 +28,8 @@ from scraper_service.crawling.converter_pool.converter_process import (
     RESULT,
 )
 from scraper_service.crawling.converter_pool.converter_queue import (
-    LARGE_BYTES,
     ConverterQueue,
+    EarlyResult,
     Task,
 )
 from scraper_service.crawling.metrics import (
@@ -40,17 +37,16 @@ from scraper_service.crawling.metrics import (
     CONVERTER_QUEUE,
     CONVERTER_RESTARTS,
 )
-from scraper_service.crawling.politeness.team_limits import TeamPermits
+from scraper_service.crawling.politeness.shared_limit import TeamPermits
 from scraper_service.errors import (
     ConverterDied,
     ConvertersFailed,
     NoConverter,
-    QueueFull,
 )
 from scraper_service.shared_objects import BackgroundTasks, next_turn
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import Callable
 
 
 ResultT = TypeVar("ResultT")
@@ -67,27 +63,10 @@ START_COST_S = 2.0  # of converter time, charged for a process that a task ended
 WAITING_AHEAD = 8  # tasks of a team for each process, while teams compete for them
 DEATHS = 2  # of its converters, until a task fails
 
-MOST_SIZED = 1000  # values of a list whose bytes are counted
-
 TICK_S = 0.5  # between two checks of the processes
-STOPS = 2  # checks in a row that find a process stopped, until it is killed
-PING_S = 5.0  # of silence of an idle process, until it gets a ping
-PONG_S = 10.0  # for the reply to a ping
-START_S = 120.0  # for the start of a process
 START_TRIES = 3  # failed starts in a row, until warm_up fails
 PAUSE_S = 0.5  # after a failed start; doubles with each further failure
 MAX_PAUSE_S = 30.0
-
-
-@frozen
-class EarlyResult:
-    """The result of a function that has not finished.
-
-    ``rest`` is what it returns then; None if its process has died.
-    """
-
-    result: Any
-    rest: asyncio.Future[Any]
 
 
 class ProcessPool:
@@ -114,9 +93,8 @@ class ProcessPool:
         self._processes = processes
         self._memory_bytes = memory_mb * 2**20
         self._tasks = tasks
-        self._queue = ConverterQueue(
-            queue_mb * 2**20, TeamPermits.shared().processes_of
-        )
+        #: The inputs that wait, and the capacity of each team.
+        self.queue = ConverterQueue(queue_mb * 2**20, TeamPermits.shared().processes_of)
         self._forks: ForkServer | None = None
         self._former_forks: list[ForkServer] = []
         self._converters: list[Converter] = []
@@ -125,7 +103,6 @@ class ProcessPool:
         self._background = BackgroundTasks()
         self._opened_in: asyncio.AbstractEventLoop | None = None
         self._ticker: asyncio.TimerHandle | None = None
-        self._wakes: dict[Callable[[], None], None] = {}
         self._warm: asyncio.Future[None] | None = None
         self._failures = 0  # failed starts in a row
         self._why = ""  # error of the last failed start
@@ -188,42 +165,18 @@ class ProcessPool:
         most = WAITING_AHEAD * self._processes
         is_ahead = (
             wake is not None
-            and self._queue.waiting_of(team) >= most
+            and self.queue.waiting_of(team) >= most
             and self.is_contended(team)
         )
-        if not is_ahead and self._queue.has_capacity(team):
+        if not is_ahead and self.queue.has_capacity(team):
             return True
         if wake is not None:
-            self._wakes[wake] = None
+            self.queue.wake_later(wake)
         return False
-
-    def require_capacity(self, team_id: str | None, size: int = 0) -> None:
-        """Raise :exc:`QueueFull` if a team may not queue ``size`` more bytes."""
-        if not self._queue.has_capacity(team_id or "", size):
-            text = "Too many bytes of this team wait for their conversion already."
-            raise QueueFull(text)
-
-    @asynccontextmanager
-    async def reading(self, team_id: str | None, size: int) -> AsyncIterator[None]:
-        """Count ``size`` bytes of an input while it is read.
-
-        Waits until the team may queue as many beside all that it reads.
-        """
-        team = team_id or ""
-        while not self._queue.may_read(team, size):
-            changed = asyncio.Event()
-            self._wakes[changed.set] = None
-            await changed.wait()
-        self._queue.begin_reading(team, size)
-        try:
-            yield
-        finally:
-            self._queue.end_reading(team, size)
-            self._wake()
 
     def is_contended(self, team_id: str | None) -> bool:
         """Return True if inputs of other teams wait for a process."""
-        return self._queue.has_others(team_id or "")
+        return self.queue.has_others(team_id or "")
 
     async def run(
         self,
@@ -252,7 +205,7 @@ class ProcessPool:
         return await self.submit(
             function,
             lambda _limit_s: sent,
-            sum(map(_size, args)),
+            sum(map(size_of, args)),
             timeout_s,
             team_id,
             job_id,
@@ -276,12 +229,10 @@ class ProcessPool:
         for forks in self._former_forks:
             forks.close()
         if self._opened_in is not None and not self._opened_in.is_closed():
-            for task in (*self._running, *self._queue.clear()):
-                if task.timer is not None:
-                    task.timer.cancel()
+            for task in (*self._running, *self.queue.clear()):
+                task.stop_timer()
                 task.future.cancel()
-                if task.rest is not None and not task.rest.done():
-                    task.rest.set_result(None)
+                task.end_rest(None)
         self._running.clear()
 
     # -- tasks -------------------------------------------------------------------------
@@ -301,7 +252,7 @@ class ProcessPool:
         self._open()
         team_id = team_id or ""
         if may_refuse:
-            self.require_capacity(team_id, size)
+            self.queue.require_capacity(team_id, size)
         if timeout_s <= 0:
             raise NoConverter
         task = Task(
@@ -316,7 +267,7 @@ class ProcessPool:
             future=self._loop.create_future(),
         )
         self._set_end(task, JOB_PATIENCE_S if job_id else timeout_s)
-        self._queue.add(task)
+        self.queue.add(task)
         self._dispatch()
         try:
             result: ResultT = await task.future
@@ -324,13 +275,12 @@ class ProcessPool:
             self._abandon(task)
             raise
         finally:
-            if task.timer is not None and task not in self._running:
-                task.timer.cancel()
+            if task not in self._running:
+                task.stop_timer()
         return result
 
     def _set_end(self, task: Task, left_s: float) -> None:
-        if task.timer is not None:
-            task.timer.cancel()
+        task.stop_timer()
         task.ends_at = self._loop.time() + left_s
         task.timer = self._loop.call_at(task.ends_at, self._expire, task)
 
@@ -338,12 +288,11 @@ class ProcessPool:
         """Time out a task."""
         converter = self._running.get(task)
         if converter is not None:
-            _set_exception(task, TimeoutError())
+            task.fail(TimeoutError())
             converter.kill("timeout")
         elif not task.future.done():
-            self._queue.remove(task)
-            self._wake()
-            _set_exception(task, NoConverter())
+            self.queue.remove(task)
+            task.fail(NoConverter())
 
     def _abandon(self, task: Task) -> None:
         """Give up a task whose caller is gone. A running task may end within a moment.
@@ -356,20 +305,19 @@ class ProcessPool:
             left_s = task.ends_at - self._loop.time()
             self._set_end(task, min(left_s, ABANDONED_S))
         elif task.future.cancelled():  # otherwise it had ended in the same turn
-            self._queue.remove(task)
-            self._wake()
+            self.queue.remove(task)
 
     def _dispatch(self) -> None:
         """Give tasks to idle processes, then start missing processes."""
         now = self._loop.time()
-        while self._queue.waiting:
+        while self.queue.waiting:
             converter = next((c for c in self._converters if c.is_idle), None)
             if converter is None:
                 break
             is_clogged = self._slow(now) >= self._processes
             if not is_clogged and len(self._running) >= self._processes:
                 break
-            task = self._queue.next(now, small_only=is_clogged)
+            task = self.queue.next(now, small_only=is_clogged)
             if task is None:
                 break
             self._begin(converter, task, now)
@@ -414,23 +362,15 @@ class ProcessPool:
     def _unsent(self, converter: Converter, task: Task, error: Exception) -> None:
         if converter.task is task:
             self._end_task(converter, task)
-        _set_exception(task, error)
+        task.fail(error)
         self._loop.call_soon(self._dispatch)
 
     def _end_task(self, converter: Converter, task: Task, extra_s: float = 0.0) -> None:
         converter.task = None
         del self._running[task]
-        if task.timer is not None:
-            task.timer.cancel()
-        if task.rest is not None and not task.rest.done():
-            task.rest.set_result(None)
-        self._queue.end(task, self._loop.time(), extra_s)
-        self._wake()
-
-    def _wake(self) -> None:
-        wakes, self._wakes = self._wakes, {}
-        for wake in wakes:
-            wake()
+        task.stop_timer()
+        task.end_rest(None)
+        self.queue.end(task, self._loop.time(), extra_s)
 
     # -- processes ---------------------------------------------------------------------
 
@@ -457,10 +397,10 @@ class ProcessPool:
     def _start_missing(self, now: float) -> None:
         wanted = self._processes
         if self._warm is None:
-            wanted = min(wanted, len(self._running) + self._queue.waiting)
+            wanted = min(wanted, len(self._running) + self.queue.waiting)
         if self._slow(now) >= self._processes:
             self._spare_at = now
-            if self._queue.waiting_small:
+            if self.queue.waiting_small:
                 wanted = self._processes + 1
         kept = len(self._lasting)
         while kept < wanted and now >= self._start_at:
@@ -475,7 +415,8 @@ class ProcessPool:
                 self._forks,
                 self._memory_bytes,
                 self._loop,
-                self._on_reply,
+                self._executor,
+                self._take,
                 self._on_end,
             )
         except OSError as error:
@@ -507,24 +448,8 @@ class ProcessPool:
             self._former_forks.append(self._forks)
             self._forks = None
 
-    def _on_reply(self, converter: Converter, payload: bytes) -> None:
-        """Handle a reply of a process."""
-        if converter.unread:
-            converter.unread.append(payload)
-        elif len(payload) > LARGE_BYTES:
-            converter.unread.append(payload)
-            self._background.spawn(self._read_large(converter))
-        else:
-            self._take(converter, *_reply(payload))
-
-    async def _read_large(self, converter: Converter) -> None:
-        """Read a large reply in a thread, and the replies that come meanwhile."""
-        while unread := converter.unread:
-            reply = await self._loop.run_in_executor(self._executor, _reply, unread[0])
-            unread.popleft()
-            self._take(converter, *reply)
-
     def _take(self, converter: Converter, kind: int, value: Any) -> None:
+        """Handle a reply of a process."""
         converter.pinged_at = None
         task = converter.task
         if kind == READY:
@@ -541,8 +466,8 @@ class ProcessPool:
         elif task is not None:
             self._failures = 0
             converter.done += 1
-            if kind == RESULT and task.rest is not None and not task.rest.done():
-                task.rest.set_result(value)
+            if kind == RESULT:
+                task.end_rest(value)
             CONVERSION_SECONDS.observe(self._loop.time() - converter.began)
             self._end_task(converter, task)
             if kind == RESULT and not task.future.done():
@@ -550,7 +475,7 @@ class ProcessPool:
             elif kind in {ERROR, LAST_ERROR}:
                 if task.rest is not None:
                     logger.error("a task failed after its early result", exc_info=value)
-                _set_exception(task, value)
+                task.fail(value)
             if kind == LAST_ERROR:
                 converter.reason = "broken"
             self._retire_if_due(converter)
@@ -609,12 +534,12 @@ class ProcessPool:
         if not task.future.done() and task.deaths < DEATHS:
             converter.task = None
             del self._running[task]
-            self._queue.put_back(task, now)
+            self.queue.put_back(task, now)
             if not task.counts_waiting:
                 self._set_end(task, JOB_PATIENCE_S)
             return
         self._end_task(converter, task, START_COST_S)
-        _set_exception(task, ConverterDied(converter.fault or converter.how))
+        task.fail(ConverterDied(converter.fault or converter.how))
 
     def _tick(self) -> None:
         """Check the processes and the waiting tasks. Called every :data:`TICK_S`."""
@@ -622,29 +547,12 @@ class ProcessPool:
         self._ticker = self._loop.call_at(next_turn(TICK_S, now), self._tick)
         for converter in tuple(self._converters):
             if not converter.reason:
-                self._look_at(converter, now)
+                converter.check(now)
         self._make_way(now)
         self._interrupt(now)
         self._end_spare(now)
         self._dispatch()
-        CONVERTER_QUEUE.set(self._queue.waiting)
-
-    def _look_at(self, converter: Converter, now: float) -> None:
-        converter.stops = converter.stops + 1 if converter.is_stopped else 0
-        silent_s = now - converter.heard_at
-        if converter.stops >= STOPS:
-            logger.warning("a converter process was stopped, and is replaced")
-            converter.kill("stopped")
-        elif not converter.is_ready:
-            if silent_s > START_S:
-                converter.kill("start")
-        elif converter.pinged_at is not None:
-            if now - converter.pinged_at > PONG_S:
-                logger.warning("a converter process hangs, and is replaced")
-                converter.kill("hung")
-        elif converter.task is None and silent_s > PING_S:
-            converter.pinged_at = now
-            converter.send([])
+        CONVERTER_QUEUE.set(self.queue.waiting)
 
     def _make_way(self, now: float) -> None:
         """Interrupt a task that turned out to be slow while small tasks wait.
@@ -652,7 +560,7 @@ class ProcessPool:
         It begins again as a large task. At most ``processes`` large tasks run, so there is such a
         task if all processes are busy for long.
         """
-        if not self._queue.waiting_small or self._slow(now) <= self._processes:
+        if not self.queue.waiting_small or self._slow(now) <= self._processes:
             return
         misjudged = [task for task in self._running if not task.is_large]
         if misjudged:
@@ -665,7 +573,7 @@ class ProcessPool:
 
         It begins again later, and may then run twice as long.
         """
-        if self._slow(now) < self._processes or not self._queue.has_starving:
+        if self._slow(now) < self._processes or not self.queue.has_starving:
             return
         if any(converter.reason for converter in self._running.values()):
             return  # a task was just interrupted
@@ -675,7 +583,7 @@ class ProcessPool:
             if now - converter.began > TURN_S * 2**task.interruptions
         ]
         if long:
-            task = max(long, key=lambda each: self._queue.running_of(each.team_id))
+            task = max(long, key=lambda each: self.queue.running_of(each.team_id))
             task.interruptions += 1
             task.is_large = True
             self._running[task].kill("turn")
@@ -686,28 +594,3 @@ class ProcessPool:
             idle = next((each for each in kept if each.is_idle), None)
             if idle is not None:
                 idle.retire()
-
-
-def _size(value: object) -> int:
-    """Return the approximate bytes of a value; of a long list, of its first values."""
-    if isinstance(value, (bytes, str)):
-        return len(value)
-    if isinstance(value, (list, tuple)):
-        return sum(map(_size, value[:MOST_SIZED]))
-    return 0
-
-
-def _reply(payload: bytes) -> tuple[int, Any]:
-    try:
-        kind, value = pickle.loads(payload)  # noqa: S301  # of our own process
-    except Exception as error:
-        text = f"what a converter process sent cannot be read: {error!r}"
-        return ERROR, RuntimeError(text)
-    return kind, value
-
-
-def _set_exception(task: Task, error: Exception) -> None:
-    if isinstance(error, StopIteration):  # a future refuses it
-        error = RuntimeError("StopIteration")
-    if not task.future.done():
-        task.future.set_exception(error)

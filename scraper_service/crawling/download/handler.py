@@ -26,20 +26,19 @@ from scraper_service.crawling.browser.page_orders import PageRendering
 from scraper_service.crawling.converter_pool.converter_queue import LARGE_BYTES
 from scraper_service.crawling.converter_pool.pool import ConverterPool
 from scraper_service.crawling.download.engines import has_route
+from scraper_service.crawling.download.http_session import (
+    download_error,
+    open_session,
+)
+from scraper_service.crawling.egress import (
+    EgressPolicy,
+    Refusals,
+)
 from scraper_service.crawling.metrics import (
     FETCH_SECONDS,
     FETCHED_BYTES,
     SITE_RESPONSES,
 )
-from scraper_service.crawling.network.egress import (
-    EgressPolicy,
-    Refusals,
-)
-from scraper_service.crawling.network.http_session import (
-    download_error,
-    open_session,
-)
-from scraper_service.crawling.network.proxies import Proxies, UpstreamProxy, resolve
 from scraper_service.crawling.page_errors import (
     BrowserBusy,
     BrowserGone,
@@ -57,6 +56,7 @@ from scraper_service.crawling.page_state import (
 from scraper_service.crawling.politeness.crawl_report import JobRecorder
 from scraper_service.crawling.politeness.host_limits import pace_key
 from scraper_service.crawling.politeness.host_pace import HostPace
+from scraper_service.crawling.proxies import Proxies, UpstreamProxy, resolve
 from scraper_service.crawling.scheduler import LeasedScheduler
 from scraper_service.crawling.scrapy_shortcuts import (
     PageResponse,
@@ -335,7 +335,9 @@ class PageDownloadHandler(StreamingHandler):
         size = response.content_length or most
         try:
             async with asyncio.timeout(state.deadline - time.monotonic() - EARLY_S):
-                await held.enter_async_context(self._pool.reading(state.team_id, size))
+                await held.enter_async_context(
+                    self._pool.queue.reading(state.team_id, size)
+                )
         except TimeoutError:
             text = "the page is large, and its turn to be read did not come in time"
             raise ConvertersBusy(text) from None

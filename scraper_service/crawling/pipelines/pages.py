@@ -15,17 +15,11 @@ from scrapy.utils.misc import load_object
 from scraper_service.content.formats.change_tracking import GONE
 from scraper_service.content.formats.tokens import count_and_cut, without_blocks
 from scraper_service.crawling import Component
-from scraper_service.crawling.download.kept_sources import KeptSources
-from scraper_service.crawling.metrics import (
-    CREDITS,
-    PAGE_ERRORS,
-    PAGE_SECONDS,
-    PAGES,
-)
-from scraper_service.crawling.network.proxies import Proxies
+from scraper_service.crawling.download.stored_responses import KeptSources
+from scraper_service.crawling.metrics import CREDITS, PAGE_ERRORS, PAGE_SECONDS, PAGES
 from scraper_service.crawling.page_errors import SITE_BLOCKED, page_error
 from scraper_service.crawling.pipelines.change_tracking import Changes
-from scraper_service.crawling.pricing import Prices
+from scraper_service.crawling.proxies import Proxies
 from scraper_service.crawling.scheduler import LeasedScheduler
 from scraper_service.discovery import Reason
 from scraper_service.items import (
@@ -44,6 +38,7 @@ from scraper_service.options.availability import HTTP, is_elsewhere
 from scraper_service.options.formats import ChangeTracking
 from scraper_service.options.limits import BlockedSites, parse_sites
 from scraper_service.options.urls import url_parts
+from scraper_service.storage.accounts.credits import Prices
 from scraper_service.storage.frontier.delivered_pages import (
     READ_ROWS,
     DeliveredText,
@@ -65,6 +60,7 @@ if TYPE_CHECKING:
 
     from scraper_service.items import Fetch
     from scraper_service.options.scrape import ScrapeOptions
+
 
 QUEUED = "The page waited {:.1f} s: the team had as many under way as it may have."
 

@@ -1,4 +1,4 @@
-"""Request bodies that start crawls and batches, change them, retry or reprocess their pages.
+"""Request bodies that start crawls, batches and extracts, and change, retry or reprocess jobs.
 
 The keys are those of the catalogue, with the keys of each version beside them.
 """
@@ -26,9 +26,12 @@ from scraper_service.options.crawl import (
     RetryRequest,
     path_depth,
 )
+from scraper_service.options.extraction import SITE, ExtractOptions
+from scraper_service.options.formats import Json
 from scraper_service.options.parsing import (
     INVALID,
     NO_DEFAULT,
+    PROMPT,
     Array,
     Bool,
     Key,
@@ -44,14 +47,13 @@ from scraper_service.options.parsing import (
 )
 from scraper_service.options.urls import MAX_URL
 from scraper_service.options.wire import pages
-from scraper_service.options.wire.values import STORED_FORMATS
+from scraper_service.options.wire.values import NO_EFFECT, STORED_FORMATS, some
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from scraper_service.options.catalogue import TableT
     from scraper_service.options.parsing import MakeT
-    from scraper_service.options.scrape import ScrapeOptions
 
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
@@ -95,68 +97,19 @@ def batch_keys(version: Literal["v1", "v2"]) -> KeysT:
             "append_to",
             help="Add the pages to this batch.",
         ),
+        **_ignore_invalid_urls(version),
+    }
+
+
+def _ignore_invalid_urls(version: Literal["v1", "v2"]) -> KeysT:
+    return {
         "ignoreInvalidURLs": Key(
             Bool(),
             "ignore_invalid_urls",
             help="Leave out URLs that are not valid.",
             default=version == "v2",
-        ),
+        )
     }
-
-
-BATCH_DEFAULTS = catalogue.defaults(catalogue.BATCH, "v2")
-
-
-def crawl_options(
-    values: dict[str, Any],
-    at: Position,
-    scrape_kind: ValueKind,
-    defaults: Mapping[str, Any],
-) -> Any:
-    """Return ``CrawlOptions`` from complete ``values``, or report a broken rule."""
-    scrape = values.pop("scrape", None) or scrape_kind.read({}, at / "scrapeOptions")
-    if scrape is INVALID or (scrape := pages.protect(scrape, values, at)) is INVALID:
-        return INVALID
-    if values.pop("zero_data_retention", False):
-        scrape = evolve(scrape, zero_data_retention=True)
-    complete = {**defaults, **values}
-    url, deepest = complete["url"], complete["max_path_depth"]
-    if deepest is not None and (depth := path_depth(url)) > deepest:
-        text = f"the path depth of url, {depth}, must not exceed maxDepth, {deepest}"
-        return (at / "url").report("custom", text)
-    return CrawlOptions(scrape=scrape, **complete)
-
-
-def batch_request(
-    values: dict[str, Any],
-    at: Position,
-    scrape: ScrapeOptions,
-    *,
-    ignores_invalid: bool,
-) -> Any:
-    """Return a ``BatchRequest`` from ``values``, or report the invalid URLs.
-
-    ``ignores_invalid`` is the version's default of ``ignoreInvalidURLs``.
-    """
-    lenient = values.get("ignore_invalid_urls", ignores_invalid)
-    urls_at, given = at / "urls", values["urls"]
-    good, bad = split_urls(given)
-    if bad and not lenient:
-        for index, message in bad.items():
-            (urls_at / index).report("custom", message)
-        return INVALID
-    if not good:
-        first = next(iter(bad.values()))
-        text = f"No valid URLs provided: {len(bad)} given, the first one: {first}"
-        return urls_at.report("custom", text)
-    if values.get("append_to") and values.get("keep_sources") is not None:
-        text = "must be left out with appendToId: the batch decides for all its pages"
-        return (at / "keepSources").report("custom", text)
-    names = {a.name for a in attrs.fields(BatchOptions)} - {"scrape", "urls"}
-    own = {name: values[name] for name in names & values.keys()}
-    options = BatchOptions(urls=good, scrape=scrape, **{**BATCH_DEFAULTS, **own})
-    left_out = tuple(given[index] for index in bad) if lenient else None
-    return BatchRequest(options, values.get("append_to"), left_out)
 
 
 def split_urls(
@@ -193,21 +146,145 @@ def crawl_kind(
     return pages.whole_body(keys, make)
 
 
+def crawl_options(
+    values: dict[str, Any],
+    at: Position,
+    scrape_kind: ValueKind,
+    defaults: Mapping[str, Any],
+) -> Any:
+    """Return ``CrawlOptions`` from complete ``values``, or report a broken rule."""
+    if (scrape := _scrape_of_job(values, at, scrape_kind)) is INVALID:
+        return INVALID
+    if values.pop("zero_data_retention", False):
+        scrape = evolve(scrape, zero_data_retention=True)
+    complete = {**defaults, **values}
+    url, deepest = complete["url"], complete["max_path_depth"]
+    if deepest is not None and (depth := path_depth(url)) > deepest:
+        text = f"the path depth of url, {depth}, must not exceed maxDepth, {deepest}"
+        return (at / "url").report("custom", text)
+    return CrawlOptions(scrape=scrape, **complete)
+
+
+def _scrape_of_job(values: dict[str, Any], at: Position, scrape_kind: ValueKind) -> Any:
+    """Return ``scrapeOptions``, with the ``threatProtection`` of the job."""
+    scrape = values.pop("scrape", None) or scrape_kind.read({}, at / "scrapeOptions")
+    return scrape if scrape is INVALID else pages.protect(scrape, values, at)
+
+
 def batch_kind(
-    version: Literal["v1", "v2"],
-    scrape_keys: KeysT,
-    read_scrape: MakeT,
-    *,
-    ignores_invalid: bool,
+    version: Literal["v1", "v2"], scrape_keys: KeysT, read_scrape: MakeT
 ) -> Object:
     """Return the kind of a body that starts a batch, with the keys of its pages."""
+    defaults = catalogue.defaults(catalogue.BATCH, "v2")
+    names = {a.name for a in attrs.fields(BatchOptions)} - {"scrape", "urls"}
 
     def make(values: dict[str, Any], at: Position) -> Any:
         if (scrape := read_scrape(values, at)) is INVALID:
             return INVALID
-        return batch_request(values, at, scrape, ignores_invalid=ignores_invalid)
+        lenient = values.get("ignore_invalid_urls", version == "v2")
+        given = values["urls"]
+        good, bad = split_urls(given)
+        if bad and not lenient:
+            return _report_urls(bad, at)
+        if not good:
+            first = next(iter(bad.values()))
+            text = f"No valid URLs provided: {len(bad)} given, the first one: {first}"
+            return (at / "urls").report("custom", text)
+        if values.get("append_to") and values.get("keep_sources") is not None:
+            text = (
+                "must be left out with appendToId: the batch decides for all its pages"
+            )
+            return (at / "keepSources").report("custom", text)
+        own = {name: values[name] for name in names & values.keys()}
+        options = BatchOptions(urls=good, scrape=scrape, **{**defaults, **own})
+        left_out = tuple(given[index] for index in bad) if lenient else None
+        return BatchRequest(options, values.get("append_to"), left_out)
 
     return pages.whole_body({**scrape_keys, **batch_keys(version)}, make)
+
+
+def _report_urls(bad: Mapping[int, str], at: Position) -> Any:
+    """Report invalid URLs by their index in ``urls``."""
+    for index, message in bad.items():
+        (at / "urls" / index).report("custom", message)
+    return INVALID
+
+
+# Keys beside those of the catalogue, in both versions. The agent's model has no effect,
+# its prompt has.
+_EXTRACT_KEYS: KeysT = {
+    "agent": Key(
+        Object(
+            {
+                "model": Key(choice("FIRE-1", "v3-beta"), help=NO_EFFECT),
+                "prompt": Key(
+                    PROMPT, "prompt", help="What to find, in a request without prompt."
+                ),
+            }
+        ),
+        "agent",
+        help="The old place of a prompt.",
+    ),
+    "urlTrace": Key(Bool(), help=NO_EFFECT),
+    **catalogue.keys(catalogue.select(catalogue.SCRAPE, "site_rules"), "v2"),
+    **pages.CALLER_KEYS,
+}
+
+
+@frozen
+class ExtractRequest:
+    """A request that starts an extract. ``invalid_urls`` are those of a batch."""
+
+    options: ExtractOptions
+    invalid_urls: tuple[str, ...] | None = None
+
+
+def extract_kind(
+    version: Literal["v1", "v2"], scrape_keys: KeysT, read_scrape: MakeT
+) -> Object:
+    """Return the kind of a body that starts an extract."""
+    whole = pages.scrape_kind(scrape_keys, read_scrape, only_main_content=False)
+    defaults = catalogue.defaults(catalogue.EXTRACT, version)
+
+    def make(values: dict[str, Any], at: Position) -> Any:
+        lenient = values.pop("ignore_invalid_urls", version == "v2")
+        agent = values.pop("agent", {})
+        values.setdefault("prompt", agent.get("prompt"))
+        if (scrape := _scrape_of_job(values, at, whole)) is INVALID:
+            return INVALID
+        given = values.get("urls", ())
+        if not given and not values.get("prompt"):
+            return at.report("custom", "urls or prompt is required")
+        good, bad = split_urls(given, _url_or_site)
+        if bad and not (lenient and good):
+            return _report_urls(bad, at)
+        # The extraction gives the page more time.
+        wanted = Json(
+            prompt=values.get("prompt"),
+            schema=values.get("schema"),
+            system_prompt=values.get("system_prompt"),
+        )
+        scrape = pages.patient(evolve(scrape, formats=(wanted,)))
+        values["urls"] = tuple(dict.fromkeys(good))
+        options = ExtractOptions(scrape=scrape, **{**defaults, **values})
+        left_out = tuple(given[index] for index in bad) if lenient else None
+        return ExtractRequest(options, left_out)
+
+    keys = {
+        **catalogue.keys(catalogue.EXTRACT, version),
+        **_ignore_invalid_urls(version),
+        **_EXTRACT_KEYS,
+        "scrapeOptions": Key(whole, "scrape", help="How each page is scraped."),
+    }
+    return pages.whole_body(keys, make)
+
+
+def _url_or_site(text: str) -> str:
+    """Return a URL, or the URL of a site with :data:`SITE` at its end."""
+    whole = text.rstrip()
+    if not whole.endswith(SITE):
+        return urls.caller_url(text)
+    return urls.caller_url(whole[: -len(SITE)]).rstrip("/") + SITE
 
 
 MAX_FILTER = 1000  # entries
@@ -245,6 +322,12 @@ _FILTERS: KeysT = {
         help="Only these URLs, as the list of errors has them.",
     ),
 }
+
+
+def _some(kind: ValueKind) -> Then:
+    return some(kind, "must have at least 1 item; leave it out for all pages")
+
+
 # Options that null switches off.
 _NULLABLE = {"delay_s", "max_concurrency"}
 # Rules of a crawl, which may not change while it runs.
@@ -314,7 +397,7 @@ def retry_kind() -> Object:
         for name, key in catalogue.keys(rows, "v2").items()
     }
     keys = {
-        name: evolve(key, kind=Then(key.kind, _filter, {"minItems": 1}), is_own=True)
+        name: evolve(key, kind=Then(_some(key.kind), frozenset), is_own=True)
         for name, key in _FILTERS.items()
     }
     options = Key(
@@ -331,16 +414,6 @@ def retry_kind() -> Object:
 
     fields = {**keys, "scrapeOptions": options, **pages.CALLER_KEYS}
     return pages.whole_body(fields, make)
-
-
-def _filter(values: tuple[Any, ...]) -> frozenset[Any]:
-    return frozenset(_some(values))
-
-
-def _some(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    if not values:
-        raise ValueError("must have at least 1 item; leave it out for all pages")
-    return values
 
 
 @frozen
@@ -372,14 +445,14 @@ def reprocess_kind(page_keys: KeysT, read_scrape: MakeT, table: TableT) -> Objec
     keys = {
         "formats": evolve(
             page_keys["formats"],
-            kind=Then(STORED_FORMATS, _at_least_one, {"minItems": 1}),
+            kind=some(STORED_FORMATS, "must have at least 1 item"),
             required=True,
             default=NO_DEFAULT,
         ),
         **catalogue.keys(shaping, "v2"),
         "redactPII": page_keys["redactPII"],
         "urls": Key(
-            Then(Array(Text(MAX_URL), MAX_REPROCESSED_URLS), _some, {"minItems": 1}),
+            _some(Array(Text(MAX_URL), MAX_REPROCESSED_URLS)),
             "urls",
             help="Only these pages, by sourceURL or url of their metadata.",
         ),
@@ -394,9 +467,3 @@ def reprocess_kind(page_keys: KeysT, read_scrape: MakeT, table: TableT) -> Objec
         return scrape if scrape is INVALID else ReprocessRequest(scrape=scrape, **own)
 
     return _Reprocessing(keys, make, pages.EXPERIMENTAL, page_keys=page_keys)
-
-
-def _at_least_one(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    if not values:
-        raise ValueError("must have at least 1 item")
-    return values

@@ -15,6 +15,7 @@ from scraper_service.options.crawl import (
     ReprocessRequest,
 )
 from scraper_service.options.extraction import AgentOptions
+from scraper_service.options.formats import Json
 from scraper_service.options.map_search import MapOptions, SearchOptions
 from scraper_service.options.parsing import (
     INVALID,
@@ -25,19 +26,21 @@ from scraper_service.options.parsing import (
     BodyReader,
     Key,
     KeysT,
+    Pairs,
     Position,
     Text,
     Then,
+    choice,
     integer,
     need,
     short,
     structure,
 )
 from scraper_service.options.urls import MAX_URL, caller_url
-from scraper_service.options.wire import extraction, jobs, pages
-from scraper_service.options.wire.extraction import ExtractRequest
+from scraper_service.options.wire import jobs, pages
 from scraper_service.options.wire.jobs import (
     BatchRequest,
+    ExtractRequest,
     JobChangeRequest,
     JobRetryRequest,
 )
@@ -86,18 +89,97 @@ def _map(values: dict[str, Any], at: Position) -> Any:
 SCRAPE_OPTIONS = pages.whole_body(SCRAPE_KEYS, scrape_options)
 PAGE = pages.whole_body(PAGE_KEYS, _page)
 CRAWL = jobs.crawl_kind("v2", {}, SCRAPE_OPTIONS)
-BATCH = jobs.batch_kind("v2", SCRAPE_KEYS, scrape_options, ignores_invalid=True)
+BATCH = jobs.batch_kind("v2", SCRAPE_KEYS, scrape_options)
 CHANGED_CRAWL = jobs.change_kind("crawl")
 CHANGED_BATCH = jobs.change_kind("batch")
 RETRY = jobs.retry_kind()
 REPROCESSED_CRAWL = jobs.reprocess_kind(PAGE_KEYS, scrape_options, catalogue.CRAWL)
 REPROCESSED_BATCH = jobs.reprocess_kind(PAGE_KEYS, scrape_options, catalogue.BATCH)
 MAP = pages.whole_body(pages.map_keys("v2"), _map)
-EXTRACT = extraction.extract_kind(
-    "v2", SCRAPE_KEYS, scrape_options, ignores_invalid=True
-)
+EXTRACT = jobs.extract_kind("v2", SCRAPE_KEYS, scrape_options)
 
-AGENT = extraction.agent_kind(scrape_options)
+# Options of all pages that the run reads.
+_PAGE = ("location", "zero_data_retention", "site_rules")
+_NO_THREADS = (
+    "must be absent: runs have no threads, so that no earlier one is known here"
+)
+_DECISIONS = ("approve", "decline")
+
+
+def _no_thread(value: str) -> Any:
+    raise ValueError(f"threadId {_NO_THREADS}; got {short(value)}")
+
+
+def _mode(value: str) -> str:
+    if value != "extract":
+        text = "mode must be 'extract': there are no threads to chat in, got"
+        raise ValueError(f"{text} {short(value)}")
+    return value
+
+
+def _without_decision(given: tuple[tuple[str, Any], ...]) -> Any:
+    """Return the pairs of ``exchange``; refuse what would decide on a payment."""
+    issues = [
+        Issue(
+            "custom",
+            (name,),
+            f"exchange.{name} must be absent: this service buys no data,"
+            f" got {short(value)}",
+        )
+        for name, value in given
+        if name in _DECISIONS
+    ]
+    if issues:
+        raise InvalidOptions(issues)
+    return given
+
+
+_AGENT_KEYS: KeysT = {
+    "mode": Key(
+        Then(choice("extract", "chat"), _mode, {"enum": ["extract"]}),
+        "mode",
+        help="Only extract.",
+        default="extract",
+    ),
+    "threadId": Key(
+        Then(Text(), _no_thread, {"not": {}}),
+        "thread",
+        help="Not available: runs have no threads.",
+    ),
+    "exchange": Key(
+        Then(
+            Pairs(Anything()),
+            _without_decision,
+            {"not": {"anyOf": [{"required": [name]} for name in _DECISIONS]}},
+        ),
+        help=NO_EFFECT,
+    ),
+    **catalogue.keys(catalogue.select(catalogue.SCRAPE, *_PAGE), "v2"),
+    **pages.CALLER_KEYS,
+}
+
+
+def _agent(values: dict[str, Any], at: Position) -> Any:
+    values.pop("mode", None)
+    page = {name: values.pop(name) for name in _PAGE if name in values}
+    scrape = scrape_options({"only_main_content": False, "formats": (), **page}, at)
+    if scrape is INVALID:
+        return INVALID
+    values = {**catalogue.defaults(catalogue.AGENT, "v2"), **values}
+    values["urls"] = tuple(dict.fromkeys(values["urls"]))
+    if values["only_urls"] and not values["urls"]:
+        text = "strictConstrainToURLs needs urls, got true without any"
+        return (at / "strictConstrainToURLs").report("custom", text)
+    if values["schema"] is not None:
+        # The model that reads a page gives it more time.
+        wanted = Json(prompt=values["prompt"], schema=values["schema"])
+        scrape = pages.patient(evolve(scrape, formats=(wanted,)))
+    return AgentOptions(scrape=scrape, **values)
+
+
+AGENT = pages.whole_body(
+    {**catalogue.keys(catalogue.AGENT, "v2"), **_AGENT_KEYS}, _agent
+)
 
 
 def _search(values: dict[str, Any], at: Position) -> Any:

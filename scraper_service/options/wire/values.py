@@ -112,6 +112,17 @@ def some_urls(kind: ValueKind, error: str) -> Then:
     return Then(kind, check, {"minItems": 1})
 
 
+def some(kind: ValueKind, error: str) -> Then:
+    """Return the kind of a list that is not empty, else ``error`` is raised."""
+
+    def check(given: tuple[Any, ...]) -> tuple[Any, ...]:
+        if not given:
+            raise ValueError(error)
+        return given
+
+    return Then(kind, check, {"minItems": 1})
+
+
 URL = Then(Text(), urls.caller_url, {"minLength": 1, "maxLength": urls.MAX_URL})
 HEADERS = Then(Pairs(Text()), urls.caller_headers, {"maxProperties": urls.MAX_HEADERS})
 
@@ -247,12 +258,6 @@ def _redaction(values: dict[str, Any], at: Position) -> Any:
     return found
 
 
-def _some(entities: tuple[str, ...]) -> tuple[str, ...]:
-    if not entities:
-        raise ValueError("entities must have at least 1 item")
-    return entities
-
-
 @frozen
 class FlagOr:
     """An object; true stands for the empty object, which has to be refused, false for None."""
@@ -276,7 +281,10 @@ REDACT_PII = FlagOr(
                 help="fast: by rules alone, which find no names and places.",
             ),
             "entities": Key(
-                Then(Array(choice(*ENTITIES_BY_RULES), 20), _some, {"minItems": 1}),
+                some(
+                    Array(choice(*ENTITIES_BY_RULES), 20),
+                    "entities must have at least 1 item",
+                ),
                 "entities",
                 help="What to replace; rules find no persons and locations.",
             ),

@@ -188,7 +188,7 @@ class PromptRun:
 
     async def _do(self, lines: list[str]) -> None:
         """Run commands of the model. It gets to know which one failed, and why."""
-        from scraper_service.crawling.browser.commands import CommandRun  # noqa: PLC0415
+        from scraper_service.crawling.browser.held_page import CommandRun  # noqa: PLC0415
 
         for given in lines:
             line = given.encode(errors="replace").decode()  # of half a character
@@ -487,7 +487,7 @@ class RunningSession:
 
     async def _command(self, code: str, outcome: StepResult) -> None:
         """Run lines of ``agent-browser``. What they print is kept after a failure, too."""
-        from scraper_service.crawling.browser.commands import CommandRun  # noqa: PLC0415
+        from scraper_service.crawling.browser.held_page import CommandRun  # noqa: PLC0415
 
         run = CommandRun(self.page)
         try:

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 
 from scraper_service.content.formats.llms_txt_and_agents import agent_pages
-from scraper_service.crawling.pricing import Prices
-from scraper_service.discovery import relevance
+from scraper_service.discovery.map_results import rows_of, search_text
 from scraper_service.errors import (
     NoConverter,
     QueueFull,
@@ -36,6 +35,7 @@ from scraper_service.services.kinds.agent_state import (
 )
 from scraper_service.services.kinds.agent_writer import AgentWriter
 from scraper_service.services.kinds.sources import Sources
+from scraper_service.storage.accounts.credits import Prices
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -73,7 +73,7 @@ class PageReader:
         self._sources = sources
         self._prices = prices
         self._options: RunOptionsT = operation.options
-        self._words = relevance.search_text(self._options.prompt, self._options.schema)
+        self._words = search_text(self._options.prompt, self._options.schema)
         #: The pages that were read, in this order.
         self.pages: list[AgentPage] = []
 
@@ -117,7 +117,7 @@ class PageReader:
             reason = f"{found.error:.{MAX_REASON}}"
             state.warn(f"The pages of {url} could not be listed: {reason}")
             return Found(f"It could not be listed: {reason}")
-        rows = [row for row in relevance.rows_of(found.slices) if is_url(row[0])]
+        rows = [row for row in rows_of(found.slices) if is_url(row[0])]
         state.learn(row[0] for row in rows)
         lines = [f"- {row[0]} {(row[1] or '')[:100]}" for row in rows]
         said = "\n".join(lines) or "It has no pages."

@@ -8,7 +8,7 @@ from attrs import define, evolve, field
 
 from scraper_service.content.stored_pages import read_pages
 from scraper_service.content.structured_data.merging import PageData, result_json
-from scraper_service.discovery import relevance
+from scraper_service.discovery import map_results
 from scraper_service.errors import QueueFull, ServiceError, ServiceUnavailable, plural
 from scraper_service.options.extraction import SITE, ExtractOptions
 from scraper_service.options.formats import Json, Links
@@ -20,10 +20,11 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
     from scraper_service.content.stored_pages import StoredPage
-    from scraper_service.crawling.pricing import Prices
     from scraper_service.options.crawl import BatchOptions
     from scraper_service.services.kinds.operations import Operation
     from scraper_service.services.kinds.sources import Sources
+    from scraper_service.storage.accounts.credits import Prices
+
 
 MAX_PAGES = 5000  # of one operation
 SEARCHED_PAGES = 10  # of a search, unless the caller sets a limit
@@ -113,7 +114,7 @@ class Extract:
         plan = _Plan(operation.page_limit)
         if operation.warning:
             plan.warnings.append(operation.warning)
-        words = relevance.search_text(options.prompt, options.schema)
+        words = map_results.search_text(options.prompt, options.schema)
         for url in options.urls:
             if url.endswith(SITE):
                 start = url.removesuffix(SITE)
@@ -140,7 +141,7 @@ class Extract:
             options.scrape,
             until,
             # Irrelevant pages come last.
-            limit=max(limit, relevance.UNFITTING_PAGES),
+            limit=max(limit, map_results.UNFITTING_PAGES),
             words=words,
             ignore_sitemap=options.ignore_sitemap,
             include_subdomains=options.include_subdomains,
@@ -150,7 +151,7 @@ class Extract:
             plan.warnings.append(text)
             return [url]
         urls: list[str] = await operation.in_pool(
-            relevance.pages_of_site, found.slices, url, words, limit
+            map_results.pages_of_site, found.slices, url, words, limit
         )
         return await self._permitted_urls(urls, plan, url) or [url]
 
@@ -177,7 +178,7 @@ class Extract:
             entry.body async for entries in operation.entries(step) for entry in entries
         ]
         found: list[str] = await operation.in_pool(
-            relevance.pages_elsewhere, bodies, starts, words, limit
+            map_results.pages_elsewhere, bodies, starts, words, limit
         )
         return found
 

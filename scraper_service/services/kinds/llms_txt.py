@@ -10,7 +10,7 @@ from scraper_service.content.formats.llms_txt_and_agents import (
     llms_pages,
     without_text,
 )
-from scraper_service.discovery import relevance
+from scraper_service.discovery import map_results
 from scraper_service.services.kinds.operations import OperationFailed, batch_of
 from scraper_service.services.kinds.sources import with_written_start
 
@@ -20,10 +20,11 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
     from scraper_service.content.formats.llms_txt_and_agents import LlmsPage
-    from scraper_service.crawling.pricing import Prices
     from scraper_service.options.extraction import LlmsTextOptions
     from scraper_service.services.kinds.operations import Operation
     from scraper_service.services.kinds.sources import Sources
+    from scraper_service.storage.accounts.credits import Prices
+
 
 SHOW_S = 2.0  # between two stored versions of the text so far
 
@@ -88,8 +89,8 @@ class LlmsText:
         found = await self._sources.site(
             options.url, operation.team_id, options.scrape, until, limit=limit
         )
-        rows: list[relevance.RowT] = await operation.in_pool(
-            relevance.rows_of, found.slices
+        rows: list[map_results.RowT] = await operation.in_pool(
+            map_results.rows_of, found.slices
         )
         urls = with_written_start((row[0] for row in rows[:limit]), options.url)
         urls, refused = await self._sources.permitted_urls(urls, options.url)

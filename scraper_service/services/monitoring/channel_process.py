@@ -14,7 +14,7 @@ import logging
 import sys
 from typing import Any
 
-from scraper_service.crawling.network.egress import (
+from scraper_service.crawling.egress import (
     EgressPolicy,
     ForbiddenDestination,
 )

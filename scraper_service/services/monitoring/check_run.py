@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
     from scrapy.settings import BaseSettings
 
-    from scraper_service.crawling.pricing import Prices
     from scraper_service.llm.model import LanguageModel
     from scraper_service.search_engines.web_search import Searches
     from scraper_service.services.job_runner import JobRunner
     from scraper_service.services.kinds.operations import Operation
     from scraper_service.services.monitoring.target_runs import TargetRun
+    from scraper_service.storage.accounts.credits import Prices
     from scraper_service.storage.database import Database
 
 logger = logging.getLogger(__name__)

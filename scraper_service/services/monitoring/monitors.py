@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import evolve, frozen
 
-from scraper_service.crawling.network.egress import EgressPolicy
+from scraper_service.crawling.egress import EgressPolicy
 from scraper_service.errors import (
     InvalidOptions,
     InvalidParameter,
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
     from sqlalchemy import Connection
 
-    from scraper_service.crawling.pricing import Prices
     from scraper_service.options.crawl import Webhook
     from scraper_service.options.monitors import TargetT
     from scraper_service.services.accounts import Team
     from scraper_service.services.capabilities import Availability
     from scraper_service.services.job_runner import JobRunner
+    from scraper_service.storage.accounts.credits import Prices
     from scraper_service.storage.database import Database
     from scraper_service.storage.monitors.checks import CheckPages, CheckRow
     from scraper_service.storage.monitors.monitors import Definition

@@ -15,7 +15,6 @@ from scraper_service.content.formats.change_tracking import (
     compare_monitored,
     final_urls,
 )
-from scraper_service.crawling.pricing import Prices
 from scraper_service.errors import (
     ConverterDied,
     QueueFull,
@@ -25,26 +24,20 @@ from scraper_service.errors import (
 )
 from scraper_service.llm.model import LanguageModel
 from scraper_service.options.limits import under_policy
-from scraper_service.options.monitors import (
-    CrawlTarget,
-    ScrapeTarget,
-    SearchTarget,
-)
+from scraper_service.options.monitors import CrawlTarget, ScrapeTarget, SearchTarget
 from scraper_service.search_engines.web_search import Searches
 from scraper_service.services.job_runner import JobRunner
 from scraper_service.services.kinds.operations import Operation, RunLost
 from scraper_service.services.monitoring.judge import PRICE, ChangeJudge
 from scraper_service.services.monitoring.monitors import search_price
 from scraper_service.services.monitoring.searches import search_target
+from scraper_service.storage.accounts.credits import Prices
 from scraper_service.storage.database import Database
 from scraper_service.storage.job_records import JobState, PageRow
 from scraper_service.storage.jobs.jobs import Jobs
 from scraper_service.storage.jobs.operations import step_id
 from scraper_service.storage.monitors import check_steps, snapshots
-from scraper_service.storage.monitors.checks import (
-    CheckedPages,
-    CheckPlan,
-)
+from scraper_service.storage.monitors.checks import CheckedPages, CheckPlan
 from scraper_service.storage.monitors.snapshots import PageSnapshot, url_key
 
 if TYPE_CHECKING:
@@ -54,6 +47,7 @@ if TYPE_CHECKING:
     from scraper_service.options.scrape import ScrapeOptions
     from scraper_service.storage.job_records import Job
     from scraper_service.storage.jobs.operations import Entry
+
 
 UNSURE = "The check did not find {}, but a failure may have hidden what is still there."
 BARE = (

@@ -11,7 +11,8 @@ from sqlalchemy import bindparam, delete, select, update
 from scraper_service.content.formats.change_tracking import GONE, is_outage
 from scraper_service.content.stored_pages import decompress
 from scraper_service.discovery import Reason
-from scraper_service.discovery.sitemap import absent, crawl_key
+from scraper_service.discovery.canonical_urls import crawl_key
+from scraper_service.discovery.sitemap import absent
 from scraper_service.storage.frontier.refused_links import is_listed
 from scraper_service.storage.job_records import RowState
 from scraper_service.storage.jobs.operations import step_id

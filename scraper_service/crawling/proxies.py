@@ -29,7 +29,7 @@ from scraper_service.shared_objects import Singletons
 if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
-    from scraper_service.crawling.network.egress import EgressPolicy
+    from scraper_service.crawling.egress import EgressPolicy
 
 # Family, type and protocol of a socket, and its address.
 AddressT: TypeAlias = "tuple[int, int, int, tuple[Any, ...]]"
