@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from scraper_service.content.html.ads import load_hosts
 from scraper_service.content.html.embedded import AD_HOSTS
-from scraper_service.crawling.browser.ads import load_hosts
 from tests.support.scripted_site import ScriptedSite, text
 from tests.test_local import COMMAND, run
 

@@ -223,7 +223,7 @@ def update_command(
     Browsers that start later use the list. Check the licence of the list: no list comes
     with this program.
     """
-    from scraper_service.crawling.browser.ads import FILE, read_hosts
+    from scraper_service.content.html.ads import FILE, read_hosts
 
     settings = load_settings(overrides, DATA_DIR=data_dir)
     url = url or settings["BLOCKLIST_URL"]

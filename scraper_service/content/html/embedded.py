@@ -21,6 +21,7 @@ from attrs import frozen
 from lxml import etree
 
 from scraper_service.content.documents.kinds import KINDS, extension_of
+from scraper_service.content.html.ads import AD_HOSTS, is_blocked
 from scraper_service.content.html.document import empty, parse
 from scraper_service.content.losses import anchor_of, is_in
 from scraper_service.content.page_urls import absolute, is_web
@@ -32,30 +33,6 @@ if TYPE_CHECKING:
 
     from scraper_service.content.html.document import Document
 
-#: The hosts of advertising, tracking and consent; all their subdomains count.
-AD_HOSTS = frozenset(
-    """
-    2mdn.net adform.net adlightning.com admob.com adnxs.com adroll.com ads-twitter.com
-    adsafeprotected.com adsrvr.org adsymptotic.com amazon-adsystem.com amplitude.com
-    analytics.google.com analytics.tiktok.com app-measurement.com appnexus.com
-    atdmt.com bat.bing.com bidswitch.net bluekai.com bounceexchange.com branch.io
-    casalemedia.com chartbeat.com chartbeat.net clarity.ms connect.facebook.net
-    contextweb.com cookiebot.com cookielaw.org crazyegg.com criteo.com criteo.net
-    crwdcntrl.net demdex.net didomi.io doubleclick.net doubleverify.com everesttech.net
-    exelator.com facebook.net flashtalking.com fullstory.com google-analytics.com
-    googleadservices.com googlesyndication.com googletagmanager.com googletagservices.com
-    gumgum.com heapanalytics.com hotjar.com hotjar.io imrworldwide.com indexww.com
-    innovid.com intercom.io iubenda.com krxd.net lijit.com liveramp.com mathtag.com
-    media.net mediavine.com mixpanel.com moatads.com mookie1.com mouseflow.com
-    newrelic.com nr-data.net omnitagjs.com omtrdc.net onetrust.com openx.net
-    optimizely.com outbrain.com parsely.com perfectaudience.com permutive.com
-    pubmatic.com quantcast.com quantcount.com quantserve.com rlcdn.com rubiconproject.com
-    scorecardresearch.com segment.com segment.io serving-sys.com sharethrough.com
-    smartadserver.com smartlook.com spotxchange.com stackadapt.com statcounter.com
-    taboola.com tapad.com teads.tv tremorhub.com tribalfusion.com trustarc.com
-    truste.com tynt.com usercentrics.eu yieldmo.com zedo.com zemanta.com
-    """.split()
-)
 _LAZY_SOURCES = ("data-src", "data-lazy-src")  # of a frame, as cleaning leaves it
 # Frames of other hosts are advertisements, trackers and forms more often than players.
 _VIDEO = re.compile(
@@ -240,9 +217,8 @@ def _is_machinery(url: str) -> bool:
     """Return True for the frame of an advertisement, a tracker or a form's check."""
     parts = url_parts(url)
     host = (parts.hostname or "").removeprefix("www.")
-    names = host.split(".")
     return (
-        any(".".join(names[n:]) in AD_HOSTS for n in range(max(len(names) - 1, 0)))
+        is_blocked(host, AD_HOSTS)
         or _MACHINERY.search(f"{host}{parts.path}") is not None
     )
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 from attrs import define, field, frozen
 from playwright.async_api import Error as PlaywrightError
 
+from scraper_service.content.html.ads import PATHS, is_blocked
 from scraper_service.crawling.browser import scripts
-from scraper_service.crawling.browser.ads import PATHS, is_blocked
 from scraper_service.crawling.browser.chromium import WITHOUT_DATAGRAMS
 from scraper_service.crawling.browser.proxy import Blocked, Passage
 from scraper_service.crawling.browser.running_browser import RunningBrowser

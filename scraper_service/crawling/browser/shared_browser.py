@@ -15,7 +15,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from scraper_service.crawling.browser import ads, chromium
+from scraper_service.content.html import ads
+from scraper_service.crawling.browser import chromium
 from scraper_service.crawling.browser.chromium import RemoteBrowser
 from scraper_service.crawling.browser.running_browser import (
     END_S,

@@ -1,6 +1,6 @@
 """The hosts and paths of advertising and tracking that ``blockAds`` blocks.
 
-The built-in rules are our own. ``scraper-service blocklist update`` adds a list of the
+Frames of these hosts are no players, so they are in no format. The built-in rules are our own. ``scraper-service blocklist update`` adds a list of the
 operator: a host name per line, also as a hosts file or as ``||host^``.
 """
 
@@ -9,14 +9,36 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from scraper_service.content.html.embedded import AD_HOSTS
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
 FILE = "blocklist.txt"  # in DATA_DIR
 MAX_HOSTS = 1_000_000
+#: The hosts of advertising, tracking and consent; all their subdomains count.
+AD_HOSTS = frozenset(
+    """
+    2mdn.net adform.net adlightning.com admob.com adnxs.com adroll.com ads-twitter.com
+    adsafeprotected.com adsrvr.org adsymptotic.com amazon-adsystem.com amplitude.com
+    analytics.google.com analytics.tiktok.com app-measurement.com appnexus.com
+    atdmt.com bat.bing.com bidswitch.net bluekai.com bounceexchange.com branch.io
+    casalemedia.com chartbeat.com chartbeat.net clarity.ms connect.facebook.net
+    contextweb.com cookiebot.com cookielaw.org crazyegg.com criteo.com criteo.net
+    crwdcntrl.net demdex.net didomi.io doubleclick.net doubleverify.com everesttech.net
+    exelator.com facebook.net flashtalking.com fullstory.com google-analytics.com
+    googleadservices.com googlesyndication.com googletagmanager.com googletagservices.com
+    gumgum.com heapanalytics.com hotjar.com hotjar.io imrworldwide.com indexww.com
+    innovid.com intercom.io iubenda.com krxd.net lijit.com liveramp.com mathtag.com
+    media.net mediavine.com mixpanel.com moatads.com mookie1.com mouseflow.com
+    newrelic.com nr-data.net omnitagjs.com omtrdc.net onetrust.com openx.net
+    optimizely.com outbrain.com parsely.com perfectaudience.com permutive.com
+    pubmatic.com quantcast.com quantcount.com quantserve.com rlcdn.com rubiconproject.com
+    scorecardresearch.com segment.com segment.io serving-sys.com sharethrough.com
+    smartadserver.com smartlook.com spotxchange.com stackadapt.com statcounter.com
+    taboola.com tapad.com teads.tv tremorhub.com tribalfusion.com trustarc.com
+    truste.com tynt.com usercentrics.eu yieldmo.com zedo.com zemanta.com
+    """.split()
+)
 
 # URL patterns of Chromium, on any host.
 PATHS = (
