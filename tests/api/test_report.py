@@ -276,7 +276,9 @@ def test_a_reason_that_does_not_exist_is_refused(service, kind):
     page = (ROOT / "docs" / "how-to" / "troubleshooting.md").read_text()
     documented = set(re.findall(r"^\| `([A-Z_]+)` \|", page, re.MULTILINE))
     calls = {"BAD_REQUEST", "BAD_REQUEST_INVALID_JSON", "MAP_TIMEOUT"}
-    calls |= {"PARSE_UNSUPPORTED_OPTIONS", "UNSUPPORTED_FILE_TYPE"}
+    calls |= {"PARSE_UNSUPPORTED_OPTIONS", "UNSUPPORTED_FILE_TYPE", "BROWSER_REQUIRED"}
+    calls |= {"LANGUAGE_MODEL_REQUIRED", "EXPORT_UNAVAILABLE", "MISSING_SCOPE"}
+    calls |= {"DISK_QUOTA_EXCEEDED", "JOB_FINISHED", "SOURCES_NOT_STORED"}
     assert documented - calls == {name for name in names if name.isupper()}
 
 

@@ -184,7 +184,7 @@ SENTENCES = [
 @pytest.mark.full(keep=3)
 @pytest.mark.parametrize(("page", "prompt", "data"), SENTENCES)
 def test_a_sentence_gets_what_the_page_has_of_it(page, prompt, data):
-    found = convert(page, url=URL, prompt=prompt)
+    found = convert(page, url=URL, prompt=prompt, formats=["markdown"])
     assert found.data == data
     assert found.warnings == ()
 
@@ -215,7 +215,7 @@ def test_a_sentence_gets_what_the_page_has_of_it(page, prompt, data):
 def test_what_a_sentence_asks_for_and_the_page_has_not_is_told(
     page, prompt, data, names
 ):
-    found = convert(page, url=URL, prompt=prompt)
+    found = convert(page, url=URL, prompt=prompt, formats=["markdown"])
     assert found.data == data
     assert found.warnings == (f"Not found: {names}.",)
 
@@ -228,7 +228,7 @@ def test_what_a_schema_asks_for_and_the_page_has_not_is_told():
         "properties": {"name": text, "isbn": text, "fax": text, "seller": seller},
         "required": ["isbn"],
     }
-    found = convert(PRODUCT, url=URL, schema=schema)
+    found = convert(PRODUCT, url=URL, schema=schema, formats=["markdown"])
     assert found.data == {"name": "Trail 30", "isbn": None}
     assert found.warnings == (
         "Required by the schema and not found: /isbn.",
