@@ -42,7 +42,7 @@ from scraper_service.options.availability import (
 )
 from scraper_service.options.crawl import CHANGEABLE
 from scraper_service.options.urls import request_url
-from scraper_service.spiders.embedded import with_document
+from scraper_service.spiders.embedded_documents import with_document
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Sequence

@@ -20,7 +20,7 @@ from scraper_service.errors import InvalidBody, ScopeMissing, SiteBlocked
 from scraper_service.options.crawl import Caller
 from scraper_service.options.limits import BlockedSites, Mode
 from scraper_service.services.accounts import Accounts, Rates
-from scraper_service.services.billing import Charges
+from scraper_service.services.call_charges import Charges
 from scraper_service.shared_objects import BackgroundTasks
 from scraper_service.storage.accounts.audit import Actor
 from scraper_service.storage.accounts.credits import Prices

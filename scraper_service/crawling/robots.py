@@ -38,9 +38,9 @@ from scraper_service.crawling.page_errors import (
     page_error,
 )
 from scraper_service.crawling.page_state import STATE, FetchKind, FetchLimits, PageState
-from scraper_service.crawling.politeness.crawl_report import JobRecorder
 from scraper_service.crawling.politeness.host_limits import pace_key
 from scraper_service.crawling.politeness.host_pace import HostPace
+from scraper_service.crawling.politeness.request_counter import JobRecorder
 from scraper_service.discovery.outgoing_requests import BUSY, backoff_s
 from scraper_service.discovery.robots import (
     MAX_BYTES,

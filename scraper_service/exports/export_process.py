@@ -1,155 +1,81 @@
-"""An export process, as the service controls it: rows in, the bytes of a file out."""
+"""The main function of an export process: rows come in, the bytes of a file go out.
+
+Both go through one connection. What comes in are frames: a length of four bytes, then the
+bytes. The first frame is JSON, see :func:`main`; rows follow, compressed as the database has
+them. An empty frame ends the rows, so a service that dies does not look like the end.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import json
+import os
 import socket
-import subprocess
-import sys
-from typing import TYPE_CHECKING, Any, Self
+import struct
+from typing import IO, TYPE_CHECKING
 
-from attrs import asdict
-
-from scraper_service.exports.process import LENGTH
-from scraper_service.storage.files.artefacts import BASE
-from scraper_service.storage.secrets import public_environment
+from scraper_service.content.stored_pages import decompress
+from scraper_service.exports.formats import FORMATS, FileSpec, make_writer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterable
+    from collections.abc import Iterator
 
-    from scraper_service.exports.formats import FileSpec
-
-READ_BYTES = 64 * 2**10
-PIECE_BYTES = 128 * 2**10  # that are written at once
-END_S = 10.0  # for the end of a process that has sent everything
-SILENT_S = 300.0  # without a byte, while its reader waits
-# The path first: it may differ from that of a new interpreter, as in an egg.
-CODE = """\
-import sys
-sys.path[:] = {path!r}
-from scraper_service.exports.process import main
-main({fd})
-"""
+LENGTH = struct.Struct("<I")
+BUFFER_BYTES = 64 * 2**10
+NICE = 10  # behind crawls and requests, which somebody waits for
+CUT = 3  # exit code if the rows have no end
 
 
-class ExportFailed(RuntimeError):
-    """Raised when an export process ends without the end of its file."""
+def main(connection_fd: int) -> None:
+    """Write one file, and end the process.
 
-
-class ExportProcess:
-    """Writes a file in a process of its own, a context manager.
-
-    ``base`` is the URL of the service in the URLs of files. The process takes no more rows
-    while nobody reads the file, so both sides hold a few hundred kilobytes at a time. Its end
-    is the end of the context: then it is killed, whatever it does.
+    The first frame has the members of a :class:`FileSpec` in ``spec``, and in ``base`` the
+    URL of the service that replaces ``placeholder`` in rows.
     """
-
-    def __init__(self, spec: FileSpec, base: str):
-        self._spec = spec
-        self._base = base
-        self._process: subprocess.Popen[bytes] | None = None
-
-    async def __aenter__(self) -> Self:
-        ours, theirs = socket.socketpair()
-        try:
-            # In a thread: the start of a process takes some milliseconds. A caller that is
-            # cancelled meanwhile closes its side, which ends the process.
-            self._process = await asyncio.to_thread(_start, theirs)
-        except BaseException:
-            ours.close()
-            raise
-        self._received, self._sent = await asyncio.open_connection(sock=ours)
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        assert self._process is not None
-        self._sent.transport.abort()
-        if self._process.poll() is None:
-            self._process.kill()
-            loop = asyncio.get_running_loop()
-            loop.run_in_executor(None, self._process.wait)  # leaves no zombie
-
-    async def write(
-        self, slices: AsyncIterable[list[bytes]]
-    ) -> AsyncGenerator[bytes, None]:
-        """Yield the bytes of the file with the rows of ``slices``, compressed JSON.
-
-        Raises :exc:`ExportFailed` if the process fails, and the errors of ``slices``. Until
-        then a part of the file may have been returned.
-        """
-        feeding = asyncio.ensure_future(self._feed(slices))
-        feeding.add_done_callback(_retrieve)
-        try:
-            while True:
-                async with asyncio.timeout(SILENT_S):
-                    data = await self._received.read(READ_BYTES)
-                if not data:
-                    break
-                yield data
-            await feeding
-        except (ConnectionError, TimeoutError) as error:
-            if feeding.done() and not feeding.cancelled():
-                feeding.result()  # its own error tells more
-            raise ExportFailed(f"an export process failed: {error!r}") from error
-        finally:
-            feeding.cancel()
-        await self._check_end()
-
-    async def _feed(self, slices: AsyncIterable[list[bytes]]) -> None:
-        first: dict[str, Any] = {
-            "spec": asdict(self._spec),
-            "base": self._base,
-            "placeholder": BASE,
-        }
-        await self._send(json.dumps(first).encode())
-        try:
-            async for rows in slices:
-                for row in rows:
-                    await self._send(row)
-        except BaseException:
-            self._sent.transport.abort()  # its reader wakes
-            raise
-        await self._send(b"")
-        await self._sent.drain()
-
-    async def _send(self, row: bytes) -> None:
-        """Send a frame, in pieces: a copy of a large row would take milliseconds."""
-        self._sent.write(LENGTH.pack(len(row)))
-        view = memoryview(row)
-        for start in range(0, len(row), PIECE_BYTES):
-            self._sent.write(view[start : start + PIECE_BYTES])
-            await self._sent.drain()
-
-    async def _check_end(self) -> None:
-        assert self._process is not None
-        code = await asyncio.to_thread(_wait, self._process)
-        if code:
-            raise ExportFailed(f"an export process ended with exit code {code}")
-
-
-def _retrieve(done: asyncio.Task[None]) -> None:
-    """Mark an error as retrieved, also if the file has ended for another reason."""
-    if not done.cancelled():
-        done.exception()
-
-
-def _start(connection: socket.socket) -> subprocess.Popen[bytes]:
-    """Start a process with its side of a connection, which is closed here."""
-    with connection:
-        fd = connection.fileno()
-        return subprocess.Popen(  # noqa: S603  # our own code
-            (sys.executable, "-c", CODE.format(path=sys.path, fd=fd)),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            pass_fds=(fd,),
-            env=public_environment(),
-            start_new_session=True,  # Ctrl-C is for the service, which ends it
-        )
-
-
-def _wait(process: subprocess.Popen[bytes]) -> int | None:
+    os.nice(NICE)
+    code = 1
     try:
-        return process.wait(END_S)
-    except subprocess.TimeoutExpired:
-        return -1
+        with socket.socket(fileno=connection_fd) as connection:
+            code = _write_file(connection)
+    except ConnectionError:  # the service has ended, or reads no more
+        pass
+    os._exit(code)
+
+
+def _write_file(connection: socket.socket) -> int:
+    received = connection.makefile("rb")
+    sent = connection.makefile("wb", BUFFER_BYTES)
+    frame = _read_frame(received)
+    if frame is None:  # the client went away before the export began
+        return CUT
+    first = json.loads(frame)
+    old, new = first["placeholder"].encode(), first["base"].encode()
+    spec = FileSpec(**{**first["spec"], "fields": tuple(first["spec"]["fields"])})
+    writer = make_writer(spec)
+    sent.write(writer.head())
+    is_archive = FORMATS[spec.format].needs_sources
+    for row in _rows(received):
+        if row is None:
+            return CUT
+        whole = row if is_archive else decompress(row).replace(old, new)
+        sent.write(writer.add(whole))
+    sent.write(writer.end())
+    sent.flush()
+    return 0
+
+
+def _rows(received: IO[bytes]) -> Iterator[bytes | None]:
+    """Yield rows up to the empty frame; None instead of a missing end."""
+    while row := _read_frame(received):
+        yield row
+    if row is None:
+        yield None
+
+
+def _read_frame(received: IO[bytes]) -> bytes | None:
+    """Return the bytes of the next frame, None at the end of the connection."""
+    head = received.read(LENGTH.size)
+    if len(head) < LENGTH.size:
+        return None
+    (length,) = LENGTH.unpack(head)
+    data = received.read(length)
+    return data if len(data) == length else None

@@ -22,8 +22,8 @@ from scraper_service.errors import (
     JobRunning,
     SourcesNotStored,
 )
-from scraper_service.exports.export_process import ExportProcess
 from scraper_service.exports.formats import ERRORS, FORMATS, PAGES, FileSpec
+from scraper_service.exports.running_export import ExportProcess
 from scraper_service.options.urls import url_parts
 from scraper_service.storage.files import page_sources
 from scraper_service.storage.job_records import Job
@@ -157,7 +157,7 @@ class Exports:
         """Yield the bytes of an export.
 
         Raises :exc:`JobNotFound` if the job is deleted meanwhile, and
-        :exc:`~scraper_service.exports.export_process.ExportFailed`.
+        :exc:`~scraper_service.exports.running_export.ExportFailed`.
         """
         length = 0
         async with (

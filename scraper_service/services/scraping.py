@@ -29,7 +29,7 @@ from scraper_service.options.limits import Retention, under_policy
 from scraper_service.options.serialization import replay_from_json, replay_to_json
 from scraper_service.search_engines.web_search import Searches
 from scraper_service.services.accounts import existing
-from scraper_service.services.billing import Charges
+from scraper_service.services.call_charges import Charges
 from scraper_service.services.capabilities import Availability
 from scraper_service.services.map_search import MapCrawler, ResultPages
 from scraper_service.services.resident_crawler import failed_page
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from scraper_service.options.crawl import PageOptions
     from scraper_service.options.map_search import MapOptions, SearchOptions
     from scraper_service.services.accounts import Team
-    from scraper_service.services.billing import Charge
+    from scraper_service.services.call_charges import Charge
     from scraper_service.services.map_search import Map, SearchAnswer
     from scraper_service.services.resident_crawler import ResidentCrawler
     from scraper_service.storage.accounts.sessions import SessionRow

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from scraper_service.exports.process import CUT as ROWS_CUT
+from scraper_service.exports.export_process import CUT as ROWS_CUT
 from tests.conftest import KEY, Service, _stop
 from tests.support.gauge import Gauge
 from tests.support.scripted_site import ScriptedSite, page
@@ -631,9 +631,7 @@ def test_urls_of_a_job_that_still_gives_pages_back_have_no_fixed_bytes(running):
 def test_a_client_that_leaves_before_an_export_begins_leaves_no_traceback():
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        code = (
-            f"from scraper_service.exports.process import main; main({theirs.fileno()})"
-        )
+        code = f"from scraper_service.exports.export_process import main; main({theirs.fileno()})"
         ours.close()
         done = subprocess.run(
             (sys.executable, "-c", code),

@@ -14,7 +14,7 @@ from sqlalchemy import insert, select, update
 
 from scraper_service.items import Snapshot
 from scraper_service.services.accounts import DiskQuota, Team
-from scraper_service.services.billing import Charges
+from scraper_service.services.call_charges import Charges
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts.credits import Call
 from scraper_service.storage.database import Database

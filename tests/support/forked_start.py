@@ -82,7 +82,7 @@ scraper_service.crawling.pipelines.page_index scraper_service.crawling.pipelines
 scraper_service.exports.job_exports scraper_service.feeds scraper_service.library
 scraper_service.llm.requests scraper_service.search_engines.own_index
 scraper_service.services.observability.metrics
-scraper_service.services.monitoring.check_run scraper_service.services.billing
+scraper_service.services.monitoring.check_run scraper_service.services.call_charges
 scraper_service.spiders.map scraper_service.spiders.search
 scrapy.core.downloader.handlers.datauri scrapy.downloadermiddlewares.defaultheaders
 scrapy.downloadermiddlewares.downloadtimeout scrapy.downloadermiddlewares.httpcache

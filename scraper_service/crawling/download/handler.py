@@ -22,7 +22,7 @@ from scrapy.exceptions import (
 from scrapy.signals import item_scraped
 
 from scraper_service.crawling import middlewares
-from scraper_service.crawling.browser.page_orders import PageRendering
+from scraper_service.crawling.browser.page_rendering import PageRendering
 from scraper_service.crawling.converter_pool.converter_queue import LARGE_BYTES
 from scraper_service.crawling.converter_pool.pool import ConverterPool
 from scraper_service.crawling.download.engines import has_route
@@ -53,9 +53,9 @@ from scraper_service.crawling.page_state import (
     FetchLimits,
     PageState,
 )
-from scraper_service.crawling.politeness.crawl_report import JobRecorder
 from scraper_service.crawling.politeness.host_limits import pace_key
 from scraper_service.crawling.politeness.host_pace import HostPace
+from scraper_service.crawling.politeness.request_counter import JobRecorder
 from scraper_service.crawling.proxies import Proxies, UpstreamProxy, resolve
 from scraper_service.crawling.scheduler import LeasedScheduler
 from scraper_service.crawling.scrapy_shortcuts import (

@@ -18,7 +18,7 @@ from attrs import evolve, frozen
 from scrapy.exceptions import DownloadTimeoutError
 
 from scraper_service.crawling.artefacts import service_secret
-from scraper_service.crawling.browser.page_orders import session_order
+from scraper_service.crawling.browser.page_rendering import session_order
 from scraper_service.crawling.browser.shared_browser import pages_in_memory
 from scraper_service.crawling.page_errors import page_error
 from scraper_service.errors import (
@@ -58,8 +58,8 @@ if TYPE_CHECKING:
     from scraper_service.items import PageError
     from scraper_service.options.scrape import ScrapeOptions
     from scraper_service.services.accounts import Team
-    from scraper_service.services.billing import Charges
     from scraper_service.services.browser_sessions.caller_code import CallerCode
+    from scraper_service.services.call_charges import Charges
     from scraper_service.storage.accounts.sessions import SessionStore
     from scraper_service.storage.database import Database
 
