@@ -302,9 +302,9 @@ def run_serve(*arguments, **environment):
 SLOW_FIRST_KEY = """
 import os, signal, socket, sys, time
 from scraper_service.cli.main import main
-from scraper_service.storage.accounts import keys
+from scraper_service.storage.accounts import teams
 
-create_key = keys.create_key
+create_key = teams.create_key
 
 def created_at_the_end(*arguments, **options):
     os.kill(os.getpid(), signal.SIGTERM)
@@ -316,7 +316,7 @@ def created_at_the_end(*arguments, **options):
         time.sleep(0.01)
     return create_key(*arguments, **options)
 
-keys.create_key = created_at_the_end
+teams.create_key = created_at_the_end
 main()
 """
 
