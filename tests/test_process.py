@@ -53,6 +53,7 @@ def _name_of(pid):
         return ""
 
 
+@pytest.mark.full
 def test_converters_of_the_installed_command_load_no_commands(tmp_path):
     command = Path(sys.executable).parent / "scraper-service"
     environment = {**os.environ, "PYTHONPROFILEIMPORTTIME": "1"}
@@ -341,6 +342,7 @@ def test_a_signal_between_the_port_and_the_first_key_ends_the_start(tmp_path):
     )  # it is stored: nobody sees it again
 
 
+@pytest.mark.full
 def test_a_port_in_use_is_said_and_the_first_key_waits_for_another(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])

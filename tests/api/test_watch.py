@@ -478,6 +478,7 @@ def test_nonsense_ends_the_connection_alone(hasty, going):
     assert hasty.get(job).status == 200
 
 
+@pytest.mark.full
 def test_a_message_of_endless_parts_ends_the_connection(hasty, going):
     job = going(hasty, "/0")
     empty = b"\0\x80" + bytes(4)  # a part with neither data nor end

@@ -56,6 +56,7 @@ def test_a_shell_with_a_part_that_never_comes_is_rendered(page):
     assert "/never.js" in found["warning"]
 
 
+@pytest.mark.full
 def test_a_crawl_reads_a_page_with_a_part_that_never_comes(service, app):
     options = {"formats": ["markdown"], "waitFor": 1, "timeout": 10_000, "maxAge": 0}
     body = {"url": app.url("/held-script"), "limit": 1, "scrapeOptions": options}
@@ -68,5 +69,6 @@ def test_a_document_that_never_ends_keeps_its_time_out(scrape):
     assert (reply.status, reply.json["code"]) == (408, "SCRAPE_TIMEOUT")
 
 
+@pytest.mark.full
 def test_a_part_that_never_comes_costs_other_pages_no_warning(page):
     assert "warning" not in page("/links", **TIME)

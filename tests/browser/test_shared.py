@@ -112,6 +112,7 @@ def zygotes(chromium):
     return [int(pid) for pid, command in of.items() if b"--type=zygote" in command]
 
 
+@pytest.mark.full
 def test_what_is_said_of_a_browser_that_dies():
     async def test(browser):
         complaints = []

@@ -97,6 +97,7 @@ def test_a_monitor_is_run_and_its_changes_are_shown(tab, service):
         assert service.get(path).status == 404
 
 
+@pytest.mark.full
 def test_fields_and_screenshots_of_both_versions_are_shown(seen, told):
     with ScriptedSite({"/a": page(text="10 euros", title="Lamp")}) as shop:
         fields = {"modes": ["json"], "schema": {"properties": {"title": {}}}}
@@ -162,6 +163,7 @@ def test_a_monitor_is_made_and_changed_in_the_page(seen, told):
     seen.faults[:] = [f for f in seen.faults if "400" not in f]
 
 
+@pytest.mark.full
 def test_a_monitor_is_muted_and_its_channels_are_tried(seen, told):
     receiver, service = told
     target = scrape("https://a.example/")

@@ -176,6 +176,7 @@ def test_maps_searches_and_files(tab, site, tmp_path):
     ).to_be_visible()
 
 
+@pytest.mark.full
 def test_pages_of_search_results_are_shown_like_scraped_ones(
     browser, start_service, site
 ):
@@ -356,6 +357,7 @@ def test_sitemaps_are_no_pages_of_a_crawl(tab, service):
     expect(tree.get_by_text(re.compile("robots|sitemap"))).to_have_count(0)
 
 
+@pytest.mark.full
 def test_a_list_of_any_length_is_one_stop_of_the_keyboard(tab, service):
     with ScriptedSite({}) as lists:
         links = [f"/{number}" for number in range(60)]
@@ -523,6 +525,7 @@ def test_what_was_typed_outlives_an_expired_session(tab, site):
     tab.faults[:] = [f for f in tab.faults if "401" not in f]
 
 
+@pytest.mark.full
 def test_what_was_typed_outlives_an_outage_of_the_database(
     browser, start_service, site
 ):
