@@ -514,7 +514,7 @@ def export_processes(service):
             parent = (entry / "stat").read_text().rpartition(")")[2].split()[1]
         except (OSError, IndexError):
             continue
-        if b"exports.process" in words and int(parent) == service.pid:
+        if b"exports.export_process" in words and int(parent) == service.pid:
             found.append(int(entry.name))
     return found
 
