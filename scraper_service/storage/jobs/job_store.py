@@ -219,7 +219,8 @@ def lock_own_job(connection: Connection, job_id: str, team_id: str) -> Row[Any] 
 def job_of(row: Row[Any]) -> Job:
     """Return the job of a row with :data:`COLUMNS`."""
     values = {column.name: row._mapping[column.name] for column in COLUMNS}
-    values["warning"] = warning_text(values["warning"])
+    if values["warning"] is not None:
+        values["warning"] = warning_text(values["warning"])
     return Job(**{**values, "state": JobState(values["state"])})
 
 
