@@ -44,6 +44,7 @@ def test_a_malformed_url_is_left_out_wherever_it_stands(url, only_main_content):
 
 N = 100_000
 PAGES = {
+    "columns in depth": "<div class=gutter>" * 240 + "word " * 10**6 + "tail",
     "deep div": "<div>" * N + "x" + "</div>" * N + "<p>tail",
     "deep div never closed": "<div>" * N + "<p>tail",
     "deep emphasis": "<b><i>" * N + "tail",

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 MAX_PANELS = 1_000  # hidden elements of a page that are examined
 MAX_CONTROLS = 5_000
+MAX_COLUMN_TEXTS = 100
 MAX_SIZELESS = 500  # elements without a size, and elements inside each
 MAX_TABLIST = 60  # elements searched for the list of tabs
 MENU_SHARE = 0.8  # of the words that are links
@@ -546,7 +547,9 @@ def _is_column(element: Any, names: str | None) -> bool:
     """Return True for an element with the class of line numbers and other text."""
     if names is None or element.tag not in _NUMBERED or not _is_gutter(names):
         return False
-    words = [word for text in texts_in(element) for word in text.split()]
+    # Columns inside each other would read the same text again and again.
+    texts = islice(element.itertext(), MAX_COLUMN_TEXTS)
+    words = (word for text in texts for word in text[:MAX_STYLE].split())
     return is_real_text([word for word in words if word.isalpha()])
 
 

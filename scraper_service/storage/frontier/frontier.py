@@ -63,7 +63,7 @@ class CrawlFrontier(Protocol):
         """Return the leases of this process, as (job id, row id, token)."""
 
     async def end_leases(self) -> None:
-        """End all leases of ``owner``, a process that is known to be dead."""
+        """End all leases of the owner of this frontier, which has ended."""
 
     async def jobs_with_lost_leases(self) -> list[str]:
         """Return the jobs with leases of dead processes."""
