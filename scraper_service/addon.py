@@ -116,10 +116,9 @@ OPTIONAL: Mapping[str, Sequence[str]] = {
     "scrapy.extensions.remote_control.RemoteControl": ("REMOTE_CONTROL_ENABLED",),
     "scrapy.extensions.telnet.TelnetConsole": ("TELNETCONSOLE_ENABLED",),
 }
-# With spans for OpenTelemetry: before the first pipeline, and before that of the commit.
+# With spans for OpenTelemetry.
 TRACED: Mapping[str, int] = {
-    "scraper_service.services.observability.tracing.PageSpans": -960,
-    "scraper_service.services.observability.tracing.CommitSpans": -510,
+    "scraper_service.services.observability.tracing.JobSpan": 0
 }
 
 
@@ -155,7 +154,7 @@ class ServiceAddon:
         ]
         _add(settings, "EXTENSIONS", dict.fromkeys(unused))
         if os.environ.get(ENDPOINT):
-            _add(settings, "ITEM_PIPELINES", TRACED)
+            _add(settings, "EXTENSIONS", TRACED)
         for name, path in CLASSES.items():
             settings.set(name, path, priority="addon")
 

@@ -508,8 +508,6 @@ def test_nodes_obey_the_disk_quota_reprocess_and_send_traces(make_cluster, tmp_p
         assert kinds == ["paused", "finished"]
         spans = wait_until(lambda: job_spans(collector, job_id, 2), "no spans")
         assert len({each.trace for each in spans}) == 1  # two processes, one trace
-        pages = [x for x in collector.spans("page") if x.trace == spans[0].trace]
-        assert sum(x.attributes["scraper.result"] == "done" for x in pages) == 11
         [span] = wait_until(lambda: job_spans(collector, other, 1), "no span")
         assert span.name == "reprocess"
 

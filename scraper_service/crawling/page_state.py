@@ -116,8 +116,6 @@ class PageState(FetchLimits):
     # -- The download handler, in each request.
     #: When the first request of the page started (:func:`time.monotonic`).
     began_at: float | None = None
-    #: When this request started (:func:`time.monotonic`).
-    fetch_began_at: float = 0.0
     #: ``basic`` or ``stealth``.
     proxy: str = "basic"
     #: The pause that the site has asked for, in seconds.

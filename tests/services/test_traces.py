@@ -16,7 +16,6 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from scraper_service.services.observability import opentelemetry as traces
 from tests.api.test_metrics import value
-from tests.api.test_parse import upload
 from tests.conftest import Service
 from tests.support.scripted_site import ScriptedSite, answer, moved, page, slow
 from tests.support.trace_collector import TraceCollector
@@ -24,6 +23,8 @@ from tests.support.waiting import wait_until
 
 GONE = "5c2e7b1f0a9d4c6e8b3f2a1d0c9e8f77"
 CALLER = "0af7651916cd43dd8448eb211c80319c"
+SAMPLED = "7d1e3a5c9b8f4e2d6a0c1b3f5e7d9a8c"
+LAST = "1f2e3d4c5b6a79880716253443526170"
 PARENT = "b7ad6b7169203331"
 SITE = {
     "/": page("/a?word=hidden-query", "/moved", "/missing"),
@@ -53,23 +54,6 @@ def traced(collector, tmp_path_factory):
         yield found
 
 
-def page_of(collector, reply):
-    """Return the span of the page that a scrape has returned."""
-    scrape_id = reply.json["data"]["metadata"]["scrapeId"]
-
-    def find():
-        for each in collector.spans("page"):
-            if each.attributes["scraper.scrape_id"] == scrape_id:
-                return each
-        return None
-
-    return wait_until(find)
-
-
-def parts(collector, span):
-    return [each for each in collector.spans() if each.parent == span.id]
-
-
 def scrape(service, url, headers=None, **options):
     body = {"url": url, "maxAge": 0, **options}
     reply = service.post("/v2/scrape", body, headers=headers)
@@ -77,77 +61,48 @@ def scrape(service, url, headers=None, **options):
     return reply
 
 
+def request_of(collector, trace):
+    """Return the span of the request with a trace."""
+    [found] = wait_until(lambda: [x for x in collector.spans() if x.trace == trace])
+    return found
+
+
 def test_a_request_belongs_to_the_trace_of_its_caller(traced, collector, site):
     sent = {"traceparent": f"00-{CALLER}-{PARENT}-01", "X-Secret": "hidden-header"}
-    reply = scrape(traced, site.url("/alone?word=hidden-query#hidden"), sent)
-    found = page_of(collector, reply)
-    [request] = wait_until(
-        lambda: [x for x in collector.spans() if x.id == found.parent]
-    )
-    assert (request.name, request.trace, request.parent) == (
-        "POST /v2/scrape",
-        CALLER,
-        PARENT,
-    )
+    scrape(traced, site.url("/alone?word=hidden-query#hidden"), sent)
+    request = request_of(collector, CALLER)
+    assert (request.name, request.parent) == ("POST /v2/scrape", PARENT)
     assert request.attributes == {
         "http.request.method": "POST",
         "http.route": "/v2/scrape",
         "http.response.status_code": 200,
     }
     assert request.service == "scraper-service"
-    assert found.trace == CALLER
-    host = site.url("/").split("/")[2].partition(":")[0]
-    facts = {k: v for k, v in found.attributes.items() if k != "scraper.scrape_id"}
-    assert facts == {
-        "server.address": host,
-        "url.scheme": "http",
-        "url.path": "/alone",
-        "scraper.kind": "scrape",
-        "scraper.result": "done",
-        "scraper.engine": "http",
-        "http.response.status_code": 200,
-    }
-    [fetch, convert] = parts(collector, found)
-    assert (fetch.name, convert.name) == ("fetch", "convert")
-    assert fetch.attributes["http.response.status_code"] == 200
-    times = [request.start_ns, found.start_ns, fetch.start_ns, fetch.end_ns]
-    times += [convert.start_ns, convert.end_ns, found.end_ns, request.end_ns]
-    assert times == sorted(times)
     text = collector.text()
-    for secret in ("hidden", "fc-test-key", "Bearer", traced.key):
+    for secret in ("hidden", "alone", "fc-test-key", "Bearer", traced.key):
         assert secret not in text
     assert collector.keys() == {"secret-of-the-collector"}
 
 
 def test_an_invalid_parent_begins_a_trace(traced, collector, site):
-    reply = scrape(traced, site.url("/alone"), {"traceparent": "00-zz-1-01"})
-    found = page_of(collector, reply)
+    before = {x.id for x in collector.spans()}
+    scrape(traced, site.url("/alone"), {"traceparent": "00-zz-1-01"})
     [request] = wait_until(
-        lambda: [x for x in collector.spans() if x.id == found.parent]
+        lambda: [x for x in collector.spans("POST /v2/scrape") if x.id not in before]
     )
     assert request.parent == ""
     assert request.trace != CALLER
 
 
 def test_a_caller_that_is_not_sampled_has_no_spans(traced, collector, site):
-    unsampled = CALLER[::-1]
+    unsampled, sampled = CALLER[::-1], SAMPLED
     scrape(traced, site.url("/alone"), {"traceparent": f"00-{unsampled}-{PARENT}-00"})
-    page_of(collector, scrape(traced, site.url("/alone")))
+    scrape(traced, site.url("/alone"), {"traceparent": f"00-{sampled}-{PARENT}-01"})
+    request_of(collector, sampled)
     assert unsampled not in {each.trace for each in collector.spans()}
 
 
-def test_a_page_with_zero_data_retention_is_not_named(traced, collector, site):
-    reply = scrape(traced, site.url("/alone"), zeroDataRetention=True)
-    assert "url.path" not in page_of(collector, reply).attributes
-
-
-def test_an_uploaded_file_is_not_named(traced, collector):
-    reply = upload(traced, b"<p>Text of a file.", name="hidden-name.html")
-    assert "url.path" not in page_of(collector, reply).attributes
-    assert "hidden-name" not in collector.text()
-
-
-def test_a_job_is_one_trace_with_its_pages(traced, collector, site):
+def test_a_job_is_a_trace_of_its_own(traced, collector, site):
     body = {"url": site.url("/"), "limit": 50}
     job_id = traced.post("/v2/crawl", body).json["id"]
     path = f"/v2/crawl/{job_id}"
@@ -156,22 +111,6 @@ def test_a_job_is_one_trace_with_its_pages(traced, collector, site):
     assert job.attributes["scraper.finish_reason"] == "finished"
     [request] = wait_until(lambda: of_job(collector, "POST /v2/crawl", job_id))
     assert request.trace != job.trace
-    pages = [each for each in collector.spans("page") if each.trace == job.trace]
-    assert {each.parent for each in pages} == {job.id}
-    found = [each for each in collector.spans("sitemap") if each.parent == job.id]
-    paths = {x.attributes["url.path"]: x.attributes["scraper.result"] for x in found}
-    assert paths["/sitemap.xml"] == "failed"
-    results = {x.attributes["url.path"]: x.attributes["scraper.result"] for x in pages}
-    moved_to = results.pop("/moved")
-    assert results.pop("/a", "skipped") in {"done", "skipped"}
-    assert moved_to in {"done", "skipped"}
-    assert results == {"/": "done", "/missing": "done"}
-    for each in pages:
-        names = [part.name for part in parts(collector, each)]
-        fetches = 2 if each.attributes["url.path"] == "/moved" else 1
-        if each.attributes["scraper.result"] == "done":
-            assert names == [*["fetch"] * fetches, "convert", "commit"]
-        assert job.start_ns <= each.start_ns <= each.end_ns <= job.end_ns
     other = traced.post("/v2/crawl", body).json["id"]
     [again] = wait_until(lambda: of_job(collector, "crawl", other))
     assert again.trace != job.trace
@@ -180,16 +119,6 @@ def test_a_job_is_one_trace_with_its_pages(traced, collector, site):
 def of_job(collector, name, job_id):
     spans = collector.spans(name)
     return [each for each in spans if each.attributes.get("scraper.job_id") == job_id]
-
-
-def test_a_failed_page_has_its_code(traced, collector, site):
-    body = {"urls": [site.url("/alone"), "http://127.0.0.9:9/"], "maxAge": 0}
-    job_id = traced.post("/v2/batch/scrape", body).json["id"]
-    [job] = wait_until(lambda: of_job(collector, "batch", job_id))
-    pages = [each for each in collector.spans("page") if each.trace == job.trace]
-    failed = [each for each in pages if each.is_error]
-    assert [x.attributes["error.type"] for x in failed] == ["UNSUPPORTED_SITE"]
-    assert failed[0].attributes["scraper.result"] == "failed"
 
 
 def test_a_request_whose_client_goes_away_has_a_span(traced, collector):
@@ -213,7 +142,7 @@ def test_a_request_whose_client_goes_away_has_a_span(traced, collector):
     assert "http.response.status_code" not in found[0].attributes
 
 
-def test_operations_have_a_span_with_their_fetches(traced, collector, site):
+def test_a_job_without_a_spider_has_a_span(traced, collector, site):
     body = {"urls": [site.url("/alone")], "schema": {"type": "object"}}
     job_id = traced.post("/v2/extract", body).json["id"]
     [job] = wait_until(lambda: of_job(collector, "extract", job_id))
@@ -224,7 +153,8 @@ def test_operations_have_a_span_with_their_fetches(traced, collector, site):
 def test_health_and_metrics_have_no_span(traced, collector, site):
     assert traced.get("/health", key=None).status == 200
     value(traced, "spans_total", result="exported")
-    page_of(collector, scrape(traced, site.url("/alone")))
+    scrape(traced, site.url("/alone"), {"traceparent": f"00-{LAST}-{PARENT}-01"})
+    request_of(collector, LAST)
     assert not [x for x in collector.spans() if "health" in x.name or "metr" in x.name]
     assert value(traced, "spans_total", result="exported") >= 3
 
@@ -232,10 +162,9 @@ def test_health_and_metrics_have_no_span(traced, collector, site):
 def test_the_last_spans_are_sent_at_the_end(start_service, site):
     with TraceCollector() as own:
         service = start_service(**own.environment)
-        reply = scrape(service, site.url("/alone"))
+        scrape(service, site.url("/alone"))
         assert service.stop() == 0
-        assert page_of(own, reply)
-        assert len(own.spans()) == 4
+        assert [each.name for each in own.spans()] == ["POST /v2/scrape"]
 
 
 @pytest.mark.parametrize("path", ["/silent", None], ids=["hangs", "is down"])

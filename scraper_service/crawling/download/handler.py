@@ -182,10 +182,8 @@ class PageDownloadHandler(StreamingHandler):
             if scheduler is not None and lease is not None:
                 scheduler.note_request(lease.row_id)
             began = time.monotonic()
-            if state is not None:
-                if state.began_at is None:
-                    state.began_at = began
-                state.fetch_began_at = began
+            if state is not None and state.began_at is None:
+                state.began_at = began
             try:
                 response = await self._by_proxy(request, state)
             except DownloadTimeoutError:

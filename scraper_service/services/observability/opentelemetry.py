@@ -1,4 +1,4 @@
-"""Spans of requests, jobs and pages, and the thread that sends them to a collector.
+"""Spans of requests and jobs, and the threads that send them to a collector.
 
 :mod:`scraper_service.services.observability.tracing` imports this module only if traces are on. Spans
 have no queries, headers and bodies of requests.
@@ -15,7 +15,7 @@ import time
 from collections import deque
 from contextlib import contextmanager
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from opentelemetry import context as contexts
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -33,12 +33,10 @@ from opentelemetry.trace import (
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from scraper_service.crawling.metrics import SPANS
-from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from opentelemetry.context import Context
     from opentelemetry.sdk.trace import ReadableSpan
     from opentelemetry.trace import Span
 
@@ -102,7 +100,8 @@ class Traces:
         span.update_name(method if route is None else f"{method} {route}")
         span.set_attribute("http.request.method", method)
         if status is None:
-            fail(span, GONE)
+            span.set_status(Status(StatusCode.ERROR))
+            span.set_attribute("error.type", GONE)
         else:
             span.set_attribute("http.response.status_code", status)
         if route is not None:
@@ -113,7 +112,7 @@ class Traces:
 
     @contextmanager
     def inside(self, span: Span) -> Iterator[None]:
-        """Return a context whose tasks make parts of ``span``."""
+        """Return a context whose tasks note the ids of their jobs in ``span``."""
         token = contexts.attach(set_span_in_context(span))
         try:
             yield
@@ -124,7 +123,7 @@ class Traces:
         """Note the id of a job in the current span."""
         get_current_span().set_attribute(JOB_ID, job_id)
 
-    # -- jobs and pages --------------------------------------------------------------
+    # -- jobs ------------------------------------------------------------------------
 
     def begin_job(self, job_id: str | None, kind: str) -> Span:
         """Return the span of the work of this process on a job.
@@ -144,47 +143,9 @@ class Traces:
         """Return a context of work on a job, with its span."""
         span = self.begin_job(job_id, kind)
         try:
-            with self.inside(span):
-                yield
+            yield
         finally:
             span.end()
-
-    def begin(self, name: str, parent: Span | None, start_ns: int) -> Span:
-        """Return a part of ``parent``, or of the current span for None."""
-        context: Context | None = None
-        if parent is not None:
-            context = set_span_in_context(parent, contexts.Context())
-        return self._tracer.start_span(name, context, start_time=start_ns)
-
-    def add(
-        self, name: str, parent: Span, start_ns: int, attributes: Mapping[str, Any]
-    ) -> None:
-        """Add a part of ``parent`` that ends now."""
-        span = self.begin(name, parent, start_ns)
-        span.set_attributes(drop_missing(attributes))
-        span.end()
-
-
-def drop_missing(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the attributes that have a value."""
-    return {name: value for name, value in attributes.items() if value is not None}
-
-
-def url_attributes(url: str) -> dict[str, Any]:
-    """Return host and path of a URL, without user, query and fragment."""
-    parts = url_parts(url)
-    return {
-        "server.address": parts.hostname,
-        "url.scheme": parts.scheme,
-        "url.path": parts.path,
-    }
-
-
-def fail(span: Span, code: str | None) -> None:
-    """Note the failure of a span, with its error code if it has one."""
-    span.set_status(Status(StatusCode.ERROR))
-    if code is not None:
-        span.set_attribute("error.type", code)
 
 
 class _TraceIds(RandomIdGenerator):
