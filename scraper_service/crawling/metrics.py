@@ -78,8 +78,7 @@ BROWSER_RESTARTS = Counter(
 )
 SPANS = Counter(
     "scraper_spans_total",
-    "Spans for the collector of traces: exported, failed (it did not take them), or dropped"
-    " (the queue was full).",
+    "Spans for the collector of traces: exported, or failed (it did not take them).",
     ["result"],
 )
 LAG = Histogram(

@@ -7,14 +7,10 @@ import os
 import socket
 import subprocess
 import sys
-import threading
+import time
 import uuid
 
 import pytest
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
-
-from scraper_service.services.observability import opentelemetry as traces
 from tests.api.test_metrics import value
 from tests.conftest import Service
 from tests.support.scripted_site import ScriptedSite, answer, moved, page, slow
@@ -23,6 +19,9 @@ from tests.support.waiting import wait_until
 
 GONE = "5c2e7b1f0a9d4c6e8b3f2a1d0c9e8f77"
 CALLER = "0af7651916cd43dd8448eb211c80319c"
+END_S = (
+    15  # of a service on a busy machine; the library would wait 30 s for its collector
+)
 SAMPLED = "7d1e3a5c9b8f4e2d6a0c1b3f5e7d9a8c"
 LAST = "1f2e3d4c5b6a79880716253443526170"
 PARENT = "b7ad6b7169203331"
@@ -173,45 +172,19 @@ def test_a_collector_that_does_not_respond_stops_nothing(
 ):
     address = collector.url(path) if path else "http://127.0.0.5:9"
     service = start_service(
-        OTEL_EXPORTER_OTLP_ENDPOINT=address, OTEL_EXPORTER_OTLP_TIMEOUT="1"
+        OTEL_EXPORTER_OTLP_ENDPOINT=address,
+        OTEL_EXPORTER_OTLP_TIMEOUT="60" if path else "1",
+        OTEL_BSP_SCHEDULE_DELAY="500",
     )
     assert scrape(service, site.url("/alone")).status == 200
     if path is None:
         wait_until(lambda: "collector of traces takes no spans" in service.stderr)
         assert value(service, "spans_total", result="failed") > 0
     assert service.get("/health/ready", key=None).status == 200
+    began = time.monotonic()
     assert service.stop() == 0
+    assert time.monotonic() - began < END_S
     assert "Traceback" not in service.stderr
-
-
-def test_spans_without_room_are_dropped_and_counted(monkeypatch):
-    released = threading.Event()
-    sent = []
-
-    class Slow(SpanExporter):
-        def export(self, spans):
-            assert released.wait(60)
-            sent.extend(spans)
-            return SpanExportResult.SUCCESS
-
-    monkeypatch.setattr(traces, "MAX_WAITING", 10)
-    monkeypatch.setattr(traces, "AT_ONCE", 5)
-    monkeypatch.setattr(traces, "CLOSE_S", 60)
-    before = {x: traces.SPANS.labels(x)._value.get() for x in ("dropped", "exported")}
-    queue = traces.SpanQueue(Slow())
-    provider = TracerProvider(shutdown_on_exit=False)
-    provider.add_span_processor(queue)
-    tracer = provider.get_tracer("test")
-    for number in range(100):
-        tracer.start_span(str(number)).end()
-    released.set()
-    queue.close()
-    dropped = traces.SPANS.labels("dropped")._value.get() - before["dropped"]
-    assert dropped + len(sent) == 100
-    assert 85 <= dropped <= 90  # at most one call was under way
-    assert traces.SPANS.labels("exported")._value.get() == before["exported"] + len(
-        sent
-    )
 
 
 def run_python(code, **environment):

@@ -43,6 +43,7 @@ class TraceCollector(HttpServer):
         """The variables of a service that sends its spans here."""
         return {
             "OTEL_EXPORTER_OTLP_ENDPOINT": self.url("/ok"),
+            "OTEL_BSP_SCHEDULE_DELAY": "500",  # ms; the default are five seconds
             "OTEL_EXPORTER_OTLP_HEADERS": "x-key=secret-of-the-collector",
         }
 

@@ -1,4 +1,4 @@
-"""Spans of requests and jobs, and the threads that send them to a collector.
+"""Spans of requests and jobs, which go to a collector.
 
 :mod:`scraper_service.services.observability.tracing` imports this module only if traces are on. Spans
 have no queries, headers and bodies of requests.
@@ -11,8 +11,6 @@ import atexit
 import hashlib
 import logging
 import threading
-import time
-from collections import deque
 from contextlib import contextmanager
 from importlib.metadata import version
 from typing import TYPE_CHECKING
@@ -20,8 +18,8 @@ from typing import TYPE_CHECKING
 from opentelemetry import context as contexts
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
-from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExportResult
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.trace import (
     SpanKind,
@@ -35,7 +33,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from scraper_service.crawling.metrics import SPANS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from opentelemetry.sdk.trace import ReadableSpan
     from opentelemetry.trace import Span
@@ -43,9 +41,6 @@ if TYPE_CHECKING:
 NAME = "scraper-service"
 JOB_ID = "scraper.job_id"
 GONE = "client_gone"  # as the error of a request
-MAX_WAITING = 4096  # spans in the queue; further ones are dropped
-AT_ONCE = 256  # spans in one call of the collector
-EVERY_S = 1.0  # between two calls, unless so many spans wait
 CLOSE_S = 2.0  # for the last spans, at the end of the process
 
 logger = logging.getLogger(__name__)
@@ -54,30 +49,43 @@ logger = logging.getLogger(__name__)
 class Traces:
     """The tracer of this process.
 
-    The collector and its headers, the name of the service and the share of traces that are
-    kept come from the standard variables of OpenTelemetry. Spans begin and end in the thread of
-    the event loop.
+    The collector and its headers, the name of the service, the share of traces that are kept and
+    the length of the queue come from the standard variables of OpenTelemetry. Spans begin and end
+    in the thread of the event loop.
     """
 
     def __init__(self) -> None:
-        self._queue = SpanQueue(OTLPSpanExporter())
-        # The exporter logs each failure. The queue logs the first one.
+        # The exporter logs each failure.
         logging.getLogger("opentelemetry.exporter").setLevel(logging.CRITICAL + 1)
         self._ids = _TraceIds()
         provider = TracerProvider(
             resource=_resource(), id_generator=self._ids, shutdown_on_exit=False
         )
-        provider.add_span_processor(self._queue)
+        provider.add_span_processor(BatchSpanProcessor(_CountingExporter()))
         self._tracer = provider.get_tracer(NAME, version(NAME))
         self._incoming = TraceContextTextMapPropagator()
-        atexit.register(self._queue.close)
+        # The library waits half a minute for a collector at the end. This thread waits in place
+        # of the caller, and begins now: at the end of an interpreter none may begin.
+        self._ends = threading.Event()
+        self._closer = threading.Thread(
+            target=self._close, args=(provider,), name="spans", daemon=True
+        )
+        self._closer.start()
+        atexit.register(self.close)
+
+    def _close(self, provider: TracerProvider) -> None:
+        self._ends.wait()
+        provider.shutdown()
+
+    def close(self) -> None:
+        """Send the last spans, for at most :data:`CLOSE_S`. Blocks at the first call only."""
+        if not self._ends.is_set():
+            self._ends.set()
+            self._closer.join(CLOSE_S)
 
     async def stop(self) -> None:
-        """Send the last spans, for at most :data:`CLOSE_S`."""
-        self._queue.end()
-        end = time.monotonic() + CLOSE_S
-        while self._queue.is_open and time.monotonic() < end:  # noqa: ASYNC110  # a thread
-            await asyncio.sleep(0.01)
+        """Do as :meth:`close` without blocking the event loop."""
+        await asyncio.to_thread(self.close)
 
     # -- requests --------------------------------------------------------------------
 
@@ -172,75 +180,18 @@ def _resource() -> Resource:
     return found
 
 
-class SpanQueue(SpanProcessor):
-    """Sends ended spans to a collector, from a thread of its own.
+class _CountingExporter(OTLPSpanExporter):
+    """Sends spans to a collector. Counts them, and logs the first failure of several."""
 
-    At most :data:`MAX_WAITING` spans wait. A collector that is down or slow costs spans, which
-    are counted, and holds up nothing else. The processor of the library would wait for it for
-    half a minute at the end.
-    """
+    _fails = False
 
-    def __init__(self, exporter: SpanExporter):
-        self._exporter = exporter
-        self._waiting: deque[ReadableSpan] = deque()
-        self._wake = threading.Event()
-        self._is_ending = False
-        self._fails = False
-        self._thread = threading.Thread(target=self._run, name="spans", daemon=True)
-        self._thread.start()
-
-    @property
-    def is_open(self) -> bool:
-        """True until the last spans are sent, after :meth:`end`."""
-        return self._thread.is_alive()
-
-    def on_end(self, span: ReadableSpan) -> None:
-        """Queue a span that is sampled."""
-        if span.context is None or not span.context.trace_flags.sampled:
-            return
-        if self._is_ending or len(self._waiting) >= MAX_WAITING:
-            SPANS.labels("dropped").inc()
-            return
-        self._waiting.append(span)
-        if len(self._waiting) >= AT_ONCE:
-            self._wake.set()
-
-    def end(self) -> None:
-        """Take no more spans, and send those that wait."""
-        self._is_ending = True
-        self._wake.set()
-
-    def close(self) -> None:
-        """Do as :meth:`end`, and wait for at most :data:`CLOSE_S`. Blocks."""
-        if not self._is_ending:
-            self.end()
-            self._thread.join(CLOSE_S)
-
-    def shutdown(self) -> None:
-        """Do as :meth:`close`."""
-        self.close()
-
-    def _run(self) -> None:
-        while True:
-            self._wake.wait(EVERY_S)
-            self._wake.clear()
-            is_last = self._is_ending
-            while self._waiting:
-                count = min(AT_ONCE, len(self._waiting))
-                self._export([self._waiting.popleft() for _ in range(count)])
-            if is_last:
-                self._exporter.shutdown()
-                return
-
-    def _export(self, spans: list[ReadableSpan]) -> None:
-        try:
-            fails = self._exporter.export(spans) is not SpanExportResult.SUCCESS
-        except Exception:
-            logger.debug("spans could not be sent", exc_info=True)
-            fails = True
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        found = super().export(spans)
+        fails = found is not SpanExportResult.SUCCESS
         SPANS.labels("failed" if fails else "exported").inc(len(spans))
         if fails and not self._fails:
             logger.warning("the collector of traces takes no spans; they are lost")
         elif self._fails and not fails:
             logger.info("the collector of traces takes spans again")
         self._fails = fails
+        return found
