@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import json
 import os
@@ -11,7 +10,6 @@ import shlex
 import subprocess
 import sys
 import time
-import urllib.request
 import zipfile
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -20,7 +18,6 @@ from typing import NamedTuple
 import pytest
 import sqlalchemy as sa
 from click.testing import CliRunner
-from prometheus_client.parser import text_string_to_metric_families
 
 from scraper_service.cli.main import main
 from tests.support.crash import (
@@ -296,46 +293,13 @@ def test_a_node_dies_in_the_middle_of_a_crawl_and_comes_back(make_cluster, each_
     assert states == {ENDED}
 
 
-def counted(node):
-    """Return the metrics of a node by name and labels."""
-    request = urllib.request.Request(f"{node.name}/metrics")
-    pair = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
-    request.add_header("Authorization", f"Basic {pair}")
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(request, timeout=60) as response:
-        text = response.read().decode()
-    return {
-        (each.name, *sorted(each.labels.items())): each.value
-        for family in text_string_to_metric_families(text)
-        for each in family.samples
-    }
-
-
-def test_a_node_counts_the_pages_of_its_processes(make_cluster, tmp_path):
+def test_the_logs_of_processes_have_the_form_of_the_service(make_cluster):
     cluster = make_cluster(nodes=1, processes=1)
-    (tmp_path / "tmp").mkdir()
-    node = cluster.node(0, TMPDIR=str(tmp_path / "tmp"), SCRAPER_LOG_JSON="true")
+    node = cluster.node(0, SCRAPER_LOG_JSON="true")
     service = cluster.service()
-    pages = ("scraper_pages_total", ("kind", "crawl"), ("result", "done"))
-    assert pages not in counted(node)
-    total = 0
-    for name in ("60-slow200-counts", "60-slow200-again"):
-        job = cluster.crawl(service, name)
-        wait_until(lambda so_far=total: counted(node).get(pages, 0) > so_far, "none")
-        job.wait(service)
-        wait_until(lambda: not node.jobs("running"), "the process stays")
-        total += job.completed
-        found = counted(node)
-        assert found[pages] == total
-        # The fetches of robots.txt and sitemaps are among them.
-        assert found["scraper_fetch_seconds_count", ("engine", "http")] >= total
-        assert found["scraper_event_loop_lag_seconds_count",] > 0
-        assert found["scraper_memory_bytes", ("process", "node")] > 2**20
-        # The files of ended processes are joined, so that they cannot fill the disk.
-        files = [path.name for path in (tmp_path / "tmp").glob("scraper-metrics-*/*")]
-        assert sorted(files) == ["counter_ended.db", "histogram_ended.db"]
-    assert node.status_of("metrics", password=None) == 401
-    # Their logs have one form, too.
+    job = cluster.crawl(service, "20-slow200-logs")
+    job.wait(service)
+    wait_until(lambda: not node.jobs("running"), "the process stays")
     for run in cluster.runs(job):
         told = [json.loads(line) for line in node.log("crawl", run.id).splitlines()]
         events = [line["event"] for line in told if "event" in line]

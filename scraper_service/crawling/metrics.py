@@ -60,19 +60,13 @@ CONVERSION_SECONDS = Histogram(
     buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60),
 )
 CONVERTER_QUEUE = Gauge(
-    "scraper_converter_queue",
-    "Tasks that wait for a converter process.",
-    multiprocess_mode="livesum",
+    "scraper_converter_queue", "Tasks that wait for a converter process."
 )
 CONVERTER_RESTARTS = Counter(
     "scraper_converter_restarts_total",
     "Converter processes that were replaced because they died, hung or were killed.",
 )
-BROWSER_PAGES = Gauge(
-    "scraper_browser_pages",
-    "Pages that are open in browsers.",
-    multiprocess_mode="livesum",
-)
+BROWSER_PAGES = Gauge("scraper_browser_pages", "Pages that are open in browsers.")
 BROWSER_RESTARTS = Counter(
     "scraper_browser_restarts_total", "Browsers that died or hung."
 )

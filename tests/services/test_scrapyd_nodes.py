@@ -6,7 +6,6 @@ from base64 import b64decode
 
 import pytest
 
-from scraper_service.services.scrapyd.launcher import ProcessCounts
 from scraper_service.services.scrapyd.nodes import read_address, read_addresses
 
 
@@ -51,10 +50,3 @@ def test_a_refusal_names_no_password():
 def test_there_has_to_be_a_node():
     with pytest.raises(ValueError, match="must name a node"):
         read_addresses(["", " "])
-
-
-def test_counts_are_read_while_a_process_makes_its_file():
-    counts = ProcessCounts()
-    (counts.folder / "counter_1.db").touch()
-    assert counts.collect() == []
-    counts._owned.cleanup()

@@ -11,6 +11,7 @@ import time
 import uuid
 
 import pytest
+
 from tests.api.test_metrics import value
 from tests.conftest import Service
 from tests.support.scripted_site import ScriptedSite, answer, moved, page, slow
