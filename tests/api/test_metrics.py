@@ -93,7 +93,7 @@ def measured(site, tmp_path_factory):
 def test_both_formats_are_valid(measured, accept):
     _, media, _ = read(measured, Accept=accept)
     assert media == list(TYPES)[accept == ACCEPT_OPEN]
-    assert samples(measured, Accept=accept)["scraper_processes", ("process", "service")]
+    assert samples(measured, Accept=accept)["process_resident_memory_bytes",]
 
 
 def test_pages_are_counted_once(measured):
@@ -158,15 +158,6 @@ def test_the_counts_of_the_database(measured):
     assert value(measured, "urls", state="leased") == 0
     assert value(measured, "queue_age_seconds") == 0
     assert value(measured, "webhooks_pending") == 0
-
-
-def test_memory_is_that_of_all_processes(measured):
-    found = samples(measured)
-    for kind in ("service", "fork_server", "converter"):
-        label = ("process", kind)
-        assert found["scraper_processes", label] >= 1
-        least = found["scraper_memory_largest_bytes", label]
-        assert 2**20 < least <= found["scraper_memory_bytes", label]
 
 
 def test_labels_name_no_caller_and_no_site(measured, site):

@@ -13,7 +13,7 @@ from tests.support.waiting import wait_until
 
 
 @pytest.mark.full
-def test_rendered_pages_and_the_memory_of_the_browser_are_counted(start_service, app):
+def test_rendered_pages_and_ends_of_the_browser_are_counted(start_service, app):
     service = start_service(**SETTINGS)
     body = {"url": app.url("/slow"), "waitFor": 1, "maxAge": 0}
     assert service.post("/v2/scrape", body).json["success"]
@@ -22,9 +22,6 @@ def test_rendered_pages_and_the_memory_of_the_browser_are_counted(start_service,
     assert found["scraper_page_seconds_count", rendered] == 1
     assert found["scraper_fetch_seconds_count", rendered] == 1
     assert found["scraper_browser_pages",] == 0
-    processes = ("process", "browser")
-    assert found["scraper_processes", processes] >= 2
-    assert found["scraper_memory_bytes", processes] > 2**20
     os.kill(chromium_processes(service.pid)[0], signal.SIGKILL)
     wait_until(lambda: value(service, "browser_restarts_total") == 1)
     assert service.post("/v2/scrape", body).json["success"]
