@@ -362,9 +362,6 @@ BROWSER_CDP_URL = ""
 # Where that browser reaches this service: a name or an IP address of this machine. The proxies
 # of pages listen there, to the addresses of the browser's host only.
 BROWSER_PROXY_ADDRESS = "127.0.0.1"
-# Let that browser reach the network by itself. Then the rule for networks (EGRESS_ALLOW) is only
-# checked ahead, by name, and cannot be promised.
-BROWSER_CDP_DIRECT = False
 # Form of screenshots and PDFs in responses: files (signed URLs), or inline (data: URLs).
 ARTEFACTS = "files"
 # Object storage for these files and for the responses that jobs keep: s3://BUCKET/PREFIX,
@@ -504,6 +501,11 @@ _minima = {
     "WEBHOOK_TIMEOUT_S": 1,
 }
 _fractions = {"RETENTION_DAYS", "MAX_RETENTION_DAYS"}
+# Former settings, and what stands in their place.
+_removed = {
+    "BROWSER_CDP_DIRECT": "pages of that browser go through this service,"
+    " see SCRAPER_BROWSER_PROXY_ADDRESS",
+}
 _of_commands = {"KEY", "SERVER"}  # the key and the URL that commands use
 _maxima = {
     "PORT": 65_535,
@@ -540,6 +542,9 @@ def unknown_settings() -> str:
 
 def check_settings(settings: BaseSettings) -> None:
     """Raise :exc:`ValueError` naming the first setting that has an unusable value."""
+    for name, reason in _removed.items():
+        if os.environ.get(variable(name), "").lower() not in {"", "0", "false"}:
+            raise ValueError(f"{variable(name)} is no longer offered: {reason}")
     for name, kind in _kinds.items():
         value = settings[name]
         if kind is bool:

@@ -69,3 +69,12 @@ def test_the_public_url_may_be_of_an_inner_network_and_have_a_path():
 def test_a_bad_setting_is_named(changes, error):
     with pytest.raises(ValueError, match=error):
         checked(**changes)
+
+
+@pytest.mark.parametrize("name", ["BROWSER_CDP_DIRECT"])
+def test_a_former_setting_is_refused_with_what_stands_in_its_place(name, monkeypatch):
+    monkeypatch.setenv(f"SCRAPER_{name}", "false")
+    checked()
+    monkeypatch.setenv(f"SCRAPER_{name}", "true")
+    with pytest.raises(ValueError, match=f"SCRAPER_{name} is no longer offered: "):
+        checked()

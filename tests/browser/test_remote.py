@@ -35,15 +35,6 @@ def service(tmp_path_factory, remote):
     assert "/devtools/browser/" not in running.stderr  # the path is a secret
 
 
-@pytest.fixture(scope="module")
-def direct(tmp_path_factory, remote):
-    settings = {"SCRAPER_BROWSER_CDP_URL": remote.url}
-    settings["SCRAPER_BROWSER_CDP_DIRECT"] = "true"
-    running = Service(tmp_path_factory.mktemp("direct"), **SETTINGS, **settings)
-    yield running
-    assert running.stop() == 0, running.stderr
-
-
 def test_pages_are_rendered_elsewhere_and_leave_nothing_there(service, app, remote):
     body = {
         "url": app.url("/client"),
@@ -68,38 +59,15 @@ def test_no_way_of_a_page_leads_to_a_forbidden_place_there(service, hostile, for
 @pytest.mark.full
 @pytest.mark.slow_on("script-move", "meta-move")
 @pytest.mark.parametrize("path", ["/moved", "/script-move", "/meta-move"])
-@pytest.mark.parametrize("kind", ["service", "direct"])
 def test_a_page_that_moves_to_a_forbidden_place_fails_there_too(
-    request,
+    service,
     hostile,
     forbidden,
-    kind,
     path,
 ):
-    used = request.getfixturevalue(kind)
-    reply = render(used, hostile, path, formats=["rawHtml", "screenshot"])
+    reply = render(service, hostile, path, formats=["rawHtml", "screenshot"])
     assert (reply.status, reply.json.get("code")) == (403, "UNSUPPORTED_SITE")
     assert forbidden.seen == []
-
-
-def test_requests_of_a_browser_with_a_way_of_its_own_are_checked_by_name(
-    direct, canary, app
-):
-    before = canary.count()
-    for url in (canary.url, "http://localhost:1/"):
-        reply = direct.post("/v2/scrape", {"url": url, "formats": ["screenshot"]})
-        assert (reply.status, reply.json.get("code")) == (403, "UNSUPPORTED_SITE")
-    script = (
-        f"new Image().src = '{canary.url}image';"
-        f" document.body.append(Object.assign(document.createElement('iframe'),"
-        f" {{src: '{canary.url}frame'}}));"
-        f" await fetch('{canary.url}', {{mode: 'no-cors'}}).then(() => 'got', () => 'refused')"
-    )
-    body = {"url": app.url("/client"), "maxAge": 0, "formats": ["markdown"]}
-    body["actions"] = [{"type": "executeJavascript", "script": script}]
-    found = direct.post("/v2/scrape", body).json["data"]
-    assert "made by a script" in found["markdown"]
-    assert canary.count() == before
 
 
 @pytest.mark.full

@@ -8,9 +8,7 @@ import socket
 import aiohttp
 import pytest
 from aiohttp.abc import AbstractResolver
-from scrapy.exceptions import CannotResolveHostError
 
-from scraper_service.crawling.browser.open_page import DirectRules
 from scraper_service.crawling.download.http_session import open_session
 from scraper_service.crawling.egress import (
     EgressPolicy,
@@ -93,15 +91,6 @@ def test_a_page_of_a_bad_port_is_told_of_the_port_and_not_of_a_network(address):
     assert "SCRAPER_EGRESS_ALLOW=NETWORK@9" in message
     assert "network that this service does not fetch from" not in message
     EgressPolicy(["127.0.0.0/8@9", "1.1.1.1/32@9"]).check(address, 9)  # as it says
-
-
-@pytest.mark.parametrize("url", ["http://[::1", "http://a\u2100b/", "ws://a:99999/"])
-def test_a_malformed_url_is_refused_to_a_browser_without_a_proxy(url):
-    failures = {}
-    rules = DirectRules(EgressPolicy(()), lambda host: None, failures.__setitem__)
-    with pytest.raises(CannotResolveHostError):
-        asyncio.run(rules.check(url))
-    assert asyncio.run(rules.check("data:,x")) is None
 
 
 class Rebinding(AbstractResolver):

@@ -58,11 +58,6 @@ async def try_browser(settings: Settings) -> tuple[bool, str]:
         logging.disable(logging.NOTSET)
     try:
         found = f"Chromium {running.browser.version} at {remote.host}"
-        if remote.is_direct:
-            text = (
-                "has its own way to the network: no rule for networks can be promised"
-            )
-            return True, f"{found} {text} (SCRAPER_BROWSER_CDP_DIRECT)"
         if (why := await _why_no_way(running)) is not None:
             return False, f"{found}: {why}"
         return True, f"{found}, whose pages reach the network through this service"

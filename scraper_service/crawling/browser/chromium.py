@@ -119,8 +119,6 @@ class RemoteBrowser:
     url: str
     #: Where it reaches this service, a name or an IP address of this machine.
     proxy_address: str = "127.0.0.1"
-    #: True if it has its own way to the network, without the proxy of the service.
-    is_direct: bool = False
 
     @classmethod
     def of(cls, settings: BaseSettings) -> Self | None:
@@ -128,7 +126,7 @@ class RemoteBrowser:
         if not (url := str(settings["BROWSER_CDP_URL"] or "")):
             return None
         address = str(settings["BROWSER_PROXY_ADDRESS"] or "127.0.0.1")
-        return cls(url, address, settings.getbool("BROWSER_CDP_DIRECT"))
+        return cls(url, address)
 
     @property
     def host(self) -> str:
@@ -162,7 +160,7 @@ class RemoteBrowser:
 
     def misses_proxy(self, text: str) -> bool:
         """Return True if an error of Chromium means that it does not reach its proxy."""
-        return not self.is_direct and "ERR_PROXY_CONNECTION_FAILED" in text
+        return "ERR_PROXY_CONNECTION_FAILED" in text
 
 
 def find_chromium(settings: BaseSettings) -> str | None:

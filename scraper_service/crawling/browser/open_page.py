@@ -30,7 +30,7 @@ from scraper_service.crawling.page_errors import (
     SiteRefused,
     TooManyRedirects,
 )
-from scraper_service.crawling.proxies import UpstreamProxy, resolve
+from scraper_service.crawling.proxies import UpstreamProxy
 from scraper_service.items import Rendered
 from scraper_service.options.formats import Screenshot
 from scraper_service.options.limits import BlockedSites
@@ -41,11 +41,11 @@ from scraper_service.options.scrape import (
     TIME_ZONES,
     ScrapeOptions,
 )
-from scraper_service.options.urls import OriginT, host_of, origin, root_url, url_parts
+from scraper_service.options.urls import OriginT, host_of, origin, root_url
 from scraper_service.shared_objects import BackgroundTasks
 
 if TYPE_CHECKING:
-    from playwright.async_api import CDPSession, Route
+    from playwright.async_api import CDPSession
 
     from scraper_service.options.scrape import Location
 
@@ -121,18 +121,10 @@ class Moves:
 
     At most ``most`` redirects may follow each other. The first URL is the requested URL, which is
     not checked. A refused URL is not requested, and :attr:`refused` has the error. ``headers``
-    are added to matching requests. ``check`` raises the error for a URL that the network of
-    the browser would reach although it may not; it is for each document, also the first.
+    are added to matching requests.
     """
 
-    def __init__(
-        self,
-        headers: OwnHeaders,
-        judge: Judge,
-        most: int,
-        check: Callable[[str], Awaitable[None]] | None = None,
-    ):
-        self._check_network = check
+    def __init__(self, headers: OwnHeaders, judge: Judge, most: int):
         self._headers = headers
         self._judge = judge
         self._most = most
@@ -203,70 +195,16 @@ class Moves:
         self._last_url = request["url"]
         if self.refused.done():
             return
-        is_first = not self._hops and not self._is_acting
+        if not self._hops and not self._is_acting:
+            return  # the requested URL
         can_leave = request["method"] == "GET" and not self._is_acting
         try:
-            if self._check_network is not None:
-                await self._check_network(request["url"])
-            if is_first:
-                return
             if self._hops > self._most:
                 raise TooManyRedirects(f"more than {self._most} moves")
             await self._judge(request["url"], can_leave=can_leave)
         except Exception as error:  # any error, since the page must not hang
             if not self.refused.done():
                 self.refused.set_result(error)
-
-
-class DirectRules:
-    """The rules of a page whose browser has its own way to the network.
-
-    The names of its requests are resolved here, and refused before the browser connects. The
-    browser resolves them again, and requests of redirects and workers are not seen: its own
-    network has to be one from which nothing private is reached.
-    """
-
-    def __init__(
-        self,
-        policy: EgressPolicy,
-        refusal: Callable[[str], Exception | None],
-        fail: Callable[[str, Exception], None],
-    ):
-        self._policy = policy
-        self._refuse = refusal
-        self._fail = fail
-        self._known: dict[tuple[str, int | None], Exception | None] = {}
-
-    async def check(self, url: str) -> None:
-        """Raise the refusal of a URL."""
-        parts = url_parts(url)
-        if parts.scheme not in {"", "http", "https", "ws", "wss"}:
-            return
-        key = (parts.hostname or "", parts.port)
-        if key not in self._known:
-            self._known[key] = await self._refusal(url, key[0])
-        if (error := self._known[key]) is not None:
-            raise error
-
-    async def _refusal(self, url: str, host: str) -> Exception | None:
-        try:
-            if (error := self._refuse(host)) is not None:
-                raise error
-            await resolve(self._policy, url)
-        except Exception as error:  # any error, since the request must not hang
-            self._fail(host, error)
-            return error
-        return None
-
-    async def route(self, route: Route) -> None:
-        """Let a request of the page go on, or abort it."""
-        with contextlib.suppress(PlaywrightError):  # the page has ended
-            try:
-                await self.check(route.request.url)
-            except Exception:
-                await route.abort("blockedbyclient")
-            else:
-                await route.continue_()
 
 
 def user_agent(browser_version: str, name: str, *, mobile: bool) -> str:
@@ -407,10 +345,8 @@ class OpenPage:
         facts = context_options(order.options, browser.version, order.name)
         if order.state:
             facts["storage_state"] = order.state
-        remote = self.running.remote
-        if remote is None or not remote.is_direct:
-            # Without this rule Chromium connects to addresses of its machine directly.
-            facts["proxy"] = {"server": self.passage.address, "bypass": "<-loopback>"}
+        # Without this rule Chromium connects to addresses of its machine directly.
+        facts["proxy"] = {"server": self.passage.address, "bypass": "<-loopback>"}
         try:
             async with asyncio.timeout(OPEN_S):  # a browser that hangs never replies
                 self.context = await browser.new_context(**facts)
@@ -436,14 +372,8 @@ class OpenPage:
     async def _prepare(self) -> None:
         options = self.order.options
         await self.context.add_init_script(scripts.WATCH)
-        check = None
-        if (remote := self.running.remote) is not None:
+        if self.running.remote is not None:
             await self.context.add_init_script(WITHOUT_DATAGRAMS)
-            if remote.is_direct:
-                fail = self.passage.failures.__setitem__
-                rules = DirectRules(self.order.policy, self.order.refusal, fail)
-                await self.context.route("**/*", rules.route)
-                check = rules.check
         self.page = await self.context.new_page()
         self.context.on("page", self._close_popup)
         self.page.on("crash", self._on_crash)
@@ -453,7 +383,7 @@ class OpenPage:
             await self.context.add_cookies(headers.cookies)
         if options.location and len(options.location.languages) > 1:
             await self._speak(options.location.languages)
-        self.moves = Moves(headers, self.order.judge, self.order.max_moves, check)
+        self.moves = Moves(headers, self.order.judge, self.order.max_moves)
         await self.moves.attach(await self.debugger())
         if options.block_ads:
             session = await self.debugger()

@@ -178,7 +178,7 @@ class RunningBrowser:
     @property
     def passages(self) -> dict[str, Any]:
         """The arguments of a :class:`Passage` that say where the browser reaches it."""
-        if self.remote is None or self.remote.is_direct:
+        if self.remote is None:
             return {"place": LOOPBACK}
         return {"place": self.remote.proxy_address, "peers": self.peers}
 
