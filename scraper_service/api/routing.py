@@ -21,18 +21,16 @@ from klein import Klein
 from scrapy.utils.defer import deferred_from_coro
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.web.resource import Resource
-from werkzeug.exceptions import NotFound
 from werkzeug.routing import Map, Rule
 
 from scraper_service.api.application import RequestChecks, write
-from scraper_service.api.errors import ErrorResponse, answer_to, error_body, failed_page
+from scraper_service.api.errors import answer_to, failed_page
 from scraper_service.api.openapi.route import VARIABLE, Route, route_of
 from scraper_service.api.parameters import PublicUrls
 from scraper_service.api.responses import PATHS
 from scraper_service.api.streams.streaming import Watchers
 from scraper_service.exports.job_exports import Exports
 from scraper_service.services.browser_sessions.sessions import BrowserSessions
-from scraper_service.services.capabilities import why_not_offered
 from scraper_service.services.jobs import TeamJobs
 from scraper_service.services.monitoring.monitors import TeamMonitors
 from scraper_service.services.scraping import Scraping
@@ -196,12 +194,7 @@ class VersionApp:
 
     def write_error(self, request: JsonRequest, error: Exception) -> bytes:
         """Write any error as JSON, by the table of :mod:`scraper_service.api.errors`."""
-        answer = answer_to(error, self.wire_name)
-        if isinstance(error, NotFound):
-            path = request.path.decode("latin-1")
-            if reason := why_not_offered(path):
-                answer = ErrorResponse(404, error_body(reason))
-        return write(request, answer)
+        return write(request, answer_to(error, self.wire_name))
 
     def as_deferred(
         self,

@@ -55,41 +55,6 @@ NOT_OFFERED = {
     "replay": "sessions of the browser are not recorded; screenshots of their steps are",
 }
 
-_HOSTED = "it needs data or accounts of the hosted service"
-# A segment of a path below a version: the reason of its 404.
-_PATHS = {
-    **{name: f"{name} is not offered: {why}" for name, why in NOT_OFFERED.items()},
-    **{
-        name: f"{name} is not offered: {_HOSTED}"
-        for name in ("exchange", "slack", "support", "x402", "keyless", "mcp")
-    },
-}
-_OF_SEARCH = ("developer", "gov", "legal-regulatory", "research")
-# First segments that only one version has.
-_OF_VERSION = {
-    "v1": ("deep-research", "llmstxt"),
-    "v2": (
-        "agent",
-        *("browser", "capabilities", "feedback", "interact", "monitor", "parse"),
-        "sessions",
-    ),
-}
-
-
-def why_not_offered(path: str) -> str | None:
-    """Return a sentence for a path of the reference API that is missing here.
-
-    ``path`` begins with the version. Return None for any other path.
-    """
-    version, first, *rest = [*path.strip("/").split("/"), "", ""]
-    for other, names in _OF_VERSION.items():
-        if first in names and other != version:
-            return f"Not found: {first} is part of /{other}: /{other}/{first}."
-    if first == "search" and rest[0] in _OF_SEARCH:
-        return f"Not found: search/{rest[0]} is not offered: {_HOSTED}."
-    known = next((_PATHS[name] for name in (first, *rest) if name in _PATHS), None)
-    return f"Not found: {known}." if known else None
-
 
 class Availability:
     """Checks before work begins: is the service open, and can it obey the options?"""
