@@ -445,9 +445,6 @@ ACCESS_LOG = True
 LOG_JSON = False
 # Least severe level that is logged: DEBUG, INFO, WARNING, ERROR, CRITICAL.
 LOG_LEVEL = "INFO"
-# DSN of a project of Sentry that gets the tracebacks of unexpected errors, without requests;
-# extra `sentry`. Empty: none is sent.
-SENTRY_DSN = ""
 LOG_VERSIONS: list[str] = []
 
 # -- Not settings: limits of the values, and the environment ---------------------------
@@ -505,6 +502,7 @@ _fractions = {"RETENTION_DAYS", "MAX_RETENTION_DAYS"}
 _removed = {
     "BROWSER_CDP_DIRECT": "pages of that browser go through this service,"
     " see SCRAPER_BROWSER_PROXY_ADDRESS",
+    "SENTRY_DSN": "the log has each error with its traceback, see SCRAPER_LOG_JSON",
 }
 _of_commands = {"KEY", "SERVER"}  # the key and the URL that commands use
 _maxima = {
@@ -542,9 +540,7 @@ def unknown_settings() -> str:
 
 def check_settings(settings: BaseSettings) -> None:
     """Raise :exc:`ValueError` naming the first setting that has an unusable value."""
-    for name, reason in _removed.items():
-        if os.environ.get(variable(name), "").lower() not in {"", "0", "false"}:
-            raise ValueError(f"{variable(name)} is no longer offered: {reason}")
+    _check_former()
     for name, kind in _kinds.items():
         value = settings[name]
         if kind is bool:
@@ -586,6 +582,12 @@ def check_settings(settings: BaseSettings) -> None:
     parse_rates(settings.getlist("RATE_LIMITS"))
     parse_sites(settings.getlist("BLOCKED_SITES"))
     parse_languages(settings.getlist("INTERACT_CODE"))
+
+
+def _check_former() -> None:
+    for name, reason in _removed.items():
+        if os.environ.get(variable(name), "").lower() not in {"", "0", "false"}:
+            raise ValueError(f"{variable(name)} is no longer offered: {reason}")
 
 
 def _check_number(name: str, value: object) -> None:

@@ -45,7 +45,6 @@ class Background:
         from scraper_service.crawling.converter_pool.pool import ConverterPool
         from scraper_service.search_engines.web_search import Searches
         from scraper_service.services.map_search import MapCrawler
-        from scraper_service.services.observability.sentry import error_reports
         from scraper_service.services.observability.tracing import shared_traces
         from scraper_service.services.webhooks import Webhooks
         from scraper_service.storage.database import Database
@@ -55,7 +54,6 @@ class Background:
         settings.set("LOG_INSTALL_ROOT_HANDLER", False, priority="cmdline")
         self.process = AsyncCrawlerProcess(settings)
         _configure_logs(settings)
-        self.reports = error_reports(settings)
         self.traces = shared_traces()
         self.settings = settings
         # It reads its credentials here, or is None.
@@ -243,9 +241,8 @@ class Background:
         yield SearchIndex.close_all
         yield self.runner.leave
         yield self.database.drain
-        for each in (self.traces, self.reports):
-            if each is not None:
-                yield each.stop
+        if self.traces is not None:
+            yield self.traces.stop
 
     def release(self) -> None:
         """Close converters and database at once."""

@@ -98,7 +98,7 @@ scraper_service.api.openapi.kinds scraper_service.api.routes.files
 scraper_service.api.routes.health playwright.async_api scrapy_playwright.handler
 scrapy_playwright.provider scraper_service.crawling.browser.render
 scraper_service.content.formats.change_tracking
-scraper_service.crawling.download.stored_responses scraper_service.services.observability.sentry
+scraper_service.crawling.download.stored_responses
 scraper_service.services.monitoring.target_runs
 scraper_service.services.monitoring.searches scraper_service.web.files
 """.split()
