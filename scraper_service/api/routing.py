@@ -33,8 +33,7 @@ from scraper_service.exports.job_exports import Exports
 from scraper_service.services.browser_sessions.sessions import BrowserSessions
 from scraper_service.services.jobs import TeamJobs
 from scraper_service.services.monitoring.monitors import TeamMonitors
-from scraper_service.services.scraping import Scraping
-from scraper_service.services.usage import Usage
+from scraper_service.services.scraping import Scraping, Usage
 from scraper_service.storage.files.uploads import Uploads
 
 if TYPE_CHECKING:

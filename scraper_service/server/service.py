@@ -193,8 +193,7 @@ class ApiFront(Front):
             Messengers,
             TeamMonitors,
         )
-        from scraper_service.services.scraping import Scrapes, Scraping
-        from scraper_service.services.usage import Usage
+        from scraper_service.services.scraping import Scrapes, Scraping, Usage
         from scraper_service.storage.accounts.credits import Prices
         from scraper_service.storage.files.uploads import Uploads
 

@@ -1,4 +1,4 @@
-"""Calls that return pages, links or search results at once."""
+"""Calls that return pages, links or search results at once, and what a team has used."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from scraper_service.options.catalogue import USUAL_PAGE
 from scraper_service.options.limits import Retention, under_policy
 from scraper_service.options.serialization import replay_from_json, replay_to_json
 from scraper_service.search_engines.web_search import Searches
-from scraper_service.services.accounts import existing
+from scraper_service.services.accounts import DiskQuota, existing
 from scraper_service.services.call_charges import Charges
 from scraper_service.services.capabilities import Availability
 from scraper_service.services.map_search import MapCrawler, ResultPages
 from scraper_service.services.resident_crawler import failed_page
-from scraper_service.storage.accounts import sessions, usage
+from scraper_service.storage.accounts import audit, sessions, usage
 from scraper_service.storage.accounts.credits import Call, Prices, store_answer
 from scraper_service.storage.database import Database
 from scraper_service.storage.job_secrets import read_replay
@@ -50,7 +50,9 @@ if TYPE_CHECKING:
     from scraper_service.services.call_charges import Charge
     from scraper_service.services.map_search import Map, SearchAnswer
     from scraper_service.services.resident_crawler import ResidentCrawler
+    from scraper_service.storage.accounts.audit import AuditEntry, AuditPosition
     from scraper_service.storage.accounts.sessions import SessionRow
+    from scraper_service.storage.accounts.usage import Balance, CallPosition, Used
 
 
 OWNER = "scrape"  # in the queue of a team, all its scrapes together rank as one job
@@ -325,6 +327,67 @@ class Scraping:
             sessions.delete_session, team.id, name, team.actor
         ):
             raise JobNotFound("Session not found")
+
+
+@frozen
+class QueueStatus:
+    """The pages of a team that run and wait."""
+
+    active: int
+    waiting: int
+    #: Time of the last fetched page in seconds since 1970; None before the first page.
+    succeeded_at: float | None
+
+
+class Usage:
+    """Reads credits, concurrency and recent calls of a team."""
+
+    def __init__(self, database: Database, scrapes: Scrapes, settings: BaseSettings):
+        self._database = database
+        self._scrapes = scrapes
+        self.tokens_per_credit = settings.getint("TOKENS_PER_CREDIT")
+        self.disk = DiskQuota(database, settings.getint("TEAM_DISK_MB"))
+
+    async def balance(self, team: Team) -> Balance:
+        """Return the credits that the team has left."""
+        return await self._database.read(usage.read_balance, team.id)
+
+    async def read_used(self, team: Team) -> list[Used]:
+        """Return the credits that the team has used, by day and key."""
+        return await self._database.read(usage.read_used, team.id)
+
+    def concurrency(self, team: Team) -> int:
+        """Return the number of the team's running pages in all processes."""
+        places = self._scrapes.places
+        return places.in_use(team.id) + places.in_use_elsewhere(team.id)
+
+    async def queue(self, team: Team) -> QueueStatus:
+        """Return how many pages of the team run and how many wait."""
+        active = self.concurrency(team)
+        found = await self._database.read(usage.read_queue, team.id)
+        of_jobs = active - self._scrapes.under_way(team.id)
+        waiting = max(0, found.pages - of_jobs) + self._scrapes.waiting(team.id)
+        return QueueStatus(active, waiting, found.succeeded_at)
+
+    async def activity(
+        self, team: Team, endpoint: str | None, after: CallPosition | None, limit: int
+    ) -> list[Call]:
+        """Return calls of the last day, the latest first.
+
+        Up to ``limit + 1`` calls: the last shows that there are more.
+        """
+        return await self._database.read(
+            usage.read_activity, team.id, endpoint, after, limit
+        )
+
+    async def audit(
+        self, team: Team, after: AuditPosition | None, limit: int
+    ) -> list[AuditEntry]:
+        """Return entries of the audit log, the latest first.
+
+        Up to ``limit + 1`` entries: the last shows that there are more.
+        """
+        return await self._database.read(audit.read_latest, team.id, after, limit)
 
 
 def _call(
