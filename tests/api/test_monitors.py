@@ -189,10 +189,10 @@ def test_mail_that_is_not_sent_is_told(service):
 
 
 @pytest.mark.parametrize(
-    "address", ["a", "a@[.c", ":a@b.c", "a!;@b.c", "a,b@c.example"]
+    "address", ["a", "a@[.c", ":a@b.c", "a!;@b.c", "a,b@c.example", "ä@b.example"]
 )
 def test_an_address_that_no_mail_can_be_sent_to_is_refused(service, address):
-    email = {"enabled": True, "recipients": ["ä.b+c@d.example", address]}
+    email = {"enabled": True, "recipients": ["a.b+c@dé.example", address]}
     body = {"name": "x", "schedule": RARELY, "targets": [scrape("https://a.example/")]}
     reply = service.post("/v2/monitor", {**body, "notification": {"email": email}})
     assert reply.status == 400
@@ -616,7 +616,7 @@ def mute(service, monitor, until):
 def test_a_test_message_names_who_does_not_get_it(start_service):
     with MailReceiver(refused={"bad@b.example": "550 no such user"}) as mail:
         service = start_service(SCRAPER_SMTP_URL=mail.url)
-        recipients = ["bad@b.example", "jürgen@b.example", "x@b.example"]
+        recipients = ["bad@b.example", "x@b.example"]
         email = {"enabled": True, "recipients": recipients}
         made = create(
             service, scrape("https://a.example/"), notification={"email": email}
@@ -624,7 +624,7 @@ def test_a_test_message_names_who_does_not_get_it(start_service):
         path = f"/v2/monitor/{made['id']}/notification/test"
         [sent] = service.post(path, {}).json["data"]
     assert sent["delivered"] is False
-    assert sent["error"].endswith("mail for bad@b.example, jürgen@b.example.")
+    assert sent["error"].endswith("mail for bad@b.example.")
     assert [each["To"] for each in mail.messages] == ["bad@b.example, x@b.example"]
 
 

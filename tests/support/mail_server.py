@@ -11,9 +11,10 @@ import time
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
+    import ssl
     from email.message import EmailMessage
 
-HOST = "127.0.0.1"
+HOST = "127.0.0.2"  # that of the certificates of the mock site
 
 
 class _Handler(socketserver.StreamRequestHandler):
@@ -52,8 +53,6 @@ class _Handler(socketserver.StreamRequestHandler):
                 return
             elif word == b"MAIL" and mode == "drops":
                 return
-            elif word == b"EHLO" and self.server.extension:
-                self._say(f"250-{HOST}\r\n250 {self.server.extension}")
             elif reply := self._refusal(line):
                 self._say(reply)
             elif word == b"RCPT" and self.server.refusals:
@@ -79,7 +78,6 @@ class _Server(socketserver.ThreadingTCPServer):
     messages: list[EmailMessage]
     refusals: int
     refused: dict[str, str]
-    extension: str
     mode: str
 
 
@@ -87,7 +85,7 @@ class MailReceiver:
     """The server in a thread, a context manager.
 
     It refuses the first ``refusals`` recipients, and the addresses ``refused`` with their
-    replies. ``extension`` is one that it offers. Modes: ``endless`` (a greeting without an
+    replies. With ``tls`` it is encrypted from the start. Modes: ``endless`` (a greeting without an
     end), ``long`` (a line of 1 MiB), ``drips`` (a byte at a time), ``silent``, ``drops``
     (closes in the middle), ``rude`` (an error for the goodbye).
     """
@@ -97,14 +95,17 @@ class MailReceiver:
         refusals: int = 0,
         mode: str = "",
         refused: dict[str, str] | None = None,
-        extension: str = "",
+        tls: ssl.SSLContext | None = None,
     ):
         self._server = _Server((HOST, 0), _Handler)
+        self._scheme = "smtp"
+        if tls is not None:
+            self._scheme = "smtps"
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
         self._server.messages = []
         self._server.refusals = refusals
         self._server.mode = mode
         self._server.refused = refused or {}
-        self._server.extension = extension
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
 
     @property
@@ -115,7 +116,7 @@ class MailReceiver:
     @property
     def url(self) -> str:
         port = self._server.server_address[1]
-        return f"smtp://{HOST}:{port}/?from=monitor@a.example"
+        return f"{self._scheme}://{HOST}:{port}/?from=monitor@a.example"
 
     def __enter__(self) -> Self:
         self._thread.start()

@@ -54,7 +54,7 @@ USUAL_RETENTION_DAYS = 30
 STATES = ("active", "paused")
 FOREVER = "forever"
 
-_ADDRESS = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
+_ADDRESS = re.compile(r"[!-?A-~]+@[^@\s]+\.[^@\s]+")
 
 
 @frozen
@@ -132,7 +132,8 @@ _NO_ZERO = "zeroDataRetention must be false: a monitor keeps snapshots of its pa
 def _address(text: str) -> str:
     if not _ADDRESS.fullmatch(text) or not _is_sendable(text):
         raise ValueError(
-            f"must be an e-mail address, such as name@example.com, got {short(text)}"
+            "must be an e-mail address with ASCII letters before the @, such as"
+            f" name@example.com, got {short(text)}"
         )
     return text
 

@@ -47,14 +47,12 @@ logger = logging.getLogger(__name__)
 AT_ONCE = 4  # mails, or messages of channels, in one look
 SEND_S = 30.0  # for each step of a conversation with the server
 TALK_S = 100.0  # for a conversation, so that no other process has tried again
-MAX_LINES = 1000  # of the server in a conversation
 RETRIES_S = (60.0, 300.0, 900.0)
 MAX_DIFF = 20_000  # characters of a diff in a mail
 PORTS = {"smtp": 587, "smtps": 465}
 MAX_REASON = 200  # characters of a server's reply
 MOST_LEFT = 1000  # mails with recipients left
 BAD_ADDRESS = "the address cannot be written"
-NOT_WIDE = "the mail server takes no address beyond ASCII (SMTPUTF8)"
 BROKEN_OFF = "the mail server ended the conversation"
 
 
@@ -109,7 +107,17 @@ class MailServer:
         Blocks; raises :exc:`OSError` and :exc:`smtplib.SMTPException`.
         """
         context = ssl.create_default_context()
-        with _Conversation.of(self, context) as server:
+        server = smtplib.SMTP(timeout=SEND_S)
+        if self.scheme == "smtps":
+            server = smtplib.SMTP_SSL(timeout=SEND_S, context=context)
+        # The name of the certificate. With it as an argument, the constructor would connect,
+        # before the limit on the time of the conversation begins.
+        server._host = self.host  # type: ignore[attr-defined]
+        watch = threading.Timer(TALK_S, _cut_off, (server,))
+        watch.daemon = True
+        watch.start()
+        try:
+            server.connect(self.host, self.port)
             server.ehlo()
             if self.scheme == "smtp" and server.has_extn("starttls"):
                 server.starttls(context=context)
@@ -122,75 +130,20 @@ class MailServer:
             if self.user is not None:
                 server.login(self.user, self.password)
             return server.send_message(message, to_addrs=recipients)
+        finally:
+            # The message was taken, whatever the server says to the goodbye.
+            with suppress(OSError, smtplib.SMTPException):
+                server.quit()
+            server.close()
+            watch.cancel()
 
 
-class _Conversation(smtplib.SMTP):
-    """A conversation with limits on its time and on what the server says."""
-
-    talk_s = TALK_S
-    _lines = 0
-    _watch: threading.Timer | None = None
-
-    @classmethod
-    def of(cls, server: MailServer, context: ssl.SSLContext) -> _Conversation:
-        """Return a conversation that has begun."""
-        place = server.host, server.port
-        if server.scheme == "smtps":
-            return _EncryptedConversation(*place, timeout=SEND_S, context=context)
-        return cls(*place, timeout=SEND_S)
-
-    def getreply(self) -> tuple[int, bytes]:
-        if self._watch is None:
-            # A server that drips bytes keeps within the limit of each step.
-            self._watch = threading.Timer(self.talk_s, self._cut_off)
-            self._watch.daemon = True
-            self._watch.start()
-        if self.file is None and self.sock is not None:
-            self.file = _Lines(self.sock.makefile("rb"), self)
-        return super().getreply()
-
-    def count_line(self) -> None:
-        """Raise :exc:`OSError` for a server that says too much."""
-        self._lines += 1
-        if self._lines > MAX_LINES:
-            raise OSError("the server says too much")
-
-    def _cut_off(self) -> None:
-        sock = self.sock  # None if the conversation has just ended
-        with suppress(OSError):
-            if sock is not None:
-                sock.shutdown(socket.SHUT_RDWR)
-
-    def close(self) -> None:
-        if self._watch is not None:
-            self._watch.cancel()
-        super().close()
-
-    def __exit__(self, *args: object) -> None:
-        # The message was taken, whatever the server says to the goodbye.
-        with suppress(OSError, smtplib.SMTPException):
-            self.quit()
-        self.close()
-
-
-class _EncryptedConversation(_Conversation, smtplib.SMTP_SSL):
-    """A conversation that is encrypted from its start."""
-
-
-class _Lines:
-    """The lines of a server, which are counted."""
-
-    def __init__(self, lines: Any, conversation: _Conversation):
-        self._lines = lines
-        self._conversation = conversation
-
-    def readline(self, most: int) -> bytes:
-        self._conversation.count_line()
-        line: bytes = self._lines.readline(most)
-        return line
-
-    def close(self) -> None:
-        self._lines.close()
+def _cut_off(server: smtplib.SMTP) -> None:
+    """End a conversation. A server that drips bytes keeps within the limit of each step."""
+    sock = server.sock  # None if the conversation has just ended
+    with suppress(OSError):
+        if sock is not None:
+            sock.shutdown(socket.SHUT_RDWR)
 
 
 @define
@@ -260,32 +213,22 @@ class Mailer(Poller):
         return await asyncio.to_thread(self._send, mail, chosen)
 
     def _send(self, mail: Mail, recipients: Sequence[str]) -> MailOutcome:
-        """Send mail. Blocks.
-
-        Recipients beyond ASCII get a message of their own, since some servers refuse a
-        message with any of them.
-        """
+        """Send mail. Blocks."""
         assert self._server is not None
         outcome = MailOutcome()
-        groups: tuple[dict[str, str], dict[str, str]] = ({}, {})
+        written: dict[str, str] = {}
         for recipient in recipients:
             if (address := encode_address(recipient)) is None:
                 outcome.refused[recipient] = BAD_ADDRESS
             else:
-                groups[not address.isascii()][address] = recipient
-        for group in groups:
-            if not group:
-                continue
-            try:
-                message = message_of(mail, self._server.sender, tuple(group))
-                outcome.add_refusals(group, self._server.send(message, tuple(group)))
-            except smtplib.SMTPNotSupportedError as error:
-                if group is groups[1]:
-                    outcome.refused |= dict.fromkeys(group.values(), NOT_WIDE)
-                else:
-                    outcome.add(group, error)
-            except Exception as error:  # mail of others must not wait
-                outcome.add(group, error)
+                written[address] = recipient
+        if not written:
+            return outcome
+        try:
+            message = message_of(mail, self._server.sender, tuple(written))
+            outcome.add_refusals(written, self._server.send(message, tuple(written)))
+        except Exception as error:  # mail of others must not wait
+            outcome.add(written, error)
         return outcome
 
     async def _attempt(self, check_id: str) -> None:
@@ -319,8 +262,7 @@ def encode_address(recipient: str) -> str | None:
     user, _, host = recipient.rpartition("@")
     try:
         address = f"{user}@{host.encode('idna').decode()}"
-        # It refuses letters beyond ASCII, which servers with SMTPUTF8 take.
-        Address(addr_spec="".join(c if c.isascii() else "x" for c in address))
+        Address(addr_spec=address)  # it refuses letters beyond ASCII
     except Exception:  # the email package raises errors of any kind
         return None
     return address
