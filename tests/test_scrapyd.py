@@ -244,7 +244,7 @@ def test_a_plain_crawl_from_an_egg_writes_a_feed(egg, tmp_path, site):
     home.joinpath("0_1_0.egg").write_bytes(egg.read_bytes())
     config = tmp_path / "scrapyd.conf"
     text = (ROOT / "deploy" / "scrapyd.conf").read_text()
-    ours = ("scraper_service = ", "launcher = ", "metrics = ")
+    ours = ("scraper_service = ", "launcher = ")
     lines = [line for line in text.splitlines() if not line.startswith(ours)]
     config.write_text("\n".join(lines))
     plain = {"PYTHONPATH": "", **EGRESS}

@@ -6,7 +6,7 @@ from base64 import b64decode
 
 import pytest
 
-from scraper_service.services.scrapyd.nodes import read_address, read_addresses
+from scraper_service.services.scrapyd.runner import read_address, read_addresses
 
 
 @pytest.mark.parametrize(
