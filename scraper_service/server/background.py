@@ -102,13 +102,12 @@ class Background:
 
     def _work(self) -> dict[str, Work]:
         from scraper_service.llm.model import language_model
-        from scraper_service.services.kinds.agent import Agent
+        from scraper_service.services.kinds.agent import Agent, Research
         from scraper_service.services.kinds.agent_run import RunTools
         from scraper_service.services.kinds.agent_writer import AgentWriter
-        from scraper_service.services.kinds.deep_research import Research
         from scraper_service.services.kinds.extraction import Extract
         from scraper_service.services.kinds.llms_txt import LlmsText
-        from scraper_service.services.kinds.sources import Sources
+        from scraper_service.services.map_search import Sources
         from scraper_service.storage.accounts.credits import Prices
 
         settings, prices = self.settings, Prices(self.settings)

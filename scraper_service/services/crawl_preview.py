@@ -30,7 +30,7 @@ from scraper_service.errors import (
 from scraper_service.llm.model import ModelError, language_model
 from scraper_service.options.crawl import SITEMAP_MODES
 from scraper_service.options.spider_arguments import map_options
-from scraper_service.services.kinds.sources import Listed
+from scraper_service.services.map_search import Listed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -34,7 +34,7 @@ from scraper_service.services.kinds.agent_state import (
     url_key,
 )
 from scraper_service.services.kinds.agent_writer import AgentWriter
-from scraper_service.services.kinds.sources import Sources
+from scraper_service.services.map_search import Sources
 from scraper_service.storage.accounts.credits import Prices
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from scraper_service.content.stored_pages import StoredPage
     from scraper_service.options.crawl import BatchOptions
     from scraper_service.services.kinds.operations import Operation
-    from scraper_service.services.kinds.sources import Sources
+    from scraper_service.services.map_search import Sources
     from scraper_service.storage.accounts.credits import Prices
 
 

@@ -12,7 +12,7 @@ from scraper_service.content.formats.llms_txt_and_agents import (
 )
 from scraper_service.discovery import map_results
 from scraper_service.services.kinds.operations import OperationFailed, batch_of
-from scraper_service.services.kinds.sources import with_written_start
+from scraper_service.services.map_search import with_written_start
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from scraper_service.content.formats.llms_txt_and_agents import LlmsPage
     from scraper_service.options.extraction import LlmsTextOptions
     from scraper_service.services.kinds.operations import Operation
-    from scraper_service.services.kinds.sources import Sources
+    from scraper_service.services.map_search import Sources
     from scraper_service.storage.accounts.credits import Prices
 
 
