@@ -215,8 +215,8 @@ class Background:
     ) -> bool:
         """Let running work end, for at most ``SHUTDOWN_TIMEOUT_S``. Return True if it has.
 
-        Jobs stop after their running pages. Calls end first, as ``wait_until_answered`` waits for:
-        a search may still need ``kept``, the crawlers of single pages.
+        Jobs stop after their running pages. Calls end before the crawlers ``kept``, which fetch
+        single pages: a search may still need them. ``answered`` ends with the last call.
         """
         from scraper_service.services.job_runner import stop_crawler, stop_crawlers
 

@@ -310,8 +310,8 @@ def limit_process(pid: int, seconds: int) -> None:
         resource.RLIMIT_MEMLOCK: 2**16,
         resource.RLIMIT_SIGPENDING: 256,
     }
-    release_process = re.findall(r"\d+", os.uname().release)[:2]
-    if tuple(map(int, release_process)) >= _NAMESPACED_SINCE:
+    kernel = re.findall(r"\d+", os.uname().release)[:2]
+    if tuple(map(int, kernel)) >= _NAMESPACED_SINCE:
         limits[resource.RLIMIT_NPROC] = MOST_THREADS
     for name, value in limits.items():
         _, hard = resource.prlimit(pid, name)
@@ -335,7 +335,7 @@ def release_process(pid: int) -> None:
 
 
 def excess(pid: int) -> str | None:
-    """Return which limit_process the processes below ``pid`` exceed, as a sentence; else None."""
+    """Return which limit the processes below ``pid`` exceed, as a sentence; else None."""
     memory = threads = count = 0
     waiting = [pid]
     while waiting:
