@@ -7,10 +7,10 @@ import logging
 import shutil
 import time
 from importlib.metadata import version
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
-from attrs import frozen
-from prometheus_client import REGISTRY, Metric, disable_created_metrics
+from prometheus_client import REGISTRY, disable_created_metrics
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.metrics_core import GaugeMetricFamily
 from prometheus_client.openmetrics import exposition as _open_metrics
@@ -20,62 +20,26 @@ from scraper_service.shared_objects import BackgroundTasks
 from scraper_service.storage.jobs.metrics import StoredCounts, read_counts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
+
+    from prometheus_client import Metric
 
     from scraper_service.services.observability.health import Health
     from scraper_service.storage.database import Database
 
 PACKAGE = "scraper-service"
 OPEN_METRICS = "application/openmetrics-text"
+TYPES = {
+    True: f"{OPEN_METRICS}; version=1.0.0; charset=utf-8",
+    False: CONTENT_TYPE_PLAIN_0_0_4,
+}
 
 disable_created_metrics()  # twice as many lines, which Prometheus does not need
 EVERY_S = 5.0  # between two reads of the counts in the database, at least
 PAUSES = 20  # times as long as a read is the pause after it
 WAIT_S = 2.0  # of a response for new counts; then it has the last ones
 logger = logging.getLogger(__name__)
-
-
-def is_open_metrics(accept: str) -> bool:
-    """Return True if the header ``Accept`` has the type of OpenMetrics."""
-    return OPEN_METRICS in accept
-
-
-def content_type(*, is_open: bool) -> str:
-    """Return the content type of :func:`encode_metrics`."""
-    if is_open:
-        return f"{OPEN_METRICS}; version=1.0.0; charset=utf-8"
-    return CONTENT_TYPE_PLAIN_0_0_4
-
-
-@frozen
-class _Families:
-    """What the encoders of prometheus_client read."""
-
-    families: list[Metric]
-
-    def collect(self) -> Iterable[Metric]:
-        return self.families
-
-
-def encode_metrics(families: list[Metric], *, is_open: bool) -> bytes:
-    """Return families as text 0.0.4, or as OpenMetrics 1.0.0."""
-    found = _Families(families)
-    if not is_open:
-        return generate_latest(found)
-    text: bytes = _open_metrics.generate_latest(found, version="1.0.0")
-    return text
-
-
-def build_info() -> Metric:
-    """Return the gauge with the version as a label."""
-    text = "1, with the version as a label."
-    return family("scraper_build_info", text, "version", {version(PACKAGE): 1})
-
-
-def gauge(name: str, text: str, value: float) -> Metric:
-    """Return a gauge without labels."""
-    return GaugeMetricFamily(name, text, value)
 
 
 def family(name: str, text: str, label: str, values: Mapping[str, int]) -> Metric:
@@ -107,13 +71,13 @@ class Metrics:
         self._tasks = BackgroundTasks()
 
     async def text(self, accept: str) -> tuple[bytes, str]:
-        """Return the text and its content type, by the header ``Accept``."""
-        is_open = is_open_metrics(accept)
+        """Return the text 0.0.4, or OpenMetrics 1.0.0 by the header ``Accept``, and its type."""
+        is_open = OPEN_METRICS in accept
         making = self._making.get(is_open)
         if making is None:
             making = self._making[is_open] = self._tasks.spawn(self._make(is_open))
             making.add_done_callback(lambda _: self._making.pop(is_open, None))
-        return await asyncio.shield(making), content_type(is_open=is_open)
+        return await asyncio.shield(making), TYPES[is_open]
 
     async def _make(self, is_open: bool) -> bytes:
         report, _ = await asyncio.gather(self._health.report(), self._refresh())
@@ -143,10 +107,15 @@ class Metrics:
 
     def _encode(self, is_open: bool, checks: dict[str, bool]) -> bytes:
         families = [*REGISTRY.collect(), *self._gauges(checks)]
-        return encode_metrics(families, is_open=is_open)
+        found = SimpleNamespace(collect=lambda: families)
+        if not is_open:
+            return generate_latest(found)
+        text: bytes = _open_metrics.generate_latest(found, version="1.0.0")
+        return text
 
     def _gauges(self, checks: dict[str, bool]) -> Iterator[Metric]:
-        yield build_info()
+        text = "1, with the version as a label."
+        yield family("scraper_build_info", text, "version", {version(PACKAGE): 1})
         yield family(
             "scraper_check_passes",
             "1 if a check of /health/ready passes, else 0.",
@@ -154,7 +123,7 @@ class Metrics:
             checks,
         )
         if (free := _free_bytes(self._data_dir)) is not None:
-            yield gauge(
+            yield GaugeMetricFamily(
                 "scraper_data_free_bytes", "Free space in SCRAPER_DATA_DIR.", free
             )
         if self._counts is not None:
@@ -213,7 +182,7 @@ def _stored_metrics(counts: StoredCounts, age_s: float) -> Iterator[Metric]:
             age_s,
         ),
     ):
-        yield gauge(f"scraper_{name}", text, value)
+        yield GaugeMetricFamily(f"scraper_{name}", text, value)
 
 
 def _free_bytes(folder: Path) -> int | None:
