@@ -11,6 +11,7 @@ from collections import Counter
 import pytest
 import sqlalchemy as sa
 
+from scraper_service.api.errors import NO_SUCH_PATH
 from tests.api.test_limits import Team, wait_until
 from tests.conftest import Service
 from tests.support import shop
@@ -159,7 +160,7 @@ def test_what_is_not_there_is_not_found(running, web, path, text):
 def test_there_is_one_version_of_what_the_second_has_not(running, web):
     reply = running.post("/v2/llmstxt", {"url": web.url("/")})
     assert reply.status == 404
-    assert "/v1/llmstxt" in reply.json["error"]
+    assert reply.json["error"] == NO_SUCH_PATH
 
 
 def test_credits_are_charged_once_for_the_pages_that_were_read(running, data_dir, web):

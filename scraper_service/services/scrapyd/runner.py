@@ -40,8 +40,7 @@ logger = logging.getLogger(__name__)
 POLL_TIMEOUT_S = 10
 # A node first lists the project's spiders in a process. Meanwhile it does not respond.
 ASK_TIMEOUT_S = 60
-FIRST_REST_S = 5.0
-LONGEST_REST_S = 300.0
+REST_S = 30.0  # of a node after a run that failed
 NODE_POLL_S = 5.0  # between two polls of a node; below SILENT_S
 WAITING_AHEAD = 4  # runs in the queue of a node; further jobs wait in the database
 MOVE_S = 60.0  # that a run waits before it moves to a node with an empty queue
@@ -120,7 +119,6 @@ class ScrapydNode:
         #: Why the node takes no runs, as of the last poll; None if it takes them.
         self.trouble: str | None = "it has not been asked yet"
         self._good_at = time.monotonic()
-        self._rest_s = FIRST_REST_S
         self._rests_until = -math.inf
 
     async def open(self) -> None:
@@ -178,18 +176,12 @@ class ScrapydNode:
             self.rest(str(error))
 
     def rest(self, reason: str) -> None:
-        """Start no runs here for a while, since a run failed. The pause doubles."""
+        """Start no runs here for :data:`REST_S`, since a run failed."""
         if time.monotonic() < self._rests_until:
             return
         text = "node %s is given no jobs for %d s: %s"
-        logger.warning(text, self.name, self._rest_s, reason)
-        self._rests_until = time.monotonic() + self._rest_s
-        self._rest_s = min(2 * self._rest_s, LONGEST_REST_S)
-
-    def works(self) -> None:
-        """Note that a run has started here."""
-        self._rest_s = FIRST_REST_S
-        self._rests_until = -math.inf
+        logger.warning(text, self.name, REST_S, reason)
+        self._rests_until = time.monotonic() + REST_S
 
     async def schedule(self, spider: str, job_id: str, run_id: str) -> None:
         """Start a process for a job. It gets only the id of the job.
@@ -347,9 +339,7 @@ class ScrapydRunner(JobRunner):
                 logger.warning(text, run.job_id, run.node)
             return True
         if run.state is RunState.RUNNING:
-            node = self._nodes.get(run.node)
-            if self._seen.pop(run.id, None) is not None and node is not None:
-                node.works()
+            self._seen.pop(run.id, None)
             told_at = self._told.get(run.id, time.monotonic() - STOP_S)
             is_over = run.ended_s is not None and run.ended_s > STOP_S
             if is_over and time.monotonic() >= told_at + STOP_S:
