@@ -49,7 +49,7 @@ from scraper_service.items import Rendered, TakenPage
 from scraper_service.options.urls import caller_url
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+    from collections.abc import Coroutine, Sequence
 
     from scrapy.settings import BaseSettings
 
@@ -300,7 +300,9 @@ class CommandRun:
         for command in commands:
             self.page.opened.moves.begin_action()
             try:
-                text = await _COMMANDS[command.name](self, *command.words)
+                # The methods have the names of ``command_lines.COMMANDS``.
+                do = getattr(self, f"_{command.name}")
+                text = await do(*command.words)
             except (PlaywrightError, ValueError) as error:
                 if self.page.opened.lost.done():
                     raise
@@ -436,21 +438,3 @@ def _number(text: str, most: int) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 7 and int(text) <= most):
         raise ValueError(f"must be a number from 0 to {most}, got {text!r}")
     return int(text)
-
-
-_COMMANDS: Mapping[str, Callable[..., Awaitable[str | None]]] = {
-    "open": CommandRun._open,
-    "snapshot": CommandRun._snapshot,
-    "click": CommandRun._click,
-    "fill": CommandRun._fill,
-    "type": CommandRun._type,
-    "press": CommandRun._press,
-    "scroll": CommandRun._scroll,
-    "get": CommandRun._get,
-    "wait": CommandRun._wait,
-    "find": CommandRun._find,
-    "screenshot": CommandRun._screenshot,
-    "eval": CommandRun._eval,
-    "back": CommandRun._back,
-    "close": CommandRun._close,
-}

@@ -113,11 +113,7 @@ def remove_orphans() -> None:
     """Remove browsers and files of killed processes of the service."""
     for home in _homes():
         pid, started, *_ = f"{home.name.removeprefix(HOME_PREFIX)}-".split("-")
-        if not pid.isdigit():
-            continue
-        now = _start_ticks(pid)
-        # The name of another release may have no time.
-        if not now or (started.isdigit() and started != now):
+        if pid.isdigit() and _start_ticks(pid) != started:
             remove(str(home))
 
 
