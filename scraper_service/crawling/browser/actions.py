@@ -17,7 +17,7 @@ from scraper_service.crawling.page_errors import ActionFailed
 from scraper_service.options import actions
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
 
     from playwright.async_api import CDPSession, Page
 
@@ -93,29 +93,32 @@ def message_of(error: Exception) -> str:
     return (rest if separator and "." in _ else first)[:300]
 
 
+@contextlib.contextmanager
+def named_absence(text: str) -> Iterator[None]:
+    """Raise :exc:`ValueError` with a text in place of a time-out of Playwright."""
+    try:
+        yield
+    except PlaywrightError as error:
+        if "Timeout" not in str(error):
+            raise
+        raise ValueError(text) from error
+
+
 async def _wait(opened: OpenPage, action: actions.Wait, _: Results) -> None:
     if action.milliseconds is not None:
         await opened.page.wait_for_timeout(action.milliseconds)
         return
-    try:
+    with named_absence(_absent(action.selector)):
         await opened.page.wait_for_selector(
             _css(action.selector), state="visible", timeout=opened.patience_ms
         )
-    except PlaywrightError as error:
-        if "Timeout" not in str(error):
-            raise
-        raise ValueError(_absent(action.selector)) from error
 
 
 async def _click(opened: OpenPage, action: actions.Click, _: Results) -> None:
     page: Page = opened.page
     found = page.locator(_css(action.selector))
-    try:
+    with named_absence(_absent(action.selector)):
         await found.first.wait_for(state="attached", timeout=opened.patience_ms)
-    except PlaywrightError as error:
-        if "Timeout" not in str(error):
-            raise
-        raise ValueError(_absent(action.selector)) from error
     if action.all:
         number = await found.count()
         if number > MAX_CLICKS:

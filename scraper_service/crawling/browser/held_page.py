@@ -23,6 +23,7 @@ from scrapy.exceptions import DownloadFailedError
 from scraper_service.crawling.browser.actions import (
     evaluate,
     message_of,
+    named_absence,
     run_actions,
     screenshot,
 )
@@ -380,12 +381,8 @@ class CommandRun:
         if by != "text" or act != "click":
             raise ValueError("find takes text, the text, and click")
         element = self.page.opened.page.get_by_text(text).first
-        try:
+        with named_absence(f"no element has the text {text!r}"):
             await element.wait_for(state="visible", timeout=self._patience_ms)
-        except PlaywrightError as error:
-            if "Timeout" not in str(error):
-                raise
-            raise ValueError(f"no element has the text {text!r}") from error
         await element.click(timeout=self._patience_ms)
         await settle(self.page.opened)
 
@@ -425,12 +422,8 @@ class CommandRun:
                 )
             return element
         element = page.locator(f"css={target}").first
-        try:
+        with named_absence(f"no element matches {target!r}"):
             await element.wait_for(state="visible", timeout=self._patience_ms)
-        except PlaywrightError as error:
-            if "Timeout" not in str(error):
-                raise
-            raise ValueError(f"no element matches {target!r}") from error
         return element
 
 
