@@ -203,7 +203,7 @@ _OF_SPIDER = {"embedded_url", "fetch", "follow", "base"}  # set after the transp
 
 
 @functools.cache
-def _sent() -> dict[str, Any]:
+def _fields_to_send() -> dict[str, Any]:
     """Return the fields of a content that are sent, with their values in an empty one."""
     from scraper_service.items import PageContent
 
@@ -232,7 +232,7 @@ def wire_from_content(
     """
     facts = {
         name: found
-        for name, usual in _sent().items()
+        for name, usual in _fields_to_send().items()
         if (found := getattr(content, name)) != usual
     }
     if content.text:  # may have lone surrogates
