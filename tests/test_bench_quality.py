@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support.waiting import WAIT_S
 
 ROOT = Path(__file__).parents[1]
@@ -28,6 +30,7 @@ def run(**environment):
     )
 
 
+@pytest.mark.full
 def test_main_content_is_scored_by_kind_of_page(tmp_path):
     (tmp_path / "html").mkdir()
     page = (PAGES / "table-page.html").read_bytes()
@@ -52,6 +55,7 @@ def test_main_content_is_scored_by_kind_of_page(tmp_path):
     assert "CORPORA names no directory" in done.stderr
 
 
+@pytest.mark.full
 def test_without_data_there_is_a_sentence_each():
     done = run()
     assert done.stderr.count("names no directory: its measures are skipped") == 3

@@ -216,7 +216,7 @@ def test_a_failed_page_has_its_error_in_a_table(tmp_path, site):
     assert row["errorCode"]
 
 
-@pytest.mark.full(keep=1)
+@pytest.mark.full
 @pytest.mark.parametrize("way", ["option", "variable", "spider"])
 def test_own_pipelines_get_flat_items_and_ours_stay(tmp_path, site, way):
     (tmp_path / "own.py").write_text(PIPELINE)
@@ -333,7 +333,7 @@ def test_what_the_installation_cannot_do_is_told_in_one_sentence(tmp_path):
     assert "scrapy crawl: error: " in done.stderr
 
 
-@pytest.mark.full(keep=1)
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("feed", "reason"),
     {"x.parquet": "pyarrow is not installed", "s4://b/x.csv": "log has"}.items(),

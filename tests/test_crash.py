@@ -222,6 +222,7 @@ def test_a_job_started_before_a_kill_is_known_after_it(start_service, site, tmp_
         service.stop()
 
 
+@pytest.mark.full
 @patience(1)
 def test_an_idempotency_key_is_still_used_after_a_kill(start_service, site):
     body = {"url": site.url(named("3-once").path(0))}

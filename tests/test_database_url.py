@@ -47,7 +47,7 @@ def said_in_a_sentence(done):
     return line
 
 
-@pytest.mark.full(keep=1)
+@pytest.mark.full
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_missing_driver_is_named_with_how_to_install_it(tmp_path, name):
     url = f"postgresql://scraper:{PASSWORD}@127.0.0.1/jobs"

@@ -221,7 +221,7 @@ def test_make_names_its_targets():
     assert used <= named
 
 
-@pytest.mark.full(keep=1)
+@pytest.mark.full
 @pytest.mark.timeout(300)  # each command starts an interpreter
 @pytest.mark.parametrize("number", [0, 1], ids=["120 columns", "40 columns"])
 def test_the_session_at_a_terminal_prints_what_is_shown(site, tmp_path, number):

@@ -122,10 +122,12 @@ def run_script(*arguments, **variables):
     return done.stdout
 
 
+@pytest.mark.full
 def test_an_agent_calls_tools_until_it_answers(copy, service):
     assert_readme_runs("agent_mcp", copy, service)
 
 
+@pytest.mark.full
 def test_a_scrapy_project_gets_markdown(copy, service):
     assert_readme_runs("scrapy_project", copy, service)
 

@@ -22,7 +22,10 @@ SOURCES = Path(__file__).parent / "js"
 INSTALL_TIMEOUT_S = 120
 RUN_TIMEOUT_S = 600
 
-pytestmark = pytest.mark.timeout(INSTALL_TIMEOUT_S + RUN_TIMEOUT_S + 60)
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.timeout(INSTALL_TIMEOUT_S + RUN_TIMEOUT_S + 60),
+]
 
 
 @pytest.fixture(scope="module")

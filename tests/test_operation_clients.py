@@ -125,6 +125,7 @@ def test_a_failed_text_file_says_why(first_client, web):
     assert "404" in found.error
 
 
+@pytest.mark.full
 def test_research_over_what_was_scraped(clever, chat, web):
     client = V1FirecrawlApp(api_key=clever.key, api_url=clever.url)
     for path in ("/about", "/shop/lamp", "/shop/chair"):

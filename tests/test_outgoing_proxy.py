@@ -165,7 +165,7 @@ def test_excepted_hosts_are_reached_directly(network, site):
     assert network.proxy.asked == []
 
 
-@pytest.mark.full(keep=1)
+@pytest.mark.full
 @pytest.mark.parametrize(
     "proxy", ["https://proxy:3128", "socks5://proxy:1", "http://x"]
 )

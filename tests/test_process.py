@@ -299,6 +299,29 @@ def run_serve(*arguments, **environment):
     return forked_start.run(forked_start.SERVICE, arguments, variables, Path.cwd())
 
 
+# A test run that is killed: it has started a service.
+KILLED_RUN = """
+import sys
+from pathlib import Path
+from tests.conftest import Service
+
+print(Service(Path(sys.argv[1])).pid, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.full
+def test_a_test_run_that_is_killed_leaves_no_service(tmp_path):
+    own = {**os.environ, forked_start.SOCKET: str(tmp_path / "forks")}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    arguments = (sys.executable, "-c", KILLED_RUN, str(tmp_path / "data"))
+    with subprocess.Popen(arguments, env=own, cwd=forked_start.ROOT, **pipes) as run:
+        service = int(run.stdout.readline())
+        assert not is_gone(service)
+        run.kill()
+    wait_until(lambda: is_gone(service))
+
+
 # The first key is stored only after a signal has closed the port.
 SLOW_FIRST_KEY = """
 import os, signal, socket, sys, time

@@ -8,6 +8,7 @@ llms.txt jobs read their stored pages as :class:`StoredPage`.
 
 from __future__ import annotations
 
+import functools
 import json
 import struct
 import sys
@@ -17,12 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import asdict, fields, frozen
 
-from scraper_service.items import KeptResponse, PageContent
-
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from scraper_service.items import PageSource
+    from scraper_service.items import KeptResponse, PageContent, PageSource
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -129,6 +128,9 @@ def unpack(stored: StoredResponse) -> KeptResponse:
 
     A body in object storage is empty.
     """
+    # Here, so that the process of an export of pages starts without all options.
+    from scraper_service.items import KeptResponse
+
     values = json.loads(stored.facts)
     is_packed = values.pop("packed") and stored.digest is None
     return KeptResponse(
@@ -198,12 +200,16 @@ def _text(value: Any) -> str | None:
 
 _BESIDE = {"values", "links", "text"}
 _OF_SPIDER = {"embedded_url", "fetch", "follow", "base"}  # set after the transport
-_EMPTY = PageContent()
-_SENT = {
-    each.name: getattr(_EMPTY, each.name)
-    for each in fields(PageContent)
-    if each.name not in _BESIDE | _OF_SPIDER
-}
+
+
+@functools.cache
+def _fields_to_send() -> dict[str, Any]:
+    """Return the fields of a content that are sent, with their values in an empty one."""
+    from scraper_service.items import PageContent
+
+    empty, others = PageContent(), _BESIDE | _OF_SPIDER
+    names = [each.name for each in fields(PageContent) if each.name not in others]
+    return {name: getattr(empty, name) for name in names}
 
 
 @frozen
@@ -226,7 +232,7 @@ def wire_from_content(
     """
     facts = {
         name: found
-        for name, usual in _SENT.items()
+        for name, usual in _fields_to_send().items()
         if (found := getattr(content, name)) != usual
     }
     if content.text:  # may have lone surrogates
@@ -240,6 +246,8 @@ def content_from_wire(
     links: tuple[bytes, ...] = (),
 ) -> PageContent:
     """Return the content that :func:`wire_from_content` took apart."""
+    from scraper_service.items import PageContent
+
     return PageContent(values=values, links=links, **facts)
 
 

@@ -14,6 +14,7 @@ def test_frames_are_part_of_the_page_and_can_be_chosen(page):
     assert "Outside" not in only
 
 
+@pytest.mark.full
 def test_frames_within_frames_are_read_five_deep(page, app):
     found = page(
         "/nest", waitFor=300, onlyMainContent=False, formats=["markdown", "rawHtml"]

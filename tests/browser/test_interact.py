@@ -117,6 +117,7 @@ def test_a_page_stays_open_between_its_steps(service, app, open_session):
     }
 
 
+@pytest.mark.full
 def test_both_paths_show_the_same_sessions(service, open_session):
     session_id = open_session("/v2/browser")
     for path in ("/v2/interact", "/v2/browser"):
@@ -145,6 +146,7 @@ def test_an_ended_session_is_listed_and_keeps_its_figures(service, open_session)
     assert session_id not in {each["id"] for each in listed}
 
 
+@pytest.mark.full
 def test_ended_sessions_are_in_the_activity_by_both_names(service, open_session):
     session = open_session()
     assert service.request("DELETE", f"/v2/interact/{session}").status == 200
@@ -360,6 +362,7 @@ def test_sessions_need_a_browser(start_service):
     assert service.get("/v2/browser").json == {"success": True, "sessions": []}
 
 
+@pytest.mark.full
 def test_times_of_a_session_are_those_of_its_options(service, open_session):
     before = time.time()
     reply = service.post("/v2/interact", {"ttl": 60})
@@ -368,6 +371,7 @@ def test_times_of_a_session_are_those_of_its_options(service, open_session):
     assert 60 <= ends - before <= 60 + 60
 
 
+@pytest.mark.full
 def test_a_session_whose_browser_is_killed_is_over(service, open_session):
     others = set(chromium_processes(service.pid))
     session_id = open_session()
@@ -418,6 +422,7 @@ def spent(service):
     )
 
 
+@pytest.mark.full
 def test_the_view_shows_pictures_of_the_page(service, app):
     opened = service.post("/v2/interact", {"url": app.url("/colours")}).json
     status, headers, page = fetch(opened["liveViewUrl"])
@@ -438,6 +443,7 @@ def test_the_view_shows_pictures_of_the_page(service, app):
     assert fetch(opened["liveViewUrl"])[0] == 401
 
 
+@pytest.mark.full
 def test_a_session_without_a_view_has_no_url_of_it(service):
     opened = service.post("/v2/interact", {"streamWebView": False}).json
     assert opened.keys() == {"success", "id", "expiresAt"}

@@ -322,6 +322,7 @@ def test_a_token_opens_its_session_only(service, session):
     service.request("DELETE", f"/v2/interact/{other['id']}", key="fc-other-team")
 
 
+@pytest.mark.full
 def test_a_token_ends_with_its_session(service):
     opened = service.post("/v2/interact", {}).json
     with protocol(opened) as call:
@@ -340,6 +341,7 @@ def test_a_token_ends_with_its_session(service):
         pass
 
 
+@pytest.mark.full
 def test_closing_the_browser_ends_the_session(service):
     opened = service.post("/v2/interact", {}).json
     with protocol(opened) as call:

@@ -185,7 +185,7 @@ def test_the_last_expression_is_the_result(run, language, code, result):
     assert done["result"] == result
 
 
-@pytest.mark.full(keep=2)
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize(
     ("language", "code", "error", "place"),
     [
@@ -340,6 +340,7 @@ def test_a_program_that_loses_its_browser_ends_the_session(service, app, which):
     assert step.step("1").status == 410
 
 
+@pytest.mark.full
 def test_a_program_hears_that_its_browser_has_gone(service, app):
     homes = homes_of(service)
     opened = service.post("/v2/interact", {"url": app.url("/form")}).json["id"]
@@ -353,6 +354,7 @@ def test_a_program_hears_that_its_browser_has_gone(service, app):
     assert replies[-1].status == 410
 
 
+@pytest.mark.full
 def test_a_call_of_another_kind_of_program_ends_it_at_once(run):
     if platform.machine() != "x86_64":
         pytest.skip("x32 calls are of x86_64")
@@ -522,6 +524,7 @@ def test_too_much_ends_the_program_alone(service, run, language, code, why):
     assert service.get("/health").status == 200
 
 
+@pytest.mark.full
 def test_what_is_no_message_of_the_protocol_ends_the_connection_alone(run):
     code = """
 import socket
@@ -540,6 +543,7 @@ await page.title()
     assert run("python", code)["result"] == "Form"
 
 
+@pytest.mark.full
 def test_the_python_client_runs_code(service, app):
     client = Firecrawl(api_key=KEY, api_url=service.url)
     opened = client.browser()

@@ -146,6 +146,7 @@ def next_error(socket):
     return json.loads(found)["error"]
 
 
+@pytest.mark.full
 def test_a_click_leads_nowhere_that_a_scrape_may_not_go(
     service, opened, ask, place, canary
 ):
@@ -167,6 +168,7 @@ def test_a_click_leads_nowhere_that_a_scrape_may_not_go(
     assert canary.count() == before
 
 
+@pytest.mark.full
 def test_its_token_is_one_of_its_own_and_ends_with_the_session(service, opened, app):
     view, control = opened["liveViewUrl"], opened["interactiveLiveViewUrl"]
     token = view.partition("token=")[2]

@@ -209,6 +209,7 @@ def test_the_python_client_goes_on_with_a_scrape(service, app):
     assert sessions[0].status == "destroyed"
 
 
+@pytest.mark.full
 def test_agents_use_a_page_by_tools(service, app):
     def tool(name, **given):
         call = {"name": name, "arguments": given}

@@ -157,6 +157,7 @@ ACTIONS = [
 ]
 
 
+@pytest.mark.full
 def test_the_python_client_takes_screenshots_and_acts(service, app):
     client = Firecrawl(api_key=service.key, api_url=service.url)
     found = client.scrape(
@@ -172,6 +173,7 @@ def test_the_python_client_takes_screenshots_and_acts(service, app):
     assert found.metadata.proxy_used == "basic"
 
 
+@pytest.mark.full
 def test_the_first_python_client_takes_screenshots_and_acts(service, app):
     client = V1FirecrawlApp(api_key=service.key, api_url=service.url)
     found = client.scrape_url(

@@ -53,7 +53,7 @@ def crawl(service, site, **options):
     return titles, service.get(f"{path}/errors").json
 
 
-@pytest.mark.full(keep=1)
+@pytest.mark.full
 @pytest.mark.slow_on("meta", "form")
 @pytest.mark.parametrize("way", WAYS)
 def test_robots_txt_counts_where_a_page_moves_to(service, way):

@@ -186,6 +186,7 @@ def test_pages_go_on_when_the_browser_comes_back(start_service, app):
             assert service.post("/v2/scrape", body).status == 200
 
 
+@pytest.mark.full
 def test_a_document_that_its_script_holds_up_is_read_as_received_there(service, app):
     body = {"url": app.url("/held-script"), "maxAge": 0, "timeout": 10_000}
     found = service.post("/v2/scrape", {**body, "waitFor": 1}).json["data"]

@@ -163,7 +163,7 @@ def test_pages_of_a_host_that_ended_browsers_end_none_of_others(fragile_service,
 # -- from outside ------------------------------------------------------------------------
 
 
-@pytest.mark.full(keep=1)
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["SIGKILL", "SIGSTOP"])
 @pytest.mark.parametrize("kind", ["driver", "chromium"])
 @pytest.mark.timeout(400)

@@ -20,7 +20,7 @@ def lost_of(found):
     return sum(row["count"] for row in losses if row["kind"] == "recycledRows")
 
 
-@pytest.mark.full(keep=2)
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize("kind", ["absolute", "table", "again", "window"])
 @pytest.mark.parametrize("main", [True, False], ids=["main", "all"])
 def test_scroll_to_end_collects_the_rows_of_a_list_in_order(page, kind, main):
@@ -30,6 +30,7 @@ def test_scroll_to_end_collects_the_rows_of_a_list_in_order(page, kind, main):
     assert "The words behind the list." in found["markdown"]
 
 
+@pytest.mark.full
 def test_a_list_is_chosen_by_its_selector(page):
     found = page("/rows?absolute", actions=[{**TO_END, "selector": "#box"}])
     assert rows_of(found) == list(range(1, 501))
@@ -48,6 +49,7 @@ def test_rows_that_a_table_declares_and_does_not_show_are_counted(page):
     assert lost_of(found) == 501 - len(rows_of(found)) - 1  # the header
 
 
+@pytest.mark.full
 def test_rows_of_an_earlier_state_of_the_list_do_not_come_back(page):
     text = "document.querySelector('#box').innerHTML = '<p>Nothing was found.</p>'; 0"
     actions = [TO_END, {"type": "executeJavascript", "script": text}]

@@ -86,6 +86,7 @@ def test_a_profile_is_changed_or_only_read(service, app):
     assert read(service, app, profile=kept)["count"] == 1
 
 
+@pytest.mark.full
 def test_a_profile_is_the_session_of_its_name(service, app):
     assert read(service, app, session="both")["count"] == 1
     assert read(service, app, profile={"name": "both"})["count"] == 2

@@ -89,6 +89,7 @@ async def title(browser, **options):
         return await running.run(show())
 
 
+@pytest.mark.full
 def test_the_pages_of_a_browser_give_way_to_the_service():
     """Processes of pages are forked by zygotes. Chromium raises its own priority, as root."""
 
@@ -242,6 +243,7 @@ def test_a_driver_that_fails_while_it_starts_is_replaced(monkeypatch, how):
     run(test, PLAYWRIGHT_BROWSER_PROVIDER=FIRST_START_FAILS)
 
 
+@pytest.mark.full
 def test_a_browser_that_nobody_waits_for_any_more_ends():
     async def test(browser):
         showing = asyncio.ensure_future(title(browser))
@@ -289,6 +291,7 @@ def test_it_can_end_while_it_starts():
     run(test)
 
 
+@pytest.mark.full
 def test_a_page_alone_shares_its_browser_with_none():
     async def test(browser):
         async with browser.lend() as common, browser.lend(alone=True) as own:
@@ -337,6 +340,7 @@ def test_the_authorities_are_those_of_the_machine(
     assert data.exists() == has_data  # a run by hand leaves nothing behind
 
 
+@pytest.mark.full
 def test_messages_that_would_end_the_driver_do_not_reach_it():
     most = 2**20  # bytes of a page; a message may have six times as many
 

@@ -161,6 +161,7 @@ def test_a_cancelled_call_ends_and_others_go_on(service, web, tmp_path):
     assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == [2]
 
 
+@pytest.mark.full
 def test_ctrl_c_ends_it(tmp_path):
     with Command(tmp_path, "mcp") as process:
         ask(process, "ping")

@@ -376,6 +376,7 @@ def test_a_crawl_of_an_error_page_names_its_status(tmp_path):
     ]
 
 
+@pytest.mark.full
 def test_a_crawl_that_finds_nothing_new_succeeds(tmp_path):
     pages = {"/": page("/a", title="Home"), "/a": page(title="A")}
     with ScriptedSite(pages) as site:
@@ -391,6 +392,7 @@ def test_a_crawl_that_finds_nothing_new_succeeds(tmp_path):
     ]
 
 
+@pytest.mark.full
 def test_other_formats_are_made_of_stored_pages_without_their_site(tmp_path):
     pages = {"/": page("/a", title="One"), "/a": page(title="Two")}
     with ScriptedSite(pages) as found:
@@ -453,7 +455,7 @@ def test_an_unknown_job_is_named(tmp_path, site):
         assert f"no job has the id {UNKNOWN}" in done.stderr
 
 
-@pytest.mark.full(keep=1)
+@pytest.mark.full
 @pytest.mark.parametrize("columns", [80, 40])
 def test_a_terminal_shows_how_far_it_is_in_one_line(tmp_path, site, columns):
     url = site.url(named(f"40-slow300-tty{columns}").path(0))
@@ -541,6 +543,7 @@ def test_data_that_cannot_be_asked_for_is_wrong_use(tmp_path, arguments, said):
     assert said in done.stderr
 
 
+@pytest.mark.full
 def test_a_run_whose_job_is_paused_ends_and_says_so(tmp_path, site):
     name = "60-slow2000-paused"  # outlasts two commands, also on a busy machine
     output = tmp_path / "pages.jsonl"

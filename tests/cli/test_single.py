@@ -147,6 +147,7 @@ def test_a_screenshot_is_a_picture_in_each_place(tmp_path):
     assert f'screenshot: "{line["files"]["screenshot"]}"' in head
 
 
+@pytest.mark.full
 def test_a_service_makes_files_of_its_pictures_here(tmp_path, start_service):
     if why := why_no_browser():
         pytest.skip(why)

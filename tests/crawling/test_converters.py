@@ -126,6 +126,7 @@ def die_reading(_entries: object) -> None:
     conversions.die()
 
 
+@pytest.mark.full
 def test_only_the_limit_of_memory_is_called_so():
     async def main():
         async with pool_of(memory_mb=400) as pool:
@@ -150,6 +151,7 @@ def test_large_pages_leave_no_memory_to_those_after_them():
     asyncio.run(main())
 
 
+@pytest.mark.full
 def test_what_a_process_remembers_does_not_slow_down_its_collections():
     async def main():
         async with pool_of() as pool:
@@ -160,6 +162,7 @@ def test_what_a_process_remembers_does_not_slow_down_its_collections():
     asyncio.run(main())
 
 
+@pytest.mark.full
 def test_cycles_of_a_large_page_leave_no_memory_behind():
     async def main():
         async with pool_of() as pool:
@@ -170,6 +173,7 @@ def test_cycles_of_a_large_page_leave_no_memory_behind():
     asyncio.run(main())
 
 
+@pytest.mark.full
 def test_the_time_without_processes_is_no_fault_of_a_job(orders, monkeypatch):
     monkeypatch.setattr(process_pool, "PAUSE_S", 6.0)
 

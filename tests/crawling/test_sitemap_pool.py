@@ -105,6 +105,7 @@ def test_entries_come_back_in_slices(full):
     assert rows == [[u, crawl_key(OPTIONS, u), None, None, None] for u in urls]
 
 
+@pytest.mark.full
 def test_content_and_slices_cost_the_reactor_little(full):
     sent = pickle.dumps(full)
     for step in (lambda: pickle.loads(sent), lambda: json.loads(full.rows[0])):
@@ -142,7 +143,7 @@ def pool() -> Iterator[PoolInLoop]:
         yield running
 
 
-@pytest.mark.full(keep=3)
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS)
 @pytest.mark.slow_on("elements of many names", "one element of many attributes")
 def test_bombs_end_soon_within_memory(bomb, pool):

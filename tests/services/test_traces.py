@@ -210,6 +210,7 @@ def test_nothing_is_imported_without_the_variable():
     run_python(code, OTEL_EXPORTER_OTLP_ENDPOINT="")
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize(
     ("environment", "text"),
     [

@@ -3,7 +3,8 @@
 A new interpreter would import for a second, and tests start a thousand of them. The fork runs
 the command line from its beginning, so settings, reactor, database and sockets are its own.
 ``python -m tests.support.forked_start`` is the process that forks: one for all processes of
-a test run, which find its socket in :data:`SOCKET`. It ends when no process is connected.
+a test run, which find its socket in :data:`SOCKET`. It ends when no process is connected, and
+ends what it has started.
 """
 
 from __future__ import annotations
@@ -273,7 +274,8 @@ def _start(path: str) -> None:
 def fork_until_closed(listener: socket.socket) -> list[Any]:
     """Fork a process for each request. Return the request in the new process.
 
-    Reports the exit codes of all processes. Ends this process with the last connection.
+    Reports the exit codes of all processes. Ends with the last connection, and kills the
+    processes that those who started them have left: a test run that was killed.
     """
     woken, wake = socket.socketpair()
     woken.setblocking(False)
@@ -313,6 +315,9 @@ def fork_until_closed(listener: socket.socket) -> list[Any]:
             for each in others:
                 os.close(each)
             connection.send(CODE.pack(pid))
+    for pid in statuses:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGKILL)
     os._exit(0)
 
 

@@ -121,6 +121,7 @@ def test_formats_that_are_not_available_are_named_and_not_offered(tab):
         expect(chip(shown, name)).to_have_count(0)
 
 
+@pytest.mark.full
 def test_a_question_is_asked(browser, clever, lamp):
     tab = Tab(browser, clever.url)
     shown = tab.sign_in()

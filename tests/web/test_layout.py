@@ -72,6 +72,7 @@ def monitor(service, shop):
     return create(service, scrape(shop.url("/lamp"), shop.url(LONG)), webhook=hook)
 
 
+@pytest.mark.full
 def test_labels_are_broken_between_words_only(tab, crawled, monitor):
     tab.page.set_viewport_size(NARROW)
     tabs = [f"jobs/{crawled}?kind=crawl&tab={name}" for name in ("quality", "report")]
@@ -81,6 +82,7 @@ def test_labels_are_broken_between_words_only(tab, crawled, monitor):
         assert shown.evaluate(BROKEN_WORDS) == [], place
 
 
+@pytest.mark.full
 def test_the_key_of_the_browser_is_marked_where_it_is_seen(tab):
     tab.page.set_viewport_size(NARROW)
     mark = tab.go("usage").get_by_text("signed in with it")
@@ -92,6 +94,7 @@ def test_the_key_of_the_browser_is_marked_where_it_is_seen(tab):
     assert room >= 0
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize("place", ["jobs", "jobs/{}?kind=crawl&tab=urls"])
 def test_filters_stand_in_a_line(tab, crawled, place):
     shown = tab.go(place.format(crawled))
@@ -109,6 +112,7 @@ def test_a_long_url_moves_no_column_out_of_view(tab, crawled):
     assert table.evaluate(WIDER) == 0
 
 
+@pytest.mark.full(keep=1)
 @pytest.mark.parametrize("width", [390, 1280])
 def test_copy_covers_nothing_of_the_text(tab, crawled, width):
     tab.page.set_viewport_size({"width": width, "height": 844})
@@ -118,6 +122,7 @@ def test_copy_covers_nothing_of_the_text(tab, crawled, width):
     assert shown.evaluate(COVERED) == 0
 
 
+@pytest.mark.full
 def test_json_of_several_lines_is_shown_whole(tab, monitor):
     shown = tab.go(f"monitors/{monitor['id']}/edit")
     field = shown.get_by_label("webhook")
@@ -125,6 +130,7 @@ def test_json_of_several_lines_is_shown_whole(tab, monitor):
     assert field.evaluate(HIDDEN) <= 0
 
 
+@pytest.mark.full
 def test_all_urls_that_robots_refuses_are_no_absence_of_errors(tab, service):
     with ScriptedSite({"/": page("/private/a")}) as refusing:
         refusing.put("/robots.txt", "User-agent: *\nDisallow: /private/")
@@ -135,6 +141,7 @@ def test_all_urls_that_robots_refuses_are_no_absence_of_errors(tab, service):
     expect(shown.get_by_text("No page failed.")).to_have_count(0)
 
 
+@pytest.mark.full
 def test_cards_of_an_extract_job_stand_apart(tab, service, shop):
     body = {"urls": [shop.url("/lamp")], "schema": {"properties": {"title": {}}}}
     job = service.post("/v2/extract", body).json["id"]
@@ -145,6 +152,7 @@ def test_cards_of_an_extract_job_stand_apart(tab, service, shop):
     assert second["y"] - first["y"] - first["height"] >= 8
 
 
+@pytest.mark.full
 def test_the_urls_of_a_large_map_are_counted_as_elsewhere(tab):
     with ScriptedSite({"/": page()}) as large:
         urls = [large.url(f"/{number}") for number in range(1200)]

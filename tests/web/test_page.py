@@ -52,7 +52,7 @@ def has_overflow(shown) -> bool:
     return bool(shown.evaluate(wide))
 
 
-@pytest.mark.full(keep=1)
+@pytest.mark.full
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", SIZES)
 def test_every_screen_is_readable(tab, crawled, size, scheme):
@@ -77,6 +77,7 @@ def test_every_screen_is_readable(tab, crawled, size, scheme):
         assert told == [], place
 
 
+@pytest.mark.full
 def test_a_page_is_scraped_by_keyboard(tab, site):
     shown = tab.page
     shown.get_by_role("textbox", name="url").focus()
@@ -278,6 +279,7 @@ def test_a_crawl_is_watched_paused_changed_killed_and_goes_on(
     ] == []
 
 
+@pytest.mark.full
 def test_a_job_is_downloaded_in_every_format(tab, crawled, service):
     shown = tab.page
     found = service.get(f"/v2/crawl/{crawled}").json
@@ -307,6 +309,7 @@ def test_a_job_is_downloaded_in_every_format(tab, crawled, service):
     assert Axe().run(shown).response["violations"] == []
 
 
+@pytest.mark.full
 def test_lists_of_any_length_make_few_rows(tab, crawled, site):
     shown = tab.page
     tab.go(f"jobs/{crawled}?kind=crawl")
@@ -337,6 +340,7 @@ def test_lists_of_any_length_make_few_rows(tab, crawled, site):
     expect(jobs.first).to_be_visible()
 
 
+@pytest.mark.full
 def test_sitemaps_are_no_pages_of_a_crawl(tab, service):
     with ScriptedSite({"/": page("/shop/lamp"), "/shop/lamp": page()}) as mapped:
         mapped.put("/sitemap.xml", sitemap(mapped.url("/shop/lamp")))
@@ -395,6 +399,7 @@ def test_failed_pages_are_grouped_and_retried(tab, crawled):
     expect(shown.get_by_text("completed", exact=True)).to_be_visible()
 
 
+@pytest.mark.full
 def test_other_formats_are_made_of_a_finished_crawl(tab, crawled):
     shown = tab.page
     tab.go(f"jobs/{crawled}?kind=crawl")
@@ -492,6 +497,7 @@ def test_nothing_of_a_hostile_page_runs(browser, service):
     assert tab.faults == []
 
 
+@pytest.mark.full
 def test_what_was_typed_outlives_an_expired_session(tab, site):
     shown = tab.page
     url = shown.get_by_role("textbox", name="url")
