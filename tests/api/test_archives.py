@@ -248,6 +248,7 @@ def test_a_job_without_sources_has_no_archive(running, options):
     assert fetch(running, found).status == 200
 
 
+@pytest.mark.full
 def test_the_operator_may_keep_no_sources(start_service):
     service = start_service(SCRAPER_KEEP_SOURCES="false")
     with ScriptedSite({"/": page()}) as site:

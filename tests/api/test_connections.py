@@ -159,6 +159,7 @@ def test_pipelined_requests_are_answered_in_order(plain, connect):
     assert statuses == [200, 400, 200, 404] * 20 + [200]
 
 
+@pytest.mark.full
 def test_a_flood_of_pipelined_requests_lets_others_in(plain, connect):
     flood, left = connect(plain, ATTACKER), FLOOD
     flood.setblocking(True)
@@ -275,6 +276,7 @@ def test_a_slow_reader_gets_all_of_a_large_response(plain, connect):
     assert read == most > 12_000_000
 
 
+@pytest.mark.full
 def test_a_request_under_way_is_not_closed_for_idle_connections(plain, connect, site):
     body = json.dumps({"url": site.url("/delay/10"), "maxAge": 0}).encode()
     head = f"POST /v2/scrape HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {KEY}\r\n"

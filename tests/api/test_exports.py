@@ -284,6 +284,7 @@ def test_a_parquet_file_has_typed_columns(running, job, failing):
     assert row == {key: errors[0][key] for key in ("url", "code")}
 
 
+@pytest.mark.full
 def test_row_groups_are_bounded(running, large):
     file = pq.ParquetFile(io.BytesIO(fetch(running, large, "?format=parquet").body))
     assert file.metadata.num_rows == ROWS
@@ -601,6 +602,7 @@ def test_every_byte_of_a_large_job_arrives_in_order(running, large):
     assert found.body[:half] + rest.body == found.body
 
 
+@pytest.mark.full
 def test_urls_of_a_job_that_still_gives_pages_back_have_no_fixed_bytes(running):
     with ScriptedSite(SITE) as site:
         job_id = finish(running, crawl(running, site.url("/")))

@@ -518,6 +518,7 @@ def test_two_processes_share_the_concurrency_of_a_team(start_service, tmp_path, 
     assert gauge.most <= 4
 
 
+@pytest.mark.full
 def test_more_scrapes_than_may_wait_are_answered_429(start_service, tmp_path, gauge):
     service = start_service(SCRAPER_MAX_QUEUED_SCRAPES="2", SCRAPER_MAX_ACTIVE_JOBS="2")
     narrow = Team(service, tmp_path, "--concurrency", "1")

@@ -106,6 +106,7 @@ def test_the_access_log_may_be_off(start_service, site):
     assert f"job {job} completed" in service.stderr
 
 
+@pytest.mark.full
 def test_levels_count_for_all_lines(start_service, site):
     service = start_service(SCRAPER_LOG_LEVEL="WARNING", SCRAPER_NO_SUCH="1")
     job = crawl(service, site, "20-quiet")
@@ -115,6 +116,7 @@ def test_levels_count_for_all_lines(start_service, site):
     assert "WARNING: no setting has the name SCRAPER_NO_SUCH" in line
 
 
+@pytest.mark.full
 def test_an_unknown_level_is_refused(tmp_path):
     command = (sys.executable, "-m", "scraper_service", "-s", "LOG_LEVEL=LOUD", "serve")
     done = subprocess.run(
@@ -202,6 +204,7 @@ def test_errors_are_counted_by_reason(start_service, tmp_path):
     assert "does not resolve" in reason["error"]
 
 
+@pytest.mark.full
 def test_operations_have_lines_too(start_service, site):
     service = start_service(SCRAPER_LOG_JSON="true")
     body = {"url": site.url("/"), "maxUrls": 2}
@@ -217,6 +220,7 @@ def test_operations_have_lines_too(start_service, site):
     assert told()[1]["seconds"] > 0
 
 
+@pytest.mark.full
 def test_a_deleted_job_has_a_last_line(start_service, site):
     service = start_service()
     job = crawl(service, site, "20-deleted")

@@ -170,6 +170,7 @@ def test_malformed_results_of_a_search_engine_do_no_harm(searching, options, sho
     assert urls == [url for url in shown if url.startswith("http")]
 
 
+@pytest.mark.full
 def test_malformed_urls_that_a_model_chooses_are_refused(clever, chat):
     with ScriptedSite({"/": page(text="Some words here.")}) as site:
         behave(chat, scrape(*BAD, site.url("/")))

@@ -238,6 +238,7 @@ def test_keys_methods_and_origins(service, path):
     assert send(service, ping, path, headers=foreign).status == 403
 
 
+@pytest.mark.full
 def test_operators_choose_tools_origins_and_the_usual_budget(start_service, web):
     service = start_service(
         SCRAPER_MCP_TOOLS="firecrawl_scrape",
@@ -340,6 +341,7 @@ def test_a_crawl_is_followed_and_its_pages_are_read(service, web):
     assert started["status"] == "scraping"
 
 
+@pytest.mark.full
 def test_a_crawl_that_has_ended_names_its_urls_without_a_page(service):
     failing = [f"/down/{number}" for number in range(25)]
     private = ["/private/a", "/private/b"]

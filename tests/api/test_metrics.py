@@ -208,6 +208,7 @@ def test_searches_are_counted_by_engine(measured):
     assert value(measured, "search_requests_total", **engine) == before + 1
 
 
+@pytest.mark.full
 def test_requests_to_the_model_and_their_tokens_are_counted(clever, chat, site):
     before = value(clever, "llm_requests_total", result="answered")
     schema = {"type": "object", "properties": {"title": {"type": "string"}}}
@@ -309,6 +310,7 @@ def test_without_a_key_no_key_is_accepted(service):
         assert read(service, Via="1.1 proxy", Authorization=sent)[0] == 404
 
 
+@pytest.mark.full
 def test_off_looks_as_refused(start_service):
     service = start_service(SCRAPER_METRICS="off", SCRAPER_METRICS_KEY=KEY)
     sent = {"Authorization": f"Bearer {KEY}"}
@@ -377,6 +379,7 @@ def test_documented_labels_are_those_of_the_samples(measured):
             assert {label for label, _ in found} - {"le"} == labels[base], name
 
 
+@pytest.mark.full
 def test_only_processes_that_hold_urls_are_overdue(start_service, tmp_path):
     service = start_service()
     body = {"urls": ["http://127.0.0.3:9/"]}

@@ -628,6 +628,7 @@ def test_a_test_message_names_who_does_not_get_it(start_service):
     assert [each["To"] for each in mail.messages] == ["bad@b.example, x@b.example"]
 
 
+@pytest.mark.full
 def test_a_muted_monitor_sends_no_mail_until_its_time_is_over(
     start_service, web, receiver, spot
 ):
@@ -693,6 +694,7 @@ def test_time_zones_need_none_of_the_system(start_service):
     assert made["nextRunAt"].endswith("T22:30:00.000Z")
 
 
+@pytest.mark.full
 def test_a_monitor_is_deleted_though_its_caller_leaves(start_service, tmp_path):
     service = start_service()
     made = create(service, scrape("http://127.0.0.2:9/a"))
@@ -885,6 +887,7 @@ def test_several_services_start_each_check_once(
     assert web.paths().count(f"{spot}/a") == 16
 
 
+@pytest.mark.full
 def test_times_that_were_missed_make_one_check(start_service, web, spot, tmp_path):
     data = tmp_path / "data"
     service = start_service(data)
