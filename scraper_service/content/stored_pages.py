@@ -128,8 +128,8 @@ def unpack(stored: StoredResponse) -> KeptResponse:
 
     A body in object storage is empty.
     """
-    # Here, so that the process of an export of pages starts without all options.
-    from scraper_service.items import KeptResponse
+    # Not above: the process of an export of pages starts without all options.
+    from scraper_service.items import KeptResponse  # noqa: PLC0415
 
     values = json.loads(stored.facts)
     is_packed = values.pop("packed") and stored.digest is None
@@ -205,7 +205,7 @@ _OF_SPIDER = {"embedded_url", "fetch", "follow", "base"}  # set after the transp
 @functools.cache
 def _fields_to_send() -> dict[str, Any]:
     """Return the fields of a content that are sent, with their values in an empty one."""
-    from scraper_service.items import PageContent
+    from scraper_service.items import PageContent  # noqa: PLC0415
 
     empty, others = PageContent(), _BESIDE | _OF_SPIDER
     names = [each.name for each in fields(PageContent) if each.name not in others]
@@ -246,7 +246,7 @@ def content_from_wire(
     links: tuple[bytes, ...] = (),
 ) -> PageContent:
     """Return the content that :func:`wire_from_content` took apart."""
-    from scraper_service.items import PageContent
+    from scraper_service.items import PageContent  # noqa: PLC0415
 
     return PageContent(values=values, links=links, **facts)
 
