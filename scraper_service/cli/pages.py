@@ -19,8 +19,8 @@ from scraper_service.cli.options import examples
 from scraper_service.cli.outputs import single
 from scraper_service.cli.outputs.page_files import keys_of_body
 from scraper_service.cli.settings import fetch_settings
-from scraper_service.content.characters import printable
 from scraper_service.content.losses import describe
+from scraper_service.errors import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

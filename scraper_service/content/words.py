@@ -1,9 +1,9 @@
 """Words and sentences of texts, in any script.
 
 Words of searches are folded and become stems; Chinese, Japanese and Korean text becomes
-pairs of characters. URLs are scored by words. Words of two texts are compared; the fingerprints of duplicates
-differ in few bits. Sentences are read from Markdown, which web pages, documents and PDF
-files share.
+pairs of characters. URLs are scored by words. Words of two texts are compared; the
+fingerprints of duplicates differ in few bits. Patterns match in any case. Sentences are
+read from Markdown, which web pages, documents and PDF files share.
 """
 
 from __future__ import annotations
@@ -73,6 +73,39 @@ _UNSPACED = re.compile(
 MAX_WORDS = 50  # of one search
 MIN_PART = 3  # letters of an ASCII word; shorter ones are part of everything
 _WORD_OF_URL = re.compile(r"\w+")
+
+
+class AnyCase:
+    """A pattern in lower case that matches text in any case; several are alternatives.
+
+    With ``re.IGNORECASE`` an expression tries all its alternatives at each character.
+    Therefore it only searches texts that match in lower case, and few texts do.
+    """
+
+    def __init__(self, *patterns: str):
+        pattern = "|".join(patterns)
+        self._lower = re.compile(pattern)
+        self._any = re.compile(pattern, re.IGNORECASE)
+
+    def is_in(self, text: str) -> bool:
+        """Return True if ``text`` has a match."""
+        return self._lower.search(_lower(text)) is not None
+
+    def search(self, text: str) -> re.Match[str] | None:
+        """Return the first match in ``text``."""
+        return self._any.search(text) if self.is_in(text) else None
+
+    def finditer(self, text: str) -> Iterator[re.Match[str]]:
+        """Return all matches in ``text``."""
+        return self._any.finditer(text) if self.is_in(text) else iter(())
+
+
+def _lower(text: str) -> str:
+    """Return ``text`` in lower case, with one letter for those that ``re`` takes as alike."""
+    lower = text.lower()
+    if lower.isascii():
+        return lower
+    return lower.replace("i\u0307", "i").replace("\u0131", "i").replace("\u017f", "s")
 
 
 def fold(text: str) -> str:

@@ -18,7 +18,6 @@ from typing import Any
 import mammoth
 from lxml import etree
 
-from scraper_service.content.characters import parse_digits
 from scraper_service.content.documents.drawings_and_formulas import (
     OBJECT,
     Graphics,
@@ -35,6 +34,7 @@ from scraper_service.content.documents.markup import (
     inner_html,
     local,
     ooxml_document,
+    parse_digits,
 )
 from scraper_service.content.losses import Losses, is_in
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from lxml import etree
 
-from scraper_service.content.characters import parse_digits
 from scraper_service.content.decode import Unreadable
 from scraper_service.content.documents.markup import (
     Archive,
@@ -24,6 +23,7 @@ from scraper_service.content.documents.markup import (
     escape,
     local,
     nested_list,
+    parse_digits,
     table,
 )
 

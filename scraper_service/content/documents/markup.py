@@ -34,6 +34,7 @@ OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # the start of office files before 20
 _DOCTYPE = re.compile(rb"<!(?:DOCTYPE|ENTITY)")
 MAX_CELLS = 100_000  # in all tables of a document; a page has at most 300,000 tags
 MAX_FACT = 2000  # characters
+MAX_DIGITS = 15  # Python refuses to parse numbers of some thousand digits
 HIDDEN = "Hidden text of a document is left out."
 MACROS = "The macros of the document were left out."
 HIDDEN_ROWS = "Hidden rows of a sheet are left out."
@@ -59,6 +60,18 @@ _KNOWN = {
 }
 MAX_FRONT = 20_000  # characters
 CellT = tuple[str, int, int]  # the HTML of a cell, and its columns and rows
+
+
+def parse_digits(text: str, default: int = 0) -> int:
+    """Return ``text`` as a number; ``default`` if it has other characters than digits.
+
+    A number with more than :data:`MAX_DIGITS` digits becomes the largest with as many.
+    """
+    digits = text.strip()
+    if not (digits.isascii() and digits.isdecimal()):
+        return default
+    digits = digits.lstrip("0") or "0"
+    return int(digits) if len(digits) <= MAX_DIGITS else 10**MAX_DIGITS - 1
 
 
 class Archive:

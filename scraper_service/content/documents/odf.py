@@ -8,7 +8,6 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from scraper_service.content.characters import parse_digits
 from scraper_service.content.decode import Unreadable
 from scraper_service.content.documents.drawings_and_formulas import (
     CHART,
@@ -33,6 +32,7 @@ from scraper_service.content.documents.markup import (
     local,
     note_mark,
     notes_html,
+    parse_digits,
     picture,
     resolve_member,
     tight,

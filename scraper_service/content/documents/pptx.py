@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from scraper_service.content.characters import parse_digits
 from scraper_service.content.documents.drawings_and_formulas import (
     Graphics,
     Relations,
@@ -26,6 +25,7 @@ from scraper_service.content.documents.markup import (
     local,
     nested_list,
     ooxml_document,
+    parse_digits,
     picture,
     table,
 )

@@ -29,7 +29,6 @@ from python_calamine import (
     SheetVisibleEnum,
 )
 
-from scraper_service.content.characters import parse_digits
 from scraper_service.content.documents.drawings_and_formulas import (
     Graphics,
     Relations,
@@ -48,6 +47,7 @@ from scraper_service.content.documents.markup import (
     escape,
     local,
     ooxml_document,
+    parse_digits,
     picture,
     table,
     unreadable,
