@@ -14,9 +14,9 @@ from urllib.parse import unquote, unquote_plus
 from lxml import etree
 
 from scraper_service.content.html.document import BLOCKS, MATHJAX, drop, empty, role
-from scraper_service.content.html.mathml import LIKE_TEX
 from scraper_service.content.page_urls import absolute
 from scraper_service.content.passes import with_text
+from scraper_service.content.tex import LIKE_TEX
 from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:
