@@ -16,7 +16,6 @@ from urllib.parse import unquote
 from attrs import frozen
 
 from scraper_service.content.decode import is_rich_text
-from scraper_service.content.documents.epub_and_feeds import may_be_json_feed
 from scraper_service.content.documents.markup import OLE, ConvertedDocument, unreadable
 from scraper_service.options.urls import url_parts
 
@@ -65,7 +64,7 @@ epub epub_and_feeds:read_epub | epub | application/epub+zip
 rtf rtf:read_rtf | rtf | application/rtf text/rtf text/richtext
 csv sheets:read_delimited | csv | text/csv application/csv text/comma-separated-values
 tsv sheets:read_delimited | tsv tab | text/tab-separated-values text/tsv
-feed epub_and_feeds:read_feed | rss atom | application/rss+xml application/atom+xml application/feed+json
+feed epub_and_feeds:read_feed | rss atom | application/rss+xml application/atom+xml
 md markup:read_markdown | md markdown mkd | text/markdown text/x-markdown
 xls sheets:read_workbook | xls xlsb | application/vnd.ms-excel
 doc ole:read_doc | doc dot | application/msword
@@ -133,8 +132,6 @@ def text_kind(text: str, kind: str, mime: str, url: str) -> str | None:
         return "rtf"
     if kind == "xml":
         return "feed" if _FEED_ROOT.match(text[:20_000]) else None
-    if kind == "json":
-        return "feed" if may_be_json_feed(text) else None
     if kind != "text":
         return None
     found = _BY_MIME.get(mime)
