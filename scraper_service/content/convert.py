@@ -30,7 +30,7 @@ from scraper_service.content.decode import (
     text_of,
     utf8_of,
 )
-from scraper_service.content.documents.kinds import (
+from scraper_service.content.documents.files import (
     archive_kind,
     read_document,
     text_kind,

@@ -6,7 +6,7 @@ from datetime import date, datetime, time, timedelta
 import pytest
 
 from scraper_service.content.convert import make_content
-from scraper_service.content.documents import kinds
+from scraper_service.content.documents import files
 from scraper_service.content.documents.sheets import format_value
 from tests.content import officemaker
 from tests.content.officemaker import docx, epub, odf, ole, paragraph, pptx, row, xlsx
@@ -674,7 +674,7 @@ def test_files_that_cannot_be_read_say_why(body, reason):
 def test_files_of_before_2007_are_refused_without_their_extra(
     monkeypatch, stream, name
 ):
-    monkeypatch.setattr(kinds, "find_spec", lambda name: None)
+    monkeypatch.setattr(files, "find_spec", lambda name: None)
     assert f"{name} of before 2007 needs the extra office" in refusal(ole(stream))
 
 

@@ -24,7 +24,7 @@ from scraper_service.content.documents.drawings_and_formulas import (
     formula,
     record_object,
 )
-from scraper_service.content.documents.markup import (
+from scraper_service.content.documents.files import (
     HIDDEN,
     MACROS,
     Archive,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from lxml import etree
 
 from scraper_service.content.decode import Unreadable
-from scraper_service.content.documents.markup import (
+from scraper_service.content.documents.files import (
     Archive,
     attribute,
     element,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from lxml import etree
 
-from scraper_service.content.documents.markup import (
+from scraper_service.content.documents.files import (
     Archive,
     ConvertedDocument,
     anchor,

@@ -14,7 +14,7 @@ from scraper_service.content.documents.drawings_and_formulas import (
     OBJECT,
     mathml,
 )
-from scraper_service.content.documents.markup import (
+from scraper_service.content.documents.files import (
     COMMENT,
     HIDDEN,
     HIDDEN_ROWS,

@@ -34,7 +34,7 @@ from scraper_service.content.documents.drawings_and_formulas import (
     Relations,
     record_object,
 )
-from scraper_service.content.documents.markup import (
+from scraper_service.content.documents.files import (
     HIDDEN_ROWS,
     MAX_CELLS,
     MAX_XML_BYTES,
