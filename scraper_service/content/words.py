@@ -242,6 +242,12 @@ def _visible(url: str) -> str:
 
 MAX_TEXT = 100_000  # characters of Markdown that are read
 PIECE = 90  # characters, about, of a piece in a script without sentence marks
+SHORTEST, LONGEST = 30, 450  # characters of a sentence that may stand by itself
+# The same for scripts that need fewer characters.
+SHORTEST_WIDE, LONGEST_WIDE = 10, 200
+WIDE = re.compile(
+    r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\u0e00-\u0eff\u1780-\u17ff]"
+)
 
 _CLOSING = "\"'\u201d\u2019\u00bb)\\]"
 _WIDE_CLOSING = "\u201d\u2019\u300d\u300f\uff09"
@@ -284,6 +290,24 @@ def sentences(markdown: str) -> list[Sentence]:
         for number, paragraph in enumerate(paragraphs(markdown))
         for text in split(paragraph)
     ]
+
+
+def may_stand(text: str) -> bool:
+    """Return True for a whole sentence of some length, mostly of letters."""
+    wide = is_wide(text)
+    shortest, longest = (SHORTEST_WIDE, LONGEST_WIDE) if wide else (SHORTEST, LONGEST)
+    if not shortest <= len(text) <= longest:
+        return False
+    if text.endswith((":", "\uff1a")) or text.count("(") != text.count(")"):
+        return False  # the rest of the sentence stands elsewhere
+    letters = sum(c.isalpha() or c.isspace() for c in text)
+    # Prices, codes and lists of names are not sentences.
+    return letters >= 0.7 * len(text) and (wide or text.count(" ") >= 4)
+
+
+def is_wide(text: str) -> bool:
+    """Return True if most of a text is in a script without spaces."""
+    return 2 * len(WIDE.findall(text)) > len(text.replace(" ", ""))
 
 
 def paragraphs(markdown: str) -> Iterator[str]:
