@@ -15,6 +15,7 @@ from scraper_service.content.main_content.blocks import Walk
 from scraper_service.content.main_content.drops import drop_extras
 from scraper_service.content.main_content.model import (
     Draft,
+    Kind,
     model,
     read_declarations,
     table,
@@ -643,3 +644,8 @@ def test_a_page_declares_at_most_twenty_types():
     )
     found = read_declarations(parse(types, URL)).signs
     assert {f"data:T{n}" for n in range(20)} == {s for s in found if "data:" in s}
+
+
+def test_signs_of_equal_weight_have_one_order():
+    kind = Kind((1.0, 0.0), (("b", [0.2, 0.0]), ("a", [0.2, 0.0]), ("c", [0.3, 0.0])))
+    assert kind.evidence == (("c", 0.3), ("a", 0.2), ("b", 0.2))
