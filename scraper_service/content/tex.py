@@ -128,7 +128,9 @@ def _tex(element: Any, depth: int) -> str:
         return f"\\sqrt{{{_row(element, depth)}}}"
     if tag == "mfenced":
         inner = ", ".join(_tex(child, depth + 1) for child in element)
-        return f"{element.get('open', '(')}{inner}{element.get('close', ')')}"
+        first, last = element.get("open", "("), element.get("close", ")")
+        first, last = ("".join(map(sign, text)) for text in (first, last))
+        return f"{first}{inner}{last}".strip()
     if tag == "mtable":
         rows = [" & ".join(_row(cell, depth + 2) for cell in row) for row in element]
         return r"\begin{matrix} " + r" \\ ".join(rows) + r" \end{matrix}"

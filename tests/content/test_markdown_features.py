@@ -39,6 +39,13 @@ MATHS = {
         ),
         (r"$\epsilon \ll \mathbf{A} \circ \arcsin \text{5\% of} x^{\prime} \ddot{y}$"),
     ),
+    "mathml in braces": (
+        (
+            "<math><mfenced open='{' close='}'><mi>x</mi><mi>y</mi></mfenced>"
+            "<mfenced open='&#x27e8;' close=''><mi>z</mi></mfenced></math>"
+        ),
+        r"$\{x, y\} \langle z$",
+    ),
     "matrix": (
         (
             "<math><mtable><mtr><mtd><mn>1</mn></mtd><mtd><mn>2</mn></mtd></mtr>"
