@@ -8,6 +8,7 @@ a response. A page that cannot be fetched or converted is data
 from __future__ import annotations
 
 import errno
+import unicodedata
 from typing import Any
 
 from attrs import field, frozen
@@ -53,6 +54,7 @@ OTHER_CODES = (
     "SCRAPE_ZDR_VIOLATION_ERROR",
     "UNSUPPORTED_FILE_TYPE",
 )
+_HARMFUL = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # categories of characters
 
 
 def variable(setting: str) -> str:
@@ -63,6 +65,18 @@ def variable(setting: str) -> str:
 def plural(count: int, noun: str) -> str:
     """Return a number of things as text: ``1 page``, ``2 pages``."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def printable(text: str, most: int | None = None) -> str:
+    """Return ``text`` on one line, without control and direction characters.
+
+    The result has at most ``most`` characters. A text that is cut ends in three dots.
+    """
+    words = " ".join(text.split())
+    clean = "".join(c for c in words if unicodedata.category(c) not in _HARMFUL)
+    if most is not None and len(clean) > most:
+        return clean[: max(most - 3, 0)] + "..."[:most]
+    return clean
 
 
 def prefix_name(name: str, message: str) -> str:

@@ -11,25 +11,23 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve
 
 from scraper_service.crawling.page_state import FetchKind, PageState
-from scraper_service.discovery import (
-    LinkCheck,
+from scraper_service.discovery.canonical_urls import (
     Originals,
-    Reason,
     SeenLinks,
-    SitemapChoice,
-    TrapGuard,
     crawl_key,
-    link_rows,
     normalize_url,
     sitemap_key,
 )
 from scraper_service.discovery.crawl_prompt import options_from_prompt
+from scraper_service.discovery.crawler_traps import TrapGuard
 from scraper_service.discovery.robots import nofollow_source
+from scraper_service.discovery.scope_rules import LinkCheck, Reason, link_rows
 from scraper_service.discovery.sitemap import (
     FETCH_TIMEOUT_S,
     GUESS,
     MAX_KEPT_BYTES,
     MAX_KEPT_TOTAL,
+    SitemapChoice,
     first_scope,
     sitemap_candidates,
     starts_with_sitemap,
@@ -62,7 +60,7 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from twisted.python.failure import Failure
 
-    from scraper_service.discovery import CrawlScope
+    from scraper_service.discovery.scope_rules import CrawlScope
     from scraper_service.items import KeptResponse, Lease, LinkRowT
     from scraper_service.options.crawl import CrawlOptions
     from scraper_service.options.scrape import ScrapeOptions

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve
 from scrapy.utils.misc import load_object
 
-from scraper_service.content.formats.answers import result_name
 from scraper_service.content.losses import join_rows, without_document
 from scraper_service.content.page_status import (
     EMPTY_SHELL,
@@ -25,7 +24,7 @@ from scraper_service.crawling.page_state import STATE, PageState
 from scraper_service.discovery.canonical_urls import site_of
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.options.availability import BROWSER
-from scraper_service.options.formats import EMBEDDED, FORMATS
+from scraper_service.options.formats import EMBEDDED, FORMATS, result_name
 from scraper_service.options.urls import origin, request_url, url_parts
 
 if TYPE_CHECKING:

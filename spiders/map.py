@@ -19,7 +19,7 @@ from scrapy.exceptions import IgnoreRequest
 
 from scraper_service.content.page_status import WEB_PAGE
 from scraper_service.crawling.page_state import FetchKind, PageState
-from scraper_service.discovery import MapScope, sitemap_key
+from scraper_service.discovery.canonical_urls import sitemap_key
 from scraper_service.discovery.map_results import (
     KNOWN,
     LINKS,
@@ -37,6 +37,7 @@ from scraper_service.discovery.map_results import (
     start_row,
     text_of,
 )
+from scraper_service.discovery.scope_rules import MapScope
 from scraper_service.discovery.sitemap import (
     FETCH_TIMEOUT_S,
     MAX_FILES,

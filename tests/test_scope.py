@@ -14,17 +14,21 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from scraper_service.content.page_urls import is_route
-from scraper_service.discovery import (
+from scraper_service.discovery.canonical_urls import (
+    crawl_key,
+    normalize_url,
+    page_key,
+    parse_uncached,
+    parse_url,
+    site_of,
+)
+from scraper_service.discovery.scope_rules import (
     CrawlScope,
     LinkCheck,
     Reason,
     Refusal,
-    crawl_key,
     link_rows,
-    normalize_url,
-    page_key,
 )
-from scraper_service.discovery.canonical_urls import parse_uncached, parse_url, site_of
 from scraper_service.options.spider_arguments import crawl_options
 from scraper_service.options.urls import caller_url
 

@@ -8,8 +8,7 @@ from datetime import date, timedelta
 import pytest
 
 from scraper_service.content.words import fingerprint
-from scraper_service.discovery import TrapGuard
-from scraper_service.discovery.crawler_traps import MAX_GROUPS, MAX_WORDS
+from scraper_service.discovery.crawler_traps import MAX_GROUPS, MAX_WORDS, TrapGuard
 
 TODAY = date(2026, 3, 1)
 SITE = "https://example.com"

@@ -28,8 +28,7 @@ from scraper_service.cli.terminal import (
     end_at_once,
     fit_columns,
 )
-from scraper_service.content.characters import printable
-from scraper_service.errors import plural
+from scraper_service.errors import plural, printable
 from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:

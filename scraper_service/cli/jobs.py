@@ -25,8 +25,7 @@ from scraper_service.cli.terminal import (
     logbook_json,
     logbook_lines,
 )
-from scraper_service.content.characters import printable
-from scraper_service.errors import FAILURE_CODES, OTHER_CODES, plural
+from scraper_service.errors import FAILURE_CODES, OTHER_CODES, plural, printable
 from scraper_service.options import catalogue
 from scraper_service.options.crawl import SHAPING
 

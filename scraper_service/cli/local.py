@@ -35,9 +35,8 @@ from scraper_service.cli.terminal import (
     tell_left_out,
     utc,
 )
-from scraper_service.content.characters import printable
 from scraper_service.content.stored_pages import archive_row
-from scraper_service.errors import InvalidOptions, OptionUnavailable, plural
+from scraper_service.errors import InvalidOptions, OptionUnavailable, plural, printable
 from scraper_service.items import Page, upload_of
 from scraper_service.options import availability
 from scraper_service.options.crawl import ChangeRequest, RetryRequest

@@ -19,8 +19,8 @@ from scraper_service.cli.options import examples
 from scraper_service.cli.outputs import single
 from scraper_service.cli.outputs.page_files import keys_of_body
 from scraper_service.cli.settings import fetch_settings
-from scraper_service.content.characters import printable
 from scraper_service.content.losses import describe
+from scraper_service.errors import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -303,7 +303,7 @@ def explain_command(
     """Show which blocks of a page are main content, and why.
 
     A line for each block: + kept or - dropped, how likely it is content, its place and
-    text, the rule that decided or the features that counted most. With --selector the
+    text, and the rule that decided in place of the chance. With --selector the
     number of its matches and the first ones, as selectors of the format json see them.
     At the end the parts of the page that its Markdown does not contain.
     """
@@ -401,13 +401,8 @@ def _lines(facts: dict[str, Any]) -> list[str]:
         lines.append("the page is small: all blocks but menus and footers are kept")
     for block in facts["blocks"]:
         mark = "+" if block["keep"] else "-"
-        features = "; ".join(
-            f"{f['name']} = {f['value']:g} ({f['weight']:+.2f})"
-            for f in block["features"]
-        )
-        why = block["rule"] or features
-        lines += [
-            f"{mark} {block['chance']:.2f} {block['path']}: {block['text'][:70]}",
-            f"         {why}",
-        ]
+        shown = f"{block['path']}: {block['text'][:70]}"
+        lines.append(f"{mark} {block['chance']:.2f} {shown}")
+        if block["rule"]:
+            lines.append(f"         {block['rule']}")
     return lines

@@ -30,8 +30,7 @@ from scraper_service.cli.terminal import (
     choose_id,
     tell_left_out,
 )
-from scraper_service.content.characters import printable
-from scraper_service.errors import plural
+from scraper_service.errors import plural, printable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

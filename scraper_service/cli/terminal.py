@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 from attrs import frozen
 
-from scraper_service.content.characters import printable
+from scraper_service.errors import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

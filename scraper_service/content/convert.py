@@ -30,7 +30,7 @@ from scraper_service.content.decode import (
     text_of,
     utf8_of,
 )
-from scraper_service.content.documents.kinds import (
+from scraper_service.content.documents.files import (
     archive_kind,
     read_document,
     text_kind,
@@ -40,7 +40,6 @@ from scraper_service.content.formats.links_and_images import (
     feed_links,
     has_links,
     images,
-    json_feed_links,
     links,
     page_links,
 )
@@ -229,9 +228,8 @@ class _Conversion(Conversion):
         """Make all formats of a text: XML, JSON, a table, Markdown and so on."""
         text = text_of(body, self.source.content_type, kind)
         found = text_kind(text, kind, mime, self.source.url)
-        if self.source.find_links and (kind == "xml" or found == "feed"):
-            read_links = json_feed_links if kind == "json" else feed_links
-            self.facts["found"], self.facts["found_times"] = read_links(
+        if self.source.find_links and kind == "xml":
+            self.facts["found"], self.facts["found_times"] = feed_links(
                 text, self.source.url, self.source.last_modified
             )
         if kind == "json" and self.options.extracts:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from scraper_service.content.characters import AnyCase
+from scraper_service.content.words import AnyCase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

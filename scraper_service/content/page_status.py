@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 from lxml import etree
 
-from scraper_service.content.characters import AnyCase
 from scraper_service.content.decode import sniff, utf8_of
 from scraper_service.content.error_pages import error_page
 from scraper_service.content.html.document import parse
@@ -27,6 +26,7 @@ from scraper_service.content.html.embedded import (
 )
 from scraper_service.content.metadata.evidence import Evidence
 from scraper_service.content.passes import visible_text
+from scraper_service.content.words import AnyCase
 
 if TYPE_CHECKING:
     from scraper_service.content.html.document import Document

@@ -1,9 +1,9 @@
 """Words and sentences of texts, in any script.
 
 Words of searches are folded and become stems; Chinese, Japanese and Korean text becomes
-pairs of characters. URLs are scored by words. Words of two texts are compared; the fingerprints of duplicates
-differ in few bits. Sentences are read from Markdown, which web pages, documents and PDF
-files share.
+pairs of characters. URLs are scored by words. Words of two texts are compared; the
+fingerprints of duplicates differ in few bits. Patterns match in any case. Sentences are
+read from Markdown, which web pages, documents and PDF files share.
 """
 
 from __future__ import annotations
@@ -73,6 +73,39 @@ _UNSPACED = re.compile(
 MAX_WORDS = 50  # of one search
 MIN_PART = 3  # letters of an ASCII word; shorter ones are part of everything
 _WORD_OF_URL = re.compile(r"\w+")
+
+
+class AnyCase:
+    """A pattern in lower case that matches text in any case; several are alternatives.
+
+    With ``re.IGNORECASE`` an expression tries all its alternatives at each character.
+    Therefore it only searches texts that match in lower case, and few texts do.
+    """
+
+    def __init__(self, *patterns: str):
+        pattern = "|".join(patterns)
+        self._lower = re.compile(pattern)
+        self._any = re.compile(pattern, re.IGNORECASE)
+
+    def is_in(self, text: str) -> bool:
+        """Return True if ``text`` has a match."""
+        return self._lower.search(_lower(text)) is not None
+
+    def search(self, text: str) -> re.Match[str] | None:
+        """Return the first match in ``text``."""
+        return self._any.search(text) if self.is_in(text) else None
+
+    def finditer(self, text: str) -> Iterator[re.Match[str]]:
+        """Return all matches in ``text``."""
+        return self._any.finditer(text) if self.is_in(text) else iter(())
+
+
+def _lower(text: str) -> str:
+    """Return ``text`` in lower case, with one letter for those that ``re`` takes as alike."""
+    lower = text.lower()
+    if lower.isascii():
+        return lower
+    return lower.replace("i\u0307", "i").replace("\u0131", "i").replace("\u017f", "s")
 
 
 def fold(text: str) -> str:
@@ -209,6 +242,12 @@ def _visible(url: str) -> str:
 
 MAX_TEXT = 100_000  # characters of Markdown that are read
 PIECE = 90  # characters, about, of a piece in a script without sentence marks
+SHORTEST, LONGEST = 30, 450  # characters of a sentence that may stand by itself
+# The same for scripts that need fewer characters.
+SHORTEST_WIDE, LONGEST_WIDE = 10, 200
+WIDE = re.compile(
+    r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\u0e00-\u0eff\u1780-\u17ff]"
+)
 
 _CLOSING = "\"'\u201d\u2019\u00bb)\\]"
 _WIDE_CLOSING = "\u201d\u2019\u300d\u300f\uff09"
@@ -251,6 +290,24 @@ def sentences(markdown: str) -> list[Sentence]:
         for number, paragraph in enumerate(paragraphs(markdown))
         for text in split(paragraph)
     ]
+
+
+def may_stand(text: str) -> bool:
+    """Return True for a whole sentence of some length, mostly of letters."""
+    wide = is_wide(text)
+    shortest, longest = (SHORTEST_WIDE, LONGEST_WIDE) if wide else (SHORTEST, LONGEST)
+    if not shortest <= len(text) <= longest:
+        return False
+    if text.endswith((":", "\uff1a")) or text.count("(") != text.count(")"):
+        return False  # the rest of the sentence stands elsewhere
+    letters = sum(c.isalpha() or c.isspace() for c in text)
+    # Prices, codes and lists of names are not sentences.
+    return letters >= 0.7 * len(text) and (wide or text.count(" ") >= 4)
+
+
+def is_wide(text: str) -> bool:
+    """Return True if most of a text is in a script without spaces."""
+    return 2 * len(WIDE.findall(text)) > len(text.replace(" ", ""))
 
 
 def paragraphs(markdown: str) -> Iterator[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from attrs import Factory, define
 
-from scraper_service.discovery import LinkCheck
+from scraper_service.discovery.scope_rules import LinkCheck
 from scraper_service.items import KeptResponse, Lease, Rendered, TakenPage, Upload
 from scraper_service.options.scrape import ScrapeOptions
 from scraper_service.options.urls import OriginT

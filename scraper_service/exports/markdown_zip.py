@@ -17,8 +17,8 @@ import zlib
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from scraper_service.content.characters import printable
 from scraper_service.content.page_urls import is_route
+from scraper_service.errors import printable
 from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:

@@ -268,6 +268,11 @@ Format: TypeAlias = (
 )
 
 
+def result_name(item: Format) -> str:
+    """Return the name of the value that a format makes."""
+    return item.key if isinstance(item, Json) else item.type
+
+
 def merge_formats(formats: Iterable[Format]) -> tuple[Format, ...]:
     """Return ``formats`` without duplicates, in the order of first mention.
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Self
 from attrs import field, frozen
 
 from scraper_service.content.stored_pages import StoredResponse
-from scraper_service.discovery import Reason
+from scraper_service.discovery.scope_rules import Reason
 from scraper_service.items import KeptResponse, Snapshot
 from scraper_service.options.crawl import Webhook
 

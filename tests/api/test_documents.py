@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scraper_service.content.documents.kinds import KINDS
+from scraper_service.content.documents.files import KINDS
 from tests.content import officemaker
 from tests.content.officemaker import docx, epub, odf, ole, paragraph, pptx, row, xlsx
 from tests.content.pdfmaker import pdf

@@ -15,7 +15,7 @@ import pytest
 from firecrawl import AsyncFirecrawl, Firecrawl
 
 from scraper_service.api.request_body import MAX_FILE_BYTES
-from scraper_service.content.documents.kinds import KINDS
+from scraper_service.content.documents.files import KINDS
 from tests.api.test_documents import FILES
 from tests.conftest import KEY
 from tests.content.pdfmaker import pdf

@@ -19,7 +19,7 @@ from scraper_service.cli.outputs.page_files import (
     keys_of_body,
 )
 from scraper_service.cli.terminal import FailedUrl, OutputFailed, Status, fit_columns
-from scraper_service.content.characters import printable
+from scraper_service.errors import printable
 from scraper_service.exports.formats import FileSpec
 from scraper_service.exports.markdown_zip import front_matter
 from scraper_service.exports.tables import FACTS

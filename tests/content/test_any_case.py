@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scraper_service.content.characters import AnyCase
+from scraper_service.content.words import AnyCase
 
 PATTERN = r"\b(?:last updated|größe|skip)\b|вход(?=[.!])|^kiss"
 #: Letters in several cases, some of which ``re`` takes as alike: ``i`` and ``\u0131``.

@@ -77,8 +77,6 @@ def test_json_ld_is_read_by_what_names_mean_and_values_say_where_they_are_from()
         "num_reviews": 12,
         "volume": "1.7 l",
     }
-    assert found.places["/current_price"].source == "json-ld Product.offers.price"
-    assert found.places["/current_price"].snippet == "49.90"
     assert found.missing == ()
     assert found.warnings == ()
 
@@ -155,7 +153,6 @@ def test_meta_tags_are_read():
         "image": "https://shop.example/lamp.jpg",
         "description": "It gives light.",
     }
-    assert found.places["/price"].source == "meta product:price:amount"
 
 
 @pytest.mark.parametrize(
@@ -185,7 +182,6 @@ def test_labels_of_names_that_nobody_has_foreseen_are_found():
     )
     found = answer(page, schema)
     assert found.data == {"chuckCapacity": "13 mm", "c": 13}
-    assert found.places["/chuckCapacity"].source == 'definition "Chuck capacity"'
 
 
 def test_the_price_to_pay_is_that_beside_the_heading_and_not_struck_out():
@@ -277,15 +273,12 @@ def test_cards_become_records():
         "review_count": 20,
     }
     assert len(found.data["products"]) == 5
-    assert found.places["/products/1/name"].snippet == "Cup 2"
-    assert found.places["/products/1/name"].source.startswith("repeated li 2")
 
 
 def test_a_schema_that_is_a_list_is_answered_by_one():
     schema = {"type": "array", "items": asked(name=STRING, price=NUMBER)}
     found = answer(f"<h1>Cups</h1><ul>{CARDS}</ul>", schema)
     assert found.data[0] == {"name": "Cup 1", "price": 1.5}
-    assert "/0/name" in found.places
 
 
 def test_rows_of_a_table_become_records_by_the_words_of_its_columns():
@@ -301,7 +294,6 @@ def test_rows_of_a_table_become_records_by_the_words_of_its_columns():
             {"port": "Bb", "ships_per_year": 90},
         ]
     }
-    assert found.places["/ports/0/port"].source == 'table row 1, column "port"'
 
 
 def test_headings_with_what_follows_and_terms_become_records():

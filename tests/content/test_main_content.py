@@ -15,15 +15,14 @@ from scraper_service.content.main_content.blocks import Walk
 from scraper_service.content.main_content.drops import drop_extras
 from scraper_service.content.main_content.model import (
     Draft,
+    Kind,
     model,
     read_declarations,
     table,
 )
 from scraper_service.content.main_content.reduction import (
     MAX_BLOCKS,
-    effects,
     explain,
-    judge,
     reduce,
 )
 from scraper_service.content.main_content.rules import add_bylines, correct, unite_cards
@@ -206,22 +205,6 @@ def test_unlikely_links_stay_when_they_are_much_of_the_page(words_beside, kept):
     assert draft.keep[1:].any() == kept
 
 
-def test_weights_of_features_add_up_to_the_score():
-    page = (PAGES / "news-cards.html").read_text(encoding="utf-8")
-    document = parse(page, URL)
-    page = read_declarations(document)
-    clean(document)
-    verdict = judge(document.body, page)
-    assert verdict is not None
-    assert verdict.table is not None
-    forest = model().forest
-    start = forest.bias + forest.leaves.mean(axis=1).sum()
-    for effect, score in zip(
-        effects(forest, verdict.table), forest.score(verdict.table), strict=True
-    ):
-        assert start + sum(effect.values()) == pytest.approx(score, abs=1e-3)
-
-
 def test_a_page_of_very_many_blocks_is_kept_but_for_its_chrome():
     items = "".join(f"<li>item {number}" for number in range(MAX_BLOCKS))
     page = f"<nav><a href=/a>Menu</a></nav><ul>{items}</ul><footer>End</footer>"
@@ -238,7 +221,11 @@ def test_explanation_names_every_block():
         ("Title", True),
         ("Some words.", True),
     ]
-    assert all(b["rule"] or b["features"] for b in facts["blocks"])
+    above = [b["chance"] >= facts["bar"] for b in facts["blocks"]]
+    assert all(
+        b["rule"] or b["keep"] == is_above
+        for b, is_above in zip(facts["blocks"], above, strict=True)
+    )
     assert sum(facts["kinds"].values()) == pytest.approx(1, abs=0.01)
     assert explain("", URL)["blocks"] == []
 
@@ -657,3 +644,8 @@ def test_a_page_declares_at_most_twenty_types():
     )
     found = read_declarations(parse(types, URL)).signs
     assert {f"data:T{n}" for n in range(20)} == {s for s in found if "data:" in s}
+
+
+def test_signs_of_equal_weight_have_one_order():
+    kind = Kind((1.0, 0.0), (("b", [0.2, 0.0]), ("a", [0.2, 0.0]), ("c", [0.3, 0.0])))
+    assert kind.evidence == (("c", 0.3), ("a", 0.2), ("b", 0.2))

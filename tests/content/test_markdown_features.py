@@ -31,6 +31,21 @@ MATHS = {
         ),
         "$\\frac{a^{2}}{\\sqrt{\\pi}} \\le \\sum_{i}^{n}$",
     ),
+    "mathml with rare signs": (
+        (
+            "<math><mi>&#x3f5;</mi><mo>&#8810;</mo><mi>&#x1d400;</mi><mo>&#8728;</mo><mi>arcsin</mi><mtext></mtext>"
+            "<mtext>5% of</mtext><msup><mi>x</mi><mo>&prime;</mo></msup>"
+            "<mover><mi>y</mi><mo>&#x308;</mo></mover></math>"
+        ),
+        (r"$\epsilon \ll \mathbf{A} \circ \arcsin \text{5\% of} x^{\prime} \ddot{y}$"),
+    ),
+    "mathml in braces": (
+        (
+            "<math><mfenced open='{' close='}'><mi>x</mi><mi>y</mi></mfenced>"
+            "<mfenced open='&#x27e8;' close=''><mi>z</mi></mfenced></math>"
+        ),
+        r"$\{x, y\} \langle z$",
+    ),
     "matrix": (
         (
             "<math><mtable><mtr><mtd><mn>1</mn></mtd><mtd><mn>2</mn></mtd></mtr>"

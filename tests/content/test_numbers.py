@@ -7,8 +7,7 @@ import math
 
 import pytest
 
-from scraper_service.content.characters import parse_digits
-from scraper_service.content.documents.kinds import KINDS
+from scraper_service.content.documents.files import KINDS, parse_digits
 from scraper_service.content.structured_data import values
 from scraper_service.options import formats
 from tests.content import officemaker

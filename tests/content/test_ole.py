@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from scraper_service.content.documents.kinds import KINDS
+from scraper_service.content.documents.files import KINDS
 from tests.content import officemaker
 from tests.content.pages import convert, value
 from tests.content.test_documents import STREAM, facts, read, refusal

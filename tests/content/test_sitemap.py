@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scraper_service.discovery import SitemapChoice, crawl_key
+from scraper_service.discovery.canonical_urls import crawl_key
 from scraper_service.discovery.sitemap import (
     MAX_BYTES,
     MAX_FILES,
@@ -19,6 +19,7 @@ from scraper_service.discovery.sitemap import (
     PIECE,
     SLICE_ROWS,
     UNREADABLE,
+    SitemapChoice,
     SitemapContent,
     is_sitemap_address,
     read_sitemap,

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scraper_service.discovery import SitemapChoice, crawl_key
-from scraper_service.discovery.sitemap import MAX_BYTES, MAX_URLS
+from scraper_service.discovery.canonical_urls import crawl_key
+from scraper_service.discovery.sitemap import MAX_BYTES, MAX_URLS, SitemapChoice
 from scraper_service.items import PageSource
 from scraper_service.options.spider_arguments import crawl_options
 from tests.support.conversions import pool_in_loop

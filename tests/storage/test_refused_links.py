@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 from sqlalchemy import func, select, update
 
-from scraper_service.discovery import crawl_key
+from scraper_service.discovery.canonical_urls import crawl_key
 from scraper_service.options.serialization import options_to_json
 from scraper_service.options.spider_arguments import crawl_options
 from scraper_service.storage.frontier import refused_links

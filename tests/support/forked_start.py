@@ -61,8 +61,8 @@ scraper_service.api.application scraper_service.api.errors scraper_service.api.p
 scraper_service.options.wire.jobs scraper_service.api.requests.feedback
 scraper_service.api.streams.streaming scraper_service.api.requests.v1
 scraper_service.options.wire.v2 scraper_service.api.webhook_payloads
-scraper_service.cli.outputs.output scraper_service.content.formats.answers
-scraper_service.content.documents.kinds scraper_service.crawling.robots
+scraper_service.cli.outputs.output scraper_service.content.structured_data.merging
+scraper_service.content.documents.files scraper_service.crawling.robots
 scraper_service.llm.client scraper_service.services.kinds.agent
 scraper_service.services.kinds.extraction
 scraper_service.storage.accounts.teams scraper_service.services.jobs

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from scraper_service.discovery import CrawlScope, crawl_key, normalize_url
+from scraper_service.discovery.canonical_urls import crawl_key, normalize_url
+from scraper_service.discovery.scope_rules import CrawlScope
 from scraper_service.options.spider_arguments import crawl_options
 from scraper_service.storage.database import Database
 from scraper_service.storage.frontier import leases as frontier

@@ -26,7 +26,7 @@ from scrapy.settings import Settings
 from scrapy.utils.project import get_project_settings
 
 from scraper_service.crawling.scheduler import LeasedScheduler
-from scraper_service.discovery import page_key
+from scraper_service.discovery.canonical_urls import page_key
 from scraper_service.options.spider_arguments import crawl_options
 from scraper_service.spiders.crawl import CrawlSpider
 from scraper_service.storage.database import Database

@@ -20,10 +20,10 @@ import aiohttp
 from attrs import asdict, frozen
 
 from scraper_service.crawling.converter_pool.pool import ConverterPool
-from scraper_service.discovery import SitemapChoice
 from scraper_service.discovery.sitemap import (
     MAX_BYTES,
     MAX_URLS,
+    SitemapChoice,
     SitemapContent,
     json_slices,
 )

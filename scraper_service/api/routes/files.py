@@ -50,7 +50,7 @@ from scraper_service.api.schemas import (
     success,
 )
 from scraper_service.api.streams.streaming import Stalled, Valve
-from scraper_service.content.documents.kinds import KINDS
+from scraper_service.content.documents.files import KINDS
 from scraper_service.errors import (
     DiskQuotaExceeded,
     FileTooLarge,

@@ -21,8 +21,7 @@ import click
 from attrs import frozen
 
 from scraper_service.cli.terminal import FailedUrl, OutputFailed
-from scraper_service.content.characters import printable
-from scraper_service.errors import plural
+from scraper_service.errors import plural, printable
 from scraper_service.exports.markdown_zip import PageNames, front_matter
 from scraper_service.options.formats import FILE, NAMED, PICTURE, ROW_OF, Json, Query
 from scraper_service.options.urls import url_parts

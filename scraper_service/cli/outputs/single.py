@@ -27,7 +27,7 @@ from scraper_service.cli.outputs.page_files import (
     write_page,
 )
 from scraper_service.cli.terminal import OutputFailed
-from scraper_service.content.characters import printable
+from scraper_service.errors import printable
 from scraper_service.exports.markdown_zip import PageNames
 from scraper_service.options.formats import DATA, FILE, HTML, PICTURE, TEXT
 

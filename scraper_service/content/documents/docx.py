@@ -18,14 +18,13 @@ from typing import Any
 import mammoth
 from lxml import etree
 
-from scraper_service.content.characters import parse_digits
 from scraper_service.content.documents.drawings_and_formulas import (
     OBJECT,
     Graphics,
     formula,
     record_object,
 )
-from scraper_service.content.documents.markup import (
+from scraper_service.content.documents.files import (
     HIDDEN,
     MACROS,
     Archive,
@@ -35,6 +34,7 @@ from scraper_service.content.documents.markup import (
     inner_html,
     local,
     ooxml_document,
+    parse_digits,
 )
 from scraper_service.content.losses import Losses, is_in
 

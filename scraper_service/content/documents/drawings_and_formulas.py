@@ -7,7 +7,6 @@ texts (21.4). Formulas are Office MathML (22.1) or MathML itself.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections import Counter
 from contextlib import suppress
 from itertools import groupby, islice
@@ -15,17 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 from lxml import etree
 
-from scraper_service.content.characters import parse_digits
 from scraper_service.content.decode import Unreadable
-from scraper_service.content.documents.markup import (
+from scraper_service.content.documents.files import (
     Archive,
     attribute,
     element,
     escape,
     local,
     nested_list,
+    parse_digits,
     table,
 )
+from scraper_service.content.tex import ACCENTS, FUNCTIONS, plain_text, sign
 
 if TYPE_CHECKING:
     from scraper_service.content.losses import Losses
@@ -45,36 +45,6 @@ MAX_DEPTH = 40  # nested elements of a formula
 MAX_TEX = 20_000  # characters of a formula
 UNKNOWN = "The formula has unknown parts, is nested too deeply or is too long."
 
-_SIGNS = {
-    "\u2212": "-", "\u00d7": r"\times ", "\u22c5": r"\cdot ", "\u00b7": r"\cdot ",
-    "\u00f7": r"\div ", "\u00b1": r"\pm ", "\u2213": r"\mp ", "\u2217": "*",
-    "\u2264": r"\le ", "\u2265": r"\ge ", "\u2260": r"\ne ", "\u2248": r"\approx ",
-    "\u2261": r"\equiv ", "\u223c": r"\sim ", "\u2245": r"\cong ", "\u221d": r"\propto ",
-    "\u226a": r"\ll ", "\u226b": r"\gg ", "\u2208": r"\in ", "\u2209": r"\notin ",
-    "\u2282": r"\subset ", "\u2286": r"\subseteq ", "\u2283": r"\supset ",
-    "\u222a": r"\cup ", "\u2229": r"\cap ", "\u2205": r"\emptyset ", "\u2216": r"\setminus ",
-    "\u2227": r"\wedge ", "\u2228": r"\vee ", "\u00ac": r"\neg ", "\u2200": r"\forall ",
-    "\u2203": r"\exists ", "\u2192": r"\to ", "\u2190": r"\leftarrow ",
-    "\u21d2": r"\Rightarrow ", "\u21d4": r"\Leftrightarrow ", "\u2194": r"\leftrightarrow ",
-    "\u21a6": r"\mapsto ", "\u221e": r"\infty ", "\u2202": r"\partial ", "\u2207": r"\nabla ",
-    "\u2211": r"\sum ", "\u220f": r"\prod ", "\u2210": r"\coprod ", "\u222b": r"\int ",
-    "\u222c": r"\iint ", "\u222d": r"\iiint ", "\u222e": r"\oint ", "\u22c3": r"\bigcup ",
-    "\u22c2": r"\bigcap ", "\u22c1": r"\bigvee ", "\u22c0": r"\bigwedge ",
-    "\u2026": r"\dots ", "\u22ef": r"\cdots ", "\u22ee": r"\vdots ", "\u22f1": r"\ddots ",
-    "\u2218": r"\circ ", "\u2295": r"\oplus ", "\u2297": r"\otimes ", "\u22a5": r"\perp ",
-    "\u2225": r"\parallel ", "\u2220": r"\angle ", "\u2032": "'", "\u2033": "''",
-    "\u210f": r"\hbar ", "\u2113": r"\ell ", "\u27e8": r"\langle ", "\u27e9": r"\rangle ",
-    "\u230a": r"\lfloor ", "\u230b": r"\rfloor ", "\u2308": r"\lceil ", "\u2309": r"\rceil ",
-    "\u2016": r"\|", "{": r"\{", "}": r"\}", "%": r"\%", "#": r"\#", "&": r"\&", "$": r"\$",
-    "_": r"\_", "^": r"\hat{}", "~": r"\sim ", "\\": r"\backslash ",
-    "\u2061": "", "\u2062": "", "\u2063": "", "\u2064": "", "\u200b": "",
-}  # fmt: skip
-_ACCENTS = {
-    "\u0302": "hat", "^": "hat", "\u0303": "tilde", "~": "tilde", "\u0304": "bar",
-    "\u0305": "overline", "\u00af": "bar", "\u0307": "dot", "\u0308": "ddot",
-    "\u20d7": "vec", "\u2192": "vec", "\u030c": "check", "\u0306": "breve",
-    "\u0301": "acute", "\u0300": "grave",
-}  # fmt: skip
 _GROUPS = {
     "\u23df": "underbrace",
     "\u23de": "overbrace",
@@ -82,16 +52,6 @@ _GROUPS = {
     "\u2190": "overleftarrow",
 }
 _MATRICES = {"()": "p", "[]": "b", "||": "v", "{}": "B", "\u2016\u2016": "V"}
-_FUNCTIONS = frozenset(
-    "sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh coth log ln lg exp lim "
-    "max min sup inf det dim ker gcd arg deg hom Pr limsup liminf".split()
-)
-_ALPHABETS = (
-    ("DOUBLE-STRUCK", "mathbb"),
-    ("FRAKTUR", "mathfrak"),
-    ("BLACK-LETTER", "mathfrak"),
-    ("SCRIPT", "mathcal"),
-)
 _STYLES = {"double-struck": "mathbb", "fraktur": "mathfrak", "script": "mathcal"}
 _SINGLE = re.compile(r"\\[A-Za-z]+(\{[^{}]*\})?|\([^()]*\)|\d+")
 _TALL = re.compile(r"\\(?:frac|begin|sum|int|prod|sqrt|binom)\b")
@@ -337,45 +297,13 @@ def _run(item: Any) -> str:
     text = "".join(t.text or "" for t in item.iterfind("{*}t"))
     facts = item.find("{*}rPr")
     if facts is not None and facts.find("{*}nor") is not None:
-        plain = "".join(c if c not in "\\{}$%#&_^~" else _SIGNS[c] for c in text)
-        return f"\\text{{{plain}}}" if text.strip() else text
-    if text.strip() in _FUNCTIONS:
+        return plain_text(text) if text.strip() else text
+    if text.strip() in FUNCTIONS:
         return f"\\{text.strip()} "
-    written = "".join(map(_sign, text))
+    written = "".join(map(sign, text))
     style = facts.find("{*}scr") if facts is not None else None
     command = _STYLES.get(attribute(style, "val") or "") if style is not None else None
     return f"\\{command}{{{written}}}" if command and written.strip() else written
-
-
-def _sign(character: str) -> str:
-    if character < "\x7f":
-        return _SIGNS.get(character, character)
-    if character in _SIGNS:
-        return _SIGNS[character]
-    name = unicodedata.name(character, "")
-    is_letter = "\u2100" <= character < "\u2150"
-    if is_letter or "\U0001d400" <= character < "\U0001d800":
-        plain = unicodedata.normalize("NFKC", character)
-        for word, command in _ALPHABETS:
-            if word in name and plain.isascii():
-                return f"\\{command}{{{plain}}}"
-        return plain if plain.isascii() else "".join(map(_greek, plain))
-    return _greek(character)
-
-
-def _greek(character: str) -> str:
-    """Return a Greek letter as a command, another character unchanged."""
-    words = unicodedata.name(character, "").replace("LAMDA", "LAMBDA").split()
-    if words[:1] != ["GREEK"] or "WITH" in words:
-        return character
-    if words[1:3] in (["SMALL", "LETTER"], ["CAPITAL", "LETTER"]):
-        letter = words[-1].lower()
-        if letter == "omicron":
-            return "o"
-        is_capital = words[1] == "CAPITAL"
-        prefix = "var" if words[3:] == ["FINAL", "SIGMA"] else ""
-        return f"\\{prefix}{letter.capitalize() if is_capital else letter} "
-    return f"\\var{words[1].lower()} " if words[-1] == "SYMBOL" else character
 
 
 def _base(item: Any, depth: int) -> str:
@@ -413,14 +341,14 @@ def _radical(item: Any, depth: int) -> str:
 
 
 def _nary(item: Any, depth: int) -> str:
-    sign = _sign(_property(item, "chr", "\u222b")[:1] or "\u222b").strip()
-    return f"{sign}{_sub_and_sup(item, depth)} {_child(item, 'e', depth)}"
+    name = sign(_property(item, "chr", "\u222b")[:1] or "\u222b").strip()
+    return f"{name}{_sub_and_sup(item, depth)} {_child(item, 'e', depth)}"
 
 
 def _with_delimiters(item: Any, depth: int) -> str:
     begin = _property(item, "begChr", "(")[:1]
     end = _property(item, "endChr", ")")[:1]
-    between = _sign(_property(item, "sepChr", "|")[:1] or " ")
+    between = sign(_property(item, "sepChr", "|")[:1] or " ")
     cells = list(item.iterfind("{*}e"))
     if len(cells) == 1:
         inner = [c for c in cells[0] if not local(c).endswith("Pr")]
@@ -434,7 +362,7 @@ def _with_delimiters(item: Any, depth: int) -> str:
             if is_binomial and _property(inner[0], "type", "") == "noBar":
                 return _fraction(inner[0], depth)
     content = between.join(_SPACE.sub("", _row(cell, depth)) for cell in cells)
-    first, last = (_sign(sign).strip() if sign else "" for sign in (begin, end))
+    first, last = sign(begin).strip(), sign(end).strip()
     if _TALL.search(content) or bool(first) != bool(last):
         return f"\\left{first or '.'} {content} \\right{last or '.'}"
     return f"{first}{' ' if first[-1:].isalpha() else ''}{content}{last}"
@@ -466,7 +394,7 @@ def _function(item: Any, depth: int) -> str:
 
 
 def _accent(item: Any, depth: int) -> str:
-    command = _ACCENTS.get(_property(item, "chr", "\u0302")[:1])
+    command = ACCENTS.get(_property(item, "chr", "\u0302")[:1])
     if command is None:
         raise _UnknownPart
     return f"\\{command}{{{_child(item, 'e', depth)}}}"
@@ -486,11 +414,11 @@ def _limit(item: Any, depth: int) -> str:
 
 
 def _group(item: Any, depth: int) -> str:
-    sign = _property(item, "chr", "\u23df")[:1]
+    character = _property(item, "chr", "\u23df")[:1]
     base = _child(item, "e", depth)
-    if sign in _GROUPS:
-        return f"\\{_GROUPS[sign]}{{{base}}}"
-    return f"\\overset{{{_sign(sign).strip()}}}{{{base}}}"
+    if character in _GROUPS:
+        return f"\\{_GROUPS[character]}{{{base}}}"
+    return f"\\overset{{{sign(character).strip()}}}{{{base}}}"
 
 
 def _phantom(item: Any, depth: int) -> str:

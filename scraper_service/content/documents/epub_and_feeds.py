@@ -1,19 +1,18 @@
 """Converts what wraps HTML in XML: electronic books and news feeds.
 
 A chapter of a book (.epub, EPUB 3.3) is a section, in the order of the spine. An entry of a
-feed (RSS, Atom, JSON Feed) is a section with link and date.
+feed (RSS, Atom) is a section with link and date.
 """
 
 from __future__ import annotations
 
-import json
 import posixpath
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 from lxml import etree
 
-from scraper_service.content.documents.markup import (
+from scraper_service.content.documents.files import (
     Archive,
     ConvertedDocument,
     anchor,
@@ -34,14 +33,8 @@ from scraper_service.content.page_urls import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from scraper_service.content.losses import Losses
 
-_VERSION = "jsonfeed.org"
-_VERSIONS = ("https://jsonfeed.org/version/", "http://jsonfeed.org/version/")
-
-ObjectT = dict[str, Any]
 MAX_ENTRIES = 1000
 ROOTS = frozenset({"rss", "RDF", "feed"})
 _BODIES = ("encoded", "content", "description", "summary")
@@ -52,54 +45,11 @@ _LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 _DATES = ("pubDate", "published", "updated", "date", "modified", "issued")
 
 
-def may_be_json_feed(text: str) -> bool:
-    """Return True if a JSON text names the format, the slashes escaped or not."""
-    return _VERSION in text
-
-
-def read_json_feed(text: str) -> ObjectT | None:
-    """Return the object of a JSON Feed, None for other text."""
-    if not may_be_json_feed(text):
-        return None
-    try:
-        feed = json.loads(text, strict=False)
-    except (ValueError, RecursionError):
-        return None
-    version = feed.get("version") if isinstance(feed, dict) else None
-    is_feed = isinstance(version, str) and version.strip().startswith(_VERSIONS)
-    return feed if is_feed else None
-
-
-def strings(holder: ObjectT, *names: str) -> Iterator[str]:
-    """Yield the texts of an object under these names, without empty ones."""
-    for name in names:
-        value = holder.get(name)
-        if isinstance(value, str) and value.strip():
-            yield value.strip()
-
-
-def objects(holder: ObjectT, name: str) -> list[ObjectT]:
-    """Return the objects in a list of an object; a single object is a list of one."""
-    value = holder.get(name)
-    values = value if isinstance(value, list) else [value]
-    return [each for each in values if isinstance(each, dict)]
-
-
-def authors_of(holder: ObjectT) -> str:
-    """Return the names of the authors of a feed or an entry."""
-    given = objects(holder, "authors") or objects(holder, "author")
-    names = (name for each in given for name in strings(each, "name"))
-    return ", ".join(dict.fromkeys(" ".join(name.split()) for name in names))
-
-
 def read_feed(text: str, url: str) -> ConvertedDocument | None:
-    """Return the entries of a feed, None for other XML and JSON.
+    """Return the entries of a feed, None for other XML.
 
     Links are relative to ``url``, or to the ``xml:base`` around them.
     """
-    feed = read_json_feed(text)
-    if feed is not None:
-        return _json_feed(feed, text, url)
     root = parse_xml(text.encode(), recover=True)
     if root is None or local(root) not in ROOTS:
         return None
@@ -110,47 +60,25 @@ def read_feed(text: str, url: str) -> ConvertedDocument | None:
         entries = entries[: len(entries) // 2]
     if channel is None and local(root) != "feed":
         return None
+    title = _child_text(head, "title")
+    about = _child_text(head, "description", "subtitle", "tagline")
     known = {
-        "title": _child_text(head, "title"),
-        "description": _child_text(head, "description", "subtitle", "tagline"),
+        "title": title,
+        "description": about,
         "language": _child_text(head, "language") or str(root.get(_LANG, "")),
         "modified_time": _date(head, "lastBuildDate", "updated", "pubDate", "date"),
     }
     other = {"author": _author(head), "generator": _child_text(head, "generator")}
-    sections = [_entry(entry, url) for entry in entries[:MAX_ENTRIES]]
-    return _document_of(sections, len(entries), known, other, text)
-
-
-def _document_of(
-    sections: list[str],
-    count: int,
-    known: dict[str, str],
-    other: dict[str, str],
-    raw: str,
-) -> ConvertedDocument:
-    """Return a feed of ``count`` entries, the first of them converted."""
-    title, about = known["title"], known["description"]
     parts = [element("h1", escape(title))] if title else []
     parts += [element("p", escape(about))] if about else []
-    body = "\n".join(parts + sections)
+    parts += [_entry(entry, url) for entry in entries[:MAX_ENTRIES]]
+    body = "\n".join(parts)
     document = ConvertedDocument(
-        body=body, known=facts(known), other=facts(other), raw=raw
+        body=body, known=facts(known), other=facts(other), raw=text
     )
-    if count > MAX_ENTRIES:
-        document.record_cut("feed", MAX_ENTRIES, count, "entries")
+    if len(entries) > MAX_ENTRIES:
+        document.record_cut("feed", MAX_ENTRIES, len(entries), "entries")
     return document
-
-
-def _section(title: str, link: str | None, about: list[str], content: str) -> str:
-    parts = [element("h2", anchor(escape(title or "Untitled"), link))]
-    if about := list(filter(None, about)):
-        parts.append(element("p", escape(" \u2013 ".join(about))))
-    return element("section", "\n".join([*parts, content] if content else parts))
-
-
-def _file(href: str, label: str, base: str) -> str:
-    """Return a link to a file of an entry, such as the sound of a podcast."""
-    return element("p", anchor(escape(label or href), absolute(base, href)))
 
 
 def _files(entry: Any, url: str, content: str) -> str:
@@ -165,8 +93,8 @@ def _files(entry: Any, url: str, content: str) -> str:
         if not whole or escape(whole) in content:
             continue
         is_image = file.get("type", "").startswith("image/")
-        link = _file(href, file.get("title", ""), base)
-        found[whole] = element("img", "", src=whole) if is_image else link
+        link = anchor(escape(file.get("title") or href), whole)
+        found[whole] = element("img", "", src=whole) if is_image else element("p", link)
     return "".join(found.values())
 
 
@@ -174,41 +102,12 @@ def _entry(entry: Any, url: str) -> str:
     found = (entry.find(f"{{*}}{name}") for name in _BODIES)
     contents = (_content(each, url) for each in found if each is not None)
     content = next(filter(None, contents), "")
-    return _section(
-        _child_text(entry, "title"),
-        _link(entry, url),
-        [_date(entry, *_DATES), _author(entry)],
-        content + _files(entry, url, content),
-    )
-
-
-def _json_feed(feed: ObjectT, text: str, url: str) -> ConvertedDocument:
-    entries = objects(feed, "items")
-    names = ("title", "description", "language")
-    known = {name: next(strings(feed, name), "") for name in names}
-    other = {"author": authors_of(feed)}
-    sections = [_json_entry(entry, url) for entry in entries[:MAX_ENTRIES]]
-    return _document_of(sections, len(entries), known, other, text)
-
-
-def _json_entry(entry: ObjectT, url: str) -> str:
-    link = next(strings(entry, "url", "external_url"), None)
-    markup = next(strings(entry, "content_html"), "")
-    if not markup:
-        lines = next(strings(entry, "content_text", "summary"), "").splitlines()
-        markup = "".join(element("p", escape(line)) for line in lines)
-    files = [*strings(entry, "banner_image", "image")]
-    markup = "".join(element("img", "", src=file) for file in files[:1]) + markup
-    for file in objects(entry, "attachments"):
-        href, label = (next(strings(file, key), "") for key in ("url", "title"))
-        markup += _file(href, label, url)
-    date = next(strings(entry, "date_published", "date_modified"), "")
-    return _section(
-        next(strings(entry, "title"), ""),
-        absolute(url, link) if link else None,
-        [date, authors_of(entry)],
-        _balance(markup, url, url),
-    )
+    content += _files(entry, url, content)
+    title = _child_text(entry, "title") or "Untitled"
+    parts = [element("h2", anchor(escape(title), _link(entry, url)))]
+    if about := list(filter(None, (_date(entry, *_DATES), _author(entry)))):
+        parts.append(element("p", escape(" \u2013 ".join(about))))
+    return element("section", "\n".join([*parts, content] if content else parts))
 
 
 def _child_text(parent: Any, *names: str) -> str:

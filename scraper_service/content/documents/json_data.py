@@ -99,7 +99,7 @@ def extract_json(
         )
     names = fields_without_value(field, found.data, has_required=False)
     warnings = tuple(dict.fromkeys(reading.warnings))
-    return Extraction(found.data, {}, found.missing, warnings, tuple(names))
+    return Extraction(found.data, found.missing, warnings, tuple(names))
 
 
 class _Reading:
@@ -195,7 +195,7 @@ class _Reading:
             if found is not None and found.data != {}:
                 missing += [f"/{len(made)}{pointer}" for pointer in found.missing]
                 made.append(found.data)
-        return Value(made, {}, tuple(missing)) if made else None
+        return Value(made, tuple(missing)) if made else None
 
     # -- single values ---------------------------------------------------------------
 

@@ -8,14 +8,13 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from scraper_service.content.characters import parse_digits
 from scraper_service.content.decode import Unreadable
 from scraper_service.content.documents.drawings_and_formulas import (
     CHART,
     OBJECT,
     mathml,
 )
-from scraper_service.content.documents.markup import (
+from scraper_service.content.documents.files import (
     COMMENT,
     HIDDEN,
     HIDDEN_ROWS,
@@ -33,6 +32,7 @@ from scraper_service.content.documents.markup import (
     local,
     note_mark,
     notes_html,
+    parse_digits,
     picture,
     resolve_member,
     tight,

@@ -17,7 +17,7 @@ import anydoc
 import olefile
 
 from scraper_service.content.documents.drawings_and_formulas import OBJECT
-from scraper_service.content.documents.markup import (
+from scraper_service.content.documents.files import (
     FILM,
     MACROS,
     MAX_FACT,

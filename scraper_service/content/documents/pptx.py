@@ -5,14 +5,13 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from scraper_service.content.characters import parse_digits
 from scraper_service.content.documents.drawings_and_formulas import (
     Graphics,
     Relations,
     formula,
     record_object,
 )
-from scraper_service.content.documents.markup import (
+from scraper_service.content.documents.files import (
     FILM,
     HIDDEN_SLIDES,
     MAX_CELLS,
@@ -26,6 +25,7 @@ from scraper_service.content.documents.markup import (
     local,
     nested_list,
     ooxml_document,
+    parse_digits,
     picture,
     table,
 )

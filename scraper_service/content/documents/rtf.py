@@ -14,7 +14,7 @@ from itertools import groupby
 from attrs import define, evolve, field
 
 from scraper_service.content.decode import clean_text
-from scraper_service.content.documents.markup import (
+from scraper_service.content.documents.files import (
     COMMENT,
     HIDDEN,
     MAX_CELLS,

@@ -29,13 +29,12 @@ from python_calamine import (
     SheetVisibleEnum,
 )
 
-from scraper_service.content.characters import parse_digits
 from scraper_service.content.documents.drawings_and_formulas import (
     Graphics,
     Relations,
     record_object,
 )
-from scraper_service.content.documents.markup import (
+from scraper_service.content.documents.files import (
     HIDDEN_ROWS,
     MAX_CELLS,
     MAX_XML_BYTES,
@@ -48,6 +47,7 @@ from scraper_service.content.documents.markup import (
     escape,
     local,
     ooxml_document,
+    parse_digits,
     picture,
     table,
     unreadable,

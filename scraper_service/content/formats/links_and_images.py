@@ -10,11 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from lxml import etree
 
-from scraper_service.content.documents.epub_and_feeds import (
-    objects,
-    read_json_feed,
-    strings,
-)
 from scraper_service.content.html.document import Document, select
 from scraper_service.content.metadata.dates import w3c_time
 from scraper_service.content.page_urls import (
@@ -48,7 +43,6 @@ _ENTRY_LINKS = (
     "*[local-name()='link']/text()"
     " | *[local-name()='link'][not(@rel) or @rel='alternate']/@href"
 )
-_JSON_LINKS = ("home_page_url", "next_url")
 _TIMES = ("updated", "pubdate", "date", "published")  # the first that an entry has
 
 
@@ -184,25 +178,6 @@ def _times_of(root: etree._Element, url: str, modified: str | None) -> dict[str,
         if is_web(address) and time is not None:
             found.setdefault(str(address), time)
     return found
-
-
-def json_feed_links(
-    text: str, url: str, last_modified: str = ""
-) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Return :func:`feed_links` of a JSON Feed."""
-    feed = read_json_feed(text)
-    if feed is None:
-        return (), {}
-    modified = w3c_time(last_modified)
-    found = {absolute(url, link): "" for link in strings(feed, *_JSON_LINKS)}
-    for entry in objects(feed, "items")[:MAX_FOUND]:
-        links = [absolute(url, link) for link in strings(entry, "url", "external_url")]
-        given = next(strings(entry, "date_modified", "date_published"), "")
-        time = w3c_time(given) or modified
-        for number, address in enumerate(links):
-            found.setdefault(address, "" if number or not time else time)
-    web = {str(address): time for address, time in found.items() if is_web(address)}
-    return tuple(web), {address: time for address, time in web.items() if time}
 
 
 MAX_IMAGES = 20_000

@@ -19,6 +19,7 @@ from scraper_service.content.words import (
     COMMON,
     SearchWords,
     language_code,
+    may_stand,
     sentences,
     stems,
     tokens_of,
@@ -29,17 +30,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 DESCRIPTION = 200  # characters of a page's description
-MAX_TEXT = 50_000  # characters of a page that are searched for a description
+MAX_TEXT = 10_000  # characters of a page that are searched for a description
 MAX_PARAGRAPH = 2_000  # characters of a paragraph or heading that are read
 FULL_TEXT = 20_000_000  # characters of all pages
 LEFT_OUT = "(The text of this page is left out: the file has its full size.)"
 
-# Beginnings of Markdown blocks that are no paragraphs.
-_NO_PARAGRAPH = re.compile(r"(#|\||!\[|```|~~~|<|:?-{3,}|={3,}|\*{3}|\[\^)")
-_MARKER = re.compile(r"^(?:>\s*|[-*+]\s+|\d+[.)]\s+)+")
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^)\s]*(?:\s+\"[^\"]*\")?\)")
 _EMPHASIS = re.compile(r"(\*\*|__|\*|`|~~)(?=\S)(.+?)(?<=\S)\1")
-_SENTENCE = re.compile(r"(.+?[.!?。！？])(?=\s|$|[^\x00-\x7f])", re.DOTALL)  # noqa: RUF001
+_STOPS = ".!?\u3002\uff01\uff1f"
+_OPEN = ("?", "...", "\u2026")  # ends of sentences that state nothing
 _HEADING = re.compile(r"^#{1,6}\s+(.*[^#\s])", re.MULTILINE)
 
 
@@ -110,17 +109,13 @@ def _page(page: StoredPage, full: bool) -> LlmsPage:
 
 def first_sentence(markdown: str) -> str:
     """Return the first sentence in the paragraphs of a text; empty without any."""
-    for block in re.split(r"\n\s*\n", markdown[:MAX_TEXT]):
-        text = block.strip()[:MAX_PARAGRAPH]
-        if _NO_PARAGRAPH.match(text) and not text.startswith("[^"):
-            continue
-        text = _plain(_MARKER.sub("", text))
-        sentence = _SENTENCE.match(text)
-        if sentence and len(sentence[1].split()) > 2:
-            return sentence[1]
-        if len(text.split()) > 5:
-            return text
-    return ""
+    found = (each.text for each in sentences(markdown[:MAX_TEXT]))
+    return next((text for text in found if not _is_label(text)), "")
+
+
+def _is_label(text: str) -> bool:
+    """Return True for a few words without a stop, such as an entry of a menu."""
+    return len(text.split()) <= (2 if text[-1] in _STOPS else 5) and not may_stand(text)
 
 
 def _plain(text: str) -> str:
@@ -155,8 +150,6 @@ def without_text(pages: Sequence[LlmsPage]) -> list[LlmsPage]:
 
 # -- pages of an agent -------------------------------------------------------------------
 
-SHORTEST, LONGEST = 40, 400  # characters of a sentence
-SHORTEST_WIDE = 15  # outside ASCII: some scripts need fewer characters
 KEPT = 60  # sentences of one page
 WHOLE = 6000  # characters of a page that is kept as it is; longer ones become notes
 MAX_LINKS = 200  # of one page
@@ -167,8 +160,8 @@ def sentences_for(page: StoredPage, query: str) -> list[str]:
     """Return the sentences of a page that share most words with ``query``, in order."""
     language = language_code(page.language) or "en"
     wanted = _stems_of(query, language)
-    said = [each.text for each in sentences(page.markdown or "")]
-    said = [text for text in said if _may_stand(text)]
+    found = [each.text for each in sentences(page.markdown or "")]
+    said = [x for x in found if may_stand(x) and not x.endswith(_OPEN)]
     shared = [len(_stems_of(text, language) & wanted) for text in said]
     order = sorted(range(len(said)), key=lambda n: (-shared[n], n))
     return [said[n] for n in sorted(order[:KEPT])]
@@ -178,15 +171,6 @@ def _stems_of(text: str, language: str) -> frozenset[str]:
     """Return the stems of the words of a text, without common words."""
     told = [word for word in tokens_of(text) if word not in COMMON and len(word) > 1]
     return frozenset(stems(told, language))
-
-
-def _may_stand(text: str) -> bool:
-    """Return True if a text is a whole sentence of some length, mostly of letters."""
-    shortest = SHORTEST if text.isascii() else SHORTEST_WIDE
-    if not shortest <= len(text) <= LONGEST or text.endswith((":", "?", "...", "…")):
-        return False
-    letters = sum(c.isalpha() or c.isspace() for c in text)
-    return letters >= 0.7 * len(text)
 
 
 @frozen(kw_only=True)

@@ -13,20 +13,20 @@ from collections import Counter
 
 import numpy as np
 
-from scraper_service.content.words import Sentence, sentences
+from scraper_service.content.words import (
+    WIDE,
+    Sentence,
+    is_wide,
+    may_stand,
+    sentences,
+)
 
 MAX_SENTENCES = 200  # of a page that are compared
-SHORTEST, LONGEST = 30, 450  # characters of a sentence that may stand in a summary
-# The same for scripts that need fewer characters.
-SHORTEST_WIDE, LONGEST_WIDE = 10, 200
 DAMPING = 0.85
 ROUNDS = 30
 ALIKE = 0.5  # cosine from which two sentences are duplicates
 
 _WORD = re.compile(r"[^\W_]+")
-_WIDE = re.compile(
-    r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\u0e00-\u0eff\u1780-\u17ff]"
-)
 
 
 def summary(markdown: str, title: str = "", description: str = "") -> str:
@@ -34,40 +34,23 @@ def summary(markdown: str, title: str = "", description: str = "") -> str:
 
     A short page may give fewer. A page without sentences gives ``description``.
     """
-    found = [s for s in sentences(markdown) if _may_stand(s.text)][:MAX_SENTENCES]
+    found = [s for s in sentences(markdown) if may_stand(s.text)][:MAX_SENTENCES]
     if not found:
         return description
     wanted = min(5, max(2, 2 + len(found) // 8))
     if len(found) > wanted:
         found = _best(found, title, wanted)
-    is_wide = all(_is_wide(s.text) and not s.text.isascii() for s in found)
+    are_wide = all(is_wide(s.text) and not s.text.isascii() for s in found)
     has_spaces = any(" " in s.text.strip() for s in found)
-    glue = "" if is_wide and not has_spaces else " "
+    glue = "" if are_wide and not has_spaces else " "
     return glue.join(s.text for s in found)
-
-
-def _may_stand(text: str) -> bool:
-    wide = _is_wide(text)
-    shortest, longest = (SHORTEST_WIDE, LONGEST_WIDE) if wide else (SHORTEST, LONGEST)
-    if not shortest <= len(text) <= longest:
-        return False
-    if text.endswith((":", "\uff1a")) or text.count("(") != text.count(")"):
-        return False  # the rest of the sentence stands elsewhere
-    letters = sum(c.isalpha() or c.isspace() for c in text)
-    # Prices, codes and lists of names are not sentences.
-    return letters >= 0.7 * len(text) and (wide or text.count(" ") >= 4)
-
-
-def _is_wide(text: str) -> bool:
-    """Return True if most of a text is in a script without spaces."""
-    return 2 * len(_WIDE.findall(text)) > len(text.replace(" ", ""))
 
 
 def _words(text: str) -> list[str]:
     """Return the words of a text; in scripts without spaces, pairs of characters."""
     found = []
     for word in _WORD.findall(text.lower()):
-        if _WIDE.search(word):
+        if WIDE.search(word):
             found += [word[i : i + 2] for i in range(max(1, len(word) - 1))]
         elif len(word) > 1:
             found.append(word[:6] if word.isalpha() and len(word) > 6 else word)

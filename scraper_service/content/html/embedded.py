@@ -20,7 +20,7 @@ from urllib.parse import parse_qs
 from attrs import frozen
 from lxml import etree
 
-from scraper_service.content.documents.kinds import KINDS, extension_of
+from scraper_service.content.documents.files import KINDS, extension_of
 from scraper_service.content.html.ads import AD_HOSTS, is_blocked
 from scraper_service.content.html.document import empty, parse
 from scraper_service.content.losses import anchor_of, is_in

@@ -1,8 +1,8 @@
 r"""Finds the formulas of a page, and makes each a ``math`` element with its TeX.
 
-Sources are attributes of scripts' elements, pictures of TeX services, what MathJax drew,
-and delimiters such as ``\(`` in the text of pages with MathJax or KaTeX. A formula whose
-source cannot be found is a loss.
+Sources are attributes of scripts' elements, pictures of TeX services, and delimiters such
+as ``\(`` in the text of pages with MathJax or KaTeX. A formula whose source cannot be found
+is a loss.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from urllib.parse import unquote, unquote_plus
 from lxml import etree
 
 from scraper_service.content.html.document import BLOCKS, MATHJAX, drop, empty, role
-from scraper_service.content.html.mathml import LIKE_TEX, mathml_of
 from scraper_service.content.page_urls import absolute
 from scraper_service.content.passes import with_text
+from scraper_service.content.tex import LIKE_TEX
 from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:
@@ -348,27 +348,22 @@ def declared_delimiters(document: Document) -> str:
 
 
 def _mark_drawn(document: Document, container: Any) -> None:
-    """Make what MathJax 3 or 4 drew a formula, unless MathML is beside it."""
+    """Make the source of what MathJax 3 or 4 drew a formula, unless MathML is beside it.
+
+    A drawing alone is a loss. Both versions add one of the sources by default.
+    """
     if next(container.iter("math"), None) is not None:
         return
-    displayed = container.get("display") in {"true", "block"}
     whole = [container]  # what contains the whole formula, from the outside in
     while len(whole) == 1:
         if source := whole[0].get("data-latex"):
+            displayed = container.get("display") in {"true", "block"}
             _become(container, source, displayed=displayed)
             return
         whole = [part for part in whole[0] if part.tag not in _BESIDE]
-    inner = next(container.iter("mjx-math", "svg"), None)
-    made = None if inner is None else mathml_of(inner)
-    if made is None:
-        text = container.get("aria-label") or container.get("title")
-        document.losses.add("formula", UNREADABLE, text=text, near=container)
-        drop(container)
-        return
-    empty(container)
-    if displayed:
-        made.set("display", "block")
-    container.append(made)
+    text = container.get("aria-label") or container.get("title")
+    document.losses.add("formula", UNREADABLE, text=text, near=container)
+    drop(container)
 
 
 def _mark_signed(document: Document, element: Any) -> None:

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 from lxml import etree
 
-from scraper_service.content.characters import AnyCase
 from scraper_service.content.html.document import MAX_NAMES, drop
 from scraper_service.content.html.style_rules import (
     COMMENT,
@@ -39,6 +38,7 @@ from scraper_service.content.passes import (
     suspects,
     texts_in,
 )
+from scraper_service.content.words import AnyCase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

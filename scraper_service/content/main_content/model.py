@@ -151,7 +151,8 @@ class Kind:
     def evidence(self) -> tuple[tuple[str, float], ...]:
         """The strongest signs of the likeliest kind, with their weights."""
         best = self.chances.index(max(self.chances))
-        strong = sorted(self.signs, key=lambda pair: -pair[1][best])[:MAX_EVIDENCE]
+        strong = sorted(self.signs, key=lambda pair: (-pair[1][best], pair[0]))
+        strong = strong[:MAX_EVIDENCE]
         return tuple((sign, row[best]) for sign, row in strong if row[best] > 0)
 
     @property

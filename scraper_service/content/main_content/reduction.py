@@ -1,7 +1,7 @@
 """Reduces a page to its main content: a verdict on each block, and the reduced tree.
 
-An explanation names the rule, the features and the weights of each verdict. Elements that
-repeat or decorate the content go, too: copies for other screens, logos, edit links.
+An explanation names the chance or the rule behind each verdict. Elements that repeat or
+decorate the content go, too: copies for other screens, logos, edit links.
 """
 
 from __future__ import annotations
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from scraper_service.content.html.document import Document
-    from scraper_service.content.main_content.model import Forest
 
 MARKS = frozenset(
     "headerlink anchor-link anchorjs-link hash-link header-anchor mw-editsection".split()
@@ -122,8 +121,6 @@ class Verdict:
     keep: list[bool]
     #: The rule that overruled the chance, by block number.
     rules: dict[int, str]
-    #: The features of the blocks; None if the model was not used.
-    table: Table | None
     #: The elements of the posts of a forum.
     posts: list[Any] = field(factory=list)
     #: The first block that is kept as text; the picture of the page stands before it.
@@ -152,7 +149,7 @@ def judge(
         rules = dict.fromkeys(
             range(len(keep)), "a huge page: all but menus and footers"
         )
-        return Verdict(walk, kind, keep * 1.0, 1.0, keep.tolist(), rules, None)
+        return Verdict(walk, kind, keep * 1.0, 1.0, keep.tolist(), rules)
     chances, made = learned.chances(walk, kind.chances)
     return decide(walk, kind, chances, made, page.titles, learned.threshold)
 
@@ -192,7 +189,7 @@ def decide(
     posts = add_bylines(draft) if forum >= FORUM else []
     texts = keep & (made.words >= LEAST_TEXT) & (made.columns["in heading"] == 0)
     lead = int(texts.argmax())
-    return Verdict(walk, kind, chances, bar, keep.tolist(), rules, made, posts, lead)
+    return Verdict(walk, kind, chances, bar, keep.tolist(), rules, posts, lead)
 
 
 def drop_marks(body: Any) -> None:
@@ -415,7 +412,6 @@ def _may_edit(target: str) -> bool:
 
 # -- explanations ----------------------------------------------------------------------
 
-MAIN = 3  # features per block
 SHOWN = 160  # characters of a block's text
 PATH = 3  # elements in the path of a block
 
@@ -424,11 +420,8 @@ def explain(html: str | bytes, url: str) -> dict[str, Any]:
     """Return the kind of the page, its evidence, and the verdict on each block.
 
     ``{"kind", "kinds": {name: chance}, "evidence": [{sign, weight}], "bar", "blocks":
-    [{number, keep, chance, words, path, rule, features: [{name, value, weight}], text}]}``.
-    A block is kept if its ``chance`` reaches ``bar``. A ``rule`` names the rule that
-    overruled the chance. Weights are log odds; a weight above 0 favours keeping. The
-    weights of all features add up to the block's score minus a constant; the three strongest
-    are listed.
+    [{number, keep, chance, words, path, rule, text}]}``. A block is kept if its ``chance``
+    reaches ``bar``. A ``rule`` names the rule that overruled the chance.
     """
     document = parse(html, url)
     page = read_declarations(document)
@@ -436,9 +429,6 @@ def explain(html: str | bytes, url: str) -> dict[str, Any]:
     verdict = judge(document.body, page)
     if verdict is None:
         return {"kind": None, "kinds": {}, "evidence": [], "bar": None, "blocks": []}
-    weights: list[dict[str, float]] = [{}] * len(verdict.keep)
-    if verdict.table is not None:
-        weights = effects(model().forest, verdict.table)
     return {
         "kind": verdict.kind.name,
         "kinds": {n: round(c, 3) for n, c in verdict.kind.by_name().items()},
@@ -446,14 +436,12 @@ def explain(html: str | bytes, url: str) -> dict[str, Any]:
             {"sign": sign, "weight": weight} for sign, weight in verdict.kind.evidence
         ],
         "bar": round(verdict.bar, 3),
-        "blocks": [_block(verdict, number, own) for number, own in enumerate(weights)],
+        "blocks": [_block(verdict, number) for number in range(len(verdict.keep))],
     }
 
 
-def _block(verdict: Verdict, number: int, own: dict[str, float]) -> dict[str, Any]:
+def _block(verdict: Verdict, number: int) -> dict[str, Any]:
     blocks = verdict.walk.blocks
-    columns = verdict.table.columns if verdict.table else {}
-    main = sorted(own, key=lambda name: -abs(own[name]))[:MAIN]
     return {
         "number": number,
         "keep": verdict.keep[number],
@@ -461,41 +449,8 @@ def _block(verdict: Verdict, number: int, own: dict[str, float]) -> dict[str, An
         "words": blocks.words[number],
         "path": _path(verdict, blocks.node[number]),
         "rule": verdict.rules.get(number),
-        "features": [
-            {
-                "name": name,
-                "value": round(float(columns[name][number]), 3),
-                "weight": round(own[name], 2),
-            }
-            for name in main
-        ],
         "text": " ".join(blocks.text[number].split())[:SHOWN],
     }
-
-
-def effects(forest: Forest, made: Table) -> list[dict[str, float]]:
-    """Return for each block the contribution of each feature to its score.
-
-    Each condition of a tree halves the reachable leaves. Its contribution is the mean of
-    the reachable leaves after the condition minus the mean before.
-    """
-    rows = made.matrix(forest.features)
-    result: list[dict[str, float]] = []
-    columns = forest.columns.reshape(len(forest.leaves), forest.depth)
-    borders = forest.borders.reshape(columns.shape)
-    every = np.arange(len(forest.leaves))
-    for row in rows:
-        met = row[columns] > borders
-        left = forest.leaves
-        sums = np.zeros(len(forest.features))
-        for level in reversed(range(forest.depth)):
-            parts = left.reshape(len(left), 2, -1)
-            chosen = parts[every, met[:, level].astype(np.intp)]
-            change = chosen.mean(axis=1) - left.mean(axis=1)
-            np.add.at(sums, columns[:, level], change)
-            left = chosen
-        result.append(dict(zip(forest.features, sums.tolist(), strict=True)))
-    return result
 
 
 def _path(verdict: Verdict, node: int) -> str:

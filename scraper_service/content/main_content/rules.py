@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from lxml import etree
 
-from scraper_service.content.characters import AnyCase
 from scraper_service.content.main_content.blocks import MAX_NAMES, PLACES
 from scraper_service.content.main_content.drops import (
     drop_consent,
@@ -28,7 +27,12 @@ from scraper_service.content.main_content.model import PRICE, Draft, is_chrome
 from scraper_service.content.markdown.writer import data_rows
 from scraper_service.content.metadata.marks import DATED_TAGS
 from scraper_service.content.passes import partly_kept, path_numbers, plain_shapes
-from scraper_service.content.words import distinct_words, likeness, word_overlap
+from scraper_service.content.words import (
+    AnyCase,
+    distinct_words,
+    likeness,
+    word_overlap,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -11,7 +11,7 @@ import string
 import unicodedata
 from urllib.parse import quote
 
-from scraper_service.content.html.mathml import LIKE_TEX
+from scraper_service.content.tex import LIKE_TEX
 
 STRONG, STRONG_END = "\ue060", "\ue061"
 EM, EM_END = "\ue062", "\ue063"

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 from attrs import define, field
 
-from scraper_service.content.html import mathml
+from scraper_service.content import tex
 from scraper_service.content.html.code_blocks import language_of, text_with_breaks
 from scraper_service.content.html.document import (
     KATEX,
@@ -554,7 +554,7 @@ class Spans(InlineRun):
                 return  # the formula's source follows
             if kind != MATHJAX and role_of_next == MATHJAX:
                 return
-        found = mathml.tex_of(element)
+        found = tex.tex_of(element)
         if found is None:
             self.content(element)
             return

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from scraper_service.content.html.document import Document
 
-MAX_SCRIPTS = 20
-MAX_SCRIPT = 500_000  # characters
+MAX_SCRIPTS = 30  # with JSON-LD
+MAX_SCRIPT = 1_000_000  # characters
 MAX_NODES = 500
 
 NodeT = dict[str, Any]
@@ -113,11 +113,9 @@ class LinkedData:
         return node
 
 
-def parse_linked_data(scripts: list[Any]) -> LinkedData:
-    """Parse the JSON-LD among a page's scripts; invalid JSON is left out."""
-    nodes: list[NodeT] = []
-    for text in script_texts(scripts, MAX_SCRIPTS, MAX_SCRIPT):
-        nodes += _nodes(parse_json(text))
+def _linked_data(scripts: list[Any]) -> LinkedData:
+    """Return the nodes of scripts' data."""
+    nodes = [node for data in scripts for node in _nodes(data)]
     ranked = [(_rank(node), number, node) for number, node in enumerate(nodes)]
     subjects = [
         entry[2]
@@ -129,18 +127,6 @@ def parse_linked_data(scripts: list[Any]) -> LinkedData:
         {str(node["@id"]): node for node in nodes if "name" in node and "@id" in node},
         frozenset(name for node in nodes for name in _types(node)),
     )
-
-
-def script_texts(scripts: list[Any], most: int, longest: int) -> Iterator[str]:
-    """Yield the texts of the first ``most`` scripts of type JSON-LD.
-
-    Scripts of more than ``longest`` characters are left out.
-    """
-    fitting = [x for x in scripts if "ld+json" in x.get("type", "").lower()]
-    for script in fitting[:most]:
-        text = script.text
-        if text and len(text) <= longest:
-            yield text
 
 
 def parse_json(text: str) -> Any:
@@ -360,9 +346,16 @@ class Evidence:
         return frozenset(fold_name(name) for name in names) - {""}
 
     @cached_property
+    def json_ld(self) -> list[Any]:
+        """The data of the scripts of type JSON-LD; None for invalid JSON."""
+        found = [x.text for x in self.scripts if "ld+json" in x.get("type", "").lower()]
+        fitting = (x for x in found[:MAX_SCRIPTS] if x and len(x) <= MAX_SCRIPT)
+        return [parse_json(text) for text in fitting]
+
+    @cached_property
     def linked(self) -> LinkedData:
         """The page's JSON-LD."""
-        return parse_linked_data(self.scripts)
+        return _linked_data(self.json_ld)
 
     @cached_property
     def words(self) -> str:

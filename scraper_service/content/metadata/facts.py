@@ -10,7 +10,6 @@ from html import unescape
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any
 
-from scraper_service.content.characters import AnyCase
 from scraper_service.content.html.cleaning import CHANGES, special_elements
 from scraper_service.content.metadata.dates import iso_date, url_date
 from scraper_service.content.metadata.evidence import MAX_VALUE, fold_name, text_of
@@ -24,7 +23,12 @@ from scraper_service.content.metadata.marks import (
 )
 from scraper_service.content.page_urls import absolute, is_web
 from scraper_service.content.passes import texts_in, with_text, word_counts
-from scraper_service.content.words import distinct_words, likeness, word_overlap
+from scraper_service.content.words import (
+    AnyCase,
+    distinct_words,
+    likeness,
+    word_overlap,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

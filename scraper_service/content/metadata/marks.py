@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from scraper_service.content.characters import AnyCase
 from scraper_service.content.passes import Finder, Surroundings, signs, texts_in
+from scraper_service.content.words import AnyCase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

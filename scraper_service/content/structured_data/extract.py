@@ -35,7 +35,6 @@ from scraper_service.content.structured_data.page import (
     Candidate,
     Extraction,
     ExtractionPage,
-    Origin,
     Scope,
     Value,
     is_foreign,
@@ -69,7 +68,6 @@ LEAST_FACTS = 2
 
 MAX_ITEMS = 500
 MAX_SCORED = 24  # groups that are scored
-MAX_PLACED = 50  # records whose values have an origin each
 LEAST_FILLED = 0.34  # share of the fields that a group of records needs
 LEAST_VARIED = 0.5  # share of different values in fields that identify a record
 LEAST_ASKING = 0.5  # share of titles that end with a question mark
@@ -186,8 +184,7 @@ class ExtractionRun:
         is_vague = _VAGUE.issuperset(requested.concept_name for requested in below)
         if not self.is_of_one and (is_vague or is_incomplete(found.data, item)):
             return None
-        places = {f"/{field.name}/0{at}": place for at, place in found.places.items()}
-        return Value({field.name: [found.data]}, places)
+        return Value({field.name: [found.data]})
 
     def result(self, field: Field, found: Value | None) -> Extraction:
         """Return the extraction with warnings about parts that were not searched."""
@@ -197,7 +194,7 @@ class ExtractionRun:
             warnings.append("The page took too long to search: values may be missing.")
         if self.page.scope.reading.is_cut:
             warnings.append("The page is very large: only its first part was searched.")
-        return Extraction(found.data, found.places, found.missing, tuple(warnings))
+        return Extraction(found.data, found.missing, tuple(warnings))
 
     def _main(self, field: Field) -> Node | None:
         """Return the node with most of the fields, on a tie the likelier subject."""
@@ -248,8 +245,7 @@ class ExtractionRun:
                 continue
             data = self.convert(requested, found)
             if data is not None:
-                best = Value(data, {"": Origin(found.source, found.text)})
-                most = found.trust
+                best, most = Value(data), found.trust
                 if most >= ENOUGH:
                     break
         return best
@@ -357,10 +353,9 @@ class ExtractionRun:
                 named = {plain(value.get("name")): plain(value.get("value"))}
                 texts = {k: plain(v) for k, v in value.items() if not k.startswith("@")}
                 data |= named if path == "additionalProperty" else texts
-        source = "structured data" if data else "table of facts"
         data = data or _shown_facts(scope)
         kept = [(name, text) for name, text in data.items() if name and text]
-        return Value(dict(kept[:MAX_FACTS]), {"": Origin(source)}) if kept else None
+        return Value(dict(kept[:MAX_FACTS])) if kept else None
 
 
 def _phrases_of(field: Field, depth: int = 0) -> Iterator[str]:
@@ -532,7 +527,6 @@ def _coverage(run: ExtractionRun, group: RecordSet, field: Field) -> float:
 def _read_records(run: ExtractionRun, group: RecordSet, field: Field) -> Value | None:
     """Return the data of a group's records without copies and incomplete records."""
     data: list[Any] = []
-    found: dict[str, Origin] = {}
     missing: list[str] = []
     seen: set[str] = set()
     limit = min(field.max_items or MAX_ITEMS, MAX_ITEMS)
@@ -545,14 +539,9 @@ def _read_records(run: ExtractionRun, group: RecordSet, field: Field) -> Value |
         if group.kind != "table" and (key := repr(made.data)) in seen:
             continue  # a copy for another screen size
         seen.add(key)
-        pointer = f"/{len(data)}"
-        for at, place in made.places.items() if len(data) < MAX_PLACED else ():
-            is_named = place.source.startswith(scope.name)
-            name = place.source if is_named else f"{scope.name}: {place.source}"
-            found[pointer + at] = Origin(name, place.snippet)
-        missing += [pointer + at for at in made.missing]
+        missing += [f"/{len(data)}{pointer}" for pointer in made.missing]
         data.append(made.data)
-    return Value(data, found, tuple(missing)) if data else None
+    return Value(data, tuple(missing)) if data else None
 
 
 def _paths(field: Field) -> tuple[str, ...]:

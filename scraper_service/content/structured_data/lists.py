@@ -24,7 +24,6 @@ from scraper_service.content.structured_data.nodes import Graph, Node, plain
 from scraper_service.content.structured_data.page import (
     Candidate,
     ExtractionPage,
-    Origin,
     Scope,
     Value,
     heading_text,
@@ -108,7 +107,7 @@ def plain_list(
         read = (page.typing.value(one, text) for text in texts)
         typed = list(dict.fromkeys(value for value in read if value is not None))
         if typed and found.trust >= LEAST:
-            return Value(typed[:limit], {"": Origin(found.source, found.text)})
+            return Value(typed[:limit])
     return None
 
 

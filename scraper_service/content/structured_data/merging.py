@@ -79,6 +79,13 @@ _BREAK = re.compile(r"[\s_\-]+|(?<=[a-z0-9])(?=[A-Z])")
 _SPACE = re.compile(r"\s+")
 
 
+def not_found(pointers: tuple[str, ...]) -> str:
+    """Return a warning about required fields without a value."""
+    # The pointer of the whole value is empty.
+    names = tuple(each or "the whole value" for each in pointers)
+    return f"Required by the schema and not found: {join_names(names)}."
+
+
 @frozen
 class PageData:
     """The data of a page: any JSON value, or None."""

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from scraper_service.content.metadata.evidence import parse_json, script_texts
 from scraper_service.content.page_urls import absolute
 
 if TYPE_CHECKING:
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
 MAX_ITEMS = 1000  # elements with itemscope or typeof
 MAX_PROPERTIES = 5000
 MAX_VALUE = 20_000  # characters
-MAX_SCRIPTS = 30
-MAX_SCRIPT = 1_000_000  # characters
 MAX_NODES = 1000
 MAX_DEPTH = 8  # levels of nested values
 
@@ -102,8 +99,7 @@ class Graph:
     def __init__(self, evidence: Evidence):
         self.base = evidence.document.base
         self.by_id: dict[str, NodeT] = {}
-        scripts = script_texts(evidence.scripts, MAX_SCRIPTS, MAX_SCRIPT)
-        found = [("json-ld", data) for data in map(parse_json, scripts)]
+        found = [("json-ld", data) for data in evidence.json_ld]
         found += [("microdata", x) for x in _items(evidence, "itemscope", "itemtype")]
         found += [("rdfa", item) for item in _items(evidence, "typeof", "typeof")]
         nodes = [

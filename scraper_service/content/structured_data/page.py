@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
@@ -28,6 +27,8 @@ from scraper_service.content.structured_data.values import GAP, Typing
 from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
     from scraper_service.content.html.document import Document
     from scraper_service.options.json_schema import Field
 
@@ -60,7 +61,8 @@ class Candidate:
 
     #: The value as the page writes it.
     text: str
-    #: Name of the origin.
+    #: Name of the origin, such as ``json-ld Product.offers.price``, ``meta og:title``
+    #: or ``table row 3``.
     source: str
     #: Confidence between 0 and 1.
     trust: float = 0.5
@@ -436,33 +438,12 @@ class ExtractionPage:
         return Typing(self.base_url, self.host, str(language or ""))
 
 
-MAX_SNIPPET = 200  # characters
-
-
-def _cut(text: str) -> str:
-    return text[:MAX_SNIPPET]
-
-
-@frozen
-class Origin:
-    """The origin of a value."""
-
-    #: Name of the origin, such as ``json-ld Product.offers.price``, ``meta og:title``
-    #: or ``table row 3``.
-    source: str
-    #: The text of the origin, at most ``MAX_SNIPPET`` characters.
-    snippet: str = field(default="", converter=_cut)
-
-
 @frozen
 class Extraction:
     """The result for a schema or a prompt."""
 
     #: JSON data in the shape of the schema.
     data: Any
-    #: Origins by JSON pointer into ``data``; a list of plain values has a single
-    #: origin.
-    places: Mapping[str, Origin] = field(factory=dict)
     #: JSON pointers of required fields without a value; they are null in ``data``.
     missing: tuple[str, ...] = ()
     #: Sentences for the caller about parts that were not searched or not understood.
@@ -477,8 +458,6 @@ class Value:
 
     #: JSON data.
     data: Any
-    #: Origins by JSON pointer into ``data``.
-    places: dict[str, Origin] = field(factory=dict)
     #: JSON pointers into ``data`` of required fields without a value.
     missing: tuple[str, ...] = ()
 
@@ -487,22 +466,20 @@ class Value:
         """Return the result for a schema of this type without any value."""
         if kind in {"array", "object"}:
             return cls([] if kind == "array" else {})
-        return cls(None, {}, ("",))
+        return cls(None, ("",))
 
     @classmethod
     def of_object(cls, field: Field, values: Mapping[str, Value | None]) -> Self:
         """Return an object with the values of a field's properties, by name."""
         data: dict[str, Any] = {}
-        places: dict[str, Origin] = {}
         missing: list[str] = []
         for below in field.properties:
             found = values[below.name]
             pointer = f"/{below.name.replace('~', '~0').replace('/', '~1')}"
             if found is not None:
                 data[below.name] = found.data
-                places |= {pointer + p: place for p, place in found.places.items()}
                 missing += [pointer + p for p in found.missing]
             elif below.required:
                 data[below.name] = None
                 missing.append(pointer)
-        return cls(data, places, tuple(missing))
+        return cls(data, tuple(missing))

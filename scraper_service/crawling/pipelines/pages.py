@@ -21,7 +21,7 @@ from scraper_service.crawling.page_errors import SITE_BLOCKED, page_error
 from scraper_service.crawling.pipelines.change_tracking import Changes
 from scraper_service.crawling.proxies import Proxies
 from scraper_service.crawling.scheduler import LeasedScheduler
-from scraper_service.discovery import Reason
+from scraper_service.discovery.scope_rules import Reason
 from scraper_service.items import (
     DUPLICATE,
     UNCHANGED,

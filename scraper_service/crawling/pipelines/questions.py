@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 from attrs import define, evolve, field, frozen
 from scrapy.utils.misc import load_object
 
-from scraper_service.content.formats.answers import not_found, result_name
 from scraper_service.content.formats.tokens import (
     count_and_cut,
     drop_blocks,
     number_blocks,
 )
+from scraper_service.content.structured_data.merging import not_found
 from scraper_service.crawling import Component
 from scraper_service.crawling.middlewares import page_abandoned
 from scraper_service.crawling.scheduler import LeasedScheduler
@@ -147,7 +147,7 @@ def questions(content: PageContent, options: ScrapeOptions) -> list[ModelQuestio
 
 
 def _question(item: formats.Format, data: str, content: PageContent) -> ModelQuestion:
-    name = result_name(item)
+    name = formats.result_name(item)
 
     def quotes(answer: ModelAnswer) -> str:
         return _verbatim(member_of(answer, "quotes"), content.text)

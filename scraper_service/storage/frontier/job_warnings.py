@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import bindparam, func, select
 
 from scraper_service.content.stored_pages import FIRST_ERROR
-from scraper_service.discovery import Reason, sitemap_key
+from scraper_service.discovery.canonical_urls import sitemap_key
+from scraper_service.discovery.scope_rules import Reason
 from scraper_service.discovery.sitemap import ABSENT, MAX_FILES
 from scraper_service.errors import plural
 from scraper_service.items import UNCHANGED

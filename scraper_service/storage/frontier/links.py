@@ -9,8 +9,13 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 from sqlalchemy import bindparam, case, or_, select, update
 
-from scraper_service.discovery import crawl_key, sitemap_key
-from scraper_service.discovery.canonical_urls import parse_url, plain_host, site_of
+from scraper_service.discovery.canonical_urls import (
+    crawl_key,
+    parse_url,
+    plain_host,
+    site_of,
+    sitemap_key,
+)
 from scraper_service.discovery.sitemap import reads_sitemaps, starts_with_sitemap
 from scraper_service.items import KnownPage
 from scraper_service.options.crawl import BatchOptions, CrawlOptions

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import bindparam, delete, select, update
 
-from scraper_service.discovery import crawl_key
+from scraper_service.discovery.canonical_urls import crawl_key
 from scraper_service.discovery.sitemap import GUESS, MAX_FILES
 from scraper_service.errors import OutOfCredits
 from scraper_service.options.crawl import CrawlOptions

@@ -18,7 +18,7 @@ from attrs import frozen
 from sqlalchemy import bindparam, delete, func, insert, select, update
 
 from scraper_service.content.stored_pages import compress, decompress
-from scraper_service.discovery import Reason
+from scraper_service.discovery.scope_rules import Reason
 from scraper_service.storage.schema import frontier, refused_key, refused_list
 from scraper_service.storage.transactions import (
     Insertion,

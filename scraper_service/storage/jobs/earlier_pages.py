@@ -15,7 +15,8 @@ from attrs import frozen
 from sqlalchemy import func, select
 
 from scraper_service.content.stored_pages import StoredResponse, unpack
-from scraper_service.discovery import CrawlScope, crawl_key, normalize_url
+from scraper_service.discovery.canonical_urls import crawl_key, normalize_url
+from scraper_service.discovery.scope_rules import CrawlScope
 from scraper_service.discovery.sitemap import first_base
 from scraper_service.errors import (
     InvalidOptions,

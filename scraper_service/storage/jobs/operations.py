@@ -16,7 +16,7 @@ from attrs import asdict, evolve, frozen
 from sqlalchemy import and_, func, or_, select, update
 
 from scraper_service.content.stored_pages import compress, decompress
-from scraper_service.discovery import Reason
+from scraper_service.discovery.scope_rules import Reason
 from scraper_service.options.serialization import options_to_json
 from scraper_service.storage import job_secrets, webhooks
 from scraper_service.storage.accounts import credits as ledger

@@ -10,8 +10,8 @@ from sqlalchemy import bindparam, delete, select, update
 
 from scraper_service.content.formats.change_tracking import GONE, is_outage
 from scraper_service.content.stored_pages import decompress
-from scraper_service.discovery import Reason
 from scraper_service.discovery.canonical_urls import crawl_key
+from scraper_service.discovery.scope_rules import Reason
 from scraper_service.discovery.sitemap import absent
 from scraper_service.storage.frontier.refused_links import is_listed
 from scraper_service.storage.job_records import RowState

@@ -1,8 +1,8 @@
-"""The parts of office files and the HTML that is made of them, for the readers of documents.
+"""Files besides pages and PDF files: their kinds, their parts, and the HTML made of them.
 
-Archives are opened and their XML is parsed, both with limits. Readers return a
-:class:`ConvertedDocument`, from whose HTML all formats of a page follow. The reader of
-Markdown files keeps their text; HTML and links follow from it.
+:func:`read_document` calls the reader of a kind. Archives are opened and their XML is
+parsed, both with limits. Readers return a :class:`ConvertedDocument`, from whose HTML all
+formats of a page follow. The reader of Markdown files keeps their text.
 """
 
 from __future__ import annotations
@@ -14,15 +14,18 @@ import re
 import zipfile
 import zlib
 from collections.abc import Iterable, Mapping
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 from urllib.parse import unquote
 
-from attrs import define, field
+from attrs import define, field, frozen
 from lxml import etree
 
-from scraper_service.content.decode import Unreadable, clean_text
+from scraper_service.content.decode import Unreadable, clean_text, is_rich_text
 from scraper_service.content.losses import Losses
 from scraper_service.items import PageError
+from scraper_service.options.urls import url_parts
 
 MAX_MEMBERS = 20_000
 MAX_MEMBER_BYTES = 128 * 2**20  # per file in the archive
@@ -34,6 +37,7 @@ OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # the start of office files before 20
 _DOCTYPE = re.compile(rb"<!(?:DOCTYPE|ENTITY)")
 MAX_CELLS = 100_000  # in all tables of a document; a page has at most 300,000 tags
 MAX_FACT = 2000  # characters
+MAX_DIGITS = 15  # Python refuses to parse numbers of some thousand digits
 HIDDEN = "Hidden text of a document is left out."
 MACROS = "The macros of the document were left out."
 HIDDEN_ROWS = "Hidden rows of a sheet are left out."
@@ -49,16 +53,26 @@ _FRONT = re.compile(
 _FACT = re.compile(r"^([A-Za-z]\w*)[ \t]*:[ \t]*(.+?)[ \t]*$", re.MULTILINE)
 _TITLE = re.compile(r"^#[ \t]+(.+?)[ \t]*#*$", re.MULTILINE)
 _KNOWN = {
-    "title": "title",
-    "description": "description",
-    "keywords": "keywords",
+    **{name: name for name in ("title", "description", "keywords", "language")},
     "tags": "keywords",
     "lang": "language",
-    "language": "language",
     "date": "published_time",
 }
 MAX_FRONT = 20_000  # characters
 CellT = tuple[str, int, int]  # the HTML of a cell, and its columns and rows
+_PACKAGE = "scraper_service.content.documents"
+
+
+def parse_digits(text: str, default: int = 0) -> int:
+    """Return ``text`` as a number; ``default`` if it has other characters than digits.
+
+    A number with more than :data:`MAX_DIGITS` digits becomes the largest with as many.
+    """
+    digits = text.strip()
+    if not (digits.isascii() and digits.isdecimal()):
+        return default
+    digits = digits.lstrip("0") or "0"
+    return int(digits) if len(digits) <= MAX_DIGITS else 10**MAX_DIGITS - 1
 
 
 class Archive:
@@ -388,20 +402,15 @@ def ooxml_document(archive: Archive) -> ConvertedDocument:
     if CORE not in archive:
         return ConvertedDocument()
     declared = {local(part): part.text for part in archive.xml(CORE)}
-    known = {
-        "title": declared.get("title"),
-        "description": declared.get("description"),
-        "keywords": declared.get("keywords"),
-        "language": declared.get("language"),
+    names = ("title", "description", "keywords", "language")
+    known = {name: declared.get(name) for name in names}
+    known |= {
         "published_time": declared.get("created"),
         "modified_time": declared.get("modified"),
     }
-    other = {
-        "author": declared.get("creator"),
-        "subject": declared.get("subject"),
-        "category": declared.get("category"),
-        "lastModifiedBy": declared.get("lastModifiedBy"),
-    }
+    other = {"author": declared.get("creator")}
+    others = ("subject", "category", "lastModifiedBy")
+    other |= {name: declared.get(name) for name in others}
     return ConvertedDocument(known=facts(known), other=facts(other))
 
 
@@ -430,3 +439,170 @@ def read_markdown(text: str) -> ConvertedDocument:
         text=source.strip("\n"),
         raw=text,
     )
+
+
+# -- kinds -----------------------------------------------------------------------------
+
+
+@frozen
+class FileKind:
+    """A kind of file, and how to read it."""
+
+    #: The name of the kind.
+    name: str
+    #: Extensions of file names, in lower case.
+    extensions: tuple[str, ...]
+    #: MIME types.
+    mime_types: tuple[str, ...]
+    #: The reader, imported on first use; empty for files that are never read.
+    reader: str
+    #: The program, and why its files are refused; None for files that are always read.
+    refusal: tuple[str, str] | None
+
+    @property
+    def is_available(self) -> bool:
+        """Return True if this installation reads the files."""
+        if self.refusal is None:
+            return True
+        return bool(self.reader) and all(map(find_spec, ("anydoc", "olefile")))
+
+
+# A line for each kind: its name, its reader as ``module:function``, extensions, MIME types.
+_TABLE = """
+docx docx:read_docx | docx docm dotx dotm | application/vnd.openxmlformats-officedocument.wordprocessingml.document
+xlsx sheets:read_workbook | xlsx xlsm xltx xltm | application/vnd.openxmlformats-officedocument.spreadsheetml.sheet
+pptx pptx:read_pptx | pptx pptm ppsx potx | application/vnd.openxmlformats-officedocument.presentationml.presentation
+odt odf:read_odf | odt ott | application/vnd.oasis.opendocument.text
+ods odf:read_odf | ods ots | application/vnd.oasis.opendocument.spreadsheet
+odp odf:read_odf | odp otp | application/vnd.oasis.opendocument.presentation
+epub epub_and_feeds:read_epub | epub | application/epub+zip
+rtf rtf:read_rtf | rtf | application/rtf text/rtf text/richtext
+csv sheets:read_delimited | csv | text/csv application/csv text/comma-separated-values
+tsv sheets:read_delimited | tsv tab | text/tab-separated-values text/tsv
+feed epub_and_feeds:read_feed | rss atom | application/rss+xml application/atom+xml
+md files:read_markdown | md markdown mkd | text/markdown text/x-markdown
+xls sheets:read_workbook | xls xlsb | application/vnd.ms-excel
+doc ole:read_doc | doc dot | application/msword
+ppt ole:read_ppt | ppt pps pot | application/vnd.ms-powerpoint
+encrypted : | |
+"""
+_EXTRA = (
+    "the format .{0} of before 2007 needs the extra office"
+    " (pip install 'scraper-service[office]'); .{0}x needs nothing"
+)
+_REFUSALS = {
+    "doc": ("Word", _EXTRA.format("doc")),
+    "ppt": ("PowerPoint", _EXTRA.format("ppt")),
+    "encrypted": ("Office", "it is encrypted with a password"),
+}
+
+
+def _kind(line: str) -> FileKind:
+    head, *lists = line.split("|")
+    name, reader = head.split()
+    extensions, types = (tuple(names.split()) for names in lists)
+    return FileKind(
+        name, extensions, types, reader.removeprefix(":"), _REFUSALS.get(name)
+    )
+
+
+KINDS = {kind.name: kind for kind in map(_kind, _TABLE.strip().split("\n"))}
+
+# Names of streams in OLE files, as they end, and the kinds of files that have them.
+_STREAMS = {
+    "EncryptedPackage": "encrypted",
+    "WordDocument\0": "doc",
+    "Workbook\0": "xls",
+    "Book\0": "xls",
+    "PowerPoint Document\0": "ppt",
+}
+
+# General types: the URL's extension may be more specific.
+_GENERAL_TYPES = frozenset(
+    {"", "text/plain", "application/octet-stream", "binary/octet-stream"}
+    | {"application/download", "application/force-download", "application/x-download"}
+)
+_TEXT_KINDS = frozenset({"csv", "tsv", "feed", "md"})  # text kinds, without signature
+_BY_MIME = {mime: k for k in KINDS.values() for mime in k.mime_types}
+_BY_EXTENSION = {extension: k for k in KINDS.values() for extension in k.extensions}
+# Possessive: comments could be split in as many ways as there are sums of their number.
+_FEED_ROOT = re.compile(
+    r"(?:<\?[^>]*\?>|<!--.*?-->|<!DOCTYPE[^>]*>|\s)*+<(?:\w+:)?(?:rss|RDF|feed)[\s>]",
+    re.DOTALL,
+)
+
+
+def archive_kind(body: bytes) -> str | None:
+    """Return the kind of a zip archive or an OLE file, or None."""
+    if body.startswith(OLE):
+        streams = _STREAMS.items()
+        return next((k for n, k in streams if n.encode("utf-16-le") in body), None)
+    try:
+        with zipfile.ZipFile(io.BytesIO(body)) as archive:
+            return _zip_kind(archive)
+    except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError):
+        return None
+
+
+def text_kind(text: str, kind: str, mime: str, url: str) -> str | None:
+    """Return the kind of a text file, or None; ``kind`` is the sniffed type."""
+    if is_rich_text(text[:100].lstrip("\ufeff").encode()):
+        return "rtf"
+    if kind == "xml":
+        return "feed" if _FEED_ROOT.match(text[:20_000]) else None
+    if kind != "text":
+        return None
+    found = _BY_MIME.get(mime)
+    if found is None and mime in _GENERAL_TYPES:
+        found = _BY_EXTENSION.get(extension_of(url))
+    if found is not None and found.name == "xls":  # text declared as a workbook
+        return "csv"
+    return found.name if found is not None and found.name in _TEXT_KINDS else None
+
+
+def extension_of(url: str) -> str:
+    """Return the extension of the file name in a URL, in lower case."""
+    path = unquote(url_parts(url).path)
+    return posixpath.splitext(path)[1].removeprefix(".").lower()
+
+
+def read_document(
+    kind: str, body: bytes, text: str, url: str, *, embed_images: bool
+) -> ConvertedDocument | None:
+    """Convert a file; return None for text that is not of its kind.
+
+    :raises Unreadable: for a damaged, encrypted or hostile file.
+    """
+    found = KINDS[kind]
+    if found.refusal and not found.is_available:
+        raise unreadable(*found.refusal)
+    module, _, name = found.reader.partition(":")
+    read = getattr(import_module(f"{_PACKAGE}.{module}"), name)
+    arguments: dict[str, object] = {}
+    if kind == "docx":
+        arguments["embed_images"] = embed_images
+    elif kind == "tsv":
+        arguments["tabs"] = True
+    elif kind == "feed":
+        arguments["url"] = url
+    given = text if kind in _TEXT_KINDS else body
+    document: ConvertedDocument | None = read(given, **arguments)
+    return document
+
+
+def _zip_kind(archive: zipfile.ZipFile) -> str | None:
+    names = set(archive.namelist())
+    if "mimetype" in names:
+        info = archive.getinfo("mimetype")
+        if info.file_size < 200 and info.compress_type == zipfile.ZIP_STORED:
+            mime = archive.read(info).decode("ascii", "replace").strip()
+            found = _BY_MIME.get(mime.removesuffix("-template"))
+            return found.name if found else None
+    if "META-INF/container.xml" in names:
+        return "epub"
+    if "xl/workbook.bin" in names:
+        return "xls"
+    for folder, kind in (("word/", "docx"), ("xl/", "xlsx"), ("ppt/", "pptx")):
+        if any(name.startswith(folder) for name in names):
+            return kind
+    return None
