@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from scraper_service.storage.database import reading, writing
 from scraper_service.storage.frontier import leases, outcomes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from scraper_service.storage.database import Database
     from scraper_service.storage.frontier.leases import Beyond
     from scraper_service.storage.job_records import Claim, Commit, Outcome
 
 
-class CrawlFrontier(Protocol):
+class Frontier:
     """The steps by which a process works on the URLs of a job.
 
     ``tests/storage/test_frontier_contract.py`` has what any backend must promise. A URL of a job
@@ -40,51 +38,19 @@ class CrawlFrontier(Protocol):
     database does not respond.
     """
 
-    #: The id of this process in the table of workers.
-    owner: str
-
-    async def beat(self, lease_s: float) -> None:
-        """Extend the leases of this process to ``lease_s`` seconds from now."""
-
-    async def claim(
-        self, job_id: str, count: int, beyond: Beyond | None = None
-    ) -> Claim:
-        """Lease up to ``count`` pending URLs of a job, see :func:`leases.claim`."""
-
-    async def store(
-        self, job_id: str, outcome: Outcome, *, waits: bool = True
-    ) -> Commit:
-        """Store the outcome of a leased URL. One that ``waits`` does so a moment for others."""
-
-    async def release(self, job_id: str, held: Sequence[tuple[int, int]]) -> None:
-        """Return leases without an attempt, as (row id, token)."""
-
-    async def leases(self) -> list[tuple[str, int, int]]:
-        """Return the leases of this process, as (job id, row id, token)."""
-
-    async def end_leases(self) -> None:
-        """End all leases of the owner of this frontier, which has ended."""
-
-    async def jobs_with_lost_leases(self) -> list[str]:
-        """Return the jobs with leases of dead processes."""
-
-    async def return_lost(self, job_id: str) -> int:
-        """Make leases of dead processes pending again. Return their number."""
-
-
-class Frontier:
-    """A :class:`CrawlFrontier` of all jobs in a database, for one process."""
-
     def __init__(self, database: Database, owner: str):
         self._database = database
+        #: The id of this process in the table of workers.
         self.owner = owner
 
     async def beat(self, lease_s: float) -> None:
+        """Extend the leases of this process to ``lease_s`` seconds from now."""
         await self._database.write(leases.beat, self.owner, lease_s)
 
     async def claim(
         self, job_id: str, count: int, beyond: Beyond | None = None
     ) -> Claim:
+        """Lease up to ``count`` pending URLs of a job, see :func:`leases.claim`."""
         return await self._database.write(
             leases.claim, job_id, self.owner, count, beyond
         )
@@ -92,6 +58,7 @@ class Frontier:
     async def store(
         self, job_id: str, outcome: Outcome, *, waits: bool = True
     ) -> Commit:
+        """Store the outcome of a leased URL. One that ``waits`` does so a moment for others."""
         # Outcomes of a moment share a transaction.
         return await self._database.write_each(
             outcomes.append, job_id, outcome, waits=waits and not outcome.goes_on
@@ -103,7 +70,9 @@ class Frontier:
     forget_workers = writing(leases.forget_workers)
 
     async def leases(self) -> list[tuple[str, int, int]]:
+        """Return the leases of this process, as (job id, row id, token)."""
         return await self._database.read(leases.leases_of, self.owner)
 
     async def end_leases(self) -> None:
+        """End all leases of the owner of this frontier, which has ended."""
         await self._database.write(leases.forget_worker, self.owner)
