@@ -321,7 +321,7 @@ class LocalRun(ShownRun):
     async def _run(self) -> int:
         from scraper_service.options.limits import Retention
         from scraper_service.services.job_runner import LocalRunner
-        from scraper_service.storage.frontier.frontier import Frontier
+        from scraper_service.storage.frontier.leases import Frontier
 
         if isinstance(self._work, str):
             job = await self._database.read(require_job, self._work)

@@ -11,7 +11,7 @@ from attrs import evolve
 
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.storage.accounts.credits import Credits
-from scraper_service.storage.frontier.frontier import Frontier
+from scraper_service.storage.frontier.leases import Frontier
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

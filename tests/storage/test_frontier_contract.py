@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from scraper_service.options.spider_arguments import crawl_options
-from scraper_service.storage.frontier.frontier import Frontier
+from scraper_service.storage.frontier.leases import Frontier
 from scraper_service.storage.job_records import JobState, Link, Outcome
 from scraper_service.storage.jobs.admission import Terms
 from scraper_service.storage.jobs.jobs import Jobs

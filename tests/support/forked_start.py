@@ -62,7 +62,7 @@ scraper_service.api.streams.streaming scraper_service.api.requests.v1
 scraper_service.options.wire.v2 scraper_service.api.webhook_payloads
 scraper_service.cli.outputs.output scraper_service.content.formats.answers
 scraper_service.content.documents.kinds scraper_service.crawling.robots
-scraper_service.llm.client scraper_service.services.kinds.agent
+scraper_service.llm.model scraper_service.services.kinds.agent
 scraper_service.services.kinds.deep_research scraper_service.services.kinds.extraction
 scraper_service.storage.accounts.teams scraper_service.services.jobs
 scraper_service.services.kinds.llms_txt scraper_service.services.scraping
