@@ -69,7 +69,7 @@ ParamT = ParamSpec("ParamT")
 ResultT = TypeVar("ResultT")
 
 # The migrations of the oldest layout that is known, and of the newest one.
-FIRST = HEAD = "v0004"
+FIRST = HEAD = "v0005"
 TOO_OLD = (
     "was made before the first release, whose tables differ: move the data directory away, or"
     " name an empty database by SCRAPER_DATABASE_URL; finish or export its jobs with the old"

@@ -6,6 +6,7 @@ import asyncio
 import json
 import math
 import uuid
+from functools import partial
 
 import pytest
 from attrs import evolve
@@ -44,6 +45,7 @@ from scraper_service.storage.monitors.checks import (
     CheckEnd,
     PageRow,
 )
+from scraper_service.storage.monitors.messages import MAIL
 from scraper_service.storage.monitors.monitors import (
     PAUSED,
     Definition,
@@ -571,6 +573,7 @@ def test_the_body_of_a_page_is_small_in_the_database(world):
 # -- mail ----------------------------------------------------------------------------------
 
 EMAIL = {"email": {"enabled": True, "recipients": ["a@b.example"]}}
+due_mail = partial(messages.due_messages, limit=10, is_mail=True)
 
 
 def with_page(world, made, status="changed"):
@@ -587,24 +590,24 @@ def with_page(world, made, status="changed"):
 def test_mail_of_a_check_is_taken_by_one_process_and_tried_again(world):
     made = world.make(notification=EMAIL)
     check = with_page(world, made)
-    assert world.do(messages.due_mails, 10) == [check.id]
-    mail = world.do(messages.take_mail, check.id)
+    assert world.do(due_mail) == [(check.id, MAIL)]
+    mail = world.do(messages.take_message, MAIL, check.id)
     assert (mail.name, mail.recipients) == ("Prices", ("a@b.example",))
     assert mail.pages[0].facts["url"] == URLS[0]
-    assert world.do(messages.take_mail, check.id) is None
-    assert world.do(messages.put_off_mail, check.id, (0.0,))
-    assert world.do(messages.take_mail, check.id) is not None
-    assert not world.do(messages.put_off_mail, check.id, (0.0,))
-    assert world.do(messages.due_mails, 10) == []
+    assert world.do(messages.take_message, MAIL, check.id) is None
+    assert world.do(messages.put_off, check.id, MAIL, (0.0,))
+    assert world.do(messages.take_message, MAIL, check.id) is not None
+    assert not world.do(messages.put_off, check.id, MAIL, (0.0,))
+    assert world.do(due_mail) == []
 
 
 def test_a_check_without_news_sends_no_mail(world):
     made = world.make(notification=EMAIL)
     with_page(world, made, "same")
-    assert world.do(messages.due_mails, 10) == []
+    assert world.do(due_mail) == []
     other = world.make()
     with_page(world, other)
-    assert world.do(messages.due_mails, 10) == []
+    assert world.do(due_mail) == []
 
 
 def test_mail_that_is_not_wanted_any_more_is_not_sent(world):
@@ -612,8 +615,8 @@ def test_mail_that_is_not_wanted_any_more_is_not_sent(world):
     check = with_page(world, made)
     change = MonitorChange({"notification": None})
     world.do(monitors.change, made.id, TEAM, change)
-    assert world.do(messages.take_mail, check.id) is None
-    assert world.do(messages.due_mails, 10) == []
+    assert world.do(messages.take_message, MAIL, check.id) is None
+    assert world.do(due_mail) == []
 
 
 def test_what_waits_to_be_sent_is_dropped_by_a_mute(world):
@@ -622,8 +625,8 @@ def test_what_waits_to_be_sent_is_dropped_by_a_mute(world):
     assert world.do(messages.due_messages, 10) == [(check.id, "team")]
     change = MonitorChange({"muted_until": math.inf})
     world.do(monitors.change, made.id, TEAM, change)
-    assert world.do(messages.take_mail, check.id) is None
+    assert world.do(messages.take_message, MAIL, check.id) is None
     assert world.do(messages.take_message, "team", check.id) is None
-    assert world.do(messages.due_mails, 10) == []
+    assert world.do(due_mail) == []
     assert world.do(messages.due_messages, 10) == []
     assert world.do(messages.open_messages, check.id) is None
