@@ -32,7 +32,7 @@ from scraper_service.storage.job_records import (
     RowState,
     UrlKind,
 )
-from scraper_service.storage.jobs import admission, job_listing, job_store
+from scraper_service.storage.jobs import admission, job_store, job_urls
 from scraper_service.storage.jobs.admission import Terms
 from scraper_service.storage.schema import event, job, ledger, page, worker
 from scraper_service.storage.schema import frontier as rows_of
@@ -372,7 +372,7 @@ def test_a_page_that_ends_its_process_each_time_fails_in_the_end(harness):
         harness.run(frontier.reap, job_id)
     found = harness.check(job_id)
     assert found.failed == 1
-    [error] = harness.run(job_listing.read_errors, job_id)
+    [error] = harness.run(job_urls.read_errors, job_id)
     assert error.code == "SCRAPE_RETRY_LIMIT"
 
 

@@ -162,8 +162,8 @@ def test_the_steps_of_an_operation_go_with_it(stored):
 def test_only_the_team_of_a_job_deletes_it(stored):
     job_id, call_id = start(stored), call(stored)
     assert run(stored, job_control.cancel, job_id, OTHER) is None
-    assert not run(stored, job_control.delete_call, call_id, OTHER)
-    assert not run(stored, job_control.delete_call, job_id, TEAM)
+    assert not run(stored, job_control.delete_call_or_session, call_id, OTHER)
+    assert not run(stored, job_control.delete_call_or_session, job_id, TEAM)
     assert listed(stored) == [call_id, job_id]
 
 
@@ -172,10 +172,10 @@ def test_a_single_call_goes_with_its_page_and_files(stored):
     body = {"id": call_id, "team_id": TEAM, "body": b"", "expires_at": 10.0**10}
     run(stored, lambda c: c.execute(scrape.insert().values(body)))
     run(stored, artefacts.hold, "name.png", call_id)
-    assert run(stored, job_control.delete_call, call_id, TEAM)
+    assert run(stored, job_control.delete_call_or_session, call_id, TEAM)
     assert rows_of(stored, call_id) == {}
     assert run(stored, lambda c: c.scalar(select(artefact.c.name))) is None
-    assert not run(stored, job_control.delete_call, call_id, TEAM)
+    assert not run(stored, job_control.delete_call_or_session, call_id, TEAM)
 
 
 def test_names_of_headers_are_kept_and_values_are_not(stored):

@@ -130,7 +130,7 @@ def hide(connection: Connection, job_id: str, actor: Actor | None = None) -> Non
     audit.record(connection, actor, "job.deleted", job_id)
 
 
-def delete_call(
+def delete_call_or_session(
     connection: Connection, call_id: str, team_id: str, actor: Actor | None = None
 ) -> bool:
     """Delete a single call with its page, or a browser session with its files.

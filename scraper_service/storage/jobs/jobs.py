@@ -11,9 +11,9 @@ from scraper_service.storage.jobs import (
     earlier_pages,
     job_control,
     job_history,
-    job_listing,
     job_log,
     job_store,
+    job_urls,
     runs,
 )
 
@@ -107,7 +107,7 @@ class Jobs:
         steps = await self._database.write(job_control.cancel, job_id, team_id)
         if steps is None:
             is_call = await self._database.write(
-                job_control.delete_call, job_id, team_id, actor
+                job_control.delete_call_or_session, job_id, team_id, actor
             )
             return [] if is_call else None
         # The job is the last one: until then a repeated call finds its steps.
@@ -139,9 +139,9 @@ class Jobs:
         """
 
         def read(connection: Connection) -> T:
-            failed = job_listing.read_errors(connection, job_id)
-            return shape(failed, job_listing.read_robots_blocked(connection, job_id))
+            failed = job_urls.read_errors(connection, job_id)
+            return shape(failed, job_urls.read_robots_blocked(connection, job_id))
 
         return await self._database.read(read)
 
-    urls = reading(job_listing.read_urls)
+    urls = reading(job_urls.read_urls)
