@@ -32,7 +32,7 @@ from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.accounts.teams import TeamChange, change_team
 from scraper_service.storage.frontier import leases, outcomes
 from scraper_service.storage.job_records import JobState
-from scraper_service.storage.jobs import job_store, runs
+from scraper_service.storage.jobs import job_deletion, job_store, runs
 from scraper_service.storage.monitors import (
     check_steps,
     checks,
@@ -364,7 +364,7 @@ def test_a_deleted_monitor_ends_its_check_and_keeps_waiting_deliveries(world):
         world.do(checks.hide_check, check.id)
     assert not world.do(check_steps.finish, running.id, lease, END)
     assert world.get(made) is None
-    while world.do(job_store.expire):
+    while world.do(job_deletion.expire):
         pass
     rows = world.do(lambda c: c.scalars(select(job.c.id)).all())
     assert rows == [ended.id]  # its delivery waits
@@ -385,7 +385,7 @@ def test_checks_expire_with_their_pages(world):
     )
     assert kept.expires_at == pytest.approx(kept.completed_at + 86_400)
     world.do(lambda c: c.execute(job.update().values(expires_at=1)))
-    while world.do(job_store.expire):
+    while world.do(job_deletion.expire):
         pass
     assert world.count(monitor_page) == 0
     assert world.check(check) is None
@@ -595,9 +595,9 @@ def test_mail_of_a_check_is_taken_by_one_process_and_tried_again(world):
     assert (mail.name, mail.recipients) == ("Prices", ("a@b.example",))
     assert mail.pages[0].facts["url"] == URLS[0]
     assert world.do(messages.take_message, MAIL, check.id) is None
-    assert world.do(messages.put_off, check.id, MAIL, (0.0,))
+    assert world.do(messages.end_attempt, check.id, MAIL, (0.0,))
     assert world.do(messages.take_message, MAIL, check.id) is not None
-    assert not world.do(messages.put_off, check.id, MAIL, (0.0,))
+    assert not world.do(messages.end_attempt, check.id, MAIL, (0.0,))
     assert world.do(due_mail) == []
 
 

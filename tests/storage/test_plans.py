@@ -24,7 +24,7 @@ from scraper_service.storage.frontier.links import Seed
 from scraper_service.storage.job_records import ClaimedRow, Link, Outcome, RowState
 from scraper_service.storage.jobs import (
     admission,
-    job_control,
+    job_deletion,
     job_store,
     job_urls,
     operations,
@@ -320,7 +320,7 @@ def test_ended_jobs_of_a_team_are_not_read(tmp_path):
                 admission._active(connection, "team")
                 operations.next_start(connection, "team", "agent")
                 operations.read_operations(connection, "team", "agent", None, 20)
-                job_control.cancel(connection, made.id, "team")
+                job_deletion.cancel(connection, made.id, "team")
                 job_store.active_jobs(connection, "team")
                 usage.read_queue(connection, "team")
                 check_steps.lost_checks(connection, 20)

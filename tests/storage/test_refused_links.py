@@ -17,7 +17,7 @@ from scraper_service.storage.frontier.job_warnings import (
     sentence_of,
 )
 from scraper_service.storage.job_records import Link
-from scraper_service.storage.jobs import job_log, job_store, job_urls
+from scraper_service.storage.jobs import job_deletion, job_log, job_urls
 from scraper_service.storage.jobs.job_urls import UrlQuery
 from scraper_service.storage.schema import frontier, job, refused_key, refused_list
 from scraper_service.storage.transactions import read_number
@@ -188,7 +188,7 @@ def test_lists_go_with_their_job(harness, job_id):
     harness.run(
         lambda c: c.execute(update(job).values(expires_at=0, state="completed"))
     )
-    while harness.run(job_store.expire):
+    while harness.run(job_deletion.expire):
         pass
     for table in (refused_key, refused_list, job):
         assert harness.rows(select(func.count()).select_from(table)) == [(0,)]

@@ -21,7 +21,7 @@ from scraper_service.storage.job_records import (
     RowState,
     UrlKind,
 )
-from scraper_service.storage.jobs import admission, job_store, job_urls
+from scraper_service.storage.jobs import admission, job_deletion, job_store, job_urls
 from scraper_service.storage.jobs.admission import Terms
 from scraper_service.storage.jobs.job_urls import read_report
 from scraper_service.storage.request_counts import (
@@ -238,7 +238,7 @@ def test_nothing_is_kept_of_a_job_that_is_gone(write, job_id, clock):
     write(request_counts.record, job_id, tallied)
     write(outcomes.end_job, job_id, JobState.CANCELLED)
     write(lambda connection: connection.execute(job.update().values(expires_at=1.0)))
-    while write(job_store.expire):
+    while write(job_deletion.expire):
         pass
     for table in (job_host, job_robots, job_stat, job):
         assert (
