@@ -252,16 +252,11 @@ class _Sender(Poller):
         if found is None:
             return
         error = await self._deliver(channel, found)
-        if error is None:
-            await self._database.write(messages.note_sent, check_id, channel)
-            return
-        goes_on = await self._database.write(
-            messages.put_off, check_id, channel, RETRIES_S
-        )
-        what = "is tried again" if goes_on else "is given up"
-        logger.warning(
-            "the message of check %s to %s %s: %s", check_id, channel, what, error
-        )
+        call = messages.end_attempt, check_id, channel, RETRIES_S
+        goes_on = await self._database.write(*call, is_sent=error is None)
+        if error is not None:
+            what = f"{channel} is {'tried again' if goes_on else 'given up'}"
+            logger.warning("the message of check %s to %s: %s", check_id, what, error)
 
     async def _deliver(self, channel: str, found: CheckMessage) -> str | None:
         """Send a message. Return the error for another attempt, None without one."""
@@ -527,7 +522,7 @@ class ChannelSender(_Sender):
 
     async def send(self, channel: str, message: CheckMessage) -> str | None:
         """Send a message now. Return None, or the error for callers."""
-        title, text = title_of(message), "\n".join(lines_of(message))
-        return await asyncio.to_thread(self._channels.send, channel, title, text)
+        call = channel, title_of(message), "\n".join(lines_of(message))
+        return await asyncio.to_thread(self._channels.send, *call)
 
     _deliver = send

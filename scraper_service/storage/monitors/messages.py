@@ -152,22 +152,22 @@ def take_message(
     return found
 
 
-def note_sent(connection: Connection, check_id: str, channel: str) -> None:
-    """Note that a message was sent."""
-    connection.execute(update(table).where(_is(check_id, channel)).values(due_at=None))
-
-
-def put_off(
-    connection: Connection, check_id: str, channel: str, retries_s: tuple[float, ...]
+def end_attempt(
+    connection: Connection,
+    check_id: str,
+    channel: str,
+    retries_s: tuple[float, ...],
+    *,
+    is_sent: bool = False,
 ) -> bool:
-    """Plan another attempt after a failure. Return False after the last one."""
+    """Plan another attempt unless the message ``is_sent``. Return False after the last one."""
     tries = connection.scalar(select(table.c.tries).where(_is(check_id, channel)))
-    goes_on = tries is not None and tries <= len(retries_s)
+    goes_on = not is_sent and tries is not None and tries <= len(retries_s)
     at = now_of(connection) + retries_s[tries - 1] if goes_on and tries else None
     connection.execute(
         update(table)
         .where(_is(check_id, channel))
-        .values(due_at=at, failed=int(not goes_on))
+        .values(due_at=at, failed=int(not (goes_on or is_sent)))
     )
     return goes_on
 
