@@ -520,9 +520,9 @@ class ChannelSender(_Sender):
         """The names of the channels."""
         return self._channels.names
 
-    async def send(self, channel: str, message: CheckMessage) -> str | None:
+    async def send(self, channel: str, found: CheckMessage) -> str | None:
         """Send a message now. Return None, or the error for callers."""
-        call = channel, title_of(message), "\n".join(lines_of(message))
+        call = channel, title_of(found), "\n".join(lines_of(found))
         return await asyncio.to_thread(self._channels.send, *call)
 
     _deliver = send

@@ -176,12 +176,7 @@ def lock_own_job(connection: Connection, job_id: str, team_id: str) -> Row[Any] 
     """Return the locked row of a team's crawl or batch, None without one."""
     row = connection.execute(
         select(job)
-        .where(
-            job.c.id == job_id,
-            job.c.team_id == team_id,
-            job.c.kind.in_(CRAWLED),
-            job.c.parent_id.is_(None),
-        )
+        .where(job.c.id == job_id, job.c.team_id == team_id, *_STARTED_BY_CALLERS)
         .with_for_update()
     ).one_or_none()
     if row is None or (
