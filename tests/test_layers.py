@@ -166,8 +166,8 @@ def test_only_the_egress_module_and_its_user_open_connections():
             "scraper_service.cli.operator.doctor",
             "scraper_service.exports.running_export",  # pairs of sockets
             "scraper_service.exports.export_process",
-            "scraper_service.llm.client",  # the operator's own address
-            "scraper_service.search_engines.json_http",  # engines of the operator's choice
+            "scraper_service.llm.model",  # the operator's own address
+            "scraper_service.search_engines.engines",  # engines of the operator's choice
             "scraper_service.services.observability.health",  # systemd's own socket
             "scraper_service.services.scrapyd.runner",  # the operator's own addresses
             "scraper_service.services.webhooks",

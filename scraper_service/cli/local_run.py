@@ -218,35 +218,35 @@ class DatabaseSource:
         return status_of(job), job_store.read_pages(connection, self.job_id, skip)
 
     async def current(self) -> str | None:
-        from scraper_service.storage.jobs import job_listing
+        from scraper_service.storage.jobs import job_urls
 
-        return await self.database.read(job_listing.read_current, self.job_id)
+        return await self.database.read(job_urls.read_current, self.job_id)
 
     async def failures(self) -> list[FailedUrl]:
         return await self.database.read(self.read_failures)
 
     def read_failures(self, connection: Connection) -> list[FailedUrl]:
-        from scraper_service.storage.jobs import job_listing
+        from scraper_service.storage.jobs import job_urls
 
-        rows = job_listing.read_errors(connection, self.job_id)
+        rows = job_urls.read_errors(connection, self.job_id)
         found = [FailedUrl(row.url, row.code, row.error) for row in rows]
         if not require_job(connection, self.job_id).pages:
-            refused = job_listing.read_robots_blocked(connection, self.job_id)
+            refused = job_urls.read_robots_blocked(connection, self.job_id)
             found += [FailedUrl.of_robots(url) for url in refused]
         return found
 
     def read_robots_blocked(self, connection: Connection) -> list[str]:
-        from scraper_service.storage.jobs import job_listing
+        from scraper_service.storage.jobs import job_urls
 
-        return job_listing.read_robots_blocked(connection, self.job_id)
+        return job_urls.read_robots_blocked(connection, self.job_id)
 
     async def count_left_out(self) -> dict[str, int]:
         return await self.database.read(self._read_left_out)
 
     def _read_left_out(self, connection: Connection) -> dict[str, int]:
-        from scraper_service.storage.jobs import job_listing
+        from scraper_service.storage.jobs import job_urls
 
-        return job_listing.count_by_state(connection, self.job_id)[1]
+        return job_urls.count_by_state(connection, self.job_id)[1]
 
 
 class LocalRun(ShownRun):
@@ -321,7 +321,7 @@ class LocalRun(ShownRun):
     async def _run(self) -> int:
         from scraper_service.options.limits import Retention
         from scraper_service.services.job_runner import LocalRunner
-        from scraper_service.storage.frontier.frontier import Frontier
+        from scraper_service.storage.frontier.leases import Frontier
 
         if isinstance(self._work, str):
             job = await self._database.read(require_job, self._work)

@@ -11,7 +11,7 @@ from attrs import evolve
 
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.storage.accounts.credits import Credits
-from scraper_service.storage.frontier.frontier import CrawlFrontier, Frontier
+from scraper_service.storage.frontier.leases import Frontier
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -39,7 +39,7 @@ class JobLeases:
         self.owner = owner
         #: The team of the job, None for a job in memory.
         self.team_id: str | None = None
-        self._frontier: CrawlFrontier = Frontier(database, owner)
+        self._frontier = Frontier(database, owner)
         self._credits = Credits(database, owner)
         self._insist = insist
         self._tokens: dict[int, int] = {}  # by row id

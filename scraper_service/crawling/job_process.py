@@ -32,7 +32,7 @@ from scraper_service.shared_objects import BackgroundTasks, ChangePoll, repeat
 from scraper_service.storage.connections import end_half_sent
 from scraper_service.storage.database import Database
 from scraper_service.storage.frontier import leases
-from scraper_service.storage.frontier.frontier import Frontier
+from scraper_service.storage.frontier.leases import Frontier
 from scraper_service.storage.job_records import ACTIVE, JobState
 from scraper_service.storage.jobs import runs
 from scraper_service.storage.jobs.job_log import TAKEN_OVER

@@ -49,7 +49,7 @@ from scraper_service.storage.job_records import (
     Outcome,
     UrlKind,
 )
-from scraper_service.storage.jobs import job_listing
+from scraper_service.storage.jobs import job_urls
 from scraper_service.storage.jobs.admission import Terms
 from scraper_service.storage.jobs.jobs import Jobs
 
@@ -343,7 +343,7 @@ class LeasedScheduler(BaseScheduler):
 
         A job in memory ends with its crawler.
         """
-        counts = await self._database.read(job_listing.count_by_state, self.job_id)
+        counts = await self._database.read(job_urls.count_by_state, self.job_id)
         assert self._crawler.stats is not None
         for reason, count in counts[1].items():
             self._crawler.stats.set_value(f"urls/{reason}", count)

@@ -27,8 +27,8 @@ from scraper_service.exports.running_export import ExportProcess
 from scraper_service.options.urls import url_parts
 from scraper_service.storage.files import page_sources
 from scraper_service.storage.job_records import Job
-from scraper_service.storage.jobs import job_listing, job_store
-from scraper_service.storage.jobs.job_listing import Cursor, UrlQuery
+from scraper_service.storage.jobs import job_store, job_urls
+from scraper_service.storage.jobs.job_urls import Cursor, UrlQuery
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -190,23 +190,23 @@ class Exports:
             self._lengths.popitem(last=False)
 
     async def _slices(self, export: Export) -> AsyncGenerator[list[bytes], None]:
-        place = _Place(skip=export.query.skip)
+        position = _Position(skip=export.query.skip)
         left = export.total
         while left > 0:
-            found = await self._database.read(_read, export, place, left)
+            found = await self._database.read(_read, export, position, left)
             if found is None:
                 raise JobNotFound("Job not found")
             rows, behind = found
             if export.query.what == PAGES:
                 # Some pages have no row in an archive.
-                count = behind.skip - place.skip
+                count = behind.skip - position.skip
                 if not count:  # the rows of pages go with their job only
                     raise JobNotFound("Job not found")
             else:
                 count = len(rows)
                 if not count:  # URLs of a running job may have moved
                     return
-            left, place = left - count, behind
+            left, position = left - count, behind
             yield (
                 await self._archive_rows(rows) if export.format.needs_sources else rows
             )
@@ -229,7 +229,7 @@ class Exports:
 
 
 @frozen(kw_only=True)
-class _Place:
+class _Position:
     """Where the next slice begins."""
 
     #: Rows to leave out from there on.
@@ -254,46 +254,46 @@ def _count(
         has_sources = needs and page_sources.has_sources(connection, job_id)
         return job, job.pages, has_sources, False
     if query.what == ERRORS:
-        return job, job_listing.count_errors(connection, job_id), False, False
-    count = job_listing.count_urls(connection, job_id, UrlQuery(limit=1))
-    is_settling = job_listing.read_current(connection, job_id) is not None
+        return job, job_urls.count_errors(connection, job_id), False, False
+    count = job_urls.count_urls(connection, job_id, UrlQuery(limit=1))
+    is_settling = job_urls.read_current(connection, job_id) is not None
     return job, count, False, is_settling
 
 
 def _read(
-    connection: Connection, export: Export, place: _Place, most: int
-) -> tuple[list[Any], _Place] | None:
-    """Return compressed rows and the next place; None for a job that was deleted.
+    connection: Connection, export: Export, position: _Position, most: int
+) -> tuple[list[Any], _Position] | None:
+    """Return compressed rows and the next position; None for a job that was deleted.
 
     Rows of archives are pages with their responses.
     """
     job_id, query = export.job.id, export.query
     if job_store.get_job(connection, job_id, export.job.team_id) is None:
         return None
-    if place.is_end:
-        return [], place
+    if position.is_end:
+        return [], position
     rows: list[Any]
     most = min(most, SLICE_ROWS)
     if export.format.needs_sources:
         rows, behind = page_sources.read_archived(
-            connection, job_id, place.skip, most, SLICE_BYTES
+            connection, job_id, position.skip, most, SLICE_BYTES
         )
-        return rows, _Place(skip=behind)
+        return rows, _Position(skip=behind)
     if query.what == PAGES:
         bodies = job_store.read_bodies(
-            connection, job_id, place.skip, most, SLICE_BYTES
+            connection, job_id, position.skip, most, SLICE_BYTES
         )
-        return bodies, _Place(skip=place.skip + len(bodies))
+        return bodies, _Position(skip=position.skip + len(bodies))
     if query.what == ERRORS:
-        rows, last = job_listing.read_some_errors(
-            connection, job_id, place.after or 0, place.skip, most
+        rows, last = job_urls.read_some_errors(
+            connection, job_id, position.after or 0, position.skip, most
         )
         after: Cursor | int | None = last
     else:
-        rows, after = job_listing.read_some_urls(
+        rows, after = job_urls.read_some_urls(
             connection,
             job_id,
-            UrlQuery(after=place.after, skip=place.skip, limit=most),
+            UrlQuery(after=position.after, skip=position.skip, limit=most),
         )
     packed = [compress(query.row(row)) for row in rows]
-    return packed, _Place(after=after, is_end=after is None)
+    return packed, _Position(after=after, is_end=after is None)

@@ -22,9 +22,14 @@ from scrapy.utils.misc import load_object
 
 from scraper_service.discovery.outgoing_requests import OutgoingProxy
 from scraper_service.errors import ServiceUnavailable
-from scraper_service.llm import client
-from scraper_service.llm.client import ChatServer, MessageT, TimedOut
-from scraper_service.llm.model import ModelAnswer, ModelError
+from scraper_service.llm import model
+from scraper_service.llm.model import (
+    ChatServer,
+    MessageT,
+    ModelAnswer,
+    ModelError,
+    TimedOut,
+)
 from scraper_service.llm.replies import (
     Completion,
     is_closed,
@@ -329,7 +334,7 @@ class ChatModel:
         Raises :exc:`ModelError` if the model does not answer.
         """
         body = await self._server.complete(
-            client.messages("Say yes.", None, None),
+            model.messages("Say yes.", None, None),
             None,
             "",
             strict=False,
@@ -366,7 +371,7 @@ class _Question:
         self._name = hashlib.blake2b(spelled, digest_size=8).hexdigest()
 
     def messages(self, data: str | None, part: tuple[int, int]) -> list[MessageT]:
-        return client.messages(self.task, data, self._wanted, part)
+        return model.messages(self.task, data, self._wanted, part)
 
     def cost(self, messages: list[MessageT]) -> int:
         """Return the most tokens that a request may use, with its answer."""
@@ -386,12 +391,12 @@ class _Question:
             if not found.faults:
                 return found
             if repairs < REPAIRS:
-                messages = client.repair(messages, found.text, found.faults)
+                messages = model.repair(messages, found.text, found.faults)
         raise ModelError("its answer does not fit the schema")
 
     async def again(self, how: str, data: str) -> Completion:
         """Return one answer made from ``data``, the answers to the pieces."""
-        found = await self._ask(client.messages(how + self.task, data, None))
+        found = await self._ask(model.messages(how + self.task, data, None))
         if found.error is not None:
             raise ModelError(found.error)
         return found

@@ -36,7 +36,7 @@ from scraper_service.services.upkeep import expire
 from scraper_service.shared_objects import BackgroundTasks
 from scraper_service.storage.job_records import JobState
 from scraper_service.storage.jobs import admission, earlier_pages, operations
-from scraper_service.storage.jobs.job_listing import JobReport, read_report
+from scraper_service.storage.jobs.job_urls import JobReport, read_report
 from scraper_service.storage.jobs.jobs import Jobs
 from scraper_service.storage.webhooks import WebhookOutbox
 
@@ -73,7 +73,7 @@ if TYPE_CHECKING:
         JobPosition,
         JobSummary,
     )
-    from scraper_service.storage.jobs.job_listing import Listing, UrlQuery
+    from scraper_service.storage.jobs.job_urls import Listing, UrlQuery
     from scraper_service.storage.jobs.operations import OperationRow
 
 AGENT_CREDITS = 5  # that a team must have, unless the caller set fewer: one page

@@ -15,7 +15,6 @@ from scraper_service.storage import politeness
 from scraper_service.storage.accounts import audit, disk_use, sessions, usage
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts.audit import SERVICE, Actor
-from scraper_service.storage.accounts.teams import record_expired_keys
 from scraper_service.storage.files import artefacts
 from scraper_service.storage.files.uploads import Uploads
 from scraper_service.storage.frontier.job_warnings import JobWarning, sentence_of
@@ -115,10 +114,7 @@ def _steps(
     yield partial(database.write, sessions.expire_sessions)
     yield partial(hide_left_behind, database)
     yield partial(database.write, disk_use.fold)
-    days = settings.getint("AUDIT_DAYS")
-    if days:
-        yield partial(database.write, record_expired_keys, days)
-    yield partial(database.write, audit.expire, days)
+    yield partial(database.write, audit.expire, settings.getint("AUDIT_DAYS"))
     yield Uploads(database).expire
     yield partial(_sweep, database, settings)
 

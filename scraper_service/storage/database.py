@@ -69,7 +69,7 @@ ParamT = ParamSpec("ParamT")
 ResultT = TypeVar("ResultT")
 
 # The migrations of the oldest layout that is known, and of the newest one.
-FIRST = HEAD = "v0004"
+FIRST = HEAD = "v0005"
 TOO_OLD = (
     "was made before the first release, whose tables differ: move the data directory away, or"
     " name an empty database by SCRAPER_DATABASE_URL; finish or export its jobs with the old"
@@ -544,7 +544,7 @@ def migrate(connection: Connection, revision: str = "head") -> None:
     from alembic.config import Config  # noqa: PLC0415
 
     config = Config()
-    config.set_main_option("script_location", "scraper_service.storage:migrations")
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
     config.set_main_option("path_separator", "os")
     config.attributes["connection"] = connection
     command.upgrade(config, revision)

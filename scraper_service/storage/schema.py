@@ -521,10 +521,10 @@ monitor = Table(
     Index("ix_monitor_next_at", "next_at"),
 )
 
-#: Checks of monitors. Each is a job of the kind ``monitor_check``. ``definition`` and ``sealed`` are those of the monitor at the start, None after
-#: the end. ``mail_at`` is the time of the next attempt to send mail, None if none is due,
-#: and ``mail_tries`` counts the attempts. ``counts`` is JSON with the number of pages by state, ``results`` JSON by target,
-#: ``pages`` the number of rows in :data:`monitor_page`.
+#: Checks of monitors. Each is a job of the kind ``monitor_check``. ``definition`` and
+#: ``sealed`` are those of the monitor at the start, None after the end. ``counts`` is JSON with
+#: the number of pages by state, ``results`` JSON by target, ``pages`` the number of rows in
+#: :data:`monitor_page`.
 monitor_check = Table(
     "monitor_check",
     metadata,
@@ -543,11 +543,8 @@ monitor_check = Table(
     Column("scheduled_for", Double),
     Column("started_at", Double),
     Column("finished_at", Double),
-    Column("mail_at", Double),
-    Column("mail_tries", Integer, nullable=False, server_default=text("0")),
     Column("created_at", Double, nullable=False),
     Column("updated_at", Double, nullable=False),
-    Index("ix_monitor_check_mail_at", "mail_at"),
     Index("ix_monitor_check_status", "status"),
     Index("ix_monitor_check_monitor_id", "monitor_id", "created_at", "job_id"),
 )
@@ -564,8 +561,10 @@ monitor_page = Table(
     Index("ix_monitor_page_status", "job_id", "status", "seq"),
 )
 
-#: Messages about checks to channels. ``due_at`` is the time of the next attempt, None if there
-#: is none; ``tried_at`` that of the last one. ``failed`` is 1 for a message that was given up.
+#: Messages about checks to channels, and mail
+#: (:data:`scraper_service.storage.monitors.messages.MAIL`). ``due_at`` is the time of the next
+#: attempt, None if there is none; ``tried_at`` that of the last one. ``failed`` is 1 for a
+#: message that was given up.
 monitor_message = Table(
     "monitor_message",
     metadata,

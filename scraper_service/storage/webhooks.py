@@ -477,10 +477,10 @@ def _hook(
     return hook, None
 
 
-@transaction(row="{turn.job_id}")
+@transaction(row="{lease.job_id}")
 def record(
     connection: Connection,
-    turn: DeliveryLease,
+    lease: DeliveryLease,
     answers: Sequence[DeliveryResult],
     retries_s: Sequence[float],
     lease_s: float | None,
@@ -490,11 +490,11 @@ def record(
     ``lease_s`` extends the lease, None returns it. ``retries_s`` are the seconds before each
     retry. Returns False and stores nothing if the lease was lost.
     """
-    job_id = turn.job_id
+    job_id = lease.job_id
     state = lock_job(connection, job_id).state
     at = now_of(connection)
     held = select(webhook.c.token).where(webhook.c.job_id == job_id)
-    if connection.scalar(held) != turn.token:
+    if connection.scalar(held) != lease.token:
         return False
     if answers:
         _settle(connection, job_id, answers, retries_s, at)

@@ -13,7 +13,7 @@ from scraper_service.storage.database import Database
 from scraper_service.storage.files import artefacts
 from scraper_service.storage.files.artefacts import BASE, Artefacts, name_in
 from scraper_service.storage.frontier.links import seed_of
-from scraper_service.storage.jobs import job_store
+from scraper_service.storage.jobs import job_deletion, job_store
 from scraper_service.storage.schema import artefact, job
 
 
@@ -117,7 +117,7 @@ def test_a_file_goes_with_its_job(files, database):
     assert files.path(name).exists()
     with database.engine.begin() as connection:
         connection.execute(job.update().values(expires_at=0, state="completed"))
-        while job_store.expire(connection):
+        while job_deletion.expire(connection):
             pass
     swept(database, files)
     assert not files.path(name).exists()

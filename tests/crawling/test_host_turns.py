@@ -10,7 +10,7 @@ from scraper_service.crawling.politeness.shared_limit import call_later
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.storage import connections, politeness
 from scraper_service.storage.database import Database
-from scraper_service.storage.frontier.frontier import Frontier
+from scraper_service.storage.frontier.leases import Frontier
 
 
 def test_a_turn_is_given_back_after_an_outage(tmp_path, monkeypatch):

@@ -19,7 +19,7 @@ from scraper_service.options.spider_arguments import batch_options
 from scraper_service.storage import write_queue
 from scraper_service.storage.database import Database, writing
 from scraper_service.storage.frontier import leases, outcomes
-from scraper_service.storage.frontier.frontier import Frontier
+from scraper_service.storage.frontier.leases import Frontier
 from scraper_service.storage.job_records import JobState, Outcome, RowState
 from scraper_service.storage.jobs import job_store
 from scraper_service.storage.jobs.admission import Terms, create_job

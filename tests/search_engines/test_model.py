@@ -7,14 +7,14 @@ import json
 
 import pytest
 from scrapy.settings import Settings
+from sqlalchemy import select
 
 from scraper_service import settings as defaults
 from scraper_service.errors import SchemaRefused
 from scraper_service.llm.model import ModelError
 from scraper_service.llm.requests import ChatModel
-from scraper_service.storage.accounts import usage
-from scraper_service.storage.accounts.usage import Cap
 from scraper_service.storage.database import Database
+from scraper_service.storage.schema import model_use
 from tests.support.chat_server import KEY, MODEL
 
 SCHEMA = {
@@ -341,7 +341,8 @@ def test_jobs_and_keys_take_no_more_tokens_than_they_may(chat, make_model, tmp_p
     assert reasons
     assert reasons <= {JOB_FULL, KEY_FULL}
     [database] = [d for d in Database._instances if d.data_dir == tmp_path]
-    taken = asyncio.run(database.read(usage.read_tokens, Cap("job:j", 800)))
+    of_job = select(model_use.c.tokens).where(model_use.c.account == "job:j")
+    taken = asyncio.run(database.read(lambda connection: connection.scalar(of_job)))
     assert taken == 100 * len(chat.asked()) <= 800
     assert until_refused(model, **ours) == JOB_FULL
     assert until_refused(model, account="k", job_id="other") == KEY_FULL

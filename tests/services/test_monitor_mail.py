@@ -95,7 +95,7 @@ def test_mail_to_an_address_that_cannot_be_written_is_given_up(tmp_path, monkeyp
         for _ in range(2):
             asyncio.run(mailer.do_due())
     assert [each["To"] for each in server.messages] == ["a@b.example"]
-    assert world.do(messages.due_mails, 10) == []
+    assert world.do(messages.due_messages, 10, is_mail=True) == []
     database.close()
 
 
@@ -112,7 +112,7 @@ def mailed(tmp_path, monkeypatch):
         mailer = Mailer(database, MailServer.parse(server.url))
         for _ in range(rounds):
             asyncio.run(mailer.do_due())
-        due = "SELECT COUNT(*) FROM monitor_check WHERE mail_at IS NOT NULL"
+        due = "SELECT COUNT(*) FROM monitor_message WHERE due_at IS NOT NULL"
         return world.do(lambda connection: connection.scalar(text(due)))
 
     yield call

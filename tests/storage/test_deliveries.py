@@ -18,7 +18,7 @@ from scraper_service.storage.job_records import (
     JobState,
     Link,
 )
-from scraper_service.storage.jobs import job_store
+from scraper_service.storage.jobs import job_deletion, job_store
 from scraper_service.storage.schema import delivery, job, webhook
 from scraper_service.storage.transactions import now_of
 from scraper_service.storage.webhooks import due_jobs, record, take
@@ -183,7 +183,7 @@ def test_an_expired_job_leaves_nothing_in_the_outbox(outbox):
     job_id = outbox.begin()
     outbox.run(outcomes.end_job, job_id, JobState.CANCELLED)
     outbox.run(lambda c: c.execute(update(job).values(expires_at=1)).rowcount)
-    while outbox.run(job_store.expire):
+    while outbox.run(job_deletion.expire):
         pass
     for table in (delivery, webhook, job):
         assert outbox.rows(select(func.count()).select_from(table)) == [(0,)]

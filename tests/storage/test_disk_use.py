@@ -11,7 +11,7 @@ from sqlalchemy import func, select, update
 from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.database import Database
 from scraper_service.storage.files import artefacts
-from scraper_service.storage.jobs import job_control, job_store
+from scraper_service.storage.jobs import job_deletion, job_store
 from scraper_service.storage.schema import artefact, job
 from scraper_service.storage.schema import disk_use as disk_use_table
 
@@ -78,12 +78,12 @@ def test_a_file_of_a_job_counts_once_until_its_job_is_deleted(database):
     assert used(database) == 1000
     stored = select(job.c.stored)
     assert database.write_blocking(lambda c: c.scalar(stored)) == 1000
-    database.write_blocking(job_control.hide, "job")
+    database.write_blocking(job_deletion.hide, "job")
     assert used(database) == 0
     # A file that comes late is counted, and no more with the rest of the job.
     database.write_blocking(artefacts.hold_for_job, "job", "c.png", 300)
     assert used(database) == 300
-    while database.write_blocking(job_store.expire):
+    while database.write_blocking(job_deletion.expire):
         pass
     database.write_blocking(artefacts.hold_for_job, "job", "d.png", 300)
     assert used(database) == 0

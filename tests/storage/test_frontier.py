@@ -32,7 +32,7 @@ from scraper_service.storage.job_records import (
     RowState,
     UrlKind,
 )
-from scraper_service.storage.jobs import admission, job_listing, job_store
+from scraper_service.storage.jobs import admission, job_deletion, job_store, job_urls
 from scraper_service.storage.jobs.admission import Terms
 from scraper_service.storage.schema import event, job, ledger, page, worker
 from scraper_service.storage.schema import frontier as rows_of
@@ -372,7 +372,7 @@ def test_a_page_that_ends_its_process_each_time_fails_in_the_end(harness):
         harness.run(frontier.reap, job_id)
     found = harness.check(job_id)
     assert found.failed == 1
-    [error] = harness.run(job_listing.read_errors, job_id)
+    [error] = harness.run(job_urls.read_errors, job_id)
     assert error.code == "SCRAPE_RETRY_LIMIT"
 
 
@@ -422,7 +422,7 @@ def test_a_batch_that_was_completed_goes_on_with_new_entries(harness):
 
 
 def test_what_has_expired_is_gone_in_slices(harness, monkeypatch):
-    monkeypatch.setattr(job_store, "EXPIRE_ROWS", 3)
+    monkeypatch.setattr(job_deletion, "EXPIRE_ROWS", 3)
     job_id, kept = harness.start(range(8)), harness.start()
     for row in harness.claim(job_id):
         harness.deliver(job_id, row)
@@ -434,7 +434,7 @@ def test_what_has_expired_is_gone_in_slices(harness, monkeypatch):
     )
     assert harness.job(job_id) is None
     steps = 0
-    while harness.run(job_store.expire):
+    while harness.run(job_deletion.expire):
         steps += 1
     assert steps > 3
     assert (

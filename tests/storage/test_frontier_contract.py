@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from scraper_service.options.spider_arguments import crawl_options
-from scraper_service.storage.frontier.frontier import CrawlFrontier, Frontier
+from scraper_service.storage.frontier.leases import Frontier
 from scraper_service.storage.job_records import JobState, Link, Outcome
 from scraper_service.storage.jobs.admission import Terms
 from scraper_service.storage.jobs.jobs import Jobs
@@ -25,8 +25,8 @@ class Fleet:
         self.database = database
         self.jobs = Jobs(database)
 
-    async def process(self) -> CrawlFrontier:
-        found: CrawlFrontier = Frontier(self.database, str(uuid.uuid4()))
+    async def process(self) -> Frontier:
+        found = Frontier(self.database, str(uuid.uuid4()))
         await found.beat(LEASE_S)
         return found
 

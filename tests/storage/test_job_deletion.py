@@ -13,7 +13,7 @@ from scraper_service.storage import request_counts, webhooks
 from scraper_service.storage.files import artefacts
 from scraper_service.storage.frontier import leases, outcomes
 from scraper_service.storage.job_records import JobState, Outcome
-from scraper_service.storage.jobs import job_control, job_history, job_store, runs
+from scraper_service.storage.jobs import job_deletion, job_history, job_store, runs
 from scraper_service.storage.request_counts import HostCounts, Tallied
 from scraper_service.storage.schema import (
     activity,
@@ -74,14 +74,14 @@ def rows_of(database, job_id):
 
 
 def delete(database, job_id, team=TEAM):
-    steps = run(database, job_control.cancel, job_id, team)
+    steps = run(database, job_deletion.cancel, job_id, team)
     for each in [*(steps or []), job_id]:
-        run(database, job_control.hide, each)
+        run(database, job_deletion.hide, each)
     return steps
 
 
 def expire(database):
-    while run(database, job_store.expire):
+    while run(database, job_deletion.expire):
         pass
     while run(database, artefacts.expire):
         pass
@@ -153,7 +153,7 @@ def test_the_steps_of_an_operation_go_with_it(stored):
     parent, step = start(stored), start(stored)
     change = update(job).where(job.c.id == step).values(parent_id=parent)
     run(stored, lambda c: c.execute(change))
-    assert run(stored, job_control.cancel, step, TEAM) is None
+    assert run(stored, job_deletion.cancel, step, TEAM) is None
     assert delete(stored, parent) == [step]
     expire(stored)
     assert rows_of(stored, parent) == rows_of(stored, step) == {}
@@ -161,9 +161,9 @@ def test_the_steps_of_an_operation_go_with_it(stored):
 
 def test_only_the_team_of_a_job_deletes_it(stored):
     job_id, call_id = start(stored), call(stored)
-    assert run(stored, job_control.cancel, job_id, OTHER) is None
-    assert not run(stored, job_control.delete_call, call_id, OTHER)
-    assert not run(stored, job_control.delete_call, job_id, TEAM)
+    assert run(stored, job_deletion.cancel, job_id, OTHER) is None
+    assert not run(stored, job_deletion.delete_call_or_session, call_id, OTHER)
+    assert not run(stored, job_deletion.delete_call_or_session, job_id, TEAM)
     assert listed(stored) == [call_id, job_id]
 
 
@@ -172,10 +172,10 @@ def test_a_single_call_goes_with_its_page_and_files(stored):
     body = {"id": call_id, "team_id": TEAM, "body": b"", "expires_at": 10.0**10}
     run(stored, lambda c: c.execute(scrape.insert().values(body)))
     run(stored, artefacts.hold, "name.png", call_id)
-    assert run(stored, job_control.delete_call, call_id, TEAM)
+    assert run(stored, job_deletion.delete_call_or_session, call_id, TEAM)
     assert rows_of(stored, call_id) == {}
     assert run(stored, lambda c: c.scalar(select(artefact.c.name))) is None
-    assert not run(stored, job_control.delete_call, call_id, TEAM)
+    assert not run(stored, job_deletion.delete_call_or_session, call_id, TEAM)
 
 
 def test_names_of_headers_are_kept_and_values_are_not(stored):

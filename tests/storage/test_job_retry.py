@@ -26,9 +26,9 @@ from scraper_service.storage.job_records import JobState, RowState
 from scraper_service.storage.jobs import (
     admission,
     job_control,
-    job_listing,
     job_log,
     job_store,
+    job_urls,
 )
 from scraper_service.storage.jobs.admission import Terms
 from scraper_service.storage.schema import frontier as rows_of
@@ -83,7 +83,7 @@ class Retries(Control):
                 self.append(job_id, row, OWNER, **fields)
 
     def errors(self, job_id):
-        return [(e.url, e.code) for e in self.run(job_listing.read_errors, job_id)]
+        return [(e.url, e.code) for e in self.run(job_urls.read_errors, job_id)]
 
     def options(self, job_id):
         """Return the scrape options of pending pages, as a crawler gets them."""

@@ -6,6 +6,7 @@ import asyncio
 import json
 import math
 import uuid
+from functools import partial
 
 import pytest
 from attrs import evolve
@@ -31,7 +32,7 @@ from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.accounts.teams import TeamChange, change_team
 from scraper_service.storage.frontier import leases, outcomes
 from scraper_service.storage.job_records import JobState
-from scraper_service.storage.jobs import job_store, runs
+from scraper_service.storage.jobs import job_deletion, job_store, runs
 from scraper_service.storage.monitors import (
     check_steps,
     checks,
@@ -44,6 +45,7 @@ from scraper_service.storage.monitors.checks import (
     CheckEnd,
     PageRow,
 )
+from scraper_service.storage.monitors.messages import MAIL
 from scraper_service.storage.monitors.monitors import (
     PAUSED,
     Definition,
@@ -362,7 +364,7 @@ def test_a_deleted_monitor_ends_its_check_and_keeps_waiting_deliveries(world):
         world.do(checks.hide_check, check.id)
     assert not world.do(check_steps.finish, running.id, lease, END)
     assert world.get(made) is None
-    while world.do(job_store.expire):
+    while world.do(job_deletion.expire):
         pass
     rows = world.do(lambda c: c.scalars(select(job.c.id)).all())
     assert rows == [ended.id]  # its delivery waits
@@ -383,7 +385,7 @@ def test_checks_expire_with_their_pages(world):
     )
     assert kept.expires_at == pytest.approx(kept.completed_at + 86_400)
     world.do(lambda c: c.execute(job.update().values(expires_at=1)))
-    while world.do(job_store.expire):
+    while world.do(job_deletion.expire):
         pass
     assert world.count(monitor_page) == 0
     assert world.check(check) is None
@@ -571,6 +573,7 @@ def test_the_body_of_a_page_is_small_in_the_database(world):
 # -- mail ----------------------------------------------------------------------------------
 
 EMAIL = {"email": {"enabled": True, "recipients": ["a@b.example"]}}
+due_mail = partial(messages.due_messages, limit=10, is_mail=True)
 
 
 def with_page(world, made, status="changed"):
@@ -587,24 +590,24 @@ def with_page(world, made, status="changed"):
 def test_mail_of_a_check_is_taken_by_one_process_and_tried_again(world):
     made = world.make(notification=EMAIL)
     check = with_page(world, made)
-    assert world.do(messages.due_mails, 10) == [check.id]
-    mail = world.do(messages.take_mail, check.id)
+    assert world.do(due_mail) == [(check.id, MAIL)]
+    mail = world.do(messages.take_message, MAIL, check.id)
     assert (mail.name, mail.recipients) == ("Prices", ("a@b.example",))
     assert mail.pages[0].facts["url"] == URLS[0]
-    assert world.do(messages.take_mail, check.id) is None
-    assert world.do(messages.put_off_mail, check.id, (0.0,))
-    assert world.do(messages.take_mail, check.id) is not None
-    assert not world.do(messages.put_off_mail, check.id, (0.0,))
-    assert world.do(messages.due_mails, 10) == []
+    assert world.do(messages.take_message, MAIL, check.id) is None
+    assert world.do(messages.end_attempt, check.id, MAIL, (0.0,))
+    assert world.do(messages.take_message, MAIL, check.id) is not None
+    assert not world.do(messages.end_attempt, check.id, MAIL, (0.0,))
+    assert world.do(due_mail) == []
 
 
 def test_a_check_without_news_sends_no_mail(world):
     made = world.make(notification=EMAIL)
     with_page(world, made, "same")
-    assert world.do(messages.due_mails, 10) == []
+    assert world.do(due_mail) == []
     other = world.make()
     with_page(world, other)
-    assert world.do(messages.due_mails, 10) == []
+    assert world.do(due_mail) == []
 
 
 def test_mail_that_is_not_wanted_any_more_is_not_sent(world):
@@ -612,8 +615,8 @@ def test_mail_that_is_not_wanted_any_more_is_not_sent(world):
     check = with_page(world, made)
     change = MonitorChange({"notification": None})
     world.do(monitors.change, made.id, TEAM, change)
-    assert world.do(messages.take_mail, check.id) is None
-    assert world.do(messages.due_mails, 10) == []
+    assert world.do(messages.take_message, MAIL, check.id) is None
+    assert world.do(due_mail) == []
 
 
 def test_what_waits_to_be_sent_is_dropped_by_a_mute(world):
@@ -622,8 +625,8 @@ def test_what_waits_to_be_sent_is_dropped_by_a_mute(world):
     assert world.do(messages.due_messages, 10) == [(check.id, "team")]
     change = MonitorChange({"muted_until": math.inf})
     world.do(monitors.change, made.id, TEAM, change)
-    assert world.do(messages.take_mail, check.id) is None
+    assert world.do(messages.take_message, MAIL, check.id) is None
     assert world.do(messages.take_message, "team", check.id) is None
-    assert world.do(messages.due_mails, 10) == []
+    assert world.do(due_mail) == []
     assert world.do(messages.due_messages, 10) == []
     assert world.do(messages.open_messages, check.id) is None

@@ -22,7 +22,13 @@ from scraper_service.storage.accounts.teams import TeamChange, change_team
 from scraper_service.storage.accounts.usage import read_queue
 from scraper_service.storage.frontier import leases, outcomes
 from scraper_service.storage.job_records import Job, JobState, Outcome
-from scraper_service.storage.jobs import admission, job_store, operations, runs
+from scraper_service.storage.jobs import (
+    admission,
+    job_deletion,
+    job_store,
+    operations,
+    runs,
+)
 from scraper_service.storage.jobs.admission import Terms
 from scraper_service.storage.jobs.operations import step_id
 from scraper_service.storage.jobs.runs import LOST, MAX_LOST
@@ -318,7 +324,7 @@ def test_nothing_is_left_after_a_day(world):
     assert world.read(one) is not None
     world.do(lambda c: c.execute(update(job).values(expires_at=1.0)))
     assert world.read(one) is None
-    while world.do(job_store.expire):
+    while world.do(job_deletion.expire):
         pass
     for table in (job, operation):
         assert (

@@ -24,13 +24,13 @@ from scraper_service.storage.frontier.links import Seed
 from scraper_service.storage.job_records import ClaimedRow, Link, Outcome, RowState
 from scraper_service.storage.jobs import (
     admission,
-    job_control,
-    job_listing,
+    job_deletion,
     job_store,
+    job_urls,
     operations,
     runs,
 )
-from scraper_service.storage.jobs.job_listing import Cursor, UrlQuery
+from scraper_service.storage.jobs.job_urls import Cursor, UrlQuery
 from scraper_service.storage.monitors import check_steps
 from scraper_service.storage.schema import frontier as rows_of
 from scraper_service.storage.schema import job as job_table
@@ -160,7 +160,7 @@ def work(connection, job_id):
         frontier.release(connection, job_id, leases)
         frontier.jobs_with_lost_leases(connection)
         assert frontier.reap(connection, job_id) == 2
-        assert job_listing.read_current(connection, job_id) is None
+        assert job_urls.read_current(connection, job_id) is None
         page_of_listing(connection, job_id)
         listed, _ = refused_links.read(connection, job_id, None, 2_500_000, 0, 50)
         assert len(listed) == 50
@@ -189,7 +189,7 @@ def page_of_listing(connection, job_id):
         )
     )
     cursor = Cursor(RowState.PENDING, last)
-    found = job_listing.read_urls(
+    found = job_urls.read_urls(
         connection, job_id, UrlQuery(state="pending", after=cursor, limit=50)
     )
     assert len(found.urls) == 50
@@ -320,7 +320,7 @@ def test_ended_jobs_of_a_team_are_not_read(tmp_path):
                 admission._active(connection, "team")
                 operations.next_start(connection, "team", "agent")
                 operations.read_operations(connection, "team", "agent", None, 20)
-                job_control.cancel(connection, made.id, "team")
+                job_deletion.cancel(connection, made.id, "team")
                 job_store.active_jobs(connection, "team")
                 usage.read_queue(connection, "team")
                 check_steps.lost_checks(connection, 20)

@@ -17,8 +17,8 @@ from scraper_service.storage.frontier.job_warnings import (
     sentence_of,
 )
 from scraper_service.storage.job_records import Link
-from scraper_service.storage.jobs import job_listing, job_log, job_store
-from scraper_service.storage.jobs.job_listing import UrlQuery
+from scraper_service.storage.jobs import job_deletion, job_log, job_urls
+from scraper_service.storage.jobs.job_urls import UrlQuery
 from scraper_service.storage.schema import frontier, job, refused_key, refused_list
 from scraper_service.storage.transactions import read_number
 from tests.storage.test_frontier import OWNER, Harness
@@ -77,7 +77,7 @@ def listed(harness, job_id, limit=1000, skip=0, **query):
     found, after = [], None
     while True:
         asked = UrlQuery(after=after, limit=limit, skip=skip, **query)
-        part = harness.run(job_listing.read_urls, job_id, asked)
+        part = harness.run(job_urls.read_urls, job_id, asked)
         found += part.urls
         after, skip = part.next, 0
         if after is None:
@@ -128,7 +128,7 @@ def test_lists_are_read_in_parts_of_any_size(harness, job_id):
     assert len(everything) == total == 4 + 13
     reasons = Counter(each.reason for each in everything if each.reason)
     assert reasons == {"external": 4, "trap": 8, "excluded": 1}
-    assert harness.run(job_listing.count_by_state, job_id)[1] == reasons
+    assert harness.run(job_urls.count_by_state, job_id)[1] == reasons
     for limit in (1, 2, 3, 7):
         assert listed(harness, job_id, limit)[0] == everything
     for skip in range(len(everything) + 2):
@@ -188,7 +188,7 @@ def test_lists_go_with_their_job(harness, job_id):
     harness.run(
         lambda c: c.execute(update(job).values(expires_at=0, state="completed"))
     )
-    while harness.run(job_store.expire):
+    while harness.run(job_deletion.expire):
         pass
     for table in (refused_key, refused_list, job):
         assert harness.rows(select(func.count()).select_from(table)) == [(0,)]

@@ -21,9 +21,9 @@ from scraper_service.storage.job_records import (
     RowState,
     UrlKind,
 )
-from scraper_service.storage.jobs import admission, job_listing, job_store
+from scraper_service.storage.jobs import admission, job_deletion, job_store, job_urls
 from scraper_service.storage.jobs.admission import Terms
-from scraper_service.storage.jobs.job_listing import read_report
+from scraper_service.storage.jobs.job_urls import read_report
 from scraper_service.storage.request_counts import (
     Delay,
     HostCounts,
@@ -238,7 +238,7 @@ def test_nothing_is_kept_of_a_job_that_is_gone(write, job_id, clock):
     write(request_counts.record, job_id, tallied)
     write(outcomes.end_job, job_id, JobState.CANCELLED)
     write(lambda connection: connection.execute(job.update().values(expires_at=1.0)))
-    while write(job_store.expire):
+    while write(job_deletion.expire):
         pass
     for table in (job_host, job_robots, job_stat, job):
         assert (
@@ -257,8 +257,8 @@ def brute_force(connection, job_id):
     rows = []
     after = None
     while True:
-        query = job_listing.UrlQuery(after=after, limit=7)
-        part = job_listing.read_urls(connection, job_id, query)
+        query = job_urls.UrlQuery(after=after, limit=7)
+        part = job_urls.read_urls(connection, job_id, query)
         rows += part.urls
         after = part.next
         if after is None:
@@ -300,7 +300,7 @@ def test_addresses_are_counted_as_they_are_listed(write, job_id):
         (commit,) = write(outcomes.append, job_id, [ended])
         assert commit.accepted
     assert not any(ends.values())
-    states, reasons, _ = write(job_listing.count_by_state, job_id)
+    states, reasons, _ = write(job_urls.count_by_state, job_id)
     known_states, known_reasons = write(brute_force, job_id)
     assert {name: count for name, count in states.items() if count} == known_states
     assert reasons == known_reasons
@@ -335,7 +335,7 @@ def test_sitemaps_are_counted_apart(write, job_id):
     write(insert_links, number, links[:1], RowState.DONE)
     write(insert_links, number, [link(9, "X", kind=UrlKind.SITEMAP)], RowState.FAILED)
     write(insert_links, number, links[1:], RowState.PENDING)
-    _, reasons, files = write(job_listing.count_by_state, job_id)
+    _, reasons, files = write(job_urls.count_by_state, job_id)
     assert (files.files, files.read, files.failed) == (4, 1, 1)
     assert files.reasons == {"X": 1}
     assert reasons == {}

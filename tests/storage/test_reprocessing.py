@@ -25,7 +25,7 @@ from scraper_service.storage.job_records import JobState, Outcome, RowState
 from scraper_service.storage.jobs import (
     admission,
     earlier_pages,
-    job_control,
+    job_deletion,
     job_store,
 )
 from scraper_service.storage.jobs.admission import Terms, create_job
@@ -157,7 +157,7 @@ def test_sources_of_another_team_are_not_found(stored):
 
 def test_sources_of_a_deleted_or_expired_job_are_gone_at_once(stored):
     job_id, key = source(stored)
-    run(stored, job_control.hide, job_id)
+    run(stored, job_deletion.hide, job_id)
     assert run(stored, earlier_pages.read_source, job_id, TEAM, key) is None
     job_id, key = source(stored)
     expire = update(job).where(job.c.id == job_id).values(expires_at=1.0)

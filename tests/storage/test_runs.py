@@ -12,7 +12,7 @@ from scraper_service.options.serialization import CRAWLED
 from scraper_service.options.spider_arguments import batch_options
 from scraper_service.storage.frontier import leases, outcomes
 from scraper_service.storage.job_records import LOST, JobState, RunState
-from scraper_service.storage.jobs import admission, job_store, runs
+from scraper_service.storage.jobs import admission, job_deletion, job_store, runs
 from scraper_service.storage.jobs.admission import Terms
 from scraper_service.storage.jobs.runs import MAX_LOST
 from scraper_service.storage.schema import job as job_table
@@ -274,10 +274,10 @@ def test_the_runs_of_an_expired_job_go_with_it(world):
     world.do(outcomes.end_job, world.job.id, JobState.CANCELLED)
     old = update(job_table).values(expires_at=0)
     world.do(lambda connection: connection.execute(old))
-    assert world.do(job_store.expire) == 0  # its process has to be stopped first
+    assert world.do(job_deletion.expire) == 0  # its process has to be stopped first
     old = update(job_table).values(completed_at=0)
     world.do(lambda connection: connection.execute(old))
-    while world.do(job_store.expire):
+    while world.do(job_deletion.expire):
         pass
     everything = select(run_table)
     assert world.do(lambda connection: connection.execute(everything).all()) == []

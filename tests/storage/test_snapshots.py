@@ -20,7 +20,7 @@ from scraper_service.storage.accounts.credits import Call
 from scraper_service.storage.database import Database
 from scraper_service.storage.frontier import outcomes
 from scraper_service.storage.job_records import JobState
-from scraper_service.storage.jobs import job_store
+from scraper_service.storage.jobs import job_deletion, job_store
 from scraper_service.storage.pages import change_snapshots
 from scraper_service.storage.schema import ledger as ledger_table
 from scraper_service.storage.schema import snapshot as table
@@ -114,7 +114,7 @@ def test_snapshots_expire(database):
     harness = Harness(database)
     settle(harness, after(0, keep_s=-1))
     settle(harness, after(0, key="other"))
-    while harness.run(job_store.expire):
+    while harness.run(job_deletion.expire):
         pass
     assert [row.key for row in harness.rows(select(table.c.key))] == ["other"]
     assert settle(harness, after(1)) == (False, None)

@@ -63,7 +63,7 @@ scraper_service.api.streams.streaming scraper_service.api.requests.v1
 scraper_service.options.wire.v2 scraper_service.api.webhook_payloads
 scraper_service.cli.outputs.output scraper_service.content.structured_data.merging
 scraper_service.content.documents.files scraper_service.crawling.robots
-scraper_service.llm.client scraper_service.services.kinds.agent
+scraper_service.llm.model scraper_service.services.kinds.agent
 scraper_service.services.kinds.extraction
 scraper_service.storage.accounts.teams scraper_service.services.jobs
 scraper_service.services.kinds.llms_txt scraper_service.services.scraping

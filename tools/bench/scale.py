@@ -25,7 +25,7 @@ from sqlalchemy import text
 from scraper_service.options.spider_arguments import crawl_options
 from scraper_service.storage.database import Database
 from scraper_service.storage.job_records import RowState
-from scraper_service.storage.jobs import admission, job_control, job_store
+from scraper_service.storage.jobs import admission, job_deletion, job_store
 from scraper_service.storage.jobs.admission import Terms
 from tools.bench.postgres import Postgres
 from tools.bench.processes import ServerProcess
@@ -206,7 +206,7 @@ def cancel(url: str, folder: Path, ids: list[str]) -> None:
     """Cancel all jobs."""
     database = Database(folder, url, "bench")
     for number, job_id in enumerate(ids):
-        database.write_blocking(job_control.cancel, job_id, team_of(number))
+        database.write_blocking(job_deletion.cancel, job_id, team_of(number))
     database.close()
 
 

@@ -29,7 +29,7 @@ from scraper_service.crawling.politeness.host_pace import HostPace
 from scraper_service.crawling.politeness.shared_limit import LOOK_S
 from scraper_service.items import KeptResponse
 from scraper_service.storage.database import Database
-from scraper_service.storage.frontier.frontier import Frontier
+from scraper_service.storage.frontier.leases import Frontier
 from scraper_service.storage.job_records import ACTIVE, Link, Outcome
 
 if TYPE_CHECKING:

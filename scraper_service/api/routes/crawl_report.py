@@ -49,7 +49,7 @@ from scraper_service.options.wire import v2 as requests
 from scraper_service.options.wire.pages import wire_names
 from scraper_service.storage.frontier.delivered_pages import with_empty_fields
 from scraper_service.storage.job_records import RowState
-from scraper_service.storage.jobs.job_listing import STATES, Cursor, UrlQuery
+from scraper_service.storage.jobs.job_urls import STATES, Cursor, UrlQuery
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from scraper_service.api.streams.server_sent_events import EventStream
     from scraper_service.options.json_schema import Field
     from scraper_service.services.jobs import CrawlReport
-    from scraper_service.storage.jobs.job_listing import Listing
+    from scraper_service.storage.jobs.job_urls import Listing
     from scraper_service.storage.request_counts import RobotsRow
 
 MAX_ADDRESSES = 1000  # in one response

@@ -21,8 +21,8 @@ from scraper_service.errors import ConverterDied, ServiceUnavailable
 from scraper_service.items import REMOVED, UNCHANGED, Page, PageError, Snapshot
 from scraper_service.storage.connections import once
 from scraper_service.storage.database import Database
+from scraper_service.storage.frontier.links import is_hidden_url
 from scraper_service.storage.job_records import LOCAL_TEAM
-from scraper_service.storage.jobs.earlier_pages import is_hidden_url
 from scraper_service.storage.jobs.jobs import Jobs
 from scraper_service.storage.pages import change_snapshots
 

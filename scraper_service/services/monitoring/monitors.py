@@ -27,7 +27,7 @@ from scraper_service.services.accounts import existing
 from scraper_service.services.monitoring.notifications import ChannelSender, Mailer
 from scraper_service.shared_objects import BackgroundTasks
 from scraper_service.storage.monitors import checks, monitors
-from scraper_service.storage.monitors.messages import Mail
+from scraper_service.storage.monitors.messages import CheckMessage
 from scraper_service.storage.monitors.monitors import ACTIVE, Monitor, MonitorChange
 
 if TYPE_CHECKING:
@@ -268,7 +268,7 @@ class TeamMonitors:
             monitors.NOT_FOUND,
         )
         messengers, email = self._messengers, (found.notification or {}).get("email")
-        mail = Mail(
+        mail = CheckMessage(
             check_id=str(uuid.uuid4()),
             monitor_id=found.id,
             name=found.name,
@@ -289,7 +289,7 @@ class TeamMonitors:
         errors = await asyncio.gather(*sends)
         return [SentMessage(*each) for each in zip(names, errors, strict=True)]
 
-    async def _trial_mail(self, mail: Mail) -> str | None:
+    async def _trial_mail(self, mail: CheckMessage) -> str | None:
         outcome = await self._messengers.mailer.send(mail)
         if not (missed := [*outcome.refused, *outcome.put_off]):
             return None

@@ -24,7 +24,7 @@ from contextlib import suppress
 from email.headerregistry import Address
 from email.message import EmailMessage
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 from urllib.parse import parse_qs, unquote
 
 from attrs import Factory, define, field, frozen
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from scraper_service.storage.database import Database
-    from scraper_service.storage.monitors.messages import Mail
+    from scraper_service.storage.monitors.messages import CheckMessage
 
 
 logger = logging.getLogger(__name__)
 
-AT_ONCE = 4  # mails, or messages of channels, in one look
+AT_ONCE = 4  # mails, or messages of channels
 SEND_S = 30.0  # for each step of a conversation with the server
 TALK_S = 100.0  # for a conversation, so that no other process has tried again
 RETRIES_S = (60.0, 300.0, 900.0)
@@ -185,10 +185,42 @@ class MailOutcome:
             found[recipients[address]] = told[:MAX_REASON]
 
 
-class Mailer(Poller):
+class _Sender(Poller):
+    """Sends messages of checks, and tries those again that were not taken."""
+
+    _is_mail: ClassVar[bool]
+
+    async def do_due(self) -> None:
+        due = await self._database.read(
+            messages.due_messages, AT_ONCE, is_mail=self._is_mail
+        )
+        if self._is_mail:
+            for each in due:  # in their order
+                await self._attempt(*each)
+        else:
+            await asyncio.gather(*(self._attempt(*each) for each in due))
+
+    async def _attempt(self, check_id: str, channel: str) -> None:
+        found = await self._database.write(messages.take_message, channel, check_id)
+        if found is None:
+            return
+        error = await self._deliver(channel, found)
+        call = messages.end_attempt, check_id, channel, RETRIES_S
+        goes_on = await self._database.write(*call, is_sent=error is None)
+        if error is not None:
+            what = f"{channel} is {'tried again' if goes_on else 'given up'}"
+            logger.warning("the message of check %s to %s: %s", check_id, what, error)
+
+    async def _deliver(self, channel: str, found: CheckMessage) -> str | None:
+        """Send a message. Return the error for another attempt, None without one."""
+        raise NotImplementedError
+
+
+class Mailer(_Sender):
     """Sends the mail of checks. Without a server it does nothing."""
 
     failure = "mail of monitors could not be sent"
+    _is_mail = True
 
     def __init__(self, database: Database, server: MailServer | None):
         self._database = database
@@ -201,18 +233,14 @@ class Mailer(Poller):
     def is_used(self) -> bool:
         return self._server is not None
 
-    async def do_due(self) -> None:
-        for check_id in await self._database.read(messages.due_mails, AT_ONCE):
-            await self._attempt(check_id)
-
     async def send(
-        self, mail: Mail, recipients: Sequence[str] | None = None
+        self, mail: CheckMessage, recipients: Sequence[str] | None = None
     ) -> MailOutcome:
         """Send mail now, to all or some of its recipients."""
         chosen = mail.recipients if recipients is None else recipients
         return await asyncio.to_thread(self._send, mail, chosen)
 
-    def _send(self, mail: Mail, recipients: Sequence[str]) -> MailOutcome:
+    def _send(self, mail: CheckMessage, recipients: Sequence[str]) -> MailOutcome:
         """Send mail. Blocks."""
         assert self._server is not None
         outcome = MailOutcome()
@@ -231,27 +259,20 @@ class Mailer(Poller):
             outcome.add(written, error)
         return outcome
 
-    async def _attempt(self, check_id: str) -> None:
-        mail = await self._database.write(messages.take_mail, check_id)
-        if mail is None:
-            return
-        left = self._left.pop(check_id, mail.recipients)
-        recipients = [each for each in mail.recipients if each in left]
-        outcome = await self.send(mail, recipients)
+    async def _deliver(self, channel: str, found: CheckMessage) -> str | None:
+        check_id = found.check_id
+        left = self._left.pop(check_id, found.recipients)
+        recipients = [each for each in found.recipients if each in left]
+        outcome = await self.send(found, recipients)
         if outcome.refused:
             refused = MailOutcome(outcome.refused)
             logger.warning("mail of check %s is refused: %s", check_id, refused)
         if not outcome.put_off:
-            await self._database.write(messages.forget_mail, check_id)
-            return
-        goes_on = await self._database.write(messages.put_off_mail, check_id, RETRIES_S)
-        if goes_on:
-            if len(self._left) >= MOST_LEFT:
-                self._left.clear()
-            self._left[check_id] = tuple(outcome.put_off)
-        what = "is tried again" if goes_on else "is given up"
-        error = MailOutcome(put_off=outcome.put_off)
-        logger.warning("the mail of check %s %s: %s", check_id, what, error)
+            return None
+        if len(self._left) >= MOST_LEFT:
+            self._left.clear()
+        self._left[check_id] = tuple(outcome.put_off)
+        return str(MailOutcome(put_off=outcome.put_off))
 
 
 def encode_address(recipient: str) -> str | None:
@@ -268,7 +289,9 @@ def encode_address(recipient: str) -> str | None:
     return address
 
 
-def message_of(mail: Mail, sender: str, recipients: Sequence[str]) -> EmailMessage:
+def message_of(
+    mail: CheckMessage, sender: str, recipients: Sequence[str]
+) -> EmailMessage:
     """Return the message about a check, in plain text."""
     message = EmailMessage()
     message["Subject"] = title_of(mail)
@@ -284,7 +307,7 @@ def _bytes(text: bytes | str) -> bytes:
     return text if isinstance(text, bytes) else text.encode()
 
 
-def title_of(mail: Mail) -> str:
+def title_of(mail: CheckMessage) -> str:
     """Return what has happened in one line: the monitor, and pages by state."""
     told = ", ".join(
         f"{count} {state}" for state, count in mail.counts.items() if count
@@ -292,7 +315,7 @@ def title_of(mail: Mail) -> str:
     return f"{_name(mail)}: {told or mail.status}"
 
 
-def lines_of(mail: Mail, *, has_diffs: bool = False) -> list[str]:
+def lines_of(mail: CheckMessage, *, has_diffs: bool = False) -> list[str]:
     """Return the lines about a check: its id, and its first pages that are not the same."""
     lines = [f"Monitor {_name(mail)}", f"Check {mail.check_id}: {mail.status}", ""]
     if mail.error:
@@ -311,7 +334,7 @@ def lines_of(mail: Mail, *, has_diffs: bool = False) -> list[str]:
     return lines
 
 
-def _name(mail: Mail) -> str:
+def _name(mail: CheckMessage) -> str:
     return " ".join(mail.name.split())  # a line break would end the header
 
 
@@ -420,10 +443,11 @@ class Channels:
         return found
 
 
-class ChannelSender(Poller):
+class ChannelSender(_Sender):
     """Sends the messages of checks to channels."""
 
     failure = "messages of monitors could not be sent"
+    _is_mail = False
 
     def __init__(self, database: Database, channels: Channels):
         self._database = database
@@ -433,34 +457,14 @@ class ChannelSender(Poller):
     def is_used(self) -> bool:
         return bool(self._channels.names)
 
-    async def do_due(self) -> None:
-        due = await self._database.read(messages.due_messages, AT_ONCE)
-        await asyncio.gather(*(self._attempt(*each) for each in due))
-
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the channels."""
         return self._channels.names
 
-    async def send(self, channel: str, mail: Mail) -> str | None:
+    async def send(self, channel: str, found: CheckMessage) -> str | None:
         """Send a message now. Return None, or the error for callers."""
-        text = "\n".join(lines_of(mail))
-        return await asyncio.to_thread(
-            self._channels.send, channel, title_of(mail), text
-        )
+        call = channel, title_of(found), "\n".join(lines_of(found))
+        return await asyncio.to_thread(self._channels.send, *call)
 
-    async def _attempt(self, check_id: str, channel: str) -> None:
-        found = await self._database.write(messages.take_message, channel, check_id)
-        if found is None:
-            return
-        error = await self.send(channel, found)
-        if error is None:
-            await self._database.write(messages.note_sent, check_id, channel)
-            return
-        goes_on = await self._database.write(
-            messages.put_off, check_id, channel, RETRIES_S
-        )
-        what = "is tried again" if goes_on else "is given up"
-        logger.warning(
-            "the message of check %s to %s %s: %s", check_id, channel, what, error
-        )
+    _deliver = send

@@ -19,7 +19,6 @@ from scraper_service.storage.schema import audit
 from scraper_service.storage.transactions import (
     Insertion,
     delete_some,
-    dialect_insert,
     now_of,
 )
 
@@ -30,7 +29,6 @@ COMMAND_LINE = "command line"
 SETTINGS = "settings"
 SERVICE = "service"
 DONE = "done"
-KEY_EXPIRED = "key.expired"
 
 _ADD = Insertion(
     audit,
@@ -111,25 +109,6 @@ def record(
         "result": result,
     }
     _ADD.run(connection, row)
-
-
-def record_expired_key(
-    connection: Connection, key_id: str, name: str, team_id: str, at: float
-) -> None:
-    """Write that a key has ended by itself. A second call changes nothing."""
-    row = {
-        "id": key_id,  # a key expires once
-        "at": at,
-        "team_id": team_id,
-        "peer": SERVICE,
-        "action": KEY_EXPIRED,
-        "target": key_id,
-        "detail": json.dumps({"name": name}),
-        "result": DONE,
-    }
-    connection.execute(
-        dialect_insert(connection, audit).values(row).on_conflict_do_nothing()
-    )
 
 
 def read_latest(

@@ -22,12 +22,11 @@ from sqlalchemy.exc import IntegrityError
 from scraper_service.options.limits import KeyScope
 from scraper_service.storage.accounts import audit, disk_use
 from scraper_service.storage.accounts.credits import balance, lock_team, take_back
-from scraper_service.storage.schema import audit as audit_table
 from scraper_service.storage.schema import installation
 from scraper_service.storage.schema import key as key_table
 from scraper_service.storage.schema import team as team_table
 from scraper_service.storage.secrets import mark_of
-from scraper_service.storage.transactions import EXPIRE_ROWS, upsert
+from scraper_service.storage.transactions import upsert
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -301,25 +300,6 @@ def _revoke(
             connection, actor, "key.revoked", key_id, team_id=team_id, name=name
         )
     return len(revoked)
-
-
-def record_expired_keys(connection: Connection, days: int) -> None:
-    """Write into the audit log which keys have ended by themselves in ``days`` days."""
-    now, columns = _now(), key_table.c
-    rows = connection.execute(
-        select(columns.id, columns.name, columns.team_id, columns.expires_at)
-        .outerjoin(audit_table, audit_table.c.id == columns.id)
-        .where(
-            columns.expires_at <= now,
-            columns.expires_at > now - timedelta(days=days),
-            columns.revoked_at.is_(None),
-            audit_table.c.id.is_(None),
-        )
-        .limit(EXPIRE_ROWS)
-    )
-    for row in rows.all():
-        at = _utc(row.expires_at).timestamp()
-        audit.record_expired_key(connection, row.id, row.name, row.team_id, at)
 
 
 def use_fixed_keys(

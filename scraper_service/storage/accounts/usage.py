@@ -125,12 +125,6 @@ def account_of(connection: Connection, job_id: str) -> str:
     return connection.scalar(query) or ""
 
 
-def read_tokens(connection: Connection, cap: Cap) -> int:
-    """Return the tokens that are taken from a limit."""
-    query = select(model_use.c.tokens).where(_row(cap, now_of(connection)))
-    return connection.scalar(query) or 0
-
-
 def _take(connection: Connection, cap: Cap, tokens: int, now: float) -> bool:
     if tokens > cap.most:
         return False

@@ -11,15 +11,23 @@ from sqlalchemy import bindparam, case, or_, select, update
 
 from scraper_service.discovery.canonical_urls import (
     crawl_key,
+    normalize_url,
     parse_url,
     plain_host,
     site_of,
     sitemap_key,
 )
-from scraper_service.discovery.sitemap import reads_sitemaps, starts_with_sitemap
+from scraper_service.discovery.scope_rules import CrawlScope
+from scraper_service.discovery.sitemap import (
+    first_base,
+    reads_sitemaps,
+    starts_with_sitemap,
+)
 from scraper_service.items import KnownPage
 from scraper_service.options.crawl import BatchOptions, CrawlOptions
+from scraper_service.options.serialization import options_from_json
 from scraper_service.options.urls import join_url
+from scraper_service.storage.frontier.refused_links import is_listed
 from scraper_service.storage.job_records import (
     MAX_LIMIT,
     JobState,
@@ -37,6 +45,7 @@ from scraper_service.storage.transactions import (
     execute_many,
     inline,
     now_of,
+    number_of,
     rows_in,
     run_together,
 )
@@ -262,18 +271,6 @@ def crawls_of(connection: Connection, team_id: str, url: str) -> list[str]:
     return list(islice(kept, MAX_CRAWLS))
 
 
-def latest_crawls(
-    connection: Connection, team_id: str, url: str
-) -> list[Row[*tuple[Any, ...]]]:
-    """Return a team's completed crawls of a site, the latest first.
-
-    The rows have ``id``, ``url``, ``options``, ``base``, ``failed`` and ``held``.
-    """
-    is_over = job.c.state == JobState.COMPLETED
-    found = _crawls(connection, team_id, url, job.c.completed_at, is_over)
-    return list(islice(found, MAX_CRAWLS))
-
-
 def _crawls(
     connection: Connection,
     team_id: str,
@@ -346,3 +343,35 @@ class KnownUrlReader:
         found = [KnownPage(row.url, row.body if opens else None) for row in rows]
         self._bodies += sum(each.body is not None for each in found)
         return found
+
+
+def is_hidden_url(connection: Connection, team_id: str, url: str) -> bool:
+    """Return True if the site of ``url`` is known to have no link to it.
+
+    Decided by the team's latest crawl that would have found the link: a crawl that read all
+    its pages and sitemaps, and whose scope allows the URL.
+    """
+    is_over = job.c.state == JobState.COMPLETED
+    found = _crawls(connection, team_id, url, job.c.completed_at, is_over)
+    for row in islice(found, MAX_CRAWLS):
+        options = options_from_json("crawl", json.loads(row.options))
+        assert isinstance(options, CrawlOptions)
+        if _would_find(row, options, url):
+            key = crawl_key(options, normalize_url(url))
+            known = select(frontier.c.id).where(
+                frontier.c.job_number == number_of(row.id),
+                frontier.c.key == key,
+            )
+            if connection.scalar(known) is not None:
+                return False
+            return not is_listed(connection, row.id, key)
+    return False
+
+
+def _would_find(row: Row[tuple[object, ...]], options: CrawlOptions, url: str) -> bool:
+    if row.failed or row.held or options.sitemap != "include":
+        return False
+    if options.max_discovery_depth is not None or options.scrape.zero_data_retention:
+        return False
+    scope = CrawlScope(options, row.base or first_base(options))
+    return scope.refusal(url) is None

@@ -15,9 +15,6 @@ from attrs import frozen
 from sqlalchemy import func, select
 
 from scraper_service.content.stored_pages import StoredResponse, unpack
-from scraper_service.discovery.canonical_urls import crawl_key, normalize_url
-from scraper_service.discovery.scope_rules import CrawlScope
-from scraper_service.discovery.sitemap import first_base
 from scraper_service.errors import (
     InvalidOptions,
     Issue,
@@ -28,18 +25,13 @@ from scraper_service.errors import (
 )
 from scraper_service.items import REMOVED, UNCHANGED, KeptResponse
 from scraper_service.options.crawl import CrawlOptions, parse_since
-from scraper_service.options.serialization import (
-    options_from_json,
-    scrape_options_from_json,
-)
+from scraper_service.options.serialization import scrape_options_from_json
 from scraper_service.storage.files.page_sources import (
     RESPONSE,
     has_sources,
     sitemap_source,
     stored_response,
 )
-from scraper_service.storage.frontier.links import latest_crawls
-from scraper_service.storage.frontier.refused_links import is_listed
 from scraper_service.storage.job_records import ACTIVE, JobState, RowState, UrlKind
 from scraper_service.storage.jobs.job_store import get_job
 from scraper_service.storage.schema import frontier, job, page, page_source, refused_key
@@ -314,39 +306,6 @@ def _count_unchanged(connection: Connection, job_id: str) -> int:
         frontier.c.code == UNCHANGED,
     )
     return connection.scalar(query) or 0
-
-
-# -- links that the crawls of a team have not found ----------------------------------
-
-
-def is_hidden_url(connection: Connection, team_id: str, url: str) -> bool:
-    """Return True if the site of ``url`` is known to have no link to it.
-
-    Decided by the team's latest crawl that would have found the link: a crawl that read all
-    its pages and sitemaps, and whose scope allows the URL.
-    """
-    for row in latest_crawls(connection, team_id, url):
-        options = options_from_json("crawl", json.loads(row.options))
-        assert isinstance(options, CrawlOptions)
-        if _would_find(row, options, url):
-            key = crawl_key(options, normalize_url(url))
-            known = select(frontier.c.id).where(
-                frontier.c.job_number == number_of(row.id),
-                frontier.c.key == key,
-            )
-            if connection.scalar(known) is not None:
-                return False
-            return not is_listed(connection, row.id, key)
-    return False
-
-
-def _would_find(row: Row[tuple[object, ...]], options: CrawlOptions, url: str) -> bool:
-    if row.failed or row.held or options.sitemap != "include":
-        return False
-    if options.max_discovery_depth is not None or options.scrape.zero_data_retention:
-        return False
-    scope = CrawlScope(options, row.base or first_base(options))
-    return scope.refusal(url) is None
 
 
 # -- jobs of stored responses --------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Transactions on jobs: insert, read, end, expire. Parts of :class:`Jobs`."""
+"""Transactions on jobs: insert, start, read. Parts of :class:`Jobs`."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, fields
-from sqlalchemy import delete, exists, func, insert, or_, select, update
+from sqlalchemy import func, insert, select, update
 
 from scraper_service.content.stored_pages import decompress
 from scraper_service.options.serialization import CRAWLED
 from scraper_service.storage import job_secrets
-from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.frontier.job_warnings import warning_text
 from scraper_service.storage.frontier.links import insert_links
 from scraper_service.storage.job_records import (
@@ -21,46 +20,23 @@ from scraper_service.storage.job_records import (
     Job,
     JobState,
     RowState,
-    RunState,
     UrlKind,
 )
 from scraper_service.storage.schema import (
     JOB_NUMBERS,
-    activity,
-    delivery,
-    event,
     frontier,
-    idempotency,
     job,
-    job_host,
-    job_robots,
-    job_stat,
-    monitor_check,
-    monitor_message,
-    monitor_page,
     operation,
     page,
-    page_source,
-    page_text,
-    refused_key,
-    refused_list,
-    run,
     scrape,
-    snapshot,
-    source,
-    webhook,
 )
 from scraper_service.storage.schema import team as team_table
 from scraper_service.storage.transactions import (
-    EXPIRE_ROWS,
     RETENTION_S,
-    delete_some,
-    inline,
     is_stored,
     note,
     now_of,
     number_of,
-    take_some,
     transaction,
 )
 
@@ -71,7 +47,6 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES = 10 * 2**20  # of pages in one response
 READ_ROWS = 250  # of pages in one statement
-STOP_S = 600.0  # for the processes of an ended job, before its rows are deleted
 MAX_TARGET = 300  # characters of a URL, query or prompt in lists
 
 COLUMNS = [job.c[fact.name] for fact in fields(Job)]
@@ -201,12 +176,7 @@ def lock_own_job(connection: Connection, job_id: str, team_id: str) -> Row[Any] 
     """Return the locked row of a team's crawl or batch, None without one."""
     row = connection.execute(
         select(job)
-        .where(
-            job.c.id == job_id,
-            job.c.team_id == team_id,
-            job.c.kind.in_(CRAWLED),
-            job.c.parent_id.is_(None),
-        )
+        .where(job.c.id == job_id, job.c.team_id == team_id, *_STARTED_BY_CALLERS)
         .with_for_update()
     ).one_or_none()
     if row is None or (
@@ -375,78 +345,3 @@ def _page_of_job(
         return None
     own = json.loads(row.own) if row.own else json.loads(row.options)["scrape"]
     return None if own["zero_data_retention"] else bytes(row.body)
-
-
-def expire(connection: Connection) -> int:
-    """Delete a slice of expired rows. Return the number of rows, 0 at the end.
-
-    Several services may call this at once. Each job is deleted by one of them.
-    """
-    now = now_of(connection)
-    removed = 0
-    size = func.length(scrape.c.body).label("size")
-    for row in take_some(
-        connection,
-        scrape,
-        scrape.c.expires_at <= now,
-        columns=(scrape.c.team_id, size),
-    ):
-        disk_use.add(connection, row.team_id, -row.size)
-        removed += 1
-    for table in (activity, snapshot, source, idempotency):
-        removed += delete_some(connection, table, table.c.expires_at <= now)
-    # Locked: another service would find few rows left, and take them for the last.
-    # A run that has not ended is needed to stop its process. Deleted jobs come first.
-    has_run = exists().where(
-        run.c.job_id == job.c.id,
-        run.c.node.is_not(None),
-        run.c.state < inline(RunState.ENDED),
-    )
-    is_over = or_(~has_run, job.c.completed_at <= now - STOP_S)
-    job_id = connection.scalar(
-        select(job.c.id)
-        .where(job.c.expires_at <= now, job.c.state.not_in(ACTIVE), is_over)
-        .order_by(job.c.expires_at)
-        .limit(1)
-        .with_for_update(skip_locked=True)
-    )
-    if job_id is None:
-        return removed
-    disk_use.free_job(connection, job_id)
-    for table in _OF_JOBS:
-        of_job = (
-            table.c.job_number == number_of(job_id)
-            if "job_number" in table.c
-            else table.c.job_id == job_id
-        )
-        found = delete_some(
-            connection, table, of_job, limit=EXPIRE_ROWS, skips_locked=False
-        )
-        removed += found
-        if found == EXPIRE_ROWS:
-            return removed
-    job_secrets.forget_all(connection, job_id)
-    connection.execute(delete(activity).where(activity.c.id == job_id))
-    connection.execute(delete(job).where(job.c.id == job_id))
-    return removed + 1
-
-
-# Tables with many rows per job come first.
-_OF_JOBS = (
-    *(
-        page,
-        monitor_page,
-        page_source,
-        event,
-        frontier,
-        refused_key,
-        refused_list,
-        job_host,
-        job_robots,
-        job_stat,
-        run,
-        page_text,
-        delivery,
-    ),
-    *(webhook, operation, monitor_message, monitor_check),
-)

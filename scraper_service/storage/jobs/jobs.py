@@ -10,10 +10,11 @@ from scraper_service.storage.jobs import (
     admission,
     earlier_pages,
     job_control,
+    job_deletion,
     job_history,
-    job_listing,
     job_log,
     job_store,
+    job_urls,
     runs,
 )
 
@@ -83,7 +84,7 @@ class Jobs:
     end = writing(outcomes.end_job)
     change = writing(job_control.change_job)
     retry = writing(job_control.retry_pages)
-    expire = writing(job_store.expire)
+    expire = writing(job_deletion.expire)
 
     async def end_long_pauses(self, most_s: float, reason: str) -> list[str]:
         """Cancel the jobs that have been paused for ``most_s`` seconds; return their ids."""
@@ -104,17 +105,17 @@ class Jobs:
         team has no such job. :meth:`expire` deletes the rows. After an error of the
         database the call may be repeated.
         """
-        steps = await self._database.write(job_control.cancel, job_id, team_id)
+        steps = await self._database.write(job_deletion.cancel, job_id, team_id)
         if steps is None:
             is_call = await self._database.write(
-                job_control.delete_call, job_id, team_id, actor
+                job_deletion.delete_call_or_session, job_id, team_id, actor
             )
             return [] if is_call else None
         # The job is the last one: until then a repeated call finds its steps.
         ended = [*steps, job_id]
         for each in ended:
             await self._database.write(
-                job_control.hide, each, actor if each == job_id else None
+                job_deletion.hide, each, actor if each == job_id else None
             )
         return ended
 
@@ -139,9 +140,9 @@ class Jobs:
         """
 
         def read(connection: Connection) -> T:
-            failed = job_listing.read_errors(connection, job_id)
-            return shape(failed, job_listing.read_robots_blocked(connection, job_id))
+            failed = job_urls.read_errors(connection, job_id)
+            return shape(failed, job_urls.read_robots_blocked(connection, job_id))
 
         return await self._database.read(read)
 
-    urls = reading(job_listing.read_urls)
+    urls = reading(job_urls.read_urls)

@@ -361,7 +361,7 @@ def _end(connection: Connection, job_id: str, end: CheckEnd, at: float) -> None:
     check = connection.execute(
         select(monitor_check).where(monitor_check.c.job_id == job_id)
     ).one()
-    error, mail_at = end.error, None
+    error = end.error
     try:
         found = lock_monitor(connection, check.monitor_id)
     except UNREADABLE:
@@ -386,11 +386,9 @@ def _end(connection: Connection, job_id: str, end: CheckEnd, at: float) -> None:
         snapshots.prune(connection, found.id, found.definition.targets)
         counts = json.loads(check.counts)
         is_news = end.has_news and sum(counts.values()) > counts["same"]
-        is_news = is_news and not found.is_muted(at)
-        if is_news and found.wants_mail:
-            mail_at = at
-        if is_news:
-            messages.add_messages(connection, job_id, found.channels, at)
+        if is_news and not found.is_muted(at):
+            mail = [messages.MAIL] if found.wants_mail else []
+            messages.add_messages(connection, job_id, [*found.channels, *mail], at)
     connection.execute(
         update(monitor_check)
         .where(monitor_check.c.job_id == job_id)
@@ -400,7 +398,6 @@ def _end(connection: Connection, job_id: str, end: CheckEnd, at: float) -> None:
             results=json.dumps(list(end.results)),
             credits=end.credits,
             finished_at=at,
-            mail_at=mail_at,
             updated_at=at,
             definition=None,
             sealed=None,

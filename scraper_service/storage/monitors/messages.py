@@ -19,14 +19,16 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, Connection
 
+#: The channel of mail. Names of other channels have no such character.
+MAIL = "@mail"
 LISTED_PAGES = 50  # pages in a mail
 ATTEMPT_S = 120.0  # after which another process may try
-LISTED = 20  # pages in a message
-GAP_S = 5.0  # between two messages of a channel
+LISTED = 20  # pages in another message
+GAP_S = 5.0  # between two messages of a channel, not of mail
 
 
 @frozen(kw_only=True)
-class Mail:
+class CheckMessage:
     """What a mail or another message about a check has to say."""
 
     check_id: str
@@ -44,36 +46,9 @@ class Mail:
     pages: tuple[PageRow, ...]
 
 
-def due_mails(connection: Connection, limit: int) -> list[str]:
-    """Return the checks whose mail is due."""
-    query = select(monitor_check.c.job_id).where(
-        monitor_check.c.mail_at <= now_of(connection)
-    )
-    return list(
-        connection.scalars(query.order_by(monitor_check.c.mail_at).limit(limit))
-    )
-
-
-@transaction(row="{check_id}")
-def take_mail(connection: Connection, check_id: str) -> Mail | None:
-    """Take a due mail for an attempt. None if another process has it, or none is due."""
-    columns = monitor_check.c
-    at = now_of(connection)
-    taken = connection.execute(
-        update(monitor_check)
-        .where(columns.job_id == check_id, columns.mail_at <= at)
-        .values(mail_at=at + ATTEMPT_S, mail_tries=columns.mail_tries + 1)
-    )
-    if not taken.rowcount:
-        return None
-    found = read_mail(connection, check_id, LISTED_PAGES)
-    if found is None or not found.recipients or found.is_muted:
-        forget_mail(connection, check_id)  # changed, muted or deleted since
-        return None
-    return found
-
-
-def read_mail(connection: Connection, check_id: str, listed: int) -> Mail | None:
+def read_message(
+    connection: Connection, check_id: str, listed: int
+) -> CheckMessage | None:
     """Return what there is to say about a check, with its first ``listed`` pages.
 
     None if its monitor is gone.
@@ -101,7 +76,7 @@ def read_mail(connection: Connection, check_id: str, listed: int) -> Mail | None
         .order_by(monitor_page.c.seq)
         .limit(listed)
     )
-    return Mail(
+    return CheckMessage(
         check_id=check_id,
         monitor_id=row.monitor_id,
         name=row.name,
@@ -115,35 +90,6 @@ def read_mail(connection: Connection, check_id: str, listed: int) -> Mail | None
     )
 
 
-@transaction(row="{check_id}")
-def forget_mail(connection: Connection, check_id: str) -> None:
-    """Note that the mail of a check was sent, or is not wanted any more."""
-    connection.execute(
-        update(monitor_check)
-        .where(monitor_check.c.job_id == check_id)
-        .values(mail_at=None)
-    )
-
-
-@transaction(row="{check_id}")
-def put_off_mail(
-    connection: Connection, check_id: str, retries_s: tuple[float, ...]
-) -> bool:
-    """Plan another attempt after a failure. Return False after the last one."""
-    columns = monitor_check.c
-    tries = connection.scalar(
-        select(columns.mail_tries).where(columns.job_id == check_id)
-    )
-    if tries is None or tries > len(retries_s):
-        forget_mail(connection, check_id)
-        return False
-    at = now_of(connection) + retries_s[tries - 1]
-    connection.execute(
-        update(monitor_check).where(columns.job_id == check_id).values(mail_at=at)
-    )
-    return True
-
-
 def add_messages(
     connection: Connection, check_id: str, channels: Iterable[str], at: float
 ) -> None:
@@ -153,19 +99,22 @@ def add_messages(
         connection.execute(insert(table), rows)
 
 
-def due_messages(connection: Connection, limit: int) -> list[tuple[str, str]]:
-    """Return messages that are due as (check, channel), the first of each channel."""
+def due_messages(
+    connection: Connection, limit: int, *, is_mail: bool = False
+) -> list[tuple[str, str]]:
+    """Return messages that are due as (check, channel): mail, or the first of each channel."""
+    to_mail = table.c.channel == MAIL
     place = func.row_number().over(
         partition_by=table.c.channel, order_by=(table.c.due_at, table.c.job_id)
     )
     ranked = (
         select(table.c.job_id, table.c.channel, table.c.due_at, place.label("place"))
-        .where(table.c.due_at <= now_of(connection))
+        .where(table.c.due_at <= now_of(connection), to_mail if is_mail else ~to_mail)
         .subquery()
     )
     rows = connection.execute(
         select(ranked.c.job_id, ranked.c.channel)
-        .where(ranked.c.place == 1)
+        .where(ranked.c.place <= (limit if is_mail else 1))
         .order_by(ranked.c.due_at)
         .limit(limit)
     )
@@ -173,18 +122,21 @@ def due_messages(connection: Connection, limit: int) -> list[tuple[str, str]]:
 
 
 @transaction(first="{channel}", apart=True)
-def take_message(connection: Connection, channel: str, check_id: str) -> Mail | None:
+def take_message(
+    connection: Connection, channel: str, check_id: str
+) -> CheckMessage | None:
     """Take a due message for an attempt.
 
     None if another process has it, if none is due, or for :data:`GAP_S` after another message
     of the channel.
     """
-    at = now_of(connection)
-    latest = connection.scalar(
-        select(func.max(table.c.tried_at)).where(table.c.channel == channel)
-    )
-    if latest is not None and at - latest < GAP_S:
-        return None
+    at, is_mail = now_of(connection), channel == MAIL
+    if not is_mail:
+        latest = connection.scalar(
+            select(func.max(table.c.tried_at)).where(table.c.channel == channel)
+        )
+        if latest is not None and at - latest < GAP_S:
+            return None
     taken = connection.execute(
         update(table)
         .where(_is(check_id, channel), table.c.due_at <= at)
@@ -192,41 +144,45 @@ def take_message(connection: Connection, channel: str, check_id: str) -> Mail | 
     )
     if not taken.rowcount:
         return None
-    found = read_mail(connection, check_id, LISTED)
-    if found is None or found.is_muted:  # deleted or muted since
+    found = read_message(connection, check_id, LISTED_PAGES if is_mail else LISTED)
+    if found is None or found.is_muted or (is_mail and not found.recipients):
+        # Changed, muted or deleted since.
         connection.execute(delete(table).where(_is(check_id, channel)))
         return None
     return found
 
 
-def note_sent(connection: Connection, check_id: str, channel: str) -> None:
-    """Note that a message was sent."""
-    connection.execute(update(table).where(_is(check_id, channel)).values(due_at=None))
-
-
-def put_off(
-    connection: Connection, check_id: str, channel: str, retries_s: tuple[float, ...]
+def end_attempt(
+    connection: Connection,
+    check_id: str,
+    channel: str,
+    retries_s: tuple[float, ...],
+    *,
+    is_sent: bool = False,
 ) -> bool:
-    """Plan another attempt after a failure. Return False after the last one."""
+    """Plan another attempt unless the message ``is_sent``. Return False after the last one."""
     tries = connection.scalar(select(table.c.tries).where(_is(check_id, channel)))
-    goes_on = tries is not None and tries <= len(retries_s)
+    goes_on = not is_sent and tries is not None and tries <= len(retries_s)
     at = now_of(connection) + retries_s[tries - 1] if goes_on and tries else None
     connection.execute(
         update(table)
         .where(_is(check_id, channel))
-        .values(due_at=at, failed=int(not goes_on))
+        .values(due_at=at, failed=int(not (goes_on or is_sent)))
     )
     return goes_on
 
 
 def open_messages(connection: Connection, check_id: str) -> tuple[int, int] | None:
-    """Return the numbers of messages that wait and were given up; None without any."""
+    """Return the numbers of messages that wait and were given up; None without any.
+
+    Mail does not count.
+    """
     row = connection.execute(
         select(
             func.count(),
             func.count(table.c.due_at),
             func.sum(table.c.failed),
-        ).where(table.c.job_id == check_id)
+        ).where(table.c.job_id == check_id, table.c.channel != MAIL)
     ).one()
     return (row[1], int(row[2])) if row[0] else None
 

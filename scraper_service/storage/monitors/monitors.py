@@ -37,7 +37,7 @@ from scraper_service.storage.transactions import now_of, transaction
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from sqlalchemy import Connection, Row
+    from sqlalchemy import Connection, Row, Select
 
     from scraper_service.storage.accounts.audit import Actor
 
@@ -219,19 +219,18 @@ def read_monitor(
     connection: Connection, monitor_id: str, team_id: str | None
 ) -> Monitor | None:
     """Return a monitor of a team, or of any team for None."""
-    query = select(monitor).where(monitor.c.id == monitor_id)
-    if team_id is not None:
-        query = query.where(monitor.c.team_id == team_id)
-    row = connection.execute(query).one_or_none()
+    row = connection.execute(_of_team(monitor_id, team_id)).one_or_none()
     return None if row is None else _monitor(connection, row)
+
+
+def _of_team(monitor_id: str, team_id: str | None) -> Select[Any]:
+    query = select(monitor).where(monitor.c.id == monitor_id)
+    return query if team_id is None else query.where(monitor.c.team_id == team_id)
 
 
 def is_of_team(connection: Connection, monitor_id: str, team_id: str) -> bool:
     """Return True if a team has a monitor."""
-    query = select(monitor.c.id).where(
-        monitor.c.id == monitor_id, monitor.c.team_id == team_id
-    )
-    return connection.scalar(query) is not None
+    return connection.scalar(_of_team(monitor_id, team_id)) is not None
 
 
 def list_monitors(
@@ -261,10 +260,8 @@ def lock_monitor(
 
     Returns None if it is gone, or locked and this call may not wait.
     """
-    query = select(monitor).where(monitor.c.id == monitor_id)
-    if team_id is not None:
-        query = query.where(monitor.c.team_id == team_id)
-    row = connection.execute(query.with_for_update(skip_locked=not waits)).one_or_none()
+    query = _of_team(monitor_id, team_id).with_for_update(skip_locked=not waits)
+    row = connection.execute(query).one_or_none()
     return None if row is None else _monitor(connection, row)
 
 

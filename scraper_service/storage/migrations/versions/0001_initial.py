@@ -4,7 +4,7 @@ from alembic import op
 
 from scraper_service.storage.database import create_statements
 
-revision = "v0004"
+revision = "v0005"
 down_revision = None
 
 

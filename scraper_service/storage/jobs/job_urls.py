@@ -232,7 +232,7 @@ def read_some_urls(
             skip -= count
             continue
         rows = _rows(connection, where, skip, room)
-        found += [(_address(row), Cursor(current, row.id)) for row in rows]
+        found += [(_url_of(row), Cursor(current, row.id)) for row in rows]
         skip = 0
         if len(found) > limit:
             break
@@ -306,18 +306,14 @@ def _rows(
     )
 
 
-def _reason(row: Row[Any]) -> tuple[str | None, str | None]:
-    return _OWN_REASONS.get(row.state, (row.code, row.error))
-
-
 def _kind(row: Row[Any]) -> str:
     if row.kind == UrlKind.SITEMAP and row.depth == 0:
         return "robots"  # the robots.txt of the start URL, which may name sitemaps
     return UrlKind(row.kind).name.lower()
 
 
-def _address(row: Row[Any]) -> JobUrl:
-    reason, detail = _reason(row)
+def _url_of(row: Row[Any]) -> JobUrl:
+    reason, detail = _OWN_REASONS.get(row.state, (row.code, row.error))
     is_delivered = row.state == RowState.DONE and not row.code
     return JobUrl(
         url=row.url,
@@ -335,7 +331,7 @@ def _address(row: Row[Any]) -> JobUrl:
 
 
 def _listed_url(link: RefusedLink) -> tuple[JobUrl, Cursor]:
-    address = JobUrl(
+    found = JobUrl(
         url=link.url,
         kind=UrlKind.PAGE.name.lower(),
         state=STATES[RowState.LISTED],
@@ -346,7 +342,7 @@ def _listed_url(link: RefusedLink) -> tuple[JobUrl, Cursor]:
         page_id=None,
         lastmod=None,
     )
-    return address, Cursor(RowState.LISTED, link.place)
+    return found, Cursor(RowState.LISTED, link.place)
 
 
 @frozen

@@ -1,1 +1,0 @@
-"""Forward-only migrations of the job database, numbered."""
