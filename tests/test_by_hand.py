@@ -283,7 +283,7 @@ def test_other_components_and_add_ons_of_a_project_remove_none_of_ours(tmp_path,
     ("arguments", "sentence"),
     [
         (("crawl",), "url is required"),
-        (("crawl", "-a", "url=http://127.0.0.2/", "-a", "limit=x"), "limit: .*'x'"),
+        (("crawl", "-a", "url=http://127.0.0.2/", "-a", "limit=x"), "limit .*'x'"),
         (("crawl", "-a", "url=http://127.0.0.2/", "-a", "foo=1"), r"'foo'.*formats"),
         (("crawl", "-a", "url=ftp://x"), "URL uses unsupported protocol"),
         (("batch",), "urls is required"),
@@ -317,10 +317,8 @@ def test_an_unknown_format_is_refused_with_the_names_of_the_api(tmp_path, name):
     found = ("-a", "url=http://127.0.0.2/", "-a", f"formats={name}")
     done = scrapy(tmp_path, "crawl", "scrape", *found)
     assert done.returncode == 2
-    assert f"no format has the name '{name}'; " in done.stderr
-    assert ("did you mean 'markdown'?" in done.stderr) == (name == "mardown")
-    assert "markdown, html, rawHtml, links" in done.stderr
-    assert ", compared" not in done.stderr
+    assert "formats.0 must be one of 'markdown', 'html', 'rawHtml'," in done.stderr
+    assert f", got '{name}'" in done.stderr
 
 
 def test_what_the_installation_cannot_do_is_told_in_one_sentence(tmp_path):

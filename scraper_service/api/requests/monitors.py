@@ -13,7 +13,7 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from scraper_service.api.requests.monitor_targets import SPELLINGS, TARGETS, camel_keys
+from scraper_service.api.requests.monitor_targets import SPELLINGS, TARGETS
 from scraper_service.errors import InvalidOptions, Issue
 from scraper_service.options import catalogue
 from scraper_service.options.crawl import MONITOR_EVENTS, Caller, Webhook
@@ -43,6 +43,7 @@ from scraper_service.options.parsing import (
     short,
     structure,
 )
+from scraper_service.options.spider_arguments import camel_keys
 from scraper_service.options.wire import pages
 from scraper_service.options.wire.values import unique, webhook_kind
 
