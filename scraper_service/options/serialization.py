@@ -5,6 +5,7 @@ Only the service writes these values, so that errors name no path.
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import attrs
@@ -17,7 +18,6 @@ from scraper_service.options.crawl import (
     BatchOptions,
     CrawlOptions,
     PageOptions,
-    Webhook,
 )
 from scraper_service.options.extraction import (
     AgentOptions,
@@ -31,8 +31,6 @@ from scraper_service.options.scrape import Parser, ScrapeOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from scraper_service.options.extraction import OperationOptionsT
 
 T = TypeVar("T")
 
@@ -101,7 +99,7 @@ _UNIONS: dict[str, Any] = {"formats": Format, "actions": Action, "parsers": Pars
 
 def unstructure(options: object) -> dict[str, Any]:
     """Return ``options`` of any kind as JSON values."""
-    result: dict[str, Any] = _CONVERTER.unstructure(options)
+    result: dict[str, Any] = _converter().unstructure(options)
     return result
 
 
@@ -111,7 +109,7 @@ def structure(value: Any, kind: type[T]) -> T:
     :raises InvalidOptions: for unknown keys, missing keys and wrong values.
     """
     try:
-        return _CONVERTER.structure(value, kind)
+        return _converter().structure(value, kind)
     except (
         cattrs.ForbiddenExtraKeysError,
         ValueError,
@@ -119,11 +117,6 @@ def structure(value: Any, kind: type[T]) -> T:
         LookupError,
     ) as error:
         raise InvalidOptions([Issue("custom", (), f"{error!r:.300}")]) from error
-
-
-def options_to_json(options: OptionsT | OperationOptionsT) -> dict[str, Any]:
-    """Return ``options`` as JSON values for :func:`options_from_json`."""
-    return unstructure(options)
 
 
 #: The options that change what a browser shows, beside the URL.
@@ -155,23 +148,8 @@ def replay_from_json(value: Mapping[str, Any], usual: ScrapeOptions) -> PageOpti
     return PageOptions(url=value["url"], scrape=scrape)
 
 
-def webhook_to_json(webhook: Webhook) -> dict[str, Any]:
-    """Return ``webhook`` as JSON values for :func:`webhook_from_json`."""
-    return unstructure(webhook)
-
-
-def webhook_from_json(value: Mapping[str, Any]) -> Webhook:
-    """Return the webhook from the JSON values of :func:`webhook_to_json`."""
-    return structure(value, Webhook)
-
-
-def scrape_options_from_json(value: Mapping[str, Any]) -> ScrapeOptions:
-    """Return the options of a page from ``scrape`` of :func:`options_to_json`."""
-    return structure(value, ScrapeOptions)
-
-
 def options_from_json(kind: str, value: Mapping[str, Any]) -> Any:
-    """Return options from the JSON values of :func:`options_to_json`.
+    """Return options from the JSON values of :func:`unstructure`.
 
     ``kind`` is a key of :data:`KINDS`, or ``scrape`` for those of a page.
 
@@ -181,7 +159,8 @@ def options_from_json(kind: str, value: Mapping[str, Any]) -> Any:
     return structure(value, found)
 
 
-def _make_converter() -> cattrs.Converter:
+@functools.cache
+def _converter() -> cattrs.Converter:
     """Return a converter that converts no types and refuses unknown keys."""
     converter = cattrs.Converter(forbid_extra_keys=True, detailed_validation=False)
     for kind in (bool, int, float, str):
@@ -200,6 +179,3 @@ def _exactly(value: Any, kind: Any) -> Any:
     if type(value) not in accepted:
         raise TypeError(f"must be of type {kind.__name__}, got {short(value)}")
     return value
-
-
-_CONVERTER = _make_converter()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scraper_service.errors import InvalidOptions
 from scraper_service.options import crawl, formats, map_search, spider_arguments
 from scraper_service.options.scrape import SiteRules
-from scraper_service.options.serialization import options_from_json, options_to_json
+from scraper_service.options.serialization import options_from_json, unstructure
 from scraper_service.options.spider_arguments import (
     batch_options,
     crawl_options,
@@ -221,7 +221,7 @@ ANY = st.one_of(
 @given(ANY)
 def test_options_survive_json(pair):
     kind, options = pair
-    text = json.dumps(options_to_json(options))
+    text = json.dumps(unstructure(options))
     assert options_from_json(kind, json.loads(text)) == options
 
 
@@ -229,7 +229,7 @@ def test_options_survive_json(pair):
     "change", [{"extra": 1}, {"limit": 0}, {"limit": True}, {"scrape": None}]
 )
 def test_foreign_json_is_refused(change):
-    value = options_to_json(crawl_options({"url": URL}))
+    value = unstructure(crawl_options({"url": URL}))
     with pytest.raises(InvalidOptions):
         options_from_json("crawl", {**value, **change})
 
