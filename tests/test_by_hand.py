@@ -312,7 +312,7 @@ def test_a_wrong_argument_is_in_the_log_file_too(tmp_path):
     assert "did you mean 'limit'?" in (tmp_path / "x.log").read_text()
 
 
-@pytest.mark.parametrize("name", ["mardown", "compared_text"])
+@pytest.mark.parametrize("name", ["mardown", "content"])
 def test_an_unknown_format_is_refused_with_the_names_of_the_api(tmp_path, name):
     found = ("-a", "url=http://127.0.0.2/", "-a", f"formats={name}")
     done = scrapy(tmp_path, "crawl", "scrape", *found)

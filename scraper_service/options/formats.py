@@ -233,17 +233,6 @@ class Video:
     type: ClassVar[str] = "video"
 
 
-@frozen
-class ComparedText:
-    """The Markdown of the parts of a page that a monitor compares; no caller names it."""
-
-    type: ClassVar[str] = "compared_text"
-    #: CSS selectors of the elements that count; empty for the whole content.
-    include: tuple[str, ...] = ()
-    #: CSS selectors of elements that do not count.
-    exclude: tuple[str, ...] = ()
-
-
 Format: TypeAlias = (
     Markdown
     | Html
@@ -264,7 +253,6 @@ Format: TypeAlias = (
     | Menu
     | Audio
     | Video
-    | ComparedText
 )
 
 
@@ -484,9 +472,6 @@ FORMATS = (
     FormatRow("highlights", Highlights, DATA, **_BY_MODEL,
         options={"query": need(_QUESTION, "query", "What quotations must fit.")}),
     FormatRow("query", Query, TEXT, key="answer", **_BY_MODEL, options=_QUERY),
-    # Of monitors; no caller names it.
-    FormatRow("comparedText", ComparedText, TEXT, versions=(),
-        not_of=frozenset({BYTES}), personal_data=REPLACED),
 )
 # fmt: on
 

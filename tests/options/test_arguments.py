@@ -126,7 +126,6 @@ def test_arguments_of_the_starter_are_ignored():
             "one of 'markdown', 'html'",
         ),
         ({"url": URL, "formats": "nope"}, ("formats", 0), "'rawHtml', 'links'"),
-        ({"url": URL, "formats": "compared_text"}, ("formats", 0), "'compared_text'"),
         ({"url": URL, "formats": '[{"type": "x"}]'}, ("formats", 0, "type"), "one of"),
         ({"url": URL, "formats": "[{}]"}, ("formats", 0, "type"), "required"),
         ({"url": URL, "formats": "[5]"}, ("formats", 0), "formats.0"),

@@ -5,8 +5,6 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from attrs import evolve
-
 from scraper_service.options import catalogue
 from scraper_service.options.expressions import caller_patterns
 from scraper_service.options.formats import Markdown
@@ -26,7 +24,6 @@ from scraper_service.options.monitors import (
     ScrapeTarget,
     SearchTarget,
     monitored_formats,
-    with_compared_text,
 )
 from scraper_service.options.parsing import (
     INVALID,
@@ -48,11 +45,11 @@ from scraper_service.options.parsing import (
     need,
     short,
 )
+from scraper_service.options.selectors import Never
 from scraper_service.options.spider_arguments import spellings
 from scraper_service.options.urls import caller_domain
 from scraper_service.options.wire import jobs, pages, v2
 from scraper_service.options.wire.values import (
-    SELECTORS,
     URL,
     query_text,
     some_urls,
@@ -143,7 +140,7 @@ def _scrape_target(values: dict[str, Any], at: Position) -> Any:
     return ScrapeTarget(
         id=_id_of(values),
         urls=urls,
-        scrape=with_compared_text(scrape, compare),
+        scrape=scrape,
         mode=mode,
         compare=compare,
     )
@@ -168,7 +165,6 @@ def _crawl_target(values: dict[str, Any], at: Position) -> Any:
     compare = values.get("compare", Compare())
     if _lacks_data(compare, mode, at):
         return INVALID
-    options = evolve(options, scrape=with_compared_text(options.scrape, compare))
     return CrawlTarget(id=_id_of(values), crawl=options, mode=mode, compare=compare)
 
 
@@ -204,6 +200,11 @@ def _text_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
     return found
 
 
+def _refused_for(name: str) -> Key:
+    reason = f"use {name} of scrapeOptions"
+    return Key(Never(reason), help=f"Refused: {reason}.")
+
+
 _FIELD_RULE = Object(
     {
         "ignore": Key(Bool(), "ignore", help="Never count the field."),
@@ -218,16 +219,8 @@ _FIELD_RULE = Object(
 _COMPARE = Key(
     Object(
         {
-            "includeSelectors": Key(
-                SELECTORS,
-                "include_selectors",
-                help="Only the text of elements that match a CSS selector counts.",
-            ),
-            "excludeSelectors": Key(
-                SELECTORS,
-                "exclude_selectors",
-                help="The text of elements that match a CSS selector does not count.",
-            ),
+            "includeSelectors": _refused_for("includeTags"),
+            "excludeSelectors": _refused_for("excludeTags"),
             "ignorePatterns": Key(
                 Then(Array(Text(1024, minimum=1), MAX_PATTERNS), _text_patterns),
                 "ignore_patterns",
