@@ -6,10 +6,7 @@ The checks apply to every entrance: a valid option without effect is refused.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from typing import TYPE_CHECKING
-
-from attrs import frozen
 
 from scraper_service.errors import OptionUnavailable
 from scraper_service.options import formats
@@ -29,7 +26,7 @@ from scraper_service.options.scrape import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from typing import Any
 
     from scraper_service.options.crawl import BatchOptions
@@ -126,6 +123,10 @@ def asks_model(options: ScrapeOptions) -> bool:
 
 
 RECOGNISER = "tesseract"
+NO_RECOGNISER = (
+    "the PDF mode 'ocr' is not available here: it needs the program tesseract, "
+    "which is not installed on this server"
+)
 
 
 def can_recognise_text() -> bool:
@@ -140,30 +141,6 @@ _OF_A_BROWSER = {
     "session": "a session",
     "wait_for_ms": "waiting on a page",
 }
-
-
-@frozen
-class Limit:
-    """An option that is refused if ``applies`` returns True."""
-
-    attribute: str
-    message: str
-    applies: Callable[[ScrapeOptions], bool]
-    code: str = "BAD_REQUEST"
-
-
-LIMITS = (
-    Limit(
-        "parsers",
-        "the PDF mode 'ocr' is not available here: it needs the program tesseract, "
-        "which is not installed on this server",
-        lambda o: (
-            o.pdf_parser is not None
-            and o.pdf_parser.mode == "ocr"
-            and not can_recognise_text()
-        ),
-    ),
-)
 
 
 def require_available(
@@ -189,9 +166,9 @@ def require_available(
         )
     if model is not None:
         _require_no_model(options, model)
-    for limit in LIMITS:
-        if limit.applies(options):
-            raise OptionUnavailable(limit.attribute, limit.message, limit.code)
+    pdf = options.pdf_parser
+    if pdf is not None and pdf.mode == "ocr" and not can_recognise_text():
+        raise OptionUnavailable("parsers", NO_RECOGNISER)
 
 
 def _require_no_model(options: ScrapeOptions, reason: str) -> None:

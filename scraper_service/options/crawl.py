@@ -205,14 +205,25 @@ def parse_since(text: str) -> str | float:
     except ValueError:
         pass
     try:
-        moment = datetime.fromisoformat(text)
+        return iso_seconds(text)
     except ValueError:
         raise ValueError(
             f"since must be the id of a crawl or a time of ISO 8601, got {text[:100]!r}"
         ) from None
+
+
+def iso_seconds(text: str) -> float:
+    """Return a time of ISO 8601 in seconds since 1970; without a zone it is in UTC.
+
+    :raises ValueError: also for times outside of the years 1 to 9999.
+    """
+    moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    return moment.timestamp()
+    try:
+        return moment.astimezone(UTC).timestamp()
+    except OverflowError as error:
+        raise ValueError(str(error)) from None
 
 
 SINCE_FETCHES = (

@@ -202,25 +202,10 @@ def caller_selectors(selectors: tuple[str, ...]) -> tuple[str, ...]:
     return selectors
 
 
-def page_selector(selector: str) -> str:
-    """Return ``selector`` if it is CSS that a browser may support.
-
-    :raises ValueError: with a message for the caller.
-    """
-    shown = repr(selector[:60])
-    if len(selector) > MAX_SELECTOR or _depth(selector) > MAX_SELECTOR_DEPTH:
-        raise ValueError(f"not a CSS selector: {shown} is too long or too deep")
-    try:
-        groups = parse(selector)
-    except (SelectorError, RecursionError, ValueError) as error:
-        raise ValueError(f"not a CSS selector: {shown}: {str(error)[:100]}") from None
-    if any(group.pseudo_element for group in groups):
-        raise ValueError(f"not a CSS selector: {shown} has a pseudo-element")
-    return selector
-
-
-def caller_selector(selector: str) -> str:
+def caller_selector(selector: str, *, is_of_browser: bool = False) -> str:
     """Return ``selector`` if it is a CSS selector of bounded size.
+
+    A browser may support more than what becomes XPath, which is not checked then.
 
     :raises ValueError: with a message for the caller.
     """
@@ -236,7 +221,8 @@ def caller_selector(selector: str) -> str:
         )
     try:
         groups = parse(selector)
-        paths = [HTMLTranslator().selector_to_xpath(group) for group in groups]
+        xpath = HTMLTranslator().selector_to_xpath
+        paths = [] if is_of_browser else [xpath(group) for group in groups]
     except (SelectorError, RecursionError, ValueError) as error:
         raise ValueError(f"not a CSS selector: {shown}: {str(error)[:100]}") from None
     if any(group.pseudo_element for group in groups):

@@ -25,8 +25,8 @@ from scraper_service.options.expressions import (
     MAX_SELECTOR,
     MAX_SELECTORS,
     caller_patterns,
+    caller_selector,
     caller_selectors,
-    page_selector,
 )
 from scraper_service.options.formats import (
     A_SELECTOR,
@@ -364,7 +364,9 @@ PARSERS_V2 = Array(
 
 # Actions.
 
-_SELECTOR = Then(Text(MAX_SELECTOR, minimum=1), page_selector)
+_SELECTOR = Then(
+    Text(MAX_SELECTOR, minimum=1), partial(caller_selector, is_of_browser=True)
+)
 _KEY = Then(Text(100, minimum=1), actions.check_keys)
 
 
