@@ -200,8 +200,8 @@ def _text_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
     return found
 
 
-def _refused_for(name: str) -> Key:
-    reason = f"use {name} of scrapeOptions"
+def _refuse_for(attribute: str) -> Key:
+    reason = f"use {v2.wire_name(attribute)} of scrapeOptions"
     return Key(Never(reason), help=f"Refused: {reason}.")
 
 
@@ -219,8 +219,8 @@ _FIELD_RULE = Object(
 _COMPARE = Key(
     Object(
         {
-            "includeSelectors": _refused_for("includeTags"),
-            "excludeSelectors": _refused_for("excludeTags"),
+            "includeSelectors": _refuse_for("include_tags"),
+            "excludeSelectors": _refuse_for("exclude_tags"),
             "ignorePatterns": Key(
                 Then(Array(Text(1024, minimum=1), MAX_PATTERNS), _text_patterns),
                 "ignore_patterns",
