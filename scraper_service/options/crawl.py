@@ -101,7 +101,7 @@ class CrawlOptions(Caller):
     crawl_entire_domain: bool = field(validator=_flag)
     allow_subdomains: bool = field(validator=_flag)
     allow_external_links: bool = field(validator=_flag)
-    #: Regular expressions, see :mod:`scraper_service.options.expressions`.
+    #: Regular expressions, see :mod:`scraper_service.options.urls`.
     include_paths: tuple[str, ...] = field(validator=_texts)
     exclude_paths: tuple[str, ...] = field(validator=_texts)
     regex_on_full_url: bool = field(validator=_flag)

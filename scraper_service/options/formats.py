@@ -18,7 +18,6 @@ from attrs import evolve, field, fields, frozen
 from attrs.validators import optional
 
 from scraper_service.errors import InvalidOptions
-from scraper_service.options.expressions import MAX_SELECTORS, caller_selectors
 from scraper_service.options.parsing import (
     MAX_PROMPT,
     PROMPT,
@@ -34,7 +33,12 @@ from scraper_service.options.parsing import (
     integer,
     need,
 )
-from scraper_service.options.selectors import SELECTORS, plan_of
+from scraper_service.options.selectors import (
+    MAX_SELECTORS,
+    SELECTORS,
+    caller_selectors,
+    plan_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -6,7 +6,6 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from scraper_service.options import catalogue
-from scraper_service.options.expressions import caller_patterns
 from scraper_service.options.formats import Markdown
 from scraper_service.options.monitors import (
     MAX_CHARACTERS,
@@ -47,7 +46,7 @@ from scraper_service.options.parsing import (
 )
 from scraper_service.options.selectors import Never
 from scraper_service.options.spider_arguments import spellings
-from scraper_service.options.urls import caller_domain
+from scraper_service.options.urls import caller_domain, caller_patterns
 from scraper_service.options.wire import jobs, pages, v2
 from scraper_service.options.wire.values import (
     URL,
