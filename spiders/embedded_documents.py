@@ -24,8 +24,8 @@ from scraper_service.content.page_status import (
 from scraper_service.crawling.page_state import STATE, PageState
 from scraper_service.discovery.canonical_urls import site_of
 from scraper_service.errors import ServiceUnavailable
-from scraper_service.options.availability import BROWSER
 from scraper_service.options.formats import EMBEDDED, FORMATS
+from scraper_service.options.limits import BROWSER
 from scraper_service.options.urls import origin, request_url, url_parts
 
 if TYPE_CHECKING:

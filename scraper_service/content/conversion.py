@@ -38,8 +38,8 @@ from scraper_service.content.passes import json_text
 from scraper_service.content.search import search_entry
 from scraper_service.content.structured_data.merging import join_names
 from scraper_service.items import PageContent, PageError, PageSource
-from scraper_service.options.availability import can_recognise_text
 from scraper_service.options.formats import Attributes, ChangeTracking
+from scraper_service.options.limits import can_recognise_text
 from scraper_service.options.scrape import ScrapeOptions
 
 if TYPE_CHECKING:

@@ -77,8 +77,8 @@ from scraper_service.content.stored_pages import (
 )
 from scraper_service.content.words import fingerprint, main_words
 from scraper_service.items import PageContent, PageError, PageSource
-from scraper_service.options.availability import RECOGNISER
 from scraper_service.options.formats import ChangeTracking
+from scraper_service.options.limits import RECOGNISER
 
 if TYPE_CHECKING:
     from collections.abc import Callable

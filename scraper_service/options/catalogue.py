@@ -18,6 +18,7 @@ from scraper_service.options.crawl import (
     EXTRACT_EVENTS,
     MAX_BATCH_URLS,
     MAX_DELAY_S,
+    MIN_DAYS,
     SITEMAP_MODES,
 )
 from scraper_service.options.extraction import (
@@ -33,7 +34,6 @@ from scraper_service.options.extraction import (
     MIN_RESEARCH_S,
 )
 from scraper_service.options.formats import Markdown, Screenshot
-from scraper_service.options.limits import MIN_DAYS
 from scraper_service.options.map_search import (
     DEFAULT_LIMIT,
     DEFAULT_TIMEOUT_MS,

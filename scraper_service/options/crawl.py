@@ -21,12 +21,12 @@ from attrs.validators import (
 )
 
 from scraper_service.errors import InvalidOptions, Issue
-from scraper_service.options.limits import MIN_DAYS
 from scraper_service.options.scrape import ScrapeOptions
 from scraper_service.options.urls import url_parts
 
 MAX_BATCH_URLS = 100_000
 MAX_DELAY_S = 60
+MIN_DAYS = 0.01  # of stored results
 SITEMAP_MODES = ("include", "skip", "only")
 # A webhook without events receives the common ones.
 COMMON_EVENTS = ("started", "page", "completed", "failed")

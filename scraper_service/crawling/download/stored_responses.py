@@ -43,14 +43,14 @@ from scraper_service.crawling.scheduler import LeasedScheduler
 from scraper_service.discovery.sitemap import proves_no_change
 from scraper_service.errors import ServiceUnavailable, StoreUnavailable
 from scraper_service.items import DATA_LOSS, Rendered
-from scraper_service.options.availability import (
+from scraper_service.options.formats import Screenshot
+from scraper_service.options.limits import (
     BROWSER,
     HTTP,
     needs_browser,
+    parse_sites,
     prefers_browser,
 )
-from scraper_service.options.formats import Screenshot
-from scraper_service.options.limits import parse_sites
 from scraper_service.options.scrape import ScrapeOptions
 from scraper_service.options.serialization import structure
 from scraper_service.shared_objects import BackgroundTasks

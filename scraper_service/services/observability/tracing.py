@@ -20,7 +20,7 @@ from scrapy.exceptions import NotConfigured
 
 from scraper_service.crawling.page_state import PUT_OFF, PageState
 from scraper_service.items import DUPLICATE, Page, PageContent, SitemapFile
-from scraper_service.options.availability import HTTP
+from scraper_service.options.limits import HTTP
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
