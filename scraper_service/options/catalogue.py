@@ -34,6 +34,7 @@ from scraper_service.options.extraction import (
     MIN_RESEARCH_S,
 )
 from scraper_service.options.formats import Markdown, Screenshot
+from scraper_service.options.json_schema import Schema
 from scraper_service.options.map_search import (
     DEFAULT_LIMIT,
     DEFAULT_TIMEOUT_MS,
@@ -52,7 +53,6 @@ from scraper_service.options.parsing import (
     Key,
     Number,
     Object,
-    Schema,
     Tagged,
     Text,
     Then,

@@ -18,6 +18,7 @@ from attrs import evolve, field, fields, frozen
 from attrs.validators import optional
 
 from scraper_service.errors import InvalidOptions
+from scraper_service.options.json_schema import Schema
 from scraper_service.options.parsing import (
     MAX_PROMPT,
     PROMPT,
@@ -26,7 +27,6 @@ from scraper_service.options.parsing import (
     Key,
     KeysT,
     Object,
-    Schema,
     Text,
     build,
     choice,

@@ -29,6 +29,7 @@ from scraper_service.options.formats import (
     FormatRow,
     caller_formats,
 )
+from scraper_service.options.json_schema import Schema
 from scraper_service.options.limits import SitePolicy
 from scraper_service.options.parsing import (
     INVALID,
@@ -42,7 +43,6 @@ from scraper_service.options.parsing import (
     Object,
     Pairs,
     Position,
-    Schema,
     Tagged,
     Text,
     Then,
