@@ -80,8 +80,6 @@ COMPONENTS: Mapping[str, Mapping[str, int | str | None]] = {
     "FEED_EXPORTERS": {
         "csv": "scraper_service.feeds.TableExporter",
         "xml": "scraper_service.feeds.XmlExporter",
-        "parquet": "scraper_service.feeds.ParquetExporter",
-        "zip": "scraper_service.feeds.MarkdownExporter",
     },
     # Pipelines of users have orders from 0 to 1000. They run later and get stored
     # items, as feeds do.

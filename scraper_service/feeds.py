@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from typing import TYPE_CHECKING, Any, Self
 
 from attrs import fields
@@ -20,7 +19,6 @@ from scraper_service.api.schemas import camel
 from scraper_service.cli.outputs.page_files import keys_of_options
 from scraper_service.crawling.middlewares import item_made
 from scraper_service.errors import InvalidOptions, Issue
-from scraper_service.exports.formats import FORMATS, FileSpec, make_writer
 from scraper_service.exports.tables import FACTS, LAST, cell
 from scraper_service.items import MapLink, Page, SearchResult
 
@@ -29,8 +27,6 @@ if TYPE_CHECKING:
     from io import BytesIO
 
     from scrapy.crawler import Crawler
-
-    from scraper_service.exports.formats import FileWriter
 
 ERROR_CODE = "errorCode"
 TAIL = (*LAST, ERROR_CODE)
@@ -114,10 +110,9 @@ class Feeds(FeedExporter):
                 raise
             raise _unwritable("the log has the reason") from None
         for feed in found.feeds.values():
-            exporter = found.exporters[feed["format"]]
-            missing = FORMATS["parquet"].missing
-            if missing and issubclass(exporter, ParquetExporter):
-                raise _unwritable(missing)
+            name = feed["format"]
+            if found.exporters[name] is BaseItemExporter:
+                raise _unwritable(f"use `scraper-service crawl -o x.{name}` for {name}")
         return found
 
 
@@ -159,57 +154,6 @@ class XmlExporter(XmlItemExporter):
         if isinstance(value, (list, tuple, dict)):
             value = json.dumps(value, ensure_ascii=False, default=str)
         return _NOT_XML.sub("\ufffd", str(value))
-
-
-class ParquetExporter(BaseItemExporter):
-    """A Parquet exporter with the columns of :class:`TableExporter`.
-
-    Needs the extra ``parquet``, and raises :exc:`ImportError` without it.
-    """
-
-    def __init__(self, file: BytesIO, **options: Any):
-        super().__init__(dont_fail=True, **options)
-        if missing := FORMATS["parquet"].missing:
-            raise ImportError(missing)
-        self._file = file
-        self._writer: FileWriter | None = None
-
-    def export_item(self, item: Any) -> None:
-        _set_columns(self, item)
-        values = dict(self.get_serialized_fields(item, include_empty=True))
-        writer = self._begin(values)
-        self._file.write(writer.add(_row(values)))
-
-    def finish_exporting(self) -> None:
-        self._file.write(self._begin({}).end())
-
-    def _begin(self, values: dict[str, Any]) -> FileWriter:
-        if self._writer is None:
-            spec = FileSpec(format="parquet", fields=tuple(values) or FACTS)
-            self._writer = make_writer(spec)
-            self._file.write(self._writer.head())
-        return self._writer
-
-
-class MarkdownExporter(BaseItemExporter):
-    """An exporter of a ZIP file with the Markdown of each page, as the export ``md``."""
-
-    def __init__(self, file: BytesIO, **options: Any):
-        super().__init__(dont_fail=True, **options)
-        self._file = file
-        self._writer = make_writer(FileSpec(format="md", at=time.time()))
-
-    def export_item(self, item: Any) -> None:
-        values = dict(self.get_serialized_fields(item, include_empty=False))
-        page = {"markdown": values.pop("markdown", ""), "metadata": values}
-        self._file.write(self._writer.add(_row(page)))
-
-    def finish_exporting(self) -> None:
-        self._file.write(self._writer.end())
-
-
-def _row(values: dict[str, Any]) -> bytes:
-    return json.dumps(values, default=str).encode()
 
 
 def _set_columns(exporter: BaseItemExporter, item: Any) -> None:

@@ -17,7 +17,7 @@ from scraper_service.items import UPLOADED, PageSource
 from scraper_service.options import catalogue
 from scraper_service.options.crawl import PageOptions
 from scraper_service.options.formats import BYTES, ROW_OF
-from scraper_service.options.spider_arguments import options_of
+from scraper_service.options.spider_arguments import scrape_options
 from scraper_service.options.urls import caller_url
 
 if TYPE_CHECKING:
@@ -143,11 +143,11 @@ def conversion_options(
         base = caller_url(url) if url else UPLOADED
     except ValueError as error:
         raise _invalid(str(error), "url") from None
-    asked: list[Any] = list(formats)
+    asked = [dict(x) if isinstance(x, Mapping) else x for x in formats]
     if schema is not None or prompt is not None:
+        schema = None if schema is None else dict(schema)
         asked.append({"type": "json", "schema": schema, "prompt": prompt})
-    values = {"formats": asked, **options}
-    page = options_of(PageOptions, {"url": base, **values})
+    page = PageOptions(url=base, scrape=scrape_options({"formats": asked, **options}))
     for index, kind in enumerate(page.scrape.formats):
         if type(kind) not in FORMATS:
             named = ", ".join(FORMATS.values())

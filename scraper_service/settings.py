@@ -30,10 +30,10 @@ ADDONS = {"scraper_service.addon.ScraperAddon": 500}
 ASYNCIO_EVENT_LOOP = "scraper_service.crawling.download.event_loop.EventLoop"
 BOT_NAME = "scraper-service"
 COMMANDS_MODULE = "scraper_service.cli.scrapy_commands"
-# Scrapy checks the endings of `-o` and `-O` before add-ons are known.
+# The run names the command that writes these formats.
 FEED_EXPORTERS = {
-    "parquet": "scraper_service.feeds.ParquetExporter",
-    "zip": "scraper_service.feeds.MarkdownExporter",
+    "parquet": "scrapy.exporters.BaseItemExporter",
+    "zip": "scrapy.exporters.BaseItemExporter",
 }
 NEWSPIDER_MODULE = "scraper_service.spiders"
 SPIDER_LOADER_WARN_ONLY = False

@@ -34,13 +34,13 @@ from scraper_service.items import (
     PageSource,
 )
 from scraper_service.llm.model import language_model, text_limit
-from scraper_service.options.availability import (
+from scraper_service.options.crawl import CHANGEABLE
+from scraper_service.options.limits import (
     BROWSER,
     HTTP,
     asks_model,
     why_not_rendered,
 )
-from scraper_service.options.crawl import CHANGEABLE
 from scraper_service.options.urls import request_url
 from scraper_service.spiders.embedded_documents import with_document
 

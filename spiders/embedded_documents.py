@@ -15,22 +15,20 @@ from attrs import evolve
 from scrapy.utils.misc import load_object
 
 from scraper_service.content.losses import join_rows, without_document
-from scraper_service.content.page_status import (
-    EMPTY_SHELL,
-    OK,
-    verdict_warning,
-)
+from scraper_service.content.page_status import EMPTY_SHELL, OK, verdict_warning
 from scraper_service.crawling.page_state import STATE, PageState
 from scraper_service.discovery.canonical_urls import site_of
 from scraper_service.errors import ServiceUnavailable
-from scraper_service.options.availability import BROWSER
 from scraper_service.options.formats import EMBEDDED, FORMATS, result_name
+from scraper_service.options.limits import BROWSER
 from scraper_service.options.urls import origin, request_url, url_parts
 
 if TYPE_CHECKING:
     from scrapy.http import Response
 
     from scraper_service.items import PageContent
+
+
 #: Formats of the page itself, also if its text is that of a document.
 _OF_PAGE = frozenset(row.tag for row in FORMATS if EMBEDDED in row.not_of)
 _VERDICT = frozenset({"verdict", "verdict_evidence", "word_count", "reading_time"})

@@ -49,7 +49,7 @@ from scraper_service.discovery.sitemap import (
 )
 from scraper_service.errors import MapTimedOut
 from scraper_service.items import KnownPage, MapFound, MapLink, PageContent
-from scraper_service.options.availability import require_available
+from scraper_service.options.limits import require_available
 from scraper_service.options.spider_arguments import map_options
 from scraper_service.options.urls import join_url, url_parts
 from scraper_service.spiders.base import PageSpider, options_object

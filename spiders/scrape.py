@@ -14,12 +14,12 @@ from urllib.parse import quote
 from scraper_service.crawling.page_state import PageState
 from scraper_service.errors import InvalidOptions, Issue
 from scraper_service.items import UPLOADED
-from scraper_service.options.availability import (
+from scraper_service.options.crawl import CHANGEABLE
+from scraper_service.options.limits import (
     BROWSER,
     missing_model,
     require_available,
 )
-from scraper_service.options.crawl import CHANGEABLE
 from scraper_service.options.spider_arguments import batch_options, page_options
 from scraper_service.spiders.base import JobSpider, PageSpider, options_object
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from scraper_service.errors import SearchDown, SearchTimedOut
 from scraper_service.items import SearchResult
-from scraper_service.options.availability import require_available
+from scraper_service.options.limits import require_available
 from scraper_service.options.spider_arguments import search_options
 from scraper_service.options.urls import caller_url
 from scraper_service.search_engines.web_search import Searches, is_valid

@@ -10,11 +10,9 @@ import re
 import signal
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 from xml.etree import ElementTree
 
-import pyarrow.parquet as pq
 import pytest
 
 from tests.support import forked_start
@@ -168,7 +166,7 @@ def rows(path):
 
 
 def test_feeds_of_every_kind_have_the_same_flat_items(tmp_path, site):
-    names = ("x.csv", "x.xml", "x.jsonl", "x.json", "x.parquet", "x.zip")
+    names = ("x.csv", "x.xml", "x.jsonl", "x.json")
     outputs = (word for name in names for word in ("-O", name))
     done = crawl(tmp_path, site, "-a", "formats=markdown,links", *outputs)
     assert "Traceback" not in done.stderr
@@ -194,16 +192,6 @@ def test_feeds_of_every_kind_have_the_same_flat_items(tmp_path, site):
     assert found.keys() == items.keys()
     links = [each.text for each in found[site.url("/")].find("links")]
     assert links == home["links"]
-    frame = pq.read_table(tmp_path / "x.parquet")
-    assert frame.column_names == list(table[0])
-    by_url = {row["url"]: row for row in frame.to_pylist()}
-    assert by_url.keys() == items.keys()
-    assert json.loads(by_url[home["url"]]["links"]) == home["links"]
-    with zipfile.ZipFile(tmp_path / "x.zip") as archive:
-        files = [json.loads(x) for x in archive.read("index.jsonl").splitlines()]
-        texts = {each["url"]: archive.read(each["file"]).decode() for each in files}
-    assert texts.keys() == items.keys()
-    assert texts[home["url"]].endswith(f"---\n\n{home['markdown']}\n")
 
 
 def test_a_failed_page_has_its_error_in_a_table(tmp_path, site):
@@ -283,7 +271,7 @@ def test_other_components_and_add_ons_of_a_project_remove_none_of_ours(tmp_path,
     ("arguments", "sentence"),
     [
         (("crawl",), "url is required"),
-        (("crawl", "-a", "url=http://127.0.0.2/", "-a", "limit=x"), "limit: .*'x'"),
+        (("crawl", "-a", "url=http://127.0.0.2/", "-a", "limit=x"), "limit .*'x'"),
         (("crawl", "-a", "url=http://127.0.0.2/", "-a", "foo=1"), r"'foo'.*formats"),
         (("crawl", "-a", "url=ftp://x"), "URL uses unsupported protocol"),
         (("batch",), "urls is required"),
@@ -312,15 +300,13 @@ def test_a_wrong_argument_is_in_the_log_file_too(tmp_path):
     assert "did you mean 'limit'?" in (tmp_path / "x.log").read_text()
 
 
-@pytest.mark.parametrize("name", ["mardown", "compared_text"])
+@pytest.mark.parametrize("name", ["mardown", "content"])
 def test_an_unknown_format_is_refused_with_the_names_of_the_api(tmp_path, name):
     found = ("-a", "url=http://127.0.0.2/", "-a", f"formats={name}")
     done = scrapy(tmp_path, "crawl", "scrape", *found)
     assert done.returncode == 2
-    assert f"no format has the name '{name}'; " in done.stderr
-    assert ("did you mean 'markdown'?" in done.stderr) == (name == "mardown")
-    assert "markdown, html, rawHtml, links" in done.stderr
-    assert ", compared" not in done.stderr
+    assert "formats.0 must be one of 'markdown', 'html', 'rawHtml'," in done.stderr
+    assert f", got '{name}'" in done.stderr
 
 
 def test_what_the_installation_cannot_do_is_told_in_one_sentence(tmp_path):
@@ -336,21 +322,15 @@ def test_what_the_installation_cannot_do_is_told_in_one_sentence(tmp_path):
 @pytest.mark.full
 @pytest.mark.parametrize(
     ("feed", "reason"),
-    {"x.parquet": "pyarrow is not installed", "s4://b/x.csv": "log has"}.items(),
+    {
+        "x.parquet": "`scraper-service crawl -o x.parquet`",
+        "s4://b/x.csv": "log has",
+    }.items(),
 )
 def test_a_feed_that_cannot_be_written_ends_the_run(tmp_path, feed, reason):
-    root = Path(__file__).parents[1]
-    path = f"{root / 'tests' / 'without_exports'}{os.pathsep}{root}"
     with ScriptedSite(PAGES) as site:
-        done = subprocess.run(
-            (SCRAPY, "crawl", "crawl", "-a", f"url={site.url('/')}", "-O", feed),
-            cwd=tmp_path,
-            env=environment(PYTHONPATH=path),
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=WAIT_S,
-        )
+        url = f"url={site.url('/')}"
+        done = scrapy(tmp_path, "crawl", "crawl", "-a", url, "-O", feed)
         assert site.paths() == []
     assert done.returncode == 2, done.stderr
     assert "Traceback" not in done.stderr

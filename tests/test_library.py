@@ -133,7 +133,7 @@ def test_links_that_the_main_content_lacks_are_a_warning():
 
 def test_an_error_names_its_option_once():
     with pytest.raises(
-        InvalidOptions, match=r"^only_main_content: must be of type bool"
+        InvalidOptions, match=r"^only_main_content must be of type boolean"
     ):
         convert(PAGE, only_main_content="yes")
 

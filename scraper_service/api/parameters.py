@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import uuid
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from attrs import Factory, field, frozen
@@ -12,6 +11,7 @@ from attrs import Factory, field, frozen
 from scraper_service.api.connections import TrustedProxies
 from scraper_service.api.openapi.route import Parameter
 from scraper_service.errors import IdempotencyKeyInvalid, InvalidParameter
+from scraper_service.options.crawl import iso_seconds
 
 if TYPE_CHECKING:
     from scraper_service.api.http_server import JsonRequest
@@ -177,15 +177,12 @@ class TimeParameter(Parameter):
         # An unescaped + in a query stands for a space.
         escaped = text.replace(" ", "+") if "T" in text else text
         try:
-            moment = datetime.fromisoformat(escaped)
+            return iso_seconds(escaped)
         except ValueError:
             raise InvalidParameter(
                 f"Invalid {self.name}: must be a time in ISO 8601 such as"
                 f" 2026-01-31T12:00:00Z, got {text[:60]!r}"
             ) from None
-        if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=UTC)
-        return moment.timestamp()
 
 
 @frozen

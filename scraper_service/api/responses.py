@@ -194,9 +194,6 @@ _Object: TypeAlias = Maybe[
 class _PageMembers(JsonObject):
     """The members of a page that are no text, and texts with a description."""
 
-    compared_text: Maybe[str] = member(
-        "Of a monitor: the Markdown of the parts that it compares.", own=True
-    )
     links: Maybe[list[str]]
     images: Maybe[list[str]]
     screenshot: Maybe[str] = member("The URL of a file.")

@@ -38,7 +38,7 @@ from scraper_service.cli.terminal import (
 from scraper_service.content.stored_pages import archive_row
 from scraper_service.errors import InvalidOptions, OptionUnavailable, plural, printable
 from scraper_service.items import Page, upload_of
-from scraper_service.options import availability
+from scraper_service.options import limits
 from scraper_service.options.crawl import ChangeRequest, RetryRequest
 from scraper_service.options.limits import Retention
 from scraper_service.options.serialization import options_from_json
@@ -87,7 +87,7 @@ class LocalClient:
     def scrape(self, body: dict[str, Any]) -> dict[str, Any]:
         settings, missing = self._fetching()
         options = _read(requests.page_options, body)
-        _check(availability.require_available, options.scrape, *missing)
+        _check(limits.require_available, options.scrape, *missing)
         if options.scrape.max_age_ms:
             text = "--max-age: only a service keeps pages; see --server"
             raise click.UsageError(text)
@@ -98,8 +98,8 @@ class LocalClient:
         settings, missing = self._fetching()
         upload = _read(lambda _: upload_of(name, "", data), None)
         options = attrs.evolve(_read(requests.parse_options, body), url=upload.name)
-        _check(availability.require_parseable, options.scrape)
-        _check(availability.require_available, options.scrape, *missing)
+        _check(limits.require_parseable, options.scrape)
+        _check(limits.require_available, options.scrape, *missing)
         pages, _ = run_spider(settings, "scrape", page=options, upload=upload)
         return _object_of(settings, only_page(pages, options.url))
 
@@ -123,7 +123,7 @@ class LocalClient:
         settings, (browser, _) = self._fetching()
         options = _read(requests.search_options, body)
         if options.scrape is not None:
-            _check(availability.require_available, options.scrape, browser)
+            _check(limits.require_available, options.scrape, browser)
         items, spider = run_spider(settings, "search", options=options)
         if spider.failure is not None:
             raise click.ClickException(printable(spider.failure))
@@ -238,7 +238,7 @@ class LocalClient:
         settings = fetch_settings(self._overrides, **self._options)
         if unknown := unknown_settings():
             click.echo(f"warning: {unknown}", err=True)
-        return settings, (why_missing(settings), availability.missing_model(settings))
+        return settings, (why_missing(settings), limits.missing_model(settings))
 
     def _has_jobs(self) -> bool:
         # A search for jobs must not create a database.
@@ -367,7 +367,7 @@ def _job_options(
         options, left_out = request.options, request.invalid_urls or ()
         if request.append_to is not None:
             raise click.UsageError("appendToId: only a service adds to a batch")
-    _check(availability.require_job_available, options, *missing)
+    _check(limits.require_job_available, options, *missing)
     if options.webhook is not None:
         raise click.UsageError("webhook: only a service delivers events; see --server")
     tell_left_out(left_out)

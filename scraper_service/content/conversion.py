@@ -40,7 +40,6 @@ from scraper_service.content.passes import json_text
 from scraper_service.content.search import search_entry
 from scraper_service.content.structured_data.merging import join_names, not_found
 from scraper_service.items import PageContent, PageError, PageSource
-from scraper_service.options.availability import can_recognise_text
 from scraper_service.options.formats import (
     Attributes,
     ChangeTracking,
@@ -48,6 +47,7 @@ from scraper_service.options.formats import (
     Summary,
     result_name,
 )
+from scraper_service.options.limits import can_recognise_text
 from scraper_service.options.scrape import ScrapeOptions
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 
     from scraper_service.content.metadata.evidence import Evidence
     from scraper_service.content.structured_data.page import ExtractionPage
+
 
 BROKEN_OFF = "The site broke off in the middle of its response."
 ERROR_STATUS = 400

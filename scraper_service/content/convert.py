@@ -76,8 +76,8 @@ from scraper_service.content.stored_pages import (
 )
 from scraper_service.content.words import fingerprint, main_words
 from scraper_service.items import PageContent, PageError, PageSource
-from scraper_service.options.availability import RECOGNISER
-from scraper_service.options.formats import ChangeTracking, ComparedText, Markdown
+from scraper_service.options.formats import ChangeTracking
+from scraper_service.options.limits import RECOGNISER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -179,7 +179,6 @@ def _make_content(
         conversion.add_price()
         if not body or body.isspace():
             conversion.note_empty()
-        conversion.add_compared_text()
         conversion.redact()
         if not conversion.cut:
             conversion.track()
@@ -193,8 +192,6 @@ def _make_content(
 class _Conversion(Conversion):
     """The conversion of one response of any kind; a web page and many files have a tree."""
 
-    #: True for HTML.
-    is_page: bool = False
     #: True for HTML without text outside of embedded documents.
     is_without_text: bool = False
     #: Media of such a page, by kind of loss.
@@ -243,37 +240,7 @@ class _Conversion(Conversion):
         else:
             self.convert_text(text, text.strip("\n") if kind == "text" else "")
 
-    def add_compared_text(self) -> None:
-        """Add the Markdown of the parts of a web page that a monitor compares.
-
-        The page is converted once more, since both conversions change the tree.
-        """
-        parts = self.options.format(ComparedText)
-        if parts is None or not self.is_page or "markdown" not in self.values:
-            return
-        narrow: dict[str, Any] = {
-            "formats": (Markdown(),),
-            "include_tags": parts.include or self.options.include_tags,
-            "exclude_tags": (*self.options.exclude_tags, *parts.exclude),
-            "max_tokens": None,
-            "page": None,
-        }
-        options = evolve(self.options, **narrow)
-        source = PageSource(
-            url=self.source.url,
-            status=self.source.status,
-            body=self.source.body,
-            content_type=self.source.content_type,
-            content_encodings=self.source.content_encodings,
-            is_cut=self.source.is_cut,
-            max_bytes=self.source.max_bytes,
-        )
-        content = make_content(source, options, self.deadline_s, self.converter)
-        if "markdown" in content.values:
-            self.values["compared_text"] = content.values["markdown"]
-
     def _html(self, text: bytes) -> None:
-        self.is_page = True
         text, looks = split_browser_styles(text)
         if "raw_html" in self.names:
             self.add("raw_html", text.decode)

@@ -35,9 +35,10 @@ from scraper_service.crawling.politeness.shared_limit import JobPermits, TeamPer
 from scraper_service.crawling.scrapy_shortcuts import nudge
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.items import Lease
+from scraper_service.options.scrape import ScrapeOptions
 from scraper_service.options.serialization import (
     options_from_json,
-    scrape_options_from_json,
+    structure,
 )
 from scraper_service.shared_objects import BackgroundTasks
 from scraper_service.storage.connections import insist
@@ -369,7 +370,7 @@ class LeasedScheduler(BaseScheduler):
     def _request(self, row: ClaimedRow) -> Request:
         options = self._spider.options.scrape
         if row.options is not None:
-            options = scrape_options_from_json(json.loads(row.options))
+            options = structure(json.loads(row.options), ScrapeOptions)
         deadline = time.monotonic() + options.deadline_ms / 1000
         is_sitemap = row.kind == UrlKind.SITEMAP
         lease = Lease(row.id, row.key, row.token, row.depth, is_sitemap, row.lastmod)

@@ -30,7 +30,7 @@ from scraper_service.discovery.canonical_urls import (
     unescape,
 )
 from scraper_service.options.crawl import depth_of_path
-from scraper_service.options.expressions import Patterns
+from scraper_service.options.urls import Patterns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -7,8 +7,6 @@ from typing import ClassVar, TypeAlias
 
 from attrs import frozen
 
-from scraper_service.errors import InvalidOptions, Issue
-from scraper_service.options.expressions import page_selector
 from scraper_service.options.formats import Viewport
 from scraper_service.options.parsing import guesses
 
@@ -165,21 +163,3 @@ Action: TypeAlias = (
     | ExecuteJavascript
     | Pdf
 )
-
-
-def caller_actions(actions: tuple[Action, ...]) -> tuple[Action, ...]:
-    """Return ``actions`` if their selectors are valid.
-
-    :raises InvalidOptions: with the path of each invalid selector.
-    """
-    issues = []
-    for index, action in enumerate(actions):
-        selector = getattr(action, "selector", None)
-        try:
-            if selector is not None:
-                page_selector(selector)
-        except ValueError as error:
-            issues.append(Issue("custom", (index, "selector"), str(error)))
-    if issues:
-        raise InvalidOptions(issues)
-    return actions

@@ -18,6 +18,7 @@ from scraper_service.options.crawl import (
     EXTRACT_EVENTS,
     MAX_BATCH_URLS,
     MAX_DELAY_S,
+    MIN_DAYS,
     SITEMAP_MODES,
 )
 from scraper_service.options.extraction import (
@@ -33,7 +34,7 @@ from scraper_service.options.extraction import (
     MIN_RESEARCH_S,
 )
 from scraper_service.options.formats import Markdown, Screenshot
-from scraper_service.options.limits import MIN_DAYS
+from scraper_service.options.json_schema import Schema
 from scraper_service.options.map_search import (
     DEFAULT_LIMIT,
     DEFAULT_TIMEOUT_MS,
@@ -52,7 +53,6 @@ from scraper_service.options.parsing import (
     Key,
     Number,
     Object,
-    Schema,
     Tagged,
     Text,
     Then,
@@ -166,8 +166,8 @@ def _at(entrance: Entrance, fact: Any) -> Any:
 TableT: TypeAlias = tuple[Option, ...]
 
 
-def keys(options: TableT, version: Literal["v1", "v2"]) -> dict[str, Key]:
-    """Return the keys of a request that set ``options`` in a version of the API."""
+def keys(options: TableT, version: Entrance) -> dict[str, Key]:
+    """Return the keys of a request that set ``options`` at an entrance."""
     named = ((option.name(version), option) for option in options)
     given = defaults(options, version)
     return {
@@ -241,6 +241,8 @@ def _webhook(prefix: str) -> Option:
 URL = Option("url", "url", values.URL, REQUIRED,
     "The URL; http:// is added if it has no scheme.")
 
+_AUDIT = Object(
+    {"username": need(Text(1024), "name", "The name of the user.")}, pick("name"))
 #: The caller, for the log only.
 CALLER: TableT = (
     Option("origin", "origin", Text(1024), COMPUTED,
@@ -248,8 +250,7 @@ CALLER: TableT = (
     Option("integration", "integration", Text(256), None,
         "The name of a platform that integrates the client."),
     Option("audit_username", Each("auditMetadata", "auditMetadata"),
-        Object({"username": need(Text(1024), "name", "The name of the user.")},
-            pick("name")), None,
+        Each(_AUDIT, _AUDIT, Text(1024)), None,
         "The user on whose behalf the client calls."),
 )
 
@@ -419,11 +420,12 @@ CRAWL: TableT = (
         is_nested=False, is_own=True),
 )
 
+# These URLs are checked later: a request may ask to leave out invalid ones.
+_TEXTS = values.some_urls(Array(Text(), MAX_BATCH_URLS), values.NO_URLS)
 #: The attributes of :class:`~scraper_service.options.crawl.BatchOptions`.
 BATCH: TableT = (
-    # The URLs are checked later: a request may ask to leave out invalid ones.
-    Option("urls", "urls",
-        values.some_urls(Array(Text(), MAX_BATCH_URLS), values.NO_URLS), REQUIRED,
+    Option("urls", "urls", Each(_TEXTS, _TEXTS,
+        values.some_urls(Array(values.URL, MAX_BATCH_URLS), values.NO_URLS)), REQUIRED,
         "The URLs of the pages."),
     *PACE,
     _DEDUPE_BOILERPLATE,

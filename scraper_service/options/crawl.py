@@ -21,12 +21,12 @@ from attrs.validators import (
 )
 
 from scraper_service.errors import InvalidOptions, Issue
-from scraper_service.options.limits import MIN_DAYS
 from scraper_service.options.scrape import ScrapeOptions
 from scraper_service.options.urls import url_parts
 
 MAX_BATCH_URLS = 100_000
 MAX_DELAY_S = 60
+MIN_DAYS = 0.01  # of stored results
 SITEMAP_MODES = ("include", "skip", "only")
 # A webhook without events receives the common ones.
 COMMON_EVENTS = ("started", "page", "completed", "failed")
@@ -101,7 +101,7 @@ class CrawlOptions(Caller):
     crawl_entire_domain: bool = field(validator=_flag)
     allow_subdomains: bool = field(validator=_flag)
     allow_external_links: bool = field(validator=_flag)
-    #: Regular expressions, see :mod:`scraper_service.options.expressions`.
+    #: Regular expressions, see :mod:`scraper_service.options.urls`.
     include_paths: tuple[str, ...] = field(validator=_texts)
     exclude_paths: tuple[str, ...] = field(validator=_texts)
     regex_on_full_url: bool = field(validator=_flag)
@@ -205,14 +205,25 @@ def parse_since(text: str) -> str | float:
     except ValueError:
         pass
     try:
-        moment = datetime.fromisoformat(text)
+        return iso_seconds(text)
     except ValueError:
         raise ValueError(
             f"since must be the id of a crawl or a time of ISO 8601, got {text[:100]!r}"
         ) from None
+
+
+def iso_seconds(text: str) -> float:
+    """Return a time of ISO 8601 in seconds since 1970; without a zone it is in UTC.
+
+    :raises ValueError: also for times outside of the years 1 to 9999.
+    """
+    moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    return moment.timestamp()
+    try:
+        return moment.astimezone(UTC).timestamp()
+    except OverflowError as error:
+        raise ValueError(str(error)) from None
 
 
 SINCE_FETCHES = (

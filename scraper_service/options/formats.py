@@ -18,7 +18,7 @@ from attrs import evolve, field, fields, frozen
 from attrs.validators import optional
 
 from scraper_service.errors import InvalidOptions
-from scraper_service.options.expressions import MAX_SELECTORS, caller_selectors
+from scraper_service.options.json_schema import Schema
 from scraper_service.options.parsing import (
     MAX_PROMPT,
     PROMPT,
@@ -27,14 +27,18 @@ from scraper_service.options.parsing import (
     Key,
     KeysT,
     Object,
-    Schema,
     Text,
     build,
     choice,
     integer,
     need,
 )
-from scraper_service.options.selectors import SELECTORS, plan_of
+from scraper_service.options.selectors import (
+    MAX_SELECTORS,
+    SELECTORS,
+    caller_selectors,
+    plan_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -233,17 +237,6 @@ class Video:
     type: ClassVar[str] = "video"
 
 
-@frozen
-class ComparedText:
-    """The Markdown of the parts of a page that a monitor compares; no caller names it."""
-
-    type: ClassVar[str] = "compared_text"
-    #: CSS selectors of the elements that count; empty for the whole content.
-    include: tuple[str, ...] = ()
-    #: CSS selectors of elements that do not count.
-    exclude: tuple[str, ...] = ()
-
-
 Format: TypeAlias = (
     Markdown
     | Html
@@ -264,7 +257,6 @@ Format: TypeAlias = (
     | Menu
     | Audio
     | Video
-    | ComparedText
 )
 
 
@@ -489,9 +481,6 @@ FORMATS = (
     FormatRow("highlights", Highlights, DATA, **_BY_MODEL,
         options={"query": need(_QUESTION, "query", "What quotations must fit.")}),
     FormatRow("query", Query, TEXT, key="answer", **_BY_MODEL, options=_QUERY),
-    # Of monitors; no caller names it.
-    FormatRow("comparedText", ComparedText, TEXT, versions=(),
-        not_of=frozenset({BYTES}), personal_data=REPLACED),
 )
 # fmt: on
 

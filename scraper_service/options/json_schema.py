@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from attrs import evolve, frozen
 
 from scraper_service.errors import SchemaRefused
+
+if TYPE_CHECKING:
+    from scraper_service.options.parsing import Position
 
 MAX_FIELDS = 1000  # with references resolved
 MAX_LEVELS = 24  # of nested objects and lists, with references resolved
@@ -396,3 +399,46 @@ def _number(schema: Mapping[str, Any], *names: str) -> float | None:
 
 def _count(value: Any) -> int | None:
     return value if isinstance(value, int) and value >= 0 else None
+
+
+# -- schemas in requests ------------------------------------------------------------------
+
+MAX_SCHEMA_DEPTH = 50
+MAX_SCHEMA_VALUES = 10_000
+
+
+@frozen
+class Schema:
+    """A JSON Schema of bounded depth and size, which the service can read."""
+
+    expected: ClassVar[str] = "object"
+
+    def read(self, value: Any, at: Position) -> Any:
+        if not isinstance(value, dict):
+            return at.report_type(self.expected, value)
+        level: list[Any] = [value]
+        count = 0
+        for _ in range(MAX_SCHEMA_DEPTH):
+            count += len(level)
+            if not level or count > MAX_SCHEMA_VALUES:
+                break
+            level = [below for item in level for below in _children(item)]
+        if level:
+            text = (
+                f"{at.name} must have at most {MAX_SCHEMA_DEPTH} levels "
+                f"and {MAX_SCHEMA_VALUES} values"
+            )
+            return at.report("custom", text)
+        try:
+            field_of(value)
+        except SchemaRefused as error:
+            # Clients of extract know the first sentence.
+            text = f"Invalid JSON schema. {at.name} cannot be used: {error}"
+            return at.report("custom", text)
+        return value
+
+
+def _children(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return list(value.values())
+    return value if isinstance(value, list) else []

@@ -13,14 +13,13 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 from zoneinfo import ZoneInfo, available_timezones
 
-from attrs import evolve, field, frozen
+from attrs import field, fields_dict, frozen
 from attrs.validators import ge, in_, le, max_len, min_len
 from cronsim import CronSim, CronSimError
 
 from scraper_service.options.crawl import BatchOptions, CrawlOptions
 from scraper_service.options.formats import (
     ChangeTracking,
-    ComparedText,
     Format,
     Json,
     Markdown,
@@ -105,15 +104,8 @@ class FieldRule:
 
 @frozen(kw_only=True)
 class Compare:
-    """What is left out of a comparison.
+    """What is left out of a comparison. Diffs show it all the same."""
 
-    Diffs show only what the selectors leave, and all of it.
-    """
-
-    #: CSS selectors of the elements whose text counts; empty for the whole content.
-    include_selectors: tuple[str, ...] = ()
-    #: CSS selectors of elements whose text does not count.
-    exclude_selectors: tuple[str, ...] = ()
     #: Regular expressions (RE2) of text that does not count.
     ignore_patterns: tuple[str, ...] = field(
         default=(), validator=max_len(MAX_PATTERNS)
@@ -123,11 +115,6 @@ class Compare:
     #: The least number of characters that differ, 0 for any.
     min_characters: int = field(default=0, validator=ge(0))
     fields: tuple[FieldRule, ...] = field(default=(), validator=max_len(MAX_FIELDS))
-
-    @property
-    def selects(self) -> bool:
-        """Whether only parts of the page count."""
-        return bool(self.include_selectors or self.exclude_selectors)
 
     @property
     def cleans(self) -> bool:
@@ -240,6 +227,10 @@ def target_to_json(target: TargetT) -> dict[str, Any]:
 def target_from_json(value: Mapping[str, Any]) -> TargetT:
     """Return the target from the JSON values of :func:`target_to_json`."""
     values = dict(value)
+    if "compare" in values:  # earlier versions had keys that are gone
+        known = fields_dict(Compare)
+        compare = {k: v for k, v in values["compare"].items() if k in known}
+        values["compare"] = compare
     return structure(values, TARGETS[values.pop("type")])
 
 
@@ -273,15 +264,6 @@ def monitored_formats(given: tuple[Format, ...]) -> tuple[tuple[Format, ...], st
             " beside it"
         )
     return tuple(formats), "mixed" if "git-diff" in tracking.modes else "json"
-
-
-def with_compared_text(scrape: ScrapeOptions, compare: Compare) -> ScrapeOptions:
-    """Return the options of a monitored page that also make the parts to compare."""
-    if not compare.selects:
-        return scrape
-    parts = ComparedText(compare.include_selectors, compare.exclude_selectors)
-    formats: Any = (*scrape.formats, parts)
-    return evolve(scrape, formats=formats)
 
 
 @frozen

@@ -20,8 +20,7 @@ from typing import Any, ClassVar, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from attrs import NOTHING, field, fields_dict, frozen, has
 
-from scraper_service.errors import InvalidOptions, Issue, SchemaRefused, plural
-from scraper_service.options.json_schema import field_of
+from scraper_service.errors import InvalidOptions, Issue, plural
 
 RequestT = TypeVar("RequestT")
 
@@ -501,8 +500,6 @@ def _cut(key: str | int) -> str | int:
 MAX_INTEGER = 2**53 - 1  # what a double of any client holds exactly
 MAX_TEXT = 100_000  # characters of a string without a bound of its own
 MAX_PROMPT = 10_000  # characters
-MAX_SCHEMA_DEPTH = 50
-MAX_SCHEMA_VALUES = 10_000
 
 
 @frozen
@@ -629,40 +626,3 @@ class Refused:
                 "custom", f"{at.name} is not available here: {self.reason}"
             )
         return Bool().read(value, at)
-
-
-@frozen
-class Schema:
-    """A JSON Schema of bounded depth and size, which the service can read."""
-
-    expected: ClassVar[str] = "object"
-
-    def read(self, value: Any, at: Position) -> Any:
-        if not isinstance(value, dict):
-            return at.report_type(self.expected, value)
-        level: list[Any] = [value]
-        count = 0
-        for _ in range(MAX_SCHEMA_DEPTH):
-            count += len(level)
-            if not level or count > MAX_SCHEMA_VALUES:
-                break
-            level = [below for item in level for below in _children(item)]
-        if level:
-            text = (
-                f"{at.name} must have at most {MAX_SCHEMA_DEPTH} levels "
-                f"and {MAX_SCHEMA_VALUES} values"
-            )
-            return at.report("custom", text)
-        try:
-            field_of(value)
-        except SchemaRefused as error:
-            # Clients of extract know the first sentence.
-            text = f"Invalid JSON schema. {at.name} cannot be used: {error}"
-            return at.report("custom", text)
-        return value
-
-
-def _children(value: Any) -> list[Any]:
-    if isinstance(value, dict):
-        return list(value.values())
-    return value if isinstance(value, list) else []

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
+from importlib.resources import files
 from typing import ClassVar, TypeAlias, TypeVar
 
 from attrs import evolve, field, frozen
@@ -28,87 +30,52 @@ DEFAULT_COUNTRY = "US"
 GENERIC_COUNTRY = "US-generic"
 
 _LANGUAGE = re.compile(r"(\*|[A-Za-z0-9]{1,8}([-_][A-Za-z0-9]{1,8}){0,7})", re.ASCII)
-# Countries: ISO 3166-1 alpha-2, and the user-assigned code of Kosovo. Each has the zone of most
-# of its people (IANA tz database, zone.tab) and its likely language (Unicode CLDR,
-# likelySubtags).
+# The likely language of each country (Unicode CLDR, likelySubtags). Countries: ISO 3166-1
+# alpha-2, and the user-assigned code of Kosovo.
 _TABLE = """
-AD Europe/Andorra ca; AE Asia/Dubai ar; AF Asia/Kabul fa; AG America/Antigua en;
-AI America/Anguilla en; AL Europe/Tirane sq; AM Asia/Yerevan hy; AO Africa/Luanda pt;
-AQ Antarctica/McMurdo en; AR America/Argentina/Buenos_Aires es;
-AS Pacific/Pago_Pago sm; AT Europe/Vienna de; AU Australia/Sydney en;
-AW America/Aruba nl; AX Europe/Mariehamn sv; AZ Asia/Baku az; BA Europe/Sarajevo bs;
-BB America/Barbados en; BD Asia/Dhaka bn; BE Europe/Brussels nl;
-BF Africa/Ouagadougou fr; BG Europe/Sofia bg; BH Asia/Bahrain ar;
-BI Africa/Bujumbura rn; BJ Africa/Porto-Novo fr; BL America/St_Barthelemy fr;
-BM Atlantic/Bermuda en; BN Asia/Brunei ms; BO America/La_Paz es;
-BQ America/Kralendijk pap; BR America/Sao_Paulo pt; BS America/Nassau en;
-BT Asia/Thimphu dz; BV UTC no; BW Africa/Gaborone en; BY Europe/Minsk be;
-BZ America/Belize en; CA America/Toronto en; CC Indian/Cocos ms;
-CD Africa/Kinshasa fr; CF Africa/Bangui sg; CG Africa/Brazzaville fr;
-CH Europe/Zurich de; CI Africa/Abidjan fr; CK Pacific/Rarotonga en;
-CL America/Santiago es; CM Africa/Douala fr; CN Asia/Shanghai zh;
-CO America/Bogota es; CR America/Costa_Rica es; CU America/Havana es;
-CV Atlantic/Cape_Verde pt; CW America/Curacao pap; CX Indian/Christmas en;
-CY Asia/Nicosia el; CZ Europe/Prague cs; DE Europe/Berlin de; DJ Africa/Djibouti fr;
-DK Europe/Copenhagen da; DM America/Dominica en; DO America/Santo_Domingo es;
-DZ Africa/Algiers ar; EC America/Guayaquil es; EE Europe/Tallinn et;
-EG Africa/Cairo ar; EH Africa/El_Aaiun ar; ER Africa/Asmara ti; ES Europe/Madrid es;
-ET Africa/Addis_Ababa am; FI Europe/Helsinki fi; FJ Pacific/Fiji en;
-FK Atlantic/Stanley en; FM Pacific/Pohnpei en; FO Atlantic/Faroe fo;
-FR Europe/Paris fr; GA Africa/Libreville fr; GB Europe/London en;
-GD America/Grenada en; GE Asia/Tbilisi ka; GF America/Cayenne fr;
-GG Europe/Guernsey en; GH Africa/Accra ak; GI Europe/Gibraltar en; GL America/Nuuk kl;
-GM Africa/Banjul en; GN Africa/Conakry fr; GP America/Guadeloupe fr;
-GQ Africa/Malabo es; GR Europe/Athens el; GS Atlantic/South_Georgia en;
-GT America/Guatemala es; GU Pacific/Guam en; GW Africa/Bissau pt;
-GY America/Guyana en; HK Asia/Hong_Kong zh; HM UTC en; HN America/Tegucigalpa es;
-HR Europe/Zagreb hr; HT America/Port-au-Prince ht; HU Europe/Budapest hu;
-ID Asia/Jakarta id; IE Europe/Dublin en; IL Asia/Jerusalem he;
-IM Europe/Isle_of_Man en; IN Asia/Kolkata hi; IO Indian/Chagos en; IQ Asia/Baghdad ar;
-IR Asia/Tehran fa; IS Atlantic/Reykjavik is; IT Europe/Rome it; JE Europe/Jersey en;
-JM America/Jamaica en; JO Asia/Amman ar; JP Asia/Tokyo ja; KE Africa/Nairobi sw;
-KG Asia/Bishkek ky; KH Asia/Phnom_Penh km; KI Pacific/Tarawa en; KM Indian/Comoro ar;
-KN America/St_Kitts en; KP Asia/Pyongyang ko; KR Asia/Seoul ko; KW Asia/Kuwait ar;
-KY America/Cayman en; KZ Asia/Almaty ru; LA Asia/Vientiane lo; LB Asia/Beirut ar;
-LC America/St_Lucia en; LI Europe/Vaduz de; LK Asia/Colombo si; LR Africa/Monrovia en;
-LS Africa/Maseru st; LT Europe/Vilnius lt; LU Europe/Luxembourg fr; LV Europe/Riga lv;
-LY Africa/Tripoli ar; MA Africa/Casablanca ar; MC Europe/Monaco fr;
-MD Europe/Chisinau ro; ME Europe/Podgorica sr; MF America/Marigot fr;
-MG Indian/Antananarivo mg; MH Pacific/Majuro en; MK Europe/Skopje mk;
-ML Africa/Bamako bm; MM Asia/Yangon my; MN Asia/Ulaanbaatar mn; MO Asia/Macau zh;
-MP Pacific/Saipan en; MQ America/Martinique fr; MR Africa/Nouakchott ar;
-MS America/Montserrat en; MT Europe/Malta mt; MU Indian/Mauritius fr;
-MV Indian/Maldives dv; MW Africa/Blantyre en; MX America/Mexico_City es;
-MY Asia/Kuala_Lumpur ms; MZ Africa/Maputo pt; NA Africa/Windhoek af;
-NC Pacific/Noumea fr; NE Africa/Niamey ha; NF Pacific/Norfolk en; NG Africa/Lagos en;
-NI America/Managua es; NL Europe/Amsterdam nl; NO Europe/Oslo nb;
-NP Asia/Kathmandu ne; NR Pacific/Nauru en; NU Pacific/Niue en; NZ Pacific/Auckland en;
-OM Asia/Muscat ar; PA America/Panama es; PE America/Lima es; PF Pacific/Tahiti fr;
-PG Pacific/Port_Moresby tpi; PH Asia/Manila fil; PK Asia/Karachi ur;
-PL Europe/Warsaw pl; PM America/Miquelon fr; PN Pacific/Pitcairn en;
-PR America/Puerto_Rico es; PS Asia/Gaza ar; PT Europe/Lisbon pt; PW Pacific/Palau pau;
-PY America/Asuncion gn; QA Asia/Qatar ar; RE Indian/Reunion fr;
-RO Europe/Bucharest ro; RS Europe/Belgrade sr; RU Europe/Moscow ru;
-RW Africa/Kigali rw; SA Asia/Riyadh ar; SB Pacific/Guadalcanal en; SC Indian/Mahe fr;
-SD Africa/Khartoum ar; SE Europe/Stockholm sv; SG Asia/Singapore en;
-SH Atlantic/St_Helena en; SI Europe/Ljubljana sl; SJ Arctic/Longyearbyen nb;
-SK Europe/Bratislava sk; SL Africa/Freetown en; SM Europe/San_Marino it;
-SN Africa/Dakar wo; SO Africa/Mogadishu so; SR America/Paramaribo nl;
-SS Africa/Juba ar; ST Africa/Sao_Tome pt; SV America/El_Salvador es;
-SX America/Lower_Princes en; SY Asia/Damascus ar; SZ Africa/Mbabane en;
-TC America/Grand_Turk en; TD Africa/Ndjamena ar; TF Indian/Kerguelen fr;
-TG Africa/Lome fr; TH Asia/Bangkok th; TJ Asia/Dushanbe tg; TK Pacific/Fakaofo tkl;
-TL Asia/Dili pt; TM Asia/Ashgabat tk; TN Africa/Tunis ar; TO Pacific/Tongatapu to;
-TR Europe/Istanbul tr; TT America/Port_of_Spain en; TV Pacific/Funafuti tvl;
-TW Asia/Taipei zh; TZ Africa/Dar_es_Salaam sw; UA Europe/Simferopol uk;
-UG Africa/Kampala sw; UM Pacific/Wake en; US America/New_York en;
-UY America/Montevideo es; UZ Asia/Samarkand uz; VA Europe/Vatican it;
-VC America/St_Vincent en; VE America/Caracas es; VG America/Tortola en;
-VI America/St_Thomas en; VN Asia/Ho_Chi_Minh vi; VU Pacific/Efate bi;
-WF Pacific/Wallis fr; WS Pacific/Apia sm; XK Europe/Belgrade sq; YE Asia/Aden ar;
-YT Indian/Mayotte fr; ZA Africa/Johannesburg en; ZM Africa/Lusaka en;
-ZW Africa/Harare sn;
+af NA; ak GH; am ET; ar AE BH DZ EG EH IQ JO KM KW LB LY MA MR OM PS QA SA SD SS SY TD
+TN YE; az AZ; be BY; bg BG; bi VU; bm ML; bn BD; bs BA; ca AD; cs CZ; da DK; de AT CH
+DE LI; dv MV; dz BT; el CY GR; en AG AI AQ AU BB BM BS BW BZ CA CK CX DM FJ FK FM GB
+GD GG GI GM GS GU GY HM IE IM IO JE JM KI KN KY LC LR MH MP MS MW NF NG NR NU NZ PN SB
+SG SH SL SX SZ TC TT UM US VC VG VI ZA ZM; es AR BO CL CO CR CU DO EC ES GQ GT HN MX
+NI PA PE PR SV UY VE; et EE; fa AF IR; fi FI; fil PH; fo FO; fr BF BJ BL CD CG CI CM
+DJ FR GA GF GN GP LU MC MF MQ MU NC PF PM RE SC TF TG WF YT; gn PY; ha NE; he IL; hi
+IN; hr HR; ht HT; hu HU; hy AM; id ID; is IS; it IT SM VA; ja JP; ka GE; kl GL; km KH;
+ko KP KR; ky KG; lo LA; lt LT; lv LV; mg MG; mk MK; mn MN; ms BN CC MY; mt MT; my MM;
+nb NO SJ; ne NP; nl AW BE NL SR; no BV; pap BQ CW; pau PW; pl PL; pt AO BR CV GW MZ PT
+ST TL; rn BI; ro MD RO; ru KZ RU; rw RW; sg CF; si LK; sk SK; sl SI; sm AS WS; sn ZW;
+so SO; sq AL XK; sr ME RS; st LS; sv AX SE; sw KE TZ UG; tg TJ; th TH; ti ER; tk TM;
+tkl TK; to TO; tpi PG; tr TR; tvl TV; uk UA; ur PK; uz UZ; vi VN; wo SN; zh CN HK MO
+TW
 """
+LANGUAGES: dict[str, str] = {
+    country: language
+    for language, *countries in map(str.split, _TABLE.split(";"))
+    for country in countries
+}
+# Where the first zone of the table of zones is not that of most people.
+_MAIN_ZONES = {
+    "AU": "Australia/Sydney",
+    "BR": "America/Sao_Paulo",
+    "CA": "America/Toronto",
+    "FM": "Pacific/Pohnpei",
+    "RU": "Europe/Moscow",
+    "UA": "Europe/Kyiv",
+    "UM": "Pacific/Wake",
+    "XK": "Europe/Belgrade",
+}
+
+
+@cache
+def time_zones() -> dict[str, str]:
+    """Return the zone of most people of each country: the first of IANA's zone.tab."""
+    found: dict[str, str] = {}
+    table = files("tzdata") / "zoneinfo" / "zone.tab"
+    for line in table.read_text(encoding="utf-8").splitlines():
+        if not line.startswith("#"):
+            country, _, zone, *_ = line.split("\t")
+            found.setdefault(country, zone)
+    return {**dict.fromkeys(LANGUAGES, "UTC"), **found, **_MAIN_ZONES}
 
 
 def accept_language(tags: tuple[str, ...]) -> str:
@@ -120,19 +87,11 @@ def accept_language(tags: tuple[str, ...]) -> str:
     )
 
 
-TIME_ZONES: dict[str, str] = {}
-LANGUAGES: dict[str, str] = {}
-for _row in _TABLE.replace("\n", " ").split(";"):
-    if _row.strip():
-        _code, _zone, _language = _row.split()
-        TIME_ZONES[_code], LANGUAGES[_code] = _zone, _language
-
-
 def country_code(text: str) -> str:
     """Return a country in the form of :class:`Location`, else raise ValueError."""
     if text.lower() == GENERIC_COUNTRY.lower():
         return GENERIC_COUNTRY
-    if (code := text.upper()) not in TIME_ZONES:
+    if (code := text.upper()) not in LANGUAGES:
         raise ValueError(
             f"country must be an ISO 3166-1 alpha-2 code or {GENERIC_COUNTRY}, "
             f"got {text[:20]!r}"

@@ -1,4 +1,4 @@
-"""The key ``selectors`` of the formats json and changeTracking: what to read, exactly.
+"""Selectors of callers: the key ``selectors`` of json and changeTracking, and lists of CSS.
 
 The object is that of crawl4ai's ``JsonCssExtractionStrategy``; each selector may be CSS or
 XPath, as users of parsel write it.
@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import re2
 from attrs import frozen
+from cssselect import HTMLTranslator as CssTranslator
+from cssselect import SelectorError, parse
 from lxml import etree
 from parsel.csstranslator import HTMLTranslator
 
-from scraper_service.options.expressions import reason_of
+from scraper_service.errors import InvalidOptions, Issue
 from scraper_service.options.parsing import (
     INVALID,
     Anything,
@@ -30,6 +32,7 @@ from scraper_service.options.parsing import (
     short,
     structure,
 )
+from scraper_service.options.urls import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -400,3 +403,78 @@ PLAN = Object(
     _plan,
 )
 SELECTORS = AsGiven(PLAN)
+
+
+# -- CSS selectors ------------------------------------------------------------------------
+
+MAX_SELECTORS = 100
+MAX_CSS = 1024  # characters
+MAX_SELECTOR_TEXT = (
+    16 * 2**10
+)  # characters of all together: a compile takes 4 ms per KiB
+MAX_SELECTOR_DEPTH = 3  # of parentheses, as in :not(:has(:is(p)))
+
+_NOT_XML = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+_QUOTED = re.compile(r"""\\.|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'""", re.DOTALL)
+
+
+def caller_selectors(selectors: tuple[str, ...]) -> tuple[str, ...]:
+    """Return ``selectors`` if all are valid CSS selectors of bounded size.
+
+    :raises InvalidOptions: with the path ``(index,)`` for each invalid selector.
+    """
+    size = sum(map(len, selectors))
+    if len(selectors) > MAX_SELECTORS or size > MAX_SELECTOR_TEXT:
+        text = (
+            f"at most {MAX_SELECTORS} selectors of {MAX_SELECTOR_TEXT} characters in all "
+            f"are allowed, got {len(selectors)} of {size}"
+        )
+        raise InvalidOptions([Issue("too_big", (), text, {"maximum": MAX_SELECTORS})])
+    issues = []
+    for index, selector in enumerate(selectors):
+        try:
+            caller_selector(selector)
+        except ValueError as error:
+            issues.append(Issue("custom", (index,), str(error)))
+    if issues:
+        raise InvalidOptions(issues)
+    return selectors
+
+
+def caller_selector(selector: str, *, is_of_browser: bool = False) -> str:
+    """Return ``selector`` if it is a CSS selector of bounded size.
+
+    A browser may support more than what becomes XPath, which is not checked then.
+
+    :raises ValueError: with a message for the caller.
+    """
+    shown = repr(selector[:60])
+    if len(selector) > MAX_CSS:
+        raise ValueError(
+            f"not a CSS selector: {shown}... has more than {MAX_CSS} characters"
+        )
+    if _depth(selector) > MAX_SELECTOR_DEPTH:
+        raise ValueError(
+            f"not a CSS selector: {shown} has more than {MAX_SELECTOR_DEPTH} "
+            "parentheses within each other"
+        )
+    try:
+        groups = parse(selector)
+        xpath = CssTranslator().selector_to_xpath
+        paths = [] if is_of_browser else [xpath(group) for group in groups]
+    except (SelectorError, RecursionError, ValueError) as error:
+        raise ValueError(f"not a CSS selector: {shown}: {str(error)[:100]}") from None
+    if any(group.pseudo_element for group in groups):
+        raise ValueError(f"not a CSS selector: {shown} has a pseudo-element")
+    # Escapes such as \1 produce them, too. An XPath may have only characters of XML.
+    if any(_NOT_XML.search(path) for path in paths):
+        raise ValueError(f"not a CSS selector: {shown} has control characters")
+    return selector
+
+
+def _depth(selector: str) -> int:
+    deepest = depth = 0
+    for character in _QUOTED.sub("", selector):
+        depth += {"(": 1, ")": -1}.get(character, 0)
+        deepest = max(deepest, depth)
+    return deepest

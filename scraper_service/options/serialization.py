@@ -1,15 +1,15 @@
 """The kinds of jobs, and options of every kind as JSON values, for the job database and scrapyd.
 
-cattrs converts; the rest here is error messages with the path of each value.
+Only the service writes these values, so that errors name no path.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, get_args
+import functools
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import attrs
 import cattrs
-from cattrs import AttributeValidationNote
 from cattrs.strategies import configure_tagged_union
 
 from scraper_service.errors import InvalidOptions, Issue
@@ -18,7 +18,6 @@ from scraper_service.options.crawl import (
     BatchOptions,
     CrawlOptions,
     PageOptions,
-    Webhook,
 )
 from scraper_service.options.extraction import (
     AgentOptions,
@@ -27,13 +26,11 @@ from scraper_service.options.extraction import (
     ResearchOptions,
 )
 from scraper_service.options.formats import Format
-from scraper_service.options.parsing import PathT, short
+from scraper_service.options.parsing import short
 from scraper_service.options.scrape import Parser, ScrapeOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from scraper_service.options.extraction import OperationOptionsT
+    from collections.abc import Mapping
 
 T = TypeVar("T")
 
@@ -102,7 +99,7 @@ _UNIONS: dict[str, Any] = {"formats": Format, "actions": Action, "parsers": Pars
 
 def unstructure(options: object) -> dict[str, Any]:
     """Return ``options`` of any kind as JSON values."""
-    result: dict[str, Any] = _CONVERTER.unstructure(options)
+    result: dict[str, Any] = _converter().unstructure(options)
     return result
 
 
@@ -112,14 +109,14 @@ def structure(value: Any, kind: type[T]) -> T:
     :raises InvalidOptions: for unknown keys, missing keys and wrong values.
     """
     try:
-        return _CONVERTER.structure(value, kind)
-    except (cattrs.BaseValidationError, ValueError, TypeError, LookupError) as error:
-        raise InvalidOptions(list(_issues(error, ()))) from error
-
-
-def options_to_json(options: OptionsT | OperationOptionsT) -> dict[str, Any]:
-    """Return ``options`` as JSON values for :func:`options_from_json`."""
-    return unstructure(options)
+        return _converter().structure(value, kind)
+    except (
+        cattrs.ForbiddenExtraKeysError,
+        ValueError,
+        TypeError,
+        LookupError,
+    ) as error:
+        raise InvalidOptions([Issue("custom", (), f"{error!r:.300}")]) from error
 
 
 #: The options that change what a browser shows, beside the URL.
@@ -151,23 +148,8 @@ def replay_from_json(value: Mapping[str, Any], usual: ScrapeOptions) -> PageOpti
     return PageOptions(url=value["url"], scrape=scrape)
 
 
-def webhook_to_json(webhook: Webhook) -> dict[str, Any]:
-    """Return ``webhook`` as JSON values for :func:`webhook_from_json`."""
-    return unstructure(webhook)
-
-
-def webhook_from_json(value: Mapping[str, Any]) -> Webhook:
-    """Return the webhook from the JSON values of :func:`webhook_to_json`."""
-    return structure(value, Webhook)
-
-
-def scrape_options_from_json(value: Mapping[str, Any]) -> ScrapeOptions:
-    """Return the options of a page from ``scrape`` of :func:`options_to_json`."""
-    return structure(value, ScrapeOptions)
-
-
 def options_from_json(kind: str, value: Mapping[str, Any]) -> Any:
-    """Return options from the JSON values of :func:`options_to_json`.
+    """Return options from the JSON values of :func:`unstructure`.
 
     ``kind`` is a key of :data:`KINDS`, or ``scrape`` for those of a page.
 
@@ -177,9 +159,10 @@ def options_from_json(kind: str, value: Mapping[str, Any]) -> Any:
     return structure(value, found)
 
 
-def _make_converter() -> cattrs.Converter:
+@functools.cache
+def _converter() -> cattrs.Converter:
     """Return a converter that converts no types and refuses unknown keys."""
-    converter = cattrs.Converter(forbid_extra_keys=True)
+    converter = cattrs.Converter(forbid_extra_keys=True, detailed_validation=False)
     for kind in (bool, int, float, str):
         converter.register_structure_hook(kind, _exactly)
     for union in _UNIONS.values():
@@ -196,34 +179,3 @@ def _exactly(value: Any, kind: Any) -> Any:
     if type(value) not in accepted:
         raise TypeError(f"must be of type {kind.__name__}, got {short(value)}")
     return value
-
-
-def _issues(error: Exception, path: PathT) -> Iterator[Issue]:
-    """Yield an issue for each leaf of the tree of errors of cattrs."""
-    if isinstance(error, cattrs.ClassValidationError | cattrs.IterableValidationError):
-        noted, others = error.group_exceptions()
-        for inner, note in noted:
-            if isinstance(note, AttributeValidationNote):
-                yield from _issues(inner, (*path, note.name))
-            else:
-                yield from _issues(inner, (*path, note.index))
-        for inner in others:
-            yield from _issues(inner, path)
-    else:
-        yield Issue("custom", path, _message(error, path))
-
-
-def _message(error: Exception, path: PathT) -> str:
-    name = ".".join(map(str, path)) or "options"
-    union = _UNIONS.get(next((str(p) for p in path if p in _UNIONS), ""))
-    if isinstance(error, KeyError) and union:
-        allowed = ", ".join(_tag(cls) for cls in get_args(union))
-        return f"{name} must have a type of {allowed}, got {short(error.args[0])}"
-    if isinstance(error, cattrs.ForbiddenExtraKeysError):
-        unknown = sorted(map(str, error.extra_fields))
-        allowed = ", ".join(a.name for a in attrs.fields(error.cl))
-        return f"{name} has no {short(unknown)}; allowed are {allowed or 'none'}"
-    return f"{name}: {error!s:.300}"
-
-
-_CONVERTER = _make_converter()

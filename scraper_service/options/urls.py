@@ -10,9 +10,10 @@ from contextlib import suppress
 from functools import lru_cache
 from ipaddress import AddressValueError, IPv6Address
 from typing import TypeAlias
-from urllib.parse import SplitResult, urljoin, urlsplit
+from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 
 import ada_url
+import re2
 
 from scraper_service.errors import InvalidOptions, Issue
 
@@ -288,3 +289,158 @@ def _header_error(name: str, value: str) -> str | None:
     if _BAD_VALUE.search(value):
         return f"the value of {name[:100]!r} must not have control characters"
     return None
+
+
+# -- regular expressions of callers, which RE2 runs in linear time -------------------------
+
+MAX_PATTERNS = 100  # of one list
+MAX_PATTERN = 1024  # characters
+MAX_UNICODE_CLASSES = 100  # and ranges, of one list: RE2 compiles each in 0.1 ms
+# Of a compiled list. It bounds the time of a search to about 0.1 s.
+MAX_INSTRUCTIONS = 16_384
+MAX_LIST_BYTES = 4 * 2**20
+# With more memory RE2 takes 17 s to expand 100 times "x{0,1000}".
+MAX_PATTERN_BYTES = 2**19
+
+_TOO_LARGE = (
+    f"the patterns are too large together, more than {MAX_INSTRUCTIONS} instructions of"
+    f" RE2 or {MAX_LIST_BYTES} bytes compiled: write fewer or simpler ones"
+)
+_UNICODE_CLASS = re.compile(r"\\[pP]|-(?:[^\x00-\xff]|\\x\{)")
+
+
+class Patterns:
+    """A list of regular expressions in RE2's syntax, searched together.
+
+    Matches are case-sensitive and not anchored. The subject is a URL or path in ASCII.
+    Patterns with other characters are matched with decoded ``%`` escapes.
+
+    :raises ValueError: for patterns that :func:`caller_patterns` refuses.
+    """
+
+    def __init__(self, patterns: tuple[str, ...]):
+        self._patterns = patterns
+        unique = dict.fromkeys(patterns)
+        plain = tuple(text for text in unique if text.isascii())
+        other = tuple(text for text in unique if not text.isascii())
+        self._plain = _Together(plain) if plain else None
+        self._other = _Together(other) if other else None
+
+    def __bool__(self) -> bool:
+        return bool(self._patterns)
+
+    def __len__(self) -> int:
+        return len(self._patterns)
+
+    def first_match(self, subject: str) -> str | None:
+        """Return a pattern that matches in ``subject``, None if no pattern matches."""
+        found = self._plain.first_match(subject) if self._plain else None
+        if found is None and self._other:
+            found = self._other.first_match(unquote(subject))
+        return found
+
+
+class _Together:
+    """Patterns compiled into one automaton.
+
+    RE2 checks the memory of a search when it compiles: no search fails for lack of it.
+    """
+
+    def __init__(self, patterns: tuple[str, ...]):
+        self._patterns = patterns
+        self._set = re2.Set.SearchSet(_options(MAX_LIST_BYTES))
+        try:
+            for pattern in patterns:
+                if len(pattern) > MAX_PATTERN:
+                    raise ValueError(f"more than {MAX_PATTERN} characters")
+                self._set.Add(pattern)
+            self._set.Compile()
+        except (re2.error, UnicodeEncodeError) as error:
+            raise ValueError(str(error)) from None
+
+    def first_match(self, subject: str) -> str | None:
+        found = self._set.Match(subject)
+        return self._patterns[min(found)] if found else None
+
+
+def caller_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
+    """Return ``patterns`` if all are regular expressions of bounded size.
+
+    A list whose first item is the empty string counts as empty.
+
+    :raises InvalidOptions: with the path ``(index,)`` for each invalid pattern.
+    """
+    if patterns and not patterns[0]:
+        return ()
+    if len(patterns) > MAX_PATTERNS:
+        text = f"at most {MAX_PATTERNS} patterns are allowed, got {len(patterns)}"
+        raise InvalidOptions([Issue("too_big", (), text, {"maximum": MAX_PATTERNS})])
+    classes = sum(len(_UNICODE_CLASS.findall(pattern)) for pattern in patterns)
+    if classes > MAX_UNICODE_CLASSES:
+        text = (
+            f"at most {MAX_UNICODE_CLASSES} Unicode classes are allowed, got {classes}"
+        )
+        raise InvalidOptions([Issue("custom", (), text)])
+    issues = _issues(patterns)
+    try:
+        Patterns(() if issues else patterns)
+    except ValueError:
+        issues = [Issue("custom", (), _TOO_LARGE)]
+    if issues:
+        raise InvalidOptions(issues)
+    return patterns
+
+
+def _issues(patterns: tuple[str, ...]) -> list[Issue]:
+    """Return the issues of ``patterns``, up to the one that makes them too large."""
+    issues: list[Issue] = []
+    size = 0
+    for index, pattern in enumerate(patterns):
+        try:
+            size += _size(pattern) if patterns.index(pattern) == index else 0
+        except MemoryError:
+            return [*issues, Issue("custom", (), _TOO_LARGE)]
+        except ValueError as error:
+            issues.append(Issue("custom", (index,), str(error)))
+        if size > MAX_INSTRUCTIONS:
+            return [*issues, Issue("custom", (), _TOO_LARGE)]
+    return issues
+
+
+def _size(pattern: str) -> int:
+    """Return the number of instructions of a compiled pattern.
+
+    :raises ValueError: with a message for the caller.
+    :raises MemoryError: for a pattern that alone is too large.
+    """
+    shown = repr(pattern[:60])
+    if len(pattern) > MAX_PATTERN:
+        raise ValueError(
+            f"the pattern {shown}... has more than {MAX_PATTERN} characters"
+        )
+    try:
+        return int(re2.compile(pattern, _options(MAX_PATTERN_BYTES)).programsize)
+    except (re2.error, UnicodeEncodeError) as error:
+        reason = reason_of(error)
+    finally:
+        re2.purge()  # its cache of compiled patterns is not bounded in bytes
+    if reason.startswith("pattern too large"):
+        raise MemoryError(reason)
+    raise ValueError(f"not a regular expression (RE2): {shown}: {reason}")
+
+
+def reason_of(error: re2.error | UnicodeEncodeError) -> str:
+    """Return why RE2 refused a pattern, in at most 100 characters."""
+    if isinstance(error, UnicodeEncodeError):
+        return "it is no Unicode text"
+    text = error.args[0]
+    shown = text.decode(errors="replace") if isinstance(text, bytes) else str(text)
+    return shown[:100]
+
+
+def _options(max_bytes: int) -> re2.Options:
+    options = re2.Options()
+    options.max_mem = max_bytes
+    options.log_errors = False
+    options.never_capture = True
+    return options

@@ -10,19 +10,19 @@ from attrs import evolve
 from scraper_service.crawling.proxies import Proxies
 from scraper_service.errors import OptionUnavailable, ServiceUnavailable
 from scraper_service.exports.formats import FORMATS
-from scraper_service.options.availability import (
+from scraper_service.options.crawl import BatchOptions, CrawlOptions
+from scraper_service.options.extraction import AgentOptions, ResearchOptions
+from scraper_service.options.formats import FORMATS as PAGE_FORMATS
+from scraper_service.options.limits import (
     RECOGNISER,
     can_recognise_text,
     missing_model,
+    parse_languages,
     require_agent,
     require_available,
     require_job_available,
     require_researchable,
 )
-from scraper_service.options.crawl import BatchOptions, CrawlOptions
-from scraper_service.options.extraction import AgentOptions, ResearchOptions
-from scraper_service.options.formats import FORMATS as PAGE_FORMATS
-from scraper_service.options.limits import parse_languages
 from scraper_service.search_engines.search_engine import OWN
 from scraper_service.services.browser_sessions.sandbox import why_no_program
 

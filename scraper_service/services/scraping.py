@@ -23,9 +23,8 @@ from scraper_service.errors import (
     plural,
 )
 from scraper_service.items import Page
-from scraper_service.options.availability import require_parseable
 from scraper_service.options.catalogue import USUAL_PAGE
-from scraper_service.options.limits import Retention, under_policy
+from scraper_service.options.limits import Retention, require_parseable, under_policy
 from scraper_service.options.serialization import replay_from_json, replay_to_json
 from scraper_service.search_engines.web_search import Searches
 from scraper_service.services.accounts import DiskQuota, existing

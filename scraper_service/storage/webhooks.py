@@ -17,10 +17,11 @@ from sqlalchemy import bindparam, func, insert, or_, select, update
 
 from scraper_service.content.stored_pages import decompress
 from scraper_service.errors import HeadersForgotten, SecretsUnreadable
+from scraper_service.options.crawl import Webhook
 from scraper_service.options.serialization import (
     MONITOR_CHECK,
-    webhook_from_json,
-    webhook_to_json,
+    structure,
+    unstructure,
 )
 from scraper_service.options.urls import origin
 from scraper_service.storage import job_secrets
@@ -62,7 +63,6 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
 
     from scraper_service.errors import ServiceError
-    from scraper_service.options.crawl import Webhook
     from scraper_service.storage.database import Database
     from scraper_service.storage.job_records import DeliveryResult
 
@@ -230,7 +230,7 @@ def read_delivery(
     if row is None:
         return None
     event = read_event(connection, job_id, seq)
-    hook = webhook_from_json(json.loads(row.config))
+    hook = structure(json.loads(row.config), Webhook)
     return evolve(_delivery(row), body=None if event is None else shape(event, hook))
 
 
@@ -250,7 +250,7 @@ def _delivery(row: Row[Any]) -> Delivery:
 def attach(connection: Connection, job_id: str, hook: Webhook) -> None:
     """Set the webhook of a job. Waiting deliveries go to it, too."""
     names = tuple((name, "") for name, _ in hook.headers)
-    config = webhook_to_json(evolve(hook, headers=names))
+    config = unstructure(evolve(hook, headers=names))
     job_secrets.store(connection, job_id, job_secrets.WEBHOOK, hook.headers or None)
     _, host, port = origin(hook.url)
     receiver = f"{host}:{port}"
@@ -466,7 +466,7 @@ def _hook(
 ) -> tuple[Webhook | None, str | None]:
     """Return the webhook of a job with its headers, or None and why it is unreadable."""
     try:
-        hook = webhook_from_json(json.loads(config))
+        hook = structure(json.loads(config), Webhook)
         headers = job_secrets.read(connection, job_id, job_secrets.WEBHOOK) or []
         hook = evolve(hook, headers=tuple((name, value) for name, value in headers))
     except SecretsUnreadable as error:

@@ -942,15 +942,14 @@ def test_a_webhook_at_a_private_address_is_a_400(start_service, url):
     )
 
 
-def test_selectors_that_leave_nothing_are_a_warning(service, web, spot):
-    web.put(f"{spot}/a", page(text="The price is 1."))
-    target = {**scrape(web.url(f"{spot}/a")), "compare": {"includeSelectors": [".no"]}}
-    made = create(service, target)
-    for version in range(2):
-        web.put(f"{spot}/a", page(text=f"The price is {version}."))
-        check = run(service, made)
-        [result] = check["targetResults"]
-        assert "Of 1 page nothing is compared" in result["warning"]
+def test_selectors_of_a_comparison_are_those_of_the_page(service):
+    compare = {"includeSelectors": [".price"], "excludeSelectors": [".visitors"]}
+    target = {**scrape("https://a.example/"), "compare": compare}
+    reply = service.post("/v2/monitor", {"name": "F", "targets": [target]})
+    assert reply.status == 400, reply.json
+    messages = [each["message"] for each in reply.json["details"]]
+    assert any("use includeTags of scrapeOptions" in each for each in messages)
+    assert any("use excludeTags of scrapeOptions" in each for each in messages)
 
 
 def test_fields_need_data(service):

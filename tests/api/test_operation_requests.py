@@ -16,7 +16,7 @@ from scraper_service.options.serialization import (
     OPERATIONS,
     kinds_of,
     options_from_json,
-    options_to_json,
+    unstructure,
 )
 from scraper_service.options.wire import v2
 
@@ -231,5 +231,5 @@ def test_operations_survive_json():
         KINDS[name].options for name in kinds_of(OPERATIONS)
     }
     for options in made:
-        stored = json.loads(json.dumps(options_to_json(options)))
+        stored = json.loads(json.dumps(unstructure(options)))
         assert options_from_json(options.kind, stored) == options

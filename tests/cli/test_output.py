@@ -109,7 +109,7 @@ def test_every_format_has_the_column_of_its_result(formats, keys):
 
 def test_every_format_of_the_api_has_a_column():
     plain = {row.name for row in FORMATS if row.tag == row.cls.type and not row.options}
-    plain -= {"audio", "video", "comparedText"}
+    plain -= {"audio", "video"}
     assert plain | {"json", "screenshot", "changeTracking"} <= set(NAMES)
 
 

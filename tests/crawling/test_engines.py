@@ -14,7 +14,7 @@ from scraper_service.content.html.embedded import AD_HOSTS
 from scraper_service.crawling.browser.open_page import languages, time_zone
 from scraper_service.crawling.download.engines import Engines
 from scraper_service.options.formats import Screenshot
-from scraper_service.options.scrape import TIME_ZONES, Location, Profile
+from scraper_service.options.scrape import LANGUAGES, Location, Profile
 from scraper_service.options.spider_arguments import page_options
 from scraper_service.storage.accounts.sessions import (
     MAX_STATE_BYTES,
@@ -85,10 +85,25 @@ def test_every_country_has_a_zone_and_a_language():
     import zoneinfo
 
     zones = zoneinfo.available_timezones()
-    for country in TIME_ZONES:
+    for country in LANGUAGES:
         place = Location(country)
         assert not zones or time_zone(place) in zones, country
         assert languages(place)[0]
+
+
+@pytest.mark.parametrize(
+    ("country", "zone"),
+    [
+        ("UA", "Europe/Kyiv"),
+        ("US", "America/New_York"),
+        ("RU", "Europe/Moscow"),
+        ("DE", "Europe/Berlin"),
+        ("XK", "Europe/Belgrade"),
+        ("BV", "UTC"),
+    ],
+)
+def test_the_zone_of_a_country_is_that_of_most_of_its_people(country, zone):
+    assert time_zone(Location(country)) == zone
 
 
 def test_hosts_are_blocked_with_all_below_them():

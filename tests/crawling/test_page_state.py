@@ -11,7 +11,7 @@ from scrapy.utils.test import get_crawler
 from scraper_service.crawling.middlewares import SafeRedirect
 from scraper_service.crawling.page_state import STATE, FetchLimits, PageState
 from scraper_service.items import Rendered
-from scraper_service.options.availability import BROWSER
+from scraper_service.options.limits import BROWSER
 from scraper_service.spiders.base import _next_request
 from tests.support.page_states import page_of
 

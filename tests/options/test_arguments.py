@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scraper_service.errors import InvalidOptions
 from scraper_service.options import actions, formats, scrape
 from scraper_service.options.crawl import PageOptions
-from scraper_service.options.serialization import options_from_json, options_to_json
+from scraper_service.options.serialization import options_from_json, unstructure
 from scraper_service.options.spider_arguments import DEFAULTS, page_options
 
 URL = "https://example.com/a?b=c,d"
@@ -49,7 +49,6 @@ def test_url_alone_is_enough():
         ("markdown,links", (formats.Markdown(), formats.Links())),
         (" html , html ", (formats.Html(),)),
         ("rawHtml", (formats.RawHtml(),)),
-        ("raw-html", (formats.RawHtml(),)),
         ("raw_html", (formats.RawHtml(),)),
         ("screenshot@fullPage", (formats.Screenshot(full_page=True),)),
         ("", ()),
@@ -74,10 +73,15 @@ def test_formats_are_names_or_json(text, expected):
         ("include_tags", '[".a", ":is(b, c)"]', (".a", ":is(b, c)")),
         ("exclude_tags", "[data-x]", ("[data-x]",)),
         ("headers", '{"X-A": "1"}', (("X-A", "1"),)),
-        ("headers", '[["X-A", "1"]]', (("X-A", "1"),)),
         ("location", '{"country": "de"}', scrape.Location("DE")),
         ("parsers", "", ()),
         ("parsers", "image", (scrape.ImageParser(),)),
+        (
+            "parsers",
+            '{"type": "pdf", "max_pages": 2}',
+            (scrape.PdfParser(max_pages=2),),
+        ),
+        ("profile", '{"name": "a", "saveChanges": false}', scrape.Profile("a", False)),
         ("actions", '[{"type": "executeJavascript", "script": "1"}]', None),
         ("proxy", "basic", "basic"),
     ],
@@ -85,6 +89,11 @@ def test_formats_are_names_or_json(text, expected):
 def test_argument_is_read(name, text, value):
     expected = (actions.ExecuteJavascript("1"),) if name == "actions" else value
     assert getattr(scraped(**{name: text}), name) == expected
+
+
+def test_the_user_is_named_by_a_text():
+    options = page_options({"url": URL, "audit_username": "ada"})
+    assert options.audit_username == "ada"
 
 
 def test_flat_arguments_override_options():
@@ -102,8 +111,8 @@ def test_arguments_of_the_starter_are_ignored():
     [
         ({}, ("url",), "required"),
         ({"url": "ftp://example.com"}, ("url",), "unsupported protocol"),
-        ({"url": URL, "colour": "red"}, (), "allowed are actions"),
-        ({"url": URL, "mobile": "yes"}, ("mobile",), "true or false"),
+        ({"url": URL, "colour": "red"}, (), "allowed are origin"),
+        ({"url": URL, "mobile": "yes"}, ("mobile",), "boolean, got 'yes'"),
         ({"url": URL, "timeout_ms": "1.5"}, ("timeout_ms",), "integer"),
         ({"url": URL, "timeout_ms": "9" * 5000}, ("timeout_ms",), "integer"),
         ({"url": URL, "options": "["}, ("options",), "Expecting"),
@@ -111,11 +120,14 @@ def test_arguments_of_the_starter_are_ignored():
         ({"url": URL, "options": "[]"}, ("options",), "JSON object"),
         ({"url": URL, "options": '{"mobile": 1}'}, ("mobile",), "bool"),
         ({"url": URL, "options": '{"x": 1}'}, (), "allowed are"),
-        ({"url": URL, "formats": "mardown"}, ("formats", 0), "mean 'markdown'? allow"),
-        ({"url": URL, "formats": "nope"}, ("formats", 0), "html, rawHtml, links"),
-        ({"url": URL, "formats": "compared_text"}, ("formats", 0), "'compared_text'"),
-        ({"url": URL, "formats": '[{"type": "comparedText"}]'}, ("formats", 0), "no"),
-        ({"url": URL, "formats": "[{}]"}, ("formats", 0), "allowed are markdown"),
+        (
+            {"url": URL, "formats": "mardown"},
+            ("formats", 0),
+            "one of 'markdown', 'html'",
+        ),
+        ({"url": URL, "formats": "nope"}, ("formats", 0), "'rawHtml', 'links'"),
+        ({"url": URL, "formats": '[{"type": "x"}]'}, ("formats", 0, "type"), "one of"),
+        ({"url": URL, "formats": "[{}]"}, ("formats", 0, "type"), "required"),
         ({"url": URL, "formats": "[5]"}, ("formats", 0), "formats.0"),
         ({"url": URL, "formats": "screenshot,screenshot"}, ("formats",), "at most one"),
         ({"url": URL, "headers": '{"Host": "a"}'}, ("headers", "Host"), "service"),
@@ -130,7 +142,7 @@ def test_arguments_of_the_starter_are_ignored():
             "CSS selector",
         ),
         ({"url": URL, "formats": "change_tracking"}, ("formats",), "markdown"),
-        ({"url": URL, "proxy": "socks5://a"}, (), "proxy"),
+        ({"url": URL, "proxy": "socks5://a"}, ("proxy",), "'basic', 'stealth'"),
         (
             {"url": URL, "wait_for_ms": "3000", "timeout_ms": "5000"},
             ("wait_for_ms",),
@@ -142,9 +154,9 @@ def test_bad_argument_is_refused_at_its_path(arguments, path, word):
     (issue,) = issues_of(arguments)
     assert issue.path == path
     assert word in issue.message
-    assert ", compared" not in issue.message
 
 
+unstructure(None)  # cattrs resolves the types of the classes, which hypothesis reads
 TEXT = st.text(max_size=10)
 SCHEMA = st.none() | st.dictionaries(
     TEXT, st.none() | st.booleans() | st.integers() | st.lists(TEXT), max_size=3
@@ -236,28 +248,21 @@ PAGES = st.builds(PageOptions, url=TEXT, scrape=SCRAPE, integration=st.none() | 
 
 @given(PAGES)
 def test_options_survive_json(options):
-    text = json.dumps(options_to_json(options))
+    text = json.dumps(unstructure(options))
     assert options_from_json("scrape", json.loads(text)) == options
 
 
 @pytest.mark.parametrize(
-    ("change", "path"),
-    [
-        ({"url": 5}, ("url",)),
-        ({"extra": 5}, ()),
-        ({"scrape": {}}, None),
-        ({"scrape": None}, None),
-    ],
+    "change", [{"url": 5}, {"extra": 5}, {"scrape": {}}, {"scrape": None}]
 )
-def test_foreign_json_is_refused(change, path):
-    value = options_to_json(page_options({"url": URL}))
-    with pytest.raises(InvalidOptions) as caught:
+def test_foreign_json_is_refused(change):
+    value = unstructure(page_options({"url": URL}))
+    with pytest.raises(InvalidOptions):
         options_from_json("scrape", {**value, **change})
-    assert path in {None, caught.value.issues[0].path}
 
 
 def test_missing_key_of_json_is_named():
-    value = options_to_json(page_options({"url": URL}))
+    value = unstructure(page_options({"url": URL}))
     del value["scrape"]["mobile"]
     with pytest.raises(InvalidOptions, match="mobile"):
         options_from_json("scrape", value)

@@ -6,12 +6,12 @@ import pytest
 from attrs import evolve
 
 from scraper_service.errors import OptionUnavailable
-from scraper_service.options import actions, availability, formats
-from scraper_service.options.availability import (
+from scraper_service.options import actions, formats, limits
+from scraper_service.options.crawl import Webhook
+from scraper_service.options.limits import (
     require_available,
     require_job_available,
 )
-from scraper_service.options.crawl import Webhook
 from scraper_service.options.scrape import ImageParser, Location, PdfParser, Profile
 from scraper_service.options.spider_arguments import (
     batch_options,
@@ -119,7 +119,7 @@ def test_message_names_format_and_why_there_is_no_browser():
     ],
 )
 def test_option_that_needs_more_is_refused(changes, code, monkeypatch):
-    monkeypatch.setattr(availability, "can_recognise_text", lambda: False)
+    monkeypatch.setattr(limits, "can_recognise_text", lambda: False)
     with pytest.raises(OptionUnavailable, match="not available here") as error:
         require_available(evolve(PLAIN, **changes), "none is here")
     assert error.value.attribute == next(iter(changes))

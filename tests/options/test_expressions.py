@@ -9,13 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scraper_service.errors import InvalidOptions
-from scraper_service.options.expressions import (
-    MAX_SELECTOR,
-    MAX_SELECTORS,
-    Patterns,
-    caller_patterns,
-    caller_selectors,
-)
+from scraper_service.options.selectors import MAX_CSS, MAX_SELECTORS, caller_selectors
+from scraper_service.options.urls import Patterns, caller_patterns
 
 
 @pytest.mark.parametrize(
@@ -146,7 +141,7 @@ def test_selector_passes(selector):
         ":is(:is(:is(:is(a))))",
         ":not(" * 200,
         "[a='\\1 ']",
-        "a" * (MAX_SELECTOR + 1),
+        "a" * (MAX_CSS + 1),
     ],
 )
 def test_what_is_no_selector_is_refused(selector):
@@ -159,11 +154,11 @@ def test_what_is_no_selector_is_refused(selector):
 
 def test_selectors_are_bounded_in_number_and_length():
     caller_selectors(("p",) * MAX_SELECTORS)
-    caller_selectors(("a" * MAX_SELECTOR,))
+    caller_selectors(("a" * MAX_CSS,))
     with pytest.raises(InvalidOptions, match="at most 100 selectors"):
         caller_selectors(("p",) * (MAX_SELECTORS + 1))
     with pytest.raises(InvalidOptions, match="16384 characters"):
-        caller_selectors(("a" * MAX_SELECTOR,) * 16 + ("a",))
+        caller_selectors(("a" * MAX_CSS,) * 16 + ("a",))
 
 
 @given(st.text(alphabet="ap.#[]()=\"':,>+~*\\ :not", max_size=40))

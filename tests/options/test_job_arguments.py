@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scraper_service.errors import InvalidOptions
 from scraper_service.options import crawl, formats, map_search, spider_arguments
 from scraper_service.options.scrape import SiteRules
-from scraper_service.options.serialization import options_from_json, options_to_json
+from scraper_service.options.serialization import options_from_json, unstructure
 from scraper_service.options.spider_arguments import (
     batch_options,
     crawl_options,
@@ -112,22 +112,26 @@ def test_addresses_of_a_batch_are_read_from_a_file(tmp_path):
     ("arguments", "path", "word"),
     [
         ({}, ("url",), "required"),
-        ({"url": URL, "colour": "red"}, (), "allowed are actions"),
+        ({"url": URL, "colour": "red"}, (), "allowed are origin"),
         ({"url": URL, "urls": "a.com"}, (), "Unrecognized key"),
         ({"url": URL, "limit": "0"}, ("limit",), ">= 1"),
-        ({"url": URL, "limit": "-1"}, ("limit",), "integer"),
+        ({"url": URL, "limit": "-1"}, ("limit",), ">= 1"),
         ({"url": URL, "delay_s": "0"}, ("delay_s",), "> 0"),
         ({"url": URL, "delay_s": "61"}, ("delay_s",), "<= 60"),
-        ({"url": URL, "delay_s": "nan"}, ("delay_s",), "seconds"),
-        ({"url": URL, "sitemap": "none"}, ("sitemap",), "include, skip, only"),
-        ({"url": URL, "include_paths": "("}, ("include_paths",), "regular expression"),
-        ({"url": URL, "include_paths": "[5]"}, ("include_paths",), "strings"),
+        ({"url": URL, "delay_s": "nan"}, ("delay_s",), "number, got 'nan'"),
+        ({"url": URL, "sitemap": "none"}, ("sitemap",), "'include', 'skip', 'only'"),
+        (
+            {"url": URL, "include_paths": "("},
+            ("include_paths", 0),
+            "regular expression",
+        ),
+        ({"url": URL, "include_paths": "[5]"}, ("include_paths", 0), "string, got 5"),
         ({"url": URL, "webhook": "ftp://a.com"}, ("webhook",), "protocol"),
-        ({"url": URL, "webhook": '{"events": []}'}, ("webhook",), "url"),
+        ({"url": URL, "webhook": '{"events": []}'}, ("webhook", "url"), "required"),
         (
             {"url": URL, "webhook": '{"url": "a.com", "headers": {"Host": "b"}}'},
-            ("webhook",),
-            "Host",
+            ("webhook", "headers", "Host"),
+            "service",
         ),
         ({"url": URL, "formats": "nope"}, ("formats", 0), "markdown"),
     ],
@@ -144,8 +148,8 @@ def test_bad_argument_of_a_crawl_is_refused_at_its_path(arguments, path, word):
     ("arguments", "path", "word"),
     [
         ({}, ("urls",), "required"),
-        ({"urls": " , "}, ("urls",), "1 to 100000"),
-        ({"urls": "a.com,ftp://b.com"}, ("urls",), "1: URL uses unsupported"),
+        ({"urls": " , "}, ("urls",), "at least 1 item"),
+        ({"urls": "a.com,ftp://b.com"}, ("urls", 1), "URL uses unsupported"),
         ({"urls": "@/no/such/file"}, ("urls",), "cannot read"),
         ({"urls": "a.com", "limit": "5"}, (), "Unrecognized key"),
     ],
@@ -166,7 +170,6 @@ def test_bad_argument_of_a_batch_is_refused_at_its_path(arguments, path, word):
         ("waitFor", "wait_for_ms"),
         ("max_age", "max_age_ms"),
         ("delay", "delay_s"),
-        ("threatProtection", "site_rules"),
         ("maxDepth", "max_path_depth"),
         ("includePaths", "include_paths"),
     ],
@@ -218,7 +221,7 @@ ANY = st.one_of(
 @given(ANY)
 def test_options_survive_json(pair):
     kind, options = pair
-    text = json.dumps(options_to_json(options))
+    text = json.dumps(unstructure(options))
     assert options_from_json(kind, json.loads(text)) == options
 
 
@@ -226,7 +229,7 @@ def test_options_survive_json(pair):
     "change", [{"extra": 1}, {"limit": 0}, {"limit": True}, {"scrape": None}]
 )
 def test_foreign_json_is_refused(change):
-    value = options_to_json(crawl_options({"url": URL}))
+    value = unstructure(crawl_options({"url": URL}))
     with pytest.raises(InvalidOptions):
         options_from_json("crawl", {**value, **change})
 
@@ -288,5 +291,5 @@ def test_site_rules_of_a_search_hold_for_results_and_pages():
 
 def test_a_bad_domain_of_site_rules_is_refused():
     rules = '{"whitelist": ["no domain"]}'
-    with pytest.raises(InvalidOptions, match="site_rules: not a domain: 'no domain'"):
+    with pytest.raises(InvalidOptions, match=r"site_rules\.whitelist\.0: not a domain"):
         page_options({"url": URL, "site_rules": rules})

@@ -5,11 +5,14 @@ from __future__ import annotations
 import pytest
 
 from scraper_service.errors import InvalidOptions
+from scraper_service.options.json_schema import (
+    MAX_SCHEMA_DEPTH,
+    MAX_SCHEMA_VALUES,
+    Schema,
+)
 from scraper_service.options.parsing import (
     MAX_INTEGER,
     MAX_ISSUES,
-    MAX_SCHEMA_DEPTH,
-    MAX_SCHEMA_VALUES,
     Array,
     Bool,
     Key,
@@ -17,7 +20,6 @@ from scraper_service.options.parsing import (
     Object,
     Pairs,
     Refused,
-    Schema,
     Tagged,
     Text,
     Then,

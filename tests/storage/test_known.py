@@ -6,7 +6,7 @@ import json
 
 from sqlalchemy import update
 
-from scraper_service.options.serialization import options_to_json
+from scraper_service.options.serialization import unstructure
 from scraper_service.options.spider_arguments import crawl_options
 from scraper_service.storage.frontier import links
 from scraper_service.storage.frontier.links import seed_of
@@ -17,7 +17,7 @@ from tests.storage.test_frontier import TEAM, Harness
 
 def start(harness, url, team=TEAM, **arguments):
     options = crawl_options({"url": url, "sitemap": "skip", **arguments})
-    text = json.dumps(options_to_json(options))
+    text = json.dumps(unstructure(options))
     return harness.run(job_store.insert_job, team, seed_of(options), text, 2).id
 
 

@@ -9,13 +9,10 @@ import pytest
 from sqlalchemy import func, select, update
 
 from scraper_service.discovery.canonical_urls import crawl_key
-from scraper_service.options.serialization import options_to_json
+from scraper_service.options.serialization import unstructure
 from scraper_service.options.spider_arguments import crawl_options
 from scraper_service.storage.frontier import refused_links
-from scraper_service.storage.frontier.job_warnings import (
-    explain_result,
-    sentence_of,
-)
+from scraper_service.storage.frontier.job_warnings import explain_result, sentence_of
 from scraper_service.storage.job_records import Link
 from scraper_service.storage.jobs import job_deletion, job_log, job_urls
 from scraper_service.storage.jobs.job_urls import UrlQuery
@@ -44,7 +41,7 @@ def harness(database):
 @pytest.fixture
 def job_id(harness):
     found = harness.start(range(4))
-    text = json.dumps(options_to_json(OPTIONS))
+    text = json.dumps(unstructure(OPTIONS))
     harness.run(lambda c: c.execute(update(job).values(options=text)))
     return found
 

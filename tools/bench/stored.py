@@ -16,7 +16,7 @@ from attrs import evolve, frozen
 from sqlalchemy import insert, update
 
 from scraper_service.content.stored_pages import compress
-from scraper_service.options.serialization import options_to_json
+from scraper_service.options.serialization import unstructure
 from scraper_service.options.spider_arguments import crawl_options
 from scraper_service.services.accounts import OPEN_TEAM_ID
 from scraper_service.storage.database import Database
@@ -164,7 +164,7 @@ def make_job(connection: Connection, url: str, count: int) -> str:
     arguments = {"url": url, "limit": str(count)}
     options = crawl_options({**arguments, "max_concurrency": str(SLOW_CONCURRENCY)})
     seed = evolve(seed_of(options), links=())
-    asked = json.dumps(options_to_json(options))
+    asked = json.dumps(unstructure(options))
     made = job_store.insert_job(connection, OPEN_TEAM_ID, seed, asked, 2)
     assert made is not None
     return made.id

@@ -9,6 +9,7 @@ from attrs import evolve
 
 from scraper_service.api.schemas import camel, or_null, ref
 from scraper_service.options.catalogue import DAYS
+from scraper_service.options.json_schema import Schema
 from scraper_service.options.parsing import (
     NO_DEFAULT,
     Anything,
@@ -22,7 +23,6 @@ from scraper_service.options.parsing import (
     Pairs,
     Position,
     Refused,
-    Schema,
     Tagged,
     Text,
     Then,

@@ -5,10 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from attrs import evolve
-
 from scraper_service.options import catalogue
-from scraper_service.options.expressions import caller_patterns
 from scraper_service.options.formats import Markdown
 from scraper_service.options.monitors import (
     MAX_CHARACTERS,
@@ -26,7 +23,6 @@ from scraper_service.options.monitors import (
     ScrapeTarget,
     SearchTarget,
     monitored_formats,
-    with_compared_text,
 )
 from scraper_service.options.parsing import (
     INVALID,
@@ -42,17 +38,17 @@ from scraper_service.options.parsing import (
     Tagged,
     Text,
     Then,
-    bare_kind,
     build,
     choice,
     integer,
     need,
     short,
 )
-from scraper_service.options.urls import caller_domain
+from scraper_service.options.selectors import Never
+from scraper_service.options.spider_arguments import spellings
+from scraper_service.options.urls import caller_domain, caller_patterns
 from scraper_service.options.wire import jobs, pages, v2
 from scraper_service.options.wire.values import (
-    SELECTORS,
     URL,
     query_text,
     some_urls,
@@ -60,77 +56,7 @@ from scraper_service.options.wire.values import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-
-#: Values whose keys are the caller's own.
-_FREE = frozenset({"schema", "headers", "metadata", "fields"})
-
-
-def spellings(*tables: KeysT) -> dict[str, str]:
-    """Return the key for each snake-case spelling of the keys of ``tables``.
-
-    Includes the keys of nested objects, and the values of ``type``.
-    """
-    names = {name for table in tables for name in _names(table)}
-    return {_snake(name): name for name in names if _snake(name) != name}
-
-
-def _names(keys: KeysT) -> Iterator[str]:
-    for name, key in keys.items():
-        yield name
-        yield from _names_in(key.kind)
-
-
-def _names_in(kind: Any) -> Iterator[str]:
-    kind = bare_kind(kind)
-    if isinstance(kind, Object):
-        yield from _names(kind.fields)
-    elif isinstance(kind, Array):
-        yield from _names_in(kind.item)
-    elif isinstance(kind, Tagged):
-        yield from kind.kinds
-        for each in kind.kinds.values():
-            yield from _names_in(each)
-
-
-def _snake(name: str) -> str:
-    """Return ``only_main_content`` for ``onlyMainContent``, ``..._url`` for ``...URL``."""
-    found = ""
-    for before, letter in zip(f" {name}", name, strict=False):
-        starts = letter.isupper() and not before.isupper()
-        found += f"_{letter}" if starts and found else letter
-    return found.lower()
-
-
-def camel_keys(value: Any, known: Mapping[str, str]) -> Any:
-    """Return a JSON value with keys and types in the spelling of the API.
-
-    ``known`` is the result of :func:`spellings`. A key in both spellings keeps the value
-    of the API's own. Null values are left out.
-    """
-    if isinstance(value, list):
-        return [camel_keys(item, known) for item in value]
-    if not isinstance(value, dict):
-        return value
-    found: dict[str, Any] = {}
-    for key, item in value.items():
-        name = known.get(key, key)
-        if item is None or (name != key and value.get(name) is not None):
-            continue
-        if name in _FREE:
-            found[name] = item
-        elif name == "type":
-            found[name] = _spelled_name(item, known)
-        elif name == "formats" and isinstance(item, list):
-            found[name] = [camel_keys(_spelled_name(x, known), known) for x in item]
-        else:
-            found[name] = camel_keys(item, known)
-    return found
-
-
-def _spelled_name(value: Any, known: Mapping[str, str]) -> Any:
-    return known.get(value, value) if isinstance(value, str) else value
+    from collections.abc import Mapping
 
 
 def _target_id(text: str) -> str:
@@ -213,7 +139,7 @@ def _scrape_target(values: dict[str, Any], at: Position) -> Any:
     return ScrapeTarget(
         id=_id_of(values),
         urls=urls,
-        scrape=with_compared_text(scrape, compare),
+        scrape=scrape,
         mode=mode,
         compare=compare,
     )
@@ -238,7 +164,6 @@ def _crawl_target(values: dict[str, Any], at: Position) -> Any:
     compare = values.get("compare", Compare())
     if _lacks_data(compare, mode, at):
         return INVALID
-    options = evolve(options, scrape=with_compared_text(options.scrape, compare))
     return CrawlTarget(id=_id_of(values), crawl=options, mode=mode, compare=compare)
 
 
@@ -274,6 +199,11 @@ def _text_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
     return found
 
 
+def _refuse_for(attribute: str) -> Key:
+    reason = f"use {v2.wire_name(attribute)} of scrapeOptions"
+    return Key(Never(reason), help=f"Refused: {reason}.")
+
+
 _FIELD_RULE = Object(
     {
         "ignore": Key(Bool(), "ignore", help="Never count the field."),
@@ -288,16 +218,8 @@ _FIELD_RULE = Object(
 _COMPARE = Key(
     Object(
         {
-            "includeSelectors": Key(
-                SELECTORS,
-                "include_selectors",
-                help="Only the text of elements that match a CSS selector counts.",
-            ),
-            "excludeSelectors": Key(
-                SELECTORS,
-                "exclude_selectors",
-                help="The text of elements that match a CSS selector does not count.",
-            ),
+            "includeSelectors": _refuse_for("include_tags"),
+            "excludeSelectors": _refuse_for("exclude_tags"),
             "ignorePatterns": Key(
                 Then(Array(Text(1024, minimum=1), MAX_PATTERNS), _text_patterns),
                 "ignore_patterns",

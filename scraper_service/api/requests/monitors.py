@@ -6,17 +6,16 @@ import math
 import re
 import time
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from email.message import EmailMessage
 from email.policy import SMTPUTF8
 from typing import Any
 
 from attrs import evolve, frozen
 
-from scraper_service.api.requests.monitor_targets import SPELLINGS, TARGETS, camel_keys
+from scraper_service.api.requests.monitor_targets import SPELLINGS, TARGETS
 from scraper_service.errors import InvalidOptions, Issue
 from scraper_service.options import catalogue
-from scraper_service.options.crawl import MONITOR_EVENTS, Caller, Webhook
+from scraper_service.options.crawl import MONITOR_EVENTS, Caller, Webhook, iso_seconds
 from scraper_service.options.monitors import (
     MAX_TARGETS,
     SearchTarget,
@@ -43,6 +42,7 @@ from scraper_service.options.parsing import (
     short,
     structure,
 )
+from scraper_service.options.spider_arguments import camel_keys
 from scraper_service.options.wire import pages
 from scraper_service.options.wire.values import unique, webhook_kind
 
@@ -185,20 +185,14 @@ def _parse_mute_end(text: str) -> float:
     if text == FOREVER:
         return math.inf
     try:
-        moment = datetime.fromisoformat(text)
+        at = iso_seconds(text)
     except ValueError:
         raise ValueError(
-            f"mutedUntil must be a time of ISO 8601, or {FOREVER!r}, got {short(text)}"
+            f"mutedUntil must be a time of ISO 8601 before the year 10000, or {FOREVER!r}, got {short(text)}"
         ) from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    try:
-        at = moment.astimezone(UTC).timestamp()
-    except OverflowError:
-        at = -math.inf
     if at <= time.time():
         raise ValueError(
-            "mutedUntil must be a time to come, before the year 10000, and null ends a mute,"
+            "mutedUntil must be a time to come, and null ends a mute,"
             f" got {short(text)}"
         )
     return at

@@ -26,7 +26,7 @@ from scraper_service.discovery.crawl_prompt import MAX_PAGES
 from scraper_service.errors import InvalidOptions, Issue, PromptUnclear
 from scraper_service.options.crawl import SITEMAP_MODES
 from scraper_service.options.limits import Mode
-from scraper_service.options.serialization import options_to_json
+from scraper_service.options.serialization import unstructure
 from scraper_service.options.wire import v2 as requests
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ async def apply_prompt(
     if found.is_refused and not found.values:
         raise _unclear(found)
     final = await body.read(partial(requests.fill, dict(found.values)))
-    values = options_to_json(final)
+    values = unstructure(final)
     facts: dict[str, Any] = {
         "prompt_generated_options": requests.crawl_body(found.values),
         "final_crawler_options": requests.crawl_body(

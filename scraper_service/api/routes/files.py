@@ -64,8 +64,7 @@ from scraper_service.errors import (
     UploadUsed,
 )
 from scraper_service.items import MAX_FILE_NAME, SHOWN, Upload, content_type, upload_of
-from scraper_service.options.availability import can_recognise_text
-from scraper_service.options.limits import Mode
+from scraper_service.options.limits import Mode, can_recognise_text
 from scraper_service.options.wire.pages import ignored_names
 from scraper_service.shared_objects import BackgroundTasks
 from scraper_service.storage.files import artefacts

@@ -15,6 +15,7 @@ import time
 from base64 import b64encode
 from contextlib import suppress
 from hashlib import sha256
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from wsproto.events import BytesMessage, TextMessage
@@ -149,12 +150,18 @@ VIEW_PAGE = (
     '<!doctype html><html lang="en"><meta charset="utf-8"><title>Browser session</title>'
     '<img alt="The page of the session" width="100%" src="view/pictures?token={}">'
 )
-VIEW_HEADERS = {
-    "Content-Type": "text/html; charset=utf-8",
-    "Content-Security-Policy": "default-src 'none'; img-src 'self'; frame-ancestors *",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-store",
-}
+
+
+def _headers(policy: str) -> dict[str, str]:
+    return {
+        "Content-Type": "text/html; charset=utf-8",
+        "Content-Security-Policy": f"default-src 'none'; {policy}; frame-ancestors *",
+        "Referrer-Policy": "no-referrer",
+        "Cache-Control": "no-store",
+    }
+
+
+VIEW_HEADERS = _headers("img-src 'self'")
 
 
 class PictureStream(Stream):
@@ -213,55 +220,9 @@ BUSY_REST_S = 0.2  # between two pictures after an input
 BUSY_S = 3.0  # after an input
 MAX_ERRORS = 200  # of one connection
 
-CONTROL_SCRIPT = """
-'use strict';
-const picture = document.querySelector('img'), told = document.querySelector('p');
-const at = new URL('control/socket' + location.search, location);
-at.protocol = at.protocol.replace('http', 'ws');
-const socket = new WebSocket(at);
-socket.binaryType = 'blob';
-let shown = '', moved = 0;
-const send = (action, more) => {
-  if (socket.readyState === 1) socket.send(JSON.stringify({ action, ...more }));
-};
-const place = (event) => {
-  const box = picture.getBoundingClientRect(), part = (n) => Math.min(1, Math.max(0, n));
-  return { x: part((event.clientX - box.left) / box.width), y: part((event.clientY - box.top) / box.height),
-    button: ['left', 'middle', 'right'][Math.max(0, event.button)] || 'left' };
-};
-socket.onmessage = (event) => {
-  if (typeof event.data === 'string') { told.textContent = JSON.parse(event.data).error; return; }
-  URL.revokeObjectURL(shown);
-  picture.src = shown = URL.createObjectURL(event.data);
-};
-socket.onclose = () => { told.textContent = 'The session has ended, or the connection is lost.'; };
-for (const [name, action] of [['pointerdown', 'down'], ['pointerup', 'up'], ['pointermove', 'move']])
-  picture.addEventListener(name, (event) => {
-    if (action === 'move' && event.timeStamp - moved < 50) return;
-    if (action === 'move') moved = event.timeStamp;
-    if (action === 'down') { picture.focus({ preventScroll: true }); picture.setPointerCapture(event.pointerId); }
-    send(action, place(event));
-    event.preventDefault();
-  });
-picture.addEventListener('wheel', (event) => {
-  const turn = (n) => Math.min(10000, Math.max(-10000, n));
-  send('wheel', { ...place(event), dx: turn(event.deltaX), dy: turn(event.deltaY) });
-  event.preventDefault();
-}, { passive: false });
-picture.addEventListener('contextmenu', (event) => event.preventDefault());
-for (const name of ['keydown', 'keyup'])
-  picture.addEventListener(name, (event) => {
-    if (event.key === 'Escape' && event.shiftKey) { picture.blur(); return; }
-    if (event.isComposing || event.key === 'Dead' || event.key === 'Unidentified') return;
-    if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === 'v') return;
-    send(name, { key: event.key });
-    event.preventDefault();
-  });
-document.addEventListener('paste', (event) => {
-  const text = event.clipboardData.getData('text').slice(0, 10000);
-  if (document.activeElement === picture && text) { send('text', { text }); event.preventDefault(); }
-});
-"""
+CONTROL_SCRIPT = (
+    files("scraper_service.services.browser_sessions") / "control_page.js"
+).read_text(encoding="utf-8")
 _HASH = b64encode(sha256(CONTROL_SCRIPT.encode()).digest()).decode()
 CONTROL_PAGE = (
     '<!doctype html><html lang="en"><meta charset="utf-8"><title>Browser session</title>'
@@ -269,15 +230,9 @@ CONTROL_PAGE = (
     '<img alt="The page of the session, which takes mouse and keys" width="100%"'
     f' tabindex="0" draggable="false"><script>{CONTROL_SCRIPT}</script>'
 )
-CONTROL_HEADERS = {
-    "Content-Type": "text/html; charset=utf-8",
-    "Content-Security-Policy": (
-        f"default-src 'none'; script-src 'sha256-{_HASH}'; img-src blob:;"
-        " connect-src 'self'; frame-ancestors *"
-    ),
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-store",
-}
+CONTROL_HEADERS = _headers(
+    f"script-src 'sha256-{_HASH}'; img-src blob:; connect-src 'self'"
+)
 
 
 class InputSocket(_SessionMessages):

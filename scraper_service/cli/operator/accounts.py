@@ -465,16 +465,15 @@ def audit_command(
 
 def _seconds(given: str | None) -> float:
     """Return a time in seconds since 1970, 0 for none; raise :exc:`click.BadParameter`."""
-    if given is None:
-        return 0.0
+    from scraper_service.options.crawl import iso_seconds
+
     try:
-        moment = datetime.fromisoformat(given)
+        return 0.0 if given is None else iso_seconds(given)
     except ValueError:
         raise click.BadParameter(
             "must be a day or a time in ISO 8601, such as 2026-01-31 or"
-            f" 2026-01-31T12:00:00Z, got {given[:60]!r}"
+            f" 2026-01-31T12:00:00Z, got {str(given)[:60]!r}"
         ) from None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def _time(entry: AuditEntry) -> str:

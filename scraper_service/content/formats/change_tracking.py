@@ -353,7 +353,6 @@ MAX_TOLD = 20_000  # characters of a change that a reader gets
 MAX_FIELDS = 10_000  # of the data of a page that are compared
 OLD, NEW = "previous", "current"
 ALL = Compare()
-NO_SELECTORS: list[list[str]] = [[], []]
 #: Verdicts of pages that are not the page itself.
 NO_PAGE = {
     "block_page": "The site blocked the request.",
@@ -379,8 +378,6 @@ class ComparedPage:
     credits: int = 0
     #: The cause of an error.
     error: str | None = None
-    #: True if the selectors of the comparison leave nothing of the page.
-    is_bare: bool = False
     #: With ``changed``, JSON of ``text`` and ``json``, and ``truncated`` if it was cut. Text,
     #: as the event loop only passes it on.
     diff: bytes | None = None
@@ -431,14 +428,7 @@ def _compare(
         return ComparedPage(status="removed", **facts)
     if error := _error(page, code, verdict, mode):
         return ComparedPage(status="error", error=error, **facts)
-    now = {
-        "markdown": page.get("markdown") or "",
-        "data": page.get("json"),
-        # What was compared, and by which selectors.
-        "text": page.get("comparedText"),
-        "selectors": [list(compare.include_selectors), list(compare.exclude_selectors)],
-    }
-    facts["is_bare"] = compare.selects and not now["text"] and bool(now["markdown"])
+    now = {"markdown": page.get("markdown") or "", "data": page.get("json")}
     if mode != "markdown":
         facts["data"] = json_line(_object(now["data"]))
     body = zlib.compress(json.dumps(now).encode(), 1)
@@ -447,8 +437,7 @@ def _compare(
     before = json.loads(zlib.decompress(earlier))
     diff = _diff(before, now, mode, compare)
     if diff is None:
-        is_known = before.get("selectors", NO_SELECTORS) == now["selectors"]
-        return ComparedPage(status="same", body=None if is_known else body, **facts)
+        return ComparedPage(status="same", **facts)
     told = (diff.get("text") or json.dumps(diff["json"]))[:MAX_TOLD]
     return ComparedPage(
         status="changed", body=body, diff=json_line(diff), told=told, **facts
@@ -485,7 +474,7 @@ def _diff(
 ) -> dict[str, Any] | None:
     """Return the diff in a mode, None if nothing that counts differs."""
     found: dict[str, Any] = {}
-    old, new = _texts(before, now)
+    old, new = before["markdown"], now["markdown"]
     if mode != "json" and _texts_differ(old, new, compare):
         parts = hunks(old, new)
         found["text"], is_cut = _cut(as_patch(parts, OLD, NEW))
@@ -498,18 +487,6 @@ def _diff(
         if relevant_changes(fields, compare):
             found["json"] = fields
     return found or None
-
-
-def _texts(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the texts to compare: the parts that selectors leave, or else all.
-
-    After a change of the selectors the snapshot has other parts, so all is compared once.
-    """
-    old, new = before.get("text"), now["text"]
-    is_same_part = before.get("selectors") == now["selectors"]
-    if old is None or new is None or not is_same_part:
-        return before["markdown"], now["markdown"]
-    return old, new
 
 
 def _texts_differ(old: str, new: str, compare: Compare) -> bool:

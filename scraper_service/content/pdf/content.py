@@ -41,7 +41,7 @@ from scraper_service.content.pdf.ocr import has_shifted_codes
 from scraper_service.content.pdf.pdfium import PdfPageReader
 from scraper_service.errors import plural
 from scraper_service.items import PageError
-from scraper_service.options.availability import can_recognise_text
+from scraper_service.options.limits import can_recognise_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

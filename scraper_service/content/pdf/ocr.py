@@ -16,7 +16,7 @@ import string
 import subprocess
 from typing import TYPE_CHECKING
 
-from scraper_service.options.availability import RECOGNISER
+from scraper_service.options.limits import RECOGNISER
 
 if TYPE_CHECKING:
     from scraper_service.content.pdf.lines import PageText

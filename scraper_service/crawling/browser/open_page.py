@@ -38,8 +38,8 @@ from scraper_service.options.scrape import (
     DEFAULT_COUNTRY,
     GENERIC_COUNTRY,
     LANGUAGES,
-    TIME_ZONES,
     ScrapeOptions,
+    time_zones,
 )
 from scraper_service.options.urls import OriginT, host_of, origin, root_url
 from scraper_service.shared_objects import BackgroundTasks
@@ -217,7 +217,7 @@ def time_zone(place: Location | None) -> str | None:
     """Return the time zone of a location, None for the zone of the service."""
     if place is None or place.country == GENERIC_COUNTRY:
         return None
-    return TIME_ZONES.get(place.country)
+    return time_zones().get(place.country)
 
 
 def languages(place: Location | None) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from attrs import define
 
 from scraper_service.content.page_urls import is_route
 from scraper_service.crawling.browser import chromium
-from scraper_service.options.availability import (
+from scraper_service.options.limits import (
     BROWSER,
     HTTP,
     PROFILE,

@@ -63,7 +63,7 @@ from scraper_service.crawling.scrapy_shortcuts import (
     StreamingHandler,
 )
 from scraper_service.discovery.outgoing_requests import retry_after_s
-from scraper_service.options.availability import BROWSER, HTTP, needs_browser
+from scraper_service.options.limits import BROWSER, HTTP, needs_browser
 from scraper_service.options.urls import host_of, plain_address
 
 if TYPE_CHECKING:

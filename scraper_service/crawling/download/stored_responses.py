@@ -43,15 +43,16 @@ from scraper_service.crawling.scheduler import LeasedScheduler
 from scraper_service.discovery.sitemap import proves_no_change
 from scraper_service.errors import ServiceUnavailable, StoreUnavailable
 from scraper_service.items import DATA_LOSS, Rendered
-from scraper_service.options.availability import (
+from scraper_service.options.formats import Screenshot
+from scraper_service.options.limits import (
     BROWSER,
     HTTP,
     needs_browser,
+    parse_sites,
     prefers_browser,
 )
-from scraper_service.options.formats import Screenshot
-from scraper_service.options.limits import parse_sites
-from scraper_service.options.serialization import scrape_options_from_json
+from scraper_service.options.scrape import ScrapeOptions
+from scraper_service.options.serialization import structure
 from scraper_service.shared_objects import BackgroundTasks
 from scraper_service.storage.database import Database
 from scraper_service.storage.files import artefacts
@@ -79,7 +80,6 @@ if TYPE_CHECKING:
 
     from scraper_service.content.stored_pages import StoredResponse
     from scraper_service.items import KeptResponse, Lease
-    from scraper_service.options.scrape import ScrapeOptions
     from scraper_service.storage.jobs.earlier_pages import BasePage
 
 
@@ -305,7 +305,7 @@ class UnchangedPages(Component):
     async def _base_options(self, team_id: str) -> ScrapeOptions | None:
         scheduler = LeasedScheduler.of(self._crawler)
         found = await scheduler.read(base_scrape, self._base_id, team_id)
-        return None if found is None else scrape_options_from_json(found)
+        return None if found is None else structure(found, ScrapeOptions)
 
     async def _read(self, lease: Lease) -> BasePage | None:
         scheduler = LeasedScheduler.of(self._crawler)

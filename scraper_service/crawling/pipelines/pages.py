@@ -34,9 +34,8 @@ from scraper_service.items import (
     SitemapFile,
     Tracked,
 )
-from scraper_service.options.availability import HTTP, is_elsewhere
 from scraper_service.options.formats import ChangeTracking
-from scraper_service.options.limits import BlockedSites, parse_sites
+from scraper_service.options.limits import HTTP, BlockedSites, is_elsewhere, parse_sites
 from scraper_service.options.urls import url_parts
 from scraper_service.storage.accounts.credits import Prices
 from scraper_service.storage.frontier.delivered_pages import (

@@ -34,7 +34,7 @@ from scraper_service.llm.model import (
     member_of,
 )
 from scraper_service.options import formats
-from scraper_service.options.availability import asks_model, is_answered, is_by_model
+from scraper_service.options.limits import asks_model, is_answered, is_by_model
 from scraper_service.storage.accounts import usage
 
 if TYPE_CHECKING:

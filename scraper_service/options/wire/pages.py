@@ -101,6 +101,12 @@ SINGLE_KEYS: KeysT = catalogue.keys(_SINGLE, "v2")
 
 
 def scrape_options(values: Mapping[str, Any], at: Position, spell: SpellT) -> Any:
+    """Return ``ScrapeOptions`` from complete ``values``, with time for slow work."""
+    options = build_options(values, at, spell)
+    return options if options is INVALID else patient(options)
+
+
+def build_options(values: Mapping[str, Any], at: Position, spell: SpellT = str) -> Any:
     """Return ``ScrapeOptions`` from complete ``values``, or report broken rules.
 
     ``values`` may hold more than the attributes of the class.
@@ -113,7 +119,7 @@ def scrape_options(values: Mapping[str, Any], at: Position, spell: SpellT) -> An
     options = ScrapeOptions(**chosen)
     if broken := broken_rules(options, spell):
         return at.below(broken)
-    return patient(options)
+    return options
 
 
 def page_options(values: Mapping[str, Any], scrape: ScrapeOptions) -> PageOptions:
@@ -277,12 +283,15 @@ def pop_common(values: dict[str, Any]) -> dict[str, Any]:
     return {name: values.pop(name) for name in _SOURCE_NAMES if name in values}
 
 
-def search_options(values: dict[str, Any], at: Position) -> Any:
+def search_options(
+    values: dict[str, Any], at: Position, spell: SpellT = camel_case
+) -> Any:
     """Return ``SearchOptions`` from complete ``values``, or report a broken rule."""
     options = SearchOptions(**values)
     if options.include_domains and options.exclude_domains:
-        text = "includeDomains and excludeDomains are not allowed together"
-        return (at / "excludeDomains").report("custom", text)
+        names = (spell("include_domains"), spell("exclude_domains"))
+        text = f"{' and '.join(names)} are not allowed together"
+        return (at / names[1]).report("custom", text)
     kinds = [source.kind for source in options.sources]
     if len(set(kinds)) < len(kinds):
         text = "sources must have each kind once"

@@ -20,14 +20,6 @@ from scraper_service.options.crawl import (
     Webhook,
     parse_since,
 )
-from scraper_service.options.expressions import (
-    MAX_PATTERNS,
-    MAX_SELECTOR,
-    MAX_SELECTORS,
-    caller_patterns,
-    caller_selectors,
-    page_selector,
-)
 from scraper_service.options.formats import (
     A_SELECTOR,
     FORMATS,
@@ -37,6 +29,7 @@ from scraper_service.options.formats import (
     FormatRow,
     caller_formats,
 )
+from scraper_service.options.json_schema import Schema
 from scraper_service.options.limits import SitePolicy
 from scraper_service.options.parsing import (
     INVALID,
@@ -50,7 +43,6 @@ from scraper_service.options.parsing import (
     Object,
     Pairs,
     Position,
-    Schema,
     Tagged,
     Text,
     Then,
@@ -82,6 +74,13 @@ from scraper_service.options.scrape import (
     language_tag,
     profile_name,
 )
+from scraper_service.options.selectors import (
+    MAX_CSS,
+    MAX_SELECTORS,
+    caller_selector,
+    caller_selectors,
+)
+from scraper_service.options.urls import MAX_PATTERNS, caller_patterns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -364,7 +363,7 @@ PARSERS_V2 = Array(
 
 # Actions.
 
-_SELECTOR = Then(Text(MAX_SELECTOR, minimum=1), page_selector)
+_SELECTOR = Then(Text(MAX_CSS, minimum=1), partial(caller_selector, is_of_browser=True))
 _KEY = Then(Text(100, minimum=1), actions.check_keys)
 
 

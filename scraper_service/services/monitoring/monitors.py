@@ -18,8 +18,7 @@ from scraper_service.errors import (
     JobNotFound,
     OptionUnavailable,
 )
-from scraper_service.options.availability import missing_model
-from scraper_service.options.limits import under_policy
+from scraper_service.options.limits import missing_model, under_policy
 from scraper_service.options.monitors import SearchTarget
 from scraper_service.options.parsing import short
 from scraper_service.options.urls import DEFAULT_PORTS, origin

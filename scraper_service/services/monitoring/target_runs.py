@@ -50,10 +50,6 @@ if TYPE_CHECKING:
 
 
 UNSURE = "The check did not find {}, but a failure may have hidden what is still there."
-BARE = (
-    "Of {} nothing is compared: includeSelectors of compare match nothing there, or"
-    " excludeSelectors leave nothing."
-)
 ROWS = 100  # of pages without a comparison, in one transaction
 NO_CREDITS = "The credits of the team do not suffice for a page of the crawl."
 GONE = "The job of the target is gone."
@@ -87,8 +83,6 @@ class TargetProgress:
     #: Changes that were judged not meaningful.
     ignored: int = 0
     degraded: str | None = None
-    #: Pages of which the selectors of the comparison leave nothing.
-    bare: int = 0
     #: Facts of a search.
     search: dict[str, Any] = field(factory=dict)
     #: Pages that its crawl delivered.
@@ -245,8 +239,6 @@ class PageTargetRun(TargetRun):
         job = await jobs.get(self._step, None) or job
         await self._add_failures()
         await self._finish(job)
-        if progress.bare:
-            self._warn(BARE.format(plural(progress.bare, "page")))
         ended_early = job.state is not JobState.COMPLETED and not progress.is_late
         await self.end(
             (job.error or f"Its pages were {job.state}.") if ended_early else None
@@ -289,7 +281,6 @@ class PageTargetRun(TargetRun):
                 kept.append((key, page.scrape_id if is_same else None))
         progress.skip += len(entries)
         progress.ignored += ignored
-        progress.bare += sum(page.is_bare for page in found)
         if not self._target.charges_itself:
             progress.price += sum(page.credits for page in found)
         self._note(judge)

@@ -28,7 +28,7 @@ from scraper_service.options.crawl import BatchOptions, CrawlOptions, Webhook
 from scraper_service.options.extraction import AgentOptions
 from scraper_service.options.limits import DAY_S
 from scraper_service.options.parsing import short
-from scraper_service.options.serialization import KINDS, MONITOR_CHECK, options_to_json
+from scraper_service.options.serialization import KINDS, MONITOR_CHECK, unstructure
 from scraper_service.storage import job_secrets, webhooks
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts import disk_use
@@ -212,7 +212,7 @@ def admit_job(
     has_hook = "webhook" in fields_dict(type(options))
     if has_hook:  # it may have secret headers, which only its sender needs
         kept = evolve(kept, webhook=None)
-    text = json.dumps(options_to_json(kept))
+    text = json.dumps(unstructure(kept))
     team_id = terms.team_id
     found = insert_job(
         connection,
@@ -339,7 +339,7 @@ def add_entries(
         ledger.give_back(connection, team_id, reserved)
         return IdempotencyKeyUsed("Idempotency key already used")
     first = found.open + found.done + found.failed
-    scrape = options_to_json(batch)["scrape"]
+    scrape = unstructure(batch)["scrape"]
     if entrusted := job_secrets.hide(scrape):
         scrape[job_secrets.KEY] = part = f"entries {first}"
         job_secrets.store(connection, job_id, part, entrusted)

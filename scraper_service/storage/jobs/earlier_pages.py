@@ -25,7 +25,8 @@ from scraper_service.errors import (
 )
 from scraper_service.items import REMOVED, UNCHANGED, KeptResponse
 from scraper_service.options.crawl import CrawlOptions, parse_since
-from scraper_service.options.serialization import scrape_options_from_json
+from scraper_service.options.scrape import ScrapeOptions
+from scraper_service.options.serialization import structure
 from scraper_service.storage.files.page_sources import (
     RESPONSE,
     has_sources,
@@ -219,7 +220,7 @@ def find_base(
         return _refusal(lack)
     if not has_sources(connection, row.id) and not _has_base(connection, row.id):
         return _refusal(f"the crawl {row.id} has kept no responses (keepSources)")
-    known = scrape_options_from_json(json.loads(row.options)["scrape"])
+    known = structure(json.loads(row.options)["scrape"], ScrapeOptions)
     if known.as_made != options.scrape.as_made:
         return _refusal(f"the crawl {row.id} had other scrapeOptions")
     return str(row.id)

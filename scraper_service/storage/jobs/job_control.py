@@ -29,8 +29,8 @@ from scraper_service.options import catalogue
 from scraper_service.options.crawl import CHANGEABLE
 from scraper_service.options.limits import DAY_S, HIDDEN
 from scraper_service.options.parsing import short
-from scraper_service.options.scrape import broken_rules
-from scraper_service.options.serialization import scrape_options_from_json, unstructure
+from scraper_service.options.scrape import ScrapeOptions, broken_rules
+from scraper_service.options.serialization import structure, unstructure
 from scraper_service.options.urls import host_of
 from scraper_service.storage import job_secrets, webhooks
 from scraper_service.storage.accounts import audit, disk_use
@@ -449,7 +449,7 @@ def _new_options(
             json.loads(row.options)["scrape"] if text is None else json.loads(text)
         )
         part = options.pop(job_secrets.KEY, job_secrets.OPTIONS)
-        scrape = evolve(scrape_options_from_json(options), **replaced)
+        scrape = evolve(structure(options, ScrapeOptions), **replaced)
         if issues := broken_rules(scrape, lambda name: _SPELLED.get(name) or name):
             return InvalidOptions(
                 [evolve(each, path=("scrapeOptions", *each.path)) for each in issues]

@@ -13,7 +13,8 @@ from attrs import frozen
 from sqlalchemy import func, select
 
 from scraper_service.content.stored_pages import decompress
-from scraper_service.options.serialization import webhook_from_json
+from scraper_service.options.crawl import Webhook
+from scraper_service.options.serialization import structure
 from scraper_service.storage.frontier import refused_links
 from scraper_service.storage.job_records import Event, Job, event_error, failure_of
 from scraper_service.storage.jobs.job_store import get_job
@@ -123,7 +124,7 @@ def _metadata(connection: Connection, job_id: str) -> Mapping[str, Any]:
     config = connection.scalar(
         select(webhook.c.config).where(webhook.c.job_id == job_id)
     )
-    return webhook_from_json(json.loads(config)).metadata if config else {}
+    return structure(json.loads(config), Webhook).metadata if config else {}
 
 
 BEGAN, LEFT, TAKEN_OVER = "began", "left", "taken over"

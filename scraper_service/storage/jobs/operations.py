@@ -17,7 +17,7 @@ from sqlalchemy import and_, func, or_, select, update
 
 from scraper_service.content.stored_pages import compress, decompress
 from scraper_service.discovery.scope_rules import Reason
-from scraper_service.options.serialization import options_to_json
+from scraper_service.options.serialization import unstructure
 from scraper_service.storage import job_secrets, webhooks
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts import disk_use
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from scraper_service.options.crawl import BatchOptions
+
 
 ENTRY_BYTES = 4 * 2**20  # of pages in one read
 ENTRY_ROWS = 100
@@ -206,7 +207,7 @@ def add_step(
         # Only monitors read the responses of a step again.
         keeps = bool(batch.keep_sources)
         kept = evolve(batch, urls=batch.urls[:1], keep_sources=keeps)
-        options = json.dumps(options_to_json(kept))
+        options = json.dumps(unstructure(kept))
         job_store.insert_job(
             connection,
             row.team_id,

@@ -18,7 +18,7 @@ from sqlalchemy import insert, select, update
 from scraper_service.content.stored_pages import compress
 from scraper_service.errors import plural
 from scraper_service.options.limits import DAY_S, policy_from_json
-from scraper_service.options.serialization import options_to_json
+from scraper_service.options.serialization import unstructure
 from scraper_service.storage import webhooks
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts import disk_use
@@ -184,7 +184,7 @@ def add_crawl(
         connection,
         team_id,
         seed,
-        json.dumps(options_to_json(options)),
+        json.dumps(unstructure(options)),
         2,
         crawl_id,
         base_job_id=base_id,

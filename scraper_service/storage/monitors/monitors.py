@@ -26,7 +26,7 @@ from scraper_service.options.monitors import (
     target_from_json,
     target_to_json,
 )
-from scraper_service.options.serialization import webhook_from_json, webhook_to_json
+from scraper_service.options.serialization import structure, unstructure
 from scraper_service.storage import job_secrets
 from scraper_service.storage.accounts import audit
 from scraper_service.storage.accounts.credits import lock_team
@@ -148,7 +148,7 @@ def seal_definition(
     values = {
         "targets": [target_to_json(each) for each in definition.targets],
         "shown": definition.shown,
-        "hook": None if hook is None else webhook_to_json(hook),
+        "hook": None if hook is None else unstructure(hook),
         "shown_hook": definition.shown_hook,
     }
     if definition.has_secrets:
@@ -166,7 +166,7 @@ def open_definition(connection: Connection, row: Row[Any]) -> Definition:
     return Definition(
         targets=tuple(target_from_json(each) for each in values["targets"]),
         shown=tuple(values["shown"]),
-        hook=None if values["hook"] is None else webhook_from_json(values["hook"]),
+        hook=None if values["hook"] is None else structure(values["hook"], Webhook),
         shown_hook=values["shown_hook"],
     )
 
