@@ -37,7 +37,6 @@ MODULES = {
     "audit": "operator.accounts:audit_command",
     "backup": "operator.maintenance:backup_command",
     "batch": "jobs:batch_command",
-    "blocklist": "operator.maintenance:blocklist_group",
     "crawl": "jobs:crawl_command",
     "doctor": "main:doctor_command",
     "explain": "pages:explain_command",

@@ -1,4 +1,4 @@
-"""Commands that maintain a service: `backup`, `restore`, `gc`, `blocklist` and `workers`.
+"""Commands that maintain a service: `backup`, `restore`, `gc` and `workers`.
 
 Heavy imports are inside the commands, as in :mod:`scraper_service.cli.main`.
 """
@@ -6,11 +6,8 @@ Heavy imports are inside the commands, as in :mod:`scraper_service.cli.main`.
 from __future__ import annotations
 
 import asyncio
-import http.client
 import json
 import sqlite3
-import urllib.error
-import urllib.request
 from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,8 +22,6 @@ from scraper_service.errors import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-
-    from scrapy.settings import Settings
 
     from scraper_service.storage.files.backup import Manifest
     from scraper_service.storage.frontier.leases import LiveWorker
@@ -190,63 +185,6 @@ def _bytes_of(folder: Path) -> int:
             if path.is_file():
                 found += path.stat().st_size
     return found
-
-
-MAX_BYTES = 64 * 2**20
-TIMEOUT_S = 60
-
-
-def _opener(settings: Settings, url: str) -> urllib.request.OpenerDirector:
-    """Return an opener that uses the outgoing proxy, and else those of the shell."""
-    from scraper_service.discovery.outgoing_requests import OutgoingProxy
-
-    proxy = OutgoingProxy.from_settings(settings).to(url)
-    proxies = {"http": proxy, "https": proxy} if proxy else None
-    return urllib.request.build_opener(urllib.request.ProxyHandler(proxies))
-
-
-@click.group("blocklist")
-def blocklist_group() -> None:
-    """Manage a list of hosts that blockAds blocks besides the built-in rules."""
-
-
-@blocklist_group.command("update")
-@click.argument("url", required=False)
-@data_dir_option
-@click.pass_obj
-def update_command(
-    overrides: tuple[str, ...], url: str | None, data_dir: str | None
-) -> None:
-    """Download the list at URL, or at SCRAPER_BLOCKLIST_URL.
-
-    Each line of the list has a host name, as such, as in a hosts file or as ||host^.
-    Browsers that start later use the list. Check the licence of the list: no list comes
-    with this program.
-    """
-    from scraper_service.content.html.ads import FILE, read_hosts
-
-    settings = load_settings(overrides, DATA_DIR=data_dir)
-    url = url or settings["BLOCKLIST_URL"]
-    if not url:
-        raise click.UsageError("give a URL, or set SCRAPER_BLOCKLIST_URL")
-    if not url.startswith(("http://", "https://")):
-        raise click.UsageError(f"{url}: must be an http or https URL")
-    try:
-        with _opener(settings, url).open(url, timeout=TIMEOUT_S) as answer:
-            data = answer.read(MAX_BYTES + 1)
-    except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
-        raise click.ClickException(f"{url} could not be read: {error}") from error
-    if len(data) > MAX_BYTES:
-        raise click.ClickException(f"{url} has more than {MAX_BYTES} bytes")
-    hosts = read_hosts(data.decode("utf-8", "replace").splitlines())
-    if not hosts:
-        raise click.ClickException(f"{url} has no host names")
-    folder = Path(settings["DATA_DIR"])
-    folder.mkdir(parents=True, exist_ok=True)
-    temporary = folder / f"{FILE}.new"
-    temporary.write_text("\n".join(sorted(hosts)) + "\n", encoding="utf-8")
-    temporary.replace(folder / FILE)
-    click.echo(f"{len(hosts)} hosts in {folder / FILE}")
 
 
 @click.command("workers")
