@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sqlite3
 from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -115,15 +114,9 @@ def _describe(made: Manifest) -> str:
 
 
 @click.command("gc")
-@click.option(
-    "--compact",
-    is_flag=True,
-    help="Make a SQLite file smaller too. No service may use it meanwhile, and the disk needs"
-    " room for another copy.",
-)
 @data_dir_option
 @click.pass_obj
-def gc_command(overrides: tuple[str, ...], compact: bool, data_dir: str | None) -> None:
+def gc_command(overrides: tuple[str, ...], data_dir: str | None) -> None:
     """Delete expired jobs, pages and files now.
 
     The service does so by itself, at its start and while it runs. Deleted rows leave room in
@@ -132,7 +125,6 @@ def gc_command(overrides: tuple[str, ...], compact: bool, data_dir: str | None) 
     from scraper_service.crawling.artefacts import shared_artefacts
     from scraper_service.errors import ServiceUnavailable
     from scraper_service.services.upkeep import expire, expire_charges
-    from scraper_service.storage.connections import is_sqlite
 
     database, settings = open_database(overrides, data_dir)
 
@@ -144,37 +136,15 @@ def gc_command(overrides: tuple[str, ...], compact: bool, data_dir: str | None) 
             pass
 
     with closing(database):
-        url, folder = database.engine.url, database.data_dir
-        if compact and not is_sqlite(url):
-            text = "--compact is for SQLite: PostgreSQL does it by itself"
-            raise click.UsageError(text)
+        folder = database.data_dir
         before = _bytes_of(folder)
         try:
             asyncio.run(expire_all())
         except (ServiceUnavailable, ValueError) as error:
             raise click.ClickException(str(error)) from error
-        record_act(database, settings, "service.gc", compact=False)
-    if compact:
-        _compact(url.database)
-        database, settings = open_database(overrides, data_dir)
-        with closing(database):
-            record_act(database, settings, "service.gc", compact=True)
+        record_act(database, settings, "service.gc")
     after = _bytes_of(folder)
     click.echo(f"{folder}: {after / MIB:.1f} MiB, before {before / MIB:.1f} MiB")
-
-
-def _compact(path: str | None) -> None:
-    """Write a SQLite file anew. Raises :exc:`click.ClickException`."""
-    try:
-        with closing(
-            sqlite3.connect(path or "", timeout=0, isolation_level=None)
-        ) as connection:
-            # Only the last connection to a file may end its write-ahead log.
-            connection.execute("PRAGMA journal_mode = DELETE")
-            connection.execute("VACUUM")
-    except sqlite3.Error as error:
-        text = f"the file was not made smaller: {error}; stop what uses it first"
-        raise click.ClickException(text) from error
 
 
 def _bytes_of(folder: Path) -> int:
