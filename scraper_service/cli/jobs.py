@@ -16,7 +16,6 @@ import click
 from scraper_service.cli import options
 from scraper_service.cli.jobs_client import takes_service
 from scraper_service.cli.options import examples, takes_output
-from scraper_service.cli.outputs.output import upload_after
 from scraper_service.cli.outputs.page_files import keys_of_body
 from scraper_service.cli.terminal import (
     LAST,
@@ -350,17 +349,13 @@ def resume_command(job_id: str, wanted: Wanted, where: Where) -> None:
 def export_command(job_id: str, wanted: Wanted, where: Where) -> None:
     """Write all pages that a job has so far, without continuing it.
 
-    A .warc.gz or .wacz file has the responses that the pages were made of. -o takes also
-    s3://, gs:// and az:// URLs; the credentials come from the environment.
+    A .warc.gz or .wacz file has the responses that the pages were made of.
     """
     place = wanted.destination(archives=True)
     if place.path is None:
         raise click.UsageError("-o PATH is needed on a terminal; - is standard output")
-    with upload_after(place) as at:
-        client = where.client()
-        code = client.export(client.find(job_id), at, quiet=wanted.quiet)
-        if code:
-            sys.exit(code)
+    client = where.client()
+    sys.exit(client.export(client.find(job_id), place, quiet=wanted.quiet))
 
 
 def _print_table(rows: Iterable[dict[str, Any]]) -> None:

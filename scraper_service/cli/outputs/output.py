@@ -10,7 +10,6 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -18,14 +17,13 @@ import click
 from attrs import evolve, frozen
 
 from scraper_service.cli.outputs.page_files import EVERY_KEY, KINDS
-from scraper_service.errors import StoreUnavailable
 from scraper_service.exports.formats import FORMATS as EXPORT_FORMATS
 from scraper_service.exports.formats import FileSpec
 from scraper_service.exports.tables import FACTS, LAST
 from scraper_service.options.formats import FILE, PICTURE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from scraper_service.cli.terminal import FailedUrl
 
@@ -74,11 +72,6 @@ class Destination:
     overwrite: bool = False
     #: The keys of the pages, None if not known.
     keys: Sequence[str] | None = None
-
-    @property
-    def is_stored(self) -> bool:
-        """True for an object of the object storage."""
-        return "://" in (self.path or "")
 
     @property
     def is_stdout(self) -> bool:
@@ -144,9 +137,9 @@ def destination(
         _require(name, archives=archives)
         return Destination(STDOUT, name or "jsonl")
     assert path is not None
-    if "://" in path and not archives:
-        text = "only `jobs export` writes to object storage; export the job afterwards"
-        raise click.UsageError(f"-o {path.partition('://')[0]}://...: {text}")
+    if "://" in path:
+        text = "a file or folder of this machine; pipe `-o -` into the tool of your storage"
+        raise click.UsageError(f"-o {path.partition('://')[0]}://...: must be {text}")
     is_folder = path.endswith(("/", os.sep)) or Path(path).is_dir()
     format_ = name or ("markdown" if is_folder else JOB_ENDINGS.get(_ending(path)))
     if format_ is None:
@@ -159,10 +152,6 @@ def destination(
         raise click.UsageError(f"-o {path}: {format_} needs a file, this is a folder")
     if format_ == "markdown" and Path(path).exists() and not Path(path).is_dir():
         raise click.UsageError(f"-o {path}: must be a folder, this is a file")
-    if "://" in path:
-        if format_ == "markdown":
-            raise click.UsageError(f"-o {path}: a folder cannot be stored; take .zip")
-        return Destination(path, format_, overwrite)
     return Destination(str(Path(path).absolute()), format_, overwrite)
 
 
@@ -191,31 +180,3 @@ def _ending(path: str) -> str:
     suffixes = Path(path).suffixes
     both = "".join(suffixes[-2:]).lower()
     return both if both in JOB_ENDINGS else Path(path).suffix.lower()
-
-
-@contextmanager
-def upload_after(place: Destination) -> Iterator[Destination]:
-    """Yield ``place``, or a temporary file for it that is uploaded afterwards.
-
-    Nothing is uploaded after an error. Raises :exc:`click.ClickException`.
-    """
-    if not place.is_stored:
-        yield place
-        return
-    import asyncio
-    import tempfile
-
-    from scraper_service.storage.files.blob_stores import ObjectStore
-
-    folder, _, name = str(place.path).rpartition("/")
-    try:
-        store = ObjectStore(folder, "-o")
-    except ValueError as error:
-        raise click.UsageError(str(error)) from None
-    with tempfile.TemporaryDirectory() as temporary:
-        path = Path(temporary, name)
-        yield evolve(place, path=str(path))
-        try:
-            asyncio.run(store.put_file(name, path))
-        except StoreUnavailable as error:
-            raise click.ClickException(str(error)) from None
