@@ -16,7 +16,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import click
 from attrs import field, frozen
@@ -37,16 +37,26 @@ if TYPE_CHECKING:
 
 PLAIN_S = 5.0  # between two plain lines
 SPEED_S = 10.0  # window of the mean speed
-MIN_BAR = 8  # columns; no shorter bar is drawn
 
 
 class Progress:
-    """Shows a person the progress of a job. The base prints sentences alone."""
+    """Shows a person the progress of a job: sentences, and counts if it ``is_live``.
 
-    is_live = False
+    Counts are a line every :data:`PLAIN_S` seconds. They serve output to standard output,
+    and terminals without cursor movement.
+    """
+
+    def __init__(self, *, is_live: bool = False):
+        self.is_live = is_live
+        self._speed = Speed()
+        self._next = time.monotonic() + PLAIN_S
 
     def show(self, status: Status, url: str | None) -> None:
         """Show the state of the job, and a URL that is being fetched."""
+        text = counts(status, self._speed.of(status))
+        if self.is_live and status.is_active and time.monotonic() >= self._next:
+            self._next = time.monotonic() + PLAIN_S
+            self.say(f"{text}  {host_of(url)}".rstrip())
 
     def pages(self, pages: Sequence[bytes]) -> None:
         """Show new pages."""
@@ -77,7 +87,7 @@ def progress(*, quiet: bool, to_stdout: bool, lists_pages: bool) -> Progress:
     if not sys.stderr.isatty():
         return Progress()
     if to_stdout or os.environ.get("TERM", "dumb") in {"dumb", "unknown"}:
-        return PlainLines()
+        return Progress(is_live=True)
     return LiveLine(lists_pages)
 
 
@@ -87,9 +97,9 @@ class Speed:
     def __init__(self) -> None:
         self._seen: deque[tuple[float, int]] = deque()
 
-    def at(self, ended: int) -> float:
-        """Return the speed. ``ended`` is the number of pages that have ended so far."""
-        now = time.monotonic()
+    def of(self, status: Status) -> float:
+        """Return the speed of a job now."""
+        now, ended = time.monotonic(), status.pages + (status.failed or 0)
         self._seen.append((now, ended))
         while now - self._seen[0][0] > SPEED_S and len(self._seen) > 2:
             self._seen.popleft()
@@ -98,20 +108,14 @@ class Speed:
         return (ended - before) / elapsed if elapsed > 0 else 0.0
 
 
-def counts(status: Status, speed: float, width: int = 80) -> str:
-    """Return the counts of a job as text of less than ``width`` columns.
-
-    Unknown counts are left out. Counts at the end are left out if the text is too long.
-    """
+def counts(status: Status, speed: float) -> str:
+    """Return the counts of a job as text. Unknown counts are left out."""
     words = [f"{status.pages} done"]
     if status.failed is not None:
         words.append(f"{status.failed} failed")
     if status.pending is not None:
         words.append(f"{status.pending} pending")
-    words.append(f"{speed:.1f}/s")
-    while len(words) > 1 and len("  ".join(words)) >= width:
-        words.pop()
-    return "  ".join(words)
+    return "  ".join([*words, f"{speed:.1f}/s"])
 
 
 def host_of(url: str | None) -> str:
@@ -119,41 +123,25 @@ def host_of(url: str | None) -> str:
     return printable(url_parts(url or "").netloc.rpartition("@")[2])
 
 
-class PlainLines(Progress):
-    """A display that prints a line every :data:`PLAIN_S` seconds.
-
-    It serves output to standard output, and terminals without cursor movement.
-    """
-
-    is_live = True
-
-    def __init__(self) -> None:
-        self._speed = Speed()
-        self._next = time.monotonic() + PLAIN_S
-
-    def show(self, status: Status, url: str | None) -> None:
-        speed = self._speed.at(status.pages + (status.failed or 0))
-        if status.is_active and time.monotonic() >= self._next:
-            self._next = time.monotonic() + PLAIN_S
-            self.say(f"{counts(status, speed)}  {host_of(url)}".rstrip())
-
-
 class LiveLine(Progress):
     """A display of one line that changes in place, with a progress bar.
 
-    On a narrow terminal the bar is left out first, then the host.
+    On a narrow terminal the bar is shorter, then the end of the text is left out.
     """
-
-    is_live = True
 
     def __init__(self, lists_pages: bool) -> None:
         from rich.console import Console
-        from rich.live import Live
+        from rich.progress import BarColumn, TextColumn
+        from rich.progress import Progress as Bar
+        from rich.table import Column
 
-        self._speed = Speed()
+        super().__init__(is_live=True)
         self._lists_pages = lists_pages
         self._console = Console(stderr=True, highlight=False, markup=False)
-        self._live = Live(
+        column = Column(no_wrap=True, overflow="ellipsis")
+        self._live = Bar(
+            BarColumn(30, complete_style="cyan", finished_style="green"),
+            TextColumn("{task.description}", markup=False, table_column=column),
             console=self._console,
             refresh_per_second=4,
             transient=True,
@@ -163,39 +151,16 @@ class LiveLine(Progress):
         self._live.start()
 
     def show(self, status: Status, url: str | None) -> None:
-        speed = self._speed.at(status.pages + (status.failed or 0))
-        numbers = counts(status, speed, self._console.width)
-        self._live.update(self._line(status, numbers, host_of(url)))
-
-    def _line(self, status: Status, numbers: str, host: str) -> Any:
-        from rich.progress_bar import ProgressBar
-        from rich.table import Table
-        from rich.text import Text
-
-        line = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
-        cells: list[Any] = []
-        room = self._console.width - len(numbers) - len(host) - 5
-        if room >= MIN_BAR:
-            ended = status.pages + (status.failed or 0)
-            total = max(status.total, 1)
-            bar = ProgressBar(
-                total,
-                min(ended, total),
-                width=min(room, 30),
-                complete_style="cyan",
-                finished_style="green",
-            )
-            cells.append(bar)
-        cells.append(Text(numbers, no_wrap=True, overflow="ellipsis"))
-        left = self._console.width - len(numbers) - 3
-        if host and left >= 4:
-            cells.append(
-                Text(fit_columns(host, left), no_wrap=True, overflow="ellipsis")
-            )
-        for _ in cells:
-            line.add_column(no_wrap=True)
-        line.add_row(*cells)
-        return line
+        text = counts(status, self._speed.of(status))
+        ended = status.pages + (status.failed or 0)
+        if not self._live.tasks:
+            self._live.add_task("")
+        self._live.update(
+            self._live.task_ids[0],
+            description=f"{text}  {host_of(url)}".rstrip(),
+            total=max(status.total, ended, 1),
+            completed=ended,
+        )
 
     def pages(self, pages: Sequence[bytes]) -> None:
         if not self._lists_pages:
