@@ -14,7 +14,7 @@ import attrs
 import click
 
 from scraper_service.cli import options
-from scraper_service.cli.jobs_client import takes_service
+from scraper_service.cli.clients import takes_service
 from scraper_service.cli.options import examples, takes_output
 from scraper_service.cli.outputs.page_files import keys_of_body
 from scraper_service.cli.terminal import (
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import TextIO
 
-    from scraper_service.cli.jobs_client import Where
+    from scraper_service.cli.clients import Where
     from scraper_service.cli.options import Wanted
 
 

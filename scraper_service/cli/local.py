@@ -77,7 +77,7 @@ if TYPE_CHECKING:
 
 
 class LocalClient:
-    """Does the work of commands in this process, see :mod:`scraper_service.cli.jobs_client`."""
+    """Does the work of commands in this process, see :mod:`scraper_service.cli.clients`."""
 
     def __init__(self, overrides: tuple[str, ...], data_dir: str | None):
         self._overrides = overrides

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scraper_service.cli import options
-from scraper_service.cli.jobs_client import takes_service
+from scraper_service.cli.clients import takes_service
 from scraper_service.cli.options import examples
 from scraper_service.cli.outputs.output import (
     Target,
@@ -31,7 +31,7 @@ from scraper_service.content.losses import describe
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from scraper_service.cli.jobs_client import Where
+    from scraper_service.cli.clients import Where
 
 
 MAX_FILE_BYTES = 50 * 2**20  # the limit of POST /v2/parse

@@ -295,7 +295,7 @@ USUAL_JOBS = 20  # in a list
 
 
 class RemoteClient:
-    """Lets a running service do the work of commands, see :mod:`scraper_service.cli.jobs_client`."""
+    """Lets a running service do the work of commands, see :mod:`scraper_service.cli.clients`."""
 
     def __init__(self, server: str, key: str):
         self.server = server
