@@ -1,184 +1,25 @@
-"""Follow a job to its end: write its pages and show its progress.
+"""Follow a job to its end: write its pages, show its progress and sum it up.
 
-The job runs in this process or in a service. Progress goes to standard error: a live
-line on a terminal, plain lines, or nothing. ``rich`` draws the live line, because it
-handles the terminal's width, encoding and NO_COLOR. It is imported only for that line.
+The job runs in this process or in a service.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
-import os
 import signal
-import sys
-import time
-from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-import click
 from attrs import field, frozen
 
-from scraper_service.cli.terminal import (
-    CRAWL_DENIAL,
-    FailedUrl,
-    Status,
-    end_at_once,
-    fit_columns,
-)
+from scraper_service.cli.status import CRAWL_DENIAL, FailedUrl, Status
+from scraper_service.cli.terminal import Progress, Silent, end_at_once, progress
 from scraper_service.content.characters import printable
 from scraper_service.errors import plural
-from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:
     from scraper_service.cli.outputs.output import Destination, Output
-
-PLAIN_S = 5.0  # between two plain lines
-SPEED_S = 10.0  # window of the mean speed
-
-
-class Progress:
-    """Shows a person the progress of a job: sentences, and counts if it ``is_live``.
-
-    Counts are a line every :data:`PLAIN_S` seconds. They serve output to standard output,
-    and terminals without cursor movement.
-    """
-
-    def __init__(self, *, is_live: bool = False):
-        self.is_live = is_live
-        self._speed = Speed()
-        self._next = time.monotonic() + PLAIN_S
-
-    def show(self, status: Status, url: str | None) -> None:
-        """Show the state of the job, and a URL that is being fetched."""
-        text = counts(status, self._speed.of(status))
-        if self.is_live and status.is_active and time.monotonic() >= self._next:
-            self._next = time.monotonic() + PLAIN_S
-            self.say(f"{text}  {host_of(url)}".rstrip())
-
-    def pages(self, pages: Sequence[bytes]) -> None:
-        """Show new pages."""
-
-    def say(self, text: str) -> None:
-        """Print a sentence permanently."""
-        click.echo(text, err=True)
-
-    def stop(self) -> None:
-        """End the display. Further calls have no effect."""
-
-
-class Silent(Progress):
-    """A display of nothing at all."""
-
-    def say(self, text: str) -> None:
-        """Print nothing."""
-
-
-def progress(*, quiet: bool, to_stdout: bool, lists_pages: bool) -> Progress:
-    """Return the display that suits standard error.
-
-    ``to_stdout`` is true if pages go to standard output, where a live line could mix with
-    them. With ``lists_pages`` each page gets a line on a terminal.
-    """
-    if quiet:
-        return Silent()
-    if not sys.stderr.isatty():
-        return Progress()
-    if to_stdout or os.environ.get("TERM", "dumb") in {"dumb", "unknown"}:
-        return Progress(is_live=True)
-    return LiveLine(lists_pages)
-
-
-class Speed:
-    """The mean speed over the last :data:`SPEED_S`, in pages per second."""
-
-    def __init__(self) -> None:
-        self._seen: deque[tuple[float, int]] = deque()
-
-    def of(self, status: Status) -> float:
-        """Return the speed of a job now."""
-        now, ended = time.monotonic(), status.pages + (status.failed or 0)
-        self._seen.append((now, ended))
-        while now - self._seen[0][0] > SPEED_S and len(self._seen) > 2:
-            self._seen.popleft()
-        first, before = self._seen[0]
-        elapsed = now - first
-        return (ended - before) / elapsed if elapsed > 0 else 0.0
-
-
-def counts(status: Status, speed: float) -> str:
-    """Return the counts of a job as text. Unknown counts are left out."""
-    words = [f"{status.pages} done"]
-    if status.failed is not None:
-        words.append(f"{status.failed} failed")
-    if status.pending is not None:
-        words.append(f"{status.pending} pending")
-    return "  ".join([*words, f"{speed:.1f}/s"])
-
-
-def host_of(url: str | None) -> str:
-    """Return the host of a URL as printable text."""
-    return printable(url_parts(url or "").netloc.rpartition("@")[2])
-
-
-class LiveLine(Progress):
-    """A display of one line that changes in place, with a progress bar.
-
-    On a narrow terminal the bar is shorter, then the end of the text is left out.
-    """
-
-    def __init__(self, lists_pages: bool) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, TextColumn
-        from rich.progress import Progress as Bar
-        from rich.table import Column
-
-        super().__init__(is_live=True)
-        self._lists_pages = lists_pages
-        self._console = Console(stderr=True, highlight=False, markup=False)
-        column = Column(no_wrap=True, overflow="ellipsis")
-        self._live = Bar(
-            BarColumn(30, complete_style="cyan", finished_style="green"),
-            TextColumn("{task.description}", markup=False, table_column=column),
-            console=self._console,
-            refresh_per_second=4,
-            transient=True,
-            redirect_stdout=False,
-            redirect_stderr=False,
-        )
-        self._live.start()
-
-    def show(self, status: Status, url: str | None) -> None:
-        text = counts(status, self._speed.of(status))
-        ended = status.pages + (status.failed or 0)
-        if not self._live.tasks:
-            self._live.add_task("")
-        self._live.update(
-            self._live.task_ids[0],
-            description=f"{text}  {host_of(url)}".rstrip(),
-            total=max(status.total, ended, 1),
-            completed=ended,
-        )
-
-    def pages(self, pages: Sequence[bytes]) -> None:
-        if not self._lists_pages:
-            return
-        for page in pages:
-            facts = json.loads(page).get("metadata", {})
-            title = facts.get("title")
-            words = f"{facts.get('statusCode', '-')} {facts.get('url', '')}"
-            if isinstance(title, str):
-                words += f"  {title}"
-            self.say(fit_columns(words, self._console.width))
-
-    def say(self, text: str) -> None:
-        self._console.print(text, markup=False, soft_wrap=True)
-
-    def stop(self) -> None:
-        self._live.stop()
-
 
 MAX_SHOWN = 3  # failures in the summary of a job without pages
 UNCHANGED = "unchanged"  # as in scraper_service.items, whose import takes 0.1 s

@@ -23,18 +23,16 @@ from scraper_service.cli.local_run import (
 )
 from scraper_service.cli.operator.accounts import operator
 from scraper_service.cli.options import with_flag
+from scraper_service.cli.outputs import OutputFailed, ReaderGone
 from scraper_service.cli.settings import check_egress, fetch_settings, load_settings
-from scraper_service.cli.terminal import (
+from scraper_service.cli.status import (
     UUID_LENGTH,
-    OutputFailed,
-    ReaderGone,
     ShownJob,
     choose_id,
-    end_when_interrupted,
-    leave_pipe,
     tell_left_out,
     utc,
 )
+from scraper_service.cli.terminal import end_when_interrupted, leave_pipe
 from scraper_service.content.characters import printable
 from scraper_service.content.stored_pages import archive_row
 from scraper_service.errors import InvalidOptions, OptionUnavailable, plural
@@ -61,7 +59,7 @@ if TYPE_CHECKING:
 
     from scraper_service.cli.options import Wanted
     from scraper_service.cli.outputs.output import Destination, Output
-    from scraper_service.cli.terminal import Status
+    from scraper_service.cli.status import Status
     from scraper_service.options.crawl import (
         BatchOptions,
         CrawlOptions,

@@ -22,16 +22,11 @@ import attrs
 import click
 
 from scraper_service.cli.follow import Ending, Follower, ShownRun
+from scraper_service.cli.outputs import OutputFailed, ReaderGone
 from scraper_service.cli.outputs.output import STDOUT, Destination, destination
 from scraper_service.cli.outputs.page_files import keys_of_options
-from scraper_service.cli.terminal import (
-    READER_GONE,
-    FailedUrl,
-    OutputFailed,
-    ReaderGone,
-    Status,
-    end_when_interrupted,
-)
+from scraper_service.cli.status import FailedUrl, Status
+from scraper_service.cli.terminal import READER_GONE, end_when_interrupted
 from scraper_service.errors import plural
 
 if TYPE_CHECKING:

@@ -19,17 +19,16 @@ import click
 
 from scraper_service.cli.follow import Follower, ShownRun, export_pages
 from scraper_service.cli.options import with_flag
-from scraper_service.cli.terminal import (
-    READER_GONE,
+from scraper_service.cli.outputs import OutputFailed, ReaderGone
+from scraper_service.cli.status import (
     UUID_LENGTH,
     FailedUrl,
-    OutputFailed,
-    ReaderGone,
     ShownJob,
     Status,
     choose_id,
     tell_left_out,
 )
+from scraper_service.cli.terminal import READER_GONE
 from scraper_service.content.characters import printable
 from scraper_service.errors import plural
 

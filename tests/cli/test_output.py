@@ -11,6 +11,7 @@ import yaml
 from markdown_it import MarkdownIt
 
 from scraper_service.cli.follow import FLAGS, Ending, summary
+from scraper_service.cli.outputs import OutputFailed
 from scraper_service.cli.outputs.files import TableFile, WriterFile
 from scraper_service.cli.outputs.page_files import (
     EVERY_KEY,
@@ -19,7 +20,8 @@ from scraper_service.cli.outputs.page_files import (
     MarkdownFolder,
     keys_of_body,
 )
-from scraper_service.cli.terminal import FailedUrl, OutputFailed, Status, fit_columns
+from scraper_service.cli.status import FailedUrl, Status
+from scraper_service.cli.terminal import fit_columns
 from scraper_service.content.characters import printable
 from scraper_service.exports.formats import FileSpec
 from scraper_service.exports.markdown_zip import front_matter

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from scraper_service.cli.outputs import OutputFailed, ReaderGone
 from scraper_service.cli.outputs.page_files import (
     EVERY_KEY,
     KINDS,
@@ -18,7 +19,6 @@ from scraper_service.cli.outputs.page_files import (
     content_of,
     ending_of,
 )
-from scraper_service.cli.terminal import OutputFailed, ReaderGone
 from scraper_service.exports import tables
 from scraper_service.exports.formats import make_writer
 from scraper_service.exports.markdown_zip import PageNames
@@ -27,7 +27,7 @@ from scraper_service.options.formats import FILE, PICTURE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scraper_service.cli.terminal import FailedUrl
+    from scraper_service.cli.status import FailedUrl
     from scraper_service.exports.formats import FileSpec
 
 

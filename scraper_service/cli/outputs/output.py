@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import click
 from attrs import evolve, frozen
 
+from scraper_service.cli.outputs import OutputFailed
 from scraper_service.cli.outputs.page_files import (
     EVERY_KEY,
     KINDS,
@@ -27,7 +28,6 @@ from scraper_service.cli.outputs.page_files import (
     content_of,
     write_page,
 )
-from scraper_service.cli.terminal import OutputFailed
 from scraper_service.content.characters import printable
 from scraper_service.exports.formats import FORMATS as EXPORT_FORMATS
 from scraper_service.exports.formats import FileSpec
@@ -38,7 +38,7 @@ from scraper_service.options.formats import DATA, FILE, HTML, PICTURE, TEXT
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from scraper_service.cli.terminal import FailedUrl
+    from scraper_service.cli.status import FailedUrl
 
 
 _WRITERS = {"zip": "md"}  # names of exports with another name here

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from attrs import frozen
 
-from scraper_service.cli.terminal import FailedUrl, OutputFailed
+from scraper_service.cli.outputs import OutputFailed
 from scraper_service.content.characters import printable
 from scraper_service.errors import plural
 from scraper_service.exports.markdown_zip import PageNames, front_matter
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from scraper_service.cli.status import FailedUrl
     from scraper_service.options.scrape import ScrapeOptions
 
 QUOTES = "directQuote"  # the mode of the format query that makes highlights
