@@ -21,10 +21,14 @@ from scraper_service.cli.local_run import (
     open_database,
     require_job,
 )
-from scraper_service.cli.operator.accounts import operator
 from scraper_service.cli.options import with_flag
 from scraper_service.cli.outputs import OutputFailed, ReaderGone
-from scraper_service.cli.settings import check_egress, fetch_settings, load_settings
+from scraper_service.cli.settings import (
+    check_egress,
+    fetch_settings,
+    load_settings,
+    operator,
+)
 from scraper_service.cli.status import (
     UUID_LENGTH,
     ShownJob,
