@@ -487,9 +487,7 @@ class RemoteRun(ShownRun):
         """Write the file of an export of the service; return the exit code."""
 
         async def work(remote: Remote) -> int:
-            from scraper_service.cli.outputs.files import CopiedFile
-
-            output = CopiedFile(None if self._place.is_stdout else self._place.path)
+            output = self._place.copied_file()
             output.open()
             path = f"/v2/crawl/{job_id}/export?format={self._place.format}"
             headers = await remote.download(path, output.copy)

@@ -38,6 +38,7 @@ from scraper_service.options.formats import DATA, FILE, HTML, PICTURE, TEXT
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from scraper_service.cli.outputs.files import CopiedFile
     from scraper_service.cli.status import FailedUrl
 
 
@@ -105,6 +106,12 @@ class Destination:
         if self.format == "csv":
             return files.TableFile(path, self.keys)
         return files.WriterFile(path, self._spec())
+
+    def copied_file(self) -> CopiedFile:
+        """Return an output for a file that is made elsewhere."""
+        from scraper_service.cli.outputs.files import CopiedFile
+
+        return CopiedFile(None if self.is_stdout else self.path)
 
     @property
     def is_archive(self) -> bool:
