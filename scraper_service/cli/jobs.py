@@ -356,11 +356,7 @@ def export_command(job_id: str, wanted: Wanted, where: Where) -> None:
 def _print_table(rows: Iterable[dict[str, Any]]) -> None:
     width = shutil.get_terminal_size().columns
     for row in rows:
-        words = f"{row['id']}  {row['state']}"
-        if "pages" in row:
-            words += f", {row['pages']} done"
-        if "failed" in row:
-            words += f", {row['failed']} failed"
-        click.echo(words)
+        counts = f"{row['pages']} done, {row['failed']} failed"
+        click.echo(f"{row['id']}  {row['state']}, {counts}")
         made = str(row.get("created") or "")[:16].replace("T", " ")
         click.echo(f"  {made}  {fit_columns(str(row['url']), max(width - 20, 20))}")
