@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import re
 import shutil
@@ -25,7 +24,7 @@ from scraper_service.options import catalogue
 from scraper_service.options.crawl import SHAPING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
     from typing import TextIO
 
     from scraper_service.cli.clients import Where
@@ -291,22 +290,9 @@ _URLS = options.CommandOption(
 _REPROCESSING = (_URLS, *options.page_options(_ROWS))
 
 
-def _takes_request(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of a reprocessing, which the command receives as ``body``."""
-
-    @options.takes((), _REPROCESSING)
-    @functools.wraps(command)
-    def with_body(body: dict[str, Any], **values: Any) -> Any:
-        if not body.get("urls"):
-            body.pop("urls", None)
-        return command(body=body, **values)
-
-    return with_body
-
-
 @jobs_group.command("reprocess")
 @_job_id
-@_takes_request
+@options.takes((), _REPROCESSING)
 @takes_service
 def reprocess_command(job_id: str, body: dict[str, Any], where: Where) -> None:
     """Make other formats of the stored pages of a job, as a new job.
