@@ -369,8 +369,6 @@ ARTEFACTS = "files"
 # Credentials and endpoint come from the environment of the service. Empty: files in DATA_DIR,
 # responses in the database.
 ARTEFACT_STORE = ""
-# URL of the list of hosts that `blocklist update` downloads.
-BLOCKLIST_URL = ""
 # Import path of the class that starts the browser.
 PLAYWRIGHT_BROWSER_PROVIDER = "scrapy_playwright.provider.PlaywrightBrowserProvider"
 

@@ -149,7 +149,6 @@ def test_only_the_egress_module_and_its_user_open_connections():
             "scraper_service.services.monitoring.notifications",  # the mail server
             # a server, for the browser of a session
             "scraper_service.services.browser_sessions.cdp",
-            "scraper_service.cli.operator.maintenance",  # the operator's own address
             "scraper_service.cli.outputs.page_files",  # files that the user's own service keeps
             "scraper_service.cli.remote",  # the user's own service, not a page's address
             "scraper_service.crawling.browser.devtools",  # the own browser's port

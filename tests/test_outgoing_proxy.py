@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.browser.conftest import why_no_browser
-from tests.conftest import ENVIRONMENT, Service
+from tests.conftest import Service
 from tests.support.chat_server import ChatServer
 from tests.support.forward_proxy import ForwardProxy
 from tests.support.receiver import Receiver
@@ -108,18 +108,6 @@ def test_webhooks_are_sent_through_the_proxy(network):
     network.service.post("/v2/batch/scrape", body)
     wait_until(lambda: network.asked("/hook "))
     assert network.asked(f"POST {network.receiver.url('/hook')} ")
-
-
-def test_the_blocklist_is_downloaded_through_the_proxy(network, tmp_path):
-    command = ("blocklist", "update", f"http://{SHOP}/text", "--data-dir", tmp_path)
-    subprocess.run(
-        (sys.executable, "-m", "scraper_service", *command),
-        env={**os.environ, **ENVIRONMENT, **network.environment},
-        capture_output=True,
-        timeout=WAIT_S,
-        check=False,
-    )
-    assert network.asked(f"GET http://{SHOP}/text ")
 
 
 @pytest.mark.parametrize(

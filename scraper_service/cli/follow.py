@@ -1,217 +1,24 @@
-"""Follow a job to its end: write its pages and show its progress.
+"""Follow a job to its end: write its pages, show its progress and sum it up.
 
-The job runs in this process or in a service. Progress goes to standard error: a live
-line on a terminal, plain lines, or nothing. ``rich`` draws the live line, because it
-handles the terminal's width, encoding and NO_COLOR. It is imported only for that line.
+The job runs in this process or in a service.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
-import os
 import signal
-import sys
-import time
-from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-import click
 from attrs import field, frozen
 
-from scraper_service.cli.terminal import (
-    CRAWL_DENIAL,
-    FailedUrl,
-    Status,
-    end_at_once,
-    fit_columns,
-)
+from scraper_service.cli.status import CRAWL_DENIAL, FailedUrl, Status
+from scraper_service.cli.terminal import Progress, Silent, end_at_once, progress
 from scraper_service.errors import plural, printable
-from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:
     from scraper_service.cli.outputs.output import Destination, Output
-
-PLAIN_S = 5.0  # between two plain lines
-SPEED_S = 10.0  # window of the mean speed
-MIN_BAR = 8  # columns; no shorter bar is drawn
-
-
-class Progress:
-    """Shows a person the progress of a job. The base prints sentences alone."""
-
-    is_live = False
-
-    def show(self, status: Status, url: str | None) -> None:
-        """Show the state of the job, and a URL that is being fetched."""
-
-    def pages(self, pages: Sequence[bytes]) -> None:
-        """Show new pages."""
-
-    def say(self, text: str) -> None:
-        """Print a sentence permanently."""
-        click.echo(text, err=True)
-
-    def stop(self) -> None:
-        """End the display. Further calls have no effect."""
-
-
-class Silent(Progress):
-    """A display of nothing at all."""
-
-    def say(self, text: str) -> None:
-        """Print nothing."""
-
-
-def progress(*, quiet: bool, to_stdout: bool, lists_pages: bool) -> Progress:
-    """Return the display that suits standard error.
-
-    ``to_stdout`` is true if pages go to standard output, where a live line could mix with
-    them. With ``lists_pages`` each page gets a line on a terminal.
-    """
-    if quiet:
-        return Silent()
-    if not sys.stderr.isatty():
-        return Progress()
-    if to_stdout or os.environ.get("TERM", "dumb") in {"dumb", "unknown"}:
-        return PlainLines()
-    return LiveLine(lists_pages)
-
-
-class Speed:
-    """The mean speed over the last :data:`SPEED_S`, in pages per second."""
-
-    def __init__(self) -> None:
-        self._seen: deque[tuple[float, int]] = deque()
-
-    def at(self, ended: int) -> float:
-        """Return the speed. ``ended`` is the number of pages that have ended so far."""
-        now = time.monotonic()
-        self._seen.append((now, ended))
-        while now - self._seen[0][0] > SPEED_S and len(self._seen) > 2:
-            self._seen.popleft()
-        first, before = self._seen[0]
-        elapsed = now - first
-        return (ended - before) / elapsed if elapsed > 0 else 0.0
-
-
-def counts(status: Status, speed: float, width: int = 80) -> str:
-    """Return the counts of a job as text of less than ``width`` columns.
-
-    Unknown counts are left out. Counts at the end are left out if the text is too long.
-    """
-    words = [f"{status.pages} done"]
-    if status.failed is not None:
-        words.append(f"{status.failed} failed")
-    if status.pending is not None:
-        words.append(f"{status.pending} pending")
-    words.append(f"{speed:.1f}/s")
-    while len(words) > 1 and len("  ".join(words)) >= width:
-        words.pop()
-    return "  ".join(words)
-
-
-def host_of(url: str | None) -> str:
-    """Return the host of a URL as printable text."""
-    return printable(url_parts(url or "").netloc.rpartition("@")[2])
-
-
-class PlainLines(Progress):
-    """A display that prints a line every :data:`PLAIN_S` seconds.
-
-    It serves output to standard output, and terminals without cursor movement.
-    """
-
-    is_live = True
-
-    def __init__(self) -> None:
-        self._speed = Speed()
-        self._next = time.monotonic() + PLAIN_S
-
-    def show(self, status: Status, url: str | None) -> None:
-        speed = self._speed.at(status.pages + (status.failed or 0))
-        if status.is_active and time.monotonic() >= self._next:
-            self._next = time.monotonic() + PLAIN_S
-            self.say(f"{counts(status, speed)}  {host_of(url)}".rstrip())
-
-
-class LiveLine(Progress):
-    """A display of one line that changes in place, with a progress bar.
-
-    On a narrow terminal the bar is left out first, then the host.
-    """
-
-    is_live = True
-
-    def __init__(self, lists_pages: bool) -> None:
-        from rich.console import Console
-        from rich.live import Live
-
-        self._speed = Speed()
-        self._lists_pages = lists_pages
-        self._console = Console(stderr=True, highlight=False, markup=False)
-        self._live = Live(
-            console=self._console,
-            refresh_per_second=4,
-            transient=True,
-            redirect_stdout=False,
-            redirect_stderr=False,
-        )
-        self._live.start()
-
-    def show(self, status: Status, url: str | None) -> None:
-        speed = self._speed.at(status.pages + (status.failed or 0))
-        numbers = counts(status, speed, self._console.width)
-        self._live.update(self._line(status, numbers, host_of(url)))
-
-    def _line(self, status: Status, numbers: str, host: str) -> Any:
-        from rich.progress_bar import ProgressBar
-        from rich.table import Table
-        from rich.text import Text
-
-        line = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
-        cells: list[Any] = []
-        room = self._console.width - len(numbers) - len(host) - 5
-        if room >= MIN_BAR:
-            ended = status.pages + (status.failed or 0)
-            total = max(status.total, 1)
-            bar = ProgressBar(
-                total,
-                min(ended, total),
-                width=min(room, 30),
-                complete_style="cyan",
-                finished_style="green",
-            )
-            cells.append(bar)
-        cells.append(Text(numbers, no_wrap=True, overflow="ellipsis"))
-        left = self._console.width - len(numbers) - 3
-        if host and left >= 4:
-            cells.append(
-                Text(fit_columns(host, left), no_wrap=True, overflow="ellipsis")
-            )
-        for _ in cells:
-            line.add_column(no_wrap=True)
-        line.add_row(*cells)
-        return line
-
-    def pages(self, pages: Sequence[bytes]) -> None:
-        if not self._lists_pages:
-            return
-        for page in pages:
-            facts = json.loads(page).get("metadata", {})
-            title = facts.get("title")
-            words = f"{facts.get('statusCode', '-')} {facts.get('url', '')}"
-            if isinstance(title, str):
-                words += f"  {title}"
-            self.say(fit_columns(words, self._console.width))
-
-    def say(self, text: str) -> None:
-        self._console.print(text, markup=False, soft_wrap=True)
-
-    def stop(self) -> None:
-        self._live.stop()
 
 
 MAX_SHOWN = 3  # failures in the summary of a job without pages

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import re
 import shutil
@@ -14,26 +13,20 @@ import attrs
 import click
 
 from scraper_service.cli import options
-from scraper_service.cli.jobs_client import takes_service
+from scraper_service.cli.clients import takes_service
 from scraper_service.cli.options import examples, takes_output
-from scraper_service.cli.outputs.output import upload_after
 from scraper_service.cli.outputs.page_files import keys_of_body
-from scraper_service.cli.terminal import (
-    LAST,
-    UUID_LENGTH,
-    fit_columns,
-    logbook_json,
-    logbook_lines,
-)
+from scraper_service.cli.status import LAST, UUID_LENGTH, logbook_json, logbook_lines
+from scraper_service.cli.terminal import fit_columns
 from scraper_service.errors import FAILURE_CODES, OTHER_CODES, plural, printable
 from scraper_service.options import catalogue
 from scraper_service.options.crawl import SHAPING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
     from typing import TextIO
 
-    from scraper_service.cli.jobs_client import Where
+    from scraper_service.cli.clients import Where
     from scraper_service.cli.options import Wanted
 
 
@@ -296,22 +289,9 @@ _URLS = options.CommandOption(
 _REPROCESSING = (_URLS, *options.page_options(_ROWS))
 
 
-def _takes_request(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of a reprocessing, which the command receives as ``body``."""
-
-    @options.takes((), _REPROCESSING)
-    @functools.wraps(command)
-    def with_body(body: dict[str, Any], **values: Any) -> Any:
-        if not body.get("urls"):
-            body.pop("urls", None)
-        return command(body=body, **values)
-
-    return with_body
-
-
 @jobs_group.command("reprocess")
 @_job_id
-@_takes_request
+@options.takes((), _REPROCESSING)
 @takes_service
 def reprocess_command(job_id: str, body: dict[str, Any], where: Where) -> None:
     """Make other formats of the stored pages of a job, as a new job.
@@ -349,27 +329,19 @@ def resume_command(job_id: str, wanted: Wanted, where: Where) -> None:
 def export_command(job_id: str, wanted: Wanted, where: Where) -> None:
     """Write all pages that a job has so far, without continuing it.
 
-    A .warc.gz or .wacz file has the responses that the pages were made of. -o takes also
-    s3://, gs:// and az:// URLs; the credentials come from the environment.
+    A .warc.gz or .wacz file has the responses that the pages were made of.
     """
     place = wanted.destination(archives=True)
     if place.path is None:
         raise click.UsageError("-o PATH is needed on a terminal; - is standard output")
-    with upload_after(place) as at:
-        client = where.client()
-        code = client.export(client.find(job_id), at, quiet=wanted.quiet)
-        if code:
-            sys.exit(code)
+    client = where.client()
+    sys.exit(client.export(client.find(job_id), place, quiet=wanted.quiet))
 
 
 def _print_table(rows: Iterable[dict[str, Any]]) -> None:
     width = shutil.get_terminal_size().columns
     for row in rows:
-        words = f"{row['id']}  {row['state']}"
-        if "pages" in row:
-            words += f", {row['pages']} done"
-        if "failed" in row:
-            words += f", {row['failed']} failed"
-        click.echo(words)
+        counts = f"{row['pages']} done, {row['failed']} failed"
+        click.echo(f"{row['id']}  {row['state']}, {counts}")
         made = str(row.get("created") or "")[:16].replace("T", " ")
         click.echo(f"  {made}  {fit_columns(str(row['url']), max(width - 20, 20))}")

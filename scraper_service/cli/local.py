@@ -21,22 +21,29 @@ from scraper_service.cli.local_run import (
     open_database,
     require_job,
 )
-from scraper_service.cli.operator.accounts import operator
 from scraper_service.cli.options import with_flag
-from scraper_service.cli.settings import check_egress, fetch_settings, load_settings
-from scraper_service.cli.terminal import (
+from scraper_service.cli.outputs import OutputFailed, ReaderGone
+from scraper_service.cli.settings import (
+    check_egress,
+    fetch_settings,
+    load_settings,
+    operator,
+)
+from scraper_service.cli.status import (
     UUID_LENGTH,
-    OutputFailed,
-    ReaderGone,
     ShownJob,
     choose_id,
-    end_when_interrupted,
-    leave_pipe,
     tell_left_out,
     utc,
 )
-from scraper_service.content.stored_pages import archive_row
-from scraper_service.errors import InvalidOptions, OptionUnavailable, plural, printable
+from scraper_service.cli.terminal import end_when_interrupted, leave_pipe
+from scraper_service.errors import (
+    InvalidOptions,
+    OptionUnavailable,
+    ServiceError,
+    plural,
+    printable,
+)
 from scraper_service.items import Page, upload_of
 from scraper_service.options import limits
 from scraper_service.options.crawl import ChangeRequest, RetryRequest
@@ -59,8 +66,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from scraper_service.cli.options import Wanted
-    from scraper_service.cli.outputs.output import Destination, Output
-    from scraper_service.cli.terminal import Status
+    from scraper_service.cli.outputs.output import Destination
     from scraper_service.options.crawl import (
         BatchOptions,
         CrawlOptions,
@@ -76,7 +82,7 @@ if TYPE_CHECKING:
 
 
 class LocalClient:
-    """Does the work of commands in this process, see :mod:`scraper_service.cli.jobs_client`."""
+    """Does the work of commands in this process, see :mod:`scraper_service.cli.clients`."""
 
     def __init__(self, overrides: tuple[str, ...], data_dir: str | None):
         self._overrides = overrides
@@ -203,14 +209,10 @@ class LocalClient:
         return LocalRun(self._settings, job_id, place, quiet=wanted.quiet).run()
 
     def export(self, job_id: str, place: Destination, *, quiet: bool) -> int:
-        from scraper_service.cli.local import write_archive
-
         job = self._reading(require_job, job_id)
-        source = DatabaseSource(open_database(self._settings), job_id)
-        output = place.of_pages(keys_of_job(job)).output()
-        export = write_archive if place.is_archive else export_pages
+        place = place.of_pages(keys_of_job(job))
         try:
-            _, written = asyncio.run(export(source, output))
+            written = asyncio.run(self._export(job, place))
         except OutputFailed as error:
             raise click.ClickException(str(error)) from error
         except ReaderGone:
@@ -219,6 +221,33 @@ class LocalClient:
             text = f"{plural(written, 'page')} of a job that is {job.state}"
             click.echo(text, err=True)
         return 0
+
+    async def _export(self, job: Job, place: Destination) -> int:
+        """Write the pages of a job, or its responses; return their number."""
+        database = open_database(self._settings)
+        if not place.is_archive:
+            source = DatabaseSource(database, job.id)
+            return (await export_pages(source, place.output()))[1]
+        from scraper_service.crawling.download.stored_responses import source_files
+        from scraper_service.exports.job_exports import Export, ExportQuery, Exports
+        from scraper_service.exports.running_export import ExportFailed
+
+        if not await database.read(page_sources.has_sources, job.id):
+            raise click.ClickException(
+                f"job {job.id} has not kept the responses of its pages"
+                " (SCRAPER_KEEP_SOURCES, zero data retention)"
+            )
+        export = Export(job, ExportQuery(format=place.format), job.pages)
+        output = place.copied_file()
+        output.open()
+        try:
+            exports = Exports(database, source_files(self._settings))
+            async for part in exports.write(export):
+                output.copy(part)
+        except (ExportFailed, ServiceError, ValueError) as error:
+            raise click.ClickException(str(error)) from error
+        output.close(None)
+        return job.pages
 
     # -- settings and database
 
@@ -450,35 +479,3 @@ def _object_of(settings: Settings, page: Page) -> dict[str, Any]:
     from scrapy.utils.misc import load_object
 
     return dict(json.loads(load_object(settings["PAGE_SERIALIZER"])(page)))
-
-
-ROWS, BYTES = 250, 8 * 2**20  # that are read at once
-
-
-async def write_archive(source: DatabaseSource, output: Output) -> tuple[Status, int]:
-    """Write the responses of a job; return its status and their number.
-
-    Raises :exc:`click.ClickException` for a job without responses, and the errors of
-    outputs.
-    """
-    database, job_id = source.database, source.job_id
-    if not await database.read(page_sources.has_sources, job_id):
-        raise click.ClickException(
-            f"job {job_id} has not kept the responses of its pages"
-            " (SCRAPER_KEEP_SOURCES, zero data retention)"
-        )
-    status, _ = await source.poll(0)
-    output.open()
-    written = first = 0
-    while True:
-        rows, behind = await database.read(
-            page_sources.read_archived, job_id, first, ROWS, BYTES
-        )
-        if behind == first:
-            break
-        first = behind
-        # Responses of local jobs are in the database.
-        output.write([archive_row(*row) for row in rows])
-        written += len(rows)
-    output.close(await source.failures())
-    return status, written

@@ -22,17 +22,17 @@ import attrs
 import click
 
 from scraper_service.cli.follow import Ending, Follower, ShownRun
+from scraper_service.cli.outputs import OutputFailed, ReaderGone
 from scraper_service.cli.outputs.output import STDOUT, Destination, destination
 from scraper_service.cli.outputs.page_files import keys_of_options
-from scraper_service.cli.terminal import (
-    READER_GONE,
-    FailedUrl,
-    OutputFailed,
-    ReaderGone,
-    Status,
-    end_when_interrupted,
-)
-from scraper_service.errors import plural
+from scraper_service.cli.status import FailedUrl, Status
+from scraper_service.cli.terminal import READER_GONE, end_when_interrupted
+from scraper_service.errors import DatabaseUnusable, ServiceUnavailable, plural
+from scraper_service.options.limits import Retention
+from scraper_service.options.serialization import options_from_json
+from scraper_service.storage.database import Database
+from scraper_service.storage.job_records import LOCAL_TEAM, Job
+from scraper_service.storage.jobs import admission, job_store, job_urls
 
 if TYPE_CHECKING:
     from scrapy.settings import Settings
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
     from scraper_service.cli.outputs.output import Output
     from scraper_service.options.crawl import BatchOptions, CrawlOptions
-    from scraper_service.storage.database import Database
-    from scraper_service.storage.job_records import Job
 
 
 class JobTaken(Exception):
@@ -141,9 +139,6 @@ LOOK_S = 1.0  # between two looks for a pause
 
 def open_database(settings: Settings) -> Database:
     """Return the job database; raise :exc:`click.ClickException`."""
-    from scraper_service.errors import DatabaseUnusable
-    from scraper_service.storage.database import Database
-
     try:
         return Database.shared(settings)
     except DatabaseUnusable as error:
@@ -154,9 +149,6 @@ def new_job(
     connection: Connection, options: CrawlOptions | BatchOptions, retention_s: float
 ) -> Job:
     """Store a job of the local team, which services do not run."""
-    from scraper_service.storage.job_records import LOCAL_TEAM, Job
-    from scraper_service.storage.jobs import admission, job_store
-
     job_store.make_team(connection, LOCAL_TEAM)
     terms = admission.Terms(team_id=LOCAL_TEAM, retention_s=retention_s)
     job = admission.create_job(connection, terms, options, 2)
@@ -166,8 +158,6 @@ def new_job(
 
 def require_job(connection: Connection, job_id: str) -> Job:
     """Return a job; raise :exc:`click.ClickException`."""
-    from scraper_service.storage.jobs import job_store
-
     job = job_store.get_job(connection, job_id, None)
     if job is None:
         raise click.ClickException(f"no job has the id {job_id}; see `jobs list`")
@@ -176,9 +166,6 @@ def require_job(connection: Connection, job_id: str) -> Job:
 
 def keys_of_job(job: Job | CrawlOptions | BatchOptions) -> tuple[str, ...]:
     """Return the keys of the pages of a job, without metadata."""
-    from scraper_service.options.serialization import options_from_json
-    from scraper_service.storage.job_records import Job
-
     if isinstance(job, Job):
         return keys_of_options(
             options_from_json(job.kind, json.loads(job.options)).scrape
@@ -212,22 +199,16 @@ class DatabaseSource:
         return await self.database.read(self._poll, skip)
 
     def _poll(self, connection: Connection, skip: int) -> tuple[Status, list[bytes]]:
-        from scraper_service.storage.jobs import job_store
-
         job = require_job(connection, self.job_id)
         return status_of(job), job_store.read_pages(connection, self.job_id, skip)
 
     async def current(self) -> str | None:
-        from scraper_service.storage.jobs import job_urls
-
         return await self.database.read(job_urls.read_current, self.job_id)
 
     async def failures(self) -> list[FailedUrl]:
         return await self.database.read(self.read_failures)
 
     def read_failures(self, connection: Connection) -> list[FailedUrl]:
-        from scraper_service.storage.jobs import job_urls
-
         rows = job_urls.read_errors(connection, self.job_id)
         found = [FailedUrl(row.url, row.code, row.error) for row in rows]
         if not require_job(connection, self.job_id).pages:
@@ -236,16 +217,12 @@ class DatabaseSource:
         return found
 
     def read_robots_blocked(self, connection: Connection) -> list[str]:
-        from scraper_service.storage.jobs import job_urls
-
         return job_urls.read_robots_blocked(connection, self.job_id)
 
     async def count_left_out(self) -> dict[str, int]:
         return await self.database.read(self._read_left_out)
 
     def _read_left_out(self, connection: Connection) -> dict[str, int]:
-        from scraper_service.storage.jobs import job_urls
-
         return job_urls.count_by_state(connection, self.job_id)[1]
 
 
@@ -299,7 +276,6 @@ class LocalRun(ShownRun):
 
         from scraper_service.crawling.converter_pool.pool import ConverterPool
         from scraper_service.crawling.pipelines.page_index import SearchIndex
-        from scraper_service.errors import ServiceUnavailable
         from scraper_service.shared_objects import begin_collections
 
         begin_collections()
@@ -319,7 +295,6 @@ class LocalRun(ShownRun):
         reactor.stop()
 
     async def _run(self) -> int:
-        from scraper_service.options.limits import Retention
         from scraper_service.services.job_runner import LocalRunner
         from scraper_service.storage.frontier.leases import Frontier
 

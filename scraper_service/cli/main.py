@@ -34,10 +34,9 @@ SAMPLE_KEYS = {"fc-change-me", "change-me"}
 EXAMPLE_URL = "https://example.org"
 # The module of each command in this package, in the order of the help text.
 MODULES = {
-    "audit": "operator.accounts:audit_command",
+    "audit": "operator.maintenance:audit_command",
     "backup": "operator.maintenance:backup_command",
     "batch": "jobs:batch_command",
-    "blocklist": "operator.maintenance:blocklist_group",
     "crawl": "jobs:crawl_command",
     "doctor": "main:doctor_command",
     "explain": "pages:explain_command",

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import click
 
-from scraper_service.cli.jobs_client import Where, takes_service
+from scraper_service.cli.clients import Where, takes_service
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -31,8 +31,11 @@ if TYPE_CHECKING:
     from scraper_service.cli.outputs.output import Destination
 
 FURTHER = "further"
-_LEFT_OUT = catalogue.keys(  # where empty
-    catalogue.select(catalogue.SEARCH, "sources", "categories", "include_domains"), "v2"
+_MAY_BE_EMPTY = ("sources", "categories", "include_domains")
+# Keys that are left out of a body where they are empty.
+_LEFT_OUT = (
+    *catalogue.keys(catalogue.select(catalogue.SEARCH, *_MAY_BE_EMPTY), "v2"),
+    "urls",
 )
 _FORMATS = catalogue.select(catalogue.SCRAPE, "formats")
 _OUTPUT = (

@@ -14,9 +14,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scraper_service.cli import options
-from scraper_service.cli.jobs_client import takes_service
+from scraper_service.cli.clients import takes_service
 from scraper_service.cli.options import examples
-from scraper_service.cli.outputs import single
+from scraper_service.cli.outputs.output import (
+    Target,
+    check_is_of_page,
+    target,
+    with_picture,
+    write_bytes,
+)
 from scraper_service.cli.outputs.page_files import keys_of_body
 from scraper_service.cli.settings import fetch_settings
 from scraper_service.content.losses import describe
@@ -25,7 +31,7 @@ from scraper_service.errors import printable
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from scraper_service.cli.jobs_client import Where
+    from scraper_service.cli.clients import Where
 
 
 MAX_FILE_BYTES = 50 * 2**20  # the limit of POST /v2/parse
@@ -34,7 +40,7 @@ ERROR_STATUS = 3  # exit code for a page with a status of 400 or more
 
 def _of_lines(_: click.Context, __: click.Parameter, path: str | None) -> str | None:
     """Refuse a file with an ending that lines of text do not suit."""
-    single.check_is_of_page(path or "", "lines of text go into FILE.txt or FILE.jsonl")
+    check_is_of_page(path or "", "lines of text go into FILE.txt or FILE.jsonl")
     return path
 
 
@@ -98,7 +104,7 @@ def scrape_command(
         click.echo(f"{printable(url)} is a file: read as `parse` does", err=True)
         _parse(url, body, output, where, as_json=as_json)
         return
-    body = single.with_picture({"url": url, **body}, output)
+    body = with_picture({"url": url, **body}, output)
     place = _place(body, output, where, as_json=as_json)
     if "/" not in url and Path(url).suffix.lower() in FILE_ENDINGS:
         text = f"there is no file {printable(url)}: it is fetched as a URL"
@@ -174,10 +180,10 @@ def _parse(
 
 def _place(
     body: dict[str, Any], output: str | None, where: Where, *, as_json: bool
-) -> single.Target:
+) -> Target:
     keys = keys_of_body(body)
     is_remote = where.server is not None
-    return single.target(output, keys, as_json=as_json, is_remote=is_remote)
+    return target(output, keys, as_json=as_json, is_remote=is_remote)
 
 
 def _tell(page: dict[str, Any]) -> None:
@@ -277,7 +283,7 @@ def _result_text(result: dict[str, Any]) -> str:
 
 def _write(lines: Iterable[str], output: str | None) -> None:
     data = "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
-    single.write_bytes(data, output)
+    write_bytes(data, output)
 
 
 @click.command("explain")

@@ -19,17 +19,16 @@ import click
 
 from scraper_service.cli.follow import Follower, ShownRun, export_pages
 from scraper_service.cli.options import with_flag
-from scraper_service.cli.terminal import (
-    READER_GONE,
+from scraper_service.cli.outputs import OutputFailed, ReaderGone
+from scraper_service.cli.status import (
     UUID_LENGTH,
     FailedUrl,
-    OutputFailed,
-    ReaderGone,
     ShownJob,
     Status,
     choose_id,
     tell_left_out,
 )
+from scraper_service.cli.terminal import READER_GONE
 from scraper_service.errors import plural, printable
 
 if TYPE_CHECKING:
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
 
     from scraper_service.cli.options import Wanted
     from scraper_service.cli.outputs.output import Destination
+
 
 CONNECT_S = 10
 ANSWER_S = 330  # a scrape may take 300
@@ -294,7 +294,7 @@ USUAL_JOBS = 20  # in a list
 
 
 class RemoteClient:
-    """Lets a running service do the work of commands, see :mod:`scraper_service.cli.jobs_client`."""
+    """Lets a running service do the work of commands, see :mod:`scraper_service.cli.clients`."""
 
     def __init__(self, server: str, key: str):
         self.server = server
@@ -349,7 +349,7 @@ class RemoteClient:
     def run(
         self, kind: str, body: dict[str, Any], place: Destination, *, quiet: bool
     ) -> int:
-        return RemoteRun(self, place, quiet=quiet).run_new(kind, body)
+        return RemoteRun(self, place, quiet=quiet).run((kind, body))
 
     def newest(self, most: int | None) -> list[dict[str, Any]]:
         """Return crawls and batches with their counts, the newest first."""
@@ -417,7 +417,7 @@ class RemoteClient:
 
         run = RemoteRun(self, wanted.destination(), quiet=wanted.quiet)
         self.call(resume)
-        return run.run_known(job_id)
+        return run.run(job_id)
 
     def export(self, job_id: str, place: Destination, *, quiet: bool) -> int:
         run = RemoteRun(self, place, quiet=quiet)
@@ -447,29 +447,22 @@ class RemoteRun(ShownRun):
         self._client = client
         self._place = place
 
-    def run_new(self, kind: str, body: dict[str, Any]) -> int:
-        """Return the exit code; raise :exc:`click.ClickException`."""
+    def run(self, work: str | tuple[str, dict[str, Any]]) -> int:
+        """Return the exit code; raise :exc:`click.ClickException`.
 
-        async def work(remote: Remote) -> int:
+        ``work`` are kind and body of a new job, or the id of a known one.
+        """
+
+        async def follow(remote: Remote) -> int:
+            if is_known := isinstance(work, str):
+                await remote.get(f"/v2/crawl/{work}?limit=1")  # check that it exists
             output = self._place.output()
             output.open()  # before the job is created
             self._listen()
-            job_id = await start(remote, kind, body)
-            return await self._follow(remote, job_id, output, is_new=True)
+            job_id = work if isinstance(work, str) else await start(remote, *work)
+            return await self._follow(remote, job_id, output, is_new=not is_known)
 
-        return self._run(work)
-
-    def run_known(self, job_id: str) -> int:
-        """Return the exit code; raise :exc:`click.ClickException`."""
-
-        async def work(remote: Remote) -> int:
-            await remote.get(f"/v2/crawl/{job_id}?limit=1")  # check that the job exists
-            output = self._place.output()
-            output.open()
-            self._listen()
-            return await self._follow(remote, job_id, output, is_new=False)
-
-        return self._run(work)
+        return self._run(follow)
 
     def export(self, job_id: str) -> int:
         """Write the pages that a job has so far; return the exit code."""
@@ -487,9 +480,7 @@ class RemoteRun(ShownRun):
         """Write the file of an export of the service; return the exit code."""
 
         async def work(remote: Remote) -> int:
-            from scraper_service.cli.outputs.files import CopiedFile
-
-            output = CopiedFile(None if self._place.is_stdout else self._place.path)
+            output = self._place.copied_file()
             output.open()
             path = f"/v2/crawl/{job_id}/export?format={self._place.format}"
             headers = await remote.download(path, output.copy)

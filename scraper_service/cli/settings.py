@@ -1,17 +1,22 @@
-"""Load and check the settings of a command, and the option for their folder."""
+"""Load and check the settings of a command, and open its job database."""
 
 from __future__ import annotations
 
 import os
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from scrapy.settings import Settings
+    from sqlalchemy import Connection
+
+    from scraper_service.storage.accounts.audit import Actor
+    from scraper_service.storage.database import Database
 
 
 def data_dir_option(command: Any) -> Any:
@@ -134,3 +139,59 @@ def load_settings(overrides: Iterable[str], **options: Any) -> Settings:
     except ValueError as error:
         raise click.UsageError(f"setting {error}") from error
     return settings
+
+
+def open_database(
+    overrides: Iterable[str], data_dir: str | None, *, creates: bool = False
+) -> tuple[Database, Settings]:
+    """Return the job database and the settings; raise :exc:`click.ClickException`.
+
+    Without ``creates`` the database must exist, so that a wrong folder is noticed. With it,
+    standard error names the folder of a new database.
+    """
+    from scraper_service.errors import DatabaseUnusable
+    from scraper_service.storage.database import Database
+
+    settings = load_settings(overrides, DATA_DIR=data_dir)
+    folder = Path(settings["DATA_DIR"])
+    is_here = settings["DATABASE_URL"] or (folder / "jobs.sqlite").exists()
+    if not (creates or is_here):
+        raise click.ClickException(
+            f"there is no job database in {folder}; name the folder of the service with"
+            " --data-dir, or its database with SCRAPER_DATABASE_URL"
+        )
+    try:
+        database = Database(
+            folder,
+            settings["DATABASE_URL"],
+            settings["KEY_SECRET"],
+        )
+    except DatabaseUnusable as error:
+        raise click.ClickException(str(error)) from error
+    if not is_here:
+        text = (
+            f"a new job database was made in {folder}: only its service knows the key"
+        )
+        click.echo(text, err=True)
+    return database, settings
+
+
+def operator(settings: Settings) -> Actor | None:
+    """Return who acts in the audit log, None if the log is off."""
+    from scraper_service.storage.accounts.audit import COMMAND_LINE, Actor
+
+    return Actor(COMMAND_LINE) if settings.getint("AUDIT_DAYS") else None
+
+
+@contextmanager
+def transaction(database: Database) -> Iterator[Connection]:
+    """Yield a connection in a write transaction, then close the database.
+
+    Writes work while a service uses the database.
+    """
+    with closing(database):
+        # Lock at the start: SQLite refuses a transaction that reads first, if another
+        # process has written before its first write.
+        engine = database.engine.execution_options(immediate=True)
+        with engine.begin() as connection:
+            yield connection

@@ -22,6 +22,7 @@ from scraper_service.storage.secrets import key_secret
 from tests.api.test_archives import crawl, records
 from tests.api.test_exports import fetch, finish
 from tests.api.test_metrics import read
+from tests.cli.command import run
 from tests.conftest import Service, _stop
 from tests.support.crash import sqlite_of
 from tests.support.object_storage import ObjectStorage
@@ -80,6 +81,24 @@ def stored(service, job_id):
         " JOIN job ON job.number = job_number WHERE job.id = :job ORDER BY 3",
         job=job_id,
     )
+
+
+def test_the_shell_exports_them_beside_the_service(running, storage, site, tmp_path):
+    job_id = crawl(running, site.url("/"))
+    done = run(
+        *(tmp_path, "jobs", "export", job_id, "-o", "x.warc.gz"),
+        *("--data-dir", running.data_dir),
+        SCRAPER_ARTEFACT_STORE=f"s3://{storage.BUCKET}/sources",
+        **storage.environment,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "4 pages of a job that is completed" in done.stderr
+    archive = (tmp_path / "x.warc.gz").read_bytes()
+    assert archive == fetch(running, job_id, "?format=warc").body
+    bodies = [
+        data for record, data in records(archive) if record.rec_type == "response"
+    ]
+    assert sorted(bodies) == sorted(text.encode() for text in SITE.values())
 
 
 def test_bodies_are_objects_that_archives_and_jobs_read(running, storage, site):

@@ -11,18 +11,21 @@ import yaml
 from markdown_it import MarkdownIt
 
 from scraper_service.cli.follow import FLAGS, Ending, summary
+from scraper_service.cli.outputs import OutputFailed
 from scraper_service.cli.outputs.files import TableFile, WriterFile
 from scraper_service.cli.outputs.page_files import (
+    EVERY_KEY,
     NAMES,
     WITH_OPTIONS,
     MarkdownFolder,
     keys_of_body,
 )
-from scraper_service.cli.terminal import FailedUrl, OutputFailed, Status, fit_columns
+from scraper_service.cli.status import FailedUrl, Status
+from scraper_service.cli.terminal import fit_columns
 from scraper_service.errors import printable
 from scraper_service.exports.formats import FileSpec
 from scraper_service.exports.markdown_zip import front_matter
-from scraper_service.exports.tables import FACTS
+from scraper_service.exports.tables import FACTS, LAST
 from scraper_service.options import catalogue
 from scraper_service.options.formats import FORMATS, NAMED
 from scraper_service.storage.frontier.job_warnings import JobWarning, sentence_of
@@ -87,7 +90,7 @@ def test_a_table_has_the_formats_that_were_asked_for_and_no_others(tmp_path):
     table.close([])
     [row] = rows_of(tmp_path / "pages.csv")
     own = ("json", "summary", "product", "menu")
-    assert tuple(row) == (*FACTS, *own, "markdown", "warning", "error")
+    assert tuple(row) == (*FACTS, *own, "warning", "error")
     assert json.loads(row["json"]) == json.loads(row["product"]) == NESTED
     assert (row["summary"], row["menu"]) == ("Short.", "")
 
@@ -113,18 +116,18 @@ def test_every_format_of_the_api_has_a_column():
     assert plain | {"json", "screenshot", "changeTracking"} <= set(NAMES)
 
 
-def test_a_table_of_a_job_that_is_not_known_grows_columns(tmp_path):
+def test_a_table_of_a_job_that_is_not_known_has_all_columns(tmp_path):
     path = tmp_path / "pages.csv"
     table = TableFile(path)
     table.open()
     table.write([page("http://a.example/", title="=1"), page("http://b.example/")])
-    table.write([page("http://c.example/", json=NESTED), page("http://d.example/")])
+    table.write([page("http://c.example/", json=NESTED, odd="x")])
     table.close([])
     rows = rows_of(path)
-    assert [bool(row["json"]) for row in rows] == [False, False, True, False]
-    assert [row["markdown"] for row in rows] == ["# Text"] * 4
+    assert [bool(row["json"]) for row in rows] == [False, False, True]
+    assert [row["markdown"] for row in rows] == ["# Text"] * 3
     assert rows[0]["title"] == "'=1"
-    assert tuple(rows[0])[-3:] == ("json", "warning", "error")
+    assert tuple(rows[0]) == (*FACTS, *EVERY_KEY, *LAST)
     assert list(tmp_path.iterdir()) == [path]
 
 

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from scraper_service.cli.main import main
-from scraper_service.cli.outputs.single import target
+from scraper_service.cli.outputs.output import target
 from tests.browser.conftest import why_no_browser
 from tests.cli.command import Command, Terminal, pages_of, run
 from tests.support.scripted_site import ScriptedSite, answer, page, slow, text

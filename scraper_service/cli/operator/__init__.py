@@ -1,1 +1,1 @@
-"""Commands for operators of a service: checks, keys, backups, the list of blocked hosts."""
+"""Commands for operators of a service: checks, keys, teams, the audit log, backups."""

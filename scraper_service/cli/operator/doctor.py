@@ -1,14 +1,10 @@
-"""The checks of `scraper-service doctor`.
-
-One of them tries the operator's browser on another machine.
-"""
+"""The checks of `scraper-service doctor`."""
 
 from __future__ import annotations
 
 import asyncio
 import http.client
 import json
-import logging
 import os
 import shutil
 import socket
@@ -16,14 +12,10 @@ import subprocess
 import sys
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from scraper_service.crawling.browser.chromium import RemoteBrowser
-from scraper_service.crawling.browser.proxy import Passage
-from scraper_service.crawling.browser.running_browser import start
-from scraper_service.crawling.egress import EgressPolicy
 from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:
@@ -31,64 +23,13 @@ if TYPE_CHECKING:
 
     from scrapy.settings import Settings
 
-    from scraper_service.crawling.browser.running_browser import RunningBrowser
+    from scraper_service.crawling.browser.chromium import RemoteBrowser
     from scraper_service.storage.files.blob_stores import ObjectStore
 
-#: A name that never resolves (RFC 6761): the attempt shows that the proxy was reached.
-PROBE = "http://scraper-service.invalid/"
-BROWSER_PROBE_S = 15.0
+
+BROWSER_PROBE_S = 10.0
 LOW_SPACE_BYTES = 2**30
 PROBE_S = 2.0  # for an answer of what listens on the port
-
-
-async def try_browser(settings: Settings) -> tuple[bool, str]:
-    """Connect to the browser and let it open a page through a proxy of this process.
-
-    Returns whether both work, and a sentence about it.
-    """
-    remote = RemoteBrowser.of(settings)
-    assert remote is not None
-    logging.disable(logging.WARNING)  # the sentence says it
-    try:
-        running = await start(settings, remote)
-    except (OSError, TimeoutError) as error:
-        text = str(error) or f"the browser at {remote.host} does not answer"
-        return False, f"{text}; see SCRAPER_BROWSER_CDP_URL"
-    finally:
-        logging.disable(logging.NOTSET)
-    try:
-        found = f"Chromium {running.browser.version} at {remote.host}"
-        if (why := await _why_no_way(running)) is not None:
-            return False, f"{found}: {why}"
-        return True, f"{found}, whose pages reach the network through this service"
-    finally:
-        await running.end()
-
-
-async def _why_no_way(running: RunningBrowser) -> str | None:
-    """Return why the browser does not reach a proxy of this process, None if it does."""
-    from playwright.async_api import Error as PlaywrightError
-
-    assert running.remote is not None
-    place = running.remote.proxy_address
-    try:
-        async with Passage(EgressPolicy(()), **running.passages) as passage:
-            proxy: Any = {"server": passage.address}
-            context = await running.browser.new_context(proxy=proxy)
-            try:
-                async with asyncio.timeout(BROWSER_PROBE_S):
-                    page = await context.new_page()
-                    await page.goto(PROBE)
-            except (PlaywrightError, TimeoutError):
-                pass  # the name cannot resolve
-            finally:
-                await running.close_context(context)
-            if any(not name.startswith("from ") for name in passage.failures):
-                return None
-            text = f"it does not reach {passage.address}"
-    except OSError as error:
-        text = f"no proxy can listen at {place} ({error.strerror or error})"
-    return f"{text}; see SCRAPER_BROWSER_PROXY_ADDRESS"
 
 
 @frozen
@@ -274,17 +215,22 @@ def _egress(entries: list[str]) -> Check:
 
 
 def _browser(settings: Settings) -> Check:
-    from scraper_service.crawling.browser.chromium import find_chromium, why_missing
+    from scraper_service.crawling.browser.chromium import (
+        RemoteBrowser,
+        find_chromium,
+        why_missing,
+    )
 
     if missing := why_missing(settings):
         text = f"screenshots, actions and scripts do not work: {missing}"
         state = "fails" if settings["BROWSER_CDP_URL"] else "missing"
         return Check("browser", state, text)
-    if settings["BROWSER_CDP_URL"]:
-        from scraper_service.cli.operator.doctor import try_browser
-
-        is_fine, text = asyncio.run(try_browser(settings))
-        return Check("browser", "works" if is_fine else "fails", text)
+    if (remote := RemoteBrowser.of(settings)) is not None:
+        try:
+            return Check("browser", "works", asyncio.run(_connect(remote)))
+        except OSError as error:
+            text = f"{error}; see SCRAPER_BROWSER_CDP_URL"
+            return Check("browser", "fails", text)
     path = find_chromium(settings) or ""
     try:
         done = subprocess.run(  # noqa: S603  # the operator's own browser
@@ -296,6 +242,15 @@ def _browser(settings: Settings) -> Check:
         )
         return Check("browser", "fails", text)
     return Check("browser", "works", f"{path}, {done.stdout.strip()}")
+
+
+async def _connect(remote: RemoteBrowser) -> str:
+    """Return the version of the browser on another machine. Raises :exc:`OSError`."""
+    from playwright.async_api import async_playwright
+
+    async with async_playwright() as playwright:
+        browser = await remote.connect(playwright.chromium, BROWSER_PROBE_S)
+        return f"Chromium {browser.version} at {remote.host}"
 
 
 def _authorities() -> Check:

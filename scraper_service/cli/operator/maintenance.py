@@ -1,4 +1,4 @@
-"""Commands that maintain a service: `backup`, `restore`, `gc`, `blocklist` and `workers`.
+"""Commands that maintain a service: `backup`, `restore`, `gc`, `workers` and `audit`.
 
 Heavy imports are inside the commands, as in :mod:`scraper_service.cli.main`.
 """
@@ -6,21 +6,23 @@ Heavy imports are inside the commands, as in :mod:`scraper_service.cli.main`.
 from __future__ import annotations
 
 import asyncio
-import http.client
 import json
-import sqlite3
-import urllib.error
-import urllib.request
 from contextlib import closing, suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from attrs import asdict
 
-from scraper_service.cli.operator.accounts import open_database, record_act
-from scraper_service.cli.settings import data_dir_option, load_settings
+from scraper_service.cli.operator.accounts import find_team_id
+from scraper_service.cli.settings import (
+    data_dir_option,
+    load_settings,
+    open_database,
+    operator,
+    transaction,
+)
+from scraper_service.cli.status import utc
 from scraper_service.errors import plural
 
 if TYPE_CHECKING:
@@ -28,11 +30,28 @@ if TYPE_CHECKING:
 
     from scrapy.settings import Settings
 
+    from scraper_service.storage.accounts.audit import AuditEntry
+    from scraper_service.storage.database import Database
     from scraper_service.storage.files.backup import Manifest
     from scraper_service.storage.frontier.leases import LiveWorker
 
 
 MIB = 2**20
+
+
+def record_act(
+    database: Database,
+    settings: Settings,
+    action: str,
+    target: str | None = None,
+    **detail: Any,
+) -> None:
+    """Write an act of the operator on the whole service, and close the database."""
+    from scraper_service.storage.accounts import audit
+
+    with transaction(database) as connection:
+        actor = operator(settings)
+        audit.record(connection, actor, action, target, **detail)
 
 
 @click.command("backup")
@@ -120,15 +139,9 @@ def _describe(made: Manifest) -> str:
 
 
 @click.command("gc")
-@click.option(
-    "--compact",
-    is_flag=True,
-    help="Make a SQLite file smaller too. No service may use it meanwhile, and the disk needs"
-    " room for another copy.",
-)
 @data_dir_option
 @click.pass_obj
-def gc_command(overrides: tuple[str, ...], compact: bool, data_dir: str | None) -> None:
+def gc_command(overrides: tuple[str, ...], data_dir: str | None) -> None:
     """Delete expired jobs, pages and files now.
 
     The service does so by itself, at its start and while it runs. Deleted rows leave room in
@@ -137,7 +150,6 @@ def gc_command(overrides: tuple[str, ...], compact: bool, data_dir: str | None) 
     from scraper_service.crawling.artefacts import shared_artefacts
     from scraper_service.errors import ServiceUnavailable
     from scraper_service.services.upkeep import expire, expire_charges
-    from scraper_service.storage.connections import is_sqlite
 
     database, settings = open_database(overrides, data_dir)
 
@@ -149,37 +161,15 @@ def gc_command(overrides: tuple[str, ...], compact: bool, data_dir: str | None) 
             pass
 
     with closing(database):
-        url, folder = database.engine.url, database.data_dir
-        if compact and not is_sqlite(url):
-            text = "--compact is for SQLite: PostgreSQL does it by itself"
-            raise click.UsageError(text)
+        folder = database.data_dir
         before = _bytes_of(folder)
         try:
             asyncio.run(expire_all())
         except (ServiceUnavailable, ValueError) as error:
             raise click.ClickException(str(error)) from error
-        record_act(database, settings, "service.gc", compact=False)
-    if compact:
-        _compact(url.database)
-        database, settings = open_database(overrides, data_dir)
-        with closing(database):
-            record_act(database, settings, "service.gc", compact=True)
+        record_act(database, settings, "service.gc")
     after = _bytes_of(folder)
     click.echo(f"{folder}: {after / MIB:.1f} MiB, before {before / MIB:.1f} MiB")
-
-
-def _compact(path: str | None) -> None:
-    """Write a SQLite file anew. Raises :exc:`click.ClickException`."""
-    try:
-        with closing(
-            sqlite3.connect(path or "", timeout=0, isolation_level=None)
-        ) as connection:
-            # Only the last connection to a file may end its write-ahead log.
-            connection.execute("PRAGMA journal_mode = DELETE")
-            connection.execute("VACUUM")
-    except sqlite3.Error as error:
-        text = f"the file was not made smaller: {error}; stop what uses it first"
-        raise click.ClickException(text) from error
 
 
 def _bytes_of(folder: Path) -> int:
@@ -190,63 +180,6 @@ def _bytes_of(folder: Path) -> int:
             if path.is_file():
                 found += path.stat().st_size
     return found
-
-
-MAX_BYTES = 64 * 2**20
-TIMEOUT_S = 60
-
-
-def _opener(settings: Settings, url: str) -> urllib.request.OpenerDirector:
-    """Return an opener that uses the outgoing proxy, and else those of the shell."""
-    from scraper_service.discovery.outgoing_requests import OutgoingProxy
-
-    proxy = OutgoingProxy.from_settings(settings).to(url)
-    proxies = {"http": proxy, "https": proxy} if proxy else None
-    return urllib.request.build_opener(urllib.request.ProxyHandler(proxies))
-
-
-@click.group("blocklist")
-def blocklist_group() -> None:
-    """Manage a list of hosts that blockAds blocks besides the built-in rules."""
-
-
-@blocklist_group.command("update")
-@click.argument("url", required=False)
-@data_dir_option
-@click.pass_obj
-def update_command(
-    overrides: tuple[str, ...], url: str | None, data_dir: str | None
-) -> None:
-    """Download the list at URL, or at SCRAPER_BLOCKLIST_URL.
-
-    Each line of the list has a host name, as such, as in a hosts file or as ||host^.
-    Browsers that start later use the list. Check the licence of the list: no list comes
-    with this program.
-    """
-    from scraper_service.content.html.ads import FILE, read_hosts
-
-    settings = load_settings(overrides, DATA_DIR=data_dir)
-    url = url or settings["BLOCKLIST_URL"]
-    if not url:
-        raise click.UsageError("give a URL, or set SCRAPER_BLOCKLIST_URL")
-    if not url.startswith(("http://", "https://")):
-        raise click.UsageError(f"{url}: must be an http or https URL")
-    try:
-        with _opener(settings, url).open(url, timeout=TIMEOUT_S) as answer:
-            data = answer.read(MAX_BYTES + 1)
-    except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
-        raise click.ClickException(f"{url} could not be read: {error}") from error
-    if len(data) > MAX_BYTES:
-        raise click.ClickException(f"{url} has more than {MAX_BYTES} bytes")
-    hosts = read_hosts(data.decode("utf-8", "replace").splitlines())
-    if not hosts:
-        raise click.ClickException(f"{url} has no host names")
-    folder = Path(settings["DATA_DIR"])
-    folder.mkdir(parents=True, exist_ok=True)
-    temporary = folder / f"{FILE}.new"
-    temporary.write_text("\n".join(sorted(hosts)) + "\n", encoding="utf-8")
-    temporary.replace(folder / FILE)
-    click.echo(f"{len(hosts)} hosts in {folder / FILE}")
 
 
 @click.command("workers")
@@ -272,10 +205,7 @@ def workers_command(
 
 
 def _line(each: LiveWorker) -> str:
-    started = "-"
-    if each.started_at is not None:
-        at = datetime.fromtimestamp(each.started_at, UTC)
-        started = at.isoformat(timespec="seconds")
+    started = "-" if each.started_at is None else utc(each.started_at)
     return "  ".join(
         (
             each.id,
@@ -287,4 +217,96 @@ def _line(each: LiveWorker) -> str:
             "draining" if each.drains else "running",
             ",".join(each.takes) or "-",
         )
+    )
+
+
+SLICE = 500  # entries in memory
+
+
+@click.command("audit")
+@click.option(
+    "--since",
+    metavar="TIME",
+    callback=lambda _context, _parameter, given: _seconds(given),
+    help="Only entries from this day or time on (ISO 8601), in UTC if it names no time"
+    " zone.",
+)
+@click.option(
+    "--team", "team_name", help="Only entries of the team with this id or name."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON Lines.")
+@data_dir_option
+@click.pass_obj
+def audit_command(
+    overrides: tuple[str, ...],
+    since: float,
+    team_name: str | None,
+    as_json: bool,
+    data_dir: str | None,
+) -> None:
+    """Print the audit log, the oldest entry first.
+
+    A line has time, action, target, result, key or `-`, peer, team and details. The setting
+    AUDIT_DAYS says how long entries are kept.
+    """
+    from scraper_service.storage.accounts.audit import AuditPosition, read_oldest
+
+    database, _ = open_database(overrides, data_dir)
+    after, team_id = AuditPosition(since, ""), None
+    with closing(database):
+        if team_name:
+            with database.engine.begin() as connection:
+                team_id = find_team_id(connection, team_name)
+            if team_id is None:
+                raise click.ClickException(f"no team has the id or name {team_name!r}")
+        while True:
+            # A transaction each: a reader that waits must not hold up the database.
+            with database.engine.begin() as connection:
+                found = read_oldest(connection, team_id, after, SLICE)
+            if not found:
+                return
+            for entry in found:
+                click.echo(_entry_json(entry) if as_json else _entry_line(entry))
+            after = AuditPosition(found[-1].at, found[-1].id)
+
+
+def _seconds(given: str | None) -> float:
+    """Return a time in seconds since 1970, 0 for none; raise :exc:`click.BadParameter`."""
+    from scraper_service.options.crawl import iso_seconds
+
+    try:
+        return 0.0 if given is None else iso_seconds(given)
+    except ValueError:
+        raise click.BadParameter(
+            "must be a day or a time in ISO 8601, such as 2026-01-31 or"
+            f" 2026-01-31T12:00:00Z, got {str(given)[:60]!r}"
+        ) from None
+
+
+def _entry_json(entry: AuditEntry) -> str:
+    facts = {
+        "id": entry.id,
+        "at": utc(entry.at),
+        "action": entry.action,
+        "target": entry.target,
+        "teamId": entry.team_id,
+        "keyId": entry.key_id,
+        "keyName": entry.key_name,
+        "peer": entry.peer,
+        "result": entry.result,
+        "detail": entry.detail,
+    }
+    return json.dumps(facts)
+
+
+def _entry_line(entry: AuditEntry) -> str:
+    detail = " ".join(f"{k}={json.dumps(v)}" for k, v in entry.detail.items())
+    key = f"{entry.key_name or 'key'} ({entry.key_id})" if entry.key_id else "-"
+    # JSON for names that callers choose, so that no letter of them moves the terminal.
+    parts = (
+        *(utc(entry.at), entry.action, entry.target or "-", entry.result),
+        *(key, entry.peer, f"team {entry.team_id or '-'}", detail),
+    )
+    return "  ".join(
+        part if part.isprintable() else json.dumps(part) for part in parts if part
     )

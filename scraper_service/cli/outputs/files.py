@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import os
@@ -12,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from scraper_service.cli.outputs import OutputFailed, ReaderGone
 from scraper_service.cli.outputs.page_files import (
     EVERY_KEY,
     KINDS,
@@ -19,7 +19,6 @@ from scraper_service.cli.outputs.page_files import (
     content_of,
     ending_of,
 )
-from scraper_service.cli.terminal import OutputFailed, ReaderGone
 from scraper_service.exports import tables
 from scraper_service.exports.formats import make_writer
 from scraper_service.exports.markdown_zip import PageNames
@@ -28,7 +27,7 @@ from scraper_service.options.formats import FILE, PICTURE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scraper_service.cli.terminal import FailedUrl
+    from scraper_service.cli.status import FailedUrl
     from scraper_service.exports.formats import FileSpec
 
 
@@ -76,19 +75,13 @@ class _File:
             self._send(self._end())
         self._file.close()
 
-    @property
-    def _is_regular(self) -> bool:
-        """Return True if the output is a regular file, which can be read again."""
-        assert self._file is not None
-        mode = os.fstat(self._file.fileno()).st_mode
-        return self._path is not None and stat.S_ISREG(mode)
-
     def _begin(self) -> None:
         assert self._file is not None
         if self._is_begun:
             return
         self._is_begun = True
-        if self._is_regular:
+        is_regular = stat.S_ISREG(os.fstat(self._file.fileno()).st_mode)
+        if self._path is not None and is_regular:
             self._file.truncate(0)
         self._send(self._head())
 
@@ -152,23 +145,19 @@ class CopiedFile(_File):
 class TableFile(_File):
     """A CSV output (RFC 4180, UTF-8) with a page in each row.
 
-    The columns are :data:`.FACTS`, the formats in ``keys``, and :data:`.LAST`. Without
-    ``keys``, a file gets a column for each new format, and a pipe gets all columns. Data
-    are JSON, see :func:`scraper_service.exports.tables.cell`. Pictures and files go
-    into a folder beside the table, and their cells have the file names. In a pipe they
-    stay in their cells.
+    The columns are :data:`.FACTS`, the formats in ``keys``, or all of them without
+    ``keys``, and :data:`.LAST`. Data are JSON, see
+    :func:`scraper_service.exports.tables.cell`. Pictures and files go into a folder
+    beside the table, and their cells have the file names. In a pipe they stay in
+    their cells.
     """
 
     def __init__(self, path: Path | None, keys: Sequence[str] | None = None):
         super().__init__(path)
-        known = EVERY_KEY if path is None else ()
-        self._keys = list(known if keys is None else keys)
+        named = EVERY_KEY if keys is None else keys
+        self._columns = (*tables.FACTS, *named, *tables.LAST)
         self._files = None if path is None else path.with_suffix(".files")
         self._names = PageNames()
-
-    @property
-    def _columns(self) -> tuple[str, ...]:
-        return (*tables.FACTS, *self._keys, *tables.LAST)
 
     def _head(self) -> bytes:
         return tables.csv_row(self._columns)
@@ -179,9 +168,6 @@ class TableFile(_File):
         facts = {name: metadata.get(name) for name in tables.FACTS}
         facts |= {name: values.pop(name, None) for name in tables.LAST}
         facts["error"] = facts["error"] or metadata.get("error")
-        new = [key for key in values if key not in self._keys]
-        if new and self._is_regular:
-            self._widen(new)
         for key, value in values.items():
             facts[key] = self._cell_value(key, value, {**values, "metadata": metadata})
         return tables.csv_row(tables.cell(facts.get(name)) for name in self._columns)
@@ -205,31 +191,6 @@ class TableFile(_File):
         except OSError as error:
             raise OutputFailed(f"{self._files / name}: {error.strerror}") from error
         return f"{self._files.name}/{name}"
-
-    def _widen(self, keys: list[str]) -> None:
-        """Add columns for ``keys`` before :data:`.LAST`. Existing rows get empty cells."""
-        assert self._path is not None
-        assert self._file is not None
-        place = len(self._columns) - len(tables.LAST)
-        self._keys += keys
-        wider = self._path.with_name(f"{self._path.name}.new")
-        csv.field_size_limit(sys.maxsize)
-        try:
-            with (
-                self._path.open(newline="", encoding="utf-8") as rows,
-                wider.open("w", newline="", encoding="utf-8") as file,
-            ):
-                writer = csv.writer(file)
-                next(csv.reader(rows), None)
-                writer.writerow(self._columns)
-                for row in csv.reader(rows):
-                    writer.writerow([*row[:place], *("" for _ in keys), *row[place:]])
-            wider.replace(self._path)
-            self._file.close()
-            self._file = io.FileIO(os.open(self._path, os.O_WRONLY | os.O_CLOEXEC), "w")
-            self._file.seek(0, os.SEEK_END)
-        except OSError as error:
-            raise self._failure(error) from error
 
 
 class DatabaseFile:

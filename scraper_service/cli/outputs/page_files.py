@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from attrs import frozen
 
-from scraper_service.cli.terminal import FailedUrl, OutputFailed
+from scraper_service.cli.outputs import OutputFailed
 from scraper_service.errors import plural, printable
 from scraper_service.exports.markdown_zip import PageNames, front_matter
 from scraper_service.options.formats import FILE, NAMED, PICTURE, ROW_OF, Json, Query
@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from scraper_service.cli.status import FailedUrl
     from scraper_service.options.scrape import ScrapeOptions
+
 
 QUOTES = "directQuote"  # the mode of the format query that makes highlights
 #: The kind of each result by its key in a page object.

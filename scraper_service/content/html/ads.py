@@ -1,8 +1,7 @@
 """The hosts and paths of advertising and tracking that ``blockAds`` blocks.
 
-Frames of these hosts are no players, so they are in no format. The built-in rules are our
-own. ``scraper-service blocklist update`` adds a list of the operator: a host name per line,
-also as a hosts file or as ``||host^``.
+Frames of these hosts are no players, so they are in no format. The built-in rules are our own.
+The operator may add a list: a host name per line, also as a hosts file or as ``||host^``.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
+
 
 FILE = "blocklist.txt"  # in DATA_DIR
 MAX_HOSTS = 1_000_000

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 SCHEMES = ("s3", "gs", "az")
 EXTRA = "object-storage"
 NAMED = "SCRAPER_ARTEFACT_STORE"
-FILE_S = 3600.0  # for the parts of a file
 # Variables of the environment that name a server.
 ENDPOINTS = (
     *("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
@@ -173,8 +172,8 @@ class ObjectStore:
     no bucket, and if the extra ``object-storage`` is not installed.
     """
 
-    def __init__(self, url: str, named: str = NAMED):
-        check_store_url(url, named)
+    def __init__(self, url: str):
+        check_store_url(url)
         try:
             import obstore  # noqa: PLC0415
             from obstore.store import from_url  # noqa: PLC0415
@@ -245,14 +244,6 @@ class ObjectStore:
         try:
             async with self._call("store a file"):
                 await self._api.put_async(self._store, name, data)
-        except FileNotFoundError:
-            raise StoreUnavailable(self._no_bucket) from None
-
-    async def put_file(self, name: str, path: Path) -> None:
-        """Store a file in parts, whole or not at all."""
-        try:
-            async with self._call("store a file", FILE_S):
-                await self._api.put_async(self._store, name, path)
         except FileNotFoundError:
             raise StoreUnavailable(self._no_bucket) from None
 
@@ -349,18 +340,15 @@ class ObjectStore:
             raise StoreUnavailable(f"{what}: {cause}.") from None
 
 
-def check_store_url(url: str, named: str = NAMED) -> None:
-    """Raise :exc:`ValueError` for a URL that names no bucket or container.
-
-    ``named`` is the setting or option that has the URL.
-    """
+def check_store_url(url: str) -> None:
+    """Raise :exc:`ValueError` for a URL that names no bucket or container."""
     parts = url_parts(url)
     if parts.scheme not in SCHEMES or not parts.netloc or "@" in parts.netloc:
         allowed = ", ".join(f"{scheme}://BUCKET/PREFIX" for scheme in SCHEMES)
-        raise ValueError(f"{named} must be one of {allowed}, got {redact_url(url)!r}")
+        raise ValueError(f"{NAMED} must be one of {allowed}, got {redact_url(url)!r}")
     if parts.query or parts.fragment:
         raise ValueError(
-            f"{named} must have no query: credentials come from the environment, got"
+            f"{NAMED} must have no query: credentials come from the environment, got"
             f" {redact_url(url)!r}"
         )
 
