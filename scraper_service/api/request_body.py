@@ -29,6 +29,7 @@ MAX_FORM_BYTES = MAX_FILE_BYTES + 2**20  # the file, and what says how to read i
 # the validation of 1 kB takes up to 6 ms, if it is full of selectors.
 LARGE_BODY_BYTES = 64 * 1024
 SIMPLE_BODY_BYTES = 1024
+TOO_DEEP = "the body is nested too deeply"
 
 
 def load_json(body: bytes) -> Any:
@@ -41,7 +42,7 @@ def load_json(body: bytes) -> Any:
         text = body.decode("utf-8-sig")
         value = json.loads(text, parse_constant=_refuse, parse_float=_finite)
     except RecursionError:
-        raise InvalidBody("the body is nested too deeply") from None
+        raise InvalidBody(TOO_DEEP) from None
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise InvalidBody(f"the body is not JSON: {error}") from None
     except InvalidBody:
@@ -72,9 +73,20 @@ def structure_json(
 ) -> tuple[Any, list[Issue]]:
     """Return what ``structure`` makes of a JSON text, and what is wrong with it."""
     try:
-        return structure(load_json(body)), []
+        return structure_value(load_json(body), structure), []
     except InvalidOptions as error:
         return None, list(error.issues)
+
+
+def structure_value(value: object, structure: Callable[[object], Any]) -> Any:
+    """Return what ``structure`` makes of the value of a body.
+
+    Raises :exc:`InvalidOptions`, and :exc:`InvalidBody` for a depth that ends its calls.
+    """
+    try:
+        return structure(value)
+    except RecursionError:
+        raise InvalidBody(TOO_DEEP) from None
 
 
 @frozen
@@ -196,7 +208,7 @@ class Body:
         """
         options: OptionsT
         if len(self._raw) <= SIMPLE_BODY_BYTES:
-            options = structure(self._value)
+            options = structure_value(self._value, structure)
         else:
             options, issues = await self._run(structure_json, structure)
             if issues:

@@ -239,6 +239,27 @@ def test_a_body_that_is_not_json_is_a_400_before_the_key_is_looked_at(service, r
     assert reply.json["error"] == "Bad request, malformed JSON"
 
 
+@pytest.mark.parametrize("depth", [450, 900])
+@pytest.mark.parametrize(
+    "start",
+    [
+        '/v2/monitor {"name": "a", "targets": [',
+        '/v2/crawl {"url": "https://a.example/", "scrapeOptions": [',
+        '/v2/scrape {"url": "https://a.example/", "formats": [',
+        '/v2/scrape {"url": "https://a.example/", "actions": [{"type": ',
+        '/v2/scrape {"url": "https://a.example/", "formats": [{"type": "json", "schema": ',
+    ],
+)
+def test_a_body_of_great_depth_is_refused(service, start, depth):
+    path, _, text = start.partition(" ")
+    if text.endswith("["):
+        text, end = text + "[" * depth + "]" * depth, "]}"
+    else:
+        text, end = text + '{"not":' * depth + "{}" + "}" * depth, "}]}"
+    reply = service.post(path, raw=(text + end).encode())
+    assert reply.status == 400, reply.json
+
+
 @pytest.mark.parametrize(
     ("raw", "message"),
     [
