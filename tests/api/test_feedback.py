@@ -196,6 +196,4 @@ def test_other_bad_requests_have_the_code_too(shared):
 
 
 def test_v1_has_no_feedback(shared):
-    reply = shared.post("/v1/feedback", {}, key=KEYS[0])
-    assert reply.status == 404
-    assert "/v2/feedback" in reply.json["error"]
+    assert shared.post("/v1/feedback", {}, key=KEYS[0]).status == 404
