@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 help:
 	@echo "make serve   install, then serve on http://127.0.0.1:3002, data in ./data"
-	@echo "make test    install, then run one test of every behaviour, in eight to ten minutes"
+	@echo "make test    install, then run one test of every behaviour, in six minutes"
 	@echo "make test-all  run all tests: also kills in series, second databases, long waits"
 	@echo "make test-rest  run what test-all runs beyond test"
 	@echo "make soak    run the slow tests: 200 kills, database restarts, networks that fail, 1,000 renderings"
