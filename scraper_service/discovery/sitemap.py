@@ -1,4 +1,4 @@
-"""Sitemaps and feeds: where a site has them, their entries, and what ``<lastmod>`` proves."""
+"""Sitemaps and feeds: their URLs, compression and entries, and what ``<lastmod>`` proves."""
 
 from __future__ import annotations
 

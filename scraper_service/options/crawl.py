@@ -1,4 +1,4 @@
-"""The options of single pages, crawls and batches: one frozen class each, without defaults."""
+"""The options of single pages, crawls, batches and webhooks, and the events of webhooks."""
 
 from __future__ import annotations
 

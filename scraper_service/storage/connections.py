@@ -1,6 +1,6 @@
-"""Connections to the job database: ``DATABASE_URL``, time-outs and retries.
+"""How to connect to the job database: ``DATABASE_URL``, time-outs, and kinds of errors.
 
-Error texts are for operators, and never contain the password.
+Texts for operators never contain the password. ``database.py`` opens the connections.
 """
 
 from __future__ import annotations

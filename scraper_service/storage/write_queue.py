@@ -62,14 +62,14 @@ STORE_TIME = _SECONDS.labels("store")
 class Writer:
     """Runs functions of a connection one after the other, in groups.
 
-    A group that fails is rolled back, and its functions run one by one, so that one bad
-    function fails alone. Functions therefore must have no effect but on the database.
-    Inside a group, functions run in the order of what they lock: processes that write to
-    the same rows never wait for each other in a circle. Items wait for each other, up to
-    :data:`MOST_TIMES` times :data:`ITEMS_EVERY_S`, and for nothing else.
+    A group is one transaction. If it fails, it is rolled back, and its functions run one by
+    one, so that one bad function fails alone. A function may run twice: it must change only
+    the database. Functions run in the order of what they lock, so processes never wait for
+    each other in a circle. A group begins later the more work the last group had:
+    :data:`ITEMS_EVERY_S` for each, up to :data:`MOST_TIMES`. Work that does not wait begins it.
 
-    A group that takes longer than :data:`GROUP_S` is stored in parts, each in a transaction
-    of its own, so that other processes need not wait long for its locks.
+    A group that takes longer than :data:`GROUP_S` becomes several transactions. So other
+    processes do not wait long for its locks.
 
     A function that waits for a lock of another process delays the others for at most
     :attr:`Waits.lock_s` of :data:`SHARING`. Then another thread waits, and runs later
@@ -104,8 +104,8 @@ class Writer:
     ) -> Future[ResultT]:
         """Return a future of the result, which is done after the commit.
 
-        ``name`` is the key of what the function locks, empty if it locks nothing. Work that
-        ``waits`` shares the transaction of the next items.
+        ``name`` is the key of what the function locks, empty if it locks nothing. With
+        ``waits``, the next group begins no earlier for it.
         """
         work = _work(function, name)
         self._queue.put(work)
@@ -129,9 +129,9 @@ class Writer:
         *,
         waits: bool = True,
     ) -> Future[ResultT]:
-        """Do as :meth:`submit`; waiting items of the same function share one call.
+        """Do as :meth:`submit`, for a function of many items.
 
-        An item that ``waits`` does so a moment for others if items were just written.
+        The items of a job that are in a group share one call of the function.
         """
         future: Future[ResultT] = Future()
         self._queue.put((job_id, function, item, future))
@@ -278,10 +278,10 @@ class _Attempt:
     is_committing: bool = False
 
     def run(self, group: list[WorkT]) -> list[Any]:
-        """Return the results of a sorted group, after the commit.
+        """Run a sorted group, commit, and return the results.
 
-        They are those of its first functions if all would take longer than
-        :data:`GROUP_S`.
+        After :data:`GROUP_S` it runs no further function: there are fewer results than
+        work.
         """
         results: list[Any] = []
         end = time.monotonic() + GROUP_S
@@ -316,10 +316,10 @@ def _fail(group: list[WorkT], error: BaseException) -> None:
 
 
 class Commits:
-    """Futures of the next commit under a name, in the event loop.
+    """Futures of the event loop that are done at the next commit under a name.
 
-    Only commits of this process are known. For commits of others the futures have a time
-    limit.
+    They learn of commits of this process only. For commits of other processes they have a
+    time limit.
     """
 
     def __init__(self) -> None:

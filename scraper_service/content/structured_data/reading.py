@@ -267,10 +267,10 @@ def collapse(text: str) -> str:
 def number_break(
     texts: list[str], text: str, element: Any, after: str = ""
 ) -> str | None:
-    """Return what separates a number from a number before it in another element.
+    """Return what separates a number from the number in the element before.
 
-    This is a decimal mark before cents, otherwise ``GAP``; None without such numbers.
-    ``texts`` precede ``text``, which ``element`` holds; ``after`` follows.
+    It is a decimal mark before cents (empty if the mark is there), else ``GAP``; None without
+    two numbers. ``text`` is that of ``element``, between ``texts`` and ``after``.
     """
     text = text.lstrip()
     if not text[:1].isdigit():

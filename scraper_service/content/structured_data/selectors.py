@@ -323,11 +323,11 @@ def _faults(data: Any, schema: Mapping[str, Any]) -> list[str]:
 def selector_matches(
     html: str | bytes, url: str, selectors: Iterable[str]
 ) -> list[dict[str, Any]]:
-    """Return what each selector matches on the whole page, as in ``baseSelector``.
+    """Return what each selector matches on the whole page, read as a ``baseSelector``.
 
-    ``{"selector", "count", "matches": [{text, path, html}], "error"}``, with the first
-    :data:`SHOWN` matches. Texts and attributes have no ``path`` and ``html``; numbers and truths
-    of XPath are one match. ``error`` is None, or why the selector matches nothing.
+    Each is ``{"selector", "count", "matches": [{text, path, html}], "error"}``, with the first
+    :data:`SHOWN` matches. Only elements have ``path`` and ``html``. A number or boolean of
+    XPath is one match. ``error`` says why the selector failed, else it is None.
     """
     root = parse(html, url).root
     return [_matches(root, selector) for selector in selectors]

@@ -65,8 +65,8 @@ class Passage:
     """The proxy of one page, an asynchronous context manager.
 
     ``refusal`` returns the error for a blocked host name, None otherwise. ``max_bytes`` limits
-    the traffic. ``upstream`` is the operator's proxy, or None. It listens at ``place``, a name or
-    IP address of this machine, to clients at ``peers`` only, unless this is None.
+    the traffic. ``upstream`` is the operator's proxy, or None. ``place`` is the name or IP
+    of this machine where it listens. ``peers`` are the IPs of its clients, None for any.
     :attr:`failures` has the errors by host.
     """
 

@@ -1,7 +1,7 @@
-"""Health: whether the parts that every request needs work, and why one does not.
+"""Checks of the parts that every request needs, and why one fails.
 
-The checks of the service: database, disk, converters, browser, event loop. systemd learns
-from the event loop itself that the process is alive.
+The parts are database, disk, converters, browser and event loop. systemd learns from the
+event loop that the process is alive. ``server/`` has the counts that ``/health`` shows.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Warnings of jobs: codes with data in the row of a job, and their sentences.
 
-The column ``warning`` has a JSON list of ``[code, data]``. A sentence is made when a row
-becomes a job that is shown, so no code looks for a sentence in a text.
-:func:`explain_result` reads why a job ended without a page or with only one, and whether a
-crawl left most links out.
+The column ``warning`` has a JSON list of ``[code, data]``. Sentences are made when a job is
+shown, and code compares only codes. :func:`explain_result` finds why a job ended without a
+page or with one page, and whether a crawl left out most links.
 """
 
 from __future__ import annotations
@@ -226,13 +225,12 @@ def explain_result(
 ) -> list[tuple[JobWarning, dict[str, Any]]]:
     """Return the warnings of a job that ended, with their data.
 
-    ``failed`` is the number of failed URLs, ``limit`` that of the pages of the job, and
-    ``page_counts`` the column of its row. A crawl with one page gets a warning if the start
-    page is an error page, if it should read sitemaps only and there are none, or if rules
-    that the caller may change skipped links. A crawl with more pages gets one if more URLs
-    were outside of the path of its start URL, and its limit did not end it. Reads a bounded
-    number of rows, since the job row is locked meanwhile; unchanged pages are counted in an
-    index.
+    ``failed`` is the number of failed URLs, ``limit`` the limit of pages, ``page_counts`` the
+    column of the job. A job without a page gets one warning. A crawl with one page gets up to
+    three: its start page is an error page; it reads only sitemaps, and there are none; rules
+    that the caller may change skipped links. A larger crawl gets one if it skipped more URLs
+    outside the path of its start URL than it has pages. A crawl that reached its limit does
+    not. The job row is locked meanwhile, so the number of rows read has a bound.
     """
     row = connection.execute(_JOB, {"job_id": job_id}).one()
     if not pages:
@@ -346,9 +344,9 @@ def _has_sitemap(connection: Connection, row: Any) -> bool:
 
 
 def _failed_sitemap(connection: Connection, row: Any) -> Any:
-    """Return a failed sitemap, first of all the one where the crawl starts, or None.
+    """Return the failed sitemap where the crawl starts, else another one, else None.
 
-    A sitemap that is absent was a guess, unless the crawl starts there.
+    Other sitemaps that are absent do not count: their URLs were guesses.
     """
     is_start = frontier.c.key == sitemap_key(row.url)
     counts, first = (frontier.c.code != ABSENT) | is_start, (is_start.desc(),)

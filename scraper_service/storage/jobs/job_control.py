@@ -99,9 +99,9 @@ def change_job(
 ) -> ChangedJob | ServiceError:
     """Pause or resume a job, and change its options.
 
-    A change to what already holds changes nothing. Resuming completes a job without open
-    URLs. A finished job takes another retention only. May return :exc:`JobNotFound`, :exc:`JobFinished`, :exc:`OptionUnavailable` and
-    :exc:`OutOfCredits`, without a change.
+    Values that the job has already change nothing. A job without open URLs is completed when
+    it is resumed. A finished job takes only another retention. May return :exc:`JobNotFound`,
+    :exc:`JobFinished`, :exc:`OptionUnavailable` and :exc:`OutOfCredits`, without a change.
     """
     lock_team(connection, team_id)
     row = job_store.lock_own_job(connection, job_id, team_id)
@@ -175,9 +175,9 @@ def _record(
 def _keep_finished(
     connection: Connection, changed: OpenJob, row: Row[Any]
 ) -> ChangedJob | OptionUnavailable:
-    """Write the new retention of a finished job, from its last change on.
+    """Write the new retention of a finished job, which counts from its end.
 
-    Refuses one that is over already, since keys that may not delete jobs may change them.
+    Refuses one that would delete the job now: the key may lack the right to delete it.
     """
     options = json.loads(row.options)
     options["retention_days"] = changed.retention_s / DAY_S
@@ -464,9 +464,9 @@ def _store_options(
     texts: Mapping[str | None, dict[str, Any]],
     replaced: Mapping[str, Any],
 ) -> tuple[dict[str | None, str], set[str]]:
-    """Store the secrets of options, of which a retry has ``replaced`` some.
+    """Store the secrets of options. Former secrets are kept, without those in ``replaced``.
 
-    Returns the options of rows as JSON, and the names of the secrets. Raises
+    Returns the options of rows as JSON, and the names of all secrets. Raises
     :exc:`SecretsUnreadable`.
     """
     found: dict[str | None, str] = {}
@@ -501,10 +501,10 @@ def _reopen(
 
 
 def _keep_errors(connection: Connection, job_id: str) -> None:
-    """Store the errors with the events of the failures, which stay what they were.
+    """Copy errors from rows to events of failures: the retry clears them in the rows.
 
-    The row of each event is looked up. PostgreSQL would join all events with all rows if it
-    takes both for few, as it does until it has counted the tables again.
+    A subquery looks up the row of each event. PostgreSQL, before it has analysed the tables,
+    expects few rows: it would execute a join by comparing all events with all rows.
     """
     failures = and_(event.c.job_number == number_of(job_id), event.c.page_id.is_(None))
     for table, of_job in ((event, failures), (delivery, delivery.c.job_id == job_id)):
