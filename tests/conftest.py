@@ -7,9 +7,7 @@ import gc
 import http.client
 import json
 import os
-import shutil
 import signal
-import tempfile
 import urllib.parse
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -119,10 +117,7 @@ def pytest_configure(config):
     # The browsers' driver reads its compiled code from there, a fifth of its start.
     os.environ["NODE_COMPILE_CACHE"] = str(config.cache.mkdir("node"))
     # Those that run tests share one process that forks services.
-    if forked_start.SOCKET not in os.environ:
-        folder = tempfile.mkdtemp(prefix="forks-")
-        config.add_cleanup(lambda: shutil.rmtree(folder))
-        os.environ[forked_start.SOCKET] = f"{folder}/socket"
+    forked_start.choose_socket()
     gc.disable()  # until all tests are collected: few of these objects are garbage
 
 

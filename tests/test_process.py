@@ -299,7 +299,7 @@ def run_serve(*arguments, **environment):
     return forked_start.run(forked_start.SERVICE, arguments, variables, Path.cwd())
 
 
-# A test run that is killed: it has started a service.
+# A run without pytest, as that of `make compat`. It has started a service when it is killed.
 KILLED_RUN = """
 import sys
 from pathlib import Path
@@ -312,7 +312,7 @@ sys.stdin.read()
 
 @pytest.mark.full
 def test_a_test_run_that_is_killed_leaves_no_service(tmp_path):
-    own = {**os.environ, forked_start.SOCKET: str(tmp_path / "forks")}
+    own = {k: v for k, v in os.environ.items() if k != forked_start.SOCKET}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     arguments = (sys.executable, "-c", KILLED_RUN, str(tmp_path / "data"))
     with subprocess.Popen(arguments, env=own, cwd=forked_start.ROOT, **pipes) as run:

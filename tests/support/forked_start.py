@@ -20,11 +20,13 @@ import os
 import pkgutil
 import resource
 import select
+import shutil
 import signal
 import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import termios
 import threading
 import time
@@ -244,10 +246,19 @@ def run(
             )
 
 
+def choose_socket() -> str:
+    """Return the path of the socket, for this process and those that it starts."""
+    if SOCKET not in os.environ:
+        folder = tempfile.mkdtemp(prefix="forks-")
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        os.environ[SOCKET] = f"{folder}/socket"
+    return os.environ[SOCKET]
+
+
 @functools.cache
 def _connection() -> socket.socket:
     """Return the connection of this process to the one that forks, which it may start."""
-    path = os.environ[SOCKET]
+    path = choose_socket()
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with Path(f"{path}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
