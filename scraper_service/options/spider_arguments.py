@@ -291,8 +291,8 @@ def _map(values: dict[str, Any], at: Position) -> Any:
 
 def _search(values: dict[str, Any], at: Position) -> Any:
     common = pages.pop_common(values)
-    sources = values.pop("sources", ({"kind": "web"},))
-    made = (pages.make_source(each, common) for each in sources if each)
+    given = [each for each in values.pop("sources", ()) if each is not None]
+    made = (pages.make_source(each, common) for each in given or [{}])
     own = {name: values.pop(name) for name in _OWN_OF_SEARCH & values.keys()}
     scrape = _scrape(values, at)
     if scrape is INVALID:
