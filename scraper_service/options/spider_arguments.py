@@ -182,12 +182,17 @@ def _read_urls(text: str) -> list[str]:
 
 def _respell(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of arguments with inner keys in the spelling of the API."""
-    return {
-        name: camel_keys({name: value}, _SPELLINGS)[name]
-        if name == "formats" and value is not None
-        else camel_keys(value, _SPELLINGS)
-        for name, value in values.items()
-    }
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        try:
+            if name == "formats" and value is not None:
+                found |= camel_keys({name: value}, _SPELLINGS)
+            else:
+                found[name] = camel_keys(value, _SPELLINGS)
+        except RecursionError:
+            text = f"{name} is nested too deeply, got {short(value)}"
+            raise InvalidOptions([Issue("custom", (name,), text)]) from None
+    return found
 
 
 # Values whose keys are the caller's own.
