@@ -98,9 +98,9 @@ def convert(
     unknown or has no effect here. Raises :exc:`ConversionFailed` for a document that cannot be read.
     """
     if not isinstance(content, (bytes, bytearray, memoryview, str)):
-        raise _invalid(f"must be bytes or str, got {content!r:.60}", "content")
+        raise _invalid(f"must be bytes or str, got {_text_of(content)}", "content")
     if not isinstance(content_type, str):
-        raise _invalid(f"must be a str, got {content_type!r:.60}", "content_type")
+        raise _invalid(f"must be a str, got {_text_of(content_type)}", "content_type")
     page = conversion_options(url, formats, schema, prompt, options)
     if isinstance(content, str):
         content = content.encode("utf-8", "replace")
@@ -131,13 +131,13 @@ def conversion_options(
         raise _invalid(text, unknown[0], code="unrecognized_keys")
     if schema is not None and not isinstance(schema, Mapping):
         raise _invalid(
-            f"must be a JSON Schema as a mapping, got {schema!r:.60}", "schema"
+            f"must be a JSON Schema as a mapping, got {_text_of(schema)}", "schema"
         )
     if not isinstance(url, str):
-        raise _invalid(f"must be a str, got {url!r:.60}", "url")
+        raise _invalid(f"must be a str, got {_text_of(url)}", "url")
     if isinstance(formats, (str, Mapping)) or not isinstance(formats, Iterable):
         raise _invalid(
-            f"must be a list such as ['markdown'], got {formats!r:.60}", "formats"
+            f"must be a list such as ['markdown'], got {_text_of(formats)}", "formats"
         )
     try:
         base = caller_url(url) if url else UPLOADED
@@ -154,6 +154,13 @@ def conversion_options(
             text = f"{kind.type} needs the service; without it: {named}"
             raise _invalid(text, "formats", index)
     return page
+
+
+def _text_of(value: Any) -> str:
+    try:
+        return f"{value!r:.60}"
+    except Exception:  # a deep value, a long number, or an object of the caller
+        return f"a {type(value).__name__}"
 
 
 def _invalid(text: str, *path: str | int, code: str = "custom") -> InvalidOptions:

@@ -155,3 +155,26 @@ def test_no_framework_is_loaded_and_unknown_names_are_errors():
     assert done.stdout == "set()\n"
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         _ = scraper_service.nonsense
+
+
+class _Unprintable:
+    def __repr__(self) -> str:
+        raise ValueError
+
+
+def _nested(depth):
+    value = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    "value", [_nested(5000), _Unprintable(), 10**5000], ids=["deep", "object", "long"]
+)
+@pytest.mark.parametrize(
+    "name", ["url", "content_type", "formats", "schema", "prompt", "only_main_content"]
+)
+def test_a_value_that_cannot_be_printed_or_walked_is_refused(name, value):
+    with pytest.raises(InvalidOptions, match=name):
+        convert("<p>x</p>", **{name: value})

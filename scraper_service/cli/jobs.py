@@ -99,7 +99,10 @@ def batch_command(
     Empty lines and lines that begin with # are skipped. Output and exit codes are
     those of `crawl`.
     """
-    lines = [line.strip() for line in file]
+    try:
+        lines = [line.strip() for line in file]
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.UsageError(f"FILE: it cannot be read: {error}") from None
     urls = [line for line in lines if line and not line.startswith("#")]
     if not urls:
         raise click.UsageError("FILE: it has no URLs")

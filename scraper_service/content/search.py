@@ -28,7 +28,7 @@ from scraper_service.content.words import (
 from scraper_service.options.urls import url_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 # Domains of the category ``research``.
 RESEARCH_SITES = (
@@ -408,12 +408,13 @@ def _sites(url: str) -> Iterable[str]:
         _, _, host = host.partition(".")
 
 
-def _files(url: str, kind: str) -> set[str]:
+def _files(url: str, kind: str) -> Iterator[str]:
+    """Yield the file type of a page, then the extension of its URL, perhaps the same."""
+    if kind:
+        yield kind
     _, dot, extension = url_parts(url).path.rpartition("/")[2].rpartition(".")
-    found = {kind} if kind else set()
     if dot and extension.isalnum() and len(extension) <= 5:
-        found.add(extension.lower())
-    return found
+        yield extension.lower()
 
 
 def _language(tag: str, text: str) -> str:

@@ -91,7 +91,7 @@ def tex_of(element: Any) -> tuple[str, bool] | None:
             for note in maths.iter("annotation")
             if "tex" in (note.get("encoding") or "").lower()
         )
-        source = next(notes, None)
+        source = next((text for text in notes if text and text.strip()), None)
     if source is None:
         source = _row(maths, 0) or maths.get("alttext") or ""
     return _tidy(source), displayed
@@ -120,6 +120,8 @@ def _tex(element: Any, depth: int) -> str:
         return _token(tag, " ".join("".join(element.itertext()).split()))
     if tag in {"annotation", "annotation-xml", "mphantom", "mspace"}:
         return ""
+    if _has_bare_text(element):  # no MathML, which a layout would lose
+        return _row(element, depth)
     count, layout = _LAYOUTS.get(tag, (0, ""))
     if count and len(element) == count and depth < MAX_DEPTH:
         arguments = [_tex(child, depth + 1) for child in element]
@@ -132,9 +134,20 @@ def _tex(element: Any, depth: int) -> str:
         first, last = ("".join(map(sign, text)) for text in (first, last))
         return f"{first}{inner}{last}".strip()
     if tag == "mtable":
-        rows = [" & ".join(_row(cell, depth + 2) for cell in row) for row in element]
+        rows = [
+            _row(row, depth + 1)
+            if _has_bare_text(row)
+            else " & ".join(_row(cell, depth + 2) for cell in row)
+            for row in element
+        ]
         return r"\begin{matrix} " + r" \\ ".join(rows) + r" \end{matrix}"
     return _row(element, depth)
+
+
+def _has_bare_text(element: Any) -> bool:
+    """Return True if an element has text that is in none of its children."""
+    texts = (element.text, *(child.tail for child in element))
+    return any(text and not text.isspace() for text in texts)
 
 
 def _token(tag: str, text: str) -> str:

@@ -182,12 +182,17 @@ def _read_urls(text: str) -> list[str]:
 
 def _respell(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of arguments with inner keys in the spelling of the API."""
-    return {
-        name: camel_keys({name: value}, _SPELLINGS)[name]
-        if name == "formats" and value is not None
-        else camel_keys(value, _SPELLINGS)
-        for name, value in values.items()
-    }
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        try:
+            if name == "formats" and value is not None:
+                found |= camel_keys({name: value}, _SPELLINGS)
+            else:
+                found[name] = camel_keys(value, _SPELLINGS)
+        except RecursionError:
+            text = f"{name} is nested too deeply, got {short(value)}"
+            raise InvalidOptions([Issue("custom", (name,), text)]) from None
+    return found
 
 
 # Values whose keys are the caller's own.
@@ -291,8 +296,8 @@ def _map(values: dict[str, Any], at: Position) -> Any:
 
 def _search(values: dict[str, Any], at: Position) -> Any:
     common = pages.pop_common(values)
-    sources = values.pop("sources", ({"kind": "web"},))
-    made = (pages.make_source(each, common) for each in sources if each)
+    given = [each for each in values.pop("sources", ()) if each is not None]
+    made = (pages.make_source(each, common) for each in given or [{}])
     own = {name: values.pop(name) for name in _OWN_OF_SEARCH & values.keys()}
     scrape = _scrape(values, at)
     if scrape is INVALID:

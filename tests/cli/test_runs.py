@@ -144,6 +144,14 @@ def test_a_batch_reads_lines_and_says_what_it_leaves_out(tmp_path, site):
     assert lines_of(tmp_path / "x.csv") == 2
 
 
+def test_a_batch_of_a_file_that_is_no_utf_8_is_refused(tmp_path):
+    (tmp_path / "list.txt").write_bytes(b"http://127.0.0.2/caf\xe9")
+    done = run(tmp_path, "batch", "list.txt")
+    assert done.returncode == 2
+    assert "FILE: it cannot be read: 'utf-8' codec" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 @pytest.mark.slow_on("2")
 def test_a_crawl_goes_on_where_it_was_stopped(tmp_path, site, number):

@@ -146,6 +146,17 @@ LOST = {
         None,
         "x squared",
     ),
+    "what MathJax drew, with empty MathML": (
+        "<mjx-container title='x'><mjx-math></mjx-math><math></math></mjx-container>",
+        None,
+        "x",
+    ),
+    "KaTeX with empty MathML": (
+        ("<span class=katex><span class=katex-mathml><math></math></span>"
+        "<span class=katex-html>x<span class=vlist>2</span></span></span>"),
+        None,
+        None,
+    ),
     "AsciiMath": ("<script type=math/asciimath>x/y</script>", None, "x/y"),
     "KaTeX without MathML": (
         "<span class=katex><span class=katex-html>x<span class=vlist>2</span></span></span>",
@@ -178,3 +189,25 @@ def test_formulas_of_main_content_stay():
     )
     page = f"<main><h1>Title</h1>{text}{shown}{text}</main>"
     assert "\n\n$$x^{2}$$\n\n" in markdown(page, only_main_content=True)
+
+
+def test_a_blank_annotation_leaves_the_mathml():
+    note = "<annotation encoding=application/x-tex> </annotation>"
+    page = f"<p>a <math><semantics><mi>z</mi>{note}</semantics></math> b"
+    assert markdown(page) == "a $z$ b"
+
+
+@pytest.mark.parametrize(
+    ("mathml", "expected"),
+    [
+        ("<mfenced>x</mfenced>", "$x$"),
+        ("<mfrac>1<mi>x</mi><mi>y</mi></mfrac>", "$1 x y$"),
+        ("<msup><mi>x</mi>2<mi>y</mi></msup>", "$x 2 y$"),
+        (
+            "<mtable><mtr>x = 1</mtr><mtr><mtd>y</mtd></mtr></mtable>",
+            "$\\begin{matrix} x = 1 \\\\ y \\end{matrix}$",
+        ),
+    ],
+)
+def test_text_that_mathml_forbids_stays(mathml, expected):
+    assert markdown(f"<p>a <math>{mathml}</math> b") == f"a {expected} b"

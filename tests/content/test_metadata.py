@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from scraper_service.content.metadata import evidence
 from tests.content.pages import convert
 
 ARTICLE = "<title>t</title><h1>How the tide tables of the harbour are made</h1>"
@@ -483,6 +484,15 @@ def test_how_much_there_is_to_read():
 def test_json_ld_that_is_none_costs_nothing(text):
     page = f"<script type=application/ld+json>{text}</script><title>t</title>"
     assert known(page)["title"] == "t"
+
+
+def test_json_ld_beyond_a_limit_of_all_scripts_is_not_read(monkeypatch):
+    monkeypatch.setattr(evidence, "MAX_DATA", 100)
+    first = {"@type": "Article", "author": "Ann Lee"}
+    second = {"@type": "Article", "inLanguage": "de", "section": "x" * 40}
+    page = f"{ld(first)}{ld(second)}<title>t</title>"
+    assert known(page)["author"] == "Ann Lee"
+    assert "language" not in known(page)
 
 
 NEARLY_JSON = {

@@ -293,3 +293,9 @@ def test_a_bad_domain_of_site_rules_is_refused():
     rules = '{"whitelist": ["no domain"]}'
     with pytest.raises(InvalidOptions, match=r"site_rules\.whitelist\.0: not a domain"):
         page_options({"url": URL, "site_rules": rules})
+
+
+@pytest.mark.parametrize("sources", ["", " ", ",", "[]", "alexandria", "web"])
+def test_a_search_without_a_source_is_one_of_web_pages(sources):
+    found = search_options({"query": "hay", "sources": sources}).sources
+    assert [each.kind for each in found] == ["web"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from contextlib import nullcontext
 from email.message import EmailMessage
 from smtplib import SMTPException
@@ -159,3 +160,24 @@ def test_only_recipients_that_were_put_off_get_mail_again(mailed):
         assert mailed(server, "late@b.example", "a@b.example") == 1
         # All three attempts have been made; the first has reached the other one.
     assert len(server.messages) == 1
+
+
+def test_a_mail_that_was_put_off_goes_to_the_recipients_of_its_last_attempt(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(notifications, "RETRIES_S", (0.0,))
+    database = Database(tmp_path)
+    world = World(database)
+    first, later = (
+        {"email": {"enabled": True, "recipients": ["a@b.example", address]}}
+        for address in ("wrong@b.example", "right@b.example")
+    )
+    with_page(world, world.make(notification=first))
+    edit = text("UPDATE monitor SET notification = :to")
+    with MailReceiver(refused={"wrong@b.example": "451 later"}) as server:
+        mailer = Mailer(database, MailServer.parse(server.url))
+        asyncio.run(mailer.do_due())
+        world.do(lambda c: c.execute(edit, {"to": json.dumps(later)}))
+        asyncio.run(mailer.do_due())
+    assert recipients_of(server)[1:] == ["right@b.example"]
+    database.close()

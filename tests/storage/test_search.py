@@ -309,3 +309,11 @@ def test_a_search_needs_no_thread_of_the_event_loop(tmp_path):
 
     asyncio.run(run())
     database.close()
+
+
+@pytest.mark.parametrize("extension", ["php", "asp", "aspx", "jsp", "cgi", "htm", "do"])
+def test_marks_of_an_entry_are_in_the_same_order_in_every_process(extension):
+    url = f"https://a.example/page.{extension}"
+    found = search_entry(url, "Words.", {}, {}, "html").marks.split()
+    files = [each for each in found if each.startswith("file:")]
+    assert files == ["file:html", f"file:{extension}"]

@@ -77,6 +77,7 @@ _NAMES = frozenset(
 _RAW_NAMES = frozenset(
     {"inline", "display", "math-inline", "math-display", "ql-formula"}
 )
+_SOURCES = ("data-tex", "data-latex", "alttext")  # of ``math``
 _DISPLAYED = frozenset("display block math-display math-block displaymath".split())
 _IMAGE_NAMES = frozenset(
     "latex tex math mwe-math-fallback-image-inline mwe-math-fallback-image-display "
@@ -352,7 +353,7 @@ def _mark_drawn(document: Document, container: Any) -> None:
 
     A drawing alone is a loss. Both versions add one of the sources by default.
     """
-    if next(container.iter("math"), None) is not None:
+    if _has_mathml(container):
         return
     whole = [container]  # what contains the whole formula, from the outside in
     while len(whole) == 1:
@@ -366,10 +367,19 @@ def _mark_drawn(document: Document, container: Any) -> None:
     drop(container)
 
 
+def _has_mathml(element: Any) -> bool:
+    """Return True if an element has MathML with a source in it."""
+    maths = next(element.iter("math"), None)
+    return maths is not None and (
+        any(maths.get(name) for name in _SOURCES)
+        or any(not text.isspace() for text in maths.itertext())
+    )
+
+
 def _mark_signed(document: Document, element: Any) -> None:
     """Make an element with the source of a formula in an attribute or its text one."""
     tag = element.tag
-    if tag in _NO_PLACES or next(element.iter("math"), None) is not None:
+    if tag in _NO_PLACES or _has_mathml(element):
         return
     names = frozenset((element.get("class") or "").lower().split())
     is_named = not names.isdisjoint(_NAMES)

@@ -11,7 +11,7 @@ import json
 import re
 from collections import deque
 from functools import cached_property
-from itertools import islice
+from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Any
 
 from attrs import field, frozen
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 MAX_SCRIPTS = 30  # with JSON-LD
 MAX_SCRIPT = 1_000_000  # characters
+MAX_DATA = 2_000_000  # characters of all that are read
 MAX_NODES = 500
 
 NodeT = dict[str, Any]
@@ -349,8 +350,13 @@ class Evidence:
     def json_ld(self) -> list[Any]:
         """The data of the scripts of type JSON-LD; None for invalid JSON."""
         found = [x.text for x in self.scripts if "ld+json" in x.get("type", "").lower()]
-        fitting = (x for x in found[:MAX_SCRIPTS] if x and len(x) <= MAX_SCRIPT)
-        return [parse_json(text) for text in fitting]
+        fitting = [x for x in found[:MAX_SCRIPTS] if x and len(x) <= MAX_SCRIPT]
+        ends = accumulate(map(len, fitting))
+        return [
+            parse_json(text)
+            for text, end in zip(fitting, ends, strict=True)
+            if end <= MAX_DATA
+        ]
 
     @cached_property
     def linked(self) -> LinkedData:

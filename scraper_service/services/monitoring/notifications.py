@@ -51,7 +51,7 @@ RETRIES_S = (60.0, 300.0, 900.0)
 MAX_DIFF = 20_000  # characters of a diff in a mail
 PORTS = {"smtp": 587, "smtps": 465}
 MAX_REASON = 200  # characters of a server's reply
-MOST_LEFT = 1000  # mails with recipients left
+MOST_BEGUN = 1000  # mails with recipients left
 BAD_ADDRESS = "the address cannot be written"
 BROKEN_OFF = "the mail server ended the conversation"
 
@@ -225,9 +225,9 @@ class Mailer(_Sender):
     def __init__(self, database: Database, server: MailServer | None):
         self._database = database
         self._server = server
-        # Recipients that a mail was not sent to yet, by check. A later process that does
-        # not know them sends to all.
-        self._left: dict[str, tuple[str, ...]] = {}
+        # Recipients that a mail with others left was sent to, or that refuse it, by check.
+        # A later process that does not know them sends to all.
+        self._done: dict[str, frozenset[str]] = {}
 
     @property
     def is_used(self) -> bool:
@@ -261,17 +261,17 @@ class Mailer(_Sender):
 
     async def _deliver(self, channel: str, found: CheckMessage) -> str | None:
         check_id = found.check_id
-        left = self._left.pop(check_id, found.recipients)
-        recipients = [each for each in found.recipients if each in left]
+        done = self._done.pop(check_id, frozenset())
+        recipients = [each for each in found.recipients if each not in done]
         outcome = await self.send(found, recipients)
         if outcome.refused:
             refused = MailOutcome(outcome.refused)
             logger.warning("mail of check %s is refused: %s", check_id, refused)
         if not outcome.put_off:
             return None
-        if len(self._left) >= MOST_LEFT:
-            self._left.clear()
-        self._left[check_id] = tuple(outcome.put_off)
+        if len(self._done) >= MOST_BEGUN:
+            self._done.clear()
+        self._done[check_id] = done | (set(recipients) - outcome.put_off.keys())
         return str(MailOutcome(put_off=outcome.put_off))
 
 
