@@ -117,7 +117,7 @@ class Issue:
     facts: dict[str, Any] = field(factory=dict)
 
 
-def _issue_text(issue: Issue) -> str:
+def issue_text(issue: Issue) -> str:
     """Return the message of an issue with its path, which many messages begin with."""
     path = ".".join(map(str, issue.path))
     if path and issue.message.startswith(path):
@@ -137,7 +137,7 @@ class InvalidOptions(ServiceError, ValueError):
 
     def __init__(self, issues: list[Issue]):
         self.issues = tuple(issues)
-        super().__init__("; ".join(map(_issue_text, issues)))
+        super().__init__("; ".join(map(issue_text, issues)))
 
 
 class ConversionFailed(ServiceError, ValueError):

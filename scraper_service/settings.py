@@ -496,10 +496,10 @@ _minima = {
     "WEBHOOK_TIMEOUT_S": 1,
 }
 _fractions = {"RETENTION_DAYS", "MAX_RETENTION_DAYS"}
-# Former settings, and what stands in their place.
-_removed = {
-    "BROWSER_CDP_DIRECT": "pages of that browser go through this service,"
-    " see SCRAPER_BROWSER_PROXY_ADDRESS",
+#: Former settings, and what stands in their place.
+removed = {
+    "BLOCKLIST_URL": "download its list to the file blocklist.txt in SCRAPER_DATA_DIR",
+    "BROWSER_CDP_DIRECT": "its pages go by way of SCRAPER_BROWSER_PROXY_ADDRESS",
     "SENTRY_DSN": "the log has each error with its traceback, see SCRAPER_LOG_JSON",
 }
 _of_commands = {"KEY", "SERVER"}  # the key and the URL that commands use
@@ -583,7 +583,7 @@ def check_settings(settings: BaseSettings) -> None:
 
 
 def _check_former() -> None:
-    for name, reason in _removed.items():
+    for name, reason in removed.items():
         if os.environ.get(variable(name), "").lower() not in {"", "0", "false"}:
             raise ValueError(f"{variable(name)} is no longer offered: {reason}")
 

@@ -53,6 +53,7 @@ from scraper_service.errors import (
     UploadMissing,
     UploadNotFound,
     UploadUsed,
+    issue_text,
 )
 from scraper_service.options import catalogue
 
@@ -275,8 +276,7 @@ def _pattern_fault(issues: tuple[Issue, ...]) -> str | None:
     for issue in issues:
         if issue.code != "custom" or _PATTERNS.isdisjoint(issue.path):
             return None
-    issue = issues[0]
-    return f"{'.'.join(map(str, issue.path))}: {issue.message}"
+    return issue_text(issues[0])
 
 
 def _bad_request(

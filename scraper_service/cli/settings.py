@@ -116,7 +116,7 @@ def load_settings(overrides: Iterable[str], **options: Any) -> Settings:
 
     from scraper_service.errors import variable
     from scraper_service.options.parsing import guesses
-    from scraper_service.settings import check_settings
+    from scraper_service.settings import check_settings, removed
 
     settings = get_project_settings()
     for override in overrides:
@@ -124,10 +124,10 @@ def load_settings(overrides: Iterable[str], **options: Any) -> Settings:
         if not separator:
             raise click.UsageError(f"-s {override}: must be NAME=VALUE")
         if name not in settings:
-            by_variable = {variable(each): each for each in settings}
+            hint = guesses([name], list(settings), {variable(x): x for x in settings})
             raise click.UsageError(
                 f"-s {override}: no setting has the name {name};"
-                f" {guesses([name], list(settings), by_variable)}"
+                f" {removed[name] + '; ' if name in removed else hint}"
                 "see docs/reference/configuration.md"
             )
         settings.set(name, value, priority="cmdline")

@@ -50,7 +50,7 @@ NO_SECRET = "the operator has set no secret (SCRAPER_WEBHOOK_SECRETS)"  # noqa: 
 #: Parts of the reference API that this service does not have.
 NOT_OFFERED = {
     "snapshots": "the states of an agent's answer are not kept; partial is its last one",
-    "threads": "each run of an agent stands alone; a new run with more in its prompt is",
+    "threads": "each run of an agent stands alone; start a new one with more in its prompt",
     "trace": "the steps of an agent are not kept; its webhook sends them as they begin",
     "replay": "sessions of the browser are not recorded; screenshots of their steps are",
 }

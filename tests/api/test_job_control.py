@@ -386,6 +386,7 @@ def test_the_rules_of_a_running_crawl_stay(running, key, value):
     reply = running.request("PATCH", f"/v2/crawl/{UNKNOWN}", {key: value, "limit": 2})
     assert reply.status == 400, reply.json
     assert "cannot change while a crawl runs: cancel the crawl" in str(reply.json)
+    assert reply.json["error"].count(key) < 2
     reply = running.request("PATCH", f"/v2/batch/scrape/{UNKNOWN}", {key: value})
     assert reply.status == 400, reply.json
 

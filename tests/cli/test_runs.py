@@ -312,6 +312,11 @@ UNKNOWN = "00000000-0000-4000-8000-000000000000"
         (("jobs", "list", "--server", "ftp://x"), 2, "--server"),
         (("jobs", "list", "--server", "x", "--data-dir", "y"), 2, "--data-dir"),
         (("-s", "PORT", "jobs", "list"), 2, "-s PORT: must be NAME=VALUE\n"),
+        (
+            ("-s", "SENTRY_DSN=x", "jobs", "list"),
+            2,
+            "SENTRY_DSN; the log has each error",
+        ),
         (("-s", "FOO=1", "jobs", "list"), 2, "no setting has the name FOO; see docs/"),
         (
             ("-s", "RETENTION_DAY=1", "jobs", "list"),
