@@ -6,6 +6,7 @@ import base64
 import csv
 import json
 
+import click
 import pytest
 import yaml
 from markdown_it import MarkdownIt
@@ -13,6 +14,7 @@ from markdown_it import MarkdownIt
 from scraper_service.cli.follow import FLAGS, Ending, summary
 from scraper_service.cli.outputs import OutputFailed
 from scraper_service.cli.outputs.files import TableFile, WriterFile
+from scraper_service.cli.outputs.output import destination
 from scraper_service.cli.outputs.page_files import (
     EVERY_KEY,
     NAMES,
@@ -29,6 +31,13 @@ from scraper_service.exports.tables import FACTS, LAST
 from scraper_service.options import catalogue
 from scraper_service.options.formats import FORMATS, NAMED
 from scraper_service.storage.frontier.job_warnings import JobWarning, sentence_of
+
+
+def test_only_endings_that_a_command_writes_are_named():
+    for archives in (False, True):
+        with pytest.raises(click.UsageError, match=r"must end in \.jsonl") as refused:
+            destination("x.md", None, overwrite=False, archives=archives)
+        assert (".wacz" in refused.value.message) is archives
 
 
 def _lines(path):

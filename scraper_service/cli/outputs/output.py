@@ -163,8 +163,9 @@ def destination(
     is_folder = path.endswith(("/", os.sep)) or Path(path).is_dir()
     format_ = name or ("markdown" if is_folder else JOB_ENDINGS.get(_ending(path)))
     if format_ is None:
+        taken = (x for x in JOB_ENDINGS if archives or JOB_ENDINGS[x] not in ARCHIVES)
         raise click.UsageError(
-            f"-o {path}: must end in {', '.join(JOB_ENDINGS)}, or in / for a folder of"
+            f"-o {path}: must end in {', '.join(taken)}, or in / for a folder of"
             " files; else say --output-format"
         )
     _require(format_, archives=archives)
