@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
+import time
 from contextlib import nullcontext
 from email.message import EmailMessage
 from smtplib import SMTPException
@@ -59,6 +61,22 @@ def message():
 @pytest.mark.parametrize("mode", ["endless", "long", "drips", "silent", "drops"])
 def test_a_hostile_server_ends_the_attempt(hasty, mode):
     with MailReceiver(mode=mode) as server, pytest.raises((OSError, SMTPException)):
+        MailServer.parse(server.url).send(message())
+    assert server.messages == []
+
+
+@pytest.mark.timeout(60)
+def test_a_server_that_drips_is_cut_off_if_its_connection_took_all_the_time(
+    hasty, monkeypatch
+):
+    connect = socket.create_connection
+
+    def connect_late(*arguments, **options):
+        time.sleep(notifications.TALK_S + 0.5)
+        return connect(*arguments, **options)
+
+    monkeypatch.setattr(socket, "create_connection", connect_late)
+    with MailReceiver(mode="drips") as server, pytest.raises((OSError, SMTPException)):
         MailServer.parse(server.url).send(message())
     assert server.messages == []
 

@@ -113,9 +113,8 @@ class MailServer:
         # The name of the certificate. With it as an argument, the constructor would connect,
         # before the limit on the time of the conversation begins.
         server._host = self.host  # type: ignore[attr-defined]
-        watch = threading.Timer(TALK_S, _cut_off, (server,))
-        watch.daemon = True
-        watch.start()
+        ended = threading.Event()
+        threading.Thread(target=_cut_off, args=(server, ended), daemon=True).start()
         try:
             server.connect(self.host, self.port)
             server.ehlo()
@@ -135,15 +134,21 @@ class MailServer:
             with suppress(OSError, smtplib.SMTPException):
                 server.quit()
             server.close()
-            watch.cancel()
+            ended.set()
 
 
-def _cut_off(server: smtplib.SMTP) -> None:
-    """End a conversation. A server that drips bytes keeps within the limit of each step."""
-    sock = server.sock  # None if the conversation has just ended
-    with suppress(OSError):
-        if sock is not None:
-            sock.shutdown(socket.SHUT_RDWR)
+def _cut_off(server: smtplib.SMTP, ended: threading.Event) -> None:
+    """End a conversation that exceeds :data:`TALK_S`.
+
+    A server that drips bytes keeps within the limit of each step. Cuts each second: the
+    socket may be made, or replaced by that of TLS, after the limit.
+    """
+    wait_s = TALK_S
+    while not ended.wait(wait_s):
+        wait_s = 1.0
+        with suppress(OSError):
+            if (sock := server.sock) is not None:
+                sock.shutdown(socket.SHUT_RDWR)
 
 
 @define
