@@ -47,12 +47,12 @@ test-all: $(VENV)/.test-compiled
 	$(TESTS) -m "not slow" $(ARGS)
 
 soak: $(VENV)/.test-installed
-	CRASH_KILLS=200 $(BIN)/python -m pytest tests/test_crash.py $(ARGS)
+	CRASH_KILLS=200 $(BIN)/python -m pytest tests/process/test_crash.py $(ARGS)
 	BROWSER_RENDERS=1000 $(BIN)/python -m pytest tests/browser/test_soak.py $(ARGS)
 	$(BIN)/python -m pytest -m slow $(ARGS)
 
 soak-monitors: $(VENV)/.test-installed
-	MONITOR_KILLS=40 $(BIN)/python -m pytest tests/test_monitor_crash.py $(ARGS)
+	MONITOR_KILLS=40 $(BIN)/python -m pytest tests/process/test_monitor_crash.py $(ARGS)
 
 lint: $(VENV)/.test-installed
 	$(BIN)/ruff format --check .
@@ -105,7 +105,7 @@ test-deploy: $(VENV)/.test-installed
 	npm install --silent --no-audit --no-fund --prefix $(AZURITE) azurite@3
 	PATH="$(CURDIR)/$(AZURITE)/node_modules/.bin:$$PATH" \
 	    $(BIN)/python -m pytest tests/storage/test_object_storage.py tests/browser/test_object_storage.py
-	$(BIN)/python -m pytest -m "slow or not slow" tests/test_board.py tests/test_deploy.py
+	$(BIN)/python -m pytest -m "slow or not slow" tests/repository/test_board.py tests/repository/test_deploy.py
 	$(BIN)/python -m tests.support.release
 	$(BIN)/python -m tests.support.image $(ARGS)
 

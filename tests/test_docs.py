@@ -53,7 +53,7 @@ ENVIRONMENT = {
     "SCRAPER_CONVERTER_PROCESSES": "1",
 }
 # The steps of deploy/README.md are taken by tests/support/image.py, as root. Examples run in
-# tests/test_examples.py, each in its own folder.
+# tests/repository/test_examples.py, each in its own folder.
 ELSEWHERE = {"deploy", "examples"}
 RUNNING = [
     page

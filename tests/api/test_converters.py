@@ -15,12 +15,12 @@ import pytest
 
 from scraper_service.crawling.scheduler import STORED_AT_ONCE
 from tests.conftest import Service
+from tests.process.test_service import converters_of, is_gone
 from tests.support import raw_site
 from tests.support.conversions import Orders
 from tests.support.linked_site import named
 from tests.support.raw_site import RawSite
 from tests.support.waiting import wait_until
-from tests.test_process import converters_of, is_gone
 
 PATIENCE_S = 120  # on a busy machine
 FRESH = {"maxAge": 0}
@@ -279,7 +279,7 @@ def test_the_service_ends_beside_a_stopped_converter(start_service):
 
 @pytest.mark.full
 def test_converters_that_cannot_start_end_the_start(tmp_path):
-    from tests.test_process import run_serve
+    from tests.process.test_service import run_serve
 
     (tmp_path / "sitecustomize.py").write_text(
         "import sys\n"

@@ -20,7 +20,7 @@ from scraper_service.api.errors import NO_SUCH_PATH
 from scraper_service.services.observability.health import Health, HealthCheck, Unhealthy
 from scraper_service.storage.database import HEAD
 from tests.conftest import Service
-from tests.test_process import converters_of
+from tests.process.test_service import converters_of
 from tools.bench.postgres import Postgres, PostgresMissing, find_programs
 
 PATHS = ("/health", "/health/ready")

@@ -27,9 +27,9 @@ from scraper_service.storage.jobs.metrics import read_counts
 from scraper_service.storage.schema import frontier, worker
 from tests.api.test_openapi import APPS
 from tests.conftest import Service
+from tests.process.test_service import converters_of
 from tests.support.receiver import Receiver
 from tests.support.waiting import wait_until
-from tests.test_process import converters_of
 from tools.bench.processes import ROOT
 
 KEY = "a-key-of-prometheus"

@@ -123,7 +123,7 @@ def test_what_is_restored_equals_the_source(places, site, start_service, tmp_pat
     found, expected = tables_of(address), tables_of(source)
     assert (
         len(found.pop("audit")) == len(expected.pop("audit")) > 0
-    )  # tests/test_audit.py
+    )  # tests/end_to_end/test_audit.py
     assert found == expected
     assert len(found["page"]) == len(urls)
     modes = {path.stat().st_mode & 0o077 for path in tmp_path.glob("copy/**/*")}

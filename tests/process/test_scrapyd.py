@@ -20,6 +20,7 @@ import sqlalchemy as sa
 from click.testing import CliRunner
 
 from scraper_service.cli.main import main
+from tests.process.test_service import children_of
 from tests.support.crash import (
     LEASED,
     Invariants,
@@ -35,7 +36,6 @@ from tests.support.scripted_site import ScriptedSite, page, text
 from tests.support.servers import InThread
 from tests.support.trace_collector import TraceCollector
 from tests.support.waiting import WAIT_S
-from tests.test_process import children_of
 from tools.bench.processes import ROOT
 from tools.bench.scrapyd_node import PASSWORD, PROJECT, USER, ScrapydNode, free_port
 

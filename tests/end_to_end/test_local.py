@@ -13,7 +13,7 @@ from tests.support import forked_start
 from tests.support.linked_site import named, page_number
 from tests.support.scripted_site import ScriptedSite, page, sitemap
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "scraper_service")
 
 

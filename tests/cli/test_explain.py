@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.support import forked_start
 
-PAGE = Path(__file__).parent / "samples" / "pages" / "news-cards.html"
+PAGE = Path(__file__).parents[1] / "samples" / "pages" / "news-cards.html"
 
 
 def explain(*arguments):

@@ -18,7 +18,7 @@ from tests.support.linked_site import page_number
 from tests.support.scripted_site import ScriptedSite, page
 from tests.support.search_engines import SearchEngines
 
-SOURCES = Path(__file__).parent / "js"
+SOURCES = Path(__file__).parents[1] / "js"
 INSTALL_TIMEOUT_S = 120
 RUN_TIMEOUT_S = 600
 

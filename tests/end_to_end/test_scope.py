@@ -32,7 +32,7 @@ from scraper_service.discovery.scope_rules import (
 from scraper_service.options.spider_arguments import crawl_options
 from scraper_service.options.urls import caller_url
 
-CORPORA = Path(__file__).parents[2] / "shared" / "corpora.tar.xz"
+CORPORA = Path(__file__).parents[3] / "shared" / "corpora.tar.xz"
 DEFAULTS = crawl_options({"url": "https://example.com/"})
 
 ROOT: dict = {}

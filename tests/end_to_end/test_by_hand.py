@@ -138,7 +138,7 @@ def crawl(folder, site, *arguments, **variables):
 @pytest.mark.full
 def test_the_commands_of_the_documentation_work_in_an_empty_folder(tmp_path, site):
     (tmp_path / "shop.py").write_text(PIPELINE.replace("class Own", "class Prices"))
-    docs = Path(__file__).parents[1] / "docs" / "how-to" / "scrapy.md"
+    docs = Path(__file__).parents[2] / "docs" / "how-to" / "scrapy.md"
     blocks = re.findall(
         r"^```sh\n(.*?)^```", docs.read_text(), re.DOTALL | re.MULTILINE
     )

@@ -14,7 +14,7 @@ from scraper_service.storage.connections import database_url
 from scraper_service.storage.database import HEAD, Database
 from tests.support import forked_start
 
-WITHOUT_PSYCOPG = Path(__file__).parent / "without_psycopg"
+WITHOUT_PSYCOPG = Path(__file__).parents[1] / "without_psycopg"
 PASSWORD = "s3cr3t"
 COMMANDS = {
     "serve": ("serve", "--port", "0"),

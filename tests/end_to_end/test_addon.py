@@ -17,7 +17,7 @@ from tests.content.pdfmaker import pdf
 from tests.support.scripted_site import ScriptedSite, answer, page
 from tests.support.waiting import WAIT_S
 
-DOCS = (Path(__file__).parents[1] / "docs" / "how-to" / "scrapy.md").read_text()
+DOCS = (Path(__file__).parents[2] / "docs" / "how-to" / "scrapy.md").read_text()
 _, SETTINGS, SPIDER, *_ = re.findall(
     r"^```python\n(.*?)^```", DOCS, re.DOTALL | re.MULTILINE
 )

@@ -13,7 +13,7 @@ from tests.support.linked_site import named
 from tests.support.waiting import wait_until
 from tests.support.workers import Worker
 
-GATED_CONVERTER = Path(__file__).parent / "gated_converter"
+GATED_CONVERTER = Path(__file__).parents[1] / "gated_converter"
 JOBS = 30  # of the first team; each of the others has one
 PAGES = 30  # of each job; more than two processes lease of it
 KEYS = [f"fc-share-{n}" for n in range(6)]

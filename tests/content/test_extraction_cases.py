@@ -12,7 +12,7 @@ from scraper_service.options.json_schema import field_of
 from tools.bench.extraction import measure, sum_measures
 from tools.bench.extraction_cases import cases, score
 
-SHARED = Path(__file__).parents[2] / "shared" / "wcxb-dev"
+SHARED = Path(__file__).parents[3] / "shared" / "wcxb-dev"
 WCXB = Path(os.environ.get("WCXB", SHARED))
 LEAST_RIGHT = 0.85
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.waiting import WAIT_S
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "tests" / "samples" / "pages"
 
 
