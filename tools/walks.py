@@ -2,9 +2,9 @@
 
 ``python -m tools.walks`` starts the service and prints for each walk how many modules had a
 function called: from a crawl request to the stored job, from there to the stored page, in
-the service and in the process that converts it, and for a read of the status. Each walk is
-repeated, and only the modules of every repetition count: background work of the service
-falls into some of them. ``--list`` prints the modules, too.
+the service and in the process that converts it, for a read of the status, and for a check
+of a monitor. Each walk is repeated, and only the modules of every repetition count:
+background work of the service falls into some of them. ``--list`` prints the modules, too.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ REPETITIONS = 4
 IDLE_S = 6.0
 ADMITTED_S = 1.0
 PAGE_S = 4.0  # for the crawl of one page
+CHECK_S = 8.0
 FRESH = {"scrapeOptions": {"maxAge": 0}}
 # Notes files from one SIGUSR1 to the next, and writes them into a file for the process.
 NOTING = """
@@ -114,6 +115,16 @@ def count(folder: Path, origin: str) -> dict[str, set[str]]:
         idle = running.run(lambda: None, IDLE_S)[0]
         crawl = lambda: call(f"{running.url}/v2/crawl", body)  # noqa: E731
         service, converter = running.common(crawl, PAGE_S)
+        monitor = {
+            "name": "walk",
+            "schedule": {"cron": "0 0 1 1 *"},
+            "targets": [
+                {"type": "crawl", "url": body["url"], "crawlOptions": {"limit": 1}}
+            ],
+        }
+        made = call(f"{running.url}/v2/monitor", monitor)["data"]["id"]
+        run = f"{running.url}/v2/monitor/{made}/run"
+        check = running.common(lambda: call(run, {}), CHECK_S)[0]
     finally:
         running.service.kill()
     return {
@@ -121,6 +132,7 @@ def count(folder: Path, origin: str) -> dict[str, set[str]]:
         "from there to the stored page, service": service - idle - admitted,
         "from there to the stored page, converter": converter,
         "a status read": read,
+        "a check of a monitor, beside its crawl": check - idle - admitted - service,
     }
 
 
