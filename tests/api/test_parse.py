@@ -256,6 +256,7 @@ def test_broken_bodies_are_refused(service):
     headers, raw = form(("file", "a.html", "", HTML), ("options", None, "", b"{"))
     reply = service.request("POST", "/v2/parse", headers=headers, raw=raw)
     assert (reply.status, reply.json["code"]) == (400, "BAD_REQUEST_INVALID_JSON")
+    assert "in the part `options`" in json.dumps(reply.json)
 
 
 def test_a_file_of_no_known_kind_is_refused(service):

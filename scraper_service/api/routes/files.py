@@ -54,6 +54,7 @@ from scraper_service.content.documents.files import KINDS
 from scraper_service.errors import (
     DiskQuotaExceeded,
     FileTooLarge,
+    InvalidBody,
     InvalidOptions,
     Issue,
     QueueFull,
@@ -247,7 +248,10 @@ class FileRoutes(Routes):
         async with self._forms:  # each one holds its file
             self.checks.pool.queue.require_capacity(team.id, request.size)
             form = await read_form(request)
-        body = await self.checks.body_of(request, form.options, team)
+        try:
+            body = await self.checks.body_of(request, form.options, team)
+        except InvalidBody as error:
+            raise InvalidBody(f"in the part `options`: {error}") from None
         options = await body.read(self.api.requests.parse_options)
         warning = await body.warning(ignored_names(self.api.requests.PARSE.fields))
         return await self._parse_file(request, form.file, options, team, warning)
