@@ -15,8 +15,8 @@ from attrs import frozen
 from scraper_service.errors import ConversionFailed, InvalidOptions, Issue
 from scraper_service.items import UPLOADED, PageSource
 from scraper_service.options import catalogue
-from scraper_service.options.crawl import PageOptions
 from scraper_service.options.formats import BYTES, ROW_OF
+from scraper_service.options.jobs import PageOptions
 from scraper_service.options.spider_arguments import scrape_options
 from scraper_service.options.urls import caller_url
 

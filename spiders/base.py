@@ -34,7 +34,7 @@ from scraper_service.items import (
     PageSource,
 )
 from scraper_service.llm.model import language_model, text_limit
-from scraper_service.options.crawl import CHANGEABLE
+from scraper_service.options.jobs import CHANGEABLE
 from scraper_service.options.limits import (
     BROWSER,
     HTTP,

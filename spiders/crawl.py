@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
     from scraper_service.discovery.scope_rules import CrawlScope
     from scraper_service.items import KeptResponse, Lease, LinkRowT
-    from scraper_service.options.crawl import CrawlOptions
+    from scraper_service.options.jobs import CrawlOptions
     from scraper_service.options.scrape import ScrapeOptions
 
 _PASSING_REASONS = {reason.value for reason in Reason if not reason.is_lasting}
@@ -78,7 +78,7 @@ class CrawlSpider(JobSpider):
     The arguments are those of
     :func:`scraper_service.options.spider_arguments.crawl_options`.
     Alternatively, ``options`` is a
-    :class:`~scraper_service.options.crawl.CrawlOptions`.
+    :class:`~scraper_service.options.jobs.CrawlOptions`.
     """
 
     name = "crawl"

@@ -14,7 +14,7 @@ from urllib.parse import quote
 from scraper_service.crawling.page_state import PageState
 from scraper_service.errors import InvalidOptions, Issue
 from scraper_service.items import UPLOADED
-from scraper_service.options.crawl import CHANGEABLE
+from scraper_service.options.jobs import CHANGEABLE
 from scraper_service.options.limits import (
     BROWSER,
     missing_model,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
         TakenPage,
         Upload,
     )
-    from scraper_service.options.crawl import BatchOptions, PageOptions
+    from scraper_service.options.jobs import BatchOptions, PageOptions
     from scraper_service.options.scrape import ScrapeOptions
 
 
@@ -47,7 +47,7 @@ class ScrapeSpider(PageSpider):
 
     The arguments are those of :mod:`scraper_service.options.spider_arguments`.
     Alternatively, ``page`` is a
-    :class:`~scraper_service.options.crawl.PageOptions`. ``upload``, a file, replaces the
+    :class:`~scraper_service.options.jobs.PageOptions`. ``upload``, a file, replaces the
     page. A ``resident`` spider starts without a page and receives pages one by one.
     """
 
@@ -127,7 +127,7 @@ class BatchSpider(JobSpider):
     The arguments are those of
     :func:`scraper_service.options.spider_arguments.batch_options`.
     Alternatively, ``options`` is a
-    :class:`~scraper_service.options.crawl.BatchOptions`.
+    :class:`~scraper_service.options.jobs.BatchOptions`.
     """
 
     name = "batch"

@@ -17,7 +17,7 @@ from scraper_service.api.schemas import encode
 from scraper_service.crawling.converter_pool.pool import ConverterPool
 from scraper_service.crawling.page_errors import SITE_BLOCKED
 from scraper_service.errors import InvalidBody, ScopeMissing, SiteBlocked
-from scraper_service.options.crawl import Caller
+from scraper_service.options.jobs import Caller
 from scraper_service.options.limits import BlockedSites, Mode
 from scraper_service.services.accounts import Accounts, Rates
 from scraper_service.services.call_charges import Charges

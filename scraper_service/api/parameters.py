@@ -11,7 +11,7 @@ from attrs import Factory, field, frozen
 from scraper_service.api.connections import TrustedProxies
 from scraper_service.api.openapi.route import Parameter
 from scraper_service.errors import IdempotencyKeyInvalid, InvalidParameter
-from scraper_service.options.crawl import iso_seconds
+from scraper_service.options.jobs import iso_seconds
 
 if TYPE_CHECKING:
     from scraper_service.api.http_server import JsonRequest

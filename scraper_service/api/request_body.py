@@ -227,7 +227,7 @@ class Body:
         """Return a warning that names options without effect; None without any.
 
         ``names`` are those of the route, see
-        :func:`~scraper_service.options.wire.pages.ignored_names`. They are accepted so
+        :func:`~scraper_service.options.page_requests.ignored_names`. They are accepted so
         that public clients work.
         """
         if len(self._raw) <= LARGE_BODY_BYTES:

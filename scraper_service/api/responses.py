@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from scraper_service.items import Page, PageMetadata
-    from scraper_service.options.crawl import PageOptions
+    from scraper_service.options.jobs import PageOptions
     from scraper_service.services.map_search import Map, Result
     from scraper_service.storage.job_records import Job
 

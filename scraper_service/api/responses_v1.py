@@ -27,7 +27,7 @@ from scraper_service.api.schemas import (
     encode,
 )
 from scraper_service.discovery.map_results import address_row
-from scraper_service.options.wire.pages import wire_names
+from scraper_service.options.page_requests import wire_names
 
 if TYPE_CHECKING:
     from scraper_service.services.map_search import Map, Result, SearchAnswer

@@ -33,8 +33,8 @@ from scraper_service.api.schemas import (
     ref,
 )
 from scraper_service.discovery.map_results import object_row
-from scraper_service.options.wire import v2 as requests
-from scraper_service.options.wire.pages import wire_names
+from scraper_service.options import v2_requests as requests
+from scraper_service.options.page_requests import wire_names
 
 if TYPE_CHECKING:
     from scraper_service.services.map_search import Map, SearchAnswer

@@ -28,7 +28,7 @@ from scraper_service.api.routes.team import (
 )
 from scraper_service.api.routes.webhook_deliveries import WebhookDeliveryRoutes
 from scraper_service.api.routing import VersionApp
-from scraper_service.options.wire import v2
+from scraper_service.options import v2_requests
 
 
 class V1(VersionApp):
@@ -52,7 +52,7 @@ class V2(VersionApp):
     """Version 2 of the API."""
 
     version = 2
-    requests = v2
+    requests = v2_requests
     responses = responses_v2
     groups = (
         PageRoutes,

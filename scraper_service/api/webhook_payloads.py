@@ -15,13 +15,14 @@ from scraper_service.api.schemas import (
     encode,
     member,
 )
-from scraper_service.options.serialization import KINDS, MONITOR_CHECK
+from scraper_service.options.jobs import MONITOR_CHECK
+from scraper_service.options.serialization import KINDS
 from scraper_service.storage.job_records import event_id
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scraper_service.options.crawl import Webhook
+    from scraper_service.options.jobs import Webhook
     from scraper_service.storage.job_records import Event
 
 AGENT = "agent"

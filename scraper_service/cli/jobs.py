@@ -20,7 +20,7 @@ from scraper_service.cli.status import LAST, UUID_LENGTH, logbook_json, logbook_
 from scraper_service.cli.terminal import fit_columns
 from scraper_service.errors import FAILURE_CODES, OTHER_CODES, plural, printable
 from scraper_service.options import catalogue
-from scraper_service.options.crawl import SHAPING
+from scraper_service.options.jobs import SHAPING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -46,10 +46,10 @@ from scraper_service.errors import (
 )
 from scraper_service.items import Page, upload_of
 from scraper_service.options import limits
-from scraper_service.options.crawl import ChangeRequest, RetryRequest
+from scraper_service.options import v2_requests as requests
+from scraper_service.options.jobs import ChangeRequest, RetryRequest
 from scraper_service.options.limits import Retention
 from scraper_service.options.serialization import options_from_json
-from scraper_service.options.wire import v2 as requests
 from scraper_service.storage.accounts import audit
 from scraper_service.storage.files import page_sources
 from scraper_service.storage.frontier import outcomes
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 
     from scraper_service.cli.options import Wanted
     from scraper_service.cli.outputs.output import Destination
-    from scraper_service.options.crawl import (
+    from scraper_service.options.jobs import (
         BatchOptions,
         CrawlOptions,
         ReprocessRequest,

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from scraper_service.cli.outputs.output import Output
-    from scraper_service.options.crawl import BatchOptions, CrawlOptions
+    from scraper_service.options.jobs import BatchOptions, CrawlOptions
 
 
 class JobTaken(Exception):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tldextract import TLDExtract
 
     from scraper_service.items import LinkRowT
-    from scraper_service.options.crawl import CrawlOptions
+    from scraper_service.options.jobs import CrawlOptions
 
 MAX_TEXT = 16_384  # characters; longer text is not a URL
 MAX_READ = 2048  # URLs in the cache

@@ -29,14 +29,14 @@ from scraper_service.discovery.canonical_urls import (
     site_of,
     unescape,
 )
-from scraper_service.options.crawl import depth_of_path
+from scraper_service.options.jobs import depth_of_path
 from scraper_service.options.urls import Patterns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from scraper_service.items import LinkRowT
-    from scraper_service.options.crawl import CrawlOptions
+    from scraper_service.options.jobs import CrawlOptions
     from scraper_service.options.scrape import ScrapeOptions
 
 MAX_HOSTS = 4096  # hosts with a cached decision

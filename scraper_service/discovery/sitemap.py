@@ -39,7 +39,7 @@ from scraper_service.discovery.sitemap_xml import (
 )
 from scraper_service.errors import plural
 from scraper_service.items import PageError, PageSource
-from scraper_service.options.crawl import CrawlOptions
+from scraper_service.options.jobs import CrawlOptions
 from scraper_service.options.urls import MAX_URL, join_url
 
 if TYPE_CHECKING:

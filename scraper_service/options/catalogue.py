@@ -13,17 +13,15 @@ from typing import Any, Final, Literal, TypeAlias
 
 from attrs import asdict, evolve, fields, frozen
 
-from scraper_service.options.crawl import (
+from scraper_service.options import values
+from scraper_service.options.formats import Markdown, Screenshot
+from scraper_service.options.jobs import (
     AGENT_EVENTS,
+    EFFORTS,
     EXTRACT_EVENTS,
+    MAX_AGENT_URLS,
     MAX_BATCH_URLS,
     MAX_DELAY_S,
-    MIN_DAYS,
-    SITEMAP_MODES,
-)
-from scraper_service.options.extraction import (
-    EFFORTS,
-    MAX_AGENT_URLS,
     MAX_DEPTH,
     MAX_EXTRACT_URLS,
     MAX_LLMS_URLS,
@@ -31,9 +29,10 @@ from scraper_service.options.extraction import (
     MAX_QUESTION,
     MAX_RESEARCH_S,
     MAX_RESEARCH_URLS,
+    MIN_DAYS,
     MIN_RESEARCH_S,
+    SITEMAP_MODES,
 )
-from scraper_service.options.formats import Markdown, Screenshot
 from scraper_service.options.json_schema import Schema
 from scraper_service.options.map_search import (
     DEFAULT_LIMIT,
@@ -73,7 +72,6 @@ from scraper_service.options.scrape import (
     session_name,
 )
 from scraper_service.options.urls import url_parts
-from scraper_service.options.wire import values
 
 Entrance: TypeAlias = Literal["v1", "v2", "shell"]
 
@@ -371,7 +369,7 @@ PACE: TableT = (
         "At most N requests in flight.", Flag("--concurrency", "N")),
 )
 
-#: The attributes of :class:`~scraper_service.options.crawl.CrawlOptions`.
+#: The attributes of :class:`~scraper_service.options.jobs.CrawlOptions`.
 CRAWL: TableT = (
     URL,
     Option("prompt", Each(None, "prompt"), PROMPT, None,
@@ -422,7 +420,7 @@ CRAWL: TableT = (
 
 # These URLs are checked later: a request may ask to leave out invalid ones.
 _TEXTS = values.some_urls(Array(Text(), MAX_BATCH_URLS), values.NO_URLS)
-#: The attributes of :class:`~scraper_service.options.crawl.BatchOptions`.
+#: The attributes of :class:`~scraper_service.options.jobs.BatchOptions`.
 BATCH: TableT = (
     Option("urls", "urls", Each(_TEXTS, _TEXTS,
         values.some_urls(Array(values.URL, MAX_BATCH_URLS), values.NO_URLS)), REQUIRED,
@@ -522,7 +520,7 @@ SEARCH: TableT = (
         "The hosts that may be results."),
 )
 
-#: The attributes of :class:`~scraper_service.options.extraction.ExtractOptions`.
+#: The attributes of :class:`~scraper_service.options.jobs.ExtractOptions`.
 EXTRACT: TableT = (
     Option("urls", "urls", Array(Text(), MAX_EXTRACT_URLS), (),
         "The pages to read; a URL that ends in /* stands for the pages below it."),
@@ -552,7 +550,7 @@ EXTRACT: TableT = (
     RETENTION,
 )
 
-#: The attributes of :class:`~scraper_service.options.extraction.AgentOptions`.
+#: The attributes of :class:`~scraper_service.options.jobs.AgentOptions`.
 AGENT: TableT = (
     Option("prompt", "prompt", Then(Text(MAX_QUESTION), values.words, {"pattern": r"\S"}),
         REQUIRED,
@@ -576,7 +574,7 @@ AGENT: TableT = (
     RETENTION,
 )
 
-#: The attributes of :class:`~scraper_service.options.extraction.LlmsTextOptions`.
+#: The attributes of :class:`~scraper_service.options.jobs.LlmsTextOptions`.
 LLMS_TEXT: TableT = (
     URL,
     Option("max_urls", "maxUrls", integer(1, MAX_LLMS_URLS), 10,
@@ -588,7 +586,7 @@ LLMS_TEXT: TableT = (
     _RETENTION_V1,
 )
 
-#: The attributes of :class:`~scraper_service.options.extraction.ResearchOptions`.
+#: The attributes of :class:`~scraper_service.options.jobs.ResearchOptions`.
 RESEARCH: TableT = (
     Option("query", "query",
         Then(Text(MAX_QUESTION), values.query_text, {"pattern": r"\S"}), COMPUTED,

@@ -14,7 +14,6 @@ from attrs import asdict, evolve, field, frozen
 
 from scraper_service.errors import InvalidOptions, Issue, OptionUnavailable
 from scraper_service.options import formats
-from scraper_service.options.crawl import MIN_DAYS, CrawlOptions
 from scraper_service.options.formats import (
     ROW_OF,
     UPLOAD,
@@ -22,6 +21,7 @@ from scraper_service.options.formats import (
     ChangeTracking,
     Screenshot,
 )
+from scraper_service.options.jobs import MIN_DAYS, CrawlOptions
 from scraper_service.options.parsing import short
 from scraper_service.options.scrape import (
     CHANGE_WAIT_MS,
@@ -39,7 +39,7 @@ from scraper_service.options.urls import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from scraper_service.options.crawl import BatchOptions
+    from scraper_service.options.jobs import BatchOptions
 
 DAY_S = 86_400
 HIDDEN = "retentionDays must be left out with zeroDataRetention, got {}"

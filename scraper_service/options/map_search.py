@@ -18,7 +18,7 @@ from attrs.validators import (
     optional,
 )
 
-from scraper_service.options.crawl import SITEMAP_MODES, Caller
+from scraper_service.options.jobs import SITEMAP_MODES, Caller
 from scraper_service.options.scrape import ScrapeOptions, SiteRules
 
 if TYPE_CHECKING:

@@ -17,13 +17,13 @@ from attrs import field, fields_dict, frozen
 from attrs.validators import ge, in_, le, max_len, min_len
 from cronsim import CronSim, CronSimError
 
-from scraper_service.options.crawl import BatchOptions, CrawlOptions
 from scraper_service.options.formats import (
     ChangeTracking,
     Format,
     Json,
     Markdown,
 )
+from scraper_service.options.jobs import BatchOptions, CrawlOptions
 from scraper_service.options.parsing import short
 from scraper_service.options.scrape import ScrapeOptions
 from scraper_service.options.serialization import structure, unstructure

@@ -1,4 +1,4 @@
-"""The kinds of jobs, and options of every kind as JSON values, for the job database and scrapyd.
+"""Options of every kind as JSON values, for the job database and scrapyd.
 
 Only the service writes these values, so that errors name no path.
 """
@@ -14,18 +14,13 @@ from cattrs.strategies import configure_tagged_union
 
 from scraper_service.errors import InvalidOptions, Issue
 from scraper_service.options.actions import Action
-from scraper_service.options.crawl import (
+from scraper_service.options.formats import Format
+from scraper_service.options.jobs import (
+    KINDS,
     BatchOptions,
     CrawlOptions,
     PageOptions,
 )
-from scraper_service.options.extraction import (
-    AgentOptions,
-    ExtractOptions,
-    LlmsTextOptions,
-    ResearchOptions,
-)
-from scraper_service.options.formats import Format
 from scraper_service.options.parsing import short
 from scraper_service.options.scrape import Parser, ScrapeOptions
 
@@ -35,64 +30,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 OptionsT: TypeAlias = PageOptions | CrawlOptions | BatchOptions
-
-# What a process takes of the work of all teams, each with a limit of its own.
-JOBS = "jobs"  # crawls and batches
-OPERATIONS = "operations"  # extract, agent, deep research and llms.txt jobs
-CHECKS = "checks"  # of monitors
-#: The settings with the most jobs of a process.
-LIMITS = {
-    JOBS: "MAX_RUNNING_JOBS",
-    OPERATIONS: "MAX_RUNNING_OPERATIONS",
-    CHECKS: "MONITOR_CONCURRENCY",
-}
-
-
-@attrs.frozen
-class JobKind:
-    """A kind of jobs."""
-
-    #: In the database.
-    name: str
-    #: A key of :data:`LIMITS`. Spiders run :data:`JOBS`, in any number of processes. A
-    #: coroutine runs another job, in one process at a time.
-    work: str
-    #: The class of its options, None for a check, whose options are those of its monitor.
-    options: Any
-    #: In the activity, and before the dot in the types of webhook events.
-    endpoint: str
-    #: In lists of jobs.
-    listed: str
-
-
-#: By :attr:`JobKind.name`.
-KINDS = {
-    name: JobKind(name, *facts)
-    for name, *facts in (
-        ("crawl", JOBS, CrawlOptions, "crawl", "crawl"),
-        ("batch", JOBS, BatchOptions, "batch_scrape", "batch_scrape"),
-        ("extract", OPERATIONS, ExtractOptions, "extract", "extract"),
-        ("llmstxt", OPERATIONS, LlmsTextOptions, "llmstxt", "llmstxt"),
-        (
-            "deep_research",
-            OPERATIONS,
-            ResearchOptions,
-            "deep_research",
-            "deep_research",
-        ),
-        ("agent", OPERATIONS, AgentOptions, "agent", "agent"),
-        ("monitor_check", CHECKS, None, "monitor", "monitor_check"),
-    )
-}
-MONITOR_CHECK = "monitor_check"
-
-
-def kinds_of(*work: str) -> tuple[str, ...]:
-    """Return the names of the kinds of some work."""
-    return tuple(name for name, kind in KINDS.items() if kind.work in work)
-
-
-CRAWLED = kinds_of(JOBS)
 
 _UNIONS: dict[str, Any] = {"formats": Format, "actions": Action, "parsers": Parser}
 

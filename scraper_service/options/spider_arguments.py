@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from scraper_service.errors import InvalidOptions, Issue
-from scraper_service.options import catalogue
-from scraper_service.options.crawl import BatchOptions, CrawlOptions, PageOptions
+from scraper_service.options import catalogue, page_requests
+from scraper_service.options.jobs import BatchOptions, CrawlOptions, PageOptions
 from scraper_service.options.map_search import MapOptions, SearchOptions
 from scraper_service.options.parsing import (
     INVALID,
@@ -38,7 +38,6 @@ from scraper_service.options.parsing import (
     short,
     structure,
 )
-from scraper_service.options.wire import pages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -287,7 +286,7 @@ def _kind(table: catalogue.TableT, make: Any) -> Object:
 
 
 def _scrape(values: dict[str, Any], at: Position) -> Any:
-    return pages.build_options({**DEFAULTS, **values}, at)
+    return page_requests.build_options({**DEFAULTS, **values}, at)
 
 
 def _map(values: dict[str, Any], at: Position) -> Any:
@@ -295,9 +294,9 @@ def _map(values: dict[str, Any], at: Position) -> Any:
 
 
 def _search(values: dict[str, Any], at: Position) -> Any:
-    common = pages.pop_common(values)
+    common = page_requests.pop_common(values)
     given = [each for each in values.pop("sources", ()) if each is not None]
-    made = (pages.make_source(each, common) for each in given or [{}])
+    made = (page_requests.make_source(each, common) for each in given or [{}])
     own = {name: values.pop(name) for name in _OWN_OF_SEARCH & values.keys()}
     scrape = _scrape(values, at)
     if scrape is INVALID:
@@ -309,7 +308,7 @@ def _search(values: dict[str, Any], at: Position) -> Any:
         "sources": tuple(dict.fromkeys(made)),
         "scrape": scrape if "formats" in values else None,
     }
-    return pages.search_options(facts, at, str)
+    return page_requests.search_options(facts, at, str)
 
 
 _SCRAPE = Object(catalogue.keys(catalogue.SCRAPE, "shell"), _scrape)

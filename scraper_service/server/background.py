@@ -125,7 +125,7 @@ class Background:
     def _monitoring(self) -> MonitorScheduler:
         """Return what starts the checks of monitors, and let the runner run them."""
         from scraper_service.llm.model import language_model
-        from scraper_service.options.serialization import MONITOR_CHECK
+        from scraper_service.options.jobs import MONITOR_CHECK
         from scraper_service.services.monitoring.check_run import (
             MonitorCheck,
             MonitorScheduler,

@@ -10,9 +10,13 @@ from attrs import evolve
 from scraper_service.crawling.proxies import Proxies
 from scraper_service.errors import OptionUnavailable, ServiceUnavailable
 from scraper_service.exports.formats import FORMATS
-from scraper_service.options.crawl import BatchOptions, CrawlOptions
-from scraper_service.options.extraction import AgentOptions, ResearchOptions
 from scraper_service.options.formats import FORMATS as PAGE_FORMATS
+from scraper_service.options.jobs import (
+    AgentOptions,
+    BatchOptions,
+    CrawlOptions,
+    ResearchOptions,
+)
 from scraper_service.options.limits import (
     RECOGNISER,
     can_recognise_text,
@@ -32,7 +36,7 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
     from scraper_service.crawling.download.engines import Engines
-    from scraper_service.options.extraction import OperationOptionsT
+    from scraper_service.options.jobs import OperationOptionsT
     from scraper_service.options.scrape import ScrapeOptions
     from scraper_service.search_engines.web_search import Searches
 

@@ -29,7 +29,7 @@ from scraper_service.errors import (
     ServiceUnavailable,
 )
 from scraper_service.llm.model import ModelError, language_model
-from scraper_service.options.crawl import SITEMAP_MODES
+from scraper_service.options.jobs import SITEMAP_MODES
 from scraper_service.options.spider_arguments import map_options
 from scraper_service.services.map_search import Listed
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
     from scraper_service.crawling.robots import RobotsPolicy
-    from scraper_service.options.crawl import CrawlOptions
+    from scraper_service.options.jobs import CrawlOptions
     from scraper_service.services.accounts import Team
     from scraper_service.services.map_search import MapCrawler
 

@@ -24,8 +24,12 @@ from scraper_service.errors import (
     OptionUnavailable,
     ServiceUnavailable,
 )
-from scraper_service.options.crawl import BatchOptions, CrawlOptions, fetching_all
-from scraper_service.options.extraction import AgentOptions
+from scraper_service.options.jobs import (
+    AgentOptions,
+    BatchOptions,
+    CrawlOptions,
+    fetching_all,
+)
 from scraper_service.options.limits import Retention, under_policy
 from scraper_service.options.parsing import MAX_ISSUES, short
 from scraper_service.options.serialization import options_from_json
@@ -45,12 +49,12 @@ if TYPE_CHECKING:
 
     from scraper_service.crawling.robots import RobotsPolicy
     from scraper_service.discovery.crawl_prompt import PromptOptions
-    from scraper_service.options.crawl import (
+    from scraper_service.options.jobs import (
         ChangeRequest,
+        OperationOptionsT,
         ReprocessRequest,
         RetryRequest,
     )
-    from scraper_service.options.extraction import OperationOptionsT
     from scraper_service.services.accounts import Team
     from scraper_service.services.capabilities import Availability
     from scraper_service.services.crawl_preview import CheckT, Explanation, Previews

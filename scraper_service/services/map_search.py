@@ -26,7 +26,7 @@ from scraper_service.errors import (
     plural,
 )
 from scraper_service.items import Hit, Page, PageError
-from scraper_service.options.crawl import PageOptions
+from scraper_service.options.jobs import PageOptions
 from scraper_service.options.map_search import (
     MAX_MAP_LIMIT,
     MAX_QUERY,

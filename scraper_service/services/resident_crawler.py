@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import AsyncCrawlerProcess, Crawler
 
     from scraper_service.items import TakenPage, Upload
-    from scraper_service.options.crawl import PageOptions
+    from scraper_service.options.jobs import PageOptions
 
 
 READY_POLL_S = 0.01

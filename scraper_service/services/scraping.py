@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from scraper_service.discovery.map_results import ShapeT
     from scraper_service.items import Upload
-    from scraper_service.options.crawl import PageOptions
+    from scraper_service.options.jobs import PageOptions
     from scraper_service.options.map_search import MapOptions, SearchOptions
     from scraper_service.services.accounts import Team
     from scraper_service.services.call_charges import Charge

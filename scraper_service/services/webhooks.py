@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from scrapy.settings import BaseSettings
 
-    from scraper_service.options.crawl import Webhook
+    from scraper_service.options.jobs import Webhook
     from scraper_service.storage.database import Database
     from scraper_service.storage.job_records import Delivery, DeliveryLease, Due, Event
 

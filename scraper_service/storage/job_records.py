@@ -13,7 +13,7 @@ from attrs import field, frozen
 from scraper_service.content.stored_pages import StoredResponse
 from scraper_service.discovery.scope_rules import Reason
 from scraper_service.items import KeptResponse, Snapshot
-from scraper_service.options.crawl import Webhook
+from scraper_service.options.jobs import Webhook
 
 
 class JobState(StrEnum):
@@ -95,7 +95,7 @@ class Job:
 
     id: str
     team_id: str
-    #: A key of :data:`~scraper_service.options.serialization.KINDS`.
+    #: A key of :data:`~scraper_service.options.jobs.KINDS`.
     kind: str
     #: Version of the API that started the job.
     version: int

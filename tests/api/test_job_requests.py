@@ -12,7 +12,8 @@ from firecrawl.v2.methods.crawl import _prepare_crawl_request
 from scraper_service.api.requests import v1
 from scraper_service.errors import InvalidOptions
 from scraper_service.options import formats
-from scraper_service.options.crawl import (
+from scraper_service.options import v2_requests as v2
+from scraper_service.options.jobs import (
     COMMON_EVENTS,
     BatchOptions,
     CrawlOptions,
@@ -20,7 +21,6 @@ from scraper_service.options.crawl import (
 )
 from scraper_service.options.scrape import SiteRules
 from scraper_service.options.spider_arguments import BATCH_DEFAULTS, CRAWL_DEFAULTS
-from scraper_service.options.wire import v2
 
 URL = "https://example.com/docs"
 ID = "0b5f0a3e-41b1-4f0e-8a59-2f5f7e2b9d11"

@@ -9,7 +9,7 @@ import uuid
 import pytest
 import sqlalchemy as sa
 
-from scraper_service.options.wire.v2 import batch_options
+from scraper_service.options.v2_requests import batch_options
 from scraper_service.storage.database import Database
 from scraper_service.storage.frontier import outcomes
 from scraper_service.storage.jobs.admission import Terms, create_job_of_sources

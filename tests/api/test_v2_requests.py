@@ -9,11 +9,10 @@ from firecrawl.v2.utils.validation import prepare_scrape_options
 
 from scraper_service.errors import InvalidOptions
 from scraper_service.options import actions, formats, scrape
-from scraper_service.options.parsing import Key, Object, structure
-from scraper_service.options.wire.v2 import (
+from scraper_service.options.parsing import WHERE, Key, Object, structure
+from scraper_service.options.v2_requests import (
     DEFAULTS,
     SCRAPE_OPTIONS,
-    WHERE,
     page_options,
     wire_name,
 )

@@ -13,13 +13,12 @@ import pytest
 from scraper_service.api.requests import v1
 from scraper_service.options import (
     catalogue,
-    crawl,
-    extraction,
     formats,
+    jobs,
     map_search,
     scrape,
+    v2_requests,
 )
-from scraper_service.options.wire import v2
 from tools import option_reference
 
 CALLER = {"scrape", "origin", "integration", "audit_username"}
@@ -29,14 +28,14 @@ CALLER = {"scrape", "origin", "integration", "audit_username"}
     ("table", "kind", "further"),
     [
         (catalogue.SCRAPE, scrape.ScrapeOptions, set()),
-        (catalogue.CRAWL, crawl.CrawlOptions, CALLER),
-        (catalogue.BATCH, crawl.BatchOptions, {*CALLER, "delay_s"}),
+        (catalogue.CRAWL, jobs.CrawlOptions, CALLER),
+        (catalogue.BATCH, jobs.BatchOptions, {*CALLER, "delay_s"}),
         (catalogue.MAP, map_search.MapOptions, CALLER),
         (catalogue.SOURCE, map_search.ResultList, {"kind"}),
-        (catalogue.EXTRACT, extraction.ExtractOptions, CALLER),
-        (catalogue.AGENT, extraction.AgentOptions, CALLER),
-        (catalogue.LLMS_TEXT, extraction.LlmsTextOptions, CALLER),
-        (catalogue.RESEARCH, extraction.ResearchOptions, {*CALLER, "json"}),
+        (catalogue.EXTRACT, jobs.ExtractOptions, CALLER),
+        (catalogue.AGENT, jobs.AgentOptions, CALLER),
+        (catalogue.LLMS_TEXT, jobs.LlmsTextOptions, CALLER),
+        (catalogue.RESEARCH, jobs.ResearchOptions, {*CALLER, "json"}),
     ],
 )
 def test_every_attribute_has_one_row(table, kind, further):
@@ -85,20 +84,20 @@ def with_a_new_option() -> None:
     from scraper_service.api.requests import v1
     from scraper_service.cli.main import main
     from scraper_service.errors import InvalidOptions
+    from scraper_service.options import v2_requests
     from scraper_service.options.spider_arguments import page_options
-    from scraper_service.options.wire import v2
     from scraper_service.storage.pages.page_cache import source_key
 
     url = {"url": "https://example.com/"}
     options = {
         "v1": v1.page_options({**url, "dimLights": True}),
-        "v2": v2.page_options({**url, "dimLights": True}),
+        "v2": v2_requests.page_options({**url, "dimLights": True}),
         "arguments": page_options({**url, "dim_lights": "true"}),
-        "default": v2.page_options(url),
+        "default": v2_requests.page_options(url),
     }
     found = {name: each.scrape.dim_lights for name, each in options.items()}
     try:
-        v2.page_options({**url, "dimlight": True})
+        v2_requests.page_options({**url, "dimlight": True})
     except InvalidOptions as error:
         found["guess"] = "did you mean 'dimLights'?" in error.issues[0].message
     done = CliRunner().invoke(main, ["scrape", "--help"], terminal_width=100)
@@ -135,5 +134,5 @@ def test_the_reference_shows_the_units_of_flags_and_computed_defaults():
     assert cells["| `maxAge`"][3] == "`--max-age SECONDS`"
     assert v1.page_options({"url": "a.com"}).scrape.formats == (formats.Markdown(),)
     assert cells["| `formats`"][5] == "`markdown`"
-    (source,) = v2.search_options({"query": "a"}).sources
+    (source,) = v2_requests.search_options({"query": "a"}).sources
     assert cells["| `sources`"][5] == f"`{source.kind}`"

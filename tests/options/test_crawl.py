@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from attrs import evolve
 
-from scraper_service.options.crawl import Webhook, path_depth
+from scraper_service.options.jobs import Webhook, path_depth
 from scraper_service.options.spider_arguments import batch_options, crawl_options
 
 CRAWL = crawl_options({"url": "https://example.com"})

@@ -8,8 +8,8 @@ import re
 import pytest
 
 from scraper_service.discovery.crawl_prompt import options_from_prompt
+from scraper_service.options import v2_requests as requests
 from scraper_service.options.urls import Patterns
-from scraper_service.options.wire import v2 as requests
 from tools.bench.crawl_prompt_cases import HELD_OUT, LATER, SENTENCES, SITES
 from tools.bench.crawl_prompts import outcome, wanted_outcome
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scraper_service.errors import InvalidOptions
-from scraper_service.options import crawl, formats, map_search, spider_arguments
+from scraper_service.options import formats, jobs, map_search, spider_arguments
 from scraper_service.options.scrape import SiteRules
 from scraper_service.options.serialization import options_from_json, unstructure
 from scraper_service.options.spider_arguments import (
@@ -31,13 +31,13 @@ HOOK = {"url": "a.com", "headers": {"X-A": "1"}, "events": ["page"], "metadata":
 @pytest.mark.parametrize(
     ("defaults", "kind", "address"),
     [
-        (spider_arguments.CRAWL_DEFAULTS, crawl.CrawlOptions, "url"),
-        (spider_arguments.BATCH_DEFAULTS, crawl.BatchOptions, "urls"),
+        (spider_arguments.CRAWL_DEFAULTS, jobs.CrawlOptions, "url"),
+        (spider_arguments.BATCH_DEFAULTS, jobs.BatchOptions, "urls"),
         (spider_arguments.MAP_DEFAULTS, map_search.MapOptions, "url"),
     ],
 )
 def test_defaults_are_named_for_every_attribute(defaults, kind, address):
-    apart = CALLER | (CHANGED_ONLY if kind is crawl.BatchOptions else set())
+    apart = CALLER | (CHANGED_ONLY if kind is jobs.BatchOptions else set())
     assert defaults.keys() | apart | {address} == attrs.fields_dict(kind).keys()
 
 
@@ -68,13 +68,11 @@ def test_url_alone_is_a_crawl():
         ("max_path_depth", "3", 3),
         ("prompt", "the docs", "the docs"),
         ("integration", "x", "x"),
-        ("webhook", "a.com", crawl.Webhook(url="http://a.com")),
+        ("webhook", "a.com", jobs.Webhook(url="http://a.com")),
         (
             "webhook",
             json.dumps(HOOK),
-            crawl.Webhook(
-                url="http://a.com", headers=(("X-A", "1"),), events=("page",)
-            ),
+            jobs.Webhook(url="http://a.com", headers=(("X-A", "1"),), events=("page",)),
         ),
     ],
 )
@@ -182,15 +180,15 @@ def test_a_name_of_the_api_is_refused_with_that_of_the_argument(name, close):
 
 
 WEBHOOKS = st.none() | st.builds(
-    crawl.Webhook,
+    jobs.Webhook,
     url=TEXT,
     headers=st.lists(st.tuples(TEXT, TEXT), max_size=2).map(tuple),
     metadata=st.dictionaries(TEXT, st.none() | st.integers() | st.lists(TEXT)),
-    events=st.sampled_from([(), ("page",), crawl.EVENTS]),
+    events=st.sampled_from([(), ("page",), jobs.EVENTS]),
 )
 COUNTS = st.none() | st.integers(1, 9)
 CRAWLS = st.builds(
-    crawl.CrawlOptions,
+    jobs.CrawlOptions,
     url=TEXT,
     limit=st.integers(1, 2**53),
     max_discovery_depth=COUNTS,
@@ -198,14 +196,14 @@ CRAWLS = st.builds(
     max_concurrency=COUNTS,
     include_paths=STRINGS,
     exclude_paths=STRINGS,
-    sitemap=st.sampled_from(crawl.SITEMAP_MODES),
+    sitemap=st.sampled_from(jobs.SITEMAP_MODES),
     max_path_depth=COUNTS,
     webhook=WEBHOOKS,
     scrape=SCRAPE,
     integration=st.none() | TEXT,
 )
 BATCHES = st.builds(
-    crawl.BatchOptions,
+    jobs.BatchOptions,
     urls=st.lists(TEXT, min_size=1, max_size=3).map(tuple),
     max_concurrency=COUNTS,
     webhook=WEBHOOKS,

@@ -7,7 +7,7 @@ from attrs import evolve
 
 from scraper_service.errors import OptionUnavailable
 from scraper_service.options import actions, formats, limits
-from scraper_service.options.crawl import Webhook
+from scraper_service.options.jobs import Webhook
 from scraper_service.options.limits import (
     require_available,
     require_job_available,

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 from scrapy.settings import Settings
 
-from scraper_service.options.serialization import CHECKS, JOBS, OPERATIONS
+from scraper_service.options.jobs import CHECKS, JOBS, OPERATIONS
 from scraper_service.services.job_runner import LocalRunner, RunningJob
 from scraper_service.services.scrapyd.runner import WAITING_AHEAD, ScrapydRunner
 from scraper_service.storage.frontier.leases import LiveWorker

@@ -10,7 +10,7 @@ from scrapy.settings import Settings
 from sqlalchemy import delete, select, update
 
 from scraper_service.api.webhook_payloads import event_body
-from scraper_service.options.crawl import Webhook
+from scraper_service.options.jobs import Webhook
 from scraper_service.services.webhooks import Webhooks
 from scraper_service.storage.database import Database
 from scraper_service.storage.job_records import DeliveryState, PageRow

@@ -8,7 +8,7 @@ import math
 import pytest
 from sqlalchemy import func, select, update
 
-from scraper_service.options.crawl import EVENTS, Webhook
+from scraper_service.options.jobs import EVENTS, Webhook
 from scraper_service.storage import webhooks
 from scraper_service.storage.frontier import outcomes
 from scraper_service.storage.frontier.links import Seed

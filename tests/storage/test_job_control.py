@@ -13,8 +13,7 @@ from scraper_service.errors import (
     OptionUnavailable,
     OutOfCredits,
 )
-from scraper_service.options.crawl import EVENTS, ChangeRequest, Webhook
-from scraper_service.options.serialization import CRAWLED
+from scraper_service.options.jobs import CRAWLED, EVENTS, ChangeRequest, Webhook
 from scraper_service.options.spider_arguments import crawl_options
 from scraper_service.storage import webhooks
 from scraper_service.storage.accounts import credits as credits_of

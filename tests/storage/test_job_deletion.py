@@ -8,7 +8,7 @@ import uuid
 import pytest
 from sqlalchemy import func, select, update
 
-from scraper_service.options.crawl import Webhook
+from scraper_service.options.jobs import Webhook
 from scraper_service.storage import request_counts, webhooks
 from scraper_service.storage.files import artefacts
 from scraper_service.storage.frontier import leases, outcomes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scraper_service.options.crawl import ChangeRequest
+from scraper_service.options.jobs import ChangeRequest
 from scraper_service.storage.frontier import leases, outcomes
 from scraper_service.storage.job_records import JobState
 from scraper_service.storage.jobs import job_control, job_log, job_store, runs

@@ -17,7 +17,7 @@ from scraper_service.errors import (
     JobNotFound,
     OutOfCredits,
 )
-from scraper_service.options.crawl import EVENTS, RetryRequest, Webhook
+from scraper_service.options.jobs import EVENTS, RetryRequest, Webhook
 from scraper_service.options.scrape import Location
 from scraper_service.options.spider_arguments import batch_options, crawl_options
 from scraper_service.storage import webhooks

@@ -20,9 +20,8 @@ from scraper_service.errors import (
     MonitorLimit,
     OutOfCredits,
 )
-from scraper_service.options.crawl import Webhook
+from scraper_service.options.jobs import MONITOR_CHECK, Webhook
 from scraper_service.options.monitors import ScrapeTarget
-from scraper_service.options.serialization import MONITOR_CHECK
 from scraper_service.options.spider_arguments import batch_options
 from scraper_service.services import upkeep
 from scraper_service.services.monitoring.check_run import MonitorScheduler

@@ -13,8 +13,7 @@ from contextlib import closing, contextmanager
 import pytest
 from sqlalchemy import select
 
-from scraper_service.options.crawl import Webhook
-from scraper_service.options.serialization import CRAWLED
+from scraper_service.options.jobs import CRAWLED, Webhook
 from scraper_service.storage import webhooks
 from scraper_service.storage.accounts import usage
 from scraper_service.storage.database import Database

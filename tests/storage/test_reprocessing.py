@@ -15,7 +15,7 @@ from scraper_service.errors import (
     SourcesNotStored,
 )
 from scraper_service.items import KeptResponse
-from scraper_service.options.wire.v2 import (
+from scraper_service.options.v2_requests import (
     batch_options,
     crawl_options,
     crawl_reprocess,

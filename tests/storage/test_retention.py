@@ -9,7 +9,7 @@ import pytest
 from attrs import evolve
 from sqlalchemy import select
 
-from scraper_service.options.extraction import LlmsTextOptions
+from scraper_service.options.jobs import LlmsTextOptions
 from scraper_service.options.spider_arguments import batch_options, crawl_options
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts.credits import Call

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import select, update
 
 from scraper_service.errors import JobNotFound, RunRefused
-from scraper_service.options.serialization import CRAWLED
+from scraper_service.options.jobs import CRAWLED
 from scraper_service.options.spider_arguments import batch_options
 from scraper_service.storage.frontier import leases, outcomes
 from scraper_service.storage.job_records import LOST, JobState, RunState

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import update
 
-from scraper_service.options.serialization import CRAWLED, JOBS, LIMITS
+from scraper_service.options.jobs import CRAWLED, JOBS, LIMITS
 from scraper_service.options.spider_arguments import batch_options
 from scraper_service.storage.frontier import leases
 from scraper_service.storage.frontier.leases import WorkerState

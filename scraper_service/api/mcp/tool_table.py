@@ -34,9 +34,9 @@ from scraper_service.api.mcp.tools import (
     run_search,
     run_search_feedback,
 )
+from scraper_service.options import v2_requests
 from scraper_service.options.parsing import Array, Choice, Key, Object, Text, bare_kind
-from scraper_service.options.wire import v2
-from scraper_service.options.wire.values import UrlOr
+from scraper_service.options.values import UrlOr
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,7 +66,7 @@ _PARSE_OPTIONS: dict[str, Mapping[str, Any]] = {
     "queryOptions": doc(OBJECT, "For query: prompt, mode."),
     "pdfOptions": doc(OBJECT, "maxPages."),
     **_of(
-        v2.PAGE,
+        v2_requests.PAGE,
         "parsers onlyMainContent includeTags excludeTags timeout removeBase64Images"
         " redactPII zeroDataRetention",
     ),
@@ -75,7 +75,7 @@ _PAGE_OPTIONS: dict[str, Mapping[str, Any]] = {
     **_PARSE_OPTIONS,
     "screenshotOptions": doc(OBJECT, "fullPage, quality, viewport."),
     **_of(
-        v2.PAGE,
+        v2_requests.PAGE,
         "waitFor actions mobile location proxy maxAge skipTlsVerification storeInCache"
         " lockdown profile",
     ),
@@ -109,7 +109,7 @@ TOOLS: tuple[Tool, ...] = (
         title="List the URLs of a site",
         description="Return the URLs of a site, those that fit search first.",
         arguments=_of(
-            v2.MAP,
+            v2_requests.MAP,
             "url search sitemap includeSubdomains limit ignoreQueryParameters",
         ),
         required=("url",),
@@ -123,7 +123,7 @@ TOOLS: tuple[Tool, ...] = (
         description="Return results of a web search; scrapeOptions adds their pages.",
         arguments={
             **_of(
-                v2.SEARCH,
+                v2_requests.SEARCH,
                 "query limit tbs filter location includeDomains excludeDomains sources"
                 " categories scrapeOptions",
             ),
@@ -141,7 +141,7 @@ TOOLS: tuple[Tool, ...] = (
         description="Start a crawl and wait for it a while; returns its id and counts.",
         arguments={
             **_of(
-                v2.CRAWL,
+                v2_requests.CRAWL,
                 "url prompt limit maxDiscoveryDepth includePaths excludePaths"
                 " regexOnFullURL allowSubdomains allowExternalLinks crawlEntireDomain"
                 " sitemap delay maxConcurrency ignoreRobotsTxt robotsUserAgent"
@@ -173,7 +173,7 @@ TOOLS: tuple[Tool, ...] = (
         description="Return data from pages, by a prompt or a JSON Schema.",
         arguments={
             **_of(
-                v2.EXTRACT,
+                v2_requests.EXTRACT,
                 "urls prompt schema allowExternalLinks enableWebSearch"
                 " includeSubdomains",
             ),
@@ -189,7 +189,8 @@ TOOLS: tuple[Tool, ...] = (
         title="Research by an agent",
         description="Let an agent search and read pages for a prompt; returns its id.",
         arguments=_of(
-            v2.AGENT, "prompt urls schema effort maxCredits strictConstrainToURLs"
+            v2_requests.AGENT,
+            "prompt urls schema effort maxCredits strictConstrainToURLs",
         ),
         required=("prompt",),
         routes=(("POST", "/agent"), ("GET", "/agent/{}")),

@@ -29,7 +29,7 @@ from scraper_service.options.parsing import (
     bare_kind,
 )
 from scraper_service.options.selectors import AsGiven, Never
-from scraper_service.options.wire.values import URL, FlagOr, UrlOr
+from scraper_service.options.values import URL, FlagOr, UrlOr
 
 if TYPE_CHECKING:
     from scraper_service.api.schemas import ShapeT

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
-from scraper_service.options import catalogue
+from scraper_service.options import catalogue, v2_requests, values
 from scraper_service.options.formats import ChangeTracking, RawBase64
+from scraper_service.options.page_requests import CALLER_KEYS, whole_body
 from scraper_service.options.parsing import (
     INVALID,
     BodyReader,
@@ -18,8 +19,6 @@ from scraper_service.options.parsing import (
     choice,
     integer,
 )
-from scraper_service.options.wire import v2, values
-from scraper_service.options.wire.pages import CALLER_KEYS, whole_body
 from scraper_service.services.browser_sessions.session_requests import (
     SessionOptions,
     Step,
@@ -101,7 +100,7 @@ def _step(given: dict[str, Any], at: Position) -> Any:
         return at.report("custom", f"{text} {', '.join(work) or 'none'}")
     formats = given.pop("formats", None)
     options = {"actions": given.get("actions", ()), "formats": formats or ()}
-    scrape = v2.scrape_options(options, at)
+    scrape = v2_requests.scrape_options(options, at)
     if scrape is INVALID:
         return INVALID
     for kind, why in _REFUSED.items():
@@ -132,13 +131,13 @@ _STEP_KEYS: KeysT = {
         help="What a language model shall do in the page, or find there.",
     ),
     "actions": Key(
-        v2.PAGE_KEYS["actions"].kind,
+        v2_requests.PAGE_KEYS["actions"].kind,
         "actions",
         help="Steps in the page, as in a scrape.",
         is_own=True,
     ),
     "formats": Key(
-        v2.PAGE_KEYS["formats"].kind,
+        v2_requests.PAGE_KEYS["formats"].kind,
         "formats",
         help="The formats of the page after the step, as in a scrape.",
         is_own=True,

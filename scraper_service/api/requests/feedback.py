@@ -10,7 +10,8 @@ from typing import Any
 
 from attrs import frozen
 
-from scraper_service.options.crawl import Caller
+from scraper_service.options.jobs import Caller
+from scraper_service.options.page_requests import CALLER, CALLER_KEYS, whole_body
 from scraper_service.options.parsing import (
     Anything,
     Array,
@@ -28,8 +29,7 @@ from scraper_service.options.parsing import (
     need,
     short,
 )
-from scraper_service.options.wire.pages import CALLER, CALLER_KEYS, whole_body
-from scraper_service.options.wire.values import URL
+from scraper_service.options.values import URL
 
 ENDPOINTS = ("search", "scrape", "parse", "map")
 MAX_METADATA_BYTES = 8 * 1024  # of JSON in UTF-8

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from scraper_service.options import catalogue
+from scraper_service.options import catalogue, job_requests, page_requests, v2_requests
 from scraper_service.options.formats import Markdown
 from scraper_service.options.monitors import (
     MAX_CHARACTERS,
@@ -47,8 +47,7 @@ from scraper_service.options.parsing import (
 from scraper_service.options.selectors import Never
 from scraper_service.options.spider_arguments import spellings
 from scraper_service.options.urls import caller_domain, caller_patterns
-from scraper_service.options.wire import jobs, pages, v2
-from scraper_service.options.wire.values import (
+from scraper_service.options.values import (
     URL,
     query_text,
     some_urls,
@@ -80,11 +79,11 @@ def _monitored_pages(values: dict[str, Any], at: Position) -> Any:
         values["formats"], mode = monitored_formats(values["formats"])
     except ValueError as error:
         return (at / "formats").report("custom", str(error))
-    scrape = v2.scrape_options({"max_age_ms": 0, **values}, at)
+    scrape = v2_requests.scrape_options({"max_age_ms": 0, **values}, at)
     return scrape if scrape is INVALID else (scrape, mode)
 
 
-_SCRAPE = pages.whole_body(
+_SCRAPE = page_requests.whole_body(
     {
         name: Key(
             key.kind,
@@ -98,7 +97,7 @@ _SCRAPE = pages.whole_body(
         )
         if key.to == "max_age_ms"
         else key
-        for name, key in v2.SCRAPE_KEYS.items()
+        for name, key in v2_requests.SCRAPE_KEYS.items()
     },
     _monitored_pages,
 )
@@ -112,7 +111,7 @@ _NOT_OF_MONITORS = frozenset(
 _CRAWL_KEYS: KeysT = {
     **{
         name: key
-        for name, key in v2.CRAWL_KEYS.items()
+        for name, key in v2_requests.CRAWL_KEYS.items()
         if key.to not in _NOT_OF_MONITORS
     },
     **catalogue.respell(
@@ -153,7 +152,7 @@ def _crawl_target(values: dict[str, Any], at: Position) -> Any:
     if found is INVALID:
         return INVALID
     scrape, mode = found
-    options = jobs.crawl_options(
+    options = job_requests.crawl_options(
         {"url": values["url"], "scrape": scrape, **crawl_values},
         at / "crawlOptions",
         _SCRAPE,
@@ -200,7 +199,7 @@ def _text_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _refuse_for(attribute: str) -> Key:
-    reason = f"use {v2.wire_name(attribute)} of scrapeOptions"
+    reason = f"use {v2_requests.wire_name(attribute)} of scrapeOptions"
     return Key(Never(reason), help=f"Refused: {reason}.")
 
 
@@ -256,7 +255,7 @@ _TARGET_KINDS: Mapping[str, Object] = {
             "urls": need(
                 some_urls(Array(URL, MAX_URLS), "urls must have at least 1 item"),
                 "urls",
-                "The URLs of the pages.",
+                "The URLs of the page_requests.",
             ),
             "scrapeOptions": _SCRAPE_KEY,
             "compare": _COMPARE,

@@ -14,8 +14,8 @@ from attrs import evolve, frozen
 
 from scraper_service.api.requests.monitor_targets import SPELLINGS, TARGETS
 from scraper_service.errors import InvalidOptions, Issue
-from scraper_service.options import catalogue
-from scraper_service.options.crawl import MONITOR_EVENTS, Caller, Webhook, iso_seconds
+from scraper_service.options import catalogue, page_requests
+from scraper_service.options.jobs import MONITOR_EVENTS, Caller, Webhook, iso_seconds
 from scraper_service.options.monitors import (
     MAX_TARGETS,
     SearchTarget,
@@ -43,8 +43,7 @@ from scraper_service.options.parsing import (
     structure,
 )
 from scraper_service.options.spider_arguments import camel_keys
-from scraper_service.options.wire import pages
-from scraper_service.options.wire.values import unique, webhook_kind
+from scraper_service.options.values import unique, webhook_kind
 
 MAX_NAME = 256
 MAX_GOAL = 2000
@@ -269,8 +268,12 @@ def _keys(*, is_change: bool) -> KeysT:
             help="Must be false: a monitor keeps snapshots.",
             default=NO_DEFAULT,
         ),
-        **pages.CALLER_KEYS,
-        **{name: key for name, key in pages.FURTHER_KEYS.items() if key.to is None},
+        **page_requests.CALLER_KEYS,
+        **{
+            name: key
+            for name, key in page_requests.FURTHER_KEYS.items()
+            if key.to is None
+        },
     }
     if is_change:
         keys["status"] = Key(choice(*STATES), "state", help="Pause or resume.")
@@ -292,7 +295,7 @@ def _no_zero(wanted: bool) -> bool:
 
 
 def _request(values: dict[str, Any], at: Position) -> Any:
-    caller = {name: values.pop(name) for name in pages.CALLER if name in values}
+    caller = {name: values.pop(name) for name in page_requests.CALLER if name in values}
     if (goal := values.get("goal")) is not None and not goal.strip():
         if at.where == WHERE_CHANGED:
             values["goal"] = None
@@ -311,16 +314,16 @@ def _creation_request(values: dict[str, Any], at: Position) -> Any:
 
 
 def _change_request(values: dict[str, Any], at: Position) -> Any:
-    if values.keys() <= set(pages.CALLER):
-        others = {None, *pages.CALLER}
+    if values.keys() <= set(page_requests.CALLER):
+        others = {None, *page_requests.CALLER}
         names = ", ".join(k for k, v in CHANGED.fields.items() if v.to not in others)
         return at.report("custom", f"the body must have at least one of {names}")
     return _request(values, at)
 
 
 WHERE_CHANGED = "change (v2)"
-CREATED = pages.whole_body(_keys(is_change=False), _creation_request)
-CHANGED = pages.whole_body(_keys(is_change=True), _change_request)
+CREATED = page_requests.whole_body(_keys(is_change=False), _creation_request)
+CHANGED = page_requests.whole_body(_keys(is_change=True), _change_request)
 
 
 def monitor_request(body: object) -> MonitorRequest:
@@ -339,7 +342,9 @@ def monitor_change(body: object) -> MonitorRequest:
     return _read(CHANGED, body, WHERE_CHANGED)
 
 
-RUN = pages.whole_body(pages.CALLER_KEYS, lambda values, _: Caller(**values))
+RUN = page_requests.whole_body(
+    page_requests.CALLER_KEYS, lambda values, _: Caller(**values)
+)
 
 
 run_request = BodyReader[Caller](__name__, "run_request", RUN, may_be_empty=True)

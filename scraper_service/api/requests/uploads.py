@@ -7,7 +7,8 @@ import re
 from attrs import frozen
 
 from scraper_service.items import MAX_FILE_NAME, file_name
-from scraper_service.options.crawl import Caller
+from scraper_service.options.jobs import Caller
+from scraper_service.options.page_requests import CALLER_KEYS, whole_body
 from scraper_service.options.parsing import (
     BodyReader,
     Key,
@@ -18,7 +19,6 @@ from scraper_service.options.parsing import (
     need,
     short,
 )
-from scraper_service.options.wire.pages import CALLER_KEYS, whole_body
 
 MAX_TYPE = 255  # characters of a content type
 _TYPE = re.compile(r"[\w.+-]+/[\w.+-]+(?: *; *[\w.+-]+=[\w.+\"-]+)*", re.ASCII)

@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve
 
 from scraper_service.api.schemas import camel
-from scraper_service.options import catalogue, formats
-from scraper_service.options.crawl import CrawlOptions, PageOptions
-from scraper_service.options.extraction import (
+from scraper_service.options import catalogue, formats, job_requests, page_requests
+from scraper_service.options.formats import CHANGE_TRACKING, JSON
+from scraper_service.options.job_requests import BatchRequest, ExtractRequest
+from scraper_service.options.jobs import (
     MAX_QUESTION,
+    CrawlOptions,
     LlmsTextOptions,
+    PageOptions,
     ResearchOptions,
 )
-from scraper_service.options.formats import CHANGE_TRACKING, JSON
 from scraper_service.options.map_search import MapOptions, ResultList, SearchOptions
 from scraper_service.options.parsing import (
     INVALID,
@@ -32,9 +34,7 @@ from scraper_service.options.parsing import (
     Then,
     choice,
 )
-from scraper_service.options.wire import jobs, pages
-from scraper_service.options.wire.jobs import BatchRequest, ExtractRequest
-from scraper_service.options.wire.values import LOCATION, NO_EFFECT, query_text
+from scraper_service.options.values import LOCATION, NO_EFFECT, query_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -94,11 +94,11 @@ def _cache_ms(wanted: bool) -> int:
 def _map(values: dict[str, Any], at: Position) -> Any:
     if values.pop("sitemap_only", False):
         values["sitemap"] = "only"
-    return pages.map_options(values, at, scrape_options)
+    return page_requests.map_options(values, at, scrape_options)
 
 
 SCRAPE_KEYS: KeysT = {
-    **pages.scrape_keys("v1"),
+    **page_requests.scrape_keys("v1"),
     "jsonOptions": Key(
         _EXTRACTION, "jsonOptions", help="The options of the format json."
     ),
@@ -123,8 +123,12 @@ SCRAPE_KEYS: KeysT = {
         for key in INCLUDE_FLAGS
     },
 }
-PAGE_KEYS: KeysT = {**pages.REQUEST_KEYS, **pages.SINGLE_KEYS, **SCRAPE_KEYS}
-CRAWL_KEYS = jobs.crawl_keys("v1")
+PAGE_KEYS: KeysT = {
+    **page_requests.REQUEST_KEYS,
+    **page_requests.SINGLE_KEYS,
+    **SCRAPE_KEYS,
+}
+CRAWL_KEYS = job_requests.crawl_keys("v1")
 
 # Old names of crawlEntireDomain, which wins over them.
 _BACKWARD: KeysT = {
@@ -137,12 +141,14 @@ _BACKWARD: KeysT = {
     for name in ("allowBackwardLinks", "allowBackwardCrawling")
 }
 
-_WIRE_NAMES = pages.wire_names({**jobs.batch_keys("v1"), **CRAWL_KEYS, **PAGE_KEYS})
+_WIRE_NAMES = page_requests.wire_names(
+    {**job_requests.batch_keys("v1"), **CRAWL_KEYS, **PAGE_KEYS}
+)
 
 
 def wire_name(attribute: str) -> str:
     """Return the JSON name of an attribute of the options or of a format."""
-    return _WIRE_NAMES.get(attribute) or pages.camel_case(attribute)
+    return _WIRE_NAMES.get(attribute) or page_requests.camel_case(attribute)
 
 
 def scrape_options(values: dict[str, Any], at: Position) -> Any:
@@ -151,7 +157,7 @@ def scrape_options(values: dict[str, Any], at: Position) -> Any:
     if chosen is INVALID:
         return INVALID
     complete = {**DEFAULTS, **values, "formats": chosen}
-    return pages.scrape_options(complete, at, wire_name)
+    return page_requests.scrape_options(complete, at, wire_name)
 
 
 def _formats(values: Mapping[str, Any], at: Position) -> Any:
@@ -187,12 +193,12 @@ def _result(item: formats.Format) -> str:
 
 def _page(values: dict[str, Any], at: Position) -> Any:
     scrape = scrape_options(values, at)
-    return scrape if scrape is INVALID else pages.page_options(values, scrape)
+    return scrape if scrape is INVALID else page_requests.page_options(values, scrape)
 
 
 def _search(values: dict[str, Any], at: Position) -> Any:
-    source = ResultList(**pages.pop_common(values))
-    return pages.search_options({**values, "sources": (source,)}, at)
+    source = ResultList(**page_requests.pop_common(values))
+    return page_requests.search_options({**values, "sources": (source,)}, at)
 
 
 def _llms_text(values: dict[str, Any], at: Position) -> Any:
@@ -223,14 +229,14 @@ def _research(values: dict[str, Any], at: Position) -> Any:
     return ResearchOptions(query=query, scrape=scrape, json=wanted, **values)
 
 
-SCRAPE_OPTIONS = pages.whole_body(SCRAPE_KEYS, scrape_options)
-PAGE = pages.whole_body(PAGE_KEYS, _page)
-CRAWL = jobs.crawl_kind("v1", _BACKWARD, SCRAPE_OPTIONS)
-BATCH = jobs.batch_kind("v1", SCRAPE_KEYS, scrape_options)
-MAP = pages.whole_body(
+SCRAPE_OPTIONS = page_requests.whole_body(SCRAPE_KEYS, scrape_options)
+PAGE = page_requests.whole_body(PAGE_KEYS, _page)
+CRAWL = job_requests.crawl_kind("v1", _BACKWARD, SCRAPE_OPTIONS)
+BATCH = job_requests.batch_kind("v1", SCRAPE_KEYS, scrape_options)
+MAP = page_requests.whole_body(
     {
-        **pages.map_keys("v1"),
-        **pages.unread(_BACKWARD),
+        **page_requests.map_keys("v1"),
+        **page_requests.unread(_BACKWARD),
         "sitemapOnly": Key(
             Bool(),
             "sitemap_only",
@@ -240,11 +246,12 @@ MAP = pages.whole_body(
     },
     _map,
 )
-EXTRACT = jobs.extract_kind("v1", SCRAPE_KEYS, scrape_options)
-LLMS_TEXT = pages.whole_body(
-    {**catalogue.keys(catalogue.LLMS_TEXT, "v1"), **pages.CALLER_KEYS}, _llms_text
+EXTRACT = job_requests.extract_kind("v1", SCRAPE_KEYS, scrape_options)
+LLMS_TEXT = page_requests.whole_body(
+    {**catalogue.keys(catalogue.LLMS_TEXT, "v1"), **page_requests.CALLER_KEYS},
+    _llms_text,
 )
-RESEARCH = pages.whole_body(
+RESEARCH = page_requests.whole_body(
     {
         **catalogue.keys(catalogue.RESEARCH, "v1"),
         "topic": Key(
@@ -253,16 +260,16 @@ RESEARCH = pages.whole_body(
             help="The old name of query.",
         ),
         "jsonOptions": Key(_EXTRACTION, "json", help="The options of the format json."),
-        **pages.CALLER_KEYS,
+        **page_requests.CALLER_KEYS,
     },
     _research,
 )
 
-SEARCH = pages.whole_body(
+SEARCH = page_requests.whole_body(
     {
-        **pages.search_keys("v1"),
+        **page_requests.search_keys("v1"),
         # Without formats the pages of the results are not scraped.
-        "scrapeOptions": pages.pages_of_results(
+        "scrapeOptions": page_requests.pages_of_results(
             SCRAPE_KEYS, scrape_options, formats=()
         ),
     },

@@ -24,10 +24,10 @@ from scraper_service.api.schemas import (
 )
 from scraper_service.discovery.crawl_prompt import MAX_PAGES
 from scraper_service.errors import InvalidOptions, Issue, PromptUnclear
-from scraper_service.options.crawl import SITEMAP_MODES
+from scraper_service.options import v2_requests as requests
+from scraper_service.options.jobs import SITEMAP_MODES
 from scraper_service.options.limits import Mode
 from scraper_service.options.serialization import unstructure
-from scraper_service.options.wire import v2 as requests
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from scraper_service.api.http_server import JsonRequest
     from scraper_service.api.request_body import Body
     from scraper_service.discovery.crawl_prompt import PromptOptions
-    from scraper_service.options.crawl import CrawlOptions
+    from scraper_service.options.jobs import CrawlOptions
     from scraper_service.services.accounts import Team
     from scraper_service.services.jobs import TeamJobs
 

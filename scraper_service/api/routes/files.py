@@ -66,7 +66,7 @@ from scraper_service.errors import (
 )
 from scraper_service.items import MAX_FILE_NAME, SHOWN, Upload, content_type, upload_of
 from scraper_service.options.limits import Mode, can_recognise_text
-from scraper_service.options.wire.pages import ignored_names
+from scraper_service.options.page_requests import ignored_names
 from scraper_service.shared_objects import BackgroundTasks
 from scraper_service.storage.files import artefacts
 
@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     from twisted.web.server import Request
 
     from scraper_service.api.http_server import JsonRequest
-    from scraper_service.options.crawl import PageOptions
+    from scraper_service.options.jobs import PageOptions
     from scraper_service.services.accounts import Team
     from scraper_service.storage.database import Database
     from scraper_service.storage.files.artefacts import Artefacts

@@ -38,10 +38,10 @@ from scraper_service.api.schemas import (
 )
 from scraper_service.errors import InvalidParameter, JobNotFound
 from scraper_service.options import catalogue
+from scraper_service.options import v2_requests as requests
 from scraper_service.options.limits import KeyScope, Mode
+from scraper_service.options.page_requests import wire_names
 from scraper_service.options.urls import caller_domain
-from scraper_service.options.wire import v2 as requests
-from scraper_service.options.wire.pages import wire_names
 from scraper_service.storage.jobs.job_history import (
     CALLS,
     JOBS,

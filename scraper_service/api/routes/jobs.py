@@ -45,15 +45,15 @@ from scraper_service.errors import (
 )
 from scraper_service.options import catalogue
 from scraper_service.options.limits import KeyScope, Mode
-from scraper_service.options.wire.pages import ignored_names
+from scraper_service.options.page_requests import ignored_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from scraper_service.api.http_server import JsonRequest
     from scraper_service.api.streams.websocket import WebSocket
-    from scraper_service.options.crawl import ReprocessRequest
-    from scraper_service.options.wire.jobs import JobChangeRequest
+    from scraper_service.options.job_requests import JobChangeRequest
+    from scraper_service.options.jobs import ReprocessRequest
 
 
 # Options that hold for all pages of a batch, also for those that are added.

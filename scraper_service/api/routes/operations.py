@@ -25,7 +25,7 @@ from scraper_service.api.schemas import (
 )
 from scraper_service.errors import JobEnded, JobNotFound
 from scraper_service.options.limits import Mode
-from scraper_service.options.wire.pages import ignored_names
+from scraper_service.options.page_requests import ignored_names
 from scraper_service.storage.job_records import JobState
 
 if TYPE_CHECKING:

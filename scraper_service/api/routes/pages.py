@@ -26,8 +26,8 @@ from scraper_service.errors import (
     ServiceUnavailable,
 )
 from scraper_service.options.limits import Mode
+from scraper_service.options.page_requests import ignored_names
 from scraper_service.options.scrape import MIN_TOKENS
-from scraper_service.options.wire.pages import ignored_names
 
 if TYPE_CHECKING:
     from scraper_service.api.http_server import JsonRequest

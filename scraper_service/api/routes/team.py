@@ -32,9 +32,9 @@ from scraper_service.api.schemas import (
 )
 from scraper_service.errors import InvalidParameter, JobNotFound
 from scraper_service.options.limits import KeyScope, Mode, SitePolicy
+from scraper_service.options.page_requests import ignored_names
 from scraper_service.options.scrape import MAX_NAME, profile_name
-from scraper_service.options.wire.pages import ignored_names
-from scraper_service.options.wire.values import (
+from scraper_service.options.values import (
     LIST_MODES,
     TEAM_PROTECTION,
     team_protection,

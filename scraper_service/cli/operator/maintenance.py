@@ -272,7 +272,7 @@ def audit_command(
 
 def _seconds(given: str | None) -> float:
     """Return a time in seconds since 1970, 0 for none; raise :exc:`click.BadParameter`."""
-    from scraper_service.options.crawl import iso_seconds
+    from scraper_service.options.jobs import iso_seconds
 
     try:
         return 0.0 if given is None else iso_seconds(given)

@@ -31,7 +31,7 @@ from scraper_service.errors import (
     SessionLimit,
 )
 from scraper_service.llm.model import language_model
-from scraper_service.options.crawl import PageOptions
+from scraper_service.options.jobs import PageOptions
 from scraper_service.options.limits import under_policy
 from scraper_service.services.browser_sessions.running_session import (
     FAILURES,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from attrs import frozen
 
 from scraper_service.options.actions import Action
-from scraper_service.options.crawl import Caller
+from scraper_service.options.jobs import Caller
 from scraper_service.options.scrape import Location, Profile, ScrapeOptions
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from scraper_service.errors import (
     Unauthorized,
 )
 from scraper_service.options.catalogue import USUAL_PAGE
-from scraper_service.options.crawl import PageOptions
+from scraper_service.options.jobs import PageOptions
 from scraper_service.options.limits import missing_model
 from scraper_service.options.urls import request_url
 from scraper_service.services.browser_sessions.caller_code import CallerCode

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from scraper_service.content.formats.llms_txt_and_agents import AgentPage
-    from scraper_service.options.extraction import AgentOptions, ResearchOptions
+    from scraper_service.options.jobs import AgentOptions, ResearchOptions
     from scraper_service.services.kinds.operations import Operation
 
 MODEL_PAUSE_S = 1.0  # after a failure of the model, longer after several of them

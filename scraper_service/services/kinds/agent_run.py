@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from scraper_service.content.formats.llms_txt_and_agents import AgentPage
-    from scraper_service.options.extraction import RunOptionsT
+    from scraper_service.options.jobs import RunOptionsT
     from scraper_service.services.kinds.agent_state import AgentChoice, RunBounds
     from scraper_service.services.kinds.operations import Operation
 

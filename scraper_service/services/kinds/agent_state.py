@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from scraper_service.content.formats.llms_txt_and_agents import AgentPage
-    from scraper_service.options.crawl import BatchOptions
-    from scraper_service.options.extraction import RunOptionsT
+    from scraper_service.options.jobs import BatchOptions, RunOptionsT
     from scraper_service.options.scrape import ScrapeOptions
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from scraper_service.content.formats.llms_txt_and_agents import AgentPage
     from scraper_service.llm.model import LanguageModel, ModelAnswer
     from scraper_service.llm.replies import PageAnswer
-    from scraper_service.options.extraction import AgentOptions, RunOptionsT
+    from scraper_service.options.jobs import AgentOptions, RunOptionsT
     from scraper_service.services.kinds.agent_state import AgentState
     from scraper_service.services.kinds.operations import Operation
 

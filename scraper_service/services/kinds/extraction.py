@@ -10,8 +10,8 @@ from scraper_service.content.stored_pages import read_pages
 from scraper_service.content.structured_data.merging import PageData, result_json
 from scraper_service.discovery import map_results
 from scraper_service.errors import QueueFull, ServiceError, ServiceUnavailable, plural
-from scraper_service.options.extraction import SITE, ExtractOptions
 from scraper_service.options.formats import Json, Links
+from scraper_service.options.jobs import SITE, ExtractOptions
 from scraper_service.services.kinds.operations import OperationFailed, batch_of
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
     from scraper_service.content.stored_pages import StoredPage
-    from scraper_service.options.crawl import BatchOptions
+    from scraper_service.options.jobs import BatchOptions
     from scraper_service.services.kinds.operations import Operation
     from scraper_service.services.map_search import Sources
     from scraper_service.storage.accounts.credits import Prices

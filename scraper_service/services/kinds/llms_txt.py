@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
     from scraper_service.content.formats.llms_txt_and_agents import LlmsPage
-    from scraper_service.options.extraction import LlmsTextOptions
+    from scraper_service.options.jobs import LlmsTextOptions
     from scraper_service.services.kinds.operations import Operation
     from scraper_service.services.map_search import Sources
     from scraper_service.storage.accounts.credits import Prices

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
     from sqlalchemy import Connection
 
-    from scraper_service.options.crawl import Webhook
+    from scraper_service.options.jobs import Webhook
     from scraper_service.options.monitors import TargetT
     from scraper_service.services.accounts import Team
     from scraper_service.services.capabilities import Availability

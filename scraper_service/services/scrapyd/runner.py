@@ -19,7 +19,7 @@ from urllib.parse import unquote
 import aiohttp
 
 from scraper_service.errors import ServiceUnavailable
-from scraper_service.options.serialization import JOBS
+from scraper_service.options.jobs import JOBS
 from scraper_service.options.urls import url_parts
 from scraper_service.services.job_runner import JobRunner
 from scraper_service.storage.job_records import RunState

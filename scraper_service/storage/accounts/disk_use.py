@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import bindparam, delete, exists, func, select, update
 
 from scraper_service.errors import DiskQuotaExceeded
-from scraper_service.options.serialization import CRAWLED
+from scraper_service.options.jobs import CRAWLED
 from scraper_service.storage.job_records import ACTIVE
 from scraper_service.storage.schema import disk_use, job, team
 from scraper_service.storage.transactions import Insertion, Statement

@@ -16,8 +16,8 @@ from attrs import asdict, evolve, frozen
 from sqlalchemy import and_, bindparam, func, insert, not_, or_, select, update
 
 from scraper_service.errors import SecretsUnreadable
+from scraper_service.options.jobs import JOBS, LIMITS
 from scraper_service.options.limits import DAY_S
-from scraper_service.options.serialization import JOBS, LIMITS
 from scraper_service.storage import job_secrets
 from scraper_service.storage.database import reading, writing
 from scraper_service.storage.frontier import outcomes
@@ -81,7 +81,7 @@ class WorkerState:
     kind: str | None
     host: str | None
     pid: int | None
-    #: Keys of :data:`~scraper_service.options.serialization.LIMITS`.
+    #: Keys of :data:`~scraper_service.options.jobs.LIMITS`.
     takes: tuple[str, ...]
     #: The number of crawls and batches that it runs now.
     jobs: int

@@ -24,11 +24,16 @@ from scraper_service.errors import (
     ServiceError,
     plural,
 )
-from scraper_service.options.crawl import BatchOptions, CrawlOptions, Webhook
-from scraper_service.options.extraction import AgentOptions
+from scraper_service.options.jobs import (
+    MONITOR_CHECK,
+    AgentOptions,
+    BatchOptions,
+    CrawlOptions,
+    Webhook,
+)
 from scraper_service.options.limits import DAY_S
 from scraper_service.options.parsing import short
-from scraper_service.options.serialization import KINDS, MONITOR_CHECK, unstructure
+from scraper_service.options.serialization import KINDS, unstructure
 from scraper_service.storage import job_secrets, webhooks
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts import disk_use
@@ -54,7 +59,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Row
 
-    from scraper_service.options.extraction import OperationOptionsT
+    from scraper_service.options.jobs import OperationOptionsT
 
 
 FETCHES_NOTHING = (

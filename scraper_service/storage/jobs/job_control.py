@@ -26,7 +26,7 @@ from scraper_service.errors import (
     plural,
 )
 from scraper_service.options import catalogue
-from scraper_service.options.crawl import CHANGEABLE
+from scraper_service.options.jobs import CHANGEABLE
 from scraper_service.options.limits import DAY_S, HIDDEN
 from scraper_service.options.parsing import short
 from scraper_service.options.scrape import ScrapeOptions, broken_rules
@@ -77,7 +77,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Row
 
-    from scraper_service.options.crawl import ChangeRequest, RetryRequest
+    from scraper_service.options.jobs import ChangeRequest, RetryRequest
     from scraper_service.storage.accounts.audit import Actor
 
 

@@ -11,7 +11,7 @@ from attrs import evolve, fields
 from sqlalchemy import func, insert, select, update
 
 from scraper_service.content.stored_pages import decompress
-from scraper_service.options.serialization import CRAWLED
+from scraper_service.options.jobs import CRAWLED
 from scraper_service.storage import job_secrets
 from scraper_service.storage.frontier.job_warnings import warning_text
 from scraper_service.storage.frontier.links import insert_links

@@ -39,7 +39,7 @@ from scraper_service.storage.transactions import (
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from scraper_service.options.crawl import BatchOptions
+    from scraper_service.options.jobs import BatchOptions
 
 
 ENTRY_BYTES = 4 * 2**20  # of pages in one read

@@ -39,7 +39,7 @@ from sqlalchemy import (
 )
 
 from scraper_service.errors import JobNotFound, RunRefused, SecretsUnreadable
-from scraper_service.options.serialization import CRAWLED
+from scraper_service.options.jobs import CRAWLED
 from scraper_service.storage import job_secrets
 from scraper_service.storage.frontier import leases, outcomes
 from scraper_service.storage.job_records import (

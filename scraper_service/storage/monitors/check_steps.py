@@ -54,7 +54,7 @@ from scraper_service.storage.transactions import now_of, number_of, transaction
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
 
-    from scraper_service.options.crawl import CrawlOptions
+    from scraper_service.options.jobs import CrawlOptions
     from scraper_service.storage.monitors.monitors import Monitor
 
 BACKOFF_AFTER = 3  # failed checks in a row; then a monitor runs less often

@@ -17,8 +17,8 @@ from scraper_service.errors import (
     OutOfCredits,
     ServiceError,
 )
+from scraper_service.options.jobs import MONITOR_CHECK
 from scraper_service.options.limits import DAY_S, SitePolicy
-from scraper_service.options.serialization import MONITOR_CHECK
 from scraper_service.storage import webhooks
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts import disk_use

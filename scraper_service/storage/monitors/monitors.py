@@ -19,7 +19,7 @@ from scraper_service.errors import (
     SecretsUnreadable,
     ServiceError,
 )
-from scraper_service.options.crawl import Webhook
+from scraper_service.options.jobs import Webhook
 from scraper_service.options.monitors import (
     Schedule,
     TargetT,

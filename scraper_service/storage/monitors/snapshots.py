@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from scraper_service.options.crawl import CrawlOptions
+    from scraper_service.options.jobs import CrawlOptions
     from scraper_service.options.monitors import TargetT
 
 _TOUCH = (

@@ -12,22 +12,23 @@ import attrs
 from attrs import evolve, field, frozen
 
 from scraper_service.errors import FAILURE_CODES, OTHER_CODES
-from scraper_service.options import catalogue, urls
-from scraper_service.options.crawl import (
+from scraper_service.options import catalogue, page_requests, urls
+from scraper_service.options.formats import Json
+from scraper_service.options.jobs import (
     CHANGEABLE,
     MAX_REPROCESSED_URLS,
     REPLACEABLE,
     SHAPING,
+    SITE,
     BatchOptions,
     Caller,
     ChangeRequest,
     CrawlOptions,
+    ExtractOptions,
     ReprocessRequest,
     RetryRequest,
     path_depth,
 )
-from scraper_service.options.extraction import SITE, ExtractOptions
-from scraper_service.options.formats import Json
 from scraper_service.options.parsing import (
     INVALID,
     NO_DEFAULT,
@@ -46,8 +47,7 @@ from scraper_service.options.parsing import (
     short,
 )
 from scraper_service.options.urls import MAX_URL
-from scraper_service.options.wire import pages
-from scraper_service.options.wire.values import NO_EFFECT, STORED_FORMATS, some
+from scraper_service.options.values import NO_EFFECT, STORED_FORMATS, some
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -80,18 +80,18 @@ def crawl_keys(version: Literal["v1", "v2"]) -> KeysT:
     """Return the keys of a body that starts a crawl, without ``scrapeOptions``."""
     rules = catalogue.select(catalogue.SCRAPE, "site_rules")
     return {
-        **pages.REQUEST_KEYS,
+        **page_requests.REQUEST_KEYS,
         **catalogue.keys(catalogue.CRAWL, version),
         **catalogue.keys(rules, version),
-        **pages.CALLER_KEYS,
+        **page_requests.CALLER_KEYS,
     }
 
 
 def batch_keys(version: Literal["v1", "v2"]) -> KeysT:
-    """Return the keys of a body that starts a batch, without those of its pages."""
+    """Return the keys of a body that starts a batch, without those of its page_requests."""
     return {
         **catalogue.keys(catalogue.BATCH, version),
-        "zeroDataRetention": pages.REQUEST_KEYS["zeroDataRetention"],
+        "zeroDataRetention": page_requests.REQUEST_KEYS["zeroDataRetention"],
         "appendToId": Key(
             Then(Text(), _job_id, {"format": "uuid"}),
             "append_to",
@@ -143,7 +143,7 @@ def crawl_kind(
         **aliases,
         "scrapeOptions": Key(scrape_kind, "scrape", help="How each page is scraped."),
     }
-    return pages.whole_body(keys, make)
+    return page_requests.whole_body(keys, make)
 
 
 def crawl_options(
@@ -168,13 +168,13 @@ def crawl_options(
 def _scrape_of_job(values: dict[str, Any], at: Position, scrape_kind: ValueKind) -> Any:
     """Return ``scrapeOptions``, with the ``threatProtection`` of the job."""
     scrape = values.pop("scrape", None) or scrape_kind.read({}, at / "scrapeOptions")
-    return scrape if scrape is INVALID else pages.protect(scrape, values, at)
+    return scrape if scrape is INVALID else page_requests.protect(scrape, values, at)
 
 
 def batch_kind(
     version: Literal["v1", "v2"], scrape_keys: KeysT, read_scrape: MakeT
 ) -> Object:
-    """Return the kind of a body that starts a batch, with the keys of its pages."""
+    """Return the kind of a body that starts a batch, with the keys of its page_requests."""
     defaults = catalogue.defaults(catalogue.BATCH, "v2")
     names = {a.name for a in attrs.fields(BatchOptions)} - {"scrape", "urls"}
 
@@ -200,7 +200,7 @@ def batch_kind(
         left_out = tuple(given[index] for index in bad) if lenient else None
         return BatchRequest(options, values.get("append_to"), left_out)
 
-    return pages.whole_body({**scrape_keys, **batch_keys(version)}, make)
+    return page_requests.whole_body({**scrape_keys, **batch_keys(version)}, make)
 
 
 def _report_urls(bad: Mapping[int, str], at: Position) -> Any:
@@ -227,7 +227,7 @@ _EXTRACT_KEYS: KeysT = {
     ),
     "urlTrace": Key(Bool(), help=NO_EFFECT),
     **catalogue.keys(catalogue.select(catalogue.SCRAPE, "site_rules"), "v2"),
-    **pages.CALLER_KEYS,
+    **page_requests.CALLER_KEYS,
 }
 
 
@@ -243,7 +243,7 @@ def extract_kind(
     version: Literal["v1", "v2"], scrape_keys: KeysT, read_scrape: MakeT
 ) -> Object:
     """Return the kind of a body that starts an extract."""
-    whole = pages.scrape_kind(scrape_keys, read_scrape, only_main_content=False)
+    whole = page_requests.scrape_kind(scrape_keys, read_scrape, only_main_content=False)
     defaults = catalogue.defaults(catalogue.EXTRACT, version)
 
     def make(values: dict[str, Any], at: Position) -> Any:
@@ -264,7 +264,7 @@ def extract_kind(
             schema=values.get("schema"),
             system_prompt=values.get("system_prompt"),
         )
-        scrape = pages.patient(evolve(scrape, formats=(wanted,)))
+        scrape = page_requests.patient(evolve(scrape, formats=(wanted,)))
         values["urls"] = tuple(dict.fromkeys(good))
         options = ExtractOptions(scrape=scrape, **{**defaults, **values})
         left_out = tuple(given[index] for index in bad) if lenient else None
@@ -276,7 +276,7 @@ def extract_kind(
         **_EXTRACT_KEYS,
         "scrapeOptions": Key(whole, "scrape", help="How each page is scraped."),
     }
-    return pages.whole_body(keys, make)
+    return page_requests.whole_body(keys, make)
 
 
 def _url_or_site(text: str) -> str:
@@ -379,7 +379,7 @@ def change_kind(kind: str) -> Object:
         )
 
     body = _CrawlChange if kind == "crawl" else Object
-    return body({**keys, **pages.CALLER_KEYS}, make, pages.EXPERIMENTAL)
+    return body({**keys, **page_requests.CALLER_KEYS}, make, page_requests.EXPERIMENTAL)
 
 
 @frozen(kw_only=True)
@@ -390,7 +390,7 @@ class JobRetryRequest(Caller):
 
 
 def retry_kind() -> Object:
-    """Return the kind of a body that retries failed pages."""
+    """Return the kind of a body that retries failed page_requests."""
     rows = catalogue.select(catalogue.SCRAPE, *REPLACEABLE)
     replaced = {
         name: evolve(key, default=NO_DEFAULT)
@@ -401,7 +401,9 @@ def retry_kind() -> Object:
         for name, key in _FILTERS.items()
     }
     options = Key(
-        Object(replaced), "scrape", help="Options that replace those of these pages."
+        Object(replaced),
+        "scrape",
+        help="Options that replace those of these page_requests.",
     )
 
     def make(values: dict[str, Any], at: Position) -> Any:
@@ -412,8 +414,8 @@ def retry_kind() -> Object:
         }
         return JobRetryRequest(retry=RetryRequest(**chosen), **values)
 
-    fields = {**keys, "scrapeOptions": options, **pages.CALLER_KEYS}
-    return pages.whole_body(fields, make)
+    fields = {**keys, "scrapeOptions": options, **page_requests.CALLER_KEYS}
+    return page_requests.whole_body(fields, make)
 
 
 @frozen
@@ -457,13 +459,13 @@ def reprocess_kind(page_keys: KeysT, read_scrape: MakeT, table: TableT) -> Objec
             help="Only these pages, by sourceURL or url of their metadata.",
         ),
         **catalogue.keys(of_job, "v2"),
-        **pages.CALLER_KEYS,
+        **page_requests.CALLER_KEYS,
     }
 
     def make(values: dict[str, Any], at: Position) -> Any:
-        names = ("urls", "webhook", "retention_days", *pages.CALLER)
+        names = ("urls", "webhook", "retention_days", *page_requests.CALLER)
         own = {name: values.pop(name) for name in names if name in values}
         scrape = read_scrape(values, at)
         return scrape if scrape is INVALID else ReprocessRequest(scrape=scrape, **own)
 
-    return _Reprocessing(keys, make, pages.EXPERIMENTAL, page_keys=page_keys)
+    return _Reprocessing(keys, make, page_requests.EXPERIMENTAL, page_keys=page_keys)

@@ -7,15 +7,21 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve, frozen
 
 from scraper_service.errors import InvalidOptions, Issue
-from scraper_service.options import catalogue
-from scraper_service.options.crawl import (
+from scraper_service.options import catalogue, job_requests, page_requests
+from scraper_service.options.formats import Json
+from scraper_service.options.job_requests import (
+    BatchRequest,
+    ExtractRequest,
+    JobChangeRequest,
+    JobRetryRequest,
+)
+from scraper_service.options.jobs import (
+    AgentOptions,
     Caller,
     CrawlOptions,
     PageOptions,
     ReprocessRequest,
 )
-from scraper_service.options.extraction import AgentOptions
-from scraper_service.options.formats import Json
 from scraper_service.options.map_search import MapOptions, SearchOptions
 from scraper_service.options.parsing import (
     INVALID,
@@ -37,14 +43,7 @@ from scraper_service.options.parsing import (
     structure,
 )
 from scraper_service.options.urls import MAX_URL, caller_url
-from scraper_service.options.wire import jobs, pages
-from scraper_service.options.wire.jobs import (
-    BatchRequest,
-    ExtractRequest,
-    JobChangeRequest,
-    JobRetryRequest,
-)
-from scraper_service.options.wire.values import NO_EFFECT, some_urls
+from scraper_service.options.values import NO_EFFECT, some_urls
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,48 +54,54 @@ MAX_REF = 100  # characters of an uploadRef
 
 DEFAULTS: Mapping[str, Any] = catalogue.defaults(catalogue.SCRAPE, "v2")
 
-SCRAPE_KEYS = pages.scrape_keys("v2")
+SCRAPE_KEYS = page_requests.scrape_keys("v2")
 PAGE_KEYS: KeysT = {
-    **pages.REQUEST_KEYS,
-    **pages.SINGLE_KEYS,
+    **page_requests.REQUEST_KEYS,
+    **page_requests.SINGLE_KEYS,
     **catalogue.keys((catalogue.RETENTION,), "v2"),
     **SCRAPE_KEYS,
 }
-CRAWL_KEYS = jobs.crawl_keys("v2")
+CRAWL_KEYS = job_requests.crawl_keys("v2")
 
-_WIRE_NAMES = pages.wire_names({**jobs.batch_keys("v2"), **CRAWL_KEYS, **PAGE_KEYS})
+_WIRE_NAMES = page_requests.wire_names(
+    {**job_requests.batch_keys("v2"), **CRAWL_KEYS, **PAGE_KEYS}
+)
 
 
 def wire_name(attribute: str) -> str:
     """Return the JSON name of an attribute of the options or of a format."""
-    return _WIRE_NAMES.get(attribute) or pages.camel_case(attribute)
+    return _WIRE_NAMES.get(attribute) or page_requests.camel_case(attribute)
 
 
 def scrape_options(values: dict[str, Any], at: Position) -> Any:
     """Return ``ScrapeOptions`` from ``values``, or report an issue and return INVALID."""
-    return pages.scrape_options({**DEFAULTS, **values}, at, wire_name)
+    return page_requests.scrape_options({**DEFAULTS, **values}, at, wire_name)
 
 
 def _page(values: dict[str, Any], at: Position) -> Any:
     scrape = scrape_options(values, at)
-    return scrape if scrape is INVALID else pages.page_options(values, scrape)
+    return scrape if scrape is INVALID else page_requests.page_options(values, scrape)
 
 
 def _map(values: dict[str, Any], at: Position) -> Any:
-    return pages.map_options(values, at, scrape_options)
+    return page_requests.map_options(values, at, scrape_options)
 
 
-SCRAPE_OPTIONS = pages.whole_body(SCRAPE_KEYS, scrape_options)
-PAGE = pages.whole_body(PAGE_KEYS, _page)
-CRAWL = jobs.crawl_kind("v2", {}, SCRAPE_OPTIONS)
-BATCH = jobs.batch_kind("v2", SCRAPE_KEYS, scrape_options)
-CHANGED_CRAWL = jobs.change_kind("crawl")
-CHANGED_BATCH = jobs.change_kind("batch")
-RETRY = jobs.retry_kind()
-REPROCESSED_CRAWL = jobs.reprocess_kind(PAGE_KEYS, scrape_options, catalogue.CRAWL)
-REPROCESSED_BATCH = jobs.reprocess_kind(PAGE_KEYS, scrape_options, catalogue.BATCH)
-MAP = pages.whole_body(pages.map_keys("v2"), _map)
-EXTRACT = jobs.extract_kind("v2", SCRAPE_KEYS, scrape_options)
+SCRAPE_OPTIONS = page_requests.whole_body(SCRAPE_KEYS, scrape_options)
+PAGE = page_requests.whole_body(PAGE_KEYS, _page)
+CRAWL = job_requests.crawl_kind("v2", {}, SCRAPE_OPTIONS)
+BATCH = job_requests.batch_kind("v2", SCRAPE_KEYS, scrape_options)
+CHANGED_CRAWL = job_requests.change_kind("crawl")
+CHANGED_BATCH = job_requests.change_kind("batch")
+RETRY = job_requests.retry_kind()
+REPROCESSED_CRAWL = job_requests.reprocess_kind(
+    PAGE_KEYS, scrape_options, catalogue.CRAWL
+)
+REPROCESSED_BATCH = job_requests.reprocess_kind(
+    PAGE_KEYS, scrape_options, catalogue.BATCH
+)
+MAP = page_requests.whole_body(page_requests.map_keys("v2"), _map)
+EXTRACT = job_requests.extract_kind("v2", SCRAPE_KEYS, scrape_options)
 
 # Options of all pages that the run reads.
 _PAGE = ("location", "zero_data_retention", "site_rules")
@@ -155,7 +160,7 @@ _AGENT_KEYS: KeysT = {
         help=NO_EFFECT,
     ),
     **catalogue.keys(catalogue.select(catalogue.SCRAPE, *_PAGE), "v2"),
-    **pages.CALLER_KEYS,
+    **page_requests.CALLER_KEYS,
 }
 
 
@@ -173,27 +178,27 @@ def _agent(values: dict[str, Any], at: Position) -> Any:
     if values["schema"] is not None:
         # The model that reads a page gives it more time.
         wanted = Json(prompt=values["prompt"], schema=values["schema"])
-        scrape = pages.patient(evolve(scrape, formats=(wanted,)))
+        scrape = page_requests.patient(evolve(scrape, formats=(wanted,)))
     return AgentOptions(scrape=scrape, **values)
 
 
-AGENT = pages.whole_body(
+AGENT = page_requests.whole_body(
     {**catalogue.keys(catalogue.AGENT, "v2"), **_AGENT_KEYS}, _agent
 )
 
 
 def _search(values: dict[str, Any], at: Position) -> Any:
-    common = pages.pop_common(values)
+    common = page_requests.pop_common(values)
     given = [each for each in values.pop("sources", ()) if each is not None]
-    sources = [pages.make_source(each, common) for each in given or [{}]]
+    sources = [page_requests.make_source(each, common) for each in given or [{}]]
     values["sources"] = tuple(dict.fromkeys(sources))
-    return pages.search_options(values, at)
+    return page_requests.search_options(values, at)
 
 
-SEARCH = pages.whole_body(
+SEARCH = page_requests.whole_body(
     {
-        **pages.search_keys("v2"),
-        "scrapeOptions": pages.pages_of_results(SCRAPE_KEYS, scrape_options),
+        **page_requests.search_keys("v2"),
+        "scrapeOptions": page_requests.pages_of_results(SCRAPE_KEYS, scrape_options),
         **{
             key: Key(Anything(), help=NO_EFFECT)
             for key in ("highlights", "safe", "enterprise", "domainTools", "toolDetail")
@@ -232,7 +237,7 @@ EXPLAIN_ONLY: KeysT = {
         integer(0), "depth", help="Links from the start URL to urls.", default=0
     ),
 }
-EXPLAIN = pages.whole_body({**CRAWL.fields, **EXPLAIN_ONLY}, _explain)
+EXPLAIN = page_requests.whole_body({**CRAWL.fields, **EXPLAIN_ONLY}, _explain)
 
 
 @frozen
@@ -249,13 +254,13 @@ def _whole_url(text: str) -> str:
     return caller_url(text)
 
 
-PREVIEW = pages.whole_body(
+PREVIEW = page_requests.whole_body(
     {
         "url": need(Then(Text(), _whole_url), "url", "The start URL, with http(s)://."),
         "prompt": need(
             Text(MAX_PROMPT, minimum=1), "prompt", "What to fetch, in words."
         ),
-        **pages.CALLER_KEYS,
+        **page_requests.CALLER_KEYS,
     },
     lambda values, _: PreviewRequest(**values),
 )
@@ -267,10 +272,10 @@ def _parse(values: dict[str, Any], at: Position) -> Any:
         return scrape
     # An uploaded file is never stored (docs/api/scrape.md, Uploads).
     scrape = evolve(scrape, max_age_ms=0, min_age_ms=None, store_in_cache=False)
-    return pages.page_options({"url": "upload", **values}, scrape)
+    return page_requests.page_options({"url": "upload", **values}, scrape)
 
 
-PARSE = pages.whole_body(
+PARSE = page_requests.whole_body(
     {name: kind for name, kind in PAGE_KEYS.items() if name != "url"}, _parse
 )
 
@@ -303,7 +308,7 @@ def _parse_upload(values: dict[str, Any], at: Position) -> Any:
     return options if options is INVALID else ParseUpload(upload, options)
 
 
-UPLOADED_FILE = pages.whole_body(
+UPLOADED_FILE = page_requests.whole_body(
     {
         "uploadRef": need(
             Text(MAX_REF, minimum=1),

@@ -13,7 +13,7 @@ import attrs
 from attrs import evolve
 
 from scraper_service.options import catalogue, formats
-from scraper_service.options.crawl import Caller, PageOptions
+from scraper_service.options.jobs import Caller, PageOptions
 from scraper_service.options.map_search import (
     DEFAULT_AGE_MS,
     MapOptions,
@@ -29,7 +29,7 @@ from scraper_service.options.parsing import (
     choice,
 )
 from scraper_service.options.scrape import CHANGE_WAIT_MS, ScrapeOptions, broken_rules
-from scraper_service.options.wire.values import (
+from scraper_service.options.values import (
     CAPPED_TIMEOUT,
     NO_EFFECT,
     THREAT_PROTECTION,

@@ -14,12 +14,6 @@ from attrs import frozen
 
 from scraper_service.errors import InvalidOptions, Issue
 from scraper_service.options import actions, map_search, urls
-from scraper_service.options.crawl import (
-    COMMON_EVENTS,
-    EVENTS,
-    Webhook,
-    parse_since,
-)
 from scraper_service.options.formats import (
     A_SELECTOR,
     FORMATS,
@@ -28,6 +22,12 @@ from scraper_service.options.formats import (
     STORED,
     FormatRow,
     caller_formats,
+)
+from scraper_service.options.jobs import (
+    COMMON_EVENTS,
+    EVENTS,
+    Webhook,
+    parse_since,
 )
 from scraper_service.options.json_schema import Schema
 from scraper_service.options.limits import SitePolicy
