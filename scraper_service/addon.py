@@ -69,8 +69,8 @@ COMPONENTS: Mapping[str, Mapping[str, int | str | None]] = {
     "EXTENSIONS": {
         "scraper_service.crawling.scrapy_shortcuts.DirectItems": 0,
         "scraper_service.crawling.job_process.JobProcess": 0,
-        "scraper_service.crawling.logs.JobLog": 0,
-        "scraper_service.crawling.politeness.request_counter.JobRecorder": 0,
+        "scraper_service.crawling.observability.JobLog": 0,
+        "scraper_service.crawling.observability.JobRecorder": 0,
         "scraper_service.feeds.Feeds": 0,
         # Off: it ends no run whose feeds cannot be written.
         "scrapy.extensions.feedexport.FeedExporter": None,

@@ -42,7 +42,7 @@ from scraper_service.api.request_body import (
     MAX_FORM_BYTES,
 )
 from scraper_service.api.schemas import encode, success
-from scraper_service.crawling.logs import with_facts
+from scraper_service.crawling.observability import with_facts
 from scraper_service.errors import ServiceUnavailable, unwritable
 
 if TYPE_CHECKING:

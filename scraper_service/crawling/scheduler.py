@@ -21,6 +21,7 @@ from scrapy.utils.defer import deferred_from_coro
 
 from scraper_service.crawling.job_leases import JobLeases
 from scraper_service.crawling.middlewares import job_changed, page_abandoned
+from scraper_service.crawling.observability import JobRecorder
 from scraper_service.crawling.page_state import PUT_OFF, PageState
 from scraper_service.crawling.politeness.host_pace import HostPace
 from scraper_service.crawling.politeness.host_queue import (
@@ -30,7 +31,6 @@ from scraper_service.crawling.politeness.host_queue import (
     HostQueue,
     StoredQueue,
 )
-from scraper_service.crawling.politeness.request_counter import JobRecorder
 from scraper_service.crawling.politeness.shared_limit import JobPermits, TeamPermits
 from scraper_service.crawling.scrapy_shortcuts import nudge
 from scraper_service.errors import ServiceUnavailable

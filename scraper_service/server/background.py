@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.settings import Settings
 
-    from scraper_service.crawling.metrics import LoopLag
+    from scraper_service.crawling.observability import LoopLag
     from scraper_service.services.job_runner import JobRunner
     from scraper_service.services.kinds.operations import Work
     from scraper_service.services.monitoring.check_run import MonitorScheduler
@@ -162,7 +162,7 @@ class Background:
         return Mailer(self.database, server), ChannelSender(self.database, channels)
 
     def _health(self) -> tuple[LoopLag, Health]:
-        from scraper_service.crawling.metrics import LoopLag
+        from scraper_service.crawling.observability import LoopLag
         from scraper_service.services.observability.health import Health, service_checks
 
         lag = LoopLag()
@@ -251,7 +251,7 @@ class Background:
 
 def _configure_logs(settings: Settings) -> None:
     """Configure the log, with or without access log and without Scrapy's messages."""
-    from scraper_service.crawling.logs import configure_logs
+    from scraper_service.crawling.observability import configure_logs
     from scraper_service.settings import unknown_settings
 
     configure_logs(settings)

@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve, frozen
 from scrapy.settings import BaseSettings
 
-from scraper_service.crawling.logs import counts_of, job_logger, log_end, with_facts
+from scraper_service.crawling.observability import (
+    counts_of,
+    job_logger,
+    log_end,
+    with_facts,
+)
 from scraper_service.crawling.politeness.host_pace import HostPace
 from scraper_service.crawling.politeness.shared_limit import TeamPermits
 from scraper_service.errors import (

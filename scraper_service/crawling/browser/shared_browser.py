@@ -24,7 +24,7 @@ from scraper_service.crawling.browser.running_browser import (
     remove_orphans,
     start,
 )
-from scraper_service.crawling.metrics import BROWSER_PAGES, BROWSER_RESTARTS
+from scraper_service.crawling.observability import BROWSER_PAGES, BROWSER_RESTARTS
 from scraper_service.crawling.page_errors import (
     BrowserBusy,
     BrowserMissing,

@@ -34,10 +34,11 @@ from scraper_service.crawling.egress import (
     EgressPolicy,
     Refusals,
 )
-from scraper_service.crawling.metrics import (
+from scraper_service.crawling.observability import (
     FETCH_SECONDS,
     FETCHED_BYTES,
     SITE_RESPONSES,
+    JobRecorder,
 )
 from scraper_service.crawling.page_errors import (
     BrowserBusy,
@@ -55,7 +56,6 @@ from scraper_service.crawling.page_state import (
 )
 from scraper_service.crawling.politeness.host_limits import pace_key
 from scraper_service.crawling.politeness.host_pace import HostPace
-from scraper_service.crawling.politeness.request_counter import JobRecorder
 from scraper_service.crawling.proxies import Proxies, UpstreamProxy, resolve
 from scraper_service.crawling.scheduler import LeasedScheduler
 from scraper_service.crawling.scrapy_shortcuts import (

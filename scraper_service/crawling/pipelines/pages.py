@@ -16,7 +16,12 @@ from scraper_service.content.formats.change_tracking import GONE
 from scraper_service.content.formats.tokens import count_and_cut, without_blocks
 from scraper_service.crawling import Component
 from scraper_service.crawling.download.stored_responses import KeptSources
-from scraper_service.crawling.metrics import CREDITS, PAGE_ERRORS, PAGE_SECONDS, PAGES
+from scraper_service.crawling.observability import (
+    CREDITS,
+    PAGE_ERRORS,
+    PAGE_SECONDS,
+    PAGES,
+)
 from scraper_service.crawling.page_errors import SITE_BLOCKED, page_error
 from scraper_service.crawling.pipelines.change_tracking import Changes
 from scraper_service.crawling.proxies import Proxies

@@ -8,13 +8,13 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
-from scraper_service.crawling.page_state import PageState
-from scraper_service.crawling.politeness.host_limits import pace_key
-from scraper_service.crawling.politeness.request_counter import (
+from scraper_service.crawling.observability import (
     BACKOFF,
     CRAWL_DELAY,
     DELAY,
 )
+from scraper_service.crawling.page_state import PageState
+from scraper_service.crawling.politeness.host_limits import pace_key
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.options.urls import url_parts
 from scraper_service.storage.frontier.leases import Beyond
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     from scrapy import Request
 
+    from scraper_service.crawling.observability import JobTally
     from scraper_service.crawling.politeness.host_limits import Turn
     from scraper_service.crawling.politeness.host_pace import HostPace
-    from scraper_service.crawling.politeness.request_counter import JobTally
     from scraper_service.shared_objects import BackgroundTasks
     from scraper_service.storage.job_records import Claim, ClaimedRow
 

@@ -14,8 +14,7 @@ import time
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from scraper_service.crawling.logs import job_logger, with_facts
-from scraper_service.crawling.metrics import CREDITS
+from scraper_service.crawling.observability import CREDITS, job_logger, with_facts
 from scraper_service.errors import QueueFull, ServiceUnavailable, plural
 from scraper_service.options.crawl import BatchOptions
 from scraper_service.options.serialization import options_from_json
