@@ -90,7 +90,7 @@ COMPONENTS: Mapping[str, Mapping[str, int | str | None]] = {
         "scraper_service.crawling.pipelines.pages.RepeatsPipeline": -600,
         "scraper_service.crawling.pipelines.change_tracking.SincePipeline": -550,
         "scraper_service.crawling.pipelines.pages.StorePipeline": -500,
-        "scraper_service.crawling.pipelines.page_index.SearchIndexPipeline": -400,
+        "scraper_service.crawling.pipelines.pages.SearchIndexPipeline": -400,
         "scraper_service.feeds.FlatItems": -100,
     },
     "SPIDER_MIDDLEWARES": {

@@ -275,7 +275,7 @@ class LocalRun(ShownRun):
         from twisted.internet import reactor
 
         from scraper_service.crawling.converter_pool.pool import ConverterPool
-        from scraper_service.crawling.pipelines.page_index import SearchIndex
+        from scraper_service.crawling.pipelines.pages import SearchIndex
         from scraper_service.shared_objects import begin_collections
 
         begin_collections()

@@ -235,7 +235,7 @@ class Background:
 
     def last_closers(self) -> Iterator[Callable[[], Awaitable[None]]]:
         """Yield what closes the rest after the last response, in order."""
-        from scraper_service.crawling.pipelines.page_index import SearchIndex
+        from scraper_service.crawling.pipelines.pages import SearchIndex
 
         yield SearchIndex.close_all
         yield self.runner.leave

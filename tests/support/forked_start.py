@@ -81,7 +81,7 @@ scraper_service.services.webhooks scraper_service.spiders.crawl
 scraper_service.spiders.scrape scraper_service.storage.database
 scraper_service.api.versions scraper_service.web.routes scraper_service.addon
 scraper_service.crawling.scrapy_shortcuts scraper_service.crawling.download.event_loop
-scraper_service.crawling.pipelines.page_index scraper_service.crawling.pipelines.questions
+scraper_service.crawling.pipelines.pages scraper_service.crawling.pipelines.questions
 scraper_service.exports.job_exports scraper_service.feeds scraper_service.library
 scraper_service.llm.requests scraper_service.search_engines.own_index
 scraper_service.services.observability.metrics
