@@ -22,7 +22,8 @@ from scrapy.exceptions import (
 from scrapy.signals import item_scraped
 
 from scraper_service.crawling import middlewares
-from scraper_service.crawling.browser.page_rendering import PageRendering
+from scraper_service.crawling.browser import chromium
+from scraper_service.crawling.browser.running_browser import load_modules
 from scraper_service.crawling.converter_pool.converter_queue import LARGE_BYTES
 from scraper_service.crawling.converter_pool.pool import ConverterPool
 from scraper_service.crawling.download.engines import has_route
@@ -73,6 +74,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Headers, Response
 
+    from scraper_service.crawling.browser.render import PageRendering
     from scraper_service.crawling.politeness.host_pace import Slot
 
 logger = logging.getLogger(__name__)
@@ -224,10 +226,9 @@ class PageDownloadHandler(StreamingHandler):
         if state is not None:
             state.proxy = kind
             if state.engine == BROWSER and state.kind is FetchKind.PAGE:
-                if self._rendering is None:
-                    self._rendering = PageRendering(self.crawler, self._egress)
                 try:
-                    response = await self._rendering.download(request, upstream)
+                    rendering = await self._open_rendering()
+                    response = await rendering.download(request, upstream)
                     if upstream is not None:
                         upstream.note_success()
                     return response
@@ -245,6 +246,17 @@ class PageDownloadHandler(StreamingHandler):
             return await super().download_request(request)
         finally:
             _upstream.reset(token)
+
+    async def _open_rendering(self) -> PageRendering:
+        """Return what renders pages, once its modules are imported."""
+        if missing := chromium.why_missing(self.crawler.settings):
+            raise BrowserMissing(missing)
+        await load_modules()
+        from scraper_service.crawling.browser.render import PageRendering  # noqa: PLC0415
+
+        if self._rendering is None:
+            self._rendering = PageRendering(self.crawler, self._egress)
+        return self._rendering
 
     def _abandon(self, scrape_id: str) -> None:
         # Connected on first use, since each page pays for it. Connecting twice changes nothing.
