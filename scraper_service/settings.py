@@ -390,7 +390,7 @@ MARKDOWN_CONVERTER = "native"
 # Import path of the converter pool.
 CONVERTER = "scraper_service.crawling.converter_pool.pool.ConverterPool"
 # Import path of the class that chooses between HTTP and browser.
-ENGINES = "scraper_service.crawling.download.engines.Engines"
+ENGINES = "scraper_service.crawling.middlewares.Engines"
 # Import path of the class that reads robots.txt.
 ROBOTS_POLICY = "scraper_service.crawling.robots.RobotsPolicy"
 

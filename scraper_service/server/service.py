@@ -44,7 +44,7 @@ class ApiFront(Front):
     def __init__(self, background: Background, announce: AnnounceT):
         from scraper_service.api.mcp.server import check_tools
         from scraper_service.api.streams.streaming import Watchers
-        from scraper_service.crawling.download.engines import Engines
+        from scraper_service.crawling.middlewares import Engines
         from scraper_service.services.capabilities import Availability
         from scraper_service.services.job_following import JobTails
         from scraper_service.services.resident_crawler import ResidentCrawler
@@ -179,8 +179,8 @@ class ApiFront(Front):
     def _make_services(self, charges: Charges) -> Services:
         from scraper_service.api.responses import page_json
         from scraper_service.api.routing import Services
-        from scraper_service.crawling.download.engines import Engines
         from scraper_service.crawling.download.stored_responses import source_files
+        from scraper_service.crawling.middlewares import Engines
         from scraper_service.crawling.pipelines.change_tracking import Changes
         from scraper_service.crawling.robots import RobotsPolicy
         from scraper_service.exports.job_exports import Exports
@@ -340,7 +340,7 @@ class ApiFront(Front):
             McpServer,
             new_id,
         )
-        from scraper_service.crawling.download.engines import Engines
+        from scraper_service.crawling.middlewares import Engines
         from scraper_service.services.capabilities import PACKAGE
         from scraper_service.storage.secrets import derive_key
 

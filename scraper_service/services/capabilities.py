@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from scrapy.settings import BaseSettings
 
-    from scraper_service.crawling.download.engines import Engines
+    from scraper_service.crawling.middlewares import Engines
     from scraper_service.options.extraction import OperationOptionsT
     from scraper_service.options.scrape import ScrapeOptions
     from scraper_service.search_engines.web_search import Searches

@@ -26,7 +26,6 @@ from scraper_service.crawling.browser import chromium
 from scraper_service.crawling.browser.running_browser import load_modules
 from scraper_service.crawling.converter_pool.converter_queue import LARGE_BYTES
 from scraper_service.crawling.converter_pool.pool import ConverterPool
-from scraper_service.crawling.download.engines import has_route
 from scraper_service.crawling.download.http_session import (
     download_error,
     open_session,
@@ -35,6 +34,7 @@ from scraper_service.crawling.egress import (
     EgressPolicy,
     Refusals,
 )
+from scraper_service.crawling.middlewares import has_route
 from scraper_service.crawling.observability import (
     FETCH_SECONDS,
     FETCHED_BYTES,

@@ -27,7 +27,7 @@ from scraper_service.crawling.artefacts import (
     service_secret,
     shared_artefacts,
 )
-from scraper_service.crawling.download.engines import Engines
+from scraper_service.crawling.middlewares import Engines
 from scraper_service.crawling.observability import CACHE_LOOKUPS, KEPT_RESPONSES
 from scraper_service.crawling.page_errors import (
     SITE_BLOCKED,
