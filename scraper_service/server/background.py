@@ -40,7 +40,7 @@ class Background:
         from scrapy.crawler import AsyncCrawlerProcess
 
         from scraper_service.api.application import with_base
-        from scraper_service.api.webhook_payloads import event_body
+        from scraper_service.api.events import event_body
         from scraper_service.crawling.artefacts import object_store
         from scraper_service.crawling.converter_pool.pool import ConverterPool
         from scraper_service.search_engines.web_search import Searches

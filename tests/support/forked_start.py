@@ -62,7 +62,7 @@ scrapy.core.engine scrapy.core.scraper scrapy.utils.project
 scraper_service.api.application scraper_service.api.errors scraper_service.api.parameters
 scraper_service.options.wire.jobs scraper_service.api.requests.feedback
 scraper_service.api.streams.streaming scraper_service.api.requests.v1
-scraper_service.options.wire.v2 scraper_service.api.webhook_payloads
+scraper_service.options.wire.v2 scraper_service.api.events
 scraper_service.cli.outputs.output scraper_service.content.structured_data.merging
 scraper_service.content.documents.files scraper_service.crawling.robots
 scraper_service.llm.model scraper_service.services.kinds.agent

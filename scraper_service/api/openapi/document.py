@@ -19,6 +19,7 @@ from werkzeug.http import parse_etags
 
 from scraper_service.api.application import TaskPage
 from scraper_service.api.errors import FAILURE_STATUS, PAGE_STATUSES, STATUSES
+from scraper_service.api.events import EventJson
 from scraper_service.api.http_server import Root
 from scraper_service.api.openapi.kinds import KindSchemas
 from scraper_service.api.openapi.route import (
@@ -43,7 +44,6 @@ from scraper_service.api.schemas import (
     ref,
     shape_of,
 )
-from scraper_service.api.webhook_payloads import EventJson
 from scraper_service.errors import (
     InvalidBody,
     InvalidParameter,

@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from urllib.parse import urlencode
 
+from scraper_service.api.events import summary_json
 from scraper_service.api.openapi.route import Route
 from scraper_service.api.parameters import (
     MAX_SKIP,
@@ -44,7 +45,6 @@ from scraper_service.api.schemas import (
     or_null,
     success,
 )
-from scraper_service.api.webhook_payloads import summary_json
 from scraper_service.crawling.page_errors import SITE_BLOCKED
 from scraper_service.errors import (
     CheckRunning,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
+from scraper_service.api.events import event_type
 from scraper_service.api.openapi.route import Route
 from scraper_service.api.parameters import (
     ChoiceParameter,
@@ -24,7 +25,6 @@ from scraper_service.api.schemas import (
     one_of,
     success,
 )
-from scraper_service.api.webhook_payloads import event_type
 from scraper_service.errors import HeadersForgotten, InvalidParameter, JobNotFound
 from scraper_service.options.limits import Mode
 from scraper_service.storage.job_records import DeliveryState, event_id
