@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve, field, frozen
 from twisted.web.server import NOT_DONE_YET
 
-from scraper_service.api.connections import TrustedProxies, peer_address
 from scraper_service.api.errors import answer_to, not_found, refuse_method
+from scraper_service.api.http_connections import TrustedProxies, peer_address
 from scraper_service.api.openapi.route import RootResource
 from scraper_service.api.parameters import check_names
 from scraper_service.api.request_body import MAX_BODY_BYTES, Body

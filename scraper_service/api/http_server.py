@@ -17,19 +17,19 @@ from twisted.internet.tcp import Connection
 from twisted.web import http
 from twisted.web.server import Request, Site
 
-from scraper_service.api.connections import (
+from scraper_service.api.errors import (
+    NO_SUCH_PATH,
+    NotFoundPage,
+    error_body,
+    refuse_method,
+)
+from scraper_service.api.http_connections import (
     IDLE_S,
     JSON_TYPE,
     REASONS,
     DeadlineChannel,
     host_of,
     refuse,
-)
-from scraper_service.api.errors import (
-    NO_SUCH_PATH,
-    NotFoundPage,
-    error_body,
-    refuse_method,
 )
 from scraper_service.api.openapi.route import (
     RootResource,
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from twisted.web.iweb import IRequest
     from twisted.web.resource import Resource
 
-    from scraper_service.api.connections import Connections
+    from scraper_service.api.http_connections import Connections
     from scraper_service.api.openapi.route import Parameter
     from scraper_service.options.limits import KeyScope
     from scraper_service.services.observability.opentelemetry import Traces

@@ -258,7 +258,7 @@ class ApiFront(Front):
         from attrs import asdict
 
         from scraper_service.api.application import RequestChecks
-        from scraper_service.api.connections import Connections, TrustedProxies
+        from scraper_service.api.http_connections import Connections, TrustedProxies
         from scraper_service.api.http_server import JsonSite, Root
         from scraper_service.api.openapi.document import OpenApiPage
         from scraper_service.api.parameters import PublicUrls

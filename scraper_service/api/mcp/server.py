@@ -18,8 +18,8 @@ from attrs import frozen
 from klein import Klein
 
 from scraper_service.api.application import RequestChecks, note
-from scraper_service.api.connections import is_local_host
 from scraper_service.api.errors import NotFoundPage, answer_to, error_body
+from scraper_service.api.http_connections import is_local_host
 from scraper_service.api.mcp import budget
 from scraper_service.api.mcp.inner_calls import InnerCalls
 from scraper_service.api.mcp.protocol import (
