@@ -181,7 +181,7 @@ async def convert_response(
     Raises :exc:`InvalidOptions` and :exc:`ConversionFailed`.
     """
     from scraper_service.content.decode import encoding_names  # noqa: PLC0415
-    from scraper_service.crawling.converter_pool.pool import ConverterPool  # noqa: PLC0415
+    from scraper_service.crawling.converter_pool.page_conversion import ConverterPool  # noqa: PLC0415
 
     url = response.url if response.url.startswith(("http://", "https://")) else ""
     page = conversion_options(url, formats, schema, prompt, options)

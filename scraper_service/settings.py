@@ -388,7 +388,7 @@ CONVERTER_TASKS = 1000
 # Writer of Markdown: native, or html2text for that library's Markdown.
 MARKDOWN_CONVERTER = "native"
 # Import path of the converter pool.
-CONVERTER = "scraper_service.crawling.converter_pool.pool.ConverterPool"
+CONVERTER = "scraper_service.crawling.converter_pool.page_conversion.ConverterPool"
 # Import path of the class that chooses between HTTP and browser.
 ENGINES = "scraper_service.crawling.middlewares.Engines"
 # Import path of the class that reads robots.txt.

@@ -14,7 +14,7 @@ from scraper_service.api.openapi.route import RootResource
 from scraper_service.api.parameters import check_names
 from scraper_service.api.request_body import MAX_BODY_BYTES, Body
 from scraper_service.api.schemas import encode
-from scraper_service.crawling.converter_pool.pool import ConverterPool
+from scraper_service.crawling.converter_pool.page_conversion import ConverterPool
 from scraper_service.crawling.page_errors import SITE_BLOCKED
 from scraper_service.errors import InvalidBody, ScopeMissing, SiteBlocked
 from scraper_service.options.crawl import Caller

@@ -29,7 +29,7 @@ from scrapy.http.request import NO_CALLBACK
 from scraper_service.content.decode import encoding_names
 from scraper_service.content.page_status import WEB_PAGE
 from scraper_service.crawling import Component
-from scraper_service.crawling.converter_pool.pool import ConverterPool
+from scraper_service.crawling.converter_pool.page_conversion import ConverterPool
 from scraper_service.crawling.egress import ForbiddenDestination
 from scraper_service.crawling.observability import JobRecorder
 from scraper_service.crawling.page_errors import (

@@ -42,7 +42,9 @@ class Background:
         from scraper_service.api.application import with_base
         from scraper_service.api.events import event_body
         from scraper_service.crawling.artefacts import object_store
-        from scraper_service.crawling.converter_pool.pool import ConverterPool
+        from scraper_service.crawling.converter_pool.page_conversion import (
+            ConverterPool,
+        )
         from scraper_service.search_engines.web_search import Searches
         from scraper_service.services.map_search import MapCrawler
         from scraper_service.services.observability.tracing import shared_traces

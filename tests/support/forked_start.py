@@ -70,7 +70,7 @@ scraper_service.services.kinds.extraction
 scraper_service.storage.accounts.teams scraper_service.services.jobs
 scraper_service.services.kinds.llms_txt scraper_service.services.scraping
 scraper_service.storage.files.uploads scraper_service.web.sessions werkzeug.routing
-wsproto multipart scraper_service.crawling.converter_pool.pool
+wsproto multipart scraper_service.crawling.converter_pool.page_conversion
 scraper_service.crawling.middlewares scraper_service.crawling.download.handler
 scraper_service.crawling.middlewares scraper_service.crawling.pipelines.pages
 scraper_service.crawling.scheduler scraper_service.search_engines.web_search

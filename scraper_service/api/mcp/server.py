@@ -54,7 +54,7 @@ from scraper_service.api.mcp.tools import (
 from scraper_service.api.openapi.route import RootResource, Route
 from scraper_service.api.schemas import encode
 from scraper_service.crawling.converter_pool.converter import RemoteFunction
-from scraper_service.crawling.converter_pool.pool import ConverterPool
+from scraper_service.crawling.converter_pool.page_conversion import ConverterPool
 from scraper_service.errors import ConverterDied, InvalidBody, Unauthorized
 from scraper_service.options.limits import KeyScope
 from scraper_service.options.urls import url_parts

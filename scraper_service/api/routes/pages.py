@@ -31,7 +31,7 @@ from scraper_service.options.wire.pages import ignored_names
 
 if TYPE_CHECKING:
     from scraper_service.api.http_server import JsonRequest
-    from scraper_service.crawling.converter_pool.pool import ConverterPool
+    from scraper_service.crawling.converter_pool.page_conversion import ConverterPool
 
 
 MOST_TOKENS = 10**9

@@ -25,7 +25,7 @@ from scraper_service.crawling import middlewares
 from scraper_service.crawling.browser import chromium
 from scraper_service.crawling.browser.running_browser import load_modules
 from scraper_service.crawling.converter_pool.converter_queue import LARGE_BYTES
-from scraper_service.crawling.converter_pool.pool import ConverterPool
+from scraper_service.crawling.converter_pool.page_conversion import ConverterPool
 from scraper_service.crawling.download.http_session import (
     download_error,
     open_session,

@@ -15,7 +15,7 @@ from scraper_service.content.formats.change_tracking import (
     compare_pages,
 )
 from scraper_service.crawling import Component
-from scraper_service.crawling.converter_pool.pool import ConverterPool
+from scraper_service.crawling.converter_pool.page_conversion import ConverterPool
 from scraper_service.crawling.scheduler import LeasedScheduler
 from scraper_service.errors import ConverterDied, ServiceUnavailable
 from scraper_service.items import REMOVED, UNCHANGED, Page, PageError, Snapshot

@@ -25,7 +25,7 @@ from scraper_service.storage.jobs.jobs import Jobs
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
 
-    from scraper_service.crawling.converter_pool.pool import ConverterPool
+    from scraper_service.crawling.converter_pool.page_conversion import ConverterPool
     from scraper_service.options.scrape import ScrapeOptions
     from scraper_service.storage.database import Database
     from scraper_service.storage.job_records import Job

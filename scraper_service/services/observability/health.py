@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
     from sqlalchemy import Connection
 
-    from scraper_service.crawling.converter_pool.pool import ConverterPool
+    from scraper_service.crawling.converter_pool.page_conversion import ConverterPool
     from scraper_service.crawling.observability import LoopLag
     from scraper_service.storage.database import Database
     from scraper_service.storage.files.blob_stores import ObjectStore
