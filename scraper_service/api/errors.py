@@ -298,6 +298,16 @@ def failed_page(error: PageError, status: dict[str, int]) -> ErrorResponse:
     )
 
 
+def write(request: Request, answer: ErrorResponse) -> bytes:
+    """Set status and headers of an error response; return its body."""
+    request.setResponseCode(answer.status)
+    for name, value in answer.headers.items():
+        request.setHeader(name, value)
+    body = encode(answer.members)
+    request.setHeader("Content-Length", str(len(body)))
+    return body
+
+
 class NotFoundPage(Resource):
     """A 404 in JSON, for everything below."""
 

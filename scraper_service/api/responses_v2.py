@@ -6,7 +6,6 @@ import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 from scraper_service.api import responses
-from scraper_service.api.application import warning_of
 from scraper_service.api.errors import (
     FAILURE_STATUS,
 )
@@ -17,6 +16,7 @@ from scraper_service.api.responses import (
     balance,
     json_array,
     search_item,
+    warning_of,
     with_page,
 )
 from scraper_service.api.schemas import (

@@ -23,10 +23,10 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.web.resource import Resource
 from werkzeug.routing import Map, Rule
 
-from scraper_service.api.application import RequestChecks, write
-from scraper_service.api.errors import answer_to, failed_page
+from scraper_service.api.errors import answer_to, failed_page, write
 from scraper_service.api.openapi.route import VARIABLE, Route, route_of
 from scraper_service.api.parameters import PublicUrls
+from scraper_service.api.request_checks import RequestChecks
 from scraper_service.api.responses import PATHS
 from scraper_service.api.streams.streaming import Watchers
 from scraper_service.exports.job_exports import Exports

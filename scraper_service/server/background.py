@@ -39,8 +39,8 @@ class Background:
     def __init__(self, settings: Settings):
         from scrapy.crawler import AsyncCrawlerProcess
 
-        from scraper_service.api.application import with_base
         from scraper_service.api.events import event_body
+        from scraper_service.api.responses import with_base
         from scraper_service.crawling.artefacts import object_store
         from scraper_service.crawling.converter_pool.page_conversion import (
             ConverterPool,

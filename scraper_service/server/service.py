@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
     from scrapy.settings import Settings
 
-    from scraper_service.api.application import RequestChecks
     from scraper_service.api.http_server import JsonRequest, JsonSite
     from scraper_service.api.openapi.route import RootResource
+    from scraper_service.api.request_checks import RequestChecks
     from scraper_service.api.routing import Services, VersionApp
     from scraper_service.server.background import Background
     from scraper_service.server.listener import Listener
@@ -257,11 +257,11 @@ class ApiFront(Front):
     def _make_site(self, accounts: Accounts) -> JsonSite:
         from attrs import asdict
 
-        from scraper_service.api.application import RequestChecks
         from scraper_service.api.http_connections import Connections, TrustedProxies
         from scraper_service.api.http_server import JsonSite, Root
         from scraper_service.api.openapi.document import OpenApiPage
         from scraper_service.api.parameters import PublicUrls
+        from scraper_service.api.request_checks import RequestChecks
         from scraper_service.api.routes.files import ArtefactFiles, UploadPages
         from scraper_service.api.versions import V1, V2
         from scraper_service.crawling.artefacts import shared_artefacts

@@ -79,7 +79,7 @@ class ObedientPool:
 
     @classmethod
     def shared(cls, settings: Any) -> Any:
-        from scraper_service.crawling.converter_pool import pool
+        from scraper_service.crawling.converter_pool import page_conversion as pool
 
         pool.render = render  # type: ignore[assignment]
         return pool.ConverterPool.shared(settings)

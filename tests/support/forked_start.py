@@ -59,7 +59,7 @@ scraper_service.server.listener scraper_service.server.process
 scraper_service.server.service scraper_service.server.worker
 scraper_service.services.job_runner scraper_service.services.upkeep scrapy.crawler
 scrapy.core.engine scrapy.core.scraper scrapy.utils.project
-scraper_service.api.application scraper_service.api.errors scraper_service.api.parameters
+scraper_service.api.request_checks scraper_service.api.errors scraper_service.api.parameters
 scraper_service.options.wire.jobs scraper_service.api.requests.feedback
 scraper_service.api.streams.streaming scraper_service.api.requests.v1
 scraper_service.options.wire.v2 scraper_service.api.events

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 from klein import Klein
 
-from scraper_service.api.application import RequestChecks, note
 from scraper_service.api.errors import NotFoundPage, answer_to, error_body
 from scraper_service.api.http_connections import is_local_host
 from scraper_service.api.mcp import budget
@@ -52,6 +51,7 @@ from scraper_service.api.mcp.tools import (
     ToolCall,
 )
 from scraper_service.api.openapi.route import RootResource, Route
+from scraper_service.api.request_checks import RequestChecks, note
 from scraper_service.api.schemas import encode
 from scraper_service.crawling.converter_pool.converter import RemoteFunction
 from scraper_service.crawling.converter_pool.page_conversion import ConverterPool

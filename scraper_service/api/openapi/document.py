@@ -17,7 +17,6 @@ from attrs import evolve
 from twisted.web import http
 from werkzeug.http import parse_etags
 
-from scraper_service.api.application import TaskPage
 from scraper_service.api.errors import FAILURE_STATUS, PAGE_STATUSES, STATUSES
 from scraper_service.api.events import EventJson
 from scraper_service.api.http_server import Root
@@ -27,6 +26,7 @@ from scraper_service.api.openapi.route import (
     VARIABLE,
     RootResource,
     Route,
+    TaskPage,
     route_of,
 )
 from scraper_service.api.request_body import FORM

@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from scraper_service.api.application import with_base
 from scraper_service.api.errors import PAGE_STATUSES
 from scraper_service.api.openapi.route import Route
 from scraper_service.api.parameters import ChoiceParameter, TextParameter, parse_job_id
@@ -15,7 +14,7 @@ from scraper_service.api.requests.browser_sessions import (
     session_options,
     step_request,
 )
-from scraper_service.api.responses import PageJson, page_json
+from scraper_service.api.responses import PageJson, page_json, with_base
 from scraper_service.api.routing import Routes
 from scraper_service.api.schemas import (
     TEXT,

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 from twisted.web import http
 
-from scraper_service.api.application import write
-from scraper_service.api.errors import answer_to
+from scraper_service.api.errors import answer_to, write
 from scraper_service.api.openapi.route import Parameter, Route
 from scraper_service.api.parameters import (
     SKIP,
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
 
 
 # One range (RFC 9110, 14.1.2). Of several ranges the whole file is a valid response.
-_RANGE = re.compile(
+_ONE_RANGE = re.compile(
     r"bytes=(?:([0-9]{1,18})-([0-9]{0,18})|-([0-9]{1,18}))", re.IGNORECASE
 )
 
@@ -69,7 +68,7 @@ def byte_range(text: str, length: int) -> ByteRange | None:
 
     Raises :exc:`RangeInvalid` for a part behind the end.
     """
-    found = _RANGE.fullmatch(text.strip())
+    found = _ONE_RANGE.fullmatch(text.strip())
     if found is None:
         return None
     first, last, suffix = found.groups()
@@ -178,7 +177,8 @@ class ExportStream(Stream):
         if known is not None and known.strip() != self._export.etag:
             return False
         return (
-            _RANGE.fullmatch((self.request.header("Range") or "").strip()) is not None
+            _ONE_RANGE.fullmatch((self.request.header("Range") or "").strip())
+            is not None
         )
 
     async def _send(self, data: bytes) -> None:

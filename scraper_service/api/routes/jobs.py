@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from scraper_service.api.application import join_sentences, with_base, write
 from scraper_service.api.errors import (
     WORK_ERRORS,
     ErrorResponse,
     error_body,
     issue_members,
+    write,
 )
 from scraper_service.api.openapi.route import Route
 from scraper_service.api.parameters import (
@@ -32,6 +32,8 @@ from scraper_service.api.responses import (
     active_crawls,
     job_status,
     job_url,
+    join_sentences,
+    with_base,
 )
 from scraper_service.api.routes.pages import TOKENS, fit_pages
 from scraper_service.api.routing import Routes, of_jobs

@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
     from wsproto.events import Event
 
-    from scraper_service.api.application import RequestChecks
     from scraper_service.api.http_server import JsonRequest
     from scraper_service.api.parameters import PublicUrls
+    from scraper_service.api.request_checks import RequestChecks
     from scraper_service.api.routing import Api
     from scraper_service.api.streams.streaming import OpenStreams
     from scraper_service.services.accounts import Team
