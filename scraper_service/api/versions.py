@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from scraper_service.api import responses_v1, responses_v2
 from scraper_service.api.requests import v1
-from scraper_service.api.routes.browser_sessions import BrowserSessionRoutes
+from scraper_service.api.routes.browser_sessions import (
+    BrowserSessionRoutes,
+    SessionRoutes,
+)
 from scraper_service.api.routes.crawl_report import CrawlReportRoutes
 from scraper_service.api.routes.exports import ExportRoutes
 from scraper_service.api.routes.feedback import FeedbackRoutes
@@ -25,7 +28,7 @@ from scraper_service.api.routes.operations import (
 from scraper_service.api.routes.pages import PageRoutes, SearchRoutes
 from scraper_service.api.routes.team import (
     AuditRoutes,
-    SessionRoutes,
+    CapabilityRoutes,
     TeamRoutes,
     ThreatProtectionRoutes,
 )
@@ -75,6 +78,7 @@ class V2(VersionApp):
         BrowserSessionRoutes,
         TeamRoutes,
         SessionRoutes,
+        CapabilityRoutes,
         ThreatProtectionRoutes,
         AuditRoutes,
     )
