@@ -1,7 +1,7 @@
 """The shared browser of a process: started on demand, replaced and ended.
 
 The number of pages follows from the processors and memory of the machine, or of its control
-groups (version 1 or 2 of Linux), which containers and services set.
+group (version 2 of Linux), which containers and services set.
 """
 
 from __future__ import annotations
@@ -59,44 +59,32 @@ def pages_in_memory(membership: Path = MEMBERSHIP, mount: Path = MOUNT) -> int:
 
 
 def _groups(membership: Path, mount: Path) -> Iterator[Path]:
-    """Yield the directories of this process's control groups and their parents."""
+    """Yield the directories of this process's control group and its parents."""
     try:
         lines = membership.read_text().splitlines()
     except OSError:
         return
-    for line in lines:
-        _, names, path = line.split(":", 2)
-        if names and not {"cpu", "memory"} & set(names.split(",")):
-            continue
-        top = mount / names
+    for path in (line[3:] for line in lines if line.startswith("0::")):
         inner = Path(path.lstrip("/"))
-        for group in (inner, *inner.parents):
-            yield top / group
+        yield from (mount / group for group in (inner, *inner.parents))
 
 
 def _memory_bytes(groups: list[Path]) -> Iterator[int]:
     yield os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for group in groups:
-        for name in ("memory.max", "memory.limit_in_bytes"):
-            yield from _numbers(group / name)
+        yield from _numbers(group / "memory.max")
 
 
 def _cores(groups: list[Path]) -> Iterator[float]:
     yield len(os.sched_getaffinity(0))
     for group in groups:
-        for numbers in (
-            list(_numbers(group / "cpu.max")),
-            [
-                *_numbers(group / "cpu.cfs_quota_us"),
-                *_numbers(group / "cpu.cfs_period_us"),
-            ],
-        ):
-            if len(numbers) == 2 and numbers[1]:
-                yield numbers[0] / numbers[1]
+        match list(_numbers(group / "cpu.max")):
+            case [quota_us, period_us]:
+                yield quota_us / period_us
 
 
 def _numbers(path: Path) -> Iterator[int]:
-    """Yield the numbers in a file, none for ``max``, -1 or a missing file."""
+    """Yield the numbers in a file, none for ``max`` or a missing file."""
     try:
         words = path.read_text().split()
     except OSError:
