@@ -356,6 +356,15 @@ def _stored_response(
 
 
 PDF_START = b"%PDF-"
+# By the attributes of a stored source.
+_STORED_HEADERS = {
+    "content_type": "Content-Type",
+    "content_encoding": "Content-Encoding",
+    "refresh": "Refresh",
+    "robots_tag": "X-Robots-Tag",
+    "last_modified": "Last-Modified",
+    "etag": "ETag",
+}
 
 
 class PageCache(Component):
@@ -480,12 +489,10 @@ def _stored_source(state: PageState, response: Response) -> StoredSource:
     return StoredSource(
         url=response.url,
         status=response.status,
-        content_type=_joined_header(response, "Content-Type"),
-        content_encoding=_joined_header(response, "Content-Encoding"),
-        refresh=_joined_header(response, "Refresh"),
-        robots_tag=_joined_header(response, "X-Robots-Tag"),
-        last_modified=_joined_header(response, "Last-Modified"),
-        etag=_joined_header(response, "ETag"),
+        **{
+            name: b",".join(response.headers.getlist(header)).decode("latin-1")
+            for name, header in _STORED_HEADERS.items()
+        },
         engine=state.engine or HTTP,
         screenshot=name_in(rendered.screenshot or "") if rendered else None,
         body=response.body,
@@ -499,21 +506,13 @@ def may_store(options: ScrapeOptions, response: Response) -> bool:
     return options.is_shared and not raw_pdf and is_whole
 
 
-def _joined_header(response: Response, name: str) -> str:
-    return b",".join(response.headers.getlist(name)).decode("latin-1")
-
-
 def _cached_response(found: StoredSource, url: str) -> Response:
     """Return a stored response for ``url``, with its fragment unless redirected."""
     if found.url.partition("#")[0] == url.partition("#")[0]:
         found = evolve(found, url=url)
     headers = {
-        "Content-Type": found.content_type,
-        "Content-Encoding": found.content_encoding,
-        "Refresh": found.refresh,
-        "X-Robots-Tag": found.robots_tag,
-        "Last-Modified": found.last_modified,
-        "ETag": found.etag,
+        header: value
+        for name, header in _STORED_HEADERS.items()
+        if (value := getattr(found, name))
     }
-    sent = {name: value for name, value in headers.items() if value}
-    return Response(found.url, found.status, headers=sent, body=found.body)
+    return Response(found.url, found.status, headers=headers, body=found.body)
