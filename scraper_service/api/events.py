@@ -141,7 +141,6 @@ def summary_json(counts: Mapping[str, int]) -> dict[str, int]:
 
 
 def _of_check(check_id: str, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the data of an event of a check."""
     ids = {"monitorId": facts["monitor_id"], "checkId": check_id}
     page = facts.get("page")
     if page is None:

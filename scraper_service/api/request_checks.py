@@ -162,7 +162,6 @@ def note(request: JsonRequest, **facts: str | None) -> None:
 
 
 def _note_caller(request: JsonRequest, read: object) -> None:
-    """Add what a body says about its caller to the access log, if it does."""
     options = read if isinstance(read, Caller) else getattr(read, "options", None)
     if isinstance(options, Caller):
         note(

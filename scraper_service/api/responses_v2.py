@@ -112,7 +112,6 @@ class _Started(JobStarted):
 
 
 def _duration(job: Job) -> float:
-    """Return the seconds until the end of a job, or until now."""
     ended_at = job.completed_at if job.completed_at is not None else time.time()
     # The clock of a remote database may be ahead of this one.
     return max(0.0, ended_at - job.created_at)

@@ -218,8 +218,6 @@ async def _download(
 
 @frozen
 class _Kept:
-    """A cached robots.txt with its times."""
-
     answer: RobotsAnswer
     #: Time of the fetch.
     read_at: float

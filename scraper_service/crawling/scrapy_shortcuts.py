@@ -224,7 +224,6 @@ class DirectItems(Component):
             engine._start_scheduled_request = partial(self._start, engine)
 
     def _start(self, engine: Any) -> bool:
-        """Start the next request of the scheduler. Return False if there is none."""
         request = engine._slot.scheduler.next_request()
         if request is None:
             engine.signals.send_catch_log(signals.scheduler_empty)
@@ -317,7 +316,6 @@ async def _process(
     request: Request,
     response: Response | Failure,
 ) -> None:
-    """Process the output of a callback in order."""
     on_error = scraper.handle_spider_error
     if not isinstance(output, AsyncIterator):
         for each in iter_errback(output, on_error, request, response):
@@ -363,7 +361,6 @@ def _send(manager: SignalManager, send: Any, /, signal: Any, **facts: Any) -> An
 async def _send_async(
     manager: SignalManager, send: Any, /, signal: Any, **facts: Any
 ) -> Any:
-    """Send a signal if it has receivers. Return their results."""
     return await send(signal, **facts) if _has_receivers(manager, signal, facts) else []
 
 

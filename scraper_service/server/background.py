@@ -125,7 +125,6 @@ class Background:
         }
 
     def _monitoring(self) -> MonitorScheduler:
-        """Return what starts the checks of monitors, and let the runner run them."""
         from scraper_service.llm.model import language_model
         from scraper_service.options.serialization import MONITOR_CHECK
         from scraper_service.services.monitoring.check_run import (
@@ -147,7 +146,6 @@ class Background:
         return MonitorScheduler(self.database, self.runner.wake, usual_disk_mb=usual_mb)
 
     def _messengers(self) -> tuple[Mailer, ChannelSender]:
-        """Return what sends the mail and the messages of checks."""
         from scraper_service.services.monitoring.notifications import (
             Channels,
             ChannelSender,

@@ -136,7 +136,6 @@ class ApiFront(Front):
         return key_secret(self._background.data_dir, self.settings["KEY_SECRET"])
 
     async def _make_accounts(self) -> Accounts:
-        """Return the accounts with the keys of the settings."""
         from scraper_service.services import accounts
         from scraper_service.storage.accounts import audit, teams
         from scraper_service.storage.jobs.jobs import Jobs
@@ -330,7 +329,6 @@ class ApiFront(Front):
     def _mcp_page(
         self, app: VersionApp, checks: RequestChecks, services: Services
     ) -> RootResource:
-        """Return ``/mcp``, and add its alias to the routes of ``app``."""
         from importlib.metadata import version
 
         from scraper_service.api.mcp.inner_calls import InnerCalls

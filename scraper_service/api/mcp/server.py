@@ -325,7 +325,6 @@ def _check_arguments(tool: Tool, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_a(kind: str, value: Any) -> bool:
-    """Return True if a value has a type of JSON Schema."""
     if kind in {"integer", "number"}:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         return is_number and (kind == "number" or value == int(value))
@@ -489,7 +488,6 @@ class McpEndpoint:
     async def _part(
         self, request: JsonRequest, value: Any, version: str
     ) -> dict[str, Any] | None:
-        """Return the answer of a message of an array; None if it wants none."""
         message = None
         try:
             message = message_of(value)

@@ -112,8 +112,6 @@ def build(
 
 
 class _Facts:
-    """A route with its texts."""
-
     def __init__(
         self,
         route: Route,
@@ -157,8 +155,6 @@ class _Facts:
 
 
 class _Document:
-    """The document while it is made."""
-
     def __init__(self, capabilities: dict[str, Any], most_days: float):
         self._most_days = most_days
         self._version: str = capabilities["version"]
@@ -436,7 +432,6 @@ class OpenApiPage(TaskPage):
         )
 
     def _body(self, request: JsonRequest, document: bytes, digest: str) -> bytes:
-        """Set the headers of a response; return its body, which may be empty."""
         base = self._urls.base(request)
         etag = hashlib.sha256(f"{digest} {base}".encode()).hexdigest()[:32]
         request.setHeader("ETag", f'"{etag}"')

@@ -208,7 +208,6 @@ class BrowserSessionRoutes(Routes):
         return SessionOpened.to_json(record, **self._urls(request, record.id))
 
     def _done(self, request: JsonRequest, found: StepResult) -> bytes:
-        """Return the response to a step."""
         answer = step_json(found, self._urls(request, found.session_id))
         return with_base(answer, self.base_url(request))
 

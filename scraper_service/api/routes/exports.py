@@ -154,7 +154,6 @@ class ExportStream(Stream):
         self.request.finish()
 
     async def _range(self) -> ByteRange | None:
-        """Return the part to send, after setting the headers that depend on it."""
         request, export = self.request, self._export
         length = self._exports.known_length(export)
         part = None
@@ -315,7 +314,6 @@ class ExportRoutes(Routes):
         return ExportStream(self.api, export, team)
 
     def _query(self, request: JsonRequest) -> ExportQuery:
-        """Return what a request asks for. Raises :exc:`InvalidParameter`."""
         name, what = _FORMAT.read(request), _WHAT.read(request)
         assert name is not None
         assert what is not None

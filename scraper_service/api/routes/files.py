@@ -253,7 +253,6 @@ class FileRoutes(Routes):
         return await self._parse_file(request, form.file, options, team, warning)
 
     async def _parse_upload(self, request: JsonRequest) -> bytes:
-        """Convert a file that was sent before."""
         team, body = await self.checks.admit(request, Mode.SCRAPE)
         await self.checks.charges.require(team, self.checks.prices.page)
         found = await body.read(self.api.requests.parse_upload)

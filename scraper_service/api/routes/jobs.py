@@ -418,7 +418,6 @@ class CrawlPreviewRoutes(Routes):
 
 
 def _invalid_body_response(error: InvalidOptions) -> ErrorResponse:
-    """Return the response to an invalid body."""
     faults = "; ".join(issue.message for issue in error.issues)
     members = error_body(
         f"Invalid request parameters: {faults}",

@@ -170,7 +170,6 @@ class WebhookDeliveryRoutes(Routes):
 
 
 def _delivery_number(text: str) -> int:
-    """Return the delivery number in a path. Raises :exc:`InvalidParameter`."""
     if not is_number(text, 1, MAX_NUMBER):
         raise InvalidParameter(
             f"Invalid delivery ID format: must be a number, got {text[:60]!r}"
@@ -179,7 +178,6 @@ def _delivery_number(text: str) -> int:
 
 
 def _names(job: Job, delivery: Delivery) -> dict[str, str]:
-    """Return the id and the type of a delivery."""
     return {
         "webhook_id": event_id(job.id, delivery.seq),
         "type": event_type(job.kind, delivery.kind),

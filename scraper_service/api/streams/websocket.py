@@ -225,7 +225,6 @@ class SocketStream(Stream):
             loop.call_later(self.watchers.stall_s, self.cut)
 
     def _receive(self, data: bytes) -> None:
-        """Handle data of the client: pongs, pings and the end."""
         self._unanswered = 0
         if self._is_refused or self._wire.state is ConnectionState.CLOSED:
             return

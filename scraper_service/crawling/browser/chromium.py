@@ -190,7 +190,6 @@ def _of_playwright() -> str | None:
 
 @functools.lru_cache(maxsize=16)
 def _search_disk(path: str, browsers_path: str, search_path: str) -> str | None:
-    """Search the disk for :func:`find_chromium`."""
     del browsers_path, search_path  # keys of the cache
     if path:
         return shutil.which(path)

@@ -133,7 +133,6 @@ def _command(words: list[str], comment: str) -> PageCommand:
 
 
 def _hint(comment: str) -> str:
-    """Return what to do if the comment behind a command was meant as its words."""
     if not comment:
         return ""
     [word, *_] = comment.split(maxsplit=1)

@@ -170,7 +170,6 @@ async def _wait_for_text(opened: OpenPage) -> bool:
 
 
 async def _pending(opened: OpenPage) -> dict[str, Any] | None:
-    """Return the parts that the page waits for; None if it has moved."""
     try:
         found: dict[str, Any] = await opened.page.evaluate(scripts.PENDING)
     except PlaywrightError as error:

@@ -256,7 +256,6 @@ class Passage:
 async def _connect(
     found: list[AddressT],
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Connect to the first address that accepts a connection."""
     loop = asyncio.get_running_loop()
     last: Exception = OSError("no address")
     for family, kind, proto, address in found:

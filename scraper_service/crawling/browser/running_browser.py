@@ -72,7 +72,6 @@ def _start_ticks(pid: int | str) -> str:
 
 
 def _homes(owner: str = "*") -> Iterator[Path]:
-    """Yield the browser directories of a process, or of all processes."""
     return Path(tempfile.gettempdir()).glob(f"{HOME_PREFIX}{owner}-*")
 
 

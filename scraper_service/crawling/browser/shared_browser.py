@@ -300,7 +300,6 @@ class SharedBrowser:
                 self._retire(now)
 
     async def _start_common(self) -> None:
-        """Start the browser of all pages, or wait for its running start."""
         if self._starting is None:
             self._starting = self._starts.spawn(self._start())
             self._starting.add_done_callback(self._common_started)
@@ -421,7 +420,6 @@ class SharedBrowser:
         return running
 
     def _replace(self, running: RunningBrowser) -> None:
-        """Replace a browser that is dead or hung."""
         logger.warning("a browser is replaced: %s", running.ended.result())
         BROWSER_RESTARTS.inc()
         if running is self._now:

@@ -158,13 +158,11 @@ class PageDownloadHandler(StreamingHandler):
         return scheduler is not None and scheduler.has_ended
 
     def _scheduler_of(self, state: PageState | None) -> LeasedScheduler | None:
-        """Return the scheduler of a page of a job, None for other requests."""
         if state is None or not state.is_of_job:
             return None
         return LeasedScheduler.find(self.crawler)
 
     def _put_off(self) -> None:
-        """Refuse the pages that wait for their host, and have no request yet."""
         for slot in self._first:
             slot.refuse(PUT_OFF)
 
@@ -362,7 +360,6 @@ class PageDownloadHandler(StreamingHandler):
 
 
 def _head(response: PageResponse) -> bytes:
-    """Return the status line and the fields of a response, up to the empty line."""
     version = response.version
     number = f"{version.major}.{version.minor}" if version else "1.1"
     first = f"HTTP/{number} {response.status} {response.reason or ''}"

@@ -297,7 +297,6 @@ class UnchangedPages(Component):
         return known is not None and known.as_made == options.as_made
 
     def _known(self, team_id: str) -> asyncio.Future[ScrapeOptions | None]:
-        """Return the options of the base, which are read once."""
         if self._reading is None:
             self._reading = asyncio.ensure_future(self._base_options(team_id))
         return self._reading
@@ -349,7 +348,6 @@ class UnchangedPages(Component):
 def _stored_response(
     request: Request, state: PageState, base: BasePage, kept: KeptResponse
 ) -> Response:
-    """Return the stored response of a page in place of a new one."""
     state.unchanged, state.response_head = evolve(base, kept=kept), kept.head
     status, headers = read_head(kept.head)
     return Response(kept.url, status, headers=headers, body=kept.body, request=request)
@@ -484,7 +482,6 @@ class PageCache(Component):
 
 
 def _stored_source(state: PageState, response: Response) -> StoredSource:
-    """Return what is stored of a response."""
     rendered = state.rendered
     return StoredSource(
         url=response.url,

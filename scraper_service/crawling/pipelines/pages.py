@@ -193,7 +193,6 @@ class PagePipeline(Component):
         return price
 
     def _warnings(self, fetch: Fetch) -> Iterator[str]:
-        """Yield a warning for each option without an effect on this page."""
         options = fetch.options
         if fetch.is_upload and options.headers:
             yield "The headers had no effect: the file was not fetched from a site."
@@ -213,7 +212,6 @@ class PagePipeline(Component):
 
 
 def _untracked_reason(fetch: Fetch) -> str | None:
-    """Return the reason why a page is not compared with its last snapshot, or None."""
     status = fetch.status or 0
     if status >= 500 or status in PASSING:
         return UNTRACKED.format(status)
@@ -450,7 +448,6 @@ def _facts(page: Page, lease: Lease) -> CountedPage:
 
 
 def _count(page: Page, kind: str, *, is_delivered: bool) -> None:
-    """Count a page that has ended, and its credits if it is part of a job."""
     failure = page.failure
     if is_delivered:
         PAGES.labels(kind, "done").inc()

@@ -267,7 +267,6 @@ class HostPace:
             self._dispatch(host)
 
     async def _reserve(self, database: Database, host: Host) -> None:
-        """Reserve the next start of a host among all processes."""
         gap_s = host.gap_s
         try:
             wait_s = await database.write(politeness.reserve, host.name, gap_s)

@@ -201,7 +201,6 @@ class HostQueue:
             turn.end()
 
     def _note(self, host: str, since: float | None) -> None:
-        """Count the wait of the next page and its reason."""
         if self._tally is None:
             return
         if since is not None:
@@ -220,7 +219,6 @@ class HostQueue:
         return {host for host, _ in self.rows} | set(self._hosts.values())
 
     def _part(self) -> int:
-        """Return the pages in flight that each host may have."""
         return math.ceil(self.slots / max(1, len(self.hosts)))
 
     def _is_ready(self, host: str, part: int) -> bool:
@@ -236,7 +234,6 @@ class HostQueue:
         return not needs_turn or self._has_turn(host, pause_s)
 
     def _pause_s(self, host: str) -> float:
-        """Return the pause between two pages of a host, 0 for none."""
         return max(self.delay_s, self._pace.turns.crawl_delay_s(host))
 
     def _has_room(self, host: str, part: int) -> bool:
@@ -442,6 +439,5 @@ class Claims:
 
 
 def _site(url: str) -> str:
-    """Return what all URLs of the same site begin with."""
     parts = url_parts(url)
     return f"{parts.scheme}://{parts.netloc}/"
