@@ -12,7 +12,7 @@ import logging
 import re
 import time
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 from scrapy.exceptions import NotConfigured
@@ -483,13 +483,14 @@ class PageCache(Component):
 
 def _stored_source(state: PageState, response: Response) -> StoredSource:
     rendered = state.rendered
+    headers: dict[str, Any] = {
+        name: b",".join(response.headers.getlist(header)).decode("latin-1")
+        for name, header in _STORED_HEADERS.items()
+    }
     return StoredSource(
         url=response.url,
         status=response.status,
-        **{
-            name: b",".join(response.headers.getlist(header)).decode("latin-1")
-            for name, header in _STORED_HEADERS.items()
-        },
+        **headers,
         engine=state.engine or HTTP,
         screenshot=name_in(rendered.screenshot or "") if rendered else None,
         body=response.body,
