@@ -328,7 +328,7 @@ class Engines:
     @classmethod
     def shared(cls, settings: BaseSettings) -> Engines:
         """Return the engines of this process. All crawlers share what is known of sites."""
-        names = ("RENDER", "CHROMIUM_PATH", "BROWSER_SANDBOX", "BROWSER_CDP_URL")
+        names = ("RENDER", "CHROMIUM_PATH", "BROWSER_SANDBOX")
         key = tuple(str(settings[name]) for name in names)
         return cls._instances.get(key, lambda: cls(settings))
 
@@ -336,14 +336,6 @@ class Engines:
     def missing(self) -> str | None:
         """The reason why there is no browser, None if there is one."""
         return chromium.why_missing(self._settings)
-
-    @property
-    def missing_for_sessions(self) -> str | None:
-        """The reason why there is no browser for sessions, None if there is one.
-
-        A remote browser renders pages only: the browser of a session ends with it.
-        """
-        return chromium.why_none_here(self._settings)
 
     def choose(self, url: str, options: ScrapeOptions) -> str:
         """Return ``http`` or ``browser`` for the first fetch of a page."""

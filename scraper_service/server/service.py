@@ -211,7 +211,7 @@ class ApiFront(Front):
             page_json,
             Retention.of(settings),
             keeps_replays=settings.getint("BROWSER_SESSIONS") > 0
-            and engines.missing_for_sessions is None,
+            and engines.missing is None,
         )
         jobs = TeamJobs(
             self.database,
@@ -365,7 +365,7 @@ class ApiFront(Front):
                 read=read,
                 usual_tokens=settings.getint("MCP_MAX_TOKENS"),
                 chosen=self._tools,
-                has_browser=lambda: engines.missing_for_sessions is None,
+                has_browser=lambda: engines.missing is None,
                 key=derive_key(self._key_secret(), "cursors of tools"),
                 has_model=bool(settings["LLM_BASE_URL"]),
             ),

@@ -132,7 +132,7 @@ def _features(
         return _capability(name, None if is_there else missing)
 
     yield _capability("browser", engines.missing)
-    yield _capability("browserSessions", engines.missing_for_sessions)
+    yield _capability("browserSessions", engines.missing)
     yield _capability("interactCode", _why_no_code(settings, engines))
     yield _capability("model", missing_model(settings))
     yield _capability("agent", missing_model(settings))
@@ -149,4 +149,4 @@ def _why_no_code(settings: BaseSettings, engines: Engines) -> str | None:
     """Return why no code of callers runs, as far as it shows without a trial."""
     if not parse_languages(settings.getlist("INTERACT_CODE")):
         return NO_CODE
-    return engines.missing_for_sessions or why_no_program()
+    return engines.missing or why_no_program()

@@ -334,7 +334,6 @@ async def render(running: RunningBrowser, order: PageOrder) -> RenderedPage:
         refusal=order.refusal,
         max_bytes=MAX_PAGE_BYTES,
         upstream=order.upstream,
-        **running.passages,
     )
     async with passage:
         try:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from scraper_service.content.html import ads
 from scraper_service.crawling.browser import chromium
-from scraper_service.crawling.browser.chromium import RemoteBrowser
 from scraper_service.crawling.browser.running_browser import (
     END_S,
     RunningBrowser,
@@ -103,7 +102,6 @@ PAGES_PER_LONE = 4  # pages of the shared browser for each browser with a single
 DANGEROUS_S = 600.0  # for which a host is remembered whose page ended a browser
 MAX_DANGEROUS = 1000
 NOT_STARTED = "the browser could not be started; its operator finds why in the log"
-NOT_REACHED = "the remote browser cannot be reached; its operator finds why in the log"
 
 OK = "ok"
 STARTING = "starting"
@@ -126,7 +124,6 @@ class SharedBrowser:
 
     def __init__(self, settings: BaseSettings):
         self._settings = settings
-        self._remote = RemoteBrowser.of(settings)
         self._most = settings.getint("BROWSER_CONCURRENCY") or pages_at_once()
         self._queue = settings.getint("BROWSER_QUEUE")
         self._max_pages = settings.getint("BROWSER_PAGES")
@@ -184,12 +181,8 @@ class SharedBrowser:
         pages are refused (:data:`RETRY_S`).
         """
         if self._is_refusing:
-            return self._not_started
+            return NOT_STARTED
         return self._state
-
-    @property
-    def _not_started(self) -> str:
-        return NOT_STARTED if self._remote is None else NOT_REACHED
 
     def enter(self) -> None:
         """Count a crawler that may need pages."""
@@ -215,9 +208,7 @@ class SharedBrowser:
             raise BrowserMissing(missing)
         if not self._users:
             raise BrowserMissing("the service is shutting down")
-        # Connections to the same remote browser would keep no page apart.
-        is_lone = alone and self._remote is None
-        lender = self._lone if is_lone else self._common
+        lender = self._lone if alone else self._common
         async with lender(patient=patient) as running:
             running.pages += 1
             running.served += 1
@@ -386,7 +377,7 @@ class SharedBrowser:
         while True:
             try:
                 if self._is_refusing:
-                    raise BrowserMissing(self._not_started)
+                    raise BrowserMissing(NOT_STARTED)
                 return await start()
             except BrowserMissing:
                 since = self._failing_since or -PATIENCE_S
@@ -405,15 +396,15 @@ class SharedBrowser:
         await asyncio.to_thread(remove_orphans)
         for tries_left in reversed(range(STARTS)):
             try:
-                running = await start(self._settings, self._remote)
+                running = await start(self._settings)
                 break
             except Exception as error:
                 logger.warning("a browser could not be started: %s", error)
                 if not tries_left:
                     self._failed_at = time.monotonic()
                     self._failing_since = self._failing_since or self._failed_at
-                    logger.error("%s: %s", self._not_started, error)
-                    raise BrowserMissing(self._not_started) from error
+                    logger.error("%s: %s", NOT_STARTED, error)
+                    raise BrowserMissing(NOT_STARTED) from error
         self._failing_since = None
         self._all.add(running)
         running.ended.add_done_callback(lambda _: self._replace(running))

@@ -307,7 +307,7 @@ class BrowserSessions:
 
     def _check_open(self) -> None:
         self._availability.check_open()
-        if (missing := self._engines.missing_for_sessions) is not None:
+        if (missing := self._engines.missing) is not None:
             raise OptionUnavailable(
                 "url",
                 f"A session needs a browser on the machine of the service: {missing}.",

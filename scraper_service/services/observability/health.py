@@ -196,8 +196,7 @@ def service_checks(
         async def check_browser() -> None:
             if (why := why_missing(settings)) is not None:
                 raise Unhealthy(why)
-            if not settings["BROWSER_CDP_URL"]:
-                await asyncio.to_thread(_check_program, program)
+            await asyncio.to_thread(_check_program, program)
             for state in shared_browser.SharedBrowser.states():
                 if state == shared_browser.RESTARTING:
                     raise Unhealthy("the browser ended, and another one starts")
