@@ -260,10 +260,13 @@ class RunningBrowser:
             await asyncio.sleep(BEAT_S)
 
 
-async def load_modules() -> None:
-    """Import what pages need in a thread: 0.5 s, which would block the reactor."""
-    for name in ("scrapy_playwright.provider", PAGE_MODULE):
-        await asyncio.to_thread(importlib.import_module, name)
+async def load_modules() -> Any:
+    """Import what pages need in a thread: 0.5 s, which would block the reactor.
+
+    Returns the module :mod:`scraper_service.crawling.browser.render`.
+    """
+    await asyncio.to_thread(importlib.import_module, "scrapy_playwright.provider")
+    return await asyncio.to_thread(importlib.import_module, PAGE_MODULE)
 
 
 async def start(settings: BaseSettings, *, has_port: bool = False) -> RunningBrowser:

@@ -249,11 +249,9 @@ class PageDownloadHandler(StreamingHandler):
         """Return what renders pages, once its modules are imported."""
         if missing := chromium.why_missing(self.crawler.settings):
             raise BrowserMissing(missing)
-        await load_modules()
-        from scraper_service.crawling.browser.render import PageRendering  # noqa: PLC0415
-
+        render = await load_modules()
         if self._rendering is None:
-            self._rendering = PageRendering(self.crawler, self._egress)
+            self._rendering = render.PageRendering(self.crawler, self._egress)
         return self._rendering
 
     def _abandon(self, scrape_id: str) -> None:

@@ -181,12 +181,8 @@ class Lifecycle:
                 stack.push_async_callback(self._forget, session_id, team.id)
                 record = await self._store_session(session_id, team, scrape, terms)
                 state = await self._state(scrape, team)
-                await load_modules()
-                from scraper_service.crawling.browser.render import (  # noqa: PLC0415
-                    session_order,
-                )
-
-                order = await session_order(
+                render = await load_modules()
+                order = await render.session_order(
                     self._settings, session_id, team.id, scrape, url, state
                 )
                 has_port = self._has_cdp or bool(self._code.languages)
