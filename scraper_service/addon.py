@@ -54,7 +54,6 @@ COMPONENTS: Mapping[str, Mapping[str, int | str | None]] = {
         "scraper_service.crawling.middlewares.RetryAfter": 550,
         "scraper_service.crawling.middlewares.SafeRedirect": 600,
         "scraper_service.crawling.middlewares.FreshCookies": 700,
-        "scraper_service.crawling.scrapy_shortcuts.RequestStats": 850,
         # Off: unused, or they process bodies in the reactor thread.
         "scrapy.downloadermiddlewares.cookies.CookiesMiddleware": None,
         "scrapy.downloadermiddlewares.httpauth.HttpAuthMiddleware": None,
@@ -64,13 +63,12 @@ COMPONENTS: Mapping[str, Mapping[str, int | str | None]] = {
         "scrapy.downloadermiddlewares.redirect.MetaRefreshMiddleware": None,
         "scrapy.downloadermiddlewares.redirect.RedirectMiddleware": None,
         "scrapy.downloadermiddlewares.retry.RetryMiddleware": None,
-        "scrapy.downloadermiddlewares.stats.DownloaderStats": None,
     },
     "EXTENSIONS": {
         "scraper_service.crawling.scrapy_shortcuts.DirectItems": 0,
         "scraper_service.crawling.job_process.JobProcess": 0,
-        "scraper_service.crawling.logs.JobLog": 0,
-        "scraper_service.crawling.politeness.request_counter.JobRecorder": 0,
+        "scraper_service.crawling.observability.JobLog": 0,
+        "scraper_service.crawling.observability.JobRecorder": 0,
         "scraper_service.feeds.Feeds": 0,
         # Off: it ends no run whose feeds cannot be written.
         "scrapy.extensions.feedexport.FeedExporter": None,
@@ -90,7 +88,7 @@ COMPONENTS: Mapping[str, Mapping[str, int | str | None]] = {
         "scraper_service.crawling.pipelines.pages.RepeatsPipeline": -600,
         "scraper_service.crawling.pipelines.change_tracking.SincePipeline": -550,
         "scraper_service.crawling.pipelines.pages.StorePipeline": -500,
-        "scraper_service.crawling.pipelines.page_index.SearchIndexPipeline": -400,
+        "scraper_service.crawling.pipelines.pages.SearchIndexPipeline": -400,
         "scraper_service.feeds.FlatItems": -100,
     },
     "SPIDER_MIDDLEWARES": {
@@ -181,7 +179,7 @@ async def convert_response(
     Raises :exc:`InvalidOptions` and :exc:`ConversionFailed`.
     """
     from scraper_service.content.decode import encoding_names  # noqa: PLC0415
-    from scraper_service.crawling.converter_pool.pool import ConverterPool  # noqa: PLC0415
+    from scraper_service.crawling.converter_pool.page_conversion import ConverterPool  # noqa: PLC0415
 
     url = response.url if response.url.startswith(("http://", "https://")) else ""
     page = conversion_options(url, formats, schema, prompt, options)

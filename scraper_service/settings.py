@@ -355,13 +355,6 @@ BROWSER_CDP = False
 # none: no code. It runs isolated by bubblewrap: see docs/how-to/browser.md, Code of callers. The browser
 # of a session then has a port on 127.0.0.1, as with BROWSER_CDP.
 INTERACT_CODE = "none"
-# DevTools address of a Chromium elsewhere that renders pages in place of one on this machine:
-# ws://HOST:9222/devtools/browser/ID, or http://HOST:9222. Sessions need one on this machine.
-# See docs/how-to/browser.md, A browser elsewhere, for what holds there.
-BROWSER_CDP_URL = ""
-# Where that browser reaches this service: a name or an IP address of this machine. The proxies
-# of pages listen there, to the addresses of the browser's host only.
-BROWSER_PROXY_ADDRESS = "127.0.0.1"
 # Form of screenshots and PDFs in responses: files (signed URLs), or inline (data: URLs).
 ARTEFACTS = "files"
 # Object storage for these files and for the responses that jobs keep: s3://BUCKET/PREFIX,
@@ -388,9 +381,9 @@ CONVERTER_TASKS = 1000
 # Writer of Markdown: native, or html2text for that library's Markdown.
 MARKDOWN_CONVERTER = "native"
 # Import path of the converter pool.
-CONVERTER = "scraper_service.crawling.converter_pool.pool.ConverterPool"
+CONVERTER = "scraper_service.crawling.converter_pool.page_conversion.ConverterPool"
 # Import path of the class that chooses between HTTP and browser.
-ENGINES = "scraper_service.crawling.download.engines.Engines"
+ENGINES = "scraper_service.crawling.middlewares.Engines"
 # Import path of the class that reads robots.txt.
 ROBOTS_POLICY = "scraper_service.crawling.robots.RobotsPolicy"
 
@@ -499,7 +492,10 @@ _fractions = {"RETENTION_DAYS", "MAX_RETENTION_DAYS"}
 #: Former settings, and what stands in their place.
 removed = {
     "BLOCKLIST_URL": "download its list to the file blocklist.txt in SCRAPER_DATA_DIR",
-    "BROWSER_CDP_DIRECT": "its pages go by way of SCRAPER_BROWSER_PROXY_ADDRESS",
+    **dict.fromkeys(
+        ("BROWSER_CDP_URL", "BROWSER_CDP_DIRECT", "BROWSER_PROXY_ADDRESS"),
+        "a Chromium on this machine renders pages, see SCRAPER_CHROMIUM_PATH",
+    ),
     "SENTRY_DSN": "the log has each error with its traceback, see SCRAPER_LOG_JSON",
 }
 _of_commands = {"KEY", "SERVER"}  # the key and the URL that commands use

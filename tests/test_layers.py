@@ -144,7 +144,7 @@ def test_only_the_egress_module_and_its_user_open_connections():
     assert (
         users
         == {
-            "scraper_service.api.connections",  # options of what clients have opened
+            "scraper_service.api.http_connections",  # options of what clients have opened
             "scraper_service.cli.mcp",  # the user's own service
             "scraper_service.services.monitoring.notifications",  # the mail server
             # a server, for the browser of a session

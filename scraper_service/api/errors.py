@@ -10,49 +10,21 @@ from attrs import field, frozen
 from twisted.web.resource import Resource
 from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
 
+from scraper_service import errors
 from scraper_service.api.schemas import encode, iso
 from scraper_service.errors import (
-    CallFailed,
-    CheckRunning,
-    DiskQuotaExceeded,
-    ExportUnavailable,
-    FileTooLarge,
-    HeadersForgotten,
     IdempotencyKeyInvalid,
     IdempotencyKeyUsed,
     InvalidBody,
     InvalidOptions,
-    InvalidParameter,
     Issue,
-    JobEnded,
-    JobFinished,
-    JobNotFound,
-    JobRunning,
-    MapTimedOut,
-    MonitorLimit,
     OptionUnavailable,
-    OutOfCredits,
-    ProfileInUse,
-    PromptUnclear,
     QueueFull,
     RangeInvalid,
     RateLimited,
-    ReplayUnavailable,
     ScopeMissing,
-    SearchDown,
-    SearchTimedOut,
     ServiceUnavailable,
-    SessionDestroyed,
-    SessionElsewhere,
-    SessionNotFound,
-    SiteBlocked,
-    SourceJobRunning,
-    SourcesNotStored,
     Unauthorized,
-    UnsupportedFileType,
-    UploadMissing,
-    UploadNotFound,
-    UploadUsed,
     issue_text,
 )
 from scraper_service.options import catalogue
@@ -89,39 +61,39 @@ FAILURE_STATUS = {
 # Errors whose text is the whole response: class, status, further members. The first
 # matching class counts, so subclasses come first.
 PLAIN_ERRORS: tuple[tuple[type[Exception], int, dict[str, str]], ...] = (
-    (InvalidParameter, 400, {"code": "BAD_REQUEST"}),
-    (PromptUnclear, 400, {"code": "BAD_REQUEST"}),
-    (UploadMissing, 400, {"code": "BAD_REQUEST"}),
-    (ExportUnavailable, 400, {"code": "EXPORT_UNAVAILABLE"}),
-    (UnsupportedFileType, 400, {"code": "UNSUPPORTED_FILE_TYPE"}),
-    (JobNotFound, 404, {}),
-    (UploadNotFound, 404, {}),
-    (SessionNotFound, 404, {}),
-    (SessionDestroyed, 410, {}),
-    (SessionElsewhere, 409, {}),
-    (ReplayUnavailable, 409, {}),
-    (ProfileInUse, 409, {}),
-    (JobFinished, 409, {"code": "JOB_FINISHED"}),
-    (JobEnded, 409, {}),
-    (JobRunning, 409, {}),
-    (SourceJobRunning, 409, {}),
-    (SourcesNotStored, 409, {"code": "SOURCES_NOT_STORED"}),
-    (CallFailed, 409, {}),
-    (MonitorLimit, 409, {}),
-    (CheckRunning, 409, {}),
-    (UploadUsed, 409, {}),
-    (FileTooLarge, 413, {}),
+    (errors.InvalidParameter, 400, {"code": "BAD_REQUEST"}),
+    (errors.PromptUnclear, 400, {"code": "BAD_REQUEST"}),
+    (errors.UploadMissing, 400, {"code": "BAD_REQUEST"}),
+    (errors.ExportUnavailable, 400, {"code": "EXPORT_UNAVAILABLE"}),
+    (errors.UnsupportedFileType, 400, {"code": "UNSUPPORTED_FILE_TYPE"}),
+    (errors.JobNotFound, 404, {}),
+    (errors.UploadNotFound, 404, {}),
+    (errors.SessionNotFound, 404, {}),
+    (errors.SessionDestroyed, 410, {}),
+    (errors.SessionElsewhere, 409, {}),
+    (errors.ReplayUnavailable, 409, {}),
+    (errors.ProfileInUse, 409, {}),
+    (errors.JobFinished, 409, {"code": "JOB_FINISHED"}),
+    (errors.JobEnded, 409, {}),
+    (errors.JobRunning, 409, {}),
+    (errors.SourceJobRunning, 409, {}),
+    (errors.SourcesNotStored, 409, {"code": "SOURCES_NOT_STORED"}),
+    (errors.CallFailed, 409, {}),
+    (errors.MonitorLimit, 409, {}),
+    (errors.CheckRunning, 409, {}),
+    (errors.UploadUsed, 409, {}),
+    (errors.FileTooLarge, 413, {}),
     (RangeInvalid, 416, {}),
-    (HeadersForgotten, 409, {}),
-    (MapTimedOut, 408, {"code": "MAP_TIMEOUT"}),
-    (SearchTimedOut, 408, {"code": "SCRAPE_TIMEOUT"}),
-    (SearchDown, 500, {}),
+    (errors.HeadersForgotten, 409, {}),
+    (errors.MapTimedOut, 408, {"code": "MAP_TIMEOUT"}),
+    (errors.SearchTimedOut, 408, {"code": "SCRAPE_TIMEOUT"}),
+    (errors.SearchDown, 500, {}),
     (IdempotencyKeyUsed, 409, {}),
-    (OutOfCredits, 402, {}),
+    (errors.OutOfCredits, 402, {}),
     # As for credits: what the team has of it is used up. Clients wait after a 429, and
     # some repeat a call for ever after a 5xx.
-    (DiskQuotaExceeded, 402, {"code": "DISK_QUOTA_EXCEEDED"}),
-    (SiteBlocked, 403, {"code": "UNSUPPORTED_SITE"}),
+    (errors.DiskQuotaExceeded, 402, {"code": "DISK_QUOTA_EXCEEDED"}),
+    (errors.SiteBlocked, 403, {"code": "UNSUPPORTED_SITE"}),
 )
 
 #: The statuses of pages that fail; 500 is that of all other codes.
@@ -143,9 +115,9 @@ STATUSES: dict[type[Exception], int] = {
 #: The errors of a call that costs credits, beside those of its body.
 WORK_ERRORS = (
     OptionUnavailable,
-    SiteBlocked,
-    OutOfCredits,
-    DiskQuotaExceeded,
+    errors.SiteBlocked,
+    errors.OutOfCredits,
+    errors.DiskQuotaExceeded,
     QueueFull,
 )
 
@@ -296,6 +268,16 @@ def failed_page(error: PageError, status: dict[str, int]) -> ErrorResponse:
     return ErrorResponse(
         status.get(error.code, 500), error_body(error.message, code=error.code)
     )
+
+
+def write(request: Request, answer: ErrorResponse) -> bytes:
+    """Set status and headers of an error response; return its body."""
+    request.setResponseCode(answer.status)
+    for name, value in answer.headers.items():
+        request.setHeader(name, value)
+    body = encode(answer.members)
+    request.setHeader("Content-Length", str(len(body)))
+    return body
 
 
 class NotFoundPage(Resource):

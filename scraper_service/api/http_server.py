@@ -17,19 +17,19 @@ from twisted.internet.tcp import Connection
 from twisted.web import http
 from twisted.web.server import Request, Site
 
-from scraper_service.api.connections import (
+from scraper_service.api.errors import (
+    NO_SUCH_PATH,
+    NotFoundPage,
+    error_body,
+    refuse_method,
+)
+from scraper_service.api.http_connections import (
     IDLE_S,
     JSON_TYPE,
     REASONS,
     DeadlineChannel,
     host_of,
     refuse,
-)
-from scraper_service.api.errors import (
-    NO_SUCH_PATH,
-    NotFoundPage,
-    error_body,
-    refuse_method,
 )
 from scraper_service.api.openapi.route import (
     RootResource,
@@ -42,7 +42,7 @@ from scraper_service.api.request_body import (
     MAX_FORM_BYTES,
 )
 from scraper_service.api.schemas import encode, success
-from scraper_service.crawling.logs import with_facts
+from scraper_service.crawling.observability import with_facts
 from scraper_service.errors import ServiceUnavailable, unwritable
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from twisted.web.iweb import IRequest
     from twisted.web.resource import Resource
 
-    from scraper_service.api.connections import Connections
+    from scraper_service.api.http_connections import Connections
     from scraper_service.api.openapi.route import Parameter
     from scraper_service.options.limits import KeyScope
     from scraper_service.services.observability.opentelemetry import Traces

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from attrs import Factory, field, frozen
 
-from scraper_service.api.connections import TrustedProxies
+from scraper_service.api.http_connections import TrustedProxies
 from scraper_service.api.openapi.route import Parameter
 from scraper_service.errors import IdempotencyKeyInvalid, InvalidParameter
 from scraper_service.options.jobs import iso_seconds

@@ -14,7 +14,7 @@ from scraper_service.errors import ConverterDied, InvalidBody, InvalidOptions
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from scraper_service.crawling.converter_pool.pool import ConverterPool
+    from scraper_service.crawling.converter_pool.page_conversion import ConverterPool
     from scraper_service.errors import Issue
     from scraper_service.options.limits import BlockedSites
 

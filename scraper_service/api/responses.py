@@ -33,6 +33,7 @@ from scraper_service.api.schemas import (
 from scraper_service.discovery.map_results import BETWEEN
 from scraper_service.items import LOSS_KINDS
 from scraper_service.options.formats import FORMATS
+from scraper_service.storage.files.artefacts import BASE
 from scraper_service.storage.job_records import JobState
 
 if TYPE_CHECKING:
@@ -334,6 +335,22 @@ def scrape_response(page: Page, options: PageOptions) -> bytes:
     if "website" in options.origin:
         members.append(b'"scrape_id":' + encode(page.metadata.scrape_id))
     return b"{%s}" % b",".join(members)
+
+
+def join_sentences(*sentences: str | None) -> str | None:
+    """Join the sentences that are there to one warning; return None without any."""
+    return " ".join(filter(None, sentences)) or None
+
+
+def warning_of(*sentences: str | None) -> dict[str, Any]:
+    """Return the member ``warning`` of a response; no member if all are None."""
+    text = join_sentences(*sentences)
+    return {} if text is None else {"warning": text}
+
+
+def with_base(body: bytes, base: str) -> bytes:
+    """Return a response with the URL of the service put into the URLs of its files."""
+    return body.replace(BASE.encode(), base.encode())
 
 
 # -- jobs --------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 from scraper_service.api import responses
-from scraper_service.api.application import warning_of
 from scraper_service.api.errors import (
     FAILURE_STATUS,
 )
@@ -17,6 +16,7 @@ from scraper_service.api.responses import (
     balance,
     json_array,
     search_item,
+    warning_of,
     with_page,
 )
 from scraper_service.api.schemas import (
@@ -112,7 +112,6 @@ class _Started(JobStarted):
 
 
 def _duration(job: Job) -> float:
-    """Return the seconds until the end of a job, or until now."""
     ended_at = job.completed_at if job.completed_at is not None else time.time()
     # The clock of a remote database may be ahead of this one.
     return max(0.0, ended_at - job.created_at)

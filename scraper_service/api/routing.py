@@ -21,12 +21,11 @@ from klein import Klein
 from scrapy.utils.defer import deferred_from_coro
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.web.resource import Resource
-from werkzeug.routing import Map, Rule
 
-from scraper_service.api.application import RequestChecks, write
-from scraper_service.api.errors import answer_to, failed_page
+from scraper_service.api.errors import answer_to, failed_page, write
 from scraper_service.api.openapi.route import VARIABLE, Route, route_of
 from scraper_service.api.parameters import PublicUrls
+from scraper_service.api.request_checks import RequestChecks
 from scraper_service.api.responses import PATHS
 from scraper_service.api.streams.streaming import Watchers
 from scraper_service.exports.job_exports import Exports
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable
 
     from twisted.python.failure import Failure
-    from werkzeug.routing import RuleFactory
 
     from scraper_service.api.http_server import JsonRequest, JsonSite
     from scraper_service.items import PageError
@@ -162,7 +160,6 @@ class VersionApp:
         #: Methods, path below the version, scope and handler.
         self.routes: list[RouteT] = []
         self.klein = Klein()
-        self.klein._url_map = MatchingMap()
         self.handle_errors_of(self.klein)
         for group in (*self.groups, *further):
             for route in group(self.api).routes():
@@ -245,31 +242,3 @@ def _raise_cancelled(failure: Failure) -> NoReturn:
     """Raise what Klein takes for the end of a request whose client has left."""
     failure.trap(asyncio.CancelledError)
     raise CancelledError
-
-
-class MatchingMap(Map):
-    """Rules that find the handler of a path, and build no URL.
-
-    Werkzeug compiles two functions of each rule that build its URL, which take nine tenths of
-    the time of a rule, and nothing here calls them.
-    """
-
-    def add(self, rulefactory: RuleFactory) -> None:
-        """Add the rules of ``rulefactory`` without what builds their URLs."""
-        for rule in rulefactory.get_rules(self):
-            super().add(
-                MatchingRule(rule.rule, methods=rule.methods, endpoint=rule.endpoint)
-            )
-
-
-class MatchingRule(Rule):
-    """A rule that builds no URL."""
-
-    def _compile_builder(
-        self, append_unknown: bool = True
-    ) -> Callable[..., tuple[str, str]]:
-        return self._build_nothing
-
-    @staticmethod
-    def _build_nothing(*args: object) -> tuple[str, str]:
-        raise NotImplementedError

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from scraper_service.api import responses_v1, responses_v2
 from scraper_service.api.requests import v1
-from scraper_service.api.routes.browser_sessions import BrowserSessionRoutes
-from scraper_service.api.routes.crawl_preview import CrawlPreviewRoutes
+from scraper_service.api.routes.browser_sessions import (
+    BrowserSessionRoutes,
+    SessionRoutes,
+)
 from scraper_service.api.routes.crawl_report import CrawlReportRoutes
 from scraper_service.api.routes.exports import ExportRoutes
 from scraper_service.api.routes.feedback import FeedbackRoutes
 from scraper_service.api.routes.files import FileRoutes
 from scraper_service.api.routes.job_history import JobHistoryRoutes
-from scraper_service.api.routes.jobs import JobControlRoutes, JobRoutes
+from scraper_service.api.routes.jobs import (
+    CrawlPreviewRoutes,
+    JobControlRoutes,
+    JobRoutes,
+)
 from scraper_service.api.routes.monitors import MonitorRoutes
 from scraper_service.api.routes.operations import (
     AgentRoutes,
@@ -22,7 +28,7 @@ from scraper_service.api.routes.operations import (
 from scraper_service.api.routes.pages import PageRoutes, SearchRoutes
 from scraper_service.api.routes.team import (
     AuditRoutes,
-    SessionRoutes,
+    CapabilityRoutes,
     TeamRoutes,
     ThreatProtectionRoutes,
 )
@@ -72,6 +78,7 @@ class V2(VersionApp):
         BrowserSessionRoutes,
         TeamRoutes,
         SessionRoutes,
+        CapabilityRoutes,
         ThreatProtectionRoutes,
         AuditRoutes,
     )

@@ -274,8 +274,10 @@ class LocalRun(ShownRun):
     async def _main(self) -> None:
         from twisted.internet import reactor
 
-        from scraper_service.crawling.converter_pool.pool import ConverterPool
-        from scraper_service.crawling.pipelines.page_index import SearchIndex
+        from scraper_service.crawling.converter_pool.page_conversion import (
+            ConverterPool,
+        )
+        from scraper_service.crawling.pipelines.pages import SearchIndex
         from scraper_service.shared_objects import begin_collections
 
         begin_collections()

@@ -99,7 +99,6 @@ class JobLeases:
                 return commit
 
     def _with_token(self, outcome: Outcome) -> Outcome:
-        """Return an outcome with the token of the latest claim of its URL."""
         token = self._tokens.get(outcome.row_id, outcome.token)
         return outcome if token == outcome.token else evolve(outcome, token=token)
 

@@ -19,8 +19,7 @@ from scrapy.exceptions import NotConfigured
 
 from scraper_service.crawling import Component
 from scraper_service.crawling.job_leases import JobLeases
-from scraper_service.crawling.logs import job_logger, with_facts
-from scraper_service.crawling.metrics import LoopLag
+from scraper_service.crawling.observability import LoopLag, job_logger, with_facts
 from scraper_service.crawling.politeness.host_pace import REFRESH_S, HostPace
 from scraper_service.crawling.politeness.shared_limit import LOOK_S, TeamPermits
 from scraper_service.crawling.politeness.shared_limit import REFRESH_S as PERMITS_S

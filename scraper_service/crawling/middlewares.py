@@ -1,15 +1,18 @@
-"""Downloader middlewares: options, uploads, blocked sites, redirects, retries, cookies.
+"""Downloader middlewares: options, the engine of a page, uploads, blocked sites, redirects, retries.
 
 Also defines signals beside those of Scrapy, sent through ``crawler.signals``.
 """
 
 from __future__ import annotations
 
+import functools
 import re
 import time
-from typing import TYPE_CHECKING, Any, Self
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import ada_url
+from attrs import define
 from scrapy import signals
 from scrapy.downloadermiddlewares.cookies import CookiesMiddleware
 from scrapy.downloadermiddlewares.redirect import RedirectMiddleware
@@ -17,9 +20,9 @@ from scrapy.downloadermiddlewares.retry import RetryMiddleware
 from scrapy.exceptions import IgnoreRequest
 from scrapy.http import Response
 
-from scraper_service.content.page_urls import has_host
+from scraper_service.content.page_urls import has_host, is_route
 from scraper_service.crawling import Component
-from scraper_service.crawling.download.engines import Engines
+from scraper_service.crawling.browser import chromium
 from scraper_service.crawling.page_errors import (
     SITE_BLOCKED,
     BlockedSite,
@@ -33,13 +36,27 @@ from scraper_service.crawling.politeness.host_pace import HostPace
 from scraper_service.discovery.outgoing_requests import BUSY, MAX_BACKOFF_S, backoff_s
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.items import TakenPage
-from scraper_service.options.limits import parse_sites
+from scraper_service.options.limits import (
+    BROWSER,
+    HTTP,
+    PROFILE,
+    is_elsewhere,
+    needs_browser,
+    parse_sites,
+    prefers_browser,
+    why_not_rendered,
+)
 from scraper_service.options.scrape import accept_language
 from scraper_service.options.urls import origin
+from scraper_service.shared_objects import Singletons
 
 if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
+    from scrapy.settings import BaseSettings
+
+    from scraper_service.options.scrape import ScrapeOptions
+
 
 #: The client of ``scrape_id`` is gone. The download of its page may be cancelled.
 page_abandoned = object()
@@ -291,3 +308,86 @@ class RequestOptionsMiddleware(Component):
         languages = options.location.languages if options.location else ()
         if language := accept_language(languages):
             request.headers.setdefault("Accept-Language", language)
+
+
+SHELLS = 3  # in a row, until all pages of their site are taken for empty shells
+REMEMBER_S = 3600.0  # that they are
+MAX_SITES = 10_000
+
+
+class Engines:
+    """Chooses by the setting ``RENDER``, the options of the page, and its site."""
+
+    _instances: ClassVar[Singletons[Engines]] = Singletons()
+
+    def __init__(self, settings: BaseSettings):
+        self._mode: str = settings["RENDER"]
+        self._settings = settings
+        self._sites: OrderedDict[object, _Site] = OrderedDict()
+
+    @classmethod
+    def shared(cls, settings: BaseSettings) -> Engines:
+        """Return the engines of this process. All crawlers share what is known of sites."""
+        names = ("RENDER", "CHROMIUM_PATH", "BROWSER_SANDBOX")
+        key = tuple(str(settings[name]) for name in names)
+        return cls._instances.get(key, lambda: cls(settings))
+
+    @functools.cached_property
+    def missing(self) -> str | None:
+        """The reason why there is no browser, None if there is one."""
+        return chromium.why_missing(self._settings)
+
+    def choose(self, url: str, options: ScrapeOptions) -> str:
+        """Return ``http`` or ``browser`` for the first fetch of a page."""
+        needed = needs_browser(options)
+        if needed not in {None, PROFILE}:
+            return BROWSER
+        wanted = (
+            needed
+            or self._mode == "always"
+            or is_elsewhere(options)
+            or prefers_browser(options)
+            # The site sends its shell only: the browser keeps the route to itself.
+            or (not options.fast_mode and (has_route(url) or self._has_shells(url)))
+        )
+        return BROWSER if wanted and self.missing is None else HTTP
+
+    def looks_for_shells(self, options: ScrapeOptions) -> bool:
+        """Return True if a page fetched over HTTP may be fetched again by the browser."""
+        return why_not_rendered(options, self.missing) is None
+
+    def _has_shells(self, url: str) -> bool:
+        site = self._sites.get(origin(url))
+        return site is not None and site.until > time.monotonic()
+
+    def note_page(self, url: str, *, is_shell: bool) -> None:
+        """Note if a page that came over HTTP is empty before its scripts run.
+
+        After :data:`SHELLS` such pages in a row all pages of the site are rendered.
+        """
+        key = origin(url)
+        if not is_shell:
+            self._sites.pop(key, None)
+            return
+        site = self._sites.setdefault(key, _Site())
+        site.shells += 1
+        if site.shells >= SHELLS:
+            site.until = time.monotonic() + REMEMBER_S
+        self._sites.move_to_end(key)
+        while len(self._sites) > MAX_SITES:
+            self._sites.popitem(last=False)
+
+
+def has_route(url: str) -> bool:
+    """Return True if the page of a URL exists in a browser only, behind a ``#``."""
+    return is_route(url.partition("#")[2])
+
+
+@define
+class _Site:
+    """A site whose last page that came over HTTP was empty before its scripts run."""
+
+    #: Such pages in a row.
+    shells: int = 0
+    #: All pages are rendered until then, by :func:`time.monotonic`.
+    until: float = 0.0

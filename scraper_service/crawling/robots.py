@@ -29,8 +29,9 @@ from scrapy.http.request import NO_CALLBACK
 from scraper_service.content.decode import encoding_names
 from scraper_service.content.page_status import WEB_PAGE
 from scraper_service.crawling import Component
-from scraper_service.crawling.converter_pool.pool import ConverterPool
+from scraper_service.crawling.converter_pool.page_conversion import ConverterPool
 from scraper_service.crawling.egress import ForbiddenDestination
+from scraper_service.crawling.observability import JobRecorder
 from scraper_service.crawling.page_errors import (
     HostBusy,
     RobotsRefused,
@@ -40,7 +41,6 @@ from scraper_service.crawling.page_errors import (
 from scraper_service.crawling.page_state import STATE, FetchKind, FetchLimits, PageState
 from scraper_service.crawling.politeness.host_limits import pace_key
 from scraper_service.crawling.politeness.host_pace import HostPace
-from scraper_service.crawling.politeness.request_counter import JobRecorder
 from scraper_service.discovery.outgoing_requests import BUSY, backoff_s
 from scraper_service.discovery.robots import (
     MAX_BYTES,
@@ -218,8 +218,6 @@ async def _download(
 
 @frozen
 class _Kept:
-    """A cached robots.txt with its times."""
-
     answer: RobotsAnswer
     #: Time of the fetch.
     read_at: float

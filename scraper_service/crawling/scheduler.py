@@ -21,6 +21,7 @@ from scrapy.utils.defer import deferred_from_coro
 
 from scraper_service.crawling.job_leases import JobLeases
 from scraper_service.crawling.middlewares import job_changed, page_abandoned
+from scraper_service.crawling.observability import JobRecorder
 from scraper_service.crawling.page_state import PUT_OFF, PageState
 from scraper_service.crawling.politeness.host_pace import HostPace
 from scraper_service.crawling.politeness.host_queue import (
@@ -30,7 +31,6 @@ from scraper_service.crawling.politeness.host_queue import (
     HostQueue,
     StoredQueue,
 )
-from scraper_service.crawling.politeness.request_counter import JobRecorder
 from scraper_service.crawling.politeness.shared_limit import JobPermits, TeamPermits
 from scraper_service.crawling.scrapy_shortcuts import nudge
 from scraper_service.errors import ServiceUnavailable
@@ -87,8 +87,6 @@ class JobPhase(Enum):
 
 @define
 class _Page:
-    """A page that was handed to the engine."""
-
     id: str
     is_requested: bool = False  # once its first request has started
 
@@ -286,11 +284,9 @@ class LeasedScheduler(BaseScheduler):
         return self._crawler.spider
 
     def _has_converters(self) -> bool:
-        """Return True if the converter pool takes another page of the team."""
         return bool(self._spider.pool.has_capacity(self.team_id, self._nudge))
 
     def _is_contended(self) -> bool:
-        """Return True if other teams wait for the converters."""
         return bool(self._spider.pool.is_contended(self.team_id))
 
     def _next_row(self) -> Request | None:
@@ -356,7 +352,6 @@ class LeasedScheduler(BaseScheduler):
         return len(self._pages) - len(self._queue.held)
 
     def _limit(self) -> int:
-        """Return the largest number of leases that the engine may have."""
         if self._queue.delay_s:
             return 1
         limit = self._concurrency or self._slots + EXTRA_LEASES
@@ -494,7 +489,6 @@ class LeasedScheduler(BaseScheduler):
         self.notice(claim.revision)
 
     def _nudge(self) -> None:
-        """Make the engine call :meth:`next_request` again."""
         nudge(self._crawler.engine)
 
     async def settle(self, outcome: Outcome, renew: RenewT | None = None) -> Commit:
@@ -525,7 +519,6 @@ class LeasedScheduler(BaseScheduler):
         return commit
 
     def _forget(self, row_id: int) -> None:
-        """Forget a page that was handed to the engine and has ended."""
         self._pages.pop(row_id, None)
         self._queue.end_page(row_id)
         self._permits.free(row_id)
@@ -583,7 +576,6 @@ class LeasedScheduler(BaseScheduler):
             await self.settle(outcome)
 
     def _return_page(self, lease: Lease) -> None:
-        """Return the lease of a page that was handed to the engine, for another fetch."""
         self._forget(lease.row_id)
         task = self._return([(lease.row_id, lease.token)])
         task.add_done_callback(lambda _: self._expect_rows())

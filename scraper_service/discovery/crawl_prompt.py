@@ -352,7 +352,6 @@ def _meanings(word: str) -> frozenset[str]:
 def _derive(
     prompt: str, url: str, known: Sequence[bytes]
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return options and warnings; see :func:`scraper_service.discovery.crawl_prompt.options_from_prompt`."""
     start = url_parts(url)
     folder = start.path.rstrip("/")
     values, topics, years = parse_prompt(prompt, start.hostname or "")
@@ -439,7 +438,6 @@ def _year_pattern(place: str, years: set[int], paths: Sequence[str]) -> str:
 
 
 def _usual_pattern(topic: TopicT) -> str:
-    """Return the pattern of the usual path names of a topic."""
     parts = []
     for word in topic:
         # A short name such as "t" has no endings.

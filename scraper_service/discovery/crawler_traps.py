@@ -181,7 +181,6 @@ def _tail(address: ParsedUrl) -> str:
 
 
 def _words(address: ParsedUrl) -> set[int]:
-    """Return the hashes of the path segments after the first."""
     return {hash(word) for word in address.path.split("/")[2:]}
 
 

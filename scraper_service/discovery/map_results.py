@@ -233,7 +233,6 @@ def _without_twins(parts: Iterable[Slice]) -> list[Slice]:
 def _remember(
     duplicates: dict[int, tuple[int, bytes]], part: Slice, numbers: Sequence[int]
 ) -> None:
-    """Add the score and the facts of the rows with these numbers to ``duplicates``."""
     rows = part.text.split(BETWEEN)
     for number in numbers:
         key, row = part.keys[number], rows[number]
@@ -244,7 +243,6 @@ def _remember(
 
 
 def _complete(part: Slice, duplicates: dict[int, tuple[int, bytes]]) -> Slice:
-    """Return a slice completed by the facts and scores of duplicates."""
     numbers = [n for n, key in enumerate(part.keys) if key in duplicates]
     if not numbers:
         return part
@@ -278,7 +276,6 @@ def _ranking(parts: Iterable[Slice], options: MapOptions) -> Sequence[int]:
 
 
 def _only(part: Slice, numbers: Sequence[int]) -> Slice:
-    """Return the slice with only the rows of these numbers."""
     if len(numbers) == len(part.keys):
         return part
     rows = part.text.split(BETWEEN)
@@ -291,7 +288,6 @@ def _only(part: Slice, numbers: Sequence[int]) -> Slice:
 
 
 def _facts(page: KnownPage) -> FactsT | None:
-    """Return URL, title and description of a page; None for an error status."""
     if page.body is None:
         return [page.url, None, None]
     metadata = json.loads(decompress(page.body)).get("metadata", {})
@@ -360,7 +356,6 @@ def _names(schema: Mapping[str, Any], level: int) -> Iterator[str]:
 
 
 def _singular(word: str) -> str:
-    """Return a word without the plural s; the result is a part of both forms."""
     is_plural = len(word) > 3 and word.endswith("s") and not word.endswith("ss")
     return word[:-1] if is_plural else word
 

@@ -227,7 +227,6 @@ _FOLLOWS_NOT = frozenset({"nofollow", "none"})
 
 
 def _header_tags(headers: Iterable[str], agents: Container[str]) -> Iterator[str]:
-    """Yield the tags in lower case that apply to ``agents``, also those for all."""
     for header in headers:
         applies = True
         for part in header.lower().split(","):
@@ -362,7 +361,6 @@ class _Reader:
                 self._delays[name] = max(delay_s, self._delays.get(name, 0))
 
     def _rule(self, value: str, number: int, text: str, *, allowed: bool) -> None:
-        """Add a rule; a path must begin with / or *."""
         if not value.startswith(("/", "*")):
             return
         pattern = normal(_STARS.sub("*", value), _ODD_IN_RULE)
@@ -387,7 +385,6 @@ class _Reader:
 
 
 def _split(line: str) -> tuple[str, str, str]:
-    """Return the name, the value and the line without comment; the colon is optional."""
     text = line.partition("#")[0].strip(" \t\f\v\ufeff\xa0")
     name, colon, value = text.partition(":")
     if not colon:

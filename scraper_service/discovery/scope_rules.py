@@ -337,7 +337,6 @@ class MapScope(CrawlScope):
 
 
 def _url_error(address: ParsedUrl | None) -> Refusal | None:
-    """Return why a URL is malformed or not http(s), or None."""
     if address is None:
         return Refusal(Reason.MALFORMED, "not an absolute URL")
     if not address.is_web:
@@ -360,7 +359,6 @@ def _file_type(address: ParsedUrl, found_on: str | None) -> Refusal | None:
 
 
 def _directory(path: str) -> str:
-    """Return ``path`` without the name of an index page at its end."""
     for index in INDEX_PAGES:
         if path.endswith(index):
             return path.removesuffix(index[1:])

@@ -242,7 +242,6 @@ class _Reading:
         )
 
     def _records(self) -> Iterator[tuple[str, SitemapEntry]]:
-        """Yield each entry with the name of its element."""
         source = self.source
         limit = min(source.max_bytes, MAX_BYTES)
         body, self.fault = decode_start(source.body, source.content_encodings, limit)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.settings import Settings
 
-    from scraper_service.crawling.metrics import LoopLag
+    from scraper_service.crawling.observability import LoopLag
     from scraper_service.services.job_runner import JobRunner
     from scraper_service.services.kinds.operations import Work
     from scraper_service.services.monitoring.check_run import MonitorScheduler
@@ -39,10 +39,12 @@ class Background:
     def __init__(self, settings: Settings):
         from scrapy.crawler import AsyncCrawlerProcess
 
-        from scraper_service.api.application import with_base
-        from scraper_service.api.webhook_payloads import event_body
+        from scraper_service.api.events import event_body
+        from scraper_service.api.responses import with_base
         from scraper_service.crawling.artefacts import object_store
-        from scraper_service.crawling.converter_pool.pool import ConverterPool
+        from scraper_service.crawling.converter_pool.page_conversion import (
+            ConverterPool,
+        )
         from scraper_service.search_engines.web_search import Searches
         from scraper_service.services.map_search import MapCrawler
         from scraper_service.services.observability.tracing import shared_traces
@@ -123,7 +125,6 @@ class Background:
         }
 
     def _monitoring(self) -> MonitorScheduler:
-        """Return what starts the checks of monitors, and let the runner run them."""
         from scraper_service.llm.model import language_model
         from scraper_service.options.jobs import MONITOR_CHECK
         from scraper_service.services.monitoring.check_run import (
@@ -145,7 +146,6 @@ class Background:
         return MonitorScheduler(self.database, self.runner.wake, usual_disk_mb=usual_mb)
 
     def _messengers(self) -> tuple[Mailer, ChannelSender]:
-        """Return what sends the mail and the messages of checks."""
         from scraper_service.services.monitoring.notifications import (
             Channels,
             ChannelSender,
@@ -162,7 +162,7 @@ class Background:
         return Mailer(self.database, server), ChannelSender(self.database, channels)
 
     def _health(self) -> tuple[LoopLag, Health]:
-        from scraper_service.crawling.metrics import LoopLag
+        from scraper_service.crawling.observability import LoopLag
         from scraper_service.services.observability.health import Health, service_checks
 
         lag = LoopLag()
@@ -235,7 +235,7 @@ class Background:
 
     def last_closers(self) -> Iterator[Callable[[], Awaitable[None]]]:
         """Yield what closes the rest after the last response, in order."""
-        from scraper_service.crawling.pipelines.page_index import SearchIndex
+        from scraper_service.crawling.pipelines.pages import SearchIndex
 
         yield SearchIndex.close_all
         yield self.runner.leave
@@ -251,7 +251,7 @@ class Background:
 
 def _configure_logs(settings: Settings) -> None:
     """Configure the log, with or without access log and without Scrapy's messages."""
-    from scraper_service.crawling.logs import configure_logs
+    from scraper_service.crawling.observability import configure_logs
     from scraper_service.settings import unknown_settings
 
     configure_logs(settings)

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
     from scrapy.settings import Settings
 
-    from scraper_service.api.application import RequestChecks
     from scraper_service.api.http_server import JsonRequest, JsonSite
     from scraper_service.api.openapi.route import RootResource
+    from scraper_service.api.request_checks import RequestChecks
     from scraper_service.api.routing import Services, VersionApp
     from scraper_service.server.background import Background
     from scraper_service.server.listener import Listener
@@ -44,7 +44,7 @@ class ApiFront(Front):
     def __init__(self, background: Background, announce: AnnounceT):
         from scraper_service.api.mcp.server import check_tools
         from scraper_service.api.streams.streaming import Watchers
-        from scraper_service.crawling.download.engines import Engines
+        from scraper_service.crawling.middlewares import Engines
         from scraper_service.services.capabilities import Availability
         from scraper_service.services.job_following import JobTails
         from scraper_service.services.resident_crawler import ResidentCrawler
@@ -136,7 +136,6 @@ class ApiFront(Front):
         return key_secret(self._background.data_dir, self.settings["KEY_SECRET"])
 
     async def _make_accounts(self) -> Accounts:
-        """Return the accounts with the keys of the settings."""
         from scraper_service.services import accounts
         from scraper_service.storage.accounts import audit, teams
         from scraper_service.storage.jobs.jobs import Jobs
@@ -179,8 +178,8 @@ class ApiFront(Front):
     def _make_services(self, charges: Charges) -> Services:
         from scraper_service.api.responses import page_json
         from scraper_service.api.routing import Services
-        from scraper_service.crawling.download.engines import Engines
         from scraper_service.crawling.download.stored_responses import source_files
+        from scraper_service.crawling.middlewares import Engines
         from scraper_service.crawling.pipelines.change_tracking import Changes
         from scraper_service.crawling.robots import RobotsPolicy
         from scraper_service.exports.job_exports import Exports
@@ -212,7 +211,7 @@ class ApiFront(Front):
             page_json,
             Retention.of(settings),
             keeps_replays=settings.getint("BROWSER_SESSIONS") > 0
-            and engines.missing_for_sessions is None,
+            and engines.missing is None,
         )
         jobs = TeamJobs(
             self.database,
@@ -257,11 +256,11 @@ class ApiFront(Front):
     def _make_site(self, accounts: Accounts) -> JsonSite:
         from attrs import asdict
 
-        from scraper_service.api.application import RequestChecks
-        from scraper_service.api.connections import Connections, TrustedProxies
+        from scraper_service.api.http_connections import Connections, TrustedProxies
         from scraper_service.api.http_server import JsonSite, Root
         from scraper_service.api.openapi.document import OpenApiPage
         from scraper_service.api.parameters import PublicUrls
+        from scraper_service.api.request_checks import RequestChecks
         from scraper_service.api.routes.files import ArtefactFiles, UploadPages
         from scraper_service.api.versions import V1, V2
         from scraper_service.crawling.artefacts import shared_artefacts
@@ -330,7 +329,6 @@ class ApiFront(Front):
     def _mcp_page(
         self, app: VersionApp, checks: RequestChecks, services: Services
     ) -> RootResource:
-        """Return ``/mcp``, and add its alias to the routes of ``app``."""
         from importlib.metadata import version
 
         from scraper_service.api.mcp.inner_calls import InnerCalls
@@ -340,7 +338,7 @@ class ApiFront(Front):
             McpServer,
             new_id,
         )
-        from scraper_service.crawling.download.engines import Engines
+        from scraper_service.crawling.middlewares import Engines
         from scraper_service.services.capabilities import PACKAGE
         from scraper_service.storage.secrets import derive_key
 
@@ -367,7 +365,7 @@ class ApiFront(Front):
                 read=read,
                 usual_tokens=settings.getint("MCP_MAX_TOKENS"),
                 chosen=self._tools,
-                has_browser=lambda: engines.missing_for_sessions is None,
+                has_browser=lambda: engines.missing is None,
                 key=derive_key(self._key_secret(), "cursors of tools"),
                 has_model=bool(settings["LLM_BASE_URL"]),
             ),

@@ -71,8 +71,8 @@ class ProbeFront(Front):
             self._listener = listener
 
     def _make_site(self) -> JsonSite:
-        from scraper_service.api.connections import Connections, TrustedProxies
         from scraper_service.api.errors import NotFoundPage
+        from scraper_service.api.http_connections import Connections, TrustedProxies
         from scraper_service.api.http_server import JsonSite, Root
         from scraper_service.server.listener import connections_at_most, probe_pages
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from attrs import define, evolve, field
 
-from scraper_service.crawling.metrics import CREDITS
+from scraper_service.crawling.observability import CREDITS
 from scraper_service.errors import OutOfCredits, ServiceUnavailable
 from scraper_service.shared_objects import BackgroundTasks
 from scraper_service.storage.accounts.credits import Call, Credits

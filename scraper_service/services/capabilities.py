@@ -35,10 +35,11 @@ if TYPE_CHECKING:
 
     from scrapy.settings import BaseSettings
 
-    from scraper_service.crawling.download.engines import Engines
+    from scraper_service.crawling.middlewares import Engines
     from scraper_service.options.jobs import OperationOptionsT
     from scraper_service.options.scrape import ScrapeOptions
     from scraper_service.search_engines.web_search import Searches
+
 
 PACKAGE = "scraper-service"
 NO_ENGINE = (
@@ -136,7 +137,7 @@ def _features(
         return _capability(name, None if is_there else missing)
 
     yield _capability("browser", engines.missing)
-    yield _capability("browserSessions", engines.missing_for_sessions)
+    yield _capability("browserSessions", engines.missing)
     yield _capability("interactCode", _why_no_code(settings, engines))
     yield _capability("model", missing_model(settings))
     yield _capability("agent", missing_model(settings))
@@ -153,4 +154,4 @@ def _why_no_code(settings: BaseSettings, engines: Engines) -> str | None:
     """Return why no code of callers runs, as far as it shows without a trial."""
     if not parse_languages(settings.getlist("INTERACT_CODE")):
         return NO_CODE
-    return engines.missing_for_sessions or why_no_program()
+    return engines.missing or why_no_program()

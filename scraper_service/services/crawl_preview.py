@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from attrs import evolve, frozen
 
-from scraper_service.crawling.converter_pool.pool import ConverterPool
+from scraper_service.crawling.converter_pool.page_conversion import ConverterPool
 from scraper_service.discovery.canonical_urls import normalize_url
 from scraper_service.discovery.crawl_prompt import PromptOptions, options_from_prompt
 from scraper_service.discovery.map_results import BETWEEN, address_row

@@ -19,8 +19,7 @@ from attrs import define
 from scrapy.crawler import Crawler
 
 from scraper_service.crawling.job_process import Presence, broken, early_end
-from scraper_service.crawling.logs import log_begin, log_end
-from scraper_service.crawling.politeness.request_counter import JobRecorder
+from scraper_service.crawling.observability import JobRecorder, log_begin, log_end
 from scraper_service.crawling.scheduler import LeasedScheduler
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.options.jobs import CHECKS, CRAWLED, JOBS, LIMITS, OPERATIONS

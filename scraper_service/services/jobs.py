@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve, frozen
 from scrapy.settings import BaseSettings
 
-from scraper_service.crawling.logs import counts_of, job_logger, log_end, with_facts
+from scraper_service.crawling import observability
 from scraper_service.crawling.politeness.host_pace import HostPace
 from scraper_service.crawling.politeness.shared_limit import TeamPermits
 from scraper_service.errors import (
@@ -253,7 +253,7 @@ class TeamJobs:
             await self._jobs.end(job_id, JobState.CANCELLED, actor=team.actor)
             await self._runner.cancel(job_id)
             job = await self._job(job_id, team)
-            log_end(job)
+            observability.log_end(job)
         if job.state is not JobState.CANCELLED:
             raise JobEnded(job.kind, job.state)
         return job
@@ -293,8 +293,10 @@ class TeamJobs:
             await self._runner.refresh(job_id)
         if request.paused is not None:
             what = "paused" if request.paused else "resumed"
-            facts = with_facts(job=job_id, event=what, **counts_of(changed.job))
-            job_logger.info("job %s is %s", job_id, what, extra=facts)
+            facts = observability.with_facts(
+                job=job_id, event=what, **observability.counts_of(changed.job)
+            )
+            observability.job_logger.info("job %s is %s", job_id, what, extra=facts)
         return changed
 
     async def retry(
@@ -464,8 +466,8 @@ class TeamJobs:
         """
         ended = existing(await self._jobs.delete(job_id, team.id, team.actor))
         for each in ended:
-            facts = with_facts(job=each, event="deleted")
-            job_logger.info("job %s is deleted", each, extra=facts)
+            facts = observability.with_facts(job=each, event="deleted")
+            observability.job_logger.info("job %s is deleted", each, extra=facts)
             await self._runner.cancel(each)
         self._has_deleted = True
         if not self._is_deleting:

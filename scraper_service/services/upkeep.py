@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from scraper_service.crawling.artefacts import shared_artefacts
-from scraper_service.crawling.logs import job_logger, log_end, with_facts
+from scraper_service.crawling.observability import job_logger, log_end, with_facts
 from scraper_service.errors import ServiceUnavailable, StoreUnavailable, plural
 from scraper_service.options.limits import DAY_S
 from scraper_service.shared_objects import ChangePoll

@@ -16,22 +16,9 @@ if TYPE_CHECKING:
 
 #: Elements of which nothing is left.
 _DROPPED = (
-    *("script", "style", "link", "meta", "base", "template", "noscript", "title"),
-    *("iframe", "frame", "frameset", "object", "embed", "applet", "portal"),
-    *(
-        "svg",
-        "math",
-        "canvas",
-        "xmp",
-        "noembed",
-        "noframes",
-        "audio",
-        "video",
-        "source",
-        "track",
-        "head",
-    ),
-)
+    "script style link meta base template noscript title iframe frame frameset object embed"
+    " applet portal svg math canvas xmp noembed noframes audio video source track head"
+).split()
 _KEPT_ATTRIBUTES = frozenset(
     ("alt", "colspan", "rowspan", "headers", "scope", "lang", "dir", "title", "start")
 )

@@ -164,12 +164,10 @@ class WebRoutes(Routes):
 
 
 def _date(day: int | None) -> str | None:
-    """Return a number of days since 1970 as a date."""
     return None if day is None else (date(1970, 1, 1) + timedelta(days=day)).isoformat()
 
 
 def _texts(body: object, names: tuple[str, ...]) -> dict[str, str]:
-    """Return the texts of a body. Raises :exc:`InvalidOptions`."""
     if not isinstance(body, dict):
         raise InvalidOptions([Issue("invalid_type", (), "Expected object")])
     issues = [

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from scraper_service.api.application import RequestChecks
+from scraper_service.api.request_checks import RequestChecks
 from scraper_service.errors import SecretsUnreadable, Unauthorized
 from scraper_service.storage.secrets import Box, derive_key
 

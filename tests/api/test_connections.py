@@ -17,7 +17,7 @@ import urllib.request
 
 import pytest
 
-from scraper_service.api.connections import Connections, Phase, TrustedProxies
+from scraper_service.api.http_connections import Connections, Phase, TrustedProxies
 from tests.conftest import KEY, Service
 from tests.support.scripted_site import ScriptedSite, page
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from twisted.web import http
 
-from scraper_service.api.connections import DeadlineChannel
+from scraper_service.api.http_connections import DeadlineChannel
 
 
 @pytest.mark.parametrize("name", ["_dataBuffer", "_waitingForTransport"])

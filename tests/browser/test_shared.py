@@ -24,7 +24,7 @@ from scraper_service.crawling.browser import (
     shared_browser,
 )
 from scraper_service.crawling.browser.chromium import find_chromium
-from scraper_service.crawling.browser.page_rendering import session_order
+from scraper_service.crawling.browser.render import session_order
 from scraper_service.crawling.browser.running_browser import (
     RunningBrowser,
     processes_of,

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from scraper_service.content.convert import make_content
-from scraper_service.crawling.converter_pool.pool import ConverterPool
+from scraper_service.crawling.converter_pool.page_conversion import ConverterPool
 from tests.content.pages import options, source, value
 
 PAGE = (

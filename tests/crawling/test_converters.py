@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from scraper_service.crawling.converter_pool import converter as fork_server
-from scraper_service.crawling.converter_pool import pool as pool_module
+from scraper_service.crawling.converter_pool import page_conversion as pool_module
 from scraper_service.crawling.converter_pool import process_pool
-from scraper_service.crawling.converter_pool.pool import ConverterPool
+from scraper_service.crawling.converter_pool.page_conversion import ConverterPool
 from scraper_service.errors import (
     ConverterDied,
     ConvertersFailed,

@@ -12,7 +12,7 @@ from scrapy.settings import Settings
 from scraper_service.content.html.ads import is_blocked, read_hosts
 from scraper_service.content.html.embedded import AD_HOSTS
 from scraper_service.crawling.browser.open_page import languages, time_zone
-from scraper_service.crawling.download.engines import Engines
+from scraper_service.crawling.middlewares import Engines
 from scraper_service.options.formats import Screenshot
 from scraper_service.options.scrape import LANGUAGES, Location, Profile
 from scraper_service.options.spider_arguments import page_options

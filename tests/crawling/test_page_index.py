@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from scrapy.settings import Settings
 
-from scraper_service.crawling.pipelines.page_index import AT_ONCE, SearchIndex
+from scraper_service.crawling.pipelines.pages import AT_ONCE, SearchIndex
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.items import SearchPage
 from scraper_service.storage.database import INDEX, Database

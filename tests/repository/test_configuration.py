@@ -71,7 +71,7 @@ def test_a_bad_setting_is_named(changes, error):
         checked(**changes)
 
 
-@pytest.mark.parametrize("name", ["BLOCKLIST_URL", "BROWSER_CDP_DIRECT", "SENTRY_DSN"])
+@pytest.mark.parametrize("name", ["BLOCKLIST_URL", "BROWSER_CDP_URL", "SENTRY_DSN"])
 def test_a_former_setting_is_refused_with_what_stands_in_its_place(name, monkeypatch):
     monkeypatch.setenv(f"SCRAPER_{name}", "false")
     checked()

@@ -9,7 +9,7 @@ import pytest
 from scrapy.settings import Settings
 from sqlalchemy import delete, select, update
 
-from scraper_service.api.webhook_payloads import event_body
+from scraper_service.api.events import event_body
 from scraper_service.options.jobs import Webhook
 from scraper_service.services.webhooks import Webhooks
 from scraper_service.storage.database import Database

@@ -7,9 +7,9 @@ from collections import Counter
 
 import pytest
 
+from scraper_service.crawling.observability import JobTally
 from scraper_service.crawling.page_errors import HostBusy
 from scraper_service.crawling.politeness.host_pace import HostPace
-from scraper_service.crawling.politeness.request_counter import JobTally
 from scraper_service.options.spider_arguments import crawl_options
 from scraper_service.storage import request_counts
 from scraper_service.storage.frontier import leases, outcomes

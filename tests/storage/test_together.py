@@ -13,7 +13,7 @@ from scrapy.settings import Settings
 from sqlalchemy import func, select, text
 
 from scraper_service.content.search import parse_query, search_entry
-from scraper_service.crawling.pipelines.page_index import SearchIndex
+from scraper_service.crawling.pipelines.pages import SearchIndex
 from scraper_service.items import SearchPage
 from scraper_service.options.map_search import ResultList
 from scraper_service.services.upkeep import expire

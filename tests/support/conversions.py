@@ -37,7 +37,7 @@ class PoolInLoop(NamedTuple):
 @contextmanager
 def pool_in_loop(*args: Any, **kwargs: Any) -> Iterator[PoolInLoop]:
     """Create a pool for several calls of a test."""
-    from scraper_service.crawling.converter_pool.pool import ConverterPool
+    from scraper_service.crawling.converter_pool.page_conversion import ConverterPool
 
     with asyncio.Runner() as runner:
         pool = ConverterPool(*args, **kwargs)
@@ -79,7 +79,7 @@ class ObedientPool:
 
     @classmethod
     def shared(cls, settings: Any) -> Any:
-        from scraper_service.crawling.converter_pool import pool
+        from scraper_service.crawling.converter_pool import page_conversion as pool
 
         pool.render = render  # type: ignore[assignment]
         return pool.ConverterPool.shared(settings)

@@ -59,10 +59,10 @@ scraper_service.server.listener scraper_service.server.process
 scraper_service.server.service scraper_service.server.worker
 scraper_service.services.job_runner scraper_service.services.upkeep scrapy.crawler
 scrapy.core.engine scrapy.core.scraper scrapy.utils.project
-scraper_service.api.application scraper_service.api.errors scraper_service.api.parameters
+scraper_service.api.request_checks scraper_service.api.errors scraper_service.api.parameters
 scraper_service.options.job_requests scraper_service.api.requests.feedback
 scraper_service.api.streams.streaming scraper_service.api.requests.v1
-scraper_service.options.v2_requests scraper_service.api.webhook_payloads
+scraper_service.options.v2_requests scraper_service.api.events
 scraper_service.cli.outputs.output scraper_service.content.structured_data.merging
 scraper_service.content.documents.files scraper_service.crawling.robots
 scraper_service.llm.model scraper_service.services.kinds.agent
@@ -70,8 +70,8 @@ scraper_service.services.kinds.extraction
 scraper_service.storage.accounts.teams scraper_service.services.jobs
 scraper_service.services.kinds.llms_txt scraper_service.services.scraping
 scraper_service.storage.files.uploads scraper_service.web.sessions werkzeug.routing
-wsproto multipart scraper_service.crawling.converter_pool.pool
-scraper_service.crawling.download.engines scraper_service.crawling.download.handler
+wsproto multipart scraper_service.crawling.converter_pool.page_conversion
+scraper_service.crawling.middlewares scraper_service.crawling.download.handler
 scraper_service.crawling.middlewares scraper_service.crawling.pipelines.pages
 scraper_service.crawling.scheduler scraper_service.search_engines.web_search
 scraper_service.services.capabilities scraper_service.services.observability.health
@@ -81,7 +81,7 @@ scraper_service.services.webhooks scraper_service.spiders.crawl
 scraper_service.spiders.scrape scraper_service.storage.database
 scraper_service.api.versions scraper_service.web.routes scraper_service.addon
 scraper_service.crawling.scrapy_shortcuts scraper_service.crawling.download.event_loop
-scraper_service.crawling.pipelines.page_index scraper_service.crawling.pipelines.questions
+scraper_service.crawling.pipelines.pages scraper_service.crawling.pipelines.questions
 scraper_service.exports.job_exports scraper_service.feeds scraper_service.library
 scraper_service.llm.requests scraper_service.search_engines.own_index
 scraper_service.services.observability.metrics

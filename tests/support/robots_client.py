@@ -114,7 +114,7 @@ def main() -> None:
     process = AsyncCrawlerProcess(settings)
     from twisted.internet import reactor
 
-    from scraper_service.crawling.converter_pool.pool import ConverterPool
+    from scraper_service.crawling.converter_pool.page_conversion import ConverterPool
 
     client = Client(process)
 

@@ -169,7 +169,6 @@ def _failures(body: bytes, room: int) -> dict[str, Any]:
 
 
 def _page(found: dict[str, Any]) -> dict[str, Any]:
-    """Return the page in the response to a scrape."""
     page = dict(found["data"])
     if found.get("warning"):
         page["warning"] = found["warning"]
@@ -230,7 +229,6 @@ def _slim(item: Any) -> Any:
 
 
 def _text_of(item: Any) -> str:
-    """Return the text of an item that is cut into parts."""
     if isinstance(item, dict) and isinstance(item.get("markdown"), str):
         return str(item["markdown"])
     return json.dumps(item, ensure_ascii=False)

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 from klein import Klein
 
-from scraper_service.api.application import RequestChecks, note
-from scraper_service.api.connections import is_local_host
 from scraper_service.api.errors import NotFoundPage, answer_to, error_body
+from scraper_service.api.http_connections import is_local_host
 from scraper_service.api.mcp import budget
 from scraper_service.api.mcp.inner_calls import InnerCalls
 from scraper_service.api.mcp.protocol import (
@@ -52,9 +51,10 @@ from scraper_service.api.mcp.tools import (
     ToolCall,
 )
 from scraper_service.api.openapi.route import RootResource, Route
+from scraper_service.api.request_checks import RequestChecks, note
 from scraper_service.api.schemas import encode
 from scraper_service.crawling.converter_pool.converter import RemoteFunction
-from scraper_service.crawling.converter_pool.pool import ConverterPool
+from scraper_service.crawling.converter_pool.page_conversion import ConverterPool
 from scraper_service.errors import ConverterDied, InvalidBody, Unauthorized
 from scraper_service.options.limits import KeyScope
 from scraper_service.options.urls import url_parts
@@ -325,7 +325,6 @@ def _check_arguments(tool: Tool, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_a(kind: str, value: Any) -> bool:
-    """Return True if a value has a type of JSON Schema."""
     if kind in {"integer", "number"}:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         return is_number and (kind == "number" or value == int(value))
@@ -489,7 +488,6 @@ class McpEndpoint:
     async def _part(
         self, request: JsonRequest, value: Any, version: str
     ) -> dict[str, Any] | None:
-        """Return the answer of a message of an array; None if it wants none."""
         message = None
         try:
             message = message_of(value)

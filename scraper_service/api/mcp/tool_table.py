@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from scraper_service.api.mcp import tools
 from scraper_service.api.mcp.tools import (
     FLAG,
     MOST_WAIT_S,
@@ -15,24 +16,7 @@ from scraper_service.api.mcp.tools import (
     WAIT_S,
     Tool,
     doc,
-    listing,
-    of_monitor,
     one_of,
-    run_agent,
-    run_agent_status,
-    run_crawl,
-    run_crawl_status,
-    run_credit_usage,
-    run_extract,
-    run_feedback,
-    run_interact,
-    run_interact_stop,
-    run_map,
-    run_monitor_create,
-    run_parse,
-    run_scrape,
-    run_search,
-    run_search_feedback,
 )
 from scraper_service.options import v2_requests
 from scraper_service.options.parsing import Array, Choice, Key, Object, Text, bare_kind
@@ -102,7 +86,7 @@ TOOLS: tuple[Tool, ...] = (
         required=("url",),
         routes=(("POST", "/scrape"),),
         reads_only=True,
-        run=run_scrape,
+        run=tools.run_scrape,
     ),
     Tool(
         name="firecrawl_map",
@@ -115,7 +99,7 @@ TOOLS: tuple[Tool, ...] = (
         required=("url",),
         routes=(("POST", "/map"),),
         reads_only=True,
-        run=run_map,
+        run=tools.run_map,
     ),
     Tool(
         name="firecrawl_search",
@@ -133,7 +117,7 @@ TOOLS: tuple[Tool, ...] = (
         required=("query",),
         routes=(("POST", "/search"),),
         reads_only=True,
-        run=run_search,
+        run=tools.run_search,
     ),
     Tool(
         name="firecrawl_crawl",
@@ -153,7 +137,7 @@ TOOLS: tuple[Tool, ...] = (
         },
         required=("url",),
         routes=(("POST", "/crawl"), ("GET", "/crawl/{}")),
-        run=run_crawl,
+        run=tools.run_crawl,
     ),
     Tool(
         name="firecrawl_check_crawl_status",
@@ -165,7 +149,7 @@ TOOLS: tuple[Tool, ...] = (
         routes=(("GET", "/crawl/{}"), ("GET", "/crawl/{}/errors")),
         reads_only=True,
         is_open_world=False,
-        run=run_crawl_status,
+        run=tools.run_crawl_status,
     ),
     Tool(
         name="firecrawl_extract",
@@ -182,7 +166,7 @@ TOOLS: tuple[Tool, ...] = (
         required=("urls",),
         routes=(("POST", "/extract"), ("GET", "/extract/{}")),
         reads_only=True,
-        run=run_extract,
+        run=tools.run_extract,
     ),
     Tool(
         name="firecrawl_agent",
@@ -195,7 +179,7 @@ TOOLS: tuple[Tool, ...] = (
         required=("prompt",),
         routes=(("POST", "/agent"), ("GET", "/agent/{}")),
         needs_model=True,
-        run=run_agent,
+        run=tools.run_agent,
     ),
     Tool(
         name="firecrawl_agent_status",
@@ -207,7 +191,7 @@ TOOLS: tuple[Tool, ...] = (
         reads_only=True,
         is_open_world=False,
         needs_model=True,
-        run=run_agent_status,
+        run=tools.run_agent_status,
     ),
     Tool(
         name="firecrawl_interact",
@@ -226,7 +210,7 @@ TOOLS: tuple[Tool, ...] = (
         routes=(("POST", "/scrape/{}/interact"),),
         is_destructive=True,
         needs_browser=True,
-        run=run_interact,
+        run=tools.run_interact,
     ),
     Tool(
         name="firecrawl_interact_stop",
@@ -237,7 +221,7 @@ TOOLS: tuple[Tool, ...] = (
         routes=(("DELETE", "/scrape/{}/interact"),),
         is_open_world=False,
         needs_browser=True,
-        run=run_interact_stop,
+        run=tools.run_interact_stop,
     ),
     Tool(
         name="firecrawl_parse",
@@ -255,7 +239,7 @@ TOOLS: tuple[Tool, ...] = (
         },
         routes=(("POST", "/parse"), ("POST", "/parse/upload-url")),
         is_open_world=False,
-        run=run_parse,
+        run=tools.run_parse,
     ),
     Tool(
         name="firecrawl_monitor_create",
@@ -279,7 +263,7 @@ TOOLS: tuple[Tool, ...] = (
             "webhookUrl": TEXT,
         },
         routes=(("POST", "/monitor"),),
-        run=run_monitor_create,
+        run=tools.run_monitor_create,
     ),
     Tool(
         name="firecrawl_monitor_list",
@@ -289,7 +273,7 @@ TOOLS: tuple[Tool, ...] = (
         routes=(("GET", "/monitor"),),
         reads_only=True,
         is_open_world=False,
-        run=listing("/monitor", "offset", "data"),
+        run=tools.listing("/monitor", "offset", "data"),
     ),
     Tool(
         name="firecrawl_monitor_get",
@@ -300,7 +284,7 @@ TOOLS: tuple[Tool, ...] = (
         routes=(("GET", "/monitor/{}"),),
         reads_only=True,
         is_open_world=False,
-        run=of_monitor("GET", "/monitor/{}"),
+        run=tools.of_monitor("GET", "/monitor/{}"),
     ),
     Tool(
         name="firecrawl_monitor_update",
@@ -310,7 +294,7 @@ TOOLS: tuple[Tool, ...] = (
         required=("id", "body"),
         routes=(("PATCH", "/monitor/{}"),),
         is_open_world=False,
-        run=of_monitor("PATCH", "/monitor/{}"),
+        run=tools.of_monitor("PATCH", "/monitor/{}"),
     ),
     Tool(
         name="firecrawl_monitor_delete",
@@ -321,7 +305,7 @@ TOOLS: tuple[Tool, ...] = (
         routes=(("DELETE", "/monitor/{}"),),
         is_open_world=False,
         is_destructive=True,
-        run=of_monitor("DELETE", "/monitor/{}"),
+        run=tools.of_monitor("DELETE", "/monitor/{}"),
     ),
     Tool(
         name="firecrawl_monitor_run",
@@ -330,7 +314,7 @@ TOOLS: tuple[Tool, ...] = (
         arguments=_ID,
         required=("id",),
         routes=(("POST", "/monitor/{}/run"),),
-        run=of_monitor("POST", "/monitor/{}/run"),
+        run=tools.of_monitor("POST", "/monitor/{}/run"),
     ),
     Tool(
         name="firecrawl_monitor_checks",
@@ -341,7 +325,7 @@ TOOLS: tuple[Tool, ...] = (
         routes=(("GET", "/monitor/{}/checks"),),
         reads_only=True,
         is_open_world=False,
-        run=listing("/monitor/{}/checks", "offset", "data"),
+        run=tools.listing("/monitor/{}/checks", "offset", "data"),
     ),
     Tool(
         name="firecrawl_monitor_check",
@@ -358,7 +342,7 @@ TOOLS: tuple[Tool, ...] = (
         routes=(("GET", "/monitor/{}/checks/{}"),),
         reads_only=True,
         is_open_world=False,
-        run=listing("/monitor/{}/checks/{}", "skip", "pages"),
+        run=tools.listing("/monitor/{}/checks/{}", "skip", "pages"),
     ),
     Tool(
         name="firecrawl_feedback",
@@ -378,7 +362,7 @@ TOOLS: tuple[Tool, ...] = (
         required=("endpoint", "jobId", "rating"),
         routes=(("POST", "/feedback"),),
         is_open_world=False,
-        run=run_feedback,
+        run=tools.run_feedback,
     ),
     Tool(
         name="firecrawl_search_feedback",
@@ -388,7 +372,7 @@ TOOLS: tuple[Tool, ...] = (
         required=("searchId", "rating"),
         routes=(("POST", "/search/{}/feedback"),),
         is_open_world=False,
-        run=run_search_feedback,
+        run=tools.run_search_feedback,
     ),
     Tool(
         name="firecrawl_credit_usage",
@@ -398,6 +382,6 @@ TOOLS: tuple[Tool, ...] = (
         routes=(("GET", "/team/credit-usage"),),
         reads_only=True,
         is_open_world=False,
-        run=run_credit_usage,
+        run=tools.run_credit_usage,
     ),
 )

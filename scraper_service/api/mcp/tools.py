@@ -174,7 +174,6 @@ class Tool:
 
 
 def _scrape_body(given: ArgumentsT) -> ArgumentsT:
-    """Return the body of a scrape from flat arguments."""
     body = dict(given)
     formats: list[Any] = list(body.pop("formats", []) or [])
     options = {
@@ -207,7 +206,6 @@ async def run_scrape(call: ToolCall, given: ArgumentsT) -> ToolAnswer:
 
 
 def _of_page(answer: Answer, body: ArgumentsT) -> ToolAnswer:
-    """Return the outcome of the response to a scrape with ``body``."""
     is_kept = not body.get("zeroDataRetention")
     return ToolAnswer(
         body=answer.body,

@@ -17,8 +17,8 @@ from attrs import evolve
 from twisted.web import http
 from werkzeug.http import parse_etags
 
-from scraper_service.api.application import TaskPage
 from scraper_service.api.errors import FAILURE_STATUS, PAGE_STATUSES, STATUSES
+from scraper_service.api.events import EventJson
 from scraper_service.api.http_server import Root
 from scraper_service.api.openapi.kinds import KindSchemas
 from scraper_service.api.openapi.route import (
@@ -26,6 +26,7 @@ from scraper_service.api.openapi.route import (
     VARIABLE,
     RootResource,
     Route,
+    TaskPage,
     route_of,
 )
 from scraper_service.api.request_body import FORM
@@ -43,7 +44,6 @@ from scraper_service.api.schemas import (
     ref,
     shape_of,
 )
-from scraper_service.api.webhook_payloads import EventJson
 from scraper_service.errors import (
     InvalidBody,
     InvalidParameter,
@@ -112,8 +112,6 @@ def build(
 
 
 class _Facts:
-    """A route with its texts."""
-
     def __init__(
         self,
         route: Route,
@@ -157,8 +155,6 @@ class _Facts:
 
 
 class _Document:
-    """The document while it is made."""
-
     def __init__(self, capabilities: dict[str, Any], most_days: float):
         self._most_days = most_days
         self._version: str = capabilities["version"]
@@ -436,7 +432,6 @@ class OpenApiPage(TaskPage):
         )
 
     def _body(self, request: JsonRequest, document: bytes, digest: str) -> bytes:
-        """Set the headers of a response; return its body, which may be empty."""
         base = self._urls.base(request)
         etag = hashlib.sha256(f"{digest} {base}".encode()).hexdigest()[:32]
         request.setHeader("ETag", f'"{etag}"')

@@ -8,10 +8,13 @@ from typing import Any, ClassVar, TypeVar
 
 from attrs import field, frozen
 from twisted.web.resource import Resource
+from twisted.web.server import NOT_DONE_YET
 
+from scraper_service.api.errors import answer_to, not_found, refuse_method, write
 from scraper_service.api.schemas import ANY, shape_of
 from scraper_service.options.limits import KeyScope
 from scraper_service.options.parsing import Object
+from scraper_service.shared_objects import BackgroundTasks
 
 HandlerT = TypeVar("HandlerT", bound=Callable[..., Any])
 
@@ -45,7 +48,7 @@ class Route:
     and limits of rate need no description. Example::
 
         @Route("POST /crawl", returns=JobStarted, body="CRAWL", errors=JOB_ERRORS)
-        async def start_crawl(self, request: JsonRequest) -> bytes:
+        async def start_crawl(self, request: Any) -> bytes:
     """
 
     #: Methods and path, a Werkzeug pattern below the version; a tuple for several paths.
@@ -109,3 +112,44 @@ class RootResource(Resource):
 
     #: The routes at and below the resource.
     routes: tuple[Route, ...]
+
+
+class TaskPage(RootResource):
+    """A resource without children whose body a task makes. Its errors become responses."""
+
+    isLeaf = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._tasks = BackgroundTasks()
+
+    async def make(self, request: Any) -> bytes:
+        """Set status and headers of a response; return its body."""
+        raise NotImplementedError
+
+    def render(self, request: Any) -> bytes | int:
+        if request.postpath:
+            return not_found(request)
+        if (refusal := refuse_method(request)) is not None:
+            return refusal
+        return self.respond(request)
+
+    def respond(self, request: Any) -> int:
+        """Begin to make the response to a request."""
+        self._tasks.spawn(self._respond(request))
+        return NOT_DONE_YET
+
+    async def _respond(self, request: Any) -> None:
+        gone = request.notifyFinish()
+        gone.addErrback(lambda _: None)  # the client went away
+        try:
+            body = await self.make(request)
+            if body:  # a 304 has none
+                request.setHeader("Content-Length", str(len(body)))
+        except Exception as error:
+            if gone.called:
+                return
+            body = write(request, answer_to(error, str))
+        if not gone.called:
+            request.write(body)
+            request.finish()

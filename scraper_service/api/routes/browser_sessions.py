@@ -1,21 +1,25 @@
-"""Bodies of the responses to calls of browser sessions, and their shapes."""
+"""Sessions of the browser, and named sessions: the cookies and storage that pages share."""
 
 from __future__ import annotations
 
 import uuid
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from scraper_service.api.application import with_base
 from scraper_service.api.errors import PAGE_STATUSES
 from scraper_service.api.openapi.route import Route
-from scraper_service.api.parameters import ChoiceParameter, TextParameter, parse_job_id
+from scraper_service.api.parameters import (
+    ChoiceParameter,
+    PathParameter,
+    TextParameter,
+    parse_job_id,
+)
 from scraper_service.api.requests.browser_sessions import (
     SESSION,
     STEP,
     session_options,
     step_request,
 )
-from scraper_service.api.responses import PageJson, page_json
+from scraper_service.api.responses import PageJson, page_json, with_base
 from scraper_service.api.routing import Routes
 from scraper_service.api.schemas import (
     TEXT,
@@ -57,6 +61,7 @@ from scraper_service.errors import (
     Unauthorized,
 )
 from scraper_service.options.limits import KeyScope, Mode
+from scraper_service.options.scrape import MAX_NAME, profile_name
 from scraper_service.services.browser_sessions.lifecycle import PageFailed
 
 if TYPE_CHECKING:
@@ -203,7 +208,6 @@ class BrowserSessionRoutes(Routes):
         return SessionOpened.to_json(record, **self._urls(request, record.id))
 
     def _done(self, request: JsonRequest, found: StepResult) -> bytes:
-        """Return the response to a step."""
         answer = step_json(found, self._urls(request, found.session_id))
         return with_base(answer, self.base_url(request))
 
@@ -430,3 +434,51 @@ def _id(text: str) -> str:
         return str(uuid.UUID(text))
     except ValueError:
         raise SessionNotFound from None
+
+
+_NAME = PathParameter(
+    "name",
+    "The name of the session.",
+    {"type": "string", "minLength": 1, "maxLength": MAX_NAME},
+)
+
+
+class _Session(JsonObject):
+    name: str
+    cookies: int
+    created_at: Time
+    updated_at: Time
+
+
+_NAMED = success(sessions=list[_Session])
+
+
+class SessionRoutes(Routes):
+    """The named sessions of the team: the cookies and storage that pages begin with."""
+
+    @Route("GET /sessions", returns=_NAMED, is_own=True)
+    async def sessions(self, request: JsonRequest) -> bytes:
+        """Return the team's sessions, without their contents."""
+        team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
+        return _NAMED.to_json(sessions=await self.services.scraping.sessions(team))
+
+    @Route(
+        "DELETE /sessions/<path:name>",
+        returns=Success,
+        parameters=(_NAME,),
+        errors=(JobNotFound,),
+        is_own=True,
+    )
+    async def delete_session(self, request: JsonRequest, name: str) -> bytes:
+        """Delete a session."""
+        team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
+        await self.services.scraping.delete_session(_session_name(name), team)
+        return Success.to_json()
+
+
+def _session_name(text: str) -> str:
+    """Return the name in a path; raise :exc:`InvalidParameter` for an invalid name."""
+    try:
+        return profile_name(text)
+    except ValueError as error:
+        raise InvalidParameter(str(error)) from None

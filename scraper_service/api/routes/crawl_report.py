@@ -11,6 +11,7 @@ import re
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from urllib.parse import quote
 
+from scraper_service.api.events import LAST_EVENT, LAST_EVENT_ID, SentEvent, follow
 from scraper_service.api.openapi.route import Route
 from scraper_service.api.parameters import (
     ChoiceParameter,
@@ -32,8 +33,6 @@ from scraper_service.api.schemas import (
     member,
     one_of,
 )
-from scraper_service.api.streams import server_sent_events
-from scraper_service.api.webhook_payloads import SentEvent
 from scraper_service.content.metadata.dates import utc_time
 from scraper_service.crawling.politeness.host_limits import MAX_CRAWL_DELAY_S, pace_key
 from scraper_service.discovery.outgoing_requests import MAX_PAUSE_S
@@ -54,8 +53,8 @@ from scraper_service.storage.jobs.job_urls import STATES, Cursor, UrlQuery
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from scraper_service.api.events import EventStream
     from scraper_service.api.http_server import JsonRequest
-    from scraper_service.api.streams.server_sent_events import EventStream
     from scraper_service.options.json_schema import Field
     from scraper_service.services.jobs import CrawlReport
     from scraper_service.storage.jobs.job_urls import Listing
@@ -318,13 +317,13 @@ class CrawlReportRoutes(Routes):
     @Route(
         of_jobs("GET", "/events"),
         returns={**SentEvent.shape, "description": "Each event of the stream."},
-        parameters=(server_sent_events.LAST_EVENT, server_sent_events.LAST_EVENT_ID),
+        parameters=(LAST_EVENT, LAST_EVENT_ID),
         errors=(QueueFull,),
         media=("text/event-stream",),
     )
     async def events(self, request: JsonRequest, job_id: str) -> EventStream:
         """Follow the events of a job."""
-        return await server_sent_events.follow(self.api, request, job_id)
+        return await follow(self.api, request, job_id)
 
 
 def _url_query(request: JsonRequest) -> UrlQuery:

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from attrs import evolve
 from prometheus_client import Counter
 
-from scraper_service.api.application import write
-from scraper_service.api.errors import answer_to
+from scraper_service.api.errors import answer_to, write
 from scraper_service.api.openapi.route import Route
 from scraper_service.api.parameters import parse_job_id
 from scraper_service.api.requests.feedback import (

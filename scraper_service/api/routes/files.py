@@ -13,12 +13,6 @@ import multipart
 from attrs import evolve, frozen
 from twisted.web.server import NOT_DONE_YET
 
-from scraper_service.api.application import (
-    TaskPage,
-    join_sentences,
-    with_base,
-    write,
-)
 from scraper_service.api.errors import (
     PAGE_STATUSES,
     WORK_ERRORS,
@@ -27,8 +21,9 @@ from scraper_service.api.errors import (
     error_body,
     not_found,
     refuse_method,
+    write,
 )
-from scraper_service.api.openapi.route import RootResource, Route
+from scraper_service.api.openapi.route import RootResource, Route, TaskPage
 from scraper_service.api.parameters import PathParameter, TextParameter
 from scraper_service.api.request_body import (
     FORM,
@@ -36,7 +31,12 @@ from scraper_service.api.request_body import (
     MAX_FILE_BYTES,
 )
 from scraper_service.api.requests.uploads import UPLOAD, upload_request
-from scraper_service.api.responses import Scraped, scrape_response
+from scraper_service.api.responses import (
+    Scraped,
+    join_sentences,
+    scrape_response,
+    with_base,
+)
 from scraper_service.api.routing import Routes
 from scraper_service.api.schemas import (
     TEXT,
@@ -257,7 +257,6 @@ class FileRoutes(Routes):
         return await self._parse_file(request, form.file, options, team, warning)
 
     async def _parse_upload(self, request: JsonRequest) -> bytes:
-        """Convert a file that was sent before."""
         team, body = await self.checks.admit(request, Mode.SCRAPE)
         await self.checks.charges.require(team, self.checks.prices.page)
         found = await body.read(self.api.requests.parse_upload)

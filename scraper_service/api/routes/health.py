@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from attrs import frozen
 from twisted.web.resource import Resource
 
-from scraper_service.api.application import TaskPage
-from scraper_service.api.connections import is_local_host, peer_address
 from scraper_service.api.errors import NotFoundPage, not_found, refuse_method
-from scraper_service.api.openapi.route import RootResource, Route
+from scraper_service.api.http_connections import is_local_host, peer_address
+from scraper_service.api.openapi.route import RootResource, Route, TaskPage
 from scraper_service.api.schemas import TEXT, JsonObject, Success, encode, member
 
 if TYPE_CHECKING:

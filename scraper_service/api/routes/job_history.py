@@ -110,7 +110,6 @@ _COUNTS = json_object(
 
 
 def _status_path(job: JobSummary) -> str:
-    """Return the path of the status of a job."""
     version = f"v{job.version}"
     if job.kind in _PATHS:
         return f"{version}/{_PATHS[job.kind]}/{job.id}"
@@ -288,7 +287,6 @@ def _text(request: JsonRequest) -> str | None:
 
 
 def _at_cursor(request: JsonRequest, query: HistoryQuery) -> HistoryQuery:
-    """Return the query with the position of its cursor."""
     found = _CURSOR.read(request)
     if found is None:
         return query
@@ -301,7 +299,6 @@ def _at_cursor(request: JsonRequest, query: HistoryQuery) -> HistoryQuery:
 
 
 def _digest(query: HistoryQuery) -> str:
-    """Return a short hash of the filters of a query."""
     filters = [
         sorted(query.kinds),
         None if query.states is None else sorted(query.states),

@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from urllib.parse import urlencode
 
+from scraper_service.api.events import summary_json
 from scraper_service.api.openapi.route import Route
 from scraper_service.api.parameters import (
     MAX_SKIP,
@@ -44,7 +45,6 @@ from scraper_service.api.schemas import (
     or_null,
     success,
 )
-from scraper_service.api.webhook_payloads import summary_json
 from scraper_service.crawling.page_errors import SITE_BLOCKED
 from scraper_service.errors import (
     CheckRunning,
@@ -174,8 +174,6 @@ def _reason(result: Mapping[str, Any]) -> Any:
 
 
 class _Result(JsonObject):
-    """The result of a target, of what a check stores of it."""
-
     target_id: Id
     type: Literal["scrape", "crawl", "search"]
     expected_jobs: Maybe[list[Id]] = member(
@@ -263,8 +261,6 @@ class _Diff(JsonObject):
 
 
 class _Page(JsonObject):
-    """A page of a check, of its stored facts."""
-
     id: Id
     target_id: Id
     url: str
@@ -516,7 +512,6 @@ class MonitorRoutes(Routes):
 
 
 def _values(found: MonitorRequest, monitor_id: str) -> dict[str, Any]:
-    """Return the attributes of a monitor that a body sets."""
     values = dict(found.values)
     for name in ("targets", "webhook"):
         values.pop(name, None)

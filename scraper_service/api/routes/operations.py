@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-from scraper_service.api.application import join_sentences
 from scraper_service.api.errors import WORK_ERRORS
 from scraper_service.api.openapi.route import Route
 from scraper_service.api.parameters import NumberParameter, parse_job_id
+from scraper_service.api.responses import join_sentences
 from scraper_service.api.routing import Routes
 from scraper_service.api.schemas import (
     NULL,

@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING
 
 from attrs import evolve
 
-from scraper_service.api.application import join_sentences, with_base
 from scraper_service.api.errors import PAGE_STATUSES, WORK_ERRORS
 from scraper_service.api.openapi.route import Route
 from scraper_service.api.parameters import NumberParameter, parse_job_id
-from scraper_service.api.responses import PageJson, scrape_response
+from scraper_service.api.responses import (
+    PageJson,
+    join_sentences,
+    scrape_response,
+    with_base,
+)
 from scraper_service.api.routing import Routes
 from scraper_service.api.schemas import success
 from scraper_service.crawling.converter_pool.converter import RemoteFunction
@@ -31,7 +35,7 @@ from scraper_service.options.scrape import MIN_TOKENS
 
 if TYPE_CHECKING:
     from scraper_service.api.http_server import JsonRequest
-    from scraper_service.crawling.converter_pool.pool import ConverterPool
+    from scraper_service.crawling.converter_pool.page_conversion import ConverterPool
 
 
 MOST_TOKENS = 10**9

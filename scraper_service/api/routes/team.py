@@ -1,4 +1,4 @@
-"""Routes of teams: keys, credits, usage, the audit log, and blocked sites."""
+"""Routes of teams: credits, usage, the audit log, blocked sites; and what they may use here."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from scraper_service.api.parameters import (
     ChoiceParameter,
     CursorParameter,
     NumberParameter,
-    PathParameter,
 )
 from scraper_service.api.routing import Routes
 from scraper_service.api.schemas import (
@@ -30,15 +29,9 @@ from scraper_service.api.schemas import (
     one_of,
     success,
 )
-from scraper_service.errors import InvalidParameter, JobNotFound
 from scraper_service.options.limits import KeyScope, Mode, SitePolicy
 from scraper_service.options.page_requests import ignored_names
-from scraper_service.options.scrape import MAX_NAME, profile_name
-from scraper_service.options.values import (
-    LIST_MODES,
-    TEAM_PROTECTION,
-    team_protection,
-)
+from scraper_service.options.values import LIST_MODES, TEAM_PROTECTION, team_protection
 from scraper_service.storage.accounts.audit import AuditPosition
 from scraper_service.storage.accounts.usage import CallPosition
 
@@ -47,15 +40,10 @@ if TYPE_CHECKING:
     from scraper_service.storage.accounts.credits import Call
     from scraper_service.storage.accounts.usage import Balance
 
-MAX_ENTRIES, USUAL_ENTRIES = 100, 50  # in one response
-_AUDIT_LIMIT = NumberParameter(
-    "limit", "At most N entries.", 1, MAX_ENTRIES, USUAL_ENTRIES
-)
-_AUDIT_CURSOR = CursorParameter(
-    "cursor",
-    "that of `next`",
-    re.compile(r"([0-9]{1,10}\.[0-9]{1,9})_([0-9a-f-]{36})"),
-)
+
+_LIMIT = NumberParameter("limit", "At most N entries.", 1, 100, 50)
+_POSITION = re.compile(r"([0-9]{1,10}\.[0-9]{1,9})_([0-9a-f-]{36})")
+_AUDIT_CURSOR = CursorParameter("cursor", "that of `next`", _POSITION)
 UNLIMITED = 1_000_000_000
 ENDPOINTS = (
     *("scrape", "parse", "crawl", "batch_scrape", "map"),
@@ -64,21 +52,12 @@ ENDPOINTS = (
 )
 EPOCH = date(1970, 1, 1)
 _ENDPOINT = ChoiceParameter("endpoint", "Only calls of this kind.", ENDPOINTS)
-_CURSOR = CursorParameter(
-    "cursor",
-    "the cursor of a response",
-    re.compile(r"([0-9]{1,10}\.[0-9]{1,9})_([0-9a-f-]{36})"),
-)
+_CURSOR = CursorParameter("cursor", "the cursor of a response", _POSITION)
 _TIME_RANGE = ChoiceParameter(
     "timeRange", "The length of a period.", ("day", "week", "month"), "month"
 )
 _BY_KEY = ChoiceParameter(
     "byApiKey", "List each API key separately.", ("true", "false"), "false"
-)
-_NAME = PathParameter(
-    "name",
-    "The name of the session.",
-    {"type": "string", "minLength": 1, "maxLength": MAX_NAME},
 )
 _CONCURRENCY = success(concurrency=int, max_concurrency=int)
 _DISK = success(data=json_object(used_bytes=int, limit_bytes=int | None))
@@ -114,13 +93,13 @@ class AuditRoutes(Routes):
         "GET /team/audit",
         scope=KeyScope.ADMIN,
         returns=_Audit,
-        parameters=(_AUDIT_LIMIT, _AUDIT_CURSOR),
+        parameters=(_LIMIT, _AUDIT_CURSOR),
         is_own=True,
     )
     async def audit(self, request: JsonRequest) -> bytes:
         """Return the team's audit log, the latest entry first."""
         team, _ = await self.checks.admit(request, Mode.ACCOUNT)
-        limit, place = _AUDIT_LIMIT.read(request), _AUDIT_CURSOR.read(request)
+        limit, place = _LIMIT.read(request), _AUDIT_CURSOR.read(request)
         after = place and AuditPosition(float(place[1]), place[2])
         found = await self.services.usage.audit(team, after, limit)
         following = None
@@ -169,10 +148,6 @@ class ThreatProtectionRoutes(Routes):
         return _Protection.to_json(data=policy, warning=warning)
 
 
-MAX_CALLS, USUAL_CALLS = 100, 50  # in one response
-_LIMIT = NumberParameter("limit", "At most N calls.", 1, MAX_CALLS, USUAL_CALLS)
-
-
 class _Queue(Success):
     jobs_in_queue: int = member(source=lambda found: found.active + found.waiting)
     active_jobs_in_queue: int = member(source="active")
@@ -193,31 +168,6 @@ class _Activity(Success, spelled=str):
     data: list[_Call]
     cursor: str | None
     has_more: bool
-
-
-class _Session(JsonObject):
-    name: str
-    cookies: int
-    created_at: Time
-    updated_at: Time
-
-
-class _Feature(JsonObject):
-    name: str
-    available: bool
-    reason: Maybe[str]
-
-
-_SESSIONS = success(sessions=list[_Session])
-_CAPABILITIES = json_object(
-    version=str,
-    features=list[_Feature],
-    formats=list[_Feature],
-    exports=list[_Feature],
-    search_engines=list[str],
-    database=Literal["postgresql", "sqlite"],
-    not_offered=array(json_object(name=str, reason=str).shape),
-)
 
 
 class _Period(JsonObject):
@@ -322,27 +272,31 @@ class TeamRoutes(Routes):
         return _calls(found, limit)
 
 
-class SessionRoutes(Routes):
-    """The team's sessions and room on the disk, and what this installation can do."""
+class _Feature(JsonObject):
+    name: str
+    available: bool
+    reason: Maybe[str]
 
-    @Route("GET /sessions", returns=_SESSIONS, is_own=True)
-    async def sessions(self, request: JsonRequest) -> bytes:
-        """Return the team's sessions, without their contents."""
-        team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
-        return _SESSIONS.to_json(sessions=await self.services.scraping.sessions(team))
 
-    @Route(
-        "DELETE /sessions/<path:name>",
-        returns=Success,
-        parameters=(_NAME,),
-        errors=(JobNotFound,),
-        is_own=True,
-    )
-    async def delete_session(self, request: JsonRequest, name: str) -> bytes:
-        """Delete a session."""
-        team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
-        await self.services.scraping.delete_session(_session_name(name), team)
-        return Success.to_json()
+_CAPABILITIES = json_object(
+    version=str,
+    features=list[_Feature],
+    formats=list[_Feature],
+    exports=list[_Feature],
+    search_engines=list[str],
+    database=Literal["postgresql", "sqlite"],
+    not_offered=array(json_object(name=str, reason=str).shape),
+)
+
+
+class CapabilityRoutes(Routes):
+    """What this installation can do, and how much the team may store in it."""
+
+    @Route("GET /capabilities", returns=success(data=_CAPABILITIES), is_own=True)
+    async def capabilities(self, request: JsonRequest) -> bytes:
+        """Return what this installation can do, and why it cannot do the rest."""
+        await self.checks.admit(request, Mode.CRAWL_STATUS)
+        return encode({"success": True, "data": self.services.capabilities()})
 
     @Route("GET /team/disk-usage", returns=_DISK, is_own=True)
     async def disk_usage(self, request: JsonRequest) -> bytes:
@@ -354,12 +308,6 @@ class SessionRoutes(Routes):
             "limit_bytes": disk.limit(team),
         }
         return _DISK.to_json(data=data)
-
-    @Route("GET /capabilities", returns=success(data=_CAPABILITIES), is_own=True)
-    async def capabilities(self, request: JsonRequest) -> bytes:
-        """Return what this installation can do, and why it cannot do the rest."""
-        await self.checks.admit(request, Mode.CRAWL_STATUS)
-        return encode({"success": True, "data": self.services.capabilities()})
 
 
 def _balance(found: Balance, unit: str, rate: int) -> dict[str, float]:
@@ -415,11 +363,3 @@ def _calls(found: list[Call], limit: int) -> bytes:
     last = found[limit - 1] if has_more else None
     cursor = last and f"{last.at!r}_{last.id}"
     return _Activity.to_json(data=found[:limit], cursor=cursor, has_more=has_more)
-
-
-def _session_name(text: str) -> str:
-    """Return the name in a path; raise :exc:`InvalidParameter` for an invalid name."""
-    try:
-        return profile_name(text)
-    except ValueError as error:
-        raise InvalidParameter(str(error)) from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
+from scraper_service.api.events import event_type
 from scraper_service.api.openapi.route import Route
 from scraper_service.api.parameters import (
     ChoiceParameter,
@@ -24,7 +25,6 @@ from scraper_service.api.schemas import (
     one_of,
     success,
 )
-from scraper_service.api.webhook_payloads import event_type
 from scraper_service.errors import HeadersForgotten, InvalidParameter, JobNotFound
 from scraper_service.options.limits import Mode
 from scraper_service.storage.job_records import DeliveryState, event_id
@@ -170,7 +170,6 @@ class WebhookDeliveryRoutes(Routes):
 
 
 def _delivery_number(text: str) -> int:
-    """Return the delivery number in a path. Raises :exc:`InvalidParameter`."""
     if not is_number(text, 1, MAX_NUMBER):
         raise InvalidParameter(
             f"Invalid delivery ID format: must be a number, got {text[:60]!r}"
@@ -179,7 +178,6 @@ def _delivery_number(text: str) -> int:
 
 
 def _names(job: Job, delivery: Delivery) -> dict[str, str]:
-    """Return the id and the type of a delivery."""
     return {
         "webhook_id": event_id(job.id, delivery.seq),
         "type": event_type(job.kind, delivery.kind),

@@ -115,7 +115,6 @@ class SessionSocket(_SessionMessages):
             await self.close(GOING_AWAY if is_over else OK, "the session has ended")
 
     async def _upward(self, messages: CallerMessages) -> None:
-        """Send the caller's messages to the browser."""
         turns = FairTurns()
         while not self._session.ending.is_set():
             await messages.take(await self.next_message())

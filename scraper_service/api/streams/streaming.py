@@ -15,7 +15,7 @@ from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET
 from zope.interface import implementer
 
-from scraper_service.api.application import with_base
+from scraper_service.api.responses import with_base
 from scraper_service.errors import QueueFull, ServiceUnavailable
 
 if TYPE_CHECKING:
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from scrapy.settings import BaseSettings
 
-    from scraper_service.api.application import RequestChecks
     from scraper_service.api.http_server import JsonRequest
     from scraper_service.api.parameters import PublicUrls
+    from scraper_service.api.request_checks import RequestChecks
     from scraper_service.services.accounts import Team
     from scraper_service.services.job_following import JobTails
 

@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
     from wsproto.events import Event
 
-    from scraper_service.api.application import RequestChecks
     from scraper_service.api.http_server import JsonRequest
     from scraper_service.api.parameters import PublicUrls
+    from scraper_service.api.request_checks import RequestChecks
     from scraper_service.api.routing import Api
     from scraper_service.api.streams.streaming import OpenStreams
     from scraper_service.services.accounts import Team
@@ -225,7 +225,6 @@ class SocketStream(Stream):
             loop.call_later(self.watchers.stall_s, self.cut)
 
     def _receive(self, data: bytes) -> None:
-        """Handle data of the client: pongs, pings and the end."""
         self._unanswered = 0
         if self._is_refused or self._wire.state is ConnectionState.CLOSED:
             return

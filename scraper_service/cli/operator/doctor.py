@@ -23,11 +23,9 @@ if TYPE_CHECKING:
 
     from scrapy.settings import Settings
 
-    from scraper_service.crawling.browser.chromium import RemoteBrowser
     from scraper_service.storage.files.blob_stores import ObjectStore
 
 
-BROWSER_PROBE_S = 10.0
 LOW_SPACE_BYTES = 2**30
 PROBE_S = 2.0  # for an answer of what listens on the port
 
@@ -216,21 +214,13 @@ def _egress(entries: list[str]) -> Check:
 
 def _browser(settings: Settings) -> Check:
     from scraper_service.crawling.browser.chromium import (
-        RemoteBrowser,
         find_chromium,
         why_missing,
     )
 
     if missing := why_missing(settings):
         text = f"screenshots, actions and scripts do not work: {missing}"
-        state = "fails" if settings["BROWSER_CDP_URL"] else "missing"
-        return Check("browser", state, text)
-    if (remote := RemoteBrowser.of(settings)) is not None:
-        try:
-            return Check("browser", "works", asyncio.run(_connect(remote)))
-        except OSError as error:
-            text = f"{error}; see SCRAPER_BROWSER_CDP_URL"
-            return Check("browser", "fails", text)
+        return Check("browser", "missing", text)
     path = find_chromium(settings) or ""
     try:
         done = subprocess.run(  # noqa: S603  # the operator's own browser
@@ -242,15 +232,6 @@ def _browser(settings: Settings) -> Check:
         )
         return Check("browser", "fails", text)
     return Check("browser", "works", f"{path}, {done.stdout.strip()}")
-
-
-async def _connect(remote: RemoteBrowser) -> str:
-    """Return the version of the browser on another machine. Raises :exc:`OSError`."""
-    from playwright.async_api import async_playwright
-
-    async with async_playwright() as playwright:
-        browser = await remote.connect(playwright.chromium, BROWSER_PROBE_S)
-        return f"Chromium {browser.version} at {remote.host}"
 
 
 def _authorities() -> Check:

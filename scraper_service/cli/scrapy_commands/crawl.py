@@ -13,8 +13,8 @@ from scrapy.exceptions import UsageError
 from scrapy.utils.asyncio import create_looping_call
 
 from scraper_service.cli.status import CRAWL_DENIAL, EXTERNAL_LINK
-from scraper_service.crawling.logs import configure_logs
 from scraper_service.crawling.middlewares import item_made
+from scraper_service.crawling.observability import configure_logs
 from scraper_service.discovery.scope_rules import Reason
 from scraper_service.errors import InvalidOptions, ServiceError, plural
 from scraper_service.items import Page

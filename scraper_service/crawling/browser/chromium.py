@@ -1,42 +1,25 @@
-"""Finds Chromium, here or on another machine, and has the options of its start.
-
-The module also has its certificate authorities. A browser on another machine renders pages
-by its DevTools URL.
-"""
+"""Finds Chromium, and has the options of its start and its certificate authorities."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import functools
 import hashlib
-import ipaddress
 import logging
 import os
-import re
 import shutil
 import ssl
 import subprocess
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
-
-from attrs import frozen
-
-from scraper_service.options.urls import url_parts
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from scrapy.settings import BaseSettings
 
-SCHEMES = ("ws", "wss", "http", "https")
-# What reaches the network beside a proxy, where no flag of the browser forbids it.
-WITHOUT_DATAGRAMS = """
-for (const name of ['RTCPeerConnection', 'webkitRTCPeerConnection', 'WebTransport'])
-  delete globalThis[name];
-"""
 # The headless shell first: a page takes a third of the CPU time and half the memory.
 NAMES = (
     "chromium-headless-shell",
@@ -99,70 +82,6 @@ SHARED_MEMORY = Path("/dev/shm")  # noqa: S108   # the directory in it is privat
 logger = logging.getLogger(__name__)
 
 
-def why_invalid(url: str) -> str | None:
-    """Return why a URL is none of a browser, None if it may be one."""
-    parts = url_parts(url)
-    if parts.scheme in SCHEMES and parts.hostname:
-        return None
-    shown = re.sub("//[^/@]*@", "//", url.partition("?")[0])[:80]
-    return (
-        "SCRAPER_BROWSER_CDP_URL must be a URL such as ws://HOST:9222/devtools/browser/ID"
-        f" or http://HOST:9222, got {shown!r}"
-    )
-
-
-@frozen
-class RemoteBrowser:
-    """The operator's browser elsewhere."""
-
-    #: May hold a secret: never shown.
-    url: str
-    #: Where it reaches this service, a name or an IP address of this machine.
-    proxy_address: str = "127.0.0.1"
-
-    @classmethod
-    def of(cls, settings: BaseSettings) -> Self | None:
-        """Return the browser of the settings, None for one on this machine."""
-        if not (url := str(settings["BROWSER_CDP_URL"] or "")):
-            return None
-        address = str(settings["BROWSER_PROXY_ADDRESS"] or "127.0.0.1")
-        return cls(url, address)
-
-    @property
-    def host(self) -> str:
-        """Its host and port, for messages."""
-        return url_parts(self.url).netloc.rpartition("@")[2]
-
-    async def connect(self, chromium: Any, timeout_s: float) -> Any:
-        """Return Playwright's connection to it. Raises :exc:`ConnectionError`."""
-        from playwright.async_api import Error as PlaywrightError  # noqa: PLC0415  # slow
-
-        try:
-            return await chromium.connect_over_cdp(self.url, timeout=timeout_s * 1000)
-        except PlaywrightError as error:
-            reason = str(error).partition("\n")[0].replace(self.url, "its URL")
-            text = f"the browser at {self.host} cannot be reached: {reason}"
-            raise ConnectionError(text) from None
-
-    async def peers(self) -> frozenset[str]:
-        """Return the addresses from which it may use the passages of pages.
-
-        Raises :exc:`ConnectionError`.
-        """
-        name = url_parts(self.url).hostname or ""
-        loop = asyncio.get_running_loop()
-        try:
-            found = await loop.getaddrinfo(name, None)
-        except OSError as error:
-            text = f"the host of the browser, {name}, does not resolve: {error}"
-            raise ConnectionError(text) from None
-        return frozenset(str(ipaddress.ip_address(each[4][0])) for each in found)
-
-    def misses_proxy(self, text: str) -> bool:
-        """Return True if an error of Chromium means that it does not reach its proxy."""
-        return "ERR_PROXY_CONNECTION_FAILED" in text
-
-
 def find_chromium(settings: BaseSettings) -> str | None:
     """Return the path of Chromium: of the setting, of Playwright, or in the PATH.
 
@@ -190,18 +109,10 @@ def _of_playwright() -> str | None:
 
 @functools.lru_cache(maxsize=16)
 def _search_disk(path: str, browsers_path: str, search_path: str) -> str | None:
-    """Search the disk for :func:`find_chromium`."""
     del browsers_path, search_path  # keys of the cache
     if path:
         return shutil.which(path)
     return _of_playwright() or next(filter(None, map(shutil.which, NAMES)), None)
-
-
-def why_missing(settings: BaseSettings) -> str | None:
-    """Return why no page can be rendered, None if it can."""
-    if url := str(settings["BROWSER_CDP_URL"] or ""):
-        return _why_off(settings) or why_invalid(url)
-    return why_none_here(settings)
 
 
 def _why_off(settings: BaseSettings) -> str | None:
@@ -217,11 +128,8 @@ def _has_library() -> bool:
     return find_spec("scrapy_playwright") is not None
 
 
-def why_none_here(settings: BaseSettings) -> str | None:
-    """Return why no browser of this machine is usable, None if one is.
-
-    Only such a one has sessions.
-    """
+def why_missing(settings: BaseSettings) -> str | None:
+    """Return why no page can be rendered, None if it can."""
     if (off := _why_off(settings)) is not None:
         return off
     if find_chromium(settings) is None:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
-from attrs import define, field, frozen
+from attrs import frozen
 
 from scraper_service.options.actions import check_keys
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from playwright.async_api import Page
 
 PROGRAM = "agent-browser"
@@ -46,8 +48,18 @@ _OPERATORS = {
     "(": "a subshell",
     ")": "a subshell",
     "`": "a substitution",
+    "$": "a variable",
 }
-_EXPANDED = re.compile(r"[A-Za-z0-9_({@*#?!$-]")
+_ESCAPED = re.compile(r'\\(["\\$`])')  # in double quotes
+_EXPANDED = re.compile(r"`|\$(?=[A-Za-z0-9_({@*#?!$-])")
+_PIECE = re.compile(
+    rf"""
+    (?P<end>\n|&&) | (?P<gap>[^\S\n]+) | (?P<joined>\\\n) | (?P<comment>\#[^\n]*)
+    | '(?P<single>[^']*)' | "(?P<double>(?:[^"\\]|\\.)*)" | \\(?P<escaped>.)
+    | (?P<shell>[|><;&()]|{_EXPANDED.pattern}) | (?P<plain>[^'"])
+    """,
+    re.VERBOSE | re.DOTALL,
+)
 MAX_TREE = 2**20  # characters of Playwright's tree
 MAX_SNAPSHOT = 200_000  # characters
 CUT = "\n[the rest is left out: the page has more than {} characters]"
@@ -85,7 +97,7 @@ def parse_lines(code: str) -> tuple[PageCommand, ...]:
 
     Raises :exc:`LineRefused` and :exc:`CommandInvalid`.
     """
-    found = [_command(words, comment) for words, comment in _Words(code).read()]
+    found = [_command(words, comment) for words, comment in _split(code)]
     if not found:
         raise CommandInvalid(f"no command was given; allowed are {', '.join(COMMANDS)}")
     if len(found) > MAX_COMMANDS:
@@ -121,109 +133,52 @@ def _command(words: list[str], comment: str) -> PageCommand:
 
 
 def _hint(comment: str) -> str:
-    """Return what to do if the comment behind a command was meant as its words."""
     if not comment:
         return ""
     [word, *_] = comment.split(maxsplit=1)
     return f': # begins a comment; write a selector in quotes, "{word[:60]}"'
 
 
-@define
-class _Words:
-    """Splits lines into commands and words, with the quotes of a POSIX shell."""
+def _split(text: str) -> Iterator[tuple[list[str], str]]:
+    """Yield the words of each command as a POSIX shell splits them, and the comment behind.
 
-    text: str
-    _at: int = 0
-    #: The parts of the word so far, None between two words.
-    _word: list[str] | None = None
-    _words: list[str] = field(factory=list)
-    _comment: str = ""
-    _commands: list[tuple[list[str], str]] = field(factory=list)
+    Raises :exc:`LineRefused` for what a shell would not take as it is.
+    """
+    words: list[str] = []
+    word: str | None = None
+    comment, at = "", 0
+    text += "\n\n"  # the first may follow a backslash
+    while at < len(text):
+        if (found := _PIECE.match(text, at)) is None:
+            raise CommandInvalid(f"a quote ({text[at]}) has no end")
+        at, kind = found.end(), str(found.lastgroup)
+        piece = found[kind]
+        if kind in {"end", "gap"}:
+            if word is not None:
+                words.append(word)
+                word = None
+            if kind == "end":
+                if words:
+                    yield words, comment
+                words, comment = [], ""
+        elif kind == "comment" and word is None:
+            comment = piece
+        elif kind == "comment":
+            word, at = f"{word}#", found.start() + 1
+        elif kind == "shell":
+            _refuse(piece)
+        elif kind == "double":
+            if (expanded := _EXPANDED.search(_ESCAPED.sub("", piece))) is not None:
+                _refuse(expanded[0])
+            word = (word or "") + _ESCAPED.sub(r"\1", piece)
+        elif kind != "joined":
+            word = (word or "") + piece
 
-    def read(self) -> list[tuple[list[str], str]]:
-        """Return the words of each command, and the comment behind them or ""."""
-        while self._at < len(self.text):
-            letter = self.text[self._at]
-            self._at += 1
-            if letter == "\n":
-                self._end_command()
-            elif letter.isspace():
-                self._end_word()
-            elif letter == "'":
-                self._single_quoted()
-            elif letter == '"':
-                self._double_quoted()
-            elif letter == "\\":
-                self._take_escaped()
-            elif letter == "#" and self._word is None:
-                self._skip_comment()
-            elif letter == "&" and self.text[self._at : self._at + 1] == "&":
-                self._at += 1
-                self._end_command()
-            else:
-                self._check(letter)
-                self._add(letter)
-        self._end_command()
-        return self._commands
 
-    def _check(self, letter: str) -> None:
-        """Raise :exc:`LineRefused` for a letter that a shell would not take as it is."""
-        if (what := _OPERATORS.get(letter)) is not None:
-            raise LineRefused(f"{what} ({letter}) is not possible here: no shell runs")
-        if letter == "$" and _EXPANDED.match(self.text, self._at):
-            raise LineRefused("a variable ($) is not possible here: no shell runs")
-
-    def _add(self, letter: str) -> None:
-        if self._word is None:
-            self._word = []
-        self._word.append(letter)
-
-    def _end_word(self) -> None:
-        if self._word is not None:
-            self._words.append("".join(self._word))
-            self._word = None
-
-    def _end_command(self) -> None:
-        self._end_word()
-        if self._words:
-            self._commands.append((self._words, self._comment))
-            self._words = []
-        self._comment = ""
-
-    def _single_quoted(self) -> None:
-        end = self.text.find("'", self._at)
-        if end < 0:
-            raise CommandInvalid("a quote (') has no end")
-        self._add(self.text[self._at : end])
-        self._at = end + 1
-
-    def _double_quoted(self) -> None:
-        self._add("")
-        while self._at < len(self.text):
-            letter = self.text[self._at]
-            self._at += 1
-            if letter == '"':
-                return
-            if letter == "\\" and self.text[self._at : self._at + 1] in {*'"\\$`'}:
-                letter = self.text[self._at]
-                self._at += 1
-            elif letter in {"$", "`"}:
-                self._check(letter)
-            self._add(letter)
-        raise CommandInvalid('a quote (") has no end')
-
-    def _take_escaped(self) -> None:
-        """Take the next letter as it is; a line that ends with a backslash goes on."""
-        letter = self.text[self._at : self._at + 1]
-        self._at += 1
-        if letter and letter != "\n":
-            self._add(letter)
-
-    def _skip_comment(self) -> None:
-        end = self.text.find("\n", self._at)
-        end = len(self.text) if end < 0 else end
-        self._comment = self.text[self._at - 1 : end]
-        self._at = end
+def _refuse(sign: str) -> NoReturn:
+    raise LineRefused(
+        f"{_OPERATORS[sign]} ({sign}) is not possible here: no shell runs"
+    )
 
 
 async def snapshot(page: Page, *, only_interactive: bool, timeout_ms: float) -> str:

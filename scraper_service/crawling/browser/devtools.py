@@ -233,7 +233,6 @@ def decide(text: str, context_id: str) -> Decision:
 
 
 def _message_error(message: object) -> str | None:
-    """Return why a value is no message of the protocol, None if it is."""
     if not isinstance(message, dict):
         return "the message must be an object"
     if type(message.get("id")) is not int or abs(message["id"]) > MOST_ID:
@@ -262,7 +261,6 @@ def error_reply(message: object, why: str, code: int = REFUSED_CODE) -> str:
 def _refusal(
     method: str, domain: str, name: str, params: Mapping[str, Any]
 ) -> str | None:
-    """Return why a method is refused, None if it is not."""
     only = ONLY.get(domain)
     if (
         domain not in DOMAINS

@@ -18,9 +18,8 @@ from scrapy.exceptions import (
 
 from scraper_service.content.page_status import NO_TEXT
 from scraper_service.crawling.browser import scripts
-from scraper_service.crawling.browser.proxy import UNREACHED, Passage
+from scraper_service.crawling.browser.proxy import Passage
 from scraper_service.crawling.page_errors import (
-    BrowserMissing,
     CertificateError,
     NoCommonTls,
     NotAPage,
@@ -170,7 +169,6 @@ async def _wait_for_text(opened: OpenPage) -> bool:
 
 
 async def _pending(opened: OpenPage) -> dict[str, Any] | None:
-    """Return the parts that the page waits for; None if it has moved."""
     try:
         found: dict[str, Any] = await opened.page.evaluate(scripts.PENDING)
     except PlaywrightError as error:
@@ -208,9 +206,6 @@ def _failure(opened: OpenPage, text: str) -> Exception:
             return failure(reason)
     if failures := opened.passage.failures:
         return opened.passage.failure(opened.order.url) or next(iter(failures.values()))
-    remote = opened.running.remote
-    if remote is not None and remote.misses_proxy(text):
-        return BrowserMissing(UNREACHED)
     for signs, kind in _FAILURES:
         if any(sign in text for sign in signs):
             return kind(reason)

@@ -18,7 +18,6 @@ from playwright.async_api import Error as PlaywrightError
 
 from scraper_service.content.html.ads import PATHS, is_blocked
 from scraper_service.crawling.browser import scripts
-from scraper_service.crawling.browser.chromium import WITHOUT_DATAGRAMS
 from scraper_service.crawling.browser.proxy import Blocked, Passage
 from scraper_service.crawling.browser.running_browser import RunningBrowser
 from scraper_service.crawling.egress import EgressPolicy
@@ -372,8 +371,6 @@ class OpenPage:
     async def _prepare(self) -> None:
         options = self.order.options
         await self.context.add_init_script(scripts.WATCH)
-        if self.running.remote is not None:
-            await self.context.add_init_script(WITHOUT_DATAGRAMS)
         self.page = await self.context.new_page()
         self.context.on("page", self._close_popup)
         self.page.on("crash", self._on_crash)

@@ -22,7 +22,6 @@ from scrapy.exceptions import (
 )
 
 from scraper_service.crawling.egress import EgressPolicy
-from scraper_service.crawling.page_errors import BrowserMissing
 from scraper_service.crawling.proxies import resolve
 from scraper_service.options.urls import host_of, url_parts
 
@@ -51,12 +50,6 @@ ENDS = (
 _HOP = ("proxy-", "connection:", "keep-alive:", "te:", "trailer:")
 
 
-UNREACHED = (
-    "the remote browser does not reach the proxy of the service"
-    " (SCRAPER_BROWSER_PROXY_ADDRESS)"
-)
-
-
 class Blocked(DownloadFailedError):
     """Raised for a host that the options of the page block, such as advertising."""
 
@@ -65,9 +58,8 @@ class Passage:
     """The proxy of one page, an asynchronous context manager.
 
     ``refusal`` returns the error for a blocked host name, None otherwise. ``max_bytes`` limits
-    the traffic. ``upstream`` is the operator's proxy, or None. ``place`` is the name or IP
-    of this machine where it listens. ``peers`` are the IPs of its clients, None for any.
-    :attr:`failures` has the errors by host.
+    the traffic. ``upstream`` is the operator's proxy, or None. :attr:`failures` has the
+    errors by host.
     """
 
     def __init__(
@@ -77,11 +69,7 @@ class Passage:
         refusal: Callable[[str], Exception | None] = lambda _: None,
         max_bytes: int = 0,
         upstream: UpstreamProxy | None = None,
-        place: str = LOOPBACK,
-        peers: frozenset[str] | None = None,
     ):
-        self._place = place
-        self._peers = peers
         self._policy = policy
         self._refusal = refusal
         self._max_bytes = max_bytes
@@ -94,7 +82,7 @@ class Passage:
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(
-            self._accept, self._place, 0, limit=HEAD_BYTES, family=socket.AF_UNSPEC
+            self._accept, LOOPBACK, 0, limit=HEAD_BYTES
         )
         return self
 
@@ -110,8 +98,7 @@ class Passage:
     def address(self) -> str:
         """The URL of the proxy for the browser."""
         assert self._server is not None
-        name = f"[{self._place}]" if ":" in self._place else self._place
-        return f"http://{name}:{self._server.sockets[0].getsockname()[1]}"
+        return f"http://{LOOPBACK}:{self._server.sockets[0].getsockname()[1]}"
 
     def failure(self, url: str) -> Exception | None:
         """Return why the host of ``url`` was not reached, None if it was."""
@@ -133,7 +120,7 @@ class Passage:
     ) -> None:
         task = asyncio.current_task()
         assert task is not None
-        if len(self._tasks) >= MAX_CONNECTIONS or not self._is_welcome(writer):
+        if len(self._tasks) >= MAX_CONNECTIONS:
             writer.transport.abort()
             return
         self._tasks[task] = ""
@@ -146,16 +133,6 @@ class Passage:
         finally:
             del self._tasks[task]
             writer.transport.abort() if task.cancelling() else writer.close()
-
-    def _is_welcome(self, writer: asyncio.StreamWriter) -> bool:
-        if self._peers is None:
-            return True
-        host = writer.get_extra_info("peername")[0]
-        if host.removeprefix("::ffff:") in self._peers:
-            return True
-        logger.warning("a connection from %s to the proxy of a page is refused", host)
-        self.failures[f"from {host}"] = BrowserMissing(UNREACHED)
-        return False
 
     async def _serve(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -256,7 +233,6 @@ class Passage:
 async def _connect(
     found: list[AddressT],
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Connect to the first address that accepts a connection."""
     loop = asyncio.get_running_loop()
     last: Exception = OSError("no address")
     for family, kind, proto, address in found:

@@ -24,9 +24,8 @@ from attrs import define, field
 from scrapy.utils.misc import load_object
 
 from scraper_service.crawling.browser import chromium
-from scraper_service.crawling.browser.chromium import RemoteBrowser
 from scraper_service.crawling.browser.devtools import MAX_REPLY_BYTES, node_options
-from scraper_service.crawling.browser.proxy import LOOPBACK, no_passage
+from scraper_service.crawling.browser.proxy import no_passage
 from scraper_service.crawling.page_errors import BrowserGone
 
 if TYPE_CHECKING:
@@ -72,7 +71,6 @@ def _start_ticks(pid: int | str) -> str:
 
 
 def _homes(owner: str = "*") -> Iterator[Path]:
-    """Yield the browser directories of a process, or of all processes."""
     return Path(tempfile.gettempdir()).glob(f"{HOME_PREFIX}{owner}-*")
 
 
@@ -123,7 +121,6 @@ T = TypeVar("T")
 
 PAGE_MODULE = "scraper_service.crawling.browser.render"
 START_S = 30.0
-CONNECT_S = 10.0  # to a remote browser
 CLOSE_S = 5.0  # for a page
 END_S = 5.0  # for a responsive browser, until it is killed
 PORT_FILE = "DevToolsActivePort"  # in the profile of Chromium
@@ -150,10 +147,6 @@ class RunningBrowser:
     stack: contextlib.AsyncExitStack
     #: A session of the DevTools protocol for heartbeats.
     session: Any
-    #: None for a browser of this machine.
-    remote: RemoteBrowser | None = None
-    #: The addresses of a remote browser.
-    peers: frozenset[str] | None = None
     ended: asyncio.Future[str] = field(factory=asyncio.Future)
     #: :func:`time.monotonic` of the start.
     born: float = field(factory=time.monotonic)
@@ -170,13 +163,6 @@ class RunningBrowser:
     def is_alive(self) -> bool:
         """Return True unless the browser is known to have ended."""
         return not self.ended.done() and bool(self.browser.is_connected())
-
-    @property
-    def passages(self) -> dict[str, Any]:
-        """The arguments of a :class:`Passage` that say where the browser reaches it."""
-        if self.remote is None:
-            return {"place": LOOPBACK}
-        return {"place": self.remote.proxy_address, "peers": self.peers}
 
     def fail(self, reason: str) -> None:
         """Mark the browser as dead or hung."""
@@ -274,57 +260,43 @@ class RunningBrowser:
             await asyncio.sleep(BEAT_S)
 
 
-async def load_modules() -> None:
-    """Import what pages need in a thread: 0.5 s, which would block the reactor."""
-    for name in ("scrapy_playwright.provider", PAGE_MODULE):
-        await asyncio.to_thread(importlib.import_module, name)
+async def load_modules() -> Any:
+    """Import what pages need in a thread: 0.5 s, which would block the reactor.
+
+    Returns the module :mod:`scraper_service.crawling.browser.render`.
+    """
+    await asyncio.to_thread(importlib.import_module, "scrapy_playwright.provider")
+    return await asyncio.to_thread(importlib.import_module, PAGE_MODULE)
 
 
-async def start(
-    settings: BaseSettings,
-    remote: RemoteBrowser | None = None,
-    *,
-    has_port: bool = False,
-) -> RunningBrowser:
-    """Start a Chromium with its own driver, or a driver for a remote one. Raises any error.
+async def start(settings: BaseSettings, *, has_port: bool = False) -> RunningBrowser:
+    """Start a Chromium with its own driver. Raises any error.
 
     ``has_port`` is for :meth:`RunningBrowser.devtools_url`.
     """
     home = make_home()
     stack = contextlib.AsyncExitStack()
-    peers = None
-    trusting = asyncio.ensure_future(_trust(settings, home, remote))
+    trusting = asyncio.ensure_future(
+        asyncio.to_thread(chromium.trust_authorities, home, Path(settings["DATA_DIR"]))
+    )
     try:
         await asyncio.shield(trusting)
         async with asyncio.timeout(START_S):
             await load_modules()
-            if remote is None:
-                proxy = await stack.enter_async_context(no_passage())
-                browser = await _launch(stack, settings, proxy, home, has_port=has_port)
-            else:
-                peers = await remote.peers()
-                browser = await _connect(stack, settings, remote, home)
+            proxy = await stack.enter_async_context(no_passage())
+            browser = await _launch(stack, settings, proxy, home, has_port=has_port)
             session = await browser.new_browser_cdp_session()
     except BaseException:
         # A cancelled thread runs on, and would make the home again after its removal.
         await asyncio.wait([trusting])
         await shut(stack, home, is_dead=True)
         raise
-    running = RunningBrowser(browser, home, stack, session, remote, peers)
+    running = RunningBrowser(browser, home, stack, session)
     # Earlier than the next heartbeat. Not called when the driver dies.
     browser.on("disconnected", lambda _: running.fail(DIED))
     running.watch()
-    how = "started" if remote is None else f"connected to {remote.host}, a"
-    logger.info("%s Chromium %s", how, browser.version)
+    logger.info("started Chromium %s", browser.version)
     return running
-
-
-async def _trust(
-    settings: BaseSettings, home: str, remote: RemoteBrowser | None
-) -> None:
-    if remote is None:
-        folder = Path(settings["DATA_DIR"])
-        await asyncio.to_thread(chromium.trust_authorities, home, folder)
 
 
 async def _launch(
@@ -344,26 +316,6 @@ async def _launch(
     provider = load_object(settings["PLAYWRIGHT_BROWSER_PROVIDER"])(config)
     await _start_driver(stack, settings, provider, home)
     browser = await provider.launch_browser()
-    stack.push_async_callback(browser.close)
-    return browser
-
-
-async def _connect(
-    stack: contextlib.AsyncExitStack,
-    settings: BaseSettings,
-    remote: RemoteBrowser,
-    home: str,
-) -> Any:
-    from scrapy_playwright.handler import Config  # noqa: PLC0415  # slow
-    from scrapy_playwright.provider import (  # noqa: PLC0415
-        PlaywrightBrowserProvider,
-    )
-
-    provider = PlaywrightBrowserProvider(Config.from_settings(settings))
-    await _start_driver(stack, settings, provider, home)
-    assert provider.playwright is not None
-    browser = await remote.connect(provider.playwright.chromium, CONNECT_S)
-    # Ends the connection and the contexts of it, not the browser.
     stack.push_async_callback(browser.close)
     return browser
 

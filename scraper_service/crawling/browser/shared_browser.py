@@ -1,7 +1,7 @@
 """The shared browser of a process: started on demand, replaced and ended.
 
 The number of pages follows from the processors and memory of the machine, or of its control
-groups (version 1 or 2 of Linux), which containers and services set.
+group (version 2 of Linux), which containers and services set.
 """
 
 from __future__ import annotations
@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from scraper_service.content.html import ads
 from scraper_service.crawling.browser import chromium
-from scraper_service.crawling.browser.chromium import RemoteBrowser
 from scraper_service.crawling.browser.running_browser import (
     END_S,
     RunningBrowser,
     remove_orphans,
     start,
 )
-from scraper_service.crawling.metrics import BROWSER_PAGES, BROWSER_RESTARTS
+from scraper_service.crawling.observability import BROWSER_PAGES, BROWSER_RESTARTS
 from scraper_service.crawling.page_errors import (
     BrowserBusy,
     BrowserMissing,
@@ -59,44 +58,32 @@ def pages_in_memory(membership: Path = MEMBERSHIP, mount: Path = MOUNT) -> int:
 
 
 def _groups(membership: Path, mount: Path) -> Iterator[Path]:
-    """Yield the directories of this process's control groups and their parents."""
+    """Yield the directories of this process's control group and its parents."""
     try:
         lines = membership.read_text().splitlines()
     except OSError:
         return
-    for line in lines:
-        _, names, path = line.split(":", 2)
-        if names and not {"cpu", "memory"} & set(names.split(",")):
-            continue
-        top = mount / names
+    for path in (line[3:] for line in lines if line.startswith("0::")):
         inner = Path(path.lstrip("/"))
-        for group in (inner, *inner.parents):
-            yield top / group
+        yield from (mount / group for group in (inner, *inner.parents))
 
 
 def _memory_bytes(groups: list[Path]) -> Iterator[int]:
     yield os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for group in groups:
-        for name in ("memory.max", "memory.limit_in_bytes"):
-            yield from _numbers(group / name)
+        yield from _numbers(group / "memory.max")
 
 
 def _cores(groups: list[Path]) -> Iterator[float]:
     yield len(os.sched_getaffinity(0))
     for group in groups:
-        for numbers in (
-            list(_numbers(group / "cpu.max")),
-            [
-                *_numbers(group / "cpu.cfs_quota_us"),
-                *_numbers(group / "cpu.cfs_period_us"),
-            ],
-        ):
-            if len(numbers) == 2 and numbers[1]:
-                yield numbers[0] / numbers[1]
+        match list(_numbers(group / "cpu.max")):
+            case [quota_us, period_us]:
+                yield quota_us / period_us
 
 
 def _numbers(path: Path) -> Iterator[int]:
-    """Yield the numbers in a file, none for ``max``, -1 or a missing file."""
+    """Yield the numbers in a file, none for ``max`` or a missing file."""
     try:
         words = path.read_text().split()
     except OSError:
@@ -115,7 +102,6 @@ PAGES_PER_LONE = 4  # pages of the shared browser for each browser with a single
 DANGEROUS_S = 600.0  # for which a host is remembered whose page ended a browser
 MAX_DANGEROUS = 1000
 NOT_STARTED = "the browser could not be started; its operator finds why in the log"
-NOT_REACHED = "the remote browser cannot be reached; its operator finds why in the log"
 
 OK = "ok"
 STARTING = "starting"
@@ -138,7 +124,6 @@ class SharedBrowser:
 
     def __init__(self, settings: BaseSettings):
         self._settings = settings
-        self._remote = RemoteBrowser.of(settings)
         self._most = settings.getint("BROWSER_CONCURRENCY") or pages_at_once()
         self._queue = settings.getint("BROWSER_QUEUE")
         self._max_pages = settings.getint("BROWSER_PAGES")
@@ -196,12 +181,8 @@ class SharedBrowser:
         pages are refused (:data:`RETRY_S`).
         """
         if self._is_refusing:
-            return self._not_started
+            return NOT_STARTED
         return self._state
-
-    @property
-    def _not_started(self) -> str:
-        return NOT_STARTED if self._remote is None else NOT_REACHED
 
     def enter(self) -> None:
         """Count a crawler that may need pages."""
@@ -227,9 +208,7 @@ class SharedBrowser:
             raise BrowserMissing(missing)
         if not self._users:
             raise BrowserMissing("the service is shutting down")
-        # Connections to the same remote browser would keep no page apart.
-        is_lone = alone and self._remote is None
-        lender = self._lone if is_lone else self._common
+        lender = self._lone if alone else self._common
         async with lender(patient=patient) as running:
             running.pages += 1
             running.served += 1
@@ -312,7 +291,6 @@ class SharedBrowser:
                 self._retire(now)
 
     async def _start_common(self) -> None:
-        """Start the browser of all pages, or wait for its running start."""
         if self._starting is None:
             self._starting = self._starts.spawn(self._start())
             self._starting.add_done_callback(self._common_started)
@@ -399,7 +377,7 @@ class SharedBrowser:
         while True:
             try:
                 if self._is_refusing:
-                    raise BrowserMissing(self._not_started)
+                    raise BrowserMissing(NOT_STARTED)
                 return await start()
             except BrowserMissing:
                 since = self._failing_since or -PATIENCE_S
@@ -418,22 +396,21 @@ class SharedBrowser:
         await asyncio.to_thread(remove_orphans)
         for tries_left in reversed(range(STARTS)):
             try:
-                running = await start(self._settings, self._remote)
+                running = await start(self._settings)
                 break
             except Exception as error:
                 logger.warning("a browser could not be started: %s", error)
                 if not tries_left:
                     self._failed_at = time.monotonic()
                     self._failing_since = self._failing_since or self._failed_at
-                    logger.error("%s: %s", self._not_started, error)
-                    raise BrowserMissing(self._not_started) from error
+                    logger.error("%s: %s", NOT_STARTED, error)
+                    raise BrowserMissing(NOT_STARTED) from error
         self._failing_since = None
         self._all.add(running)
         running.ended.add_done_callback(lambda _: self._replace(running))
         return running
 
     def _replace(self, running: RunningBrowser) -> None:
-        """Replace a browser that is dead or hung."""
         logger.warning("a browser is replaced: %s", running.ended.result())
         BROWSER_RESTARTS.inc()
         if running is self._now:

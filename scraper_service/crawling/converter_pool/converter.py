@@ -100,7 +100,6 @@ class ForkServer:
 
     @staticmethod
     def _start(fd: int) -> subprocess.Popen[bytes]:
-        """Start the process, which serves the connection ``fd``."""
         return subprocess.Popen(  # noqa: S603  # our own code
             (sys.executable, "-c", CODE.format(path=sys.path, fd=fd)),
             stdin=subprocess.DEVNULL,
@@ -292,7 +291,6 @@ class Converter:
         loop.add_reader(self._fd, self._read)
 
     def _on_change(self, kind: int, pid: int, code: int | None) -> None:
-        """Take note of a change of the process."""
         if kind == FORKED:
             self.pid = pid
             if self.reason or self._is_lost:

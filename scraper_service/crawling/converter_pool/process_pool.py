@@ -32,7 +32,7 @@ from scraper_service.crawling.converter_pool.converter_queue import (
     EarlyResult,
     Task,
 )
-from scraper_service.crawling.metrics import (
+from scraper_service.crawling.observability import (
     CONVERSION_SECONDS,
     CONVERTER_QUEUE,
     CONVERTER_RESTARTS,

@@ -22,10 +22,10 @@ from scrapy.exceptions import (
 from scrapy.signals import item_scraped
 
 from scraper_service.crawling import middlewares
-from scraper_service.crawling.browser.page_rendering import PageRendering
+from scraper_service.crawling.browser import chromium
+from scraper_service.crawling.browser.running_browser import load_modules
 from scraper_service.crawling.converter_pool.converter_queue import LARGE_BYTES
-from scraper_service.crawling.converter_pool.pool import ConverterPool
-from scraper_service.crawling.download.engines import has_route
+from scraper_service.crawling.converter_pool.page_conversion import ConverterPool
 from scraper_service.crawling.download.http_session import (
     download_error,
     open_session,
@@ -34,10 +34,12 @@ from scraper_service.crawling.egress import (
     EgressPolicy,
     Refusals,
 )
-from scraper_service.crawling.metrics import (
+from scraper_service.crawling.middlewares import has_route
+from scraper_service.crawling.observability import (
     FETCH_SECONDS,
     FETCHED_BYTES,
     SITE_RESPONSES,
+    JobRecorder,
 )
 from scraper_service.crawling.page_errors import (
     BrowserBusy,
@@ -55,7 +57,6 @@ from scraper_service.crawling.page_state import (
 )
 from scraper_service.crawling.politeness.host_limits import pace_key
 from scraper_service.crawling.politeness.host_pace import HostPace
-from scraper_service.crawling.politeness.request_counter import JobRecorder
 from scraper_service.crawling.proxies import Proxies, UpstreamProxy, resolve
 from scraper_service.crawling.scheduler import LeasedScheduler
 from scraper_service.crawling.scrapy_shortcuts import (
@@ -73,6 +74,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Headers, Response
 
+    from scraper_service.crawling.browser.render import PageRendering
     from scraper_service.crawling.politeness.host_pace import Slot
 
 logger = logging.getLogger(__name__)
@@ -156,13 +158,11 @@ class PageDownloadHandler(StreamingHandler):
         return scheduler is not None and scheduler.has_ended
 
     def _scheduler_of(self, state: PageState | None) -> LeasedScheduler | None:
-        """Return the scheduler of a page of a job, None for other requests."""
         if state is None or not state.is_of_job:
             return None
         return LeasedScheduler.find(self.crawler)
 
     def _put_off(self) -> None:
-        """Refuse the pages that wait for their host, and have no request yet."""
         for slot in self._first:
             slot.refuse(PUT_OFF)
 
@@ -224,10 +224,9 @@ class PageDownloadHandler(StreamingHandler):
         if state is not None:
             state.proxy = kind
             if state.engine == BROWSER and state.kind is FetchKind.PAGE:
-                if self._rendering is None:
-                    self._rendering = PageRendering(self.crawler, self._egress)
                 try:
-                    response = await self._rendering.download(request, upstream)
+                    rendering = await self._open_rendering()
+                    response = await rendering.download(request, upstream)
                     if upstream is not None:
                         upstream.note_success()
                     return response
@@ -245,6 +244,15 @@ class PageDownloadHandler(StreamingHandler):
             return await super().download_request(request)
         finally:
             _upstream.reset(token)
+
+    async def _open_rendering(self) -> PageRendering:
+        """Return what renders pages, once its modules are imported."""
+        if missing := chromium.why_missing(self.crawler.settings):
+            raise BrowserMissing(missing)
+        render = await load_modules()
+        if self._rendering is None:
+            self._rendering = render.PageRendering(self.crawler, self._egress)
+        return self._rendering
 
     def _abandon(self, scrape_id: str) -> None:
         # Connected on first use, since each page pays for it. Connecting twice changes nothing.
@@ -350,7 +358,6 @@ class PageDownloadHandler(StreamingHandler):
 
 
 def _head(response: PageResponse) -> bytes:
-    """Return the status line and the fields of a response, up to the empty line."""
     version = response.version
     number = f"{version.major}.{version.minor}" if version else "1.1"
     first = f"HTTP/{number} {response.status} {response.reason or ''}"

@@ -12,7 +12,7 @@ import logging
 import re
 import time
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 from scrapy.exceptions import NotConfigured
@@ -27,8 +27,8 @@ from scraper_service.crawling.artefacts import (
     service_secret,
     shared_artefacts,
 )
-from scraper_service.crawling.download.engines import Engines
-from scraper_service.crawling.metrics import CACHE_LOOKUPS, KEPT_RESPONSES
+from scraper_service.crawling.middlewares import Engines
+from scraper_service.crawling.observability import CACHE_LOOKUPS, KEPT_RESPONSES
 from scraper_service.crawling.page_errors import (
     SITE_BLOCKED,
     BlockedSite,
@@ -297,7 +297,6 @@ class UnchangedPages(Component):
         return known is not None and known.as_made == options.as_made
 
     def _known(self, team_id: str) -> asyncio.Future[ScrapeOptions | None]:
-        """Return the options of the base, which are read once."""
         if self._reading is None:
             self._reading = asyncio.ensure_future(self._base_options(team_id))
         return self._reading
@@ -349,13 +348,21 @@ class UnchangedPages(Component):
 def _stored_response(
     request: Request, state: PageState, base: BasePage, kept: KeptResponse
 ) -> Response:
-    """Return the stored response of a page in place of a new one."""
     state.unchanged, state.response_head = evolve(base, kept=kept), kept.head
     status, headers = read_head(kept.head)
     return Response(kept.url, status, headers=headers, body=kept.body, request=request)
 
 
 PDF_START = b"%PDF-"
+# By the attributes of a stored source.
+_STORED_HEADERS = {
+    "content_type": "Content-Type",
+    "content_encoding": "Content-Encoding",
+    "refresh": "Refresh",
+    "robots_tag": "X-Robots-Tag",
+    "last_modified": "Last-Modified",
+    "etag": "ETag",
+}
 
 
 class PageCache(Component):
@@ -475,17 +482,15 @@ class PageCache(Component):
 
 
 def _stored_source(state: PageState, response: Response) -> StoredSource:
-    """Return what is stored of a response."""
     rendered = state.rendered
+    headers: dict[str, Any] = {
+        name: b",".join(response.headers.getlist(header)).decode("latin-1")
+        for name, header in _STORED_HEADERS.items()
+    }
     return StoredSource(
         url=response.url,
         status=response.status,
-        content_type=_joined_header(response, "Content-Type"),
-        content_encoding=_joined_header(response, "Content-Encoding"),
-        refresh=_joined_header(response, "Refresh"),
-        robots_tag=_joined_header(response, "X-Robots-Tag"),
-        last_modified=_joined_header(response, "Last-Modified"),
-        etag=_joined_header(response, "ETag"),
+        **headers,
         engine=state.engine or HTTP,
         screenshot=name_in(rendered.screenshot or "") if rendered else None,
         body=response.body,
@@ -499,21 +504,13 @@ def may_store(options: ScrapeOptions, response: Response) -> bool:
     return options.is_shared and not raw_pdf and is_whole
 
 
-def _joined_header(response: Response, name: str) -> str:
-    return b",".join(response.headers.getlist(name)).decode("latin-1")
-
-
 def _cached_response(found: StoredSource, url: str) -> Response:
     """Return a stored response for ``url``, with its fragment unless redirected."""
     if found.url.partition("#")[0] == url.partition("#")[0]:
         found = evolve(found, url=url)
     headers = {
-        "Content-Type": found.content_type,
-        "Content-Encoding": found.content_encoding,
-        "Refresh": found.refresh,
-        "X-Robots-Tag": found.robots_tag,
-        "Last-Modified": found.last_modified,
-        "ETag": found.etag,
+        header: value
+        for name, header in _STORED_HEADERS.items()
+        if (value := getattr(found, name))
     }
-    sent = {name: value for name, value in headers.items() if value}
-    return Response(found.url, found.status, headers=sent, body=found.body)
+    return Response(found.url, found.status, headers=headers, body=found.body)

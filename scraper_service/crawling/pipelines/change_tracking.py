@@ -15,7 +15,7 @@ from scraper_service.content.formats.change_tracking import (
     compare_pages,
 )
 from scraper_service.crawling import Component
-from scraper_service.crawling.converter_pool.pool import ConverterPool
+from scraper_service.crawling.converter_pool.page_conversion import ConverterPool
 from scraper_service.crawling.scheduler import LeasedScheduler
 from scraper_service.errors import ConverterDied, ServiceUnavailable
 from scraper_service.items import REMOVED, UNCHANGED, Page, PageError, Snapshot
@@ -206,7 +206,6 @@ class SincePipeline(Component):
         )
 
     async def _compare(self, page: Page) -> tuple[str, str | None]:
-        """Return the change of a page, and the hashes of the texts of its earlier page."""
         base = page.base_page
         if base is None:
             return "new", None
@@ -228,7 +227,6 @@ class SincePipeline(Component):
 
 
 def _why_left_out(page: Page, change: str) -> PageError | None:
-    """Return why a page with this change is not delivered, or None."""
     status = page.metadata.status_code or 0
     if page.metadata.is_unchanged:
         return PageError(UNCHANGED, SAME)

@@ -226,7 +226,6 @@ def answer_warnings(answer: ModelAnswer) -> list[str]:
 
 
 def _document(content: PageContent) -> str:
-    """Return a page as text for the model."""
     assert content.fetch is not None
     facts = {"address": content.fetch.url}
     facts |= {name: str(content.known.get(name, "")) for name in FACTS}
@@ -330,7 +329,6 @@ class ModelPipeline(Component):
     async def _answer_questions(
         self, content: PageContent, fetch: Fetch
     ) -> PageContent:
-        """Return a page with the answers of the model."""
         tokens: list[int] = []
         ask = self._asker(fetch, tokens)
         if fetch.options.checks_injection:
@@ -351,7 +349,6 @@ class ModelPipeline(Component):
         return evolve(page.content(open_questions), tokens_used=sum(tokens) or None)
 
     def _asker(self, fetch: Fetch, tokens: list[int]) -> Asker:
-        """Return a function that queries the model and adds its usage to ``tokens``."""
         now = time.monotonic()
         left = LONGEST_S if fetch.deadline is None else fetch.deadline - now
         left -= min(RESERVE_S, RESERVE_SHARE * left)
@@ -391,7 +388,6 @@ class ModelPipeline(Component):
         self._crawler.stats.inc_value(f"model/{name}", number)
 
     async def _account_of(self, fetch: Fetch) -> str:
-        """Return the account for the tokens of a page."""
         if self._job_id is None:
             return fetch.account
         if self._account is None:
@@ -414,7 +410,6 @@ class ModelPipeline(Component):
             page.take(question, value, answer_warnings(answer))
 
     async def _clean(self, page: _Answers, ask: Asker) -> None:
-        """Remove blocks that are not content, as found by the model."""
         fetch, markdown = page.original.fetch, page.original.values.get("markdown")
         if fetch is None or not fetch.options.only_clean_content or markdown is None:
             return
@@ -442,8 +437,6 @@ class ModelPipeline(Component):
 
 @define
 class _Answers:
-    """The answers of the model for one page, and the reasons of missing answers."""
-
     original: PageContent
     values: dict[str, bytes] = field(init=False)
     warnings: list[str] = field(factory=list)

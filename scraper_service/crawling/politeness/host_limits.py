@@ -183,7 +183,6 @@ class Host(Limited):
             self.gap_s = self.gap_s * 0.8 if self.gap_s > 0.01 else 0.0
 
     def _note_latency(self, latency_s: float) -> bool:
-        """Add a latency to the sample. Return True if a full sample is slow."""
         self._latencies.append(latency_s)
         if len(self._latencies) < SAMPLE:
             return False

@@ -8,14 +8,14 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar, Self
 
-from scraper_service.crawling.page_errors import HostBusy
-from scraper_service.crawling.politeness.host_limits import Host, Turns
-from scraper_service.crawling.politeness.request_counter import (
+from scraper_service.crawling.observability import (
     ADAPTIVE,
     BACKOFF,
     RETRY_AFTER,
     JobTally,
 )
+from scraper_service.crawling.page_errors import HostBusy
+from scraper_service.crawling.politeness.host_limits import Host, Turns
 from scraper_service.crawling.politeness.shared_limit import (
     CallLaterT,
     SharedLimit,
@@ -267,7 +267,6 @@ class HostPace:
             self._dispatch(host)
 
     async def _reserve(self, database: Database, host: Host) -> None:
-        """Reserve the next start of a host among all processes."""
         gap_s = host.gap_s
         try:
             wait_s = await database.write(politeness.reserve, host.name, gap_s)

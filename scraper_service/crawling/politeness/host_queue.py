@@ -8,13 +8,13 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
-from scraper_service.crawling.page_state import PageState
-from scraper_service.crawling.politeness.host_limits import pace_key
-from scraper_service.crawling.politeness.request_counter import (
+from scraper_service.crawling.observability import (
     BACKOFF,
     CRAWL_DELAY,
     DELAY,
 )
+from scraper_service.crawling.page_state import PageState
+from scraper_service.crawling.politeness.host_limits import pace_key
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.options.urls import url_parts
 from scraper_service.storage.frontier.leases import Beyond
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     from scrapy import Request
 
+    from scraper_service.crawling.observability import JobTally
     from scraper_service.crawling.politeness.host_limits import Turn
     from scraper_service.crawling.politeness.host_pace import HostPace
-    from scraper_service.crawling.politeness.request_counter import JobTally
     from scraper_service.shared_objects import BackgroundTasks
     from scraper_service.storage.job_records import Claim, ClaimedRow
 
@@ -201,7 +201,6 @@ class HostQueue:
             turn.end()
 
     def _note(self, host: str, since: float | None) -> None:
-        """Count the wait of the next page and its reason."""
         if self._tally is None:
             return
         if since is not None:
@@ -220,7 +219,6 @@ class HostQueue:
         return {host for host, _ in self.rows} | set(self._hosts.values())
 
     def _part(self) -> int:
-        """Return the pages in flight that each host may have."""
         return math.ceil(self.slots / max(1, len(self.hosts)))
 
     def _is_ready(self, host: str, part: int) -> bool:
@@ -236,7 +234,6 @@ class HostQueue:
         return not needs_turn or self._has_turn(host, pause_s)
 
     def _pause_s(self, host: str) -> float:
-        """Return the pause between two pages of a host, 0 for none."""
         return max(self.delay_s, self._pace.turns.crawl_delay_s(host))
 
     def _has_room(self, host: str, part: int) -> bool:
@@ -442,6 +439,5 @@ class Claims:
 
 
 def _site(url: str) -> str:
-    """Return what all URLs of the same site begin with."""
     parts = url_parts(url)
     return f"{parts.scheme}://{parts.netloc}/"

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, field
 
-from scraper_service.crawling.converter_pool.pool import ConverterPool
+from scraper_service.crawling.converter_pool.page_conversion import ConverterPool
 from scraper_service.errors import variable
 from scraper_service.options.limits import parse_languages
 from scraper_service.services.browser_sessions.cdp import browser_socket

@@ -17,7 +17,7 @@ from aiohttp import WSMsgType, web
 from attrs import define, field
 
 from scraper_service.crawling.browser.devtools import Decision, DevTools, decide
-from scraper_service.crawling.converter_pool.pool import ConverterPool
+from scraper_service.crawling.converter_pool.page_conversion import ConverterPool
 from scraper_service.errors import ConverterDied, QueueFull
 from scraper_service.services.browser_sessions.running_session import RunningSession
 from scraper_service.shared_objects import until_first_end

@@ -18,7 +18,7 @@ from attrs import evolve, frozen
 from scrapy.exceptions import DownloadTimeoutError
 
 from scraper_service.crawling.artefacts import service_secret
-from scraper_service.crawling.browser.page_rendering import session_order
+from scraper_service.crawling.browser.running_browser import load_modules
 from scraper_service.crawling.browser.shared_browser import pages_in_memory
 from scraper_service.crawling.page_errors import page_error
 from scraper_service.errors import (
@@ -181,7 +181,8 @@ class Lifecycle:
                 stack.push_async_callback(self._forget, session_id, team.id)
                 record = await self._store_session(session_id, team, scrape, terms)
                 state = await self._state(scrape, team)
-                order = await session_order(
+                render = await load_modules()
+                order = await render.session_order(
                     self._settings, session_id, team.id, scrape, url, state
                 )
                 has_port = self._has_cdp or bool(self._code.languages)

@@ -42,7 +42,7 @@ from scraper_service.storage.accounts.teams import ended_keys
 if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
-    from scraper_service.crawling.download.engines import Engines
+    from scraper_service.crawling.middlewares import Engines
     from scraper_service.items import Page, TakenPage
     from scraper_service.options.scrape import ScrapeOptions
     from scraper_service.services.accounts import Team
@@ -307,7 +307,7 @@ class BrowserSessions:
 
     def _check_open(self) -> None:
         self._availability.check_open()
-        if (missing := self._engines.missing_for_sessions) is not None:
+        if (missing := self._engines.missing) is not None:
             raise OptionUnavailable(
                 "url",
                 f"A session needs a browser on the machine of the service: {missing}.",

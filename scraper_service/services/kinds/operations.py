@@ -14,8 +14,7 @@ import time
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from scraper_service.crawling.logs import job_logger, with_facts
-from scraper_service.crawling.metrics import CREDITS
+from scraper_service.crawling.observability import CREDITS, job_logger, with_facts
 from scraper_service.errors import QueueFull, ServiceUnavailable, plural
 from scraper_service.options.jobs import BatchOptions
 from scraper_service.options.serialization import options_from_json
@@ -26,7 +25,7 @@ from scraper_service.storage.jobs.jobs import Jobs
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
 
-    from scraper_service.crawling.converter_pool.pool import ConverterPool
+    from scraper_service.crawling.converter_pool.page_conversion import ConverterPool
     from scraper_service.options.scrape import ScrapeOptions
     from scraper_service.storage.database import Database
     from scraper_service.storage.job_records import Job

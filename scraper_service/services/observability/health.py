@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
     from sqlalchemy import Connection
 
-    from scraper_service.crawling.converter_pool.pool import ConverterPool
-    from scraper_service.crawling.metrics import LoopLag
+    from scraper_service.crawling.converter_pool.page_conversion import ConverterPool
+    from scraper_service.crawling.observability import LoopLag
     from scraper_service.storage.database import Database
     from scraper_service.storage.files.blob_stores import ObjectStore
 
@@ -196,8 +196,7 @@ def service_checks(
         async def check_browser() -> None:
             if (why := why_missing(settings)) is not None:
                 raise Unhealthy(why)
-            if not settings["BROWSER_CDP_URL"]:
-                await asyncio.to_thread(_check_program, program)
+            await asyncio.to_thread(_check_program, program)
             for state in shared_browser.SharedBrowser.states():
                 if state == shared_browser.RESTARTING:
                     raise Unhealthy("the browser ended, and another one starts")

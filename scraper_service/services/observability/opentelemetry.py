@@ -30,7 +30,7 @@ from opentelemetry.trace import (
 )
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from scraper_service.crawling.metrics import SPANS
+from scraper_service.crawling.observability import SPANS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -198,7 +198,6 @@ class Connections:
 
 
 def _name(host: str) -> str:
-    """Return the name of the peer that a host belongs to."""
     try:
         address = peer_address(host)
     except ValueError:

@@ -1,33 +1,26 @@
-"""The checks before each call, and what all responses share."""
+"""The checks before each call: key, scope, rate, body, credits, blocked sites."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from attrs import evolve, field, frozen
-from twisted.web.server import NOT_DONE_YET
 
-from scraper_service.api.connections import TrustedProxies, peer_address
-from scraper_service.api.errors import answer_to, not_found, refuse_method
-from scraper_service.api.openapi.route import RootResource
+from scraper_service.api.http_connections import TrustedProxies, peer_address
 from scraper_service.api.parameters import check_names
 from scraper_service.api.request_body import MAX_BODY_BYTES, Body
-from scraper_service.api.schemas import encode
-from scraper_service.crawling.converter_pool.pool import ConverterPool
+from scraper_service.crawling.converter_pool.page_conversion import ConverterPool
 from scraper_service.crawling.page_errors import SITE_BLOCKED
 from scraper_service.errors import InvalidBody, ScopeMissing, SiteBlocked
 from scraper_service.options.jobs import Caller
 from scraper_service.options.limits import BlockedSites, Mode
 from scraper_service.services.accounts import Accounts, Rates
 from scraper_service.services.call_charges import Charges
-from scraper_service.shared_objects import BackgroundTasks
 from scraper_service.storage.accounts.audit import Actor
 from scraper_service.storage.accounts.credits import Prices
-from scraper_service.storage.files.artefacts import BASE
 
 if TYPE_CHECKING:
-    from scraper_service.api.errors import ErrorResponse
     from scraper_service.api.http_server import JsonRequest
     from scraper_service.services.accounts import Team
 
@@ -169,7 +162,6 @@ def note(request: JsonRequest, **facts: str | None) -> None:
 
 
 def _note_caller(request: JsonRequest, read: object) -> None:
-    """Add what a body says about its caller to the access log, if it does."""
     options = read if isinstance(read, Caller) else getattr(read, "options", None)
     if isinstance(options, Caller):
         note(
@@ -178,70 +170,3 @@ def _note_caller(request: JsonRequest, read: object) -> None:
             integration=options.integration,
             username=options.audit_username,
         )
-
-
-def write(request: JsonRequest, answer: ErrorResponse) -> bytes:
-    """Set status and headers of an error response; return its body."""
-    request.setResponseCode(answer.status)
-    for name, value in answer.headers.items():
-        request.setHeader(name, value)
-    body = encode(answer.members)
-    request.setHeader("Content-Length", str(len(body)))
-    return body
-
-
-class TaskPage(RootResource):
-    """A resource without children whose body a task makes. Its errors become responses."""
-
-    isLeaf = True
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._tasks = BackgroundTasks()
-
-    async def make(self, request: JsonRequest) -> bytes:
-        """Set status and headers of a response; return its body."""
-        raise NotImplementedError
-
-    def render(self, request: JsonRequest) -> bytes | int:
-        if request.postpath:
-            return not_found(request)
-        if (refusal := refuse_method(request)) is not None:
-            return refusal
-        return self.respond(request)
-
-    def respond(self, request: JsonRequest) -> int:
-        """Begin to make the response to a request."""
-        self._tasks.spawn(self._respond(request))
-        return NOT_DONE_YET
-
-    async def _respond(self, request: JsonRequest) -> None:
-        gone = request.notifyFinish()
-        gone.addErrback(lambda _: None)  # the client went away
-        try:
-            body = await self.make(request)
-            if body:  # a 304 has none
-                request.setHeader("Content-Length", str(len(body)))
-        except Exception as error:
-            if gone.called:
-                return
-            body = write(request, answer_to(error, str))
-        if not gone.called:
-            request.write(body)
-            request.finish()
-
-
-def join_sentences(*sentences: str | None) -> str | None:
-    """Join the sentences that are there to one warning; return None without any."""
-    return " ".join(filter(None, sentences)) or None
-
-
-def warning_of(*sentences: str | None) -> dict[str, Any]:
-    """Return the member ``warning`` of a response; no member if all are None."""
-    text = join_sentences(*sentences)
-    return {} if text is None else {"warning": text}
-
-
-def with_base(body: bytes, base: str) -> bytes:
-    """Return a response with the URL of the service put into the URLs of its files."""
-    return body.replace(BASE.encode(), base.encode())
