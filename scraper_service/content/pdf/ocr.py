@@ -3,15 +3,13 @@
 The program ``tesseract`` reads pictures of pages. It is an optional system package, such as
 Debian's ``tesseract-ocr``, and uses all installed languages.
 
-A font without a map to Unicode may give plain letters that are no language, as each
-stands for another one. Most such codes are shifted: by a fixed number of places in the
-alphabet, or in the table of characters.
+A font without a map to Unicode may give plain letters that are no language. Most of their
+codes are shifted by a fixed number of places in the table of characters.
 """
 
 from __future__ import annotations
 
 import functools
-import re
 import string
 import subprocess
 from typing import TYPE_CHECKING
@@ -30,11 +28,6 @@ MIN_HITS = 3  # distinct common words of a text in a language
 MIN_SHARE = 0.12  # of all words: common words of a text whose shift is undone
 MAX_SHARE = 0.06  # of all words: common words of a text of codes, by chance
 MAX_SHIFT = 31  # places in the table of characters
-MIN_KINDS = 15  # distinct letters; DNA has 4
-MIN_SHORT = 0.15  # of all words: those of up to 3 letters, in any language
-MAX_SHORT_KINDS = 0.5  # of the short words: distinct ones, as short words recur
-MIN_ODD = 0.3  # of the words from 4 letters: those that cannot be spoken
-MIN_VOCABULARY = 20  # distinct words; tables of abbreviations have few
 # The most frequent words of European languages.
 _COMMON = frozenset(
     "the of and to in is that for it with as was on be by are this from at or an not "
@@ -48,10 +41,8 @@ _COMMON = frozenset(
     "w na nie się jest z do że v se je na že i u da za "
     "dan yang di ke untuk ve bir bu az egy hogy nem și cu pe".split()
 )
-_ALPHABET = string.ascii_lowercase
 _PRINTABLE = "".join(map(chr, range(33, 127)))
 _EDGES = string.punctuation
-_ODD = re.compile("[^aeiouy]{4}|[aeiouy]{4}|^[^aeiouy]+$")
 
 
 def recognise_text(picture: bytes, timeout_s: float | None = None) -> str:
@@ -79,9 +70,6 @@ def _languages() -> str:
     return "+".join(name for name in names if name and name not in {"osd", "equ"})
 
 
-MIN_EVEN, MAX_EVEN = 0.05, 0.1  # chance that two letters of a text are equal
-
-
 def has_shifted_codes(page: PageText) -> bool:
     """Return True if the lines of a page are plain letters, but no language."""
     text = ""
@@ -97,7 +85,7 @@ def has_shifted_codes(page: PageText) -> bool:
         return False
     if _share(words) > MAX_SHARE:
         return False
-    return _is_shifted(text) or _is_substituted(words)
+    return _is_shifted(text)
 
 
 def _is_language(text: str) -> bool:
@@ -111,40 +99,10 @@ def _share(words: list[str]) -> float:
 
 def _is_shifted(text: str) -> bool:
     """Return True if the text becomes a language when its codes are shifted."""
-    lower = text.lower()
-    tables = [
-        (lower, str.maketrans(_ALPHABET, _ALPHABET[n:] + _ALPHABET[:n]))
-        for n in range(1, 26)
-    ]
-    tables += [
-        (text, {ord(c): ord(c) + n for c in _PRINTABLE})
-        for n in range(-MAX_SHIFT, MAX_SHIFT + 1)
-        if n
-    ]
-    for source, table in tables:
-        words = source.translate(table).split()
+    for places in filter(None, range(-MAX_SHIFT, MAX_SHIFT + 1)):
+        table = {ord(c): ord(c) + places for c in _PRINTABLE}
+        words = text.translate(table).split()
         hits = {word.strip(_EDGES).lower() for word in words} & _COMMON
         if len(hits) > 2 * MIN_HITS - 1 and _share(words) > MIN_SHARE:
             return True
     return False
-
-
-def _is_substituted(words: list[str]) -> bool:
-    """Return True for words that recur as in a language, but cannot be spoken."""
-    plain = [word for w in words if (word := w.strip(_EDGES).lower()).isalpha()]
-    letters = "".join(plain)
-    if len(plain) < 0.7 * len(words) or len(plain) < MIN_WORDS:
-        return False
-    counts = [letters.count(letter) for letter in _ALPHABET]
-    even = sum(n * n for n in counts) / len(letters) ** 2
-    short = [word for word in plain if len(word) <= 3]
-    long = [word for word in plain if len(word) > 3]
-    odd = sum(bool(_ODD.search(word)) for word in long)
-    return (
-        sum(map(bool, counts)) >= MIN_KINDS
-        and MIN_EVEN < even < MAX_EVEN
-        and len(short) >= MIN_SHORT * len(plain)
-        and len(set(short)) <= MAX_SHORT_KINDS * len(short)
-        and len(set(plain)) >= MIN_VOCABULARY
-        and odd >= MIN_ODD * len(long) > 0
-    )
