@@ -56,31 +56,15 @@ _SUBJECTS = (
 )
 _NESTED = ("@graph", "mainEntity", "mainEntityOfPage", "hasPart", "itemReviewed")
 _WORDS = re.compile(r"[^\W_]+")
-# Marks around a whole script, each also in a comment of JavaScript.
-_CDATA = re.compile(
-    r"(?:(?://|/\*)[ \t]*)?(?:<!\[CDATA\[|\]\]>)(?:[ \t]*\*/)?|(?://[ \t]*)-->\s*$"
-)
-# A quote inside a text does not end it, unless what follows continues the data.
-_ENDS = (
-    r"(?=\s*+(?:[:}\]]|,\s*+(?:[\"'{}\[\]\d/-]|\w+[\"']?\s*+:|true|false|null|<!|$)"
-    r"|//|/\*|<!--|;?$)|[ \t]*+[\r\n]\s*+[\"'])"
-)
-# A text without its end goes to the end of all, also behind a last backslash: the search
-# would begin again at each of its quotes.
-_TOKEN = re.compile(
-    rf"\"((?:[^\"\\]++|\\(?:.|\Z)|\"(?!{_ENDS}))*+)(?:\"|\Z)"
-    rf"|'((?:[^'\\]++|\\(?:.|\Z)|'(?!{_ENDS}))*+)(?:'|\Z)"
-    r"|//[^\r\n]*+|/\*.*?(?:\*/|\Z)|<!--.*?(?:-->|\Z)"
-    r"|([{}\[\]:,])|([^\s\"'{}\[\]:,/<;]++)",
+# A text of JSON, or what JSON does not allow: comments, marks around the whole, a comma
+# before a bracket, a semicolon at the end. A text or comment without an end goes to the
+# end of all, as the search would begin again inside it.
+_NOT_JSON = re.compile(
+    r"(\"(?:[^\"\\]++|\\.)*+(?:\"|\\?\Z))|//[^\r\n]*+|/\*(?:.*?\*/|.*)|<!--[^{]{0,200}?-->"
+    r"|<!--|-->|<!\[CDATA\[|\]\]>|,(?=\s*+[}\]])|;\s*+\Z",
     re.DOTALL,
 )
-# The parts of a text that JSON allows, then those it refuses.
-_ESCAPE = re.compile(r"(\\(?:[\"\\/bfnrt]|u[0-9a-fA-F]{4}))|\\(')|(\\|\")")
-_NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,17})(?:\.\d{1,18})?(?:[eE][-+]?\d{1,3})?")
-_LITERALS = {"true": True, "false": False, "null": None, "undefined": None}
-_LITERALS |= {"True": True, "False": False, "None": None, "NaN": None}
-_CLOSING = {"}": dict, "]": list}
-MAX_DEPTH = 64  # levels of data that are no strict JSON
+_ESCAPE = re.compile(r"(\\(?:[\"\\/bfnrt]|u[0-9a-fA-F]{4}))|\\")
 MAX_LENIENT = 100_000  # characters of a script that is no strict JSON
 
 
@@ -134,8 +118,8 @@ def parse_json(text: str) -> Any:
     """Parse a script as JSON; None if it has no data.
 
     Invalid JSON of at most :data:`MAX_LENIENT` characters is read leniently: with
-    comments, superfluous or missing commas and brackets, other quotes, keys without
-    quotes, and character references.
+    comments, superfluous commas, wrong escapes, character references, and as a list of
+    several values.
     """
     try:
         return json.loads(text, strict=False)
@@ -145,73 +129,19 @@ def parse_json(text: str) -> Any:
         return None
     if '"' not in text and "&" in text:
         text = html.unescape(text)
-    text = _CDATA.sub("", text).strip()
-    if text.startswith("<!--") and text.find("-->") in {-1, len(text) - 3}:
-        text = text[4:].removesuffix("-->")  # around all, no comment
+    text = _NOT_JSON.sub(
+        lambda match: _ESCAPE.sub(lambda m: m[1] or "", match[1] or ""), text
+    ).strip()
+    decoder = json.JSONDecoder(strict=False)
+    found: list[Any] = []
     try:
-        return json.loads(text.rstrip("; \t\r\n"), strict=False)
+        while text and len(found) < MAX_SCRIPTS:
+            value, end = decoder.raw_decode(text)
+            found.append(value)
+            text = text[end:].lstrip()
     except (ValueError, RecursionError):
-        return _lenient(text)
-
-
-def _lenient(text: str) -> Any:
-    """Return the objects and lists of a text that is nearly JSON, or None."""
-    top: list[Any] = []
-    # The open objects and lists, each with the key whose value comes next.
-    opened: list[tuple[Any, list[str]]] = [(top, [])]
-    has_colon = False
-    for match in _TOKEN.finditer(text):
-        sign, (holder, key) = match[3], opened[-1]
-        if sign == ":":
-            has_colon = bool(key)
-            continue
-        if sign == ",":
-            key.clear()
-        elif sign in _CLOSING:
-            _close(opened, _CLOSING[sign])
-        elif match.lastindex:  # no comment
-            value = _value(match)
-            if isinstance(holder, list):
-                holder += [value] if sign or holder is not top else []
-            elif has_colon:
-                holder[key.pop()] = value
-            elif not sign:
-                key[:] = [match[4] or value]
-            if sign:
-                opened.append((value, []))
-            if len(opened) > MAX_DEPTH:
-                return None
-        has_colon = False
-    return (top[0] if len(top) == 1 else top) or None
-
-
-def _close(opened: list[tuple[Any, list[str]]], kind: type) -> None:
-    """Close the innermost object or list of a kind, and what is open inside it."""
-    for at in range(len(opened) - 1, 0, -1):
-        if isinstance(opened[at][0], kind):
-            del opened[at:]
-            return
-
-
-def _value(match: re.Match[str]) -> Any:
-    """Return the text, number or literal of a token; empty for an opening bracket."""
-    if sign := match[3]:
-        return {} if sign == "{" else []
-    if word := match[4]:
-        is_number = _NUMBER.fullmatch(word)
-        return json.loads(word) if is_number else _LITERALS.get(word, word)
-    return _unescape(match[2] if match[1] is None else match[1])
-
-
-def _unescape(text: str) -> str:
-    """Return a text without its quotes; wrong escapes and quotes stand for themselves."""
-    if "\\" not in text:
-        return text
-    try:
-        return str(json.loads(f'"{text}"', strict=False))
-    except ValueError:
-        fixed = _ESCAPE.sub(lambda m: m[1] or m[2] or f"\\{m[3]}", text)
-        return str(json.loads(f'"{fixed}"', strict=False))
+        return None
+    return found[0] if len(found) == 1 else found or None
 
 
 def text_of(value: Any) -> str:

@@ -19,10 +19,9 @@ from scraper_service.content.metadata.marks import (
     before_date,
     date_of,
     text_before,
-    timed_text,
 )
 from scraper_service.content.page_urls import absolute, is_web
-from scraper_service.content.passes import texts_in, with_text, word_counts
+from scraper_service.content.passes import texts_in, word_counts
 from scraper_service.content.words import (
     AnyCase,
     distinct_words,
@@ -242,7 +241,6 @@ def _linked_urls(
 
 MAX_NAME = 120  # characters
 MAX_NAMES = 10
-MAX_SCRIPT = 500_000  # characters
 MAX_BYLINE = 600  # characters
 MAX_DATES = 20  # that are compared
 LEAST_ENTRIES = 6  # of a list
@@ -325,12 +323,6 @@ _CHANGED_IN = AnyCase(
     r"(?:on|at|am|le|el|il|date|em|du)?[\s:(]*(?=[^\W\d]{0,12}[.,]?\s*\d)",
 )
 _UPDATED = re.compile(r"modif|updat|review|revis|edited", re.IGNORECASE)
-# The pattern begins with letters that all names share, for a fast search.
-_IN_SCRIPT = re.compile(
-    r"ubli(?:(?:(?<=[\"']datePubli)|(?<=[\"']date_publi))shed"
-    r"|(?<=[\"']publi)(?:shed_?[aA]t|sh(?:ed)?_?[dD]ate|cation_?[dD]ate)"
-    r"|(?<=[\"']firstPubli)shed(?:At|Date)?)\\?[\"']\s*:\s*\\?[\"']([^\"'\\]{8,40})"
-)
 _PUBLISHED = re.compile(
     r"publish|posted|entry-date|post-date|created|pubdate", re.IGNORECASE
 )
@@ -511,12 +503,7 @@ def _similar_marked_dates(evidence: Evidence) -> list[str]:
     marked = sure + rest
     for element in marked:
         text = date_of(element)
-        if (
-            len(text) <= MAX_BYLINE
-            and (day := iso_date(text))
-            and not _is_change(element)
-        ):
-            text = timed_text(element, day) or text
+        if len(text) <= MAX_BYLINE and iso_date(text) and not _is_change(element):
             kind = element.tag, element.get("class")
             alike = (
                 other for other in marked if (other.tag, other.get("class")) == kind
@@ -591,17 +578,6 @@ def _changes(evidence: Evidence) -> list[Any]:
     return [] if document.is_home else special_elements(document)[CHANGES][:MAX_CHANGES]
 
 
-def _script_dates(evidence: Evidence) -> Iterator[str]:
-    """Yield the date of publication from data in scripts, if all have the same one."""
-    found: list[str] = []
-    scripts = [] if evidence.document.is_home else evidence.scripts
-    for script in with_text(scripts, MAX_SCRIPT, "ublish"):
-        if len(script.text) <= MAX_SCRIPT:
-            found += [match[1] for match in _IN_SCRIPT.finditer(script.text)]
-    if len({text[:10] for text in found}) == 1:
-        yield found[0]
-
-
 def _url_dates(evidence: Evidence) -> Iterator[str]:
     if found := url_date(evidence.document.base):
         yield found
@@ -619,7 +595,6 @@ PUBLISHED = (
     _declared_publication,
     _marked_dates,
     _dated_texts,
-    _script_dates,
     _url_dates,
 )
 MODIFIED = (_declared_modification, _marked_changes, _stated_changes)
