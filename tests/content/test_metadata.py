@@ -270,6 +270,10 @@ DATES = {
         f"{ARTICLE}<time class=updated datetime=2025-01-01>x</time><time datetime=2024-05-06>",
         "2024-05-06",
     ),
+    "with the time of its byline": (
+        f"{ARTICLE}<p class=byline>By Ann, <time datetime=2024-05-06T09:00:00Z>2024-05-06</time>",
+        "2024-05-06T09:00:00Z",
+    ),
     "with the time of the day that it shows": (
         f"{ARTICLE}<p class=byline>6 May 2024, <time datetime=2025-01-01T09:00:00Z>changed</time>",
         "2024-05-06",

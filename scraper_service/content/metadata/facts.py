@@ -19,6 +19,7 @@ from scraper_service.content.metadata.marks import (
     before_date,
     date_of,
     text_before,
+    timed_text,
 )
 from scraper_service.content.page_urls import absolute, is_web
 from scraper_service.content.passes import texts_in, word_counts
@@ -503,7 +504,9 @@ def _similar_marked_dates(evidence: Evidence) -> list[str]:
     marked = sure + rest
     for element in marked:
         text = date_of(element)
-        if len(text) <= MAX_BYLINE and iso_date(text) and not _is_change(element):
+        day = iso_date(text) if len(text) <= MAX_BYLINE else None
+        if day and not _is_change(element):
+            text = timed_text(element, day) or text
             kind = element.tag, element.get("class")
             alike = (
                 other for other in marked if (other.tag, other.get("class")) == kind

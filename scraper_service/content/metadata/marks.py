@@ -367,6 +367,18 @@ def date_of(element: Any) -> str:
     return text_of(element)
 
 
+def timed_text(element: Any, day: str) -> str:
+    """Return the date with a time of a ``<time>`` in an element, empty without one.
+
+    ``day`` (ISO 8601) is the date that the element shows.
+    """
+    for inner in element.iterdescendants(*DATED_TAGS):
+        value = date_of(inner)
+        if value.startswith(f"{day}T"):
+            return value
+    return ""
+
+
 def author_of(element: Any) -> list[str]:
     """Return the pieces of the author text of an element, from an attribute or its text."""
     attributes = element.attrib
