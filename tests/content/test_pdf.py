@@ -366,7 +366,6 @@ def test_double_spaced_lines_are_one_paragraph():
         ("the PDF-", "based form", "the PDF-based form"),
         ("the har-", "bour wall", "the harbour wall"),
         ("a low-", "lying shore", "a lowlying shore"),
-        ("a well-", "known pier", "a well-known pier"),  # both words stand above
         ("some-", "times known", "sometimes known"),
         ("a state-of-", "the art", "a state-of-the art"),
         ("the self-", "made boat", "the self-made boat"),

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 MAX_POINTS = 5000  # of a series
 MAX_SERIES = 100
 MAX_ITEMS = 5000  # of a SmartArt
-MAX_LEVEL = 8
 MAX_ELEMENTS = 1_000_000  # of all charts and SmartArt of a file
 CHART = "Only charts that contain their values, and not too many, become tables."
 SMART_ART = "The SmartArt contains no texts."
@@ -57,6 +56,7 @@ _SINGLE = re.compile(r"\\[A-Za-z]+(\{[^{}]*\})?|\([^()]*\)|\d+")
 _TALL = re.compile(r"\\(?:frac|begin|sum|int|prod|sqrt|binom)\b")
 _SPACE = re.compile(r" +(?=[ }^_]|\Z)|(?<=[{ ]) +")
 _IGNORED = frozenset({"del", "moveFrom", "bookmarkStart", "bookmarkEnd", "proofErr"})
+_ITEMS = frozenset({"node", "asst"})  # types of points with the text of an item
 _ROWS = frozenset(
     "oMath oMathPara e num den sub sup deg lim fName box borderBox m ins moveTo sdt "
     "sdtContent smartTag hyperlink".split()
@@ -176,38 +176,11 @@ def _points(series: Any, *names: str) -> dict[int, str]:
 
 
 def _smart_art(model: Any) -> str:
-    """Return the texts of a data model as a nested list."""
-    texts: dict[str, str] = {}
-    roots = []
-    for point in model.iterfind("{*}ptLst/{*}pt"):
-        name, kind = point.get("modelId", ""), point.get("type", "node")
-        if kind == "doc":
-            roots.append(name)
-        elif kind in {"node", "asst"}:
-            text = point.find("{*}t")
-            texts[name] = _text(text) if text is not None else ""
-    below: dict[str, list[tuple[int, str]]] = {}
-    for link in model.iterfind("{*}cxnLst/{*}cxn"):
-        if link.get("type", "parOf") == "parOf":
-            order = parse_digits(link.get("srcOrd", "0"))
-            place = (order, link.get("destId", ""))
-            below.setdefault(link.get("srcId", ""), []).append(place)
-    items: list[tuple[int, str]] = []
-    seen: set[str] = set()
-    waiting = [(0, name) for name in reversed(roots)]
-    while waiting and len(items) < MAX_ITEMS:
-        level, name = waiting.pop()
-        if name in seen:
-            continue
-        seen.add(name)
-        if text := texts.get(name):
-            items.append((min(level, MAX_LEVEL), escape(text)))
-        inner = level + 1 if text else level
-        waiting += [(inner, to) for _, to in sorted(below.get(name, []), reverse=True)]
-    items += [
-        (0, escape(text)) for name, text in texts.items() if text and name not in seen
-    ]
-    return nested_list(items)
+    """Return the texts of a data model as a list."""
+    points = model.iterfind("{*}ptLst/{*}pt")
+    texts = (p.find("{*}t") for p in points if p.get("type", "node") in _ITEMS)
+    shown = filter(None, (_text(text) for text in texts if text is not None))
+    return nested_list([(0, escape(text)) for text in islice(shown, MAX_ITEMS)])
 
 
 def _text(parent: Any) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from attrs import define, field
@@ -218,13 +217,6 @@ def unread_share(text: str) -> float:
 _WORD = r"(?<![^\W\d_])[^\W\d_]++"  # whole: a line may be one long word
 _BROKEN = re.compile(rf"({_WORD})[-\u2010]\Z")
 _CHAIN = re.compile(rf"{_WORD}[-\u2010]{_WORD}[-\u2010]\Z")  # "state-of-"
-MIN_HALF = 4  # letters of each half of a compound that the file has as two words
-# English words that often begin a word without a hyphen, as in "sometimes".
-_PREFIXES = frozenset(
-    "after back data down ever every fore further hand head here home inter less life "
-    "like mean more never note other over some super text there thereby time under "
-    "water what when where which with work".split()
-)
 _FIRST = re.compile(r"[^\W\d_]+")
 _COMPOUND = re.compile(rf"{_WORD}(?:[-\u2010][^\W\d_]++)+")
 
@@ -234,8 +226,7 @@ class Hyphens:
 
     def __init__(self, lines: Iterable[str] = ()):
         found: set[str] = set()
-        self._lines = list(lines)
-        for line in self._lines:
+        for line in lines:
             if "-" in line or "\u2010" in line:
                 found.update(_COMPOUND.findall(line))
         parts = (re.split("[-\u2010]", word.lower()) for word in found)
@@ -245,8 +236,8 @@ class Hyphens:
         """Return the length of ``before`` that stays, and the separator for ``after``.
 
         A hyphen inside a continued word is removed. It stays if the file writes the word
-        with a hyphen elsewhere, or both halves as words of their own. It also stays
-        after capitals, "self" and another hyphen, as in "PDF-based" and "state-of-the".
+        with a hyphen elsewhere. It also stays after capitals, "self" and another hyphen,
+        as in "PDF-based" and "state-of-the".
         """
         broken = _BROKEN.search(before) if before[-1:] in {"-", "\u2010"} else None
         if broken is None or not after[:1].islower():
@@ -255,18 +246,6 @@ class Hyphens:
         pair = (broken[1].lower(), first[0].lower() if first else "")
         if pair in self._pairs or (len(broken[1]) > 1 and broken[1].isupper()):
             return len(before), ""
-        if pair[0] == "self" or _CHAIN.search(before[-80:]) or self._is_compound(*pair):
+        if pair[0] == "self" or _CHAIN.search(before[-80:]):
             return len(before), ""
         return len(before) - 1, ""
-
-    @cached_property
-    def _words(self) -> set[str]:
-        """All words, collected for the first doubtful one."""
-        return {word for line in self._lines for word in line.split()}
-
-    def _is_compound(self, first: str, second: str) -> bool:
-        """Return True if the file has both halves as words, and never as one word."""
-        if min(len(first), len(second)) < MIN_HALF or first in _PREFIXES:
-            return False
-        words = self._words
-        return first + second not in words and first in words and second in words

@@ -286,7 +286,6 @@ class ExtractionRun:
         self._name_record(field, inner, values)
         if not inner.is_page:
             _drop_copies(field, values)
-        _drop_lower_price(field, values)
         return Value.of_object(field, values)
 
     def _name_record(
@@ -396,19 +395,6 @@ def _drop_copies(field: Field, values: dict[str, Value | None]) -> None:
         is_copy = value is not None and given.count(value.data) > 1
         if is_copy and interpret_field(below).shape == "prose":
             values[below.name] = None
-
-
-def _drop_lower_price(field: Field, values: dict[str, Value | None]) -> None:
-    """Delete an old price that is not above the current price.
-
-    Such a price belongs to another thing.
-    """
-    names = {interpret_field(f).concept_name: f.name for f in field.properties}
-    now, then = (values.get(names.get(n, "")) for n in ("price", "old_price"))
-    amounts = [price.data for price in (now, then) if price]
-    are_numbers = all(isinstance(amount, int | float) for amount in amounts)
-    if len(amounts) == 2 and are_numbers and amounts[1] <= amounts[0]:
-        values[names["old_price"]] = None
 
 
 def _link_of(element: Any) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -83,11 +84,6 @@ MAX_BUTTON = 40
 RATIO = 5  # highest ratio of the old price to the current price
 RANK_LINES = 3
 
-_OLD = frozenset(
-    "old was list regular strike compare original previous before crossed rrp msrp retail "
-    "strikethrough through line".split()
-)
-_OF_PRICES = frozenset("price prices strike old".split())
 _STRUCK = frozenset({"del", "s", "strike"})
 _BEFORE = re.compile(
     r"\b(?:was|list|rrp|msrp|reg(?:ular)?|orig(?:inal)?|before)\b[^.]{0,20}$"
@@ -378,16 +374,8 @@ def _prices_of(line: TextLine) -> Iterator[tuple[Candidate, bool]]:
 
 
 def _is_old(element: Any) -> bool:
-    for place, parent in enumerate((element, *element.iterancestors())):
-        if parent.tag in _STRUCK:
-            return True
-        if place > 2 or parent.tag in {"li", "body"}:
-            return False
-        classes = (parent.get("class") or "").replace("-", " ")[:MAX_PRICED]
-        names = set(words_of(classes))
-        if names & _OLD and names & _OF_PRICES:
-            return True
-    return False
+    above = (element, *islice(element.iterancestors(), 3))
+    return any(parent.tag in _STRUCK for parent in above)
 
 
 def _amount(found: Candidate) -> float:
