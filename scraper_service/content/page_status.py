@@ -524,7 +524,8 @@ def _is_password(element: Any) -> bool:
 
 
 def _is_free(evidence: Evidence) -> bool | None:
-    value = evidence.linked.first_present("isAccessibleForFree")
+    name = "isAccessibleForFree"
+    value = next((node[name] for node in evidence.subjects if name in node), None)
     return None if value is None else str(value).lower() not in {"false", "no", "0"}
 
 

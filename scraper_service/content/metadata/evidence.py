@@ -14,8 +14,6 @@ from functools import cached_property
 from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Any
 
-from attrs import field, frozen
-
 from scraper_service.content.metadata.marks import Marks
 from scraper_service.content.page_urls import absolute, has_host, is_web
 from scraper_service.content.passes import elements, texts_in
@@ -66,52 +64,6 @@ _NOT_JSON = re.compile(
 )
 _ESCAPE = re.compile(r"(\\(?:[\"\\/bfnrt]|u[0-9a-fA-F]{4}))|\\")
 MAX_LENIENT = 100_000  # characters of a script that is no strict JSON
-
-
-@frozen
-class LinkedData:
-    """The nodes of a page's JSON-LD."""
-
-    #: Nodes that the page may be about, best first.
-    subjects: tuple[NodeT, ...] = ()
-    #: Nodes with a name, by ``@id``.
-    by_id: dict[str, NodeT] = field(factory=dict)
-    #: Types of all nodes.
-    types: frozenset[str] = frozenset()
-
-    def first(self, *names: str) -> Any:
-        """Return the first non-empty value of the first of ``names`` with a value."""
-        for name in names:
-            for node in self.subjects:
-                if value := node.get(name):
-                    return value
-        return None
-
-    def first_present(self, name: str) -> Any:
-        """Return the first value of a property, even ``False``; None if it is absent."""
-        return next((node[name] for node in self.subjects if name in node), None)
-
-    def resolve(self, node: Any) -> Any:
-        """Return the node that a reference points to, or ``node`` itself."""
-        if isinstance(node, dict) and "name" not in node:
-            return self.by_id.get(str(node.get("@id")), node)
-        return node
-
-
-def _linked_data(scripts: list[Any]) -> LinkedData:
-    """Return the nodes of scripts' data."""
-    nodes = [node for data in scripts for node in _nodes(data)]
-    ranked = [(_rank(node), number, node) for number, node in enumerate(nodes)]
-    subjects = [
-        entry[2]
-        for entry in sorted(ranked, key=lambda e: e[:2])
-        if entry[0] < len(_SUBJECTS)
-    ]
-    return LinkedData(
-        tuple(subjects),
-        {str(node["@id"]): node for node in nodes if "name" in node and "@id" in node},
-        frozenset(name for node in nodes for name in _types(node)),
-    )
 
 
 def parse_json(text: str) -> Any:
@@ -273,7 +225,7 @@ class Evidence:
     def site_names(self) -> frozenset[str]:
         """Names of the site and its publisher, as :func:`folded` returns them."""
         names = [*self.all("og:site_name"), *self.all("application-name")]
-        names += [text_of(n.get("publisher")) for n in self.linked.subjects]
+        names += [text_of(n.get("publisher")) for n in self.subjects]
         return frozenset(fold_name(name) for name in names) - {""}
 
     @cached_property
@@ -289,9 +241,27 @@ class Evidence:
         ]
 
     @cached_property
-    def linked(self) -> LinkedData:
-        """The page's JSON-LD."""
-        return _linked_data(self.json_ld)
+    def nodes(self) -> list[NodeT]:
+        """The nodes of the page's JSON-LD."""
+        return [node for data in self.json_ld for node in _nodes(data)]
+
+    @cached_property
+    def subjects(self) -> list[NodeT]:
+        """The nodes that the page may be about, best first."""
+        found = [node for node in self.nodes if _rank(node) < len(_SUBJECTS)]
+        return sorted(found, key=_rank)
+
+    def linked(self, *names: str) -> Any:
+        """Return the first non-empty value of the first of ``names`` in the JSON-LD."""
+        values = (node.get(name) for name in names for node in self.subjects)
+        return next(filter(None, values), None)
+
+    def resolve(self, node: Any) -> Any:
+        """Return the last named node that a reference points to, or ``node`` itself."""
+        if not isinstance(node, dict) or "name" in node or "@id" not in node:
+            return node
+        same = (n for n in reversed(self.nodes) if "name" in n)
+        return next((n for n in same if str(n.get("@id")) == str(node["@id"])), node)
 
     @cached_property
     def words(self) -> str:

@@ -213,7 +213,7 @@ def _headline(evidence: Evidence) -> str:
             continue
         if any(word_overlap(own, title) >= LEAST_SHARED for title in titles):
             return heading
-    headline = named or text_of(evidence.linked.first("headline")) or evidence.title
+    headline = named or text_of(evidence.linked("headline")) or evidence.title
     return " ".join(_plain(headline).split()) or next(iter(evidence.headings), "")
 
 
@@ -381,11 +381,10 @@ def _meta_authors(evidence: Evidence) -> Iterator[str]:
 
 
 def _linked_authors(evidence: Evidence) -> Iterator[str]:
-    linked = evidence.linked
-    for node in linked.subjects:
+    for node in evidence.subjects:
         given = node.get("author") or node.get("creator")
-        for author in given if isinstance(given, list) else [given]:
-            yield text_of(linked.resolve(author))
+        for author in given[: 5 * MAX_NAMES] if isinstance(given, list) else [given]:
+            yield text_of(evidence.resolve(author))
         if given:
             return
 
@@ -476,14 +475,14 @@ def _is_short(name: str) -> bool:
 def _declared_publication(evidence: Evidence) -> Iterator[str]:
     for name in _PUBLISHED_METAS:
         yield from evidence.all(name)
-    yield text_of(evidence.linked.first("datePublished"))
-    yield text_of(evidence.linked.first("uploadDate", "dateCreated"))
+    yield text_of(evidence.linked("datePublished"))
+    yield text_of(evidence.linked("uploadDate", "dateCreated"))
 
 
 def _declared_modification(evidence: Evidence) -> Iterator[str]:
     for name in _MODIFIED_METAS:
         yield from evidence.all(name)
-    yield text_of(evidence.linked.first("dateModified"))
+    yield text_of(evidence.linked("dateModified"))
 
 
 def _marked_dates(evidence: Evidence) -> Iterator[str]:
