@@ -142,11 +142,11 @@ class _Reading:
         except pdfium.PdfiumError as exc:
             if exc.err_code in {raw.FPDF_ERR_PASSWORD, raw.FPDF_ERR_SECURITY}:
                 raise _unsupported_error("it is encrypted with a password") from exc
-            return self._by_pdfminer()
+            raise _unsupported_error(_reason(exc)) from exc
         with file:
             total = len(file)
             if not total:
-                return self._by_pdfminer()
+                raise _unsupported_error("it has no readable pages")
             pages = []
             for index in range(min(total, self._limit)):
                 self._check_time(index, total)
@@ -230,21 +230,6 @@ class _Reading:
             self._miner = MinerFile(self._body)
         found: PageText | None = self._miner.page(index)
         return found
-
-    def _by_pdfminer(self) -> PdfContent:
-        """Read a file that PDFium cannot open."""
-        pages: list[PageText] = []
-        total = 0
-        while len(pages) < self._limit:
-            self._check_time(len(pages), max(total, len(pages)))
-            page = self._read_with_miner(len(pages))
-            if page is None:
-                break
-            pages.append(page)
-            total = max(self._miner.count(), len(pages))
-        if not pages:
-            raise _unsupported_error("it has no readable pages")
-        return self._content(pages, total, self._miner.facts())
 
     def _recognise(
         self, file: PdfiumFile, index: int, page: PageText

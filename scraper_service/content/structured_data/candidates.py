@@ -75,7 +75,6 @@ UNLABELLED: dict[str, Callable[[Scope], Iterator[Candidate]]] = {
     "availability": unlabelled.stock,
     "rating": unlabelled.ratings,
     "reviews_count": unlabelled.review_counts,
-    "rank": unlabelled.ranks,
     "job_type": unlabelled.job_types,
     "salary": unlabelled.salaries,
     "duration": unlabelled.reading_times,

@@ -82,7 +82,6 @@ MAX_COUNTED = 200  # characters of a text with a count or a rating
 MAX_NOTE = 80  # characters of a line about stock or pay
 MAX_BUTTON = 40
 RATIO = 5  # highest ratio of the old price to the current price
-RANK_LINES = 3
 
 _STRUCK = frozenset({"del", "s", "strike"})
 _BEFORE = re.compile(
@@ -123,7 +122,6 @@ _ENDS = frozenset("max maximum min minimum best worst".split())
 _READING = re.compile(
     r"(\d{1,3}[ -]?min(?:ute)?s?)\.?\s*(?:to )?read(?:ing)?\b", re.IGNORECASE
 )
-_RANK = re.compile(r"^\s*#?(\d{1,5})[.)]?\s*$")
 _COUNT = re.compile(r"[-+]?\d[\d.,]*[kK]?")
 MAX_ADDRESS = 200  # characters of a line with a phone number or an address
 MAX_HOURS = 120
@@ -504,13 +502,6 @@ def reading_times(scope: Scope) -> Iterator[Candidate]:
     for text, element in digit_texts(scope):
         if match := _READING.search(text):
             yield Candidate(match[1], "text with a time to read", 0.7, element)
-
-
-def ranks(scope: Scope) -> Iterator[Candidate]:
-    """Yield the number at the start of a record."""
-    for line in scope.lines[:RANK_LINES]:
-        if match := _RANK.match(line.text) or _RANK.match(line.parts[0][0]):
-            yield Candidate(match[1], "number at the beginning", 0.7, line.block)
 
 
 # -- contact ---------------------------------------------------------------------------
