@@ -462,7 +462,6 @@ class Conversion:
 
 
 def _as_json(value: Any) -> bytes:
-    """Return a value as JSON in UTF-8."""
     if type(value) is str:
         return json_text(value)
     if type(value) is list and set(map(type, value)) == {str}:  # such as links

@@ -162,7 +162,6 @@ def verdict(facts: PageFacts) -> tuple[str, str]:
 
 
 def _is_cut(html: bytes) -> bool:
-    """Return True if the HTML ends inside a tag."""
     end = html[-5000:]
     opened = end.rfind(b"<")
     if opened < 0 or opened < end.rfind(b">") or b"</html" in end.lower():
@@ -318,7 +317,6 @@ def shell_reason(
 
 
 def _visible_text(element: Any) -> str:
-    """Return the visible text; it stops after :data:`LITTLE_TEXT` characters."""
     return visible_text(element, _INVISIBLE, LITTLE_TEXT)
 
 

@@ -118,7 +118,6 @@ def record_object(name: str, losses: Losses) -> None:
 
 
 def _record_cut(root: Any, name: str, what: str, limit: int, losses: Losses) -> None:
-    """Record a cut, if an element of ``root`` has too many children of a name."""
     groups = Counter(item.getparent() for item in root.iter(f"{{*}}{name}"))
     count = max(groups.values(), default=0)
     if count > limit:
@@ -176,7 +175,6 @@ def _points(series: Any, *names: str) -> dict[int, str]:
 
 
 def _smart_art(model: Any) -> str:
-    """Return the texts of a data model as a list."""
     points = model.iterfind("{*}ptLst/{*}pt")
     texts = (p.find("{*}t") for p in points if p.get("type", "node") in _ITEMS)
     shown = filter(None, (_text(text) for text in texts if text is not None))
@@ -258,7 +256,6 @@ def _child(item: Any, name: str, depth: int) -> str:
 
 
 def _property(item: Any, name: str, default: str) -> str:
-    """Return the value of a property; ``default`` without the property."""
     found = item.find(f"{{*}}{local(item)}Pr/{{*}}{name}")
     if found is None:
         return default

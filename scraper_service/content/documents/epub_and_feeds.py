@@ -262,7 +262,6 @@ def _encrypted_names(archive: Archive) -> set[str]:
 
 
 def _document(package: Any) -> ConvertedDocument:
-    """Return a document with the metadata of a book."""
     declared: dict[str, list[str]] = {}
     for item in package.iterfind("{*}metadata/*"):
         name = local(item)

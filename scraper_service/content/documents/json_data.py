@@ -102,8 +102,6 @@ def extract_json(
 
 
 class _Reading:
-    """A single search of a document."""
-
     def __init__(self, url: str):
         self.typing = Typing(url, "", "")
         self.ends = time.thread_time() + TIME_S

@@ -223,8 +223,6 @@ class _Looks:
 
 
 class _Styles:
-    """The looks of the sheets of an .xlsx file."""
-
     def __init__(self, archive: Archive, main: str, losses: Losses):
         self._archive = archive
         self._graphics = Graphics(archive, losses)
@@ -306,7 +304,6 @@ class _Styles:
         return "\n".join(filter(None, found))
 
     def _drawing(self, item: Any, relations: Relations) -> str:
-        """Return a chart, the text of a shape, or the description of a picture."""
         if local(item) == "graphicData":
             return self._graphics.html(item, relations) or ""
         if local(item) == "sp":

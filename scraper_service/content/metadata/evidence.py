@@ -130,7 +130,6 @@ def _types(node: NodeT) -> list[str]:
 
 
 def _rank(node: NodeT) -> int:
-    """Return the rank of a node as the page's subject; 0 is best."""
     kinds = _types(node)
     return next(
         (

@@ -226,7 +226,6 @@ def canonical(evidence: Evidence) -> str | None:
 def _linked_urls(
     evidence: Evidence, relation: str, types: frozenset[str] = frozenset()
 ) -> list[str]:
-    """Return the URLs of ``<link>`` with a relation and, if given, one of ``types``."""
     found = []
     base = evidence.document.base
     for link in evidence.related_links(relation):
@@ -350,7 +349,6 @@ def _first_date(
     evidence: Evidence,
     language: str | None,
 ) -> str | None:
-    """Return the first date in ISO 8601."""
     return next(
         (
             date
@@ -575,7 +573,6 @@ def _stated_changes(evidence: Evidence) -> Iterator[str]:
 
 
 def _changes(evidence: Evidence) -> list[Any]:
-    """Return the elements that may have the date of a change."""
     document = evidence.document
     return [] if document.is_home else special_elements(document)[CHANGES][:MAX_CHANGES]
 

@@ -144,7 +144,6 @@ def _field(widget: Any, form: Any, losses: Losses) -> Mark | None:
 
 
 def _chosen_labels(widget: Any, form: Any) -> str:
-    """Return the labels of the chosen options."""
     count = min(raw.FPDFAnnot_GetOptionCount(form, widget), MAX_OPTIONS)
     return ", ".join(
         text_of(raw.FPDFAnnot_GetOptionLabel, form, widget, n)
@@ -268,7 +267,6 @@ def _fill_in(text: str, x: float, line: Line) -> bool:
 
 
 def _is_beside(line: Line, mark: Mark) -> bool:
-    """Return True if a line and a mark stand in the same row."""
     if line.is_rotated or not line.cells:
         return False
     _, bottom, _, top = mark.box

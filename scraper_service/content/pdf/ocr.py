@@ -98,7 +98,6 @@ def _share(words: list[str]) -> float:
 
 
 def _is_shifted(text: str) -> bool:
-    """Return True if the text becomes a language when its codes are shifted."""
     for places in filter(None, range(-MAX_SHIFT, MAX_SHIFT + 1)):
         table = {ord(c): ord(c) + places for c in _PRINTABLE}
         words = text.translate(table).split()

@@ -324,7 +324,6 @@ class ExtractionRun:
         return self.value(below, inner, field.name)
 
     def _inner(self, requested: RequestedField, scope: Scope) -> Scope:
-        """Return the scope of a nested object."""
         node = scope.node
         if node is None and scope.is_page and self.main is not None:
             node = self.main.data
@@ -358,7 +357,6 @@ class ExtractionRun:
 
 
 def _phrases_of(field: Field, depth: int = 0) -> Iterator[str]:
-    """Yield the phrases that the fields of a schema may have as labels."""
     yield from interpret_field(field).own_phrases
     for below in (*field.properties, *([field.items] if field.items else ())):
         if depth < MAX_DEPTH:
@@ -477,7 +475,6 @@ def _score(run: ExtractionRun, group: RecordSet, field: Field) -> float:
 
 
 def _read(run: ExtractionRun, field: Field, scope: Scope) -> Value:
-    """Return a record as an object."""
     assert field.items is not None
     return run.object(evolve(field.items, name=""), scope) or Value({})
 
@@ -531,7 +528,6 @@ def _read_records(run: ExtractionRun, group: RecordSet, field: Field) -> Value |
 
 
 def _paths(field: Field) -> tuple[str, ...]:
-    """Return the properties of structured data that may hold the records."""
     requested = interpret_field(field)
     name = property_name(requested.phrases[0]) if requested.phrases else ""
     paths = requested.concept.paths if requested.concept else ()
@@ -540,7 +536,6 @@ def _paths(field: Field) -> tuple[str, ...]:
 
 
 def _nodes(scope: Scope, name: str, nodes: list[Any]) -> RecordSet:
-    """Return nodes of structured data as records."""
     scopes = [Scope(scope.reading, (), name, node=node) for node in nodes[:MAX_ITEMS]]
     return RecordSet(scopes, "nodes", frozenset(words_of(name)))
 

@@ -153,7 +153,6 @@ def _headings(scope: Scope) -> Iterator[Candidate]:
 def _from_structured_data(
     page: ExtractionPage, main: Node | None, requested: RequestedField, scope: Scope
 ) -> Iterator[Candidate]:
-    """Yield lists from the structured data and the metadata."""
     node, source = scope.node, scope.name
     if scope.is_page and main is not None:
         node, source = main.data, main.name
@@ -304,7 +303,6 @@ def _first_list(scope: Scope) -> Iterator[Candidate]:
 
 
 def _from_names(requested: RequestedField, scope: Scope) -> Iterator[Candidate]:
-    """Yield the items of elements whose names have the words of the field."""
     for phrase in requested.phrases[: requested.own_count + 4]:
         elements = list(scope.elements_named(tuple(phrase.split())))
         groups = [e.iter("li", "a", "label", "button") for e in elements]
@@ -407,7 +405,6 @@ def groups(reading: VisibleText) -> list[RecordSet]:
 
 
 def _without_nested(reading: VisibleText, members: list[Any]) -> list[Any]:
-    """Return the members that stand inside no other member."""
     kept: list[Any] = []
     end = -1
     for element in members[: 3 * MAX_RECORDS]:
@@ -505,7 +502,6 @@ def _item(graph: Graph, value: Any) -> Any:
 
 @lru_cache(maxsize=20_000)
 def _first_name(names: str) -> str:
-    """Return the first class name that describes no state."""
     return next((name for name in names.split()[:3] if not _STATES.search(name)), "")
 
 

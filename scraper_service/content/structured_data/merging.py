@@ -175,7 +175,6 @@ def _not_found(
     schema: Mapping[str, Any] | None,
     lost: Sequence[str],
 ) -> list[str]:
-    """Return warnings about fields that no page has, except those of ``lost``."""
     from scraper_service.content.structured_data.prompts import fields_of  # noqa: PLC0415  # rare, big
 
     named = fields_of(prompt or "")

@@ -384,7 +384,6 @@ def _unit_of(name: str, kind: str) -> str:
 
 
 def _own_phrases(name: str, bare_name: str, description: str, kind: str) -> list[str]:
-    """Return the phrases of a field itself that may be its label."""
     words, own = name.split(), [name]
     if len(description.split()) <= 6:
         own.append(description)
@@ -450,7 +449,6 @@ def _concept_by_description(description: str, kind: str) -> Concept | None:
 def _counted_words(
     name: str, description: str, kind: str, *, is_known: bool
 ) -> tuple[str, ...]:
-    """Return up to three words for the things that a field counts."""
     matches = [_COUNT.match(name)]
     if kind in {"integer", "number"}:
         matches += [_COUNT_OF.match(name), _COUNT_OF.match(description)]

@@ -494,7 +494,6 @@ class Typing:
 
 
 def _normalize(shape: str, text: str) -> str:
-    """Return a text in the usual spelling of its shape."""
     if shape == "person":
         return person_of(text)
     if shape == "duration":
