@@ -50,6 +50,8 @@ _GROUPS = {
     "\u2192": "overrightarrow",
     "\u2190": "overleftarrow",
 }
+# Characters of accents, operators and groups that name none.
+_CHARACTERS = {"acc": "\u0302", "nary": "\u222b", "groupChr": "\u23df"}
 _MATRICES = {"()": "p", "[]": "b", "||": "v", "{}": "B", "\u2016\u2016": "V"}
 _STYLES = {"double-struck": "mathbb", "fraktur": "mathfrak", "script": "mathcal"}
 _SINGLE = re.compile(r"\\[A-Za-z]+(\{[^{}]*\})?|\([^()]*\)|\d+")
@@ -244,10 +246,7 @@ def _element(item: Any, depth: int) -> str:
         return _matrix(item, depth, "")
     if kind in _ROWS:
         return _row(item, depth)
-    write = _WRITERS.get(kind)
-    if write is None:
-        raise _UnknownPart
-    return write(item, depth)
+    return _WRITERS.get(kind, _structure)(item, depth)
 
 
 def _child(item: Any, name: str, depth: int) -> str:
@@ -276,10 +275,43 @@ def _run(item: Any) -> str:
     return f"\\{command}{{{written}}}" if command and written.strip() else written
 
 
-def _base(item: Any, depth: int) -> str:
-    """Return the base of a script, in braces unless it is a single sign."""
+def _structure(item: Any, depth: int) -> str:
+    kind = local(item)
     base = _child(item, "e", depth)
-    return base if len(base) <= 1 or _SINGLE.fullmatch(base) else f"{{{base}}}"
+    sub, sup = _child(item, "sub", depth), _child(item, "sup", depth)
+    scripts = (f"_{{{sub}}}" if sub else "") + (f"^{{{sup}}}" if sup else "")
+    is_single = len(base) <= 1 or _SINGLE.fullmatch(base)
+    scripted = base if is_single else f"{{{base}}}"
+    character = _property(item, "chr", _CHARACTERS.get(kind, ""))[:1]
+    match kind:
+        case "sSup" | "sSub" | "sSubSup":
+            tex = scripted + scripts
+        case "sPre":
+            tex = f"{{}}{scripts}{scripted}"
+        case "rad":
+            degree = _child(item, "deg", depth)
+            tex = f"\\sqrt{f'[{degree}]' if degree else ''}{{{base}}}"
+        case "nary":
+            tex = f"{sign(character or _CHARACTERS[kind]).strip()}{scripts} {base}"
+        case "func":
+            name = _child(item, "fName", depth)
+            is_plain = name.isalpha() and name.isascii() and len(name) > 1
+            name = f"\\operatorname{{{name}}}" if is_plain else name
+            tex = f"{name} {base}"
+        case "acc" if character in ACCENTS:
+            tex = f"\\{ACCENTS[character]}{{{base}}}"
+        case "bar":
+            side = "over" if _property(item, "pos", "bot") == "top" else "under"
+            tex = f"\\{side}line{{{base}}}"
+        case "groupChr" if character in _GROUPS:
+            tex = f"\\{_GROUPS[character]}{{{base}}}"
+        case "groupChr":
+            tex = f"\\overset{{{sign(character).strip()}}}{{{base}}}"
+        case "phant":
+            tex = base if _property(item, "show", "1") != "0" else ""
+        case _:
+            raise _UnknownPart
+    return tex
 
 
 def _fraction(item: Any, depth: int) -> str:
@@ -290,29 +322,6 @@ def _fraction(item: Any, depth: int) -> str:
     if kind == "noBar":
         return f"\\binom{{{above}}}{{{below}}}"
     return f"\\frac{{{above}}}{{{below}}}"
-
-
-def _sub_and_sup(item: Any, depth: int) -> str:
-    sub, sup = _child(item, "sub", depth), _child(item, "sup", depth)
-    return (f"_{{{sub}}}" if sub else "") + (f"^{{{sup}}}" if sup else "")
-
-
-def _scripts(item: Any, depth: int) -> str:
-    scripts = _sub_and_sup(item, depth)
-    if local(item) == "sPre":
-        return f"{{}}{scripts}{_base(item, depth)}"
-    return _base(item, depth) + scripts
-
-
-def _radical(item: Any, depth: int) -> str:
-    degree = _child(item, "deg", depth)
-    shown = f"[{degree}]" if degree else ""
-    return f"\\sqrt{shown}{{{_child(item, 'e', depth)}}}"
-
-
-def _nary(item: Any, depth: int) -> str:
-    name = sign(_property(item, "chr", "\u222b")[:1] or "\u222b").strip()
-    return f"{name}{_sub_and_sup(item, depth)} {_child(item, 'e', depth)}"
 
 
 def _with_delimiters(item: Any, depth: int) -> str:
@@ -356,25 +365,6 @@ def _environment(name: str, rows: Any) -> str:
     return f"\\begin{{{name}}} {content} \\end{{{name}}}"
 
 
-def _function(item: Any, depth: int) -> str:
-    name = _child(item, "fName", depth)
-    if name.isalpha() and name.isascii() and len(name) > 1:
-        name = f"\\operatorname{{{name}}}"
-    return f"{name} {_child(item, 'e', depth)}"
-
-
-def _accent(item: Any, depth: int) -> str:
-    command = ACCENTS.get(_property(item, "chr", "\u0302")[:1])
-    if command is None:
-        raise _UnknownPart
-    return f"\\{command}{{{_child(item, 'e', depth)}}}"
-
-
-def _bar(item: Any, depth: int) -> str:
-    command = "overline" if _property(item, "pos", "bot") == "top" else "underline"
-    return f"\\{command}{{{_child(item, 'e', depth)}}}"
-
-
 def _limit(item: Any, depth: int) -> str:
     base, limit = _child(item, "e", depth), _child(item, "lim", depth)
     is_low = local(item) == "limLow"
@@ -383,33 +373,10 @@ def _limit(item: Any, depth: int) -> str:
     return f"\\{'under' if is_low else 'over'}set{{{limit}}}{{{base}}}"
 
 
-def _group(item: Any, depth: int) -> str:
-    character = _property(item, "chr", "\u23df")[:1]
-    base = _child(item, "e", depth)
-    if character in _GROUPS:
-        return f"\\{_GROUPS[character]}{{{base}}}"
-    return f"\\overset{{{sign(character).strip()}}}{{{base}}}"
-
-
-def _phantom(item: Any, depth: int) -> str:
-    return _child(item, "e", depth) if _property(item, "show", "1") != "0" else ""
-
-
 _WRITERS = {
     "f": _fraction,
-    "sSup": _scripts,
-    "sSub": _scripts,
-    "sSubSup": _scripts,
-    "sPre": _scripts,
-    "rad": _radical,
-    "nary": _nary,
     "d": _with_delimiters,
     "eqArr": _lines,
-    "func": _function,
-    "acc": _accent,
-    "bar": _bar,
     "limLow": _limit,
     "limUpp": _limit,
-    "groupChr": _group,
-    "phant": _phantom,
 }
