@@ -250,7 +250,7 @@ class Evidence:
         found = [node for node in self.nodes if _rank(node) < len(_SUBJECTS)]
         return sorted(found, key=_rank)
 
-    def linked(self, *names: str) -> Any:
+    def linked_value(self, *names: str) -> Any:
         """Return the first non-empty value of the first of ``names`` in the JSON-LD."""
         values = (node.get(name) for name in names for node in self.subjects)
         return next(filter(None, values), None)

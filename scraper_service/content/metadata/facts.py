@@ -213,7 +213,7 @@ def _headline(evidence: Evidence) -> str:
             continue
         if any(word_overlap(own, title) >= LEAST_SHARED for title in titles):
             return heading
-    headline = named or text_of(evidence.linked("headline")) or evidence.title
+    headline = named or text_of(evidence.linked_value("headline")) or evidence.title
     return " ".join(_plain(headline).split()) or next(iter(evidence.headings), "")
 
 
@@ -473,14 +473,14 @@ def _is_short(name: str) -> bool:
 def _declared_publication(evidence: Evidence) -> Iterator[str]:
     for name in _PUBLISHED_METAS:
         yield from evidence.all(name)
-    yield text_of(evidence.linked("datePublished"))
-    yield text_of(evidence.linked("uploadDate", "dateCreated"))
+    yield text_of(evidence.linked_value("datePublished"))
+    yield text_of(evidence.linked_value("uploadDate", "dateCreated"))
 
 
 def _declared_modification(evidence: Evidence) -> Iterator[str]:
     for name in _MODIFIED_METAS:
         yield from evidence.all(name)
-    yield text_of(evidence.linked("dateModified"))
+    yield text_of(evidence.linked_value("dateModified"))
 
 
 def _marked_dates(evidence: Evidence) -> Iterator[str]:

@@ -236,10 +236,10 @@ def _insert_mark(mark: Mark, lines: list[Line]) -> None:
         at = max(before, key=lambda n: lines[n].x0)
         if not mark.is_tick and _fill_in(mark.text, left, lines[at]):
             return
-        first, *rest = _split_at(lines[at], left)
+        first, *others = _split_at(lines[at], left)
         start = first.x1 if first.text.endswith(":") else max(left, first.x1)
-        end = max(start, min(right, rest[0].x0)) if rest else max(start, right)
-        lines[at : at + 1] = [first, _line(mark.text, first, start, end), *rest]
+        end = max(start, min(right, others[0].x0)) if others else max(start, right)
+        lines[at : at + 1] = [first, _line(mark.text, first, start, end), *others]
     elif row:
         after = lines[row[0]]
         lines.insert(row[0], _line(mark.text, after, left, min(right, after.x0)))
@@ -277,8 +277,8 @@ def _is_beside(line: Line, mark: Mark) -> bool:
 def _split_at(line: Line, x: float) -> list[Line]:
     """Return a line as two if it has cells on both sides of ``x``."""
     count = max(1, sum(cell.x0 <= x for cell in line.cells))
-    cells, rest = line.cells[:count], line.cells[count:]
-    if not rest:
+    cells, others = line.cells[:count], line.cells[count:]
+    if not others:
         return [line]
     start = sum(len(cell.text) + 1 for cell in cells)
     links = [(a - start, b - start, to) for a, b, to in line.links if a >= start]
@@ -290,7 +290,7 @@ def _split_at(line: Line, x: float) -> list[Line]:
         links=[link for link in line.links if link[0] < start],
     )
     text = line.text[start:]
-    return [first, evolve(line, text=text, x0=rest[0].x0, cells=rest, links=links)]
+    return [first, evolve(line, text=text, x0=others[0].x0, cells=others, links=links)]
 
 
 def _line(text: str, beside: Line, x0: float, x1: float) -> Line:
