@@ -13,7 +13,6 @@ import json
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from attrs import frozen
 from lxml import etree
 
 from scraper_service.content.decode import sniff, utf8_of
@@ -106,42 +105,53 @@ _CONSENT = AnyCase(
     r"avant (?:d'accéder|de continuer)", r"antes de (?:continuar|ir)", r"prima di continuare",
     r"alle akzeptieren", r"tout accepter", r"aceptar todo", r"cookie (?:wall|consent)",
 )  # fmt: skip
-_NEEDS_SCRIPT = AnyCase(
-    r"(?:enable|activate|requires?|without|need) (?:\w+ ){0,3}javascript|"
-    r"javascript (?:is |must be )?(?:required|disabled|enabled)",
-)
 
 
-@frozen(kw_only=True)
 class PageFacts:
-    """The facts that a verdict rests on."""
+    """The facts that a verdict rests on. Create it before the page is cleaned."""
 
-    #: HTTP status of the response.
-    status: int
-    #: The body in UTF-8.
-    html: bytes
-    title: str
-    #: The first ``h1``.
-    heading: str
-    #: Text outside menus and forms.
-    text: str
-    #: Number of words outside menus and forms.
-    words: int
-    #: Number of words with menus and forms.
-    words_in_all: int = 0
-    #: Whether the page has a visible password field.
-    has_password: bool = False
-    has_scripts: bool = False
-    #: Whether the page has an image whose URL stands in the Markdown.
-    has_picture: bool = False
-    #: What of the page is no text, such as ``a video``.
-    media: tuple[str, ...] = ()
-    #: Whether a file or a frame of a frameset is most of the page.
-    is_embedded: bool = False
-    #: ``isAccessibleForFree`` of the JSON-LD; None without it.
-    is_free: bool | None = None
-    #: Text of ``noscript`` elements.
-    unscripted: str = ""
+    def __init__(self, html: bytes, status: int, evidence: Evidence):
+        root, document = evidence.root, evidence.document
+        self.html, self.status = html, status
+        self.title = evidence.title
+        self.heading = next(iter(evidence.headings), "")
+        #: Text outside menus and forms, and the number of its words.
+        self.text = evidence.words
+        words = _own_words(self.text, self.title)
+        if 0 < words < LITTLE:
+            found = document.body.iter(*_STANDING_IN)
+            words = max(0, words - standing_in_words(found, boilerplate_only=True))
+        unscripted = _noscript_text(root) if words < LITTLE else ""
+        if len(unscripted) > MAX_NOTE:  # forums write whole pages there, for robots
+            words += len(unscripted.split())
+        self.words = words
+        #: Text of ``noscript`` elements.
+        self.unscripted = unscripted[:MAX_NOTE]
+        #: Number of words with menus and forms.
+        self.words_in_all = _words_in_all(root) if words < LITTLE else words
+        fields = root.iter("input") if words < LITTLE else ()
+        self.has_password = any(map(_is_password, fields))
+        self.has_scripts = bool(evidence.scripts) or any(
+            map(_loads_script, evidence.links)
+        )
+        self.is_free = _is_free(evidence)
+        #: Whether the page has an image whose URL stands in the Markdown.
+        self.has_picture = False
+        media: dict[str, None] = {}
+        shown = document.body.iter(*_MEDIA) if words < HARDLY_ANY else ()
+        for element in islice(shown, MAX_SHOWN):
+            if element.tag == "img" and _has_url(element):
+                self.has_picture = True
+            elif element.tag == "iframe" and is_player(element.get("src", "").strip()):
+                media[_MEDIA["video"]] = None
+            else:
+                media[_MEDIA[element.tag]] = None
+        #: What of the page is no text, such as ``a video``.
+        self.media = tuple(media)
+        #: Whether a file or a frame of a frameset is most of the page.
+        self.is_embedded = bool(media) and any(
+            each.is_file or each.is_frame for each in document.embedded
+        )
 
     @property
     def headings(self) -> str:
@@ -149,16 +159,14 @@ class PageFacts:
         return f"{self.title} {self.heading}"[:500]
 
 
-def verdict(facts: PageFacts) -> tuple[str, str]:
+def _verdict(facts: PageFacts) -> tuple[str, str]:
     """Return a verdict and its evidence, which is empty for ``ok``."""
     if _is_cut(facts.html):
         return TRUNCATED, "the HTML ends inside a tag"
     if facts.words >= MUCH:
         return OK, ""
-    for name, judge in _JUDGES:
-        if evidence := judge(facts):
-            return name, evidence
-    return OK, ""
+    found = ((name, judge(facts)) for name, judge in _JUDGES)
+    return next(((name, why) for name, why in found if why), (OK, ""))
 
 
 def _is_cut(html: bytes) -> bool:
@@ -231,7 +239,7 @@ def _is_gone(facts: PageFacts) -> str:
 def _is_empty(facts: PageFacts) -> str:
     if facts.status >= 400 or facts.words >= HARDLY_ANY:
         return ""
-    if match := _NEEDS_SCRIPT.search(f"{facts.text} {facts.unscripted}"):
+    if match := _REQUIRES_SCRIPTS.search(f"{facts.text} {facts.unscripted}"):
         return f'hardly any text, and it says "{match[0]}"'
     shown = " and ".join(facts.media)
     if facts.is_embedded:
@@ -344,7 +352,7 @@ def page_verdict(html: bytes, status: int, evidence: Evidence) -> dict[str, str]
     An HTTP error whose verdict would be ``ok`` gets neither. Call this before
     the page is cleaned.
     """
-    name, why = verdict(_facts(html, status, evidence))
+    name, why = _verdict(PageFacts(html, status, evidence))
     if name == OK:
         return {} if status >= 400 else {"verdict": OK}
     return {"verdict": name, "verdict_evidence": f"{why[:1].upper()}{why[1:]}."}
@@ -435,53 +443,6 @@ def word_count(text: str) -> int:
     if words > MUCH or text.isascii():
         return words
     return words + sum(character >= "\u3040" for character in text[:2000]) // 2
-
-
-def _facts(html: bytes, status: int, evidence: Evidence) -> PageFacts:
-    root, text = evidence.root, evidence.words
-    words = _own_words(text, evidence.title)
-    if 0 < words < LITTLE:
-        found = evidence.document.body.iter(*_STANDING_IN)
-        words = max(0, words - standing_in_words(found, boilerplate_only=True))
-    unscripted = _noscript_text(root) if words < LITTLE else ""
-    if len(unscripted) > MAX_NOTE:  # forums write whole pages there, for robots
-        words += len(unscripted.split())
-    headings = evidence.headings
-    fields = root.iter("input") if words < LITTLE else ()
-    return PageFacts(
-        status=status,
-        html=html,
-        title=evidence.title,
-        heading=headings[0] if headings else "",
-        text=text,
-        words=words,
-        has_password=any(_is_password(element) for element in fields),
-        has_scripts=bool(evidence.scripts) or any(map(_loads_script, evidence.links)),
-        **(_visible_facts(evidence.document) if words < HARDLY_ANY else {}),
-        is_free=_is_free(evidence),
-        unscripted=unscripted[:MAX_NOTE],
-        words_in_all=_words_in_all(root) if words < LITTLE else words,
-    )
-
-
-def _visible_facts(document: Document) -> dict[str, Any]:
-    """Return the facts of a page of few words about what else it shows."""
-    body = document.body
-    media: dict[str, None] = {}
-    has_picture = False
-    for element in islice(body.iter(*_MEDIA), MAX_SHOWN):
-        if element.tag == "img" and _has_url(element):
-            has_picture = True
-        elif element.tag == "iframe" and is_player(element.get("src", "").strip()):
-            media[_MEDIA["video"]] = None
-        else:
-            media[_MEDIA[element.tag]] = None
-    is_embedded = any(each.is_file or each.is_frame for each in document.embedded)
-    return {
-        "has_picture": has_picture,
-        "media": tuple(media),
-        "is_embedded": is_embedded and bool(media),
-    }
 
 
 def _has_url(image: Any) -> bool:
