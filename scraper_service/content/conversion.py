@@ -30,10 +30,10 @@ from scraper_service.content.html.hidden_text import instruction_in
 from scraper_service.content.losses import Losses
 from scraper_service.content.metadata.dates import utc_time
 from scraper_service.content.page_status import (
+    BLOCK_PAGE,
     EMPTY_SHELL,
     NO_BYTES,
     OK,
-    payment_verdict,
     verdict_warning,
 )
 from scraper_service.content.passes import json_text
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
 
 BROKEN_OFF = "The site broke off in the middle of its response."
 ERROR_STATUS = 400
+MAX_PRICE = 200  # characters
 NAMES_STAY = "Names of people and places were not redacted: rules do not find them."
 _JSON = json.JSONEncoder(ensure_ascii=False)
 #: Formats that only web pages have.
@@ -467,3 +468,26 @@ def _as_json(value: Any) -> bytes:
     if type(value) is list and set(map(type, value)) == {str}:  # such as links
         return b"[%s]" % b", ".join(map(json_text, value))
     return _JSON.encode(value).encode()
+
+
+def payment_verdict(headers: tuple[tuple[str, str], ...]) -> dict[str, str]:
+    """Return the verdict of a response with the status 402, as metadata.
+
+    The evidence quotes the first of ``headers``, which names the price.
+    """
+    why = "The site answered 402: it asks for payment."
+    for name, value in headers[:1]:
+        price = " ".join(_price(value).split())[:MAX_PRICE]
+        why = f'{why} Its header {name} says "{price}".'
+    return {"verdict": BLOCK_PAGE, "verdict_evidence": why}
+
+
+def _price(value: str) -> str:
+    """Return a price as its header says it; x402 encodes it in base64."""
+    try:
+        offer = json.loads(base64.b64decode(value, validate=True))["accepts"][0]
+        amount = offer.get("amount") or offer["maxAmountRequired"]
+        asset = (offer.get("extra") or {}).get("name") or offer.get("asset")
+        return f"{amount} of {asset} on {offer.get('network')}"
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return value
