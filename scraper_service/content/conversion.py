@@ -290,10 +290,10 @@ class Conversion:
 
     def convert_picture(self, body: bytes) -> None:
         """Make all formats from the text that OCR recognises in an image."""
-        from scraper_service.content.pdf import ocr  # noqa: PLC0415  # rare
+        from scraper_service.content.pdf.content import recognise_text  # noqa: PLC0415  # rare, big
 
         try:
-            text = ocr.recognise_text(body, self.deadline_s).strip()
+            text = recognise_text(body, self.deadline_s).strip()
         except (OSError, SubprocessError) as exc:
             message = "No text could be recognised in the image"
             if not can_recognise_text():

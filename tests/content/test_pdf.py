@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from scraper_service.content.pdf import ocr
+from scraper_service.content.pdf.content import _languages
 from scraper_service.options.scrape import PdfParser
 from tests.content.pages import convert, value
 from tests.content.pdfmaker import ENCRYPTED, pdf
@@ -456,9 +456,9 @@ def tesseract(tmp_path, monkeypatch):
     program.write_text(TESSERACT.format(python=sys.executable))
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    ocr._languages.cache_clear()
+    _languages.cache_clear()
     yield
-    ocr._languages.cache_clear()
+    _languages.cache_clear()
 
 
 PICTURE = "Recognised from P5 1700 2200 255\n\nSecond."
