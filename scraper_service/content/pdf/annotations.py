@@ -293,8 +293,8 @@ def _split_at(line: Line, x: float) -> list[Line]:
     return [first, evolve(line, text=text, x0=others[0].x0, cells=others, links=links)]
 
 
-def _line(text: str, beside: Line, x0: float, x1: float) -> Line:
-    size, y0, y1 = beside.size, beside.y0, beside.y1
+def _line(text: str, like: Line, x0: float, x1: float) -> Line:
+    size, y0, y1 = like.size, like.y0, like.y1
     return Line(text, size, x0, y0, x1, y1, [Cell(text, x0, x1)])
 
 
