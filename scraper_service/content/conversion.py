@@ -30,10 +30,10 @@ from scraper_service.content.html.hidden_text import instruction_in
 from scraper_service.content.losses import Losses
 from scraper_service.content.metadata.dates import utc_time
 from scraper_service.content.page_status import (
+    BLOCK_PAGE,
     EMPTY_SHELL,
     NO_BYTES,
     OK,
-    payment_verdict,
     verdict_warning,
 )
 from scraper_service.content.passes import json_text
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
 
 BROKEN_OFF = "The site broke off in the middle of its response."
 ERROR_STATUS = 400
+MAX_PRICE = 200  # characters
 NAMES_STAY = "Names of people and places were not redacted: rules do not find them."
 _JSON = json.JSONEncoder(ensure_ascii=False)
 #: Formats that only web pages have.
@@ -92,11 +93,15 @@ class Conversion:
     compared_text: str | None = None
     #: The parts of the page that no format contains.
     losses: Losses = field(factory=Losses)
-    answers: Answers = field(init=False)
+    #: Data that change tracking compares in its mode ``json``.
+    change_data: Any = None
+    #: The data of a JSON document, None for other documents.
+    document_data: Any = None
+    #: The page for extraction, an ``ExtractionPage``; None before it is read.
+    _page: Any = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.names = tuple(dict.fromkeys(map(result_name, self.options.formats)))
-        self.answers = Answers(self.source, self.options, self.add, self.facts)
 
     def add(self, name: str, make: Callable[[], Any]) -> None:
         """Add one value as JSON.
@@ -137,7 +142,6 @@ class Conversion:
 
     def content(self) -> PageContent:
         """Return the result of the conversion."""
-        warnings = (*self.warnings, *self.answers.warnings)
         if len(self.losses) and not FORMATS_WITH_LOSSES.isdisjoint(self.names):
             rows = self.losses.as_rows()
             if (redaction := self.redaction) is not None:
@@ -146,7 +150,9 @@ class Conversion:
         if moment := utc_time(self.source.last_modified):
             known = self.facts.get("known", {})
             self.facts["known"] = {**known, "last_modified": moment}
-        return PageContent(values=self.values, warnings=warnings, **self.facts)
+        return PageContent(
+            values=self.values, warnings=tuple(self.warnings), **self.facts
+        )
 
     def note_empty(self) -> None:
         """Give a response without bytes, but for white space, its verdict."""
@@ -173,9 +179,7 @@ class Conversion:
         text = self.compared_text
         if text is None:
             text = json.loads(self.values["markdown"])
-        self.add(
-            "change_tracking", lambda: draft(text, options, self.answers.change_data)
-        )
+        self.add("change_tracking", lambda: draft(text, options, self.change_data))
 
     def redact(self) -> None:
         """Replace personal data in the texts of the page, if that was asked for."""
@@ -191,9 +195,9 @@ class Conversion:
             self.facts["text"] = redaction.facts({"": self.facts["text"]})[""]
         if self.compared_text is not None:
             self.compared_text = redaction.facts({"": self.compared_text})[""]
-        if self.answers.change_data is not None:
-            changes = {"": self.answers.change_data}
-            self.answers.change_data = redaction.facts(changes)[""]
+        if self.change_data is not None:
+            changes = {"": self.change_data}
+            self.change_data = redaction.facts(changes)[""]
         if self.source.find_blocks and "markdown" in self.values:
             self.facts["blocks"] = markdown_blocks(json.loads(self.values["markdown"]))
         self.facts["redacted"] = dict(redaction.counts)
@@ -282,14 +286,14 @@ class Conversion:
             "images": [],
         }
         self._plain(values)
-        self.answers.read_plain(as_markdown, lambda: page)
+        self.read_plain(as_markdown, lambda: page)
 
     def convert_picture(self, body: bytes) -> None:
         """Make all formats from the text that OCR recognises in an image."""
-        from scraper_service.content.pdf import ocr  # noqa: PLC0415  # rare
+        from scraper_service.content.pdf.content import recognise_text  # noqa: PLC0415  # rare, big
 
         try:
-            text = ocr.recognise_text(body, self.deadline_s).strip()
+            text = recognise_text(body, self.deadline_s).strip()
         except (OSError, SubprocessError) as exc:
             message = "No text could be recognised in the image"
             if not can_recognise_text():
@@ -331,88 +335,68 @@ class Conversion:
             total_pages=result.total_pages,
         )
         self.add_search_entry(result.markdown, "pdf")
-        self.answers.read_plain(result.markdown, lambda: result.html)
+        self.read_plain(result.markdown, lambda: result.html)
 
-
-class Answers:
-    """Makes the answers to the questions about one page.
-
-    ``add`` adds each answer to the page's values; further results go into ``facts``.
-    Web pages need all methods but the last, in their order. For other documents,
-    ``read_plain`` does all steps.
-    """
-
-    def __init__(
-        self,
-        source: PageSource,
-        options: ScrapeOptions,
-        add: Callable[[str, Callable[[], Any]], None],
-        facts: dict[str, Any],
-    ):
-        self._source = source
-        self._options = options
-        self._add = add
-        self._facts = facts
-        self._json_formats = [f for f in options.formats if isinstance(f, Json)]
-        #: Data that change tracking compares in its mode ``json``.
-        self.change_data: Any = None
-        self.warnings: list[str] = []
-        self._has_summary = options.format(Summary) is not None
-        self._page: ExtractionPage | None = None
-        #: The data of a JSON document, None for other documents.
-        self.document_data: Any = None
+    # -- answers to the questions about the page -------------------------------------
 
     @property
     def needs_tree(self) -> bool:
         """Whether any answer needs the tree."""
-        options = self._options
+        options = self.options
         return options.extracts or options.selects or self._reads_text
 
     @property
+    def _has_summary(self) -> bool:
+        return self.options.format(Summary) is not None
+
+    def _json_formats(self) -> list[Json]:
+        return [each for each in self.options.formats if isinstance(each, Json)]
+
+    @property
     def _reads_text(self) -> bool:
-        return self._has_summary or self._source.find_text > 0
+        return self._has_summary or self.source.find_text > 0
 
     def find_injection(self, document: Document) -> None:
         """Search the whole page, hidden text included, for prompt injection."""
-        if self._options.checks_injection:
+        if self.options.checks_injection:
             texts = document.root.xpath(
                 "//text()[not(parent::script or parent::style)] | //@alt | //@title"
             )
-            self._facts["injection"] = instruction_in(" ".join(texts))
+            self.facts["injection"] = instruction_in(" ".join(texts))
 
     def read_raw_tree(
         self, document: Document, evidence: Evidence | None = None
     ) -> None:
         """Read the parts of the tree that cleaning removes, and what selectors name."""
-        if self._options.selects:
+        if self.options.selects:
             self._select(document)
-        if self._options.extracts:
+        if self.options.extracts:
             from scraper_service.content.structured_data.page import (  # noqa: PLC0415  # rare, big
                 ExtractionPage,
             )
 
-            known = self._facts.get("known", {})
+            known = self.facts.get("known", {})
             self._page = ExtractionPage(document, evidence, known)
 
     def extract(self) -> None:
         """Extract data from the cleaned tree, before its reduction to main content."""
         if self._page is None:
             return
-        self._facts["answered_by"] = "rules"
-        for item in self._json_formats:
+        self.facts["answered_by"] = "rules"
+        for item in self._json_formats():
             if item.selectors is None:
-                self._add(item.key, partial(self._data, self._page, item))
-        changes = self._options.format(ChangeTracking)
+                self.add(item.key, partial(self._data, self._page, item))
+        changes = self.options.format(ChangeTracking)
         if changes and "json" in changes.modes and changes.selectors is None:
             self.change_data = self._data(self._page, changes)
 
     def _select(self, document: Document) -> None:
         """Add the data that selectors name, from the whole page."""
-        self._facts["answered_by"] = "selectors"
-        for item in self._json_formats:
+        self.facts["answered_by"] = "selectors"
+        for item in self._json_formats():
             if item.selectors is not None:
-                self._add(item.key, partial(self._select_data, document, item))
-        changes = self._options.format(ChangeTracking)
+                self.add(item.key, partial(self._select_data, document, item))
+        changes = self.options.format(ChangeTracking)
         if changes and changes.selectors is not None:
             self.change_data = self._select_data(document, changes)
 
@@ -442,7 +426,7 @@ class Answers:
             warnings.append(not_found(found.missing))
         if found.unfound:
             warnings.append(f"Not found: {join_names(found.unfound)}.")
-        self._facts.setdefault("rule_warnings", {})[result_name(item)] = tuple(warnings)
+        self.facts.setdefault("rule_warnings", {})[result_name(item)] = tuple(warnings)
         return found.data
 
     def read_markdown(self, value: bytes | None, make: Callable[[], str]) -> None:
@@ -456,32 +440,54 @@ class Answers:
 
     def read_plain(self, markdown: str, make_html: Callable[[], str]) -> None:
         """Make all answers for a document that is not a web page."""
-        if self._options.extracts or self._options.selects:
-            self.read_raw_tree(parse(make_html(), self._source.url))
+        if self.options.extracts or self.options.selects:
+            self.read_raw_tree(parse(make_html(), self.source.url))
             self.extract()
-        if self._options.checks_injection:
-            self._facts["injection"] = instruction_in(markdown)
+        if self.options.checks_injection:
+            self.facts["injection"] = instruction_in(markdown)
         if self._reads_text:
             self._add_text_answers(markdown)
 
     def _add_text_answers(self, markdown: str) -> None:
-        self._facts["text"] = markdown[: self._source.find_text]
+        self.facts["text"] = markdown[: self.source.find_text]
         if self._has_summary:
-            self._add("summary", partial(self._summary, markdown))
-            self._facts["answered_by"] = "rules"
+            self.add("summary", partial(self._summary, markdown))
+            self.facts["answered_by"] = "rules"
 
     def _summary(self, markdown: str) -> str:
         from scraper_service.content.formats.summary import summary  # noqa: PLC0415  # loads numpy
 
-        known = self._facts.get("known", {})
+        known = self.facts.get("known", {})
         title, description = (str(known.get(k, "")) for k in ("title", "description"))
         return summary(markdown, title, description)
 
 
 def _as_json(value: Any) -> bytes:
-    """Return a value as JSON in UTF-8."""
     if type(value) is str:
         return json_text(value)
     if type(value) is list and set(map(type, value)) == {str}:  # such as links
         return b"[%s]" % b", ".join(map(json_text, value))
     return _JSON.encode(value).encode()
+
+
+def payment_verdict(headers: tuple[tuple[str, str], ...]) -> dict[str, str]:
+    """Return the verdict of a response with the status 402, as metadata.
+
+    The evidence quotes the first of ``headers``, which names the price.
+    """
+    why = "The site answered 402: it asks for payment."
+    for name, value in headers[:1]:
+        price = " ".join(_price(value).split())[:MAX_PRICE]
+        why = f'{why} Its header {name} says "{price}".'
+    return {"verdict": BLOCK_PAGE, "verdict_evidence": why}
+
+
+def _price(value: str) -> str:
+    """Return a price as its header says it; x402 encodes it in base64."""
+    try:
+        offer = json.loads(base64.b64decode(value, validate=True))["accepts"][0]
+        amount = offer.get("amount") or offer["maxAmountRequired"]
+        asset = (offer.get("extra") or {}).get("name") or offer.get("asset")
+        return f"{amount} of {asset} on {offer.get('network')}"
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return value

@@ -232,7 +232,7 @@ class _Conversion(Conversion):
         if kind == "json" and self.options.extracts:
             from scraper_service.content.documents.json_data import parse_document  # noqa: PLC0415  # rare
 
-            self.answers.document_data = parse_document(text)
+            self.document_data = parse_document(text)
         if found and self._file(found, body, text):
             return
         if kind in {"json", "xml"}:
@@ -252,7 +252,7 @@ class _Conversion(Conversion):
             message = f"The page cannot be parsed ({type(exc).__name__})"
             raise Unreadable(PageError("SCRAPE_ALL_ENGINES_FAILED", message)) from exc
         document.embedded = find_embedded(document)
-        self.answers.find_injection(document)
+        self.find_injection(document)
         evidence = Evidence(document)
         known, other = metadata(evidence)
         verdict = self._verdict(text, evidence)
@@ -281,8 +281,8 @@ class _Conversion(Conversion):
         self.add_attributes(document)
         if not DECLARED_FORMATS.isdisjoint(self.names):
             self._add_declared_formats(evidence, looks)
-        if self.answers.needs_tree or not _TREE_FORMATS.isdisjoint(self.names):
-            self.answers.read_raw_tree(document, evidence)
+        if self.needs_tree or not _TREE_FORMATS.isdisjoint(self.names):
+            self.read_raw_tree(document, evidence)
             self._tree_formats(document, is_page=True)
             self._add_media()
         self.warnings += document.warnings
@@ -301,7 +301,7 @@ class _Conversion(Conversion):
 
     def _note_shown(self, document: Document, verdict: dict[str, str]) -> None:
         """Note what a page without text shows: documents that may be its text, and media."""
-        if self.answers.needs_tree or not FORMATS_WITH_LOSSES.isdisjoint(self.names):
+        if self.needs_tree or not FORMATS_WITH_LOSSES.isdisjoint(self.names):
             found = document.embedded
             targets = tuple((x.target, x.is_file) for x in found if x.target)
             self.facts["embedded"] = targets
@@ -358,8 +358,8 @@ class _Conversion(Conversion):
         if self.source.find_links and "found" not in self.facts:
             self.facts["found"] = page_links(document)
         self.add_attributes(document)
-        self.answers.find_injection(document)
-        self.answers.read_raw_tree(document)
+        self.find_injection(document)
+        self.read_raw_tree(document)
         self._tree_formats(document, is_page=False)
         is_whole = not (self.options.include_tags or self.options.exclude_tags)
         if draft.text is not None and is_whole and "markdown" in self.names:
@@ -380,14 +380,14 @@ class _Conversion(Conversion):
         # Make all URLs absolute first, unless only links are requested: links() does so
         # itself. Selectors may match any URL.
         chooses = bool(options.include_tags or options.exclude_tags)
-        is_list = self.names == ("links",) and not self.answers.needs_tree
+        is_list = self.names == ("links",) and not self.needs_tree
         clean(document, complete=chooses or not is_list)
         exclude(document, options.exclude_tags)
         if options.include_tags:
             include(document, options.include_tags)
         record_drawings(document)
         players = find_players(document)
-        self.answers.extract()
+        self.extract()
         had_links = only_main and "links" in self.names and has_links(document)
         if only_main:
             reduction.keep_main_content(document, page)
@@ -409,7 +409,7 @@ class _Conversion(Conversion):
                 self.add(name, make)
         if only_main and self.values.get("links") == b"[]" and had_links:
             self.warnings.append(LINKS_LEFT_OUT)
-        self.answers.read_markdown(self.values.get("markdown"), makers["markdown"])
+        self.read_markdown(self.values.get("markdown"), makers["markdown"])
         self.losses.extend(document.losses)
 
     def _markdown(self, document: Document) -> str:

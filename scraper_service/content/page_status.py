@@ -8,16 +8,13 @@ their scripts have run.
 
 from __future__ import annotations
 
-import base64
-import json
+import re
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from attrs import frozen
 from lxml import etree
 
 from scraper_service.content.decode import sniff, utf8_of
-from scraper_service.content.error_pages import error_page
 from scraper_service.content.html.document import parse
 from scraper_service.content.html.embedded import (
     STANDING_IN,
@@ -29,6 +26,8 @@ from scraper_service.content.passes import visible_text
 from scraper_service.content.words import AnyCase
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from scraper_service.content.html.document import Document
     from scraper_service.items import MetaRefresh
 
@@ -46,6 +45,8 @@ TRUNCATED = "truncated"
 MUCH = 400
 LITTLE = 120
 HARDLY_ANY = 15
+
+_OPEN_TAG = re.compile(rb"<[a-zA-Z/][^<>]*\Z")
 
 # Markup that occurs only on pages of bot protection, in lower case.
 _CHALLENGES = {
@@ -106,42 +107,53 @@ _CONSENT = AnyCase(
     r"avant (?:d'accéder|de continuer)", r"antes de (?:continuar|ir)", r"prima di continuare",
     r"alle akzeptieren", r"tout accepter", r"aceptar todo", r"cookie (?:wall|consent)",
 )  # fmt: skip
-_NEEDS_SCRIPT = AnyCase(
-    r"(?:enable|activate|requires?|without|need) (?:\w+ ){0,3}javascript|"
-    r"javascript (?:is |must be )?(?:required|disabled|enabled)",
-)
 
 
-@frozen(kw_only=True)
 class PageFacts:
-    """The facts that a verdict rests on."""
+    """The facts that a verdict rests on. Create it before the page is cleaned."""
 
-    #: HTTP status of the response.
-    status: int
-    #: The body in UTF-8.
-    html: bytes
-    title: str
-    #: The first ``h1``.
-    heading: str
-    #: Text outside menus and forms.
-    text: str
-    #: Number of words outside menus and forms.
-    words: int
-    #: Number of words with menus and forms.
-    words_in_all: int = 0
-    #: Whether the page has a visible password field.
-    has_password: bool = False
-    has_scripts: bool = False
-    #: Whether the page has an image whose URL stands in the Markdown.
-    has_picture: bool = False
-    #: What of the page is no text, such as ``a video``.
-    media: tuple[str, ...] = ()
-    #: Whether a file or a frame of a frameset is most of the page.
-    is_embedded: bool = False
-    #: ``isAccessibleForFree`` of the JSON-LD; None without it.
-    is_free: bool | None = None
-    #: Text of ``noscript`` elements.
-    unscripted: str = ""
+    def __init__(self, html: bytes, status: int, evidence: Evidence):
+        root, document = evidence.root, evidence.document
+        self.html, self.status = html, status
+        self.title = evidence.title
+        self.heading = next(iter(evidence.headings), "")
+        #: Text outside menus and forms, and the number of its words.
+        self.text = evidence.words
+        words = _own_words(self.text, self.title)
+        if 0 < words < LITTLE:
+            found = document.body.iter(*_STANDING_IN)
+            words = max(0, words - standing_in_words(found, boilerplate_only=True))
+        unscripted = _noscript_text(root) if words < LITTLE else ""
+        if len(unscripted) > MAX_NOTE:  # forums write whole pages there, for robots
+            words += len(unscripted.split())
+        self.words = words
+        #: Text of ``noscript`` elements.
+        self.unscripted = unscripted[:MAX_NOTE]
+        #: Number of words with menus and forms.
+        self.words_in_all = _words_in_all(root) if words < LITTLE else words
+        fields = root.iter("input") if words < LITTLE else ()
+        self.has_password = any(map(_is_password, fields))
+        self.has_scripts = bool(evidence.scripts) or any(
+            map(_loads_script, evidence.links)
+        )
+        self.is_free = _is_free(evidence)
+        #: Whether the page has an image whose URL stands in the Markdown.
+        self.has_picture = False
+        media: dict[str, None] = {}
+        shown = document.body.iter(*_MEDIA) if words < HARDLY_ANY else ()
+        for element in islice(shown, MAX_SHOWN):
+            if element.tag == "img" and _has_url(element):
+                self.has_picture = True
+            elif element.tag == "iframe" and is_player(element.get("src", "").strip()):
+                media[_MEDIA["video"]] = None
+            else:
+                media[_MEDIA[element.tag]] = None
+        #: What of the page is no text, such as ``a video``.
+        self.media = tuple(media)
+        #: Whether a file or a frame of a frameset is most of the page.
+        self.is_embedded = bool(media) and any(
+            each.is_file or each.is_frame for each in document.embedded
+        )
 
     @property
     def headings(self) -> str:
@@ -149,27 +161,19 @@ class PageFacts:
         return f"{self.title} {self.heading}"[:500]
 
 
-def verdict(facts: PageFacts) -> tuple[str, str]:
+def _verdict(facts: PageFacts) -> tuple[str, str]:
     """Return a verdict and its evidence, which is empty for ``ok``."""
     if _is_cut(facts.html):
         return TRUNCATED, "the HTML ends inside a tag"
     if facts.words >= MUCH:
         return OK, ""
-    for name, judge in _JUDGES:
-        if evidence := judge(facts):
-            return name, evidence
-    return OK, ""
+    found = ((name, judge(facts)) for name, judge in _JUDGES)
+    return next(((name, why) for name, why in found if why), (OK, ""))
 
 
 def _is_cut(html: bytes) -> bool:
-    """Return True if the HTML ends inside a tag."""
     end = html[-5000:]
-    opened = end.rfind(b"<")
-    if opened < 0 or opened < end.rfind(b">") or b"</html" in end.lower():
-        return False
-    return (
-        end[opened + 1 : opened + 2].isalpha() or end[opened + 1 : opened + 2] == b"/"
-    )
+    return _OPEN_TAG.search(end) is not None and b"</html" not in end.lower()
 
 
 def _block_reason(facts: PageFacts) -> str:
@@ -222,17 +226,10 @@ def _asks_for_consent(facts: PageFacts) -> str:
     return ""
 
 
-def _is_gone(facts: PageFacts) -> str:
-    if facts.status >= 400:
-        return ""
-    text = facts.text.removeprefix(facts.title)
-    return error_page(facts.title, facts.heading, text, facts.words, facts.html)
-
-
 def _is_empty(facts: PageFacts) -> str:
     if facts.status >= 400 or facts.words >= HARDLY_ANY:
         return ""
-    if match := _NEEDS_SCRIPT.search(f"{facts.text} {facts.unscripted}"):
+    if match := _REQUIRES_SCRIPTS.search(f"{facts.text} {facts.unscripted}"):
         return f'hardly any text, and it says "{match[0]}"'
     shown = " and ".join(facts.media)
     if facts.is_embedded:
@@ -245,6 +242,183 @@ def _is_empty(facts: PageFacts) -> str:
     if facts.has_scripts and facts.words_in_all < HARDLY_ANY and is_shell:
         return "hardly any text, and scripts"
     return ""
+
+
+# -- error pages, parked domains, default pages of servers -----------------------------
+
+# Limits in words outside menus and forms, of pages with nothing but a message.
+SHORT = 60
+MAX_HEADING = 300  # characters
+MAX_TEXT = 3000  # characters that are searched
+LEAST_SHARE = 0.6  # of the characters of a heading that are the message
+
+_SEPARATOR = re.compile(r"\s+[|\u2013\u2014·•»«:/-]+\s+|\s*[|»«·•]\s*")
+_APOSTROPHES = str.maketrans(dict.fromkeys("\u2019\u2018\u02bc\u00b4`", "'"))
+_ABOUT = AnyCase(
+    r"\b(?:how to|how do|how can|why (?:do|does|is|are|your)|what (?:is|are|does|do|to)|guide|"
+    r"fix(?:es|ed|ing)?|tutorial|design(?:s|ing)?|explain(?:s|ed|ing)?|understand(?:ing)?|"
+    r"tips|best|troubleshoot(?:ing)?|solv(?:e|es|ed|ing)|documentation|docs|"
+    r"handling|custom|create|creating|build(?:ing)?|anleitung|beheben|lösen|wie (?:man|sie)|"
+    r"warum|was (?:ist|tun)|comment|pourquoi|résoudre|corriger|cómo|por qué|solucionar|"
+    r"arreglar|come (?:risolvere|si)|perché|risolvere|como (?:corrigir|resolver)|"
+    r"corrigir)\b|\?",
+)
+
+
+# Pieces of the phrases below. What stands between them is bounded, for linear searches.
+_SIGH = r"(?:(?:oops|ooops|whoops|sorry|uh[ -]oh|oh no|hmm+|hoppla|ups|huch|oups|désolé|lo sentimos|ops|desculpe|error|erreur|fehler|errore|erro|404)[\W_]+)*"
+_GAP = r"(?: [^.!?]{0,80}?)?"
+_THING = (
+    r"(?:(?:that|this|the|your|requested|web) ?){0,3}(?:page|file|url|content|article|product|"
+    r"item|post|document|resource|link|listing|job|profile|account|video|story|topic|thread|"
+    r"recipe|web address)s?"
+)
+_SEITE = r"(?:seite|inhalt|artikel|datei|produkt|adresse|url|beitrag|angebot)"
+_PAGE_FR = r"(?:page|contenu|article|produit|fichier|adresse|annonce|url)"
+_PAGINA = r"(?:página|pagina|contenido|conteúdo|contenuto|artículo|articolo|artigo|producto|prodotto|produto|archivo)"
+
+_GONE = AnyCase(
+    rf"{_SIGH}{_THING}{_GAP} (?:(?:was|is|were|are|could|can) ?(?:not|n't)(?: be(?:en)?)? (?:found|located|displayed)"
+    r"|(?:cannot|can't|could not|couldn't) be (?:found|located|displayed)|not found"
+    r"|(?:does|do)(?: not|n't) (?:seem to )?exist|(?:is|are)(?: not|n't) (?:currently )?(?:available|here|there|anymore)"
+    r"|(?:is|are) (?:no longer|gone|missing|unavailable)|unavailable|no longer (?:exists?|available)|never existed"
+    r"|(?:has|have|may have|might have) (?:been )?(?:moved|removed|deleted|vanished|expired|disappeared|gone missing))",
+    rf"{_SIGH}(?:we |i )?(?:can(?:not|'t)|could(?: not|n't)|(?:are |were )?unable to|failed to|did(?: not|n't)) (?:seem to )?(?:find|locate)"
+    r" (?:the |that |this |what |any |your |a )?[^.!?]{0,30}?(?:page|file|url|looking for|requested|address|content|article|product|item)",
+    r"nothing (?:was )?(?:found|here)\b", r"there(?:'s| is) nothing here",
+    r"(?:is|are)(?: not|n't) the (?:web ?)?pages? you(?:'re| are) looking for",
+    r"not a functioning page", r"(?:link|url) (?:you followed )?(?:is|may be|might be) broken",
+    rf"{_SIGH}(?:die|diese)? ?(?:\w+ )?{_SEITE}{_GAP} (?:nicht (?:mehr )?(?:gefunden|finden|verfügbar|vorhanden|existier)|existiert (?:leider )?nicht|gibt es (?:leider )?nicht|wurde (?:leider )?(?:gelöscht|entfernt|verschoben))",
+    rf"{_SIGH}(?:wir )?(?:konnten|können) {_GAP}{_SEITE} (?:leider )?nicht finden", r"nicht gefunden",
+    rf"{_SIGH}(?:la |cette |le |ce )?{_PAGE_FR}{_GAP} (?:introuvable|non trouvée?|n'existe (?:pas|plus)|n'est (?:pas|plus) (?:disponible|accessible)|n'a (?:pas|pu) {_GAP}(?:été )?trouvée?|a été (?:supprimée?|déplacée?))",
+    rf"(?:nous )?(?:n'avons pas (?:pu )?trouv\w+|ne (?:trouvons|parvenons) pas|impossible de trouver){_GAP} {_PAGE_FR}",
+    rf"{_SIGH}(?:la |esta |el |a |esta |questa )?{_PAGINA}{_GAP} (?:no (?:\w+ )?(?:encontrad[oa]|existe|está disponible|se (?:encuentra|encontró|ha encontrado|pudo encontrar))|ya no (?:existe|está)|ha sido (?:eliminad|movid|rimoss)|non (?:è (?:stata )?)?(?:più )?(?:trovata|esiste|disponibile|stata trovata)|inesistente|è stata (?:rimossa|spostata)|não (?:foi )?(?:encontrad[ao]|existe|está (?:mais )?disponível|pôde ser encontrada)|já não existe|foi removid)",
+    rf"no (?:hemos podido |pudimos |podemos |se puede |se pudo )?(?:encontrar|encontramos|encontrado){_GAP} {_PAGINA}",
+    rf"non (?:riusciamo a |abbiamo |è stato possibile )?trova(?:re|to){_GAP} {_PAGINA}",
+    rf"não (?:conseguimos |foi possível |pudemos )?encontr(?:ar|amos){_GAP} {_PAGINA}",
+    r"страница не (?:найдена|существует)", r"页面不存在", r"找不到(?:网页|頁面|页面|该页)",
+    r"ページが見つかりません", r"페이지를 찾을 수 없",
+)  # fmt: skip
+# Words that are a message as a heading only.
+_NOT_FOUND = AnyCase(
+    rf"{_SIGH}(?:http )?(?:error |status )?\b404\b(?!\s*(?:area|\d))(?: error| page)?(?:[\W_]+not found)?",
+    r"\bnot found\b", r"nicht gefunden", r"introuvable", r"non trouvée?", r"no encontrad[oa]",
+)  # fmt: skip
+_PARKED = AnyCase(
+    r"(?:this|the) domain(?: name)?(?: [\w.-]+\.\w+)? (?:is|has|may be|might be|could be|has been|was) (?:now )?(?:listed )?(?:for sale|parked|expired|available for (?:purchase|sale))",
+    r"[\w-]+\.[a-z.]+ (?:is|may be) (?:parked|for sale)(?! (?:at|in|on) )", r"buy this domain", r"get this domain",
+    r"domain (?:is )?parked", r"parked (?:free|domain|by|page)", r"courtesy of godaddy",
+    r"domain owner using sedo", r"domain has (?:recently )?been registered", r"domain expired",
+    r"domain (?:is|name) registered,? but", r"diese domain (?:\w+ )?(?:steht|ist) ",
+)  # fmt: skip
+_PARKING_MARKS = (
+    b"sedoparking.com", b"parkingcrew.net", b"bodis.com", b"parking-lander", b"hugedomains.com",
+    b"d38psrni17bvxu.cloudfront.net", b"parklogic.com", b"cdn.dan.com", b"namebrightstatic.com",
+    b"parkingpage.namecheap.com", b"afternic.com/forsale", b'window.location.href="/lander"',
+)  # fmt: skip
+_DEFAULT = AnyCase(
+    r"welcome to (?:nginx|openresty|tengine|caddy|lighttpd|centos|xampp)(?: on [\w ]+)?!?",
+    r"apache2? (?:\w+ )?default page(?:: it works)?", r"it works!*", r"iis(?: windows(?: server)?)?",
+    r"apache tomcat(?:/[\d.]+)?", r"(?:web server's |domain |default )+(?:web ?site |server )?page",
+    r"(?:\w+ ){0,3}test page for the [\w ]+", r"http server test page(?:[\w ,]+)?",
+)  # fmt: skip
+_DEFAULT_TEXT = AnyCase(
+    r"the nginx web server is successfully installed", r"the default welcome page used to test",
+    r"you've successfully installed tomcat", r"site is (?:hosted|generated) by (?:plesk|cpanel)",
+    r"your (?:web ?server|caddy) is (?:working|running)", r"domain default page",
+    r"if you are the owner of this web ?site, please contact your hosting provider",
+    r"no web ?site (?:is )?configured at this address",
+)  # fmt: skip
+_MAINTENANCE = AnyCase(
+    r"briefly unavailable for scheduled maintenance", r"(?:down|closed|offline|unavailable) (?:for|due to) (?:\w+ )?maintenance",
+    r"(?:under|undergoing) (?:\w+ )?maintenance", r"(?:we'll|we will|will|should) be (?:right )?back(?: online)?(?: soon| shortly| in )?",
+    r"\bbe right back\b", r"maintenance mode", r"(?:site|page|service|shop|store) is (?:currently |temporarily )?(?:down|offline|unavailable|closed)",
+    r"under construction", r"temporarily (?:unavailable|offline|closed|down)",
+    r"wartungs(?:arbeiten|modus)", r"(?:en|pour) maintenance", r"en mantenimiento",
+    r"in manutenzione", r"em manutenção",
+)  # fmt: skip
+_BROKEN = AnyCase(
+    r"error (?:establishing|connecting to) (?:a |the )?database(?: connection)?", r"database (?:connection )?error",
+    r"(?:could not|can't|cannot|unable to|failed to) connect to (?:the |local )?(?:database|mysql|db)(?: server)?",
+    r"sqlstate\[", r"mysqli?(?:_\w+\(\)|::)", r"uncaught (?:\w+\\?)*(?:error|exception)",
+    r"(?:parse|fatal) error\s*: ", r"warning: [^.]{0,150} on line \d",
+    r"whitelabel error page", r"traceback \(most recent call last\)",
+    r"server error in '/", r"runtime error", r"application error\b",
+    r"critical error on (?:this|your) web ?site", r"(?:500 )?(?:internal )?server error", r"(?:502 )?bad gateway",
+    r"(?:503 )?service (?:temporarily )?unavailable", r"(?:504 )?gateway time-?out", r"unhandled exception",
+    r"(?:oops[^\w]*)?something went wrong", r"an? (?:unexpected |internal |unknown )?error (?:has )?occurr?ed",
+)  # fmt: skip
+
+
+def _is_gone(facts: PageFacts) -> str:
+    """Return why a page is an error or a placeholder: its heading or its little text."""
+    if facts.status >= 400:
+        return ""
+    words, text = facts.words, facts.text.removeprefix(facts.title)
+    title = _plain(facts.title)[:MAX_HEADING]
+    heading = _plain(facts.heading)[:MAX_HEADING]
+    headings = list(_headings(title, heading, words))
+    for kind, pattern in _KINDS:
+        for each in headings:
+            if (said := _message(each, pattern, whole=pattern is _DEFAULT)) and (
+                pattern in _LONG or words < 2 * SHORT
+            ):
+                return f'{kind}its title or heading says "{said}"'
+    if words >= 2 * SHORT or _ABOUT.search(f"{title} {heading}"):
+        return ""
+    start = _plain(text[:MAX_TEXT]).replace(heading, "", 1)  # which was searched above
+    is_question = "?" in start  # as in a forum
+    for kind, pattern in _TEXT_KINDS:
+        if is_question and pattern in {_BROKEN, _DEFAULT_TEXT}:
+            continue
+        limit = 2 * SHORT if pattern in {_PARKED, _DEFAULT_TEXT} else SHORT
+        if words < limit and (match := pattern.search(start)):
+            return f'{kind}its text says "{match[0].strip()}"'
+    markup = facts.html[:200_000].lower()
+    if any(mark in markup for mark in _PARKING_MARKS):
+        return "it is a parked domain: it has markup of a parking service"
+    return ""
+
+
+_KINDS = (
+    ("", _GONE),
+    ("", _NOT_FOUND),
+    ("it is a parked domain: ", _PARKED),
+    ("it is the default page of a server: ", _DEFAULT),
+    ("it is a notice of maintenance: ", _MAINTENANCE),
+    ("it is an error of the site: ", _BROKEN),
+)
+# The messages that pages with more text have, such as lists of other pages.
+_LONG = (_GONE, _NOT_FOUND, _DEFAULT)
+_TEXT_KINDS = (
+    ("it is an error of the site: ", _BROKEN),
+    ("it is a parked domain: ", _PARKED),
+    ("it is the default page of a server: ", _DEFAULT_TEXT),
+    ("it is a notice of maintenance: ", _MAINTENANCE),
+    ("", _GONE),
+)
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.translate(_APOSTROPHES).split())
+
+
+def _headings(title: str, heading: str, words: int) -> Iterator[str]:
+    """Yield the heading, and without another heading the title and its parts."""
+    yield heading
+    parts = _SEPARATOR.split(title) if title else []
+    if not heading or words < SHORT or any(part == heading for part in parts):
+        yield title
+        yield from parts
+
+
+def _message(heading: str, pattern: AnyCase, *, whole: bool) -> str:
+    """Return the message that a heading consists of; empty if it has more to say."""
+    match = pattern.search(heading) if heading else None
+    if match is None or _ABOUT.search(heading):
+        return ""
+    share = len(match[0].strip()) / len(heading)
+    return match[0].strip() if share >= (0.9 if whole else LEAST_SHARE) else ""
 
 
 # The first judge with evidence gives the verdict.
@@ -318,11 +492,9 @@ def shell_reason(
 
 
 def _visible_text(element: Any) -> str:
-    """Return the visible text; it stops after :data:`LITTLE_TEXT` characters."""
     return visible_text(element, _INVISIBLE, LITTLE_TEXT)
 
 
-MAX_PRICE = 200  # characters
 MAX_SHOWN = 1000  # elements that are looked at for what a page shows
 _STANDING_IN = (*STANDING_IN, "audio", "iframe", "video")
 MAX_NOTE = 500  # characters of a ``noscript`` that only asks for JavaScript
@@ -346,7 +518,7 @@ def page_verdict(html: bytes, status: int, evidence: Evidence) -> dict[str, str]
     An HTTP error whose verdict would be ``ok`` gets neither. Call this before
     the page is cleaned.
     """
-    name, why = verdict(_facts(html, status, evidence))
+    name, why = _verdict(PageFacts(html, status, evidence))
     if name == OK:
         return {} if status >= 400 else {"verdict": OK}
     return {"verdict": name, "verdict_evidence": f"{why[:1].upper()}{why[1:]}."}
@@ -382,29 +554,6 @@ def page_sent_as_file(body: bytes, url: str) -> str | None:
     return f"{kind} ({why[:1].lower()}{why[1:]})"
 
 
-def payment_verdict(headers: tuple[tuple[str, str], ...]) -> dict[str, str]:
-    """Return the verdict of a response with the status 402, as metadata.
-
-    The evidence quotes the first of ``headers``, which names the price.
-    """
-    why = "The site answered 402: it asks for payment."
-    for name, value in headers[:1]:
-        price = " ".join(_price(value).split())[:MAX_PRICE]
-        why = f'{why} Its header {name} says "{price}".'
-    return {"verdict": BLOCK_PAGE, "verdict_evidence": why}
-
-
-def _price(value: str) -> str:
-    """Return a price as its header says it; x402 encodes it in base64."""
-    try:
-        offer = json.loads(base64.b64decode(value, validate=True))["accepts"][0]
-        amount = offer.get("amount") or offer["maxAmountRequired"]
-        asset = (offer.get("extra") or {}).get("name") or offer.get("asset")
-        return f"{amount} of {asset} on {offer.get('network')}"
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        return value
-
-
 def has_no_text(evidence: Evidence, status: int) -> bool:
     """Return True for a page that has hardly any text outside what it embeds.
 
@@ -417,73 +566,6 @@ def has_no_text(evidence: Evidence, status: int) -> bool:
     if HARDLY_ANY <= words < MUCH and evidence.document.parts.embeds:
         words -= standing_in_words(evidence.document.body.iter(*_STANDING_IN))
     return words < HARDLY_ANY
-
-
-def verdict_warning(facts: dict[str, str]) -> str | None:
-    """Return the warning for a verdict; None for ``ok``."""
-    if "verdict_evidence" not in facts:
-        return None
-    name, why = facts["verdict"], facts["verdict_evidence"]
-    article = "an" if name[0] in "aeiou" else "a"
-    return f"The page may not be the requested one, but {article} {name}: {why}"
-
-
-def word_count(text: str) -> int:
-    """Return the number of words, counted up to little more than :data:`MUCH`.
-
-    Two letters of a script without spaces count as a word.
-    """
-    words = len(text.split(None, MUCH))
-    if words > MUCH or text.isascii():
-        return words
-    return words + sum(character >= "\u3040" for character in text[:2000]) // 2
-
-
-def _facts(html: bytes, status: int, evidence: Evidence) -> PageFacts:
-    root, text = evidence.root, evidence.words
-    words = _own_words(text, evidence.title)
-    if 0 < words < LITTLE:
-        found = evidence.document.body.iter(*_STANDING_IN)
-        words = max(0, words - standing_in_words(found, boilerplate_only=True))
-    unscripted = _noscript_text(root) if words < LITTLE else ""
-    if len(unscripted) > MAX_NOTE:  # forums write whole pages there, for robots
-        words += len(unscripted.split())
-    headings = evidence.headings
-    fields = root.iter("input") if words < LITTLE else ()
-    return PageFacts(
-        status=status,
-        html=html,
-        title=evidence.title,
-        heading=headings[0] if headings else "",
-        text=text,
-        words=words,
-        has_password=any(_is_password(element) for element in fields),
-        has_scripts=bool(evidence.scripts) or any(map(_loads_script, evidence.links)),
-        **(_visible_facts(evidence.document) if words < HARDLY_ANY else {}),
-        is_free=_is_free(evidence),
-        unscripted=unscripted[:MAX_NOTE],
-        words_in_all=_words_in_all(root) if words < LITTLE else words,
-    )
-
-
-def _visible_facts(document: Document) -> dict[str, Any]:
-    """Return the facts of a page of few words about what else it shows."""
-    body = document.body
-    media: dict[str, None] = {}
-    has_picture = False
-    for element in islice(body.iter(*_MEDIA), MAX_SHOWN):
-        if element.tag == "img" and _has_url(element):
-            has_picture = True
-        elif element.tag == "iframe" and is_player(element.get("src", "").strip()):
-            media[_MEDIA["video"]] = None
-        else:
-            media[_MEDIA[element.tag]] = None
-    is_embedded = any(each.is_file or each.is_frame for each in document.embedded)
-    return {
-        "has_picture": has_picture,
-        "media": tuple(media),
-        "is_embedded": is_embedded and bool(media),
-    }
 
 
 def _has_url(image: Any) -> bool:
@@ -501,17 +583,27 @@ def _loads_script(link: dict[str, str]) -> bool:
     return is_preload or bool(relation == "modulepreload")
 
 
-def _own_words(text: str, title: str) -> int:
-    """Return :func:`word_count` of a page's text without the ``<title>`` before it.
+def verdict_warning(facts: dict[str, str]) -> str | None:
+    """Return the warning for a verdict; None for ``ok``."""
+    if "verdict_evidence" not in facts:
+        return None
+    name, why = facts["verdict"], facts["verdict_evidence"]
+    article = "an" if name[0] in "aeiou" else "a"
+    return f"The page may not be the requested one, but {article} {name}: {why}"
 
-    Otherwise an empty page with a long title would seem to have text.
+
+def _own_words(text: str, title: str) -> int:
+    """Return the number of words behind the ``<title>``, up to about :data:`MUCH`.
+
+    Two letters of a script without spaces count as a word.
     """
     named = title.split()
     words = text.split(None, MUCH + len(named))
-    if len(words) > MUCH + len(named):
-        return MUCH + 1
-    is_titled = words[: len(named)] == named
-    return word_count(" ".join(words[len(named) :]) if is_titled else text)
+    if words[: len(named)] == named:
+        words = words[len(named) :]
+    if len(words) > MUCH or text.isascii():
+        return len(words)
+    return len(words) + sum(c >= "\u3040" for c in " ".join(words)[:2000]) // 2
 
 
 def _is_password(element: Any) -> bool:
@@ -524,7 +616,8 @@ def _is_password(element: Any) -> bool:
 
 
 def _is_free(evidence: Evidence) -> bool | None:
-    value = evidence.linked.first_present("isAccessibleForFree")
+    name = "isAccessibleForFree"
+    value = next((node[name] for node in evidence.subjects if name in node), None)
     return None if value is None else str(value).lower() not in {"false", "no", "0"}
 
 

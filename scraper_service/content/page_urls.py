@@ -93,14 +93,9 @@ def xml_base(element: Any, url: str) -> str:
     """
     values = [each.get(XML_BASE) for each in (element, *element.iterancestors())]
     for value in filter(None, reversed(values)):
-        url = change_base(url, value)
+        changed = absolute(url, value)
+        url = changed if changed and is_web(changed) else url
     return url
-
-
-def change_base(url: str, value: str) -> str:
-    """Return ``url`` changed by an ``xml:base``; only web pages are a base."""
-    changed = absolute(url, value)
-    return changed if changed and is_web(changed) else url
 
 
 def encode_url(url: str) -> str:

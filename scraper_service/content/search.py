@@ -390,7 +390,6 @@ class _Stems(dict[bytes, str]):
 
 @cache
 def _stems(language: str) -> _Stems:
-    """Return the cached stems of a language that this process has seen."""
     return _Stems(language)
 
 
@@ -401,7 +400,6 @@ def _url_tokens(url: str) -> list[str]:
 
 
 def _sites(url: str) -> Iterable[str]:
-    """Yield the host of a URL and its parent domains."""
     host = (url_parts(url).hostname or "").rstrip(".")
     while host:
         yield host

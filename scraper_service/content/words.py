@@ -233,7 +233,6 @@ class SearchWords:
 
 
 def _visible(url: str) -> str:
-    """Return the URL without its scheme and percent-encoding."""
     rest = url.partition("://")[2]
     return unquote(rest) if "%" in rest else rest
 

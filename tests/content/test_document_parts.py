@@ -240,7 +240,7 @@ def test_charts_and_smart_art_of_word_are_tables_and_lists():
         body, {"word/charts/chart1.xml": BOTH, "word/diagrams/data1.xml": SMART}
     )
     assert markdown_of(body) == (
-        f"As shown:\n\n{TABLE}\n\n- Arrive\n- Moor\n  - Tie up\n\nThe end."
+        f"As shown:\n\n{TABLE}\n\n- Arrive\n- Moor\n- Tie up\n\nThe end."
     )
     assert losses_of(body) == {}
 
@@ -345,7 +345,7 @@ def test_charts_and_smart_art_of_slides_are_tables_and_lists():
     )
     parts = {"ppt/charts/chart1.xml": BOTH, "ppt/diagrams/data1.xml": SMART}
     body = with_parts(body, parts)
-    assert markdown_of(body) == (f"## Tides\n\n{TABLE}\n\n- Arrive\n- Moor\n  - Tie up")
+    assert markdown_of(body) == (f"## Tides\n\n{TABLE}\n\n- Arrive\n- Moor\n- Tie up")
     assert losses_of(body) == {}
 
 

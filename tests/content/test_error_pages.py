@@ -61,7 +61,6 @@ GONE = {
     "Italian, heading": ("Porto", "Pagina non trovata", "Torna alla home"),
     "Portuguese": ("Porto", "Ops!", "A página que você procura não foi encontrada."),
     "Portuguese, we": ("Porto", "", "Não conseguimos encontrar a página."),
-    "Dutch": ("Pagina niet gevonden | Haven", "", "Terug"),
     "with a list of posts": ("Page not found | Harbour", "Page not found", "Our latest posts:", PROSE * 6),
 }  # fmt: skip
 

@@ -228,21 +228,18 @@ def test_lists_are_found_below_headings_and_beside_labels():
     page = """<h1>Clerk</h1><h2>Requirements</h2><ul><li>Can count</li>
       <li>- Can write</li></ul><h2>How we thank you</h2><ul><li>Cake</li><li>Tea</li></ul>
       <p><b>Tags:</b> <a href="/a">sea</a>, <a href="/b">port</a></p>
-      <fieldset><legend>Size</legend><select><option>Choose</option><option>S</option>
-      <option>M</option></select></fieldset>"""
+      """
     texts = {"type": "array", "items": STRING}
     schema = asked(
         requirements=texts,
         thanks={**texts, "description": "how they thank you"},
         tags=texts,
-        sizes=texts,
         headings=texts,
     )
     assert answer(page, schema).data == {
         "requirements": ["Can count", "Can write"],
         "thanks": ["Cake", "Tea"],
         "tags": ["sea", "port"],
-        "sizes": ["S", "M"],
         "headings": ["Requirements", "How we thank you"],
     }
 

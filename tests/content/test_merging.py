@@ -78,7 +78,7 @@ def test_values_of_pages_become_one(values, expected):
         ({"name": "A", "id": 1}, {"name": "A", "id": 2}, None),
         ({"id": 1, "url": "http://a.com"}, {"id": 2, "url": "http://a.com"}, None),
         ({"name": None, "x": 1}, {"name": None, "x": 2}, None),
-        ({"x": 1, "y": None}, {"y": "", "x": 1.0}, [{"x": 1, "y": ""}]),
+        ({"x": 1, "y": None}, {"y": "", "x": 1.0}, [{"x": 1, "y": None}]),
         (
             {"title": "T", "tags": ["a"]},
             {"title": "t", "tags": ["b"]},

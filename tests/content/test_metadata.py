@@ -280,10 +280,6 @@ DATES = {
     ),
     "a class": (f"{ARTICLE}<span class=post-date>6th May 2024</span>", "2024-05-06"),
     "words after the heading": (f"<p>1 June 2020</p>{ARTICLE}<p>May 6, 2024</p>", "2024-05-06"),
-    "data of scripts": (
-        ARTICLE + '<script>x = {"publishedAt":"2024-05-06T07:08:09Z"}</script>',
-        "2024-05-06T07:08:09Z",
-    ),
     "not of a teaser": (
         f"{ARTICLE}<div class=related><time datetime=2024-05-06>x</time></div>", None,
     ),
@@ -325,25 +321,6 @@ DATES = {
 @pytest.mark.parametrize(("page", "expected"), DATES.values(), ids=DATES)
 def test_published_time(page, expected):
     assert known(page).get("published_time") == expected
-
-
-SCRIPT_NAMES = (
-    "datePublished date_published publishedAt published_at publishDate publishedDate "
-    "publish_date firstPublished firstPublishedAt firstPublishedDate"
-).split()
-
-
-@pytest.mark.parametrize("name", SCRIPT_NAMES)
-def test_published_time_in_the_data_of_scripts(name):
-    data = f'{{"unpublishedAt":"2020-01-01","{name}" : "2024-05-06"}}'
-    assert (
-        known(f"{ARTICLE}<script>x = {data}</script>")["published_time"] == "2024-05-06"
-    )
-    escaped = data.replace('"', '\\"')
-    assert (
-        known(f"{ARTICLE}<script>x = '{escaped}'</script>")["published_time"]
-        == "2024-05-06"
-    )
 
 
 WORDS = {
@@ -505,14 +482,8 @@ NEARLY_JSON = {
     "CDATA": '<![CDATA[{"@type":"Article","author":"Ann Lee",%s,}]]>',
     "CDATA in comments": '//<![CDATA[\n{"@type":"Article","author":"Ann Lee",%s,}\n//]]>',
     "CDATA in other comments": '/*<![CDATA[*/{"@type":"Article","author":"Ann Lee",%s,}/*]]>*/',
-    "single quotes": "{'@type':'Article','about':'It\\'s a \"tide\"','author':'Ann Lee',%s}",
-    "keys without quotes": '{"@type":"Article",author:"Ann Lee",price:undefined,%s}',
-    "quotes in a text": '{"@type":"Article","name":"The 15" tide, a "big" one","author":"Ann Lee",%s}',
     "line breaks": '{"@type":"Article","name":"Two\nlines\tand more","author":"Ann Lee",%s,}',
     "wrong escapes": r'{"@type":"Article","name":"It\'s C:\tides","author":"Ann Lee",%s}',
-    "a missing comma": '{"@type":"Article"\n"author":"Ann Lee"\n%s}',
-    "missing brackets": '{"@graph":[{"@type":"Article","author":["Ann Lee"],%s',
-    "a wrong bracket": '{"@graph":[{"@type":"Article","author":"Ann Lee",%s}}',
     "a semicolon": '{"@type":"Article","author":"Ann Lee",%s,};',
     "two objects": '{"@type":"WebSite"}{"@type":"Article","author":"Ann Lee",%s}',
     "an address in a text": '{"@type":"Article","url":"https://a.example//b","author":"Ann Lee",%s,}',

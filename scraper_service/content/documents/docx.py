@@ -200,7 +200,6 @@ class WordXml:
             _replace(drawing, frames)
 
     def _frame(self, drawing: Any, data: Any, item: Any) -> Any:
-        """Return a drawing of its own for a picture of a group."""
         frame = self._new("drawing")
         inline = etree.SubElement(frame, drawing[0].tag)
         facts = item.find("{*}nvPicPr/{*}cNvPr")
@@ -258,7 +257,6 @@ class WordXml:
         return self._new(name, self._new(f"{name}Pr", style), inner)
 
     def _add_block(self, item: Any, html: str) -> None:
-        """Add HTML as a paragraph after the one around ``item``."""
         above = next(item.iterancestors(f"{self._word}p"), None)
         if not html or above is None or above.getparent() is None:
             return
@@ -310,7 +308,6 @@ def _choose(item: Any) -> None:
 
 
 def _replace(item: Any, others: list[Any]) -> None:
-    """Replace an element by others, which may be its children."""
     parent = item.getparent()
     if parent is None:
         return

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 MAX_POINTS = 5000  # of a series
 MAX_SERIES = 100
 MAX_ITEMS = 5000  # of a SmartArt
-MAX_LEVEL = 8
 MAX_ELEMENTS = 1_000_000  # of all charts and SmartArt of a file
 CHART = "Only charts that contain their values, and not too many, become tables."
 SMART_ART = "The SmartArt contains no texts."
@@ -51,12 +50,15 @@ _GROUPS = {
     "\u2192": "overrightarrow",
     "\u2190": "overleftarrow",
 }
+# Characters of accents, operators and groups that name none.
+_CHARACTERS = {"acc": "\u0302", "nary": "\u222b", "groupChr": "\u23df"}
 _MATRICES = {"()": "p", "[]": "b", "||": "v", "{}": "B", "\u2016\u2016": "V"}
 _STYLES = {"double-struck": "mathbb", "fraktur": "mathfrak", "script": "mathcal"}
 _SINGLE = re.compile(r"\\[A-Za-z]+(\{[^{}]*\})?|\([^()]*\)|\d+")
 _TALL = re.compile(r"\\(?:frac|begin|sum|int|prod|sqrt|binom)\b")
 _SPACE = re.compile(r" +(?=[ }^_]|\Z)|(?<=[{ ]) +")
 _IGNORED = frozenset({"del", "moveFrom", "bookmarkStart", "bookmarkEnd", "proofErr"})
+_ITEMS = frozenset({"node", "asst"})  # types of points with the text of an item
 _ROWS = frozenset(
     "oMath oMathPara e num den sub sup deg lim fName box borderBox m ins moveTo sdt "
     "sdtContent smartTag hyperlink".split()
@@ -118,7 +120,6 @@ def record_object(name: str, losses: Losses) -> None:
 
 
 def _record_cut(root: Any, name: str, what: str, limit: int, losses: Losses) -> None:
-    """Record a cut, if an element of ``root`` has too many children of a name."""
     groups = Counter(item.getparent() for item in root.iter(f"{{*}}{name}"))
     count = max(groups.values(), default=0)
     if count > limit:
@@ -176,38 +177,10 @@ def _points(series: Any, *names: str) -> dict[int, str]:
 
 
 def _smart_art(model: Any) -> str:
-    """Return the texts of a data model as a nested list."""
-    texts: dict[str, str] = {}
-    roots = []
-    for point in model.iterfind("{*}ptLst/{*}pt"):
-        name, kind = point.get("modelId", ""), point.get("type", "node")
-        if kind == "doc":
-            roots.append(name)
-        elif kind in {"node", "asst"}:
-            text = point.find("{*}t")
-            texts[name] = _text(text) if text is not None else ""
-    below: dict[str, list[tuple[int, str]]] = {}
-    for link in model.iterfind("{*}cxnLst/{*}cxn"):
-        if link.get("type", "parOf") == "parOf":
-            order = parse_digits(link.get("srcOrd", "0"))
-            place = (order, link.get("destId", ""))
-            below.setdefault(link.get("srcId", ""), []).append(place)
-    items: list[tuple[int, str]] = []
-    seen: set[str] = set()
-    waiting = [(0, name) for name in reversed(roots)]
-    while waiting and len(items) < MAX_ITEMS:
-        level, name = waiting.pop()
-        if name in seen:
-            continue
-        seen.add(name)
-        if text := texts.get(name):
-            items.append((min(level, MAX_LEVEL), escape(text)))
-        inner = level + 1 if text else level
-        waiting += [(inner, to) for _, to in sorted(below.get(name, []), reverse=True)]
-    items += [
-        (0, escape(text)) for name, text in texts.items() if text and name not in seen
-    ]
-    return nested_list(items)
+    points = model.iterfind("{*}ptLst/{*}pt")
+    texts = (p.find("{*}t") for p in points if p.get("type", "node") in _ITEMS)
+    shown = filter(None, (_text(text) for text in texts if text is not None))
+    return nested_list([(0, escape(text)) for text in islice(shown, MAX_ITEMS)])
 
 
 def _text(parent: Any) -> str:
@@ -273,10 +246,7 @@ def _element(item: Any, depth: int) -> str:
         return _matrix(item, depth, "")
     if kind in _ROWS:
         return _row(item, depth)
-    write = _WRITERS.get(kind)
-    if write is None:
-        raise _UnknownPart
-    return write(item, depth)
+    return _WRITERS.get(kind, _structure)(item, depth)
 
 
 def _child(item: Any, name: str, depth: int) -> str:
@@ -285,7 +255,6 @@ def _child(item: Any, name: str, depth: int) -> str:
 
 
 def _property(item: Any, name: str, default: str) -> str:
-    """Return the value of a property; ``default`` without the property."""
     found = item.find(f"{{*}}{local(item)}Pr/{{*}}{name}")
     if found is None:
         return default
@@ -306,10 +275,43 @@ def _run(item: Any) -> str:
     return f"\\{command}{{{written}}}" if command and written.strip() else written
 
 
-def _base(item: Any, depth: int) -> str:
-    """Return the base of a script, in braces unless it is a single sign."""
+def _structure(item: Any, depth: int) -> str:
+    kind = local(item)
     base = _child(item, "e", depth)
-    return base if len(base) <= 1 or _SINGLE.fullmatch(base) else f"{{{base}}}"
+    sub, sup = _child(item, "sub", depth), _child(item, "sup", depth)
+    scripts = (f"_{{{sub}}}" if sub else "") + (f"^{{{sup}}}" if sup else "")
+    is_single = len(base) <= 1 or _SINGLE.fullmatch(base)
+    scripted = base if is_single else f"{{{base}}}"
+    character = _property(item, "chr", _CHARACTERS.get(kind, ""))[:1]
+    match kind:
+        case "sSup" | "sSub" | "sSubSup":
+            tex = scripted + scripts
+        case "sPre":
+            tex = f"{{}}{scripts}{scripted}"
+        case "rad":
+            degree = _child(item, "deg", depth)
+            tex = f"\\sqrt{f'[{degree}]' if degree else ''}{{{base}}}"
+        case "nary":
+            tex = f"{sign(character or _CHARACTERS[kind]).strip()}{scripts} {base}"
+        case "func":
+            name = _child(item, "fName", depth)
+            is_plain = name.isalpha() and name.isascii() and len(name) > 1
+            name = f"\\operatorname{{{name}}}" if is_plain else name
+            tex = f"{name} {base}"
+        case "acc" if character in ACCENTS:
+            tex = f"\\{ACCENTS[character]}{{{base}}}"
+        case "bar":
+            side = "over" if _property(item, "pos", "bot") == "top" else "under"
+            tex = f"\\{side}line{{{base}}}"
+        case "groupChr" if character in _GROUPS:
+            tex = f"\\{_GROUPS[character]}{{{base}}}"
+        case "groupChr":
+            tex = f"\\overset{{{sign(character).strip()}}}{{{base}}}"
+        case "phant":
+            tex = base if _property(item, "show", "1") != "0" else ""
+        case _:
+            raise _UnknownPart
+    return tex
 
 
 def _fraction(item: Any, depth: int) -> str:
@@ -320,29 +322,6 @@ def _fraction(item: Any, depth: int) -> str:
     if kind == "noBar":
         return f"\\binom{{{above}}}{{{below}}}"
     return f"\\frac{{{above}}}{{{below}}}"
-
-
-def _sub_and_sup(item: Any, depth: int) -> str:
-    sub, sup = _child(item, "sub", depth), _child(item, "sup", depth)
-    return (f"_{{{sub}}}" if sub else "") + (f"^{{{sup}}}" if sup else "")
-
-
-def _scripts(item: Any, depth: int) -> str:
-    scripts = _sub_and_sup(item, depth)
-    if local(item) == "sPre":
-        return f"{{}}{scripts}{_base(item, depth)}"
-    return _base(item, depth) + scripts
-
-
-def _radical(item: Any, depth: int) -> str:
-    degree = _child(item, "deg", depth)
-    shown = f"[{degree}]" if degree else ""
-    return f"\\sqrt{shown}{{{_child(item, 'e', depth)}}}"
-
-
-def _nary(item: Any, depth: int) -> str:
-    name = sign(_property(item, "chr", "\u222b")[:1] or "\u222b").strip()
-    return f"{name}{_sub_and_sup(item, depth)} {_child(item, 'e', depth)}"
 
 
 def _with_delimiters(item: Any, depth: int) -> str:
@@ -386,25 +365,6 @@ def _environment(name: str, rows: Any) -> str:
     return f"\\begin{{{name}}} {content} \\end{{{name}}}"
 
 
-def _function(item: Any, depth: int) -> str:
-    name = _child(item, "fName", depth)
-    if name.isalpha() and name.isascii() and len(name) > 1:
-        name = f"\\operatorname{{{name}}}"
-    return f"{name} {_child(item, 'e', depth)}"
-
-
-def _accent(item: Any, depth: int) -> str:
-    command = ACCENTS.get(_property(item, "chr", "\u0302")[:1])
-    if command is None:
-        raise _UnknownPart
-    return f"\\{command}{{{_child(item, 'e', depth)}}}"
-
-
-def _bar(item: Any, depth: int) -> str:
-    command = "overline" if _property(item, "pos", "bot") == "top" else "underline"
-    return f"\\{command}{{{_child(item, 'e', depth)}}}"
-
-
 def _limit(item: Any, depth: int) -> str:
     base, limit = _child(item, "e", depth), _child(item, "lim", depth)
     is_low = local(item) == "limLow"
@@ -413,33 +373,10 @@ def _limit(item: Any, depth: int) -> str:
     return f"\\{'under' if is_low else 'over'}set{{{limit}}}{{{base}}}"
 
 
-def _group(item: Any, depth: int) -> str:
-    character = _property(item, "chr", "\u23df")[:1]
-    base = _child(item, "e", depth)
-    if character in _GROUPS:
-        return f"\\{_GROUPS[character]}{{{base}}}"
-    return f"\\overset{{{sign(character).strip()}}}{{{base}}}"
-
-
-def _phantom(item: Any, depth: int) -> str:
-    return _child(item, "e", depth) if _property(item, "show", "1") != "0" else ""
-
-
 _WRITERS = {
     "f": _fraction,
-    "sSup": _scripts,
-    "sSub": _scripts,
-    "sSubSup": _scripts,
-    "sPre": _scripts,
-    "rad": _radical,
-    "nary": _nary,
     "d": _with_delimiters,
     "eqArr": _lines,
-    "func": _function,
-    "acc": _accent,
-    "bar": _bar,
     "limLow": _limit,
     "limUpp": _limit,
-    "groupChr": _group,
-    "phant": _phantom,
 }

@@ -28,7 +28,6 @@ from scraper_service.content.documents.files import (
 from scraper_service.content.page_urls import (
     absolute,
     best_candidate,
-    change_base,
     xml_base,
 )
 
@@ -128,6 +127,7 @@ def _content(found: Any, url: str) -> str:
     """Return an entry's HTML, balanced, so that it stays inside its section."""
     if found.get("type") == "xhtml":
         markup = "".join(etree.tostring(part, encoding="unicode") for part in found)
+        found = next(found.iterchildren("{*}div"), found)
     else:
         markup = "".join(found.itertext())
         if found.get("type") == "text":
@@ -139,25 +139,14 @@ def _balance(markup: str, base: str, url: str) -> str:
     body = html_body(f"<body>{markup}") if markup.strip() else None
     if body is None:
         return ""
-    if base != url or "xml:base" in markup:
-        _resolve(body, base)
-    return element("div", inner_html(body))
-
-
-def _resolve(body: Any, base: str) -> None:
-    """Make the URLs of an entry absolute, also by ``xml:base`` inside its XHTML."""
-    bases = {body: base}
-    for found in body.iterdescendants(etree.Element):
-        own = bases[found.getparent()]
-        if value := found.attrib.pop("xml:base", None):
-            own = change_base(own, value)
-        bases[found] = own
+    for found in body.iterdescendants(etree.Element) if base != url else ():
         for name in _URLS:
             if value := found.get(name):
-                found.set(name, absolute(own, value) or value)
+                found.set(name, absolute(base, value) or value)
         for name in _SRCSETS:
             if best := best_candidate(found.get(name, "")):
-                found.set(name, absolute(own, best) or best)
+                found.set(name, absolute(base, best) or best)
+    return element("div", inner_html(body))
 
 
 def _link(entry: Any, url: str) -> str | None:
@@ -273,7 +262,6 @@ def _encrypted_names(archive: Archive) -> set[str]:
 
 
 def _document(package: Any) -> ConvertedDocument:
-    """Return a document with the metadata of a book."""
     declared: dict[str, list[str]] = {}
     for item in package.iterfind("{*}metadata/*"):
         name = local(item)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections import Counter, deque
+from collections import deque
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from scraper_service.content.metadata.evidence import fold_name, parse_json
@@ -32,9 +33,7 @@ TIME_S = 3.0  # CPU seconds for a document; values not found by then are left ou
 MAX_ITEMS = 5000  # of a list
 MAX_VISITED = 1000  # values below an object that are searched for keys
 MAX_DEPTH = 6  # levels of objects that are searched for keys
-MAX_LISTS = 50  # that are compared for a list without its name
-SAMPLE = 5  # items of such a list
-LEAST_SHARE = 0.5  # of the fields that items of such a list have
+LEAST_SHARE = 0.5  # of the fields that the first item of an unnamed list has
 
 # Names without a meaning outside of their object, and names of objects around records.
 _VAGUE = frozenset(
@@ -46,7 +45,7 @@ _WRAPPERS = frozenset(
     "content fields properties props pageprops product article post job event book".split()
 )
 
-ObjectT = dict[str, Any]
+_HOLDERS = frozenset({"array", "object"})
 
 
 def parse_document(text: str) -> Any:
@@ -103,8 +102,6 @@ def extract_json(
 
 
 class _Reading:
-    """A single search of a document."""
-
     def __init__(self, url: str):
         self.typing = Typing(url, "", "")
         self.ends = time.thread_time() + TIME_S
@@ -139,50 +136,28 @@ class _Reading:
         made = self._scalar(field, data)
         return None if made is None else Value(made)
 
-    # -- objects ---------------------------------------------------------------------
-
     def _object(self, field: Field, holder: Any, *, is_root: bool) -> Value:
-        searched = [Keys(holder)]
-        if is_root:  # a record with most of the keys comes before what is around it
-            searched = [*self._best_record(field, searched[0]), *searched]
+        keys = Keys(holder)
         values: dict[str, Value | None] = {}
+        kinds = [below.kind for below in field.properties]
         for below in field.properties:
-            found = self._property(below, searched)
-            if found is None and is_root and _is_only_holder(below, field):
-                found = self.value(below, [holder], is_root=True)
-            values[below.name] = found
+            found = [data for name in _names(below) for data in keys.values(name)]
+            value = self.value(below, found)
+            is_only = kinds.count("array") + kinds.count("object") == 1
+            if value is None and is_root and is_only and below.kind in _HOLDERS:
+                value = self.value(below, [holder], is_root=True)
+            values[below.name] = value
         made = Value.of_object(field, values)
-        if not is_root and all(value is None for value in made.data.values()):
-            return Value({})
-        return made
-
-    def _property(self, field: Field, searched: list[Keys]) -> Value | None:
-        for keys in searched:
-            for name in _names(field):
-                if (found := self.value(field, keys.values(name))) is not None:
-                    return found
-        return None
-
-    @staticmethod
-    def _best_record(field: Field, keys: Keys) -> Iterator[Keys]:
-        scores = [(_match_count(field, record), record) for record in keys.records]
-        best = max(scores, key=lambda score: score[0], default=(0, None))
-        if best[0] > 1:
-            yield Keys(best[1])
-
-    # -- lists -----------------------------------------------------------------------
+        return made if is_root or any(values.values()) else Value({})
 
     def _list(self, field: Field, data: Any, *, is_root: bool) -> Value | None:
         item = field.items
-        rows = data
-        if item is not None and item.kind == "object" and item.properties:
+        if item is not None and item.properties:
             rows = _rows(item, data, is_root=is_root)
         elif isinstance(data, dict):
-            rows = next((v for v in data.values() if isinstance(v, list)), None)
-        elif not isinstance(data, list):
-            rows = [data]
-        if not rows:
-            return None
+            rows = next((v for v in data.values() if isinstance(v, list)), [])
+        else:
+            rows = data if isinstance(data, list) else [data]
         limit = min(field.max_items or MAX_ITEMS, MAX_ITEMS)
         if len(rows) > limit == MAX_ITEMS:
             self.warnings.append(
@@ -196,8 +171,6 @@ class _Reading:
                 missing += [f"/{len(made)}{pointer}" for pointer in found.missing]
                 made.append(found.data)
         return Value(made, tuple(missing)) if made else None
-
-    # -- single values ---------------------------------------------------------------
 
     def _scalar(self, field: Field, data: Any) -> Any:
         """Return data as a value of the field's type; None if it is none."""
@@ -233,39 +206,36 @@ class Keys:
     """
 
     def __init__(self, holder: Any):
-        #: The object and those inside it, outermost first.
-        self.records: list[ObjectT] = []
+        #: The lists of objects, outermost first.
+        self.lists: list[list[Any]] = []
         self._found: dict[str, list[tuple[int, Any]]] = {}
         waiting: deque[tuple[Any, tuple[str, ...]]] = deque([(holder, ())])
         visited = 0
         while waiting and visited < MAX_VISITED:
             data, path = waiting.popleft()
-            if isinstance(data, list) and len(data) == 1:
-                data = data[0]
+            if isinstance(data, list):
+                if rows := [row for row in data if isinstance(row, dict)]:
+                    self.lists.append(rows)
+                data = data[0] if len(data) == 1 else None
             if not isinstance(data, dict) or len(path) >= MAX_DEPTH:
                 continue
-            self.records.append(data)
-            for key, value in data.items():
+            for key, value in islice(data.items(), MAX_VISITED - visited):
                 visited += 1
                 inner = (*path, fold_name(key))
-                if value is not None and visited < MAX_VISITED:
-                    self._add(inner, value)
+                self._add(inner, value)
+                if isinstance(value, dict | list):
                     waiting.append((value, inner))
 
     def _add(self, path: tuple[str, ...], value: Any) -> None:
         for at in range(len(path)):
             name = "".join(path[at:])
-            if name in _VAGUE and not _WRAPPERS.issuperset(path[:at]):
-                continue
-            self._found.setdefault(name, []).append((len(path), value))
+            if name not in _VAGUE or _WRAPPERS.issuperset(path[:at]):
+                self._found.setdefault(name, []).append((len(path), value))
 
     def values(self, name: str) -> list[Any]:
         """Return the outermost value of a name; none if several values differ."""
-        found = self._found.get(name, [])
-        if not found:
-            return []
-        level = found[0][0]
-        values = [value for depth, value in found if depth == level]
+        found = [pair for pair in self._found.get(name, ()) if pair[1] is not None]
+        values = [value for depth, value in found if depth == found[0][0]]
         return values[:1] if all(value == values[0] for value in values) else []
 
 
@@ -279,69 +249,25 @@ def _names(field: Field) -> Iterator[str]:
     yield from dict.fromkeys(filter(None, map(fold_name, phrases)))
 
 
-def _match_count(field: Field, record: ObjectT) -> int:
-    keys = set(map(fold_name, record))
-    return sum(not keys.isdisjoint(_names(below)) for below in field.properties)
-
-
-def _is_only_holder(below: Field, field: Field) -> bool:
-    """Return True for the only object or list of objects among a schema's fields."""
-    kinds = Counter(_holds_objects(each) for each in field.properties)
-    is_list = below.kind == "array"
-    return _holds_objects(below) and kinds[True] == 1 and (is_list or not kinds[False])
-
-
-def _holds_objects(field: Field) -> bool:
-    item = field.items if field.kind == "array" else field
-    return item is not None and item.kind == "object" and bool(item.properties)
-
-
-def _rows(item: Field, data: Any, *, is_root: bool) -> list[Any] | None:
+def _rows(item: Field, data: Any, *, is_root: bool) -> list[Any]:
     """Return the objects of a list, or of the list inside an object that fits best.
 
     An object with the keys of an item is a list of one.
     """
     if isinstance(data, list) and not is_root:
         return [row for row in data if isinstance(row, dict)]
-    best: list[Any] | None = None
-    most = 0.0
-    for rows in _lists(data):
-        share = _share(item, rows)
-        if share > most and (share >= LEAST_SHARE or not is_root):
-            best, most = rows, share
-    if isinstance(data, dict) and _share(item, [data]) > most and not is_root:
-        return [data]
-    return best
+    found = Keys(data).lists
+    if isinstance(data, dict) and not is_root:
+        found.append([data])
+    best = max(found, key=lambda rows: _share(item, rows[0]), default=[])
+    least = LEAST_SHARE if is_root else 0.01
+    return best if best and _share(item, best[0]) >= least else []
 
 
-def _lists(data: Any) -> Iterator[list[Any]]:
-    """Yield the lists of objects of a document, outermost first."""
-    waiting: deque[tuple[Any, int]] = deque([(data, 0)])
-    visited = count = 0
-    while waiting and visited < MAX_VISITED and count < MAX_LISTS:
-        value, depth = waiting.popleft()
-        visited += 1
-        if isinstance(value, list):
-            rows = [row for row in value if isinstance(row, dict)]
-            if rows:
-                count += 1
-                yield rows
-            inner = value[:1] if len(value) == 1 else []
-        else:
-            inner = list(value.values()) if isinstance(value, dict) else []
-        if depth < MAX_DEPTH:
-            waiting += [(each, depth + 1) for each in inner[:MAX_VISITED]]
-
-
-def _share(item: Field, rows: list[Any]) -> float:
-    """Return the share of an item's fields that the first rows have."""
-    sample = [Keys(row) for row in rows[:SAMPLE]]
-    fields = item.properties
-    counts = (
-        sum(any(keys.values(name) for name in _names(field)) for field in fields)
-        for keys in sample
-    )
-    return sum(counts) / (len(sample) * len(fields))
+def _share(item: Field, row: Any) -> float:
+    keys, fields = Keys(row), item.properties
+    found = (any(map(keys.values, _names(field))) for field in fields)
+    return sum(found) / len(fields)
 
 
 def _text_of(data: Any) -> str:

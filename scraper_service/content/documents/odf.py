@@ -111,7 +111,6 @@ def _is_encrypted(archive: Archive) -> bool:
 
 
 def _document(archive: Archive) -> ConvertedDocument:
-    """Return a document with the metadata of a file."""
     if "meta.xml" not in archive:
         return ConvertedDocument()
     declared: dict[str, str] = {}
@@ -280,7 +279,6 @@ class _Reader:
         return note_mark(number)
 
     def _frame(self, item: Any) -> str:
-        """Return a text box, or a picture's description."""
         box = item.find("{*}text-box")
         if box is not None:
             return self.blocks(box).replace("<p>", "").replace("</p>\n", "<br>")
@@ -298,7 +296,6 @@ class _Reader:
         return picture(alt, self._losses)
 
     def _frame_block(self, item: Any) -> str:
-        """Return a frame that is a block of its own."""
         table = item.find("{*}table")
         if table is not None:
             return self._table(table)

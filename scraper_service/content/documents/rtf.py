@@ -264,8 +264,6 @@ def read_rtf(body: bytes) -> ConvertedDocument:
 
 
 class _Reader:
-    """Reads tokens in order."""
-
     def __init__(self) -> None:
         self._state = TextState()
         self._stack: list[TextState] = []

@@ -1,10 +1,9 @@
 """Converts spreadsheets: Excel workbooks (.xlsx, .xlsb, .xls) and delimited text.
 
 python-calamine returns the values of workbooks. Number formats, hidden rows, links and
-errors of an .xlsx file are read from its sheets here, so that cells look as in Excel (ECMA-376,
-part 1, 18.8.30 and 31). Formats that depend on the reader's country use ISO 8601. Names of
-months and days are English. Fractions and powers of ten are shown as plain numbers. Grids of
-cells become HTML tables, also those of OpenDocument sheets.
+errors of an .xlsx file are read from its sheets here, so that numbers look as in Excel (ECMA-376,
+part 1, 18.8.30 and 31). Dates have ISO 8601. Fractions and powers of ten are shown as plain
+numbers. Grids of cells become HTML tables, also those of OpenDocument sheets.
 """
 
 from __future__ import annotations
@@ -64,36 +63,26 @@ Tokens = list[tuple[str, str]]
 DAY_0 = datetime(1899, 12, 30)  # has no zone
 MAX_DAY = 2_958_465  # 9999-12-31
 
-# Formats that files refer to by number only; the numbers of other countries are dates.
+# Formats that files refer to by number only; all other numbers are dates.
+_DATES = dict.fromkeys(
+    [*range(14, 23), *range(27, 37), *range(45, 48), *range(50, 59)], "y"
+)
 BUILTIN = (
-    dict.fromkeys([14, *range(27, 37), *range(50, 59)], "yyyy-mm-dd")
+    _DATES
     | dict(enumerate(("0", "0.00", "#,##0", "#,##0.00"), 1))
-    | dict(enumerate(("d-mmm-yy", "d-mmm", "mmm-yy", "h:mm AM/PM"), 15))
-    | dict(enumerate(("h:mm:ss AM/PM", "h:mm", "h:mm:ss", "yyyy-mm-dd h:mm"), 19))
-    | {9: "0%", 10: "0.00%", 45: "mm:ss", 47: "mm:ss.0"}
+    | {9: "0%", 10: "0.00%"}
     | dict.fromkeys((37, 38), "#,##0;(#,##0)")
     | dict.fromkeys((39, 40), "#,##0.00;(#,##0.00)")
 )
 
 _TOKEN = re.compile(
     r'"(?P<quoted>[^"]*)"|\\(?P<escaped>.)|\[\$(?P<currency>[^\]-]*)[^\]]*\]'
-    r"|\[[^\]]*\]|[_*].|(?P<minute>(?<=h[:.])mm?|mm?(?=[:.]s))"
-    r"|(?P<moment>AM/PM|A/P|y+|m+|d+|h+|s+(?:\.0+)?)"
+    r"|\[[^\]]*\]|[_*].|(?P<moment>[ymdhs])"
     r"|(?P<plain>General|@|E[+-])|(?P<mask>(?:[0#?][0#?,]*(?:\.[0#?]*)?|\.[0#?]+),*)"
     r"|(?P<percent>%)|(?P<end>;)|(?P<other>.)",
     re.IGNORECASE,
 )
 _LITERAL = frozenset({"quoted", "escaped", "currency", "percent", "other"})
-# Codes of strftime by letter, for one letter, two and so on.
-_DIRECTIVES = {
-    "y": ("%y", "%y", "%Y"),
-    "m": ("%-m", "%m", "%b", "%B"),
-    "d": ("%-d", "%d", "%a", "%A"),
-    "h": ("%-H", "%H"),
-    "minute": ("%-M", "%M"),
-    "s": ("%-S", "%S"),
-    "a": ("%p",),
-}
 MAX_COLUMNS = 200  # of a sheet
 MAX_SHEETS = 200
 MAX_COVERED = 1_000_000  # cells below merged cells, which should not overlap
@@ -234,8 +223,6 @@ class _Looks:
 
 
 class _Styles:
-    """The looks of the sheets of an .xlsx file."""
-
     def __init__(self, archive: Archive, main: str, losses: Losses):
         self._archive = archive
         self._graphics = Graphics(archive, losses)
@@ -317,7 +304,6 @@ class _Styles:
         return "\n".join(filter(None, found))
 
     def _drawing(self, item: Any, relations: Relations) -> str:
-        """Return a chart, the text of a shape, or the description of a picture."""
         if local(item) == "graphicData":
             return self._graphics.html(item, relations) or ""
         if local(item) == "sp":
@@ -369,21 +355,19 @@ def _cell_of(reference: str) -> Place:
 
 
 def format_value(value: Value, code: str) -> str:
-    """Return a number or a date in the format ``code``; durations are ``h:mm:ss``."""
+    """Return a number in the format ``code``, dates in ISO 8601, durations as ``h:mm:ss``."""
     if isinstance(value, timedelta):
         minutes, seconds = divmod(round(value.total_seconds()), 60)
         return f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"
     sections = _sections(code)
-    tokens = sections[0]
-    is_date = any(kind in {"moment", "minute"} for kind, _ in tokens)
     if isinstance(value, int | float):
-        if not is_date:
+        if all(kind != "moment" for kind, _ in sections[0]):
             return _number(value, sections)
         if not 0 <= value <= MAX_DAY:
             return _general(value)
         value = DAY_0 + timedelta(days=value)
-    if is_date:
-        return _date(value, tokens)
+    if isinstance(value, datetime) and value.date() == DAY_0.date():
+        value = value.time()  # a time without a day
     return str(value).removesuffix(" 00:00:00")
 
 
@@ -398,23 +382,6 @@ def _sections(code: str) -> tuple[Tokens, ...]:
         elif kind:
             sections[-1].append((kind, match[kind]))
     return tuple(sections)
-
-
-def _date(value: date | time, tokens: Tokens) -> str:
-    has_noon = any(kind == "moment" and text[0] in "aA" for kind, text in tokens)
-    parts = []
-    for kind, text in tokens:
-        if kind in _LITERAL:
-            parts.append(text)
-        elif kind in {"moment", "minute"}:
-            name, _, fraction = text.lower().partition(".")
-            choices = _DIRECTIVES[name[0] if kind == "moment" else kind]
-            directive = choices[min(len(name), len(choices)) - 1]
-            directive = directive.replace("H", "I") if has_noon else directive
-            parts.append(value.strftime(directive))
-            if fraction:
-                parts.append(f".{value:%f}"[: len(fraction) + 1])
-    return "".join(parts).strip()
 
 
 def _number(value: float, sections: tuple[Tokens, ...]) -> str:

@@ -14,8 +14,6 @@ from functools import cached_property
 from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Any
 
-from attrs import field, frozen
-
 from scraper_service.content.metadata.marks import Marks
 from scraper_service.content.page_urls import absolute, has_host, is_web
 from scraper_service.content.passes import elements, texts_in
@@ -56,86 +54,24 @@ _SUBJECTS = (
 )
 _NESTED = ("@graph", "mainEntity", "mainEntityOfPage", "hasPart", "itemReviewed")
 _WORDS = re.compile(r"[^\W_]+")
-# Marks around a whole script, each also in a comment of JavaScript.
-_CDATA = re.compile(
-    r"(?:(?://|/\*)[ \t]*)?(?:<!\[CDATA\[|\]\]>)(?:[ \t]*\*/)?|(?://[ \t]*)-->\s*$"
-)
-# A quote inside a text does not end it, unless what follows continues the data.
-_ENDS = (
-    r"(?=\s*+(?:[:}\]]|,\s*+(?:[\"'{}\[\]\d/-]|\w+[\"']?\s*+:|true|false|null|<!|$)"
-    r"|//|/\*|<!--|;?$)|[ \t]*+[\r\n]\s*+[\"'])"
-)
-# A text without its end goes to the end of all, also behind a last backslash: the search
-# would begin again at each of its quotes.
-_TOKEN = re.compile(
-    rf"\"((?:[^\"\\]++|\\(?:.|\Z)|\"(?!{_ENDS}))*+)(?:\"|\Z)"
-    rf"|'((?:[^'\\]++|\\(?:.|\Z)|'(?!{_ENDS}))*+)(?:'|\Z)"
-    r"|//[^\r\n]*+|/\*.*?(?:\*/|\Z)|<!--.*?(?:-->|\Z)"
-    r"|([{}\[\]:,])|([^\s\"'{}\[\]:,/<;]++)",
+# A text of JSON, or what JSON does not allow: comments, marks around the whole, a comma
+# before a bracket, a semicolon at the end. A text or comment without an end goes to the
+# end of all, as the search would begin again inside it.
+_NOT_JSON = re.compile(
+    r"(\"(?:[^\"\\]++|\\.)*+(?:\"|\\?\Z))|//[^\r\n]*+|/\*(?:.*?\*/|.*)|<!--[^{]{0,200}?-->"
+    r"|<!--|-->|<!\[CDATA\[|\]\]>|,(?=\s*+[}\]])|;\s*+\Z",
     re.DOTALL,
 )
-# The parts of a text that JSON allows, then those it refuses.
-_ESCAPE = re.compile(r"(\\(?:[\"\\/bfnrt]|u[0-9a-fA-F]{4}))|\\(')|(\\|\")")
-_NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,17})(?:\.\d{1,18})?(?:[eE][-+]?\d{1,3})?")
-_LITERALS = {"true": True, "false": False, "null": None, "undefined": None}
-_LITERALS |= {"True": True, "False": False, "None": None, "NaN": None}
-_CLOSING = {"}": dict, "]": list}
-MAX_DEPTH = 64  # levels of data that are no strict JSON
+_ESCAPE = re.compile(r"(\\(?:[\"\\/bfnrt]|u[0-9a-fA-F]{4}))|\\")
 MAX_LENIENT = 100_000  # characters of a script that is no strict JSON
-
-
-@frozen
-class LinkedData:
-    """The nodes of a page's JSON-LD."""
-
-    #: Nodes that the page may be about, best first.
-    subjects: tuple[NodeT, ...] = ()
-    #: Nodes with a name, by ``@id``.
-    by_id: dict[str, NodeT] = field(factory=dict)
-    #: Types of all nodes.
-    types: frozenset[str] = frozenset()
-
-    def first(self, *names: str) -> Any:
-        """Return the first non-empty value of the first of ``names`` with a value."""
-        for name in names:
-            for node in self.subjects:
-                if value := node.get(name):
-                    return value
-        return None
-
-    def first_present(self, name: str) -> Any:
-        """Return the first value of a property, even ``False``; None if it is absent."""
-        return next((node[name] for node in self.subjects if name in node), None)
-
-    def resolve(self, node: Any) -> Any:
-        """Return the node that a reference points to, or ``node`` itself."""
-        if isinstance(node, dict) and "name" not in node:
-            return self.by_id.get(str(node.get("@id")), node)
-        return node
-
-
-def _linked_data(scripts: list[Any]) -> LinkedData:
-    """Return the nodes of scripts' data."""
-    nodes = [node for data in scripts for node in _nodes(data)]
-    ranked = [(_rank(node), number, node) for number, node in enumerate(nodes)]
-    subjects = [
-        entry[2]
-        for entry in sorted(ranked, key=lambda e: e[:2])
-        if entry[0] < len(_SUBJECTS)
-    ]
-    return LinkedData(
-        tuple(subjects),
-        {str(node["@id"]): node for node in nodes if "name" in node and "@id" in node},
-        frozenset(name for node in nodes for name in _types(node)),
-    )
 
 
 def parse_json(text: str) -> Any:
     """Parse a script as JSON; None if it has no data.
 
     Invalid JSON of at most :data:`MAX_LENIENT` characters is read leniently: with
-    comments, superfluous or missing commas and brackets, other quotes, keys without
-    quotes, and character references.
+    comments, superfluous commas, wrong escapes, character references, and as a list of
+    several values.
     """
     try:
         return json.loads(text, strict=False)
@@ -145,73 +81,19 @@ def parse_json(text: str) -> Any:
         return None
     if '"' not in text and "&" in text:
         text = html.unescape(text)
-    text = _CDATA.sub("", text).strip()
-    if text.startswith("<!--") and text.find("-->") in {-1, len(text) - 3}:
-        text = text[4:].removesuffix("-->")  # around all, no comment
+    text = _NOT_JSON.sub(
+        lambda match: _ESCAPE.sub(lambda m: m[1] or "", match[1] or ""), text
+    ).strip()
+    decoder = json.JSONDecoder(strict=False)
+    found: list[Any] = []
     try:
-        return json.loads(text.rstrip("; \t\r\n"), strict=False)
+        while text and len(found) < MAX_SCRIPTS:
+            value, end = decoder.raw_decode(text)
+            found.append(value)
+            text = text[end:].lstrip()
     except (ValueError, RecursionError):
-        return _lenient(text)
-
-
-def _lenient(text: str) -> Any:
-    """Return the objects and lists of a text that is nearly JSON, or None."""
-    top: list[Any] = []
-    # The open objects and lists, each with the key whose value comes next.
-    opened: list[tuple[Any, list[str]]] = [(top, [])]
-    has_colon = False
-    for match in _TOKEN.finditer(text):
-        sign, (holder, key) = match[3], opened[-1]
-        if sign == ":":
-            has_colon = bool(key)
-            continue
-        if sign == ",":
-            key.clear()
-        elif sign in _CLOSING:
-            _close(opened, _CLOSING[sign])
-        elif match.lastindex:  # no comment
-            value = _value(match)
-            if isinstance(holder, list):
-                holder += [value] if sign or holder is not top else []
-            elif has_colon:
-                holder[key.pop()] = value
-            elif not sign:
-                key[:] = [match[4] or value]
-            if sign:
-                opened.append((value, []))
-            if len(opened) > MAX_DEPTH:
-                return None
-        has_colon = False
-    return (top[0] if len(top) == 1 else top) or None
-
-
-def _close(opened: list[tuple[Any, list[str]]], kind: type) -> None:
-    """Close the innermost object or list of a kind, and what is open inside it."""
-    for at in range(len(opened) - 1, 0, -1):
-        if isinstance(opened[at][0], kind):
-            del opened[at:]
-            return
-
-
-def _value(match: re.Match[str]) -> Any:
-    """Return the text, number or literal of a token; empty for an opening bracket."""
-    if sign := match[3]:
-        return {} if sign == "{" else []
-    if word := match[4]:
-        is_number = _NUMBER.fullmatch(word)
-        return json.loads(word) if is_number else _LITERALS.get(word, word)
-    return _unescape(match[2] if match[1] is None else match[1])
-
-
-def _unescape(text: str) -> str:
-    """Return a text without its quotes; wrong escapes and quotes stand for themselves."""
-    if "\\" not in text:
-        return text
-    try:
-        return str(json.loads(f'"{text}"', strict=False))
-    except ValueError:
-        fixed = _ESCAPE.sub(lambda m: m[1] or m[2] or f"\\{m[3]}", text)
-        return str(json.loads(f'"{fixed}"', strict=False))
+        return None
+    return found[0] if len(found) == 1 else found or None
 
 
 def text_of(value: Any) -> str:
@@ -248,7 +130,6 @@ def _types(node: NodeT) -> list[str]:
 
 
 def _rank(node: NodeT) -> int:
-    """Return the rank of a node as the page's subject; 0 is best."""
     kinds = _types(node)
     return next(
         (
@@ -343,7 +224,7 @@ class Evidence:
     def site_names(self) -> frozenset[str]:
         """Names of the site and its publisher, as :func:`folded` returns them."""
         names = [*self.all("og:site_name"), *self.all("application-name")]
-        names += [text_of(n.get("publisher")) for n in self.linked.subjects]
+        names += [text_of(n.get("publisher")) for n in self.subjects]
         return frozenset(fold_name(name) for name in names) - {""}
 
     @cached_property
@@ -359,9 +240,27 @@ class Evidence:
         ]
 
     @cached_property
-    def linked(self) -> LinkedData:
-        """The page's JSON-LD."""
-        return _linked_data(self.json_ld)
+    def nodes(self) -> list[NodeT]:
+        """The nodes of the page's JSON-LD."""
+        return [node for data in self.json_ld for node in _nodes(data)]
+
+    @cached_property
+    def subjects(self) -> list[NodeT]:
+        """The nodes that the page may be about, best first."""
+        found = [node for node in self.nodes if _rank(node) < len(_SUBJECTS)]
+        return sorted(found, key=_rank)
+
+    def linked_value(self, *names: str) -> Any:
+        """Return the first non-empty value of the first of ``names`` in the JSON-LD."""
+        values = (node.get(name) for name in names for node in self.subjects)
+        return next(filter(None, values), None)
+
+    def resolve(self, node: Any) -> Any:
+        """Return the last named node that a reference points to, or ``node`` itself."""
+        if not isinstance(node, dict) or "name" in node or "@id" not in node:
+            return node
+        same = (n for n in reversed(self.nodes) if "name" in n)
+        return next((n for n in same if str(n.get("@id")) == str(node["@id"])), node)
 
     @cached_property
     def words(self) -> str:

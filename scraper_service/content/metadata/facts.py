@@ -22,7 +22,7 @@ from scraper_service.content.metadata.marks import (
     timed_text,
 )
 from scraper_service.content.page_urls import absolute, is_web
-from scraper_service.content.passes import texts_in, with_text, word_counts
+from scraper_service.content.passes import texts_in, word_counts
 from scraper_service.content.words import (
     AnyCase,
     distinct_words,
@@ -213,7 +213,7 @@ def _headline(evidence: Evidence) -> str:
             continue
         if any(word_overlap(own, title) >= LEAST_SHARED for title in titles):
             return heading
-    headline = named or text_of(evidence.linked.first("headline")) or evidence.title
+    headline = named or text_of(evidence.linked_value("headline")) or evidence.title
     return " ".join(_plain(headline).split()) or next(iter(evidence.headings), "")
 
 
@@ -226,7 +226,6 @@ def canonical(evidence: Evidence) -> str | None:
 def _linked_urls(
     evidence: Evidence, relation: str, types: frozenset[str] = frozenset()
 ) -> list[str]:
-    """Return the URLs of ``<link>`` with a relation and, if given, one of ``types``."""
     found = []
     base = evidence.document.base
     for link in evidence.related_links(relation):
@@ -242,7 +241,6 @@ def _linked_urls(
 
 MAX_NAME = 120  # characters
 MAX_NAMES = 10
-MAX_SCRIPT = 500_000  # characters
 MAX_BYLINE = 600  # characters
 MAX_DATES = 20  # that are compared
 LEAST_ENTRIES = 6  # of a list
@@ -325,12 +323,6 @@ _CHANGED_IN = AnyCase(
     r"(?:on|at|am|le|el|il|date|em|du)?[\s:(]*(?=[^\W\d]{0,12}[.,]?\s*\d)",
 )
 _UPDATED = re.compile(r"modif|updat|review|revis|edited", re.IGNORECASE)
-# The pattern begins with letters that all names share, for a fast search.
-_IN_SCRIPT = re.compile(
-    r"ubli(?:(?:(?<=[\"']datePubli)|(?<=[\"']date_publi))shed"
-    r"|(?<=[\"']publi)(?:shed_?[aA]t|sh(?:ed)?_?[dD]ate|cation_?[dD]ate)"
-    r"|(?<=[\"']firstPubli)shed(?:At|Date)?)\\?[\"']\s*:\s*\\?[\"']([^\"'\\]{8,40})"
-)
 _PUBLISHED = re.compile(
     r"publish|posted|entry-date|post-date|created|pubdate", re.IGNORECASE
 )
@@ -357,7 +349,6 @@ def _first_date(
     evidence: Evidence,
     language: str | None,
 ) -> str | None:
-    """Return the first date in ISO 8601."""
     return next(
         (
             date
@@ -388,11 +379,10 @@ def _meta_authors(evidence: Evidence) -> Iterator[str]:
 
 
 def _linked_authors(evidence: Evidence) -> Iterator[str]:
-    linked = evidence.linked
-    for node in linked.subjects:
+    for node in evidence.subjects:
         given = node.get("author") or node.get("creator")
-        for author in given if isinstance(given, list) else [given]:
-            yield text_of(linked.resolve(author))
+        for author in given[: 5 * MAX_NAMES] if isinstance(given, list) else [given]:
+            yield text_of(evidence.resolve(author))
         if given:
             return
 
@@ -483,14 +473,14 @@ def _is_short(name: str) -> bool:
 def _declared_publication(evidence: Evidence) -> Iterator[str]:
     for name in _PUBLISHED_METAS:
         yield from evidence.all(name)
-    yield text_of(evidence.linked.first("datePublished"))
-    yield text_of(evidence.linked.first("uploadDate", "dateCreated"))
+    yield text_of(evidence.linked_value("datePublished"))
+    yield text_of(evidence.linked_value("uploadDate", "dateCreated"))
 
 
 def _declared_modification(evidence: Evidence) -> Iterator[str]:
     for name in _MODIFIED_METAS:
         yield from evidence.all(name)
-    yield text_of(evidence.linked.first("dateModified"))
+    yield text_of(evidence.linked_value("dateModified"))
 
 
 def _marked_dates(evidence: Evidence) -> Iterator[str]:
@@ -511,11 +501,8 @@ def _similar_marked_dates(evidence: Evidence) -> list[str]:
     marked = sure + rest
     for element in marked:
         text = date_of(element)
-        if (
-            len(text) <= MAX_BYLINE
-            and (day := iso_date(text))
-            and not _is_change(element)
-        ):
+        day = iso_date(text) if len(text) <= MAX_BYLINE else None
+        if day and not _is_change(element):
             text = timed_text(element, day) or text
             kind = element.tag, element.get("class")
             alike = (
@@ -586,20 +573,8 @@ def _stated_changes(evidence: Evidence) -> Iterator[str]:
 
 
 def _changes(evidence: Evidence) -> list[Any]:
-    """Return the elements that may have the date of a change."""
     document = evidence.document
     return [] if document.is_home else special_elements(document)[CHANGES][:MAX_CHANGES]
-
-
-def _script_dates(evidence: Evidence) -> Iterator[str]:
-    """Yield the date of publication from data in scripts, if all have the same one."""
-    found: list[str] = []
-    scripts = [] if evidence.document.is_home else evidence.scripts
-    for script in with_text(scripts, MAX_SCRIPT, "ublish"):
-        if len(script.text) <= MAX_SCRIPT:
-            found += [match[1] for match in _IN_SCRIPT.finditer(script.text)]
-    if len({text[:10] for text in found}) == 1:
-        yield found[0]
 
 
 def _url_dates(evidence: Evidence) -> Iterator[str]:
@@ -619,7 +594,6 @@ PUBLISHED = (
     _declared_publication,
     _marked_dates,
     _dated_texts,
-    _script_dates,
     _url_dates,
 )
 MODIFIED = (_declared_modification, _marked_changes, _stated_changes)

@@ -288,7 +288,6 @@ def _kind(names: str) -> Kind:
 
 
 def _kind_of(element: Any, kind: Kind) -> Kind:
-    """Return the kind of an element by its class and its other attributes."""
     names = f"{element.get('itemprop', '')} {element.get('rel', '')}"
     is_author, is_date = kind
     if names != " ":
@@ -308,7 +307,6 @@ def _before(found: _Text) -> str:
 
 
 def _label_of(found: _Text) -> str:
-    """Return the text of the element before a text."""
     is_tail = found.parent is not found.element
     before = found.element if is_tail else found.element.getprevious()
     return "" if before is None else before.text or ""

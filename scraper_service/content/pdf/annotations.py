@@ -10,6 +10,7 @@ import ctypes
 import re
 from typing import TYPE_CHECKING, Any
 
+from attrs import evolve
 from pypdfium2 import raw
 
 from scraper_service.content.pdf.lines import Cell, Line, Mark
@@ -48,9 +49,8 @@ PICTURE = (
     "in them."
 )
 MAX_WORK = 500_000  # lines compared with marks; more marks come after the text
+_BLANK = re.compile(r"_{3,}|\.{5,}")  # where a value is to be written
 SIZE = 10.0  # font size in points of a text without lines around it
-FAR = 60.0  # points between a field and its label, beyond which a label above is nearer
-_FILL = re.compile(r"_{3,}|\.{5,}")  # where a value is to be written
 
 
 def read_annotations(page: Any, form: Any, losses: Losses) -> tuple[list[Mark], int]:
@@ -144,7 +144,6 @@ def _field(widget: Any, form: Any, losses: Losses) -> Mark | None:
 
 
 def _chosen_labels(widget: Any, form: Any) -> str:
-    """Return the labels of the chosen options."""
     count = min(raw.FPDFAnnot_GetOptionCount(form, widget), MAX_OPTIONS)
     return ", ".join(
         text_of(raw.FPDFAnnot_GetOptionLabel, form, widget, n)
@@ -198,7 +197,7 @@ def text_of(function: Any, *arguments: Any) -> str:
 
 
 def insert_marks(page: PageText, *, is_drawn: bool = False) -> None:
-    """Move the marks of a page into its lines, each after its label.
+    """Move the marks of a page among its lines, each at its place in a row.
 
     ``is_drawn`` is True for lines without positions, as recognised in a picture that
     shows most values.
@@ -208,147 +207,103 @@ def insert_marks(page: PageText, *, is_drawn: bool = False) -> None:
         known = _letters("".join(line.text for line in page.lines))
         for mark in marks:
             if mark.is_tick or _letters(mark.text) not in known:
-                text = f"{mark.text} {mark.label}".strip()
-                page.lines.append(_line(mark, text, SIZE))
+                page.lines.append(_lone_line(mark))
         return
     for mark in sorted(marks, key=lambda mark: (-mark.box[3], mark.box[0])):
-        _insert_mark(mark, page.lines)
+        if mark.is_tick or not _is_shown(mark, page.lines):
+            _insert_mark(mark, page.lines)
+
+
+def _is_shown(mark: Mark, lines: list[Line]) -> bool:
+    """Return True if the page itself shows the value of a field in its box."""
+    left, bottom, right, top = mark.box
+    inside = (
+        line.text
+        for line in lines
+        if line.x0 < right
+        and left < line.x1
+        and bottom - 1 <= (line.y0 + line.y1) / 2 <= top + 1
+    )
+    return _letters(mark.text) in _letters("".join(inside))
 
 
 def _insert_mark(mark: Mark, lines: list[Line]) -> None:
-    left, bottom, right, top = mark.box
-    middle = (bottom + top) / 2
-    row = [line for line in lines if _is_beside(line, bottom, top, middle)]
-    if not mark.is_tick:
-        inside = (
-            line.text
-            for line in lines
-            if line.x0 < right
-            and left < line.x1
-            and bottom - 1 <= (line.y0 + line.y1) / 2 <= top + 1
-        )
-        if _letters(mark.text) in _letters("".join(inside)):
-            return  # the page shows the value itself
-    before = max(
-        (line for line in row if line.x0 <= left + 1),
-        key=lambda line: (line.x0, line.y1),
-        default=None,
-    )
-    above = _above(mark, lines)
-    if before is not None and (
-        above is None or mark.is_tick or _gap(before, left) < FAR
-    ):
-        _insert(before, mark)
-        return
-    after = min(
-        (line for line in row if line.x0 > left), key=lambda line: line.x0, default=None
-    )
-    if mark.is_tick and after is not None:
-        _insert(after, mark)
-        return
-    text = f"{mark.text} {mark.label}".strip()
-    size = above.size if above is not None else SIZE
-    found = _line(mark, text, size)
-    anchor = before or above
-    if anchor is None:
-        higher = (n for n, line in enumerate(lines, 1) if line.y0 >= found.y1 - 1)
-        place = max(higher, default=0)
+    """Insert a mark as a line, which the layout of the page joins with its row."""
+    left, _, right, _ = mark.box
+    row = [n for n, line in enumerate(lines) if _is_beside(line, mark)]
+    before = [n for n in row if lines[n].x0 <= left + 1]
+    if before:
+        at = max(before, key=lambda n: lines[n].x0)
+        if not mark.is_tick and _fill_in(mark.text, left, lines[at]):
+            return
+        first, *others = _split_at(lines[at], left)
+        start = first.x1 if first.text.endswith(":") else max(left, first.x1)
+        end = max(start, min(right, others[0].x0)) if others else max(start, right)
+        lines[at : at + 1] = [first, _line(mark.text, first, start, end), *others]
+    elif row:
+        after = lines[row[0]]
+        lines.insert(row[0], _line(mark.text, after, left, min(right, after.x0)))
     else:
-        place = next(n for n, line in enumerate(lines, 1) if line is anchor)
-        while place < len(lines) and _is_level(lines[place], lines[place - 1]):
-            place += 1
-    lines.insert(place, found)
+        found = _lone_line(mark)
+        higher = [n for n, line in enumerate(lines) if line.y0 >= found.y1 - 1]
+        above = [n for n in higher if lines[n].x0 < right and left < lines[n].x1]
+        at = max(above or higher, default=-1) + 1
+        while 0 < at < len(lines) and abs(lines[at].y0 - lines[at - 1].y0) < 1:
+            at += 1
+        lines.insert(at, found)
 
 
-def _is_beside(line: Line, bottom: float, top: float, middle: float) -> bool:
+def _fill_in(text: str, x: float, line: Line) -> bool:
+    """Write a text in place of the underscores of a line nearest to ``x``."""
+    for cell in line.cells if not line.links else ():
+        goal = (x - cell.x0) / max(cell.x1 - cell.x0, 1) * len(cell.text)
+        blanks = [m for m in _BLANK.finditer(cell.text) if m.start() - 3 <= goal]
+        if blanks and goal <= blanks[-1].end():
+            start, end = blanks[-1].span()
+            cell.text = f"{cell.text[:start]}{text}{cell.text[end:]}"
+            line.text = " ".join(each.text for each in line.cells)
+            return True
+    return False
+
+
+def _is_beside(line: Line, mark: Mark) -> bool:
     if line.is_rotated or not line.cells:
         return False
-    return line.y0 <= middle <= line.y1 or bottom <= (line.y0 + line.y1) / 2 <= top
+    _, bottom, _, top = mark.box
+    is_around = line.y0 <= (bottom + top) / 2 <= line.y1
+    return is_around or bottom <= (line.y0 + line.y1) / 2 <= top
 
 
-def _is_level(line: Line, last: Line) -> bool:
-    """Return True if a line continues the row of the last one."""
-    return line.x0 > last.x0 and abs(line.y0 - last.y0) < 0.35 * last.size
+def _split_at(line: Line, x: float) -> list[Line]:
+    """Return a line as two if it has cells on both sides of ``x``."""
+    count = max(1, sum(cell.x0 <= x for cell in line.cells))
+    cells, others = line.cells[:count], line.cells[count:]
+    if not others:
+        return [line]
+    start = sum(len(cell.text) + 1 for cell in cells)
+    links = [(a - start, b - start, to) for a, b, to in line.links if a >= start]
+    first = evolve(
+        line,
+        text=line.text[: start - 1],
+        x1=cells[-1].x1,
+        cells=cells,
+        links=[link for link in line.links if link[0] < start],
+    )
+    text = line.text[start:]
+    return [first, evolve(line, text=text, x0=others[0].x0, cells=others, links=links)]
 
 
-def _above(mark: Mark, lines: list[Line]) -> Line | None:
-    """Return the line right above a mark, which may be its label."""
-    left, _, right, top = mark.box
-    near = [
-        line
-        for line in lines
-        if not line.is_rotated
-        and line.x0 < right
-        and left < line.x1
-        and -0.3 * line.size <= line.y0 - top < 1.5 * line.size
-    ]
-    return min(near, key=lambda line: (line.y0, abs(line.x0 - left)), default=None)
+def _line(text: str, like: Line, x0: float, x1: float) -> Line:
+    size, y0, y1 = like.size, like.y0, like.y1
+    return Line(text, size, x0, y0, x1, y1, [Cell(text, x0, x1)])
 
 
-def _gap(line: Line, x: float) -> float:
-    """Return the distance from the last cell that ends before ``x``; 0 inside a cell."""
-    ends = [cell.x1 for cell in line.cells if cell.x0 <= x]
-    return max(x - max(ends, default=x), 0.0)
-
-
-def _line(mark: Mark, text: str, size: float) -> Line:
-    left, _, right, top = mark.box
-    low = min((mark.box[1] + top) / 2, top - size / 2) - size / 2
-    return Line(text, size, left, low, right, low + size, [Cell(text, left, right)])
-
-
-def _insert(line: Line, mark: Mark) -> None:
-    """Insert a mark into a line, at its place from left to right."""
-    left, _, right, _ = mark.box
-    cells = line.cells
-    index = max((n for n, cell in enumerate(cells) if cell.x0 <= left), default=0)
-    cell = cells[index]
-    start = sum(len(cell.text) + 1 for cell in cells[:index])
-    if left < cell.x0:
-        _write(line, index, 0, 0, start, f"{mark.text} ")
-        line.x0 = cell.x0 = left
-        return
-    following = cells[index + 1] if index + 1 < len(cells) else None
-    if left < cell.x1 - 1:
-        at, end = _between_words(cell.text, (left - cell.x0) / (cell.x1 - cell.x0))
-        gap = " " if cell.text[end : end + 1].strip() else ""
-        _write(line, index, at, end, start, f" {mark.text}{gap}")
-    elif mark.is_tick and following and following.x0 - right < left - cell.x1:
-        _write(line, index + 1, 0, 0, start + len(cell.text) + 1, f"{mark.text} ")
-        following.x0 = left
-    elif mark.is_tick or cell.text.rstrip().endswith(":"):
-        _write(line, index, len(cell.text), len(cell.text), start, f" {mark.text}")
-        cell.x1 = max(cell.x1, min(right, following.x0 if following else right))
-    else:
-        cells.insert(index + 1, Cell("", left, right))
-        _write(line, index, len(cell.text), len(cell.text), start, f" {mark.text}")
-        cell.text = cell.text.removesuffix(f" {mark.text}")
-        cells[index + 1].text = mark.text
-    line.x1 = max(line.x1, right)
-
-
-def _between_words(text: str, share: float) -> tuple[int, int]:
-    """Return the part of ``text`` that a mark replaces, at a share of its width."""
-    goal = round(share * len(text))
-    for match in _FILL.finditer(text):
-        if match.start() - 2 <= goal <= match.end():
-            return len(text[: match.start()].rstrip()), match.end()
-    gaps = [n for n, letter in enumerate(text) if letter == " "]
-    place = min((*gaps, len(text)), key=lambda n: abs(n - goal))
-    return place, place
-
-
-def _write(line: Line, index: int, at: int, end: int, start: int, text: str) -> None:
-    """Replace a part of a cell, which begins at ``start`` of the line."""
-    cell = line.cells[index]
-    cell.text = cell.text[:at] + text + cell.text[end:]
-    at, end = at + start, end + start
-    line.text = line.text[:at] + text + line.text[end:]
-    shift = len(text) - (end - at)
-    line.links = [
-        (a + shift if a >= at else a, b + shift if b > at else b, to)
-        for a, b, to in line.links
-    ]
+def _lone_line(mark: Mark) -> Line:
+    """Return a mark with its label, in a row of its own."""
+    left, bottom, right, top = mark.box
+    text = f"{mark.text} {mark.label}".strip()
+    low = min((bottom + top) / 2, top - SIZE / 2) - SIZE / 2
+    return Line(text, SIZE, left, low, right, low + SIZE, [Cell(text, left, right)])
 
 
 def _letters(text: str) -> str:

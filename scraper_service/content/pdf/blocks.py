@@ -149,7 +149,6 @@ class _Styles:
 
 
 def _parts(block: Block, styles: _Styles) -> Iterable[Part]:
-    """Yield the parts of a block."""
     if block.rows is not None:
         yield Part("table", rows=block.rows, box=block.box)
         return
@@ -176,7 +175,6 @@ def _parts(block: Block, styles: _Styles) -> Iterable[Part]:
 def _paragraphs(
     block: Block,
 ) -> Iterable[tuple[Literal["list", "paragraph"], list[Line]]]:
-    """Split a block where an item or a paragraph begins."""
     left = min(line.x0 for line in block.lines)
     right = max(line.x1 for line in block.lines)
     kind: Literal["list", "paragraph"] = "paragraph"
@@ -197,7 +195,6 @@ def _paragraphs(
 
 
 def _begins(run: list[Line], line: Line, left: float, right: float) -> bool:
-    """Return True if ``line`` starts a paragraph."""
     last = run[-1]
     indent = line.x0 - left
     if indent > INDENT * line.size and last.x0 - left < 0.3 * line.size:

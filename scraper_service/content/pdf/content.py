@@ -8,6 +8,7 @@ between pages. The caller enforces limits on memory and time by ending the proce
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import time
 from datetime import UTC, datetime, timedelta, timezone
@@ -19,7 +20,6 @@ from pypdfium2 import raw
 
 from scraper_service.content.decode import Unreadable, clean_text
 from scraper_service.content.losses import Losses
-from scraper_service.content.pdf import ocr
 from scraper_service.content.pdf.annotations import (
     PICTURE,
     count_pictures,
@@ -36,12 +36,17 @@ from scraper_service.content.pdf.blocks import (
     list_blocks,
     parts_of,
 )
-from scraper_service.content.pdf.lines import Line, PageText, rotate_box, unread_share
-from scraper_service.content.pdf.ocr import has_shifted_codes
+from scraper_service.content.pdf.lines import (
+    Line,
+    PageText,
+    has_shifted_codes,
+    rotate_box,
+    unread_share,
+)
 from scraper_service.content.pdf.pdfium import PdfPageReader
 from scraper_service.errors import plural
 from scraper_service.items import PageError
-from scraper_service.options.limits import can_recognise_text
+from scraper_service.options.limits import RECOGNISER, can_recognise_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -51,6 +56,8 @@ if TYPE_CHECKING:
 MAX_PAGES = 10_000  # the largest ``maxPages`` of a request
 MAX_LINKS = 10_000
 MAX_TITLE = 2000  # characters of a title and other facts
+DPI = 200  # of a picture of a page
+PAGE_TIMEOUT_S = 30.0  # of Tesseract
 MAX_LISTED = 10  # page numbers in a warning
 
 _FACTS = {
@@ -142,11 +149,11 @@ class _Reading:
         except pdfium.PdfiumError as exc:
             if exc.err_code in {raw.FPDF_ERR_PASSWORD, raw.FPDF_ERR_SECURITY}:
                 raise _unsupported_error("it is encrypted with a password") from exc
-            return self._by_pdfminer()
+            raise _unsupported_error(_reason(exc)) from exc
         with file:
             total = len(file)
             if not total:
-                return self._by_pdfminer()
+                raise _unsupported_error("it has no readable pages")
             pages = []
             for index in range(min(total, self._limit)):
                 self._check_time(index, total)
@@ -231,21 +238,6 @@ class _Reading:
         found: PageText | None = self._miner.page(index)
         return found
 
-    def _by_pdfminer(self) -> PdfContent:
-        """Read a file that PDFium cannot open."""
-        pages: list[PageText] = []
-        total = 0
-        while len(pages) < self._limit:
-            self._check_time(len(pages), max(total, len(pages)))
-            page = self._read_with_miner(len(pages))
-            if page is None:
-                break
-            pages.append(page)
-            total = max(self._miner.count(), len(pages))
-        if not pages:
-            raise _unsupported_error("it has no readable pages")
-        return self._content(pages, total, self._miner.facts())
-
     def _recognise(
         self, file: PdfiumFile, index: int, page: PageText
     ) -> PageText | None:
@@ -257,7 +249,7 @@ class _Reading:
         if self._deadline_s is not None:
             left = self._deadline_s - (time.monotonic() - self._started)
         try:
-            text = ocr.recognise_text(file.picture(index, ocr.DPI), left)
+            text = recognise_text(file.picture(index, DPI), left)
         except (OSError, subprocess.SubprocessError, pdfium.PdfiumError):
             return None
         found = PageText(_lines_of_text(text), page.links, marks=page.marks)
@@ -469,6 +461,31 @@ def _date(text: str) -> str:
 def _score(page: PageText) -> float:
     text = "".join(line.text for line in page.lines)
     return page.letters * (1 - unread_share(text))
+
+
+def recognise_text(picture: bytes, timeout_s: float | None = None) -> str:
+    """Return the text in ``picture``, an image file in any format Tesseract reads.
+
+    :raises OSError: if the program cannot be started.
+    :raises subprocess.SubprocessError: if the program fails or exceeds ``timeout_s``.
+    """
+    limit = min(PAGE_TIMEOUT_S, PAGE_TIMEOUT_S if timeout_s is None else timeout_s)
+    command = [RECOGNISER, "stdin", "stdout", "--dpi", str(DPI)]
+    if languages := _languages():
+        command += ["-l", languages]
+    done = subprocess.run(  # noqa: S603  # a fixed program reads the picture from stdin
+        command, input=picture, capture_output=True, timeout=max(limit, 0.1), check=True
+    )
+    return done.stdout.decode("utf-8", "replace").replace("\f", "")
+
+
+@functools.cache
+def _languages() -> str:
+    done = subprocess.run(  # noqa: S603
+        [RECOGNISER, "--list-langs"], capture_output=True, timeout=10, check=True
+    )
+    names = done.stdout.decode("utf-8", "replace").split("\n")[1:]
+    return "+".join(name for name in names if name and name not in {"osd", "equ"})
 
 
 def _lines_of_text(text: str) -> list[Line]:

@@ -158,7 +158,6 @@ def _touch(h: Box, v: Box) -> bool:
 
 
 def _distinct(numbers: list[float]) -> list[float]:
-    """Return the distinct numbers in ascending order."""
     found: list[float] = []
     for number in sorted(numbers):
         if not found or number - found[-1] > NEAR:
@@ -296,7 +295,6 @@ def _part(line: Line, cell: Cell) -> Line:
 
 
 def _by_gaps(cells: _Cells) -> _Cells:
-    """Divide the rows of a table without lines between its columns."""
     edges = _column_edges([part for parts in cells.values() for part in parts])
     found: _Cells = {}
     for (row, _), parts in cells.items():
@@ -337,7 +335,6 @@ def _is_row(counts: list[int], bands: int) -> bool:
 
 
 def _texts(parts: list[Line]) -> list[str]:
-    """Return the lines of a cell from top to bottom."""
     rows = rows_of(parts, 0.35)
     return [" ".join(part.text for part in row) for row in rows]
 
@@ -433,7 +430,6 @@ def _append(blocks: list[Block], line: Line, leading: float) -> None:
 
 
 def _continues(block: Block, line: Line, leading: float) -> bool:
-    """Return True if ``line`` continues a block."""
     last = block.lines[-1]
     if line.is_rotated or last.is_rotated:
         return line.is_rotated == last.is_rotated

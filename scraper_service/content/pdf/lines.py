@@ -1,10 +1,10 @@
-"""The lines of a PDF page with their positions, for both readers; and hyphenation."""
+"""The lines of a PDF page with their positions, for both readers; hyphens, and codes."""
 
 from __future__ import annotations
 
 import itertools
 import re
-from functools import cached_property
+import string
 from typing import TYPE_CHECKING
 
 from attrs import define, field
@@ -218,13 +218,6 @@ def unread_share(text: str) -> float:
 _WORD = r"(?<![^\W\d_])[^\W\d_]++"  # whole: a line may be one long word
 _BROKEN = re.compile(rf"({_WORD})[-\u2010]\Z")
 _CHAIN = re.compile(rf"{_WORD}[-\u2010]{_WORD}[-\u2010]\Z")  # "state-of-"
-MIN_HALF = 4  # letters of each half of a compound that the file has as two words
-# English words that often begin a word without a hyphen, as in "sometimes".
-_PREFIXES = frozenset(
-    "after back data down ever every fore further hand head here home inter less life "
-    "like mean more never note other over some super text there thereby time under "
-    "water what when where which with work".split()
-)
 _FIRST = re.compile(r"[^\W\d_]+")
 _COMPOUND = re.compile(rf"{_WORD}(?:[-\u2010][^\W\d_]++)+")
 
@@ -234,8 +227,7 @@ class Hyphens:
 
     def __init__(self, lines: Iterable[str] = ()):
         found: set[str] = set()
-        self._lines = list(lines)
-        for line in self._lines:
+        for line in lines:
             if "-" in line or "\u2010" in line:
                 found.update(_COMPOUND.findall(line))
         parts = (re.split("[-\u2010]", word.lower()) for word in found)
@@ -245,8 +237,8 @@ class Hyphens:
         """Return the length of ``before`` that stays, and the separator for ``after``.
 
         A hyphen inside a continued word is removed. It stays if the file writes the word
-        with a hyphen elsewhere, or both halves as words of their own. It also stays
-        after capitals, "self" and another hyphen, as in "PDF-based" and "state-of-the".
+        with a hyphen elsewhere. It also stays after capitals, "self" and another hyphen,
+        as in "PDF-based" and "state-of-the".
         """
         broken = _BROKEN.search(before) if before[-1:] in {"-", "\u2010"} else None
         if broken is None or not after[:1].islower():
@@ -255,18 +247,71 @@ class Hyphens:
         pair = (broken[1].lower(), first[0].lower() if first else "")
         if pair in self._pairs or (len(broken[1]) > 1 and broken[1].isupper()):
             return len(before), ""
-        if pair[0] == "self" or _CHAIN.search(before[-80:]) or self._is_compound(*pair):
+        if pair[0] == "self" or _CHAIN.search(before[-80:]):
             return len(before), ""
         return len(before) - 1, ""
 
-    @cached_property
-    def _words(self) -> set[str]:
-        """All words, collected for the first doubtful one."""
-        return {word for line in self._lines for word in line.split()}
 
-    def _is_compound(self, first: str, second: str) -> bool:
-        """Return True if the file has both halves as words, and never as one word."""
-        if min(len(first), len(second)) < MIN_HALF or first in _PREFIXES:
-            return False
-        words = self._words
-        return first + second not in words and first in words and second in words
+# -- text layers of codes ----------------------------------------------------------------
+
+# A font without a map to Unicode may give plain letters that are no language. Most of their
+# codes are shifted by a fixed number of places in the table of characters.
+QUICK = 600  # characters that prove a language in nearly all pages
+SAMPLE = 6000
+MIN_WORDS = 25  # fewer words prove nothing
+MIN_HITS = 3  # distinct common words of a text in a language
+MIN_SHARE = 0.12  # of all words: common words of a text whose shift is undone
+MAX_SHARE = 0.06  # of all words: common words of a text of codes, by chance
+MAX_SHIFT = 31  # places in the table of characters
+# The most frequent words of European languages.
+_COMMON = frozenset(
+    "the of and to in is that for it with as was on be by are this from at or an not "
+    "der die und das von zu mit den auf ist ein eine nicht dem des sich im für als "
+    "de la le les et des en du un une que est pour dans sur par qui il au "
+    "el los las y por con para una se del su al es "
+    "di che il non per una sono della con da si gli "
+    "do da em os no na um uma com não ao "
+    "het een van en dat op te zijn voor met niet "
+    "och att det som på av är för den med ikke til og på af jeg ja on ei "
+    "w na nie się jest z do że v se je na že i u da za "
+    "dan yang di ke untuk ve bir bu az egy hogy nem și cu pe".split()
+)
+_PRINTABLE = "".join(map(chr, range(33, 127)))
+_EDGES = string.punctuation
+
+
+def has_shifted_codes(page: PageText) -> bool:
+    """Return True if the lines of a page are plain letters, but no language."""
+    text = ""
+    for line in page.lines:
+        text += line.text + "\n"
+        if len(text) > QUICK:
+            break
+    if _is_language(text):
+        return False
+    text = "\n".join(line.text for line in page.lines)[:SAMPLE]
+    words = text.split()
+    if len(words) < MIN_WORDS or not text.isascii() or _is_language(text):
+        return False
+    if _share(words) > MAX_SHARE:
+        return False
+    return _is_shifted(text)
+
+
+def _is_language(text: str) -> bool:
+    return len(_COMMON.intersection(text.lower().split())) >= MIN_HITS
+
+
+def _share(words: list[str]) -> float:
+    found = sum(word.strip(_EDGES).lower() in _COMMON for word in words)
+    return found / max(len(words), 1)
+
+
+def _is_shifted(text: str) -> bool:
+    for places in filter(None, range(-MAX_SHIFT, MAX_SHIFT + 1)):
+        table = {ord(c): ord(c) + places for c in _PRINTABLE}
+        words = text.translate(table).split()
+        hits = {word.strip(_EDGES).lower() for word in words} & _COMMON
+        if len(hits) > 2 * MIN_HITS - 1 and _share(words) > MIN_SHARE:
+            return True
+    return False

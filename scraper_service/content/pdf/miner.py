@@ -13,15 +13,12 @@ from pdfminer.pdfinterp import PDFPageInterpreter, PDFResourceManager
 from pdfminer.pdfpage import PDFPage
 from pdfminer.pdfparser import PDFParser
 from pdfminer.pdftypes import resolve1
-from pdfminer.utils import decode_text
 
 from scraper_service.content.decode import clean_text
 from scraper_service.content.pdf.lines import BOLD, FIXED, Cell, Line, PageText, tidy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-MAX_COUNT = 1_000_000  # a higher page count in a file is ignored
 
 
 class MinerFile:
@@ -48,22 +45,6 @@ class MinerFile:
                 found = [line for line in lines if line is not None]
                 return PageText(found, list(_uris(page)))
         return None
-
-    def count(self) -> int:
-        """Return the page count in the file's catalogue; 0 if it is implausible."""
-        tree = resolve1(self._document.catalog.get("Pages"))
-        count = resolve1(tree.get("Count")) if isinstance(tree, dict) else 0
-        return count if isinstance(count, int) and 0 < count <= MAX_COUNT else 0
-
-    def facts(self) -> dict[str, str]:
-        """Return the document information, like :meth:`PdfiumFile.facts`."""
-        found: dict[str, str] = {}
-        for info in self._document.info:
-            for name, value in info.items():
-                plain = resolve1(value)
-                if isinstance(plain, bytes):
-                    found[str(name)] = decode_text(plain)
-        return found
 
 
 class _Aggregator(PDFPageAggregator):

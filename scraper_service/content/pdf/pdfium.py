@@ -332,7 +332,6 @@ class Speller:
         return None
 
     def _last_box(self) -> Box:
-        """Return the position of the last character."""
         return self._characters.box(self._last)
 
     def _is_swapped(self, character: str, box: Box) -> bool:
@@ -348,14 +347,12 @@ class Speller:
         )
 
     def _links_crossing(self, first: Box, last: Box) -> list[tuple[Box, str]]:
-        """Return the links that overlap a word."""
         left, right = min(first[0], last[0]), max(first[2], last[2])
         return [
             link for link in self._links if link[0][0] < right and left < link[0][2]
         ]
 
     def _is_part(self, crossed: list[tuple[Box, str]], first: Box, last: Box) -> bool:
-        """Return True if only a part of a word is linked."""
         area = crossed[0][0]
         left, right = min(first[0], last[0]), max(first[2], last[2])
         return len(crossed) > 1 or left < area[0] - SLACK or right > area[2] + SLACK
@@ -500,7 +497,6 @@ class PdfPageReader:
             self._add_line(rest, end, lines)
 
     def _links_touching(self, line: Line) -> list[tuple[Box, str]]:
-        """Return the links that overlap a line."""
         middle = (line.y0 + line.y1) / 2
         return [
             link
@@ -541,7 +537,6 @@ class PdfPageReader:
 
 
 def _links(document: Any, page: Any) -> Any:
-    """Yield (box, URL) of the links of a page."""
     position = ctypes.c_int(0)
     link = raw.FPDF_LINK()
     for _ in range(MAX_LINKS):

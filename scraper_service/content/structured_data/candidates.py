@@ -75,7 +75,6 @@ UNLABELLED: dict[str, Callable[[Scope], Iterator[Candidate]]] = {
     "availability": unlabelled.stock,
     "rating": unlabelled.ratings,
     "reviews_count": unlabelled.review_counts,
-    "rank": unlabelled.ranks,
     "job_type": unlabelled.job_types,
     "salary": unlabelled.salaries,
     "duration": unlabelled.reading_times,
@@ -305,7 +304,6 @@ def from_cells(scope: Scope, requested: RequestedField) -> Iterator[Candidate]:
 def _from_labels(
     scope: Scope, requested: RequestedField, phrases: Sequence[str]
 ) -> Iterator[Candidate]:
-    """Yield the values beside labels with these phrases."""
     is_own_page = scope.is_page and requested.concept_name not in OF_MAKERS
     for phrase in phrases:
         if scope.is_page and requested.concept_name == "title" and " " not in phrase:
@@ -336,7 +334,6 @@ def _is_label(requested: RequestedField, text: str) -> bool:
 
 
 def _whole_section(scope: Scope, found: Candidate) -> str:
-    """Return the section of a value below a heading."""
     start = scope.reading.span(found.element)[0]
     texts: list[str] = []
     for line in scope.reading.lines[start : start + SECTION_LINES]:
@@ -347,7 +344,6 @@ def _whole_section(scope: Scope, found: Candidate) -> str:
 
 
 def _from_counts(scope: Scope, requested: RequestedField) -> Iterator[Candidate]:
-    """Yield numbers before the words for the counted things."""
     concept = requested.concept
     things = [requested.counted] if requested.counted else []
     if concept is not None and concept.shape == "count":
@@ -371,7 +367,6 @@ def _from_counts(scope: Scope, requested: RequestedField) -> Iterator[Candidate]
 
 
 def _from_names(scope: Scope, requested: RequestedField) -> Iterator[Candidate]:
-    """Yield elements whose class or id has the words of the field."""
     longest = 2000 if requested.shape == "prose" else SHORT
     first, last = 0, len(scope.reading.lines)
     if scope.is_page and (heading := main_heading(scope)) is not None:
@@ -431,7 +426,6 @@ def _of_kind(scope: Scope, name: str) -> Iterator[Candidate]:
 
 
 def _domains(links: Iterator[Candidate]) -> Iterator[Candidate]:
-    """Yield the host that a record links to."""
     for found in links:
         if host := url_parts(found.text).hostname:
             name = host.removeprefix("www.")

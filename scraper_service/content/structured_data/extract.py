@@ -286,7 +286,6 @@ class ExtractionRun:
         self._name_record(field, inner, values)
         if not inner.is_page:
             _drop_copies(field, values)
-        _drop_lower_price(field, values)
         return Value.of_object(field, values)
 
     def _name_record(
@@ -325,7 +324,6 @@ class ExtractionRun:
         return self.value(below, inner, field.name)
 
     def _inner(self, requested: RequestedField, scope: Scope) -> Scope:
-        """Return the scope of a nested object."""
         node = scope.node
         if node is None and scope.is_page and self.main is not None:
             node = self.main.data
@@ -359,7 +357,6 @@ class ExtractionRun:
 
 
 def _phrases_of(field: Field, depth: int = 0) -> Iterator[str]:
-    """Yield the phrases that the fields of a schema may have as labels."""
     yield from interpret_field(field).own_phrases
     for below in (*field.properties, *([field.items] if field.items else ())):
         if depth < MAX_DEPTH:
@@ -396,19 +393,6 @@ def _drop_copies(field: Field, values: dict[str, Value | None]) -> None:
         is_copy = value is not None and given.count(value.data) > 1
         if is_copy and interpret_field(below).shape == "prose":
             values[below.name] = None
-
-
-def _drop_lower_price(field: Field, values: dict[str, Value | None]) -> None:
-    """Delete an old price that is not above the current price.
-
-    Such a price belongs to another thing.
-    """
-    names = {interpret_field(f).concept_name: f.name for f in field.properties}
-    now, then = (values.get(names.get(n, "")) for n in ("price", "old_price"))
-    amounts = [price.data for price in (now, then) if price]
-    are_numbers = all(isinstance(amount, int | float) for amount in amounts)
-    if len(amounts) == 2 and are_numbers and amounts[1] <= amounts[0]:
-        values[names["old_price"]] = None
 
 
 def _link_of(element: Any) -> str:
@@ -491,7 +475,6 @@ def _score(run: ExtractionRun, group: RecordSet, field: Field) -> float:
 
 
 def _read(run: ExtractionRun, field: Field, scope: Scope) -> Value:
-    """Return a record as an object."""
     assert field.items is not None
     return run.object(evolve(field.items, name=""), scope) or Value({})
 
@@ -545,7 +528,6 @@ def _read_records(run: ExtractionRun, group: RecordSet, field: Field) -> Value |
 
 
 def _paths(field: Field) -> tuple[str, ...]:
-    """Return the properties of structured data that may hold the records."""
     requested = interpret_field(field)
     name = property_name(requested.phrases[0]) if requested.phrases else ""
     paths = requested.concept.paths if requested.concept else ()
@@ -554,7 +536,6 @@ def _paths(field: Field) -> tuple[str, ...]:
 
 
 def _nodes(scope: Scope, name: str, nodes: list[Any]) -> RecordSet:
-    """Return nodes of structured data as records."""
     scopes = [Scope(scope.reading, (), name, node=node) for node in nodes[:MAX_ITEMS]]
     return RecordSet(scopes, "nodes", frozenset(words_of(name)))
 

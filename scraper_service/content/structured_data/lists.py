@@ -56,7 +56,6 @@ MAX_TEXTS = 20  # lines of a section without a list
 MAX_BETWEEN = 6  # lines between a label and its list
 MAX_LABEL = 60  # characters
 MAX_LABELS = 20  # lines with the same label that are searched
-MAX_CHOICES = 40  # options of a select or of radio buttons
 MAX_ITEMS = 500
 MAX_ITEM = 300  # characters of an item in an element with the field's name
 MAX_SPLIT = 400  # characters of a text that is split into items
@@ -65,7 +64,6 @@ LEAST_ITEMS = 3
 LEAST_WORDS = 3  # average words of an item in a list without a label
 LEAST = 0.5  # trust that a list needs
 
-_CHOOSE = re.compile(r"^(?:choose|select|please|pick|all|any|-)", re.IGNORECASE)
 _LABELS = frozenset({"strong", "b", "summary", "legend", "dt", "button", "th"})
 _SPLIT = re.compile(r"\s*[,;\u2022|\n]\s*|\s+/\s+")
 _BULLET = re.compile(r"^\s*(?:[-\u2013\u2022\u25cf\u25aa*\u2713\u2714]|\d{1,2}[.)])\s+")
@@ -155,7 +153,6 @@ def _headings(scope: Scope) -> Iterator[Candidate]:
 def _from_structured_data(
     page: ExtractionPage, main: Node | None, requested: RequestedField, scope: Scope
 ) -> Iterator[Candidate]:
-    """Yield lists from the structured data and the metadata."""
     node, source = scope.node, scope.name
     if scope.is_page and main is not None:
         node, source = main.data, main.name
@@ -193,7 +190,7 @@ def _from_labels(requested: RequestedField, scope: Scope) -> Iterator[Candidate]
             is_label = phrase_of(line.text) == phrase and scope.holds(line.block)
             if not is_label or scope.reading.header_cell(line.block) is not None:
                 continue
-            if (found := choices(scope, line) or items_below(scope, line)) is not None:
+            if (found := items_below(scope, line)) is not None:
                 own = 0.1 if line.heading else 0.05
                 if line.frame or is_foreign(line.block):
                     own -= 0.4 if line.frame in {"nav", "footer", "header"} else 0.2
@@ -266,22 +263,6 @@ def _are_close(one: Any, other: Any) -> bool:
     return any(element in near for element in (other, *other.iterancestors()))
 
 
-def choices(scope: Scope, line: TextLine) -> Candidate | None:
-    """Return the options beside a label, such as sizes or colours."""
-    for holder in list(line.block.iterancestors())[:4] if not line.heading else ():
-        start, end = scope.reading.span(holder)
-        if holder.tag in {"form", "body"} or end - start > MAX_CHOICES:
-            return None
-        texts = [" ".join((e.text or "").split()) for e in holder.iter("option")]
-        inputs = [e for e in holder.iter("input") if e.get("type") == "radio"]
-        texts += [given.get("value") or "" for given in inputs]
-        texts = [text for text in texts if not _CHOOSE.match(text)]
-        if 1 < len(texts) <= MAX_CHOICES:
-            label = f'choices of "{line.text[:MAX_LABEL]}"'
-            return next(_list(texts, label, 0.75), None)
-    return None
-
-
 def _below_similar_heading(scope: Scope, words: frozenset[str]) -> Candidate | None:
     """Return the list below the label with the largest share of the words."""
     best, most = None, 0.0
@@ -322,7 +303,6 @@ def _first_list(scope: Scope) -> Iterator[Candidate]:
 
 
 def _from_names(requested: RequestedField, scope: Scope) -> Iterator[Candidate]:
-    """Yield the items of elements whose names have the words of the field."""
     for phrase in requested.phrases[: requested.own_count + 4]:
         elements = list(scope.elements_named(tuple(phrase.split())))
         groups = [e.iter("li", "a", "label", "button") for e in elements]
@@ -425,7 +405,6 @@ def groups(reading: VisibleText) -> list[RecordSet]:
 
 
 def _without_nested(reading: VisibleText, members: list[Any]) -> list[Any]:
-    """Return the members that stand inside no other member."""
     kept: list[Any] = []
     end = -1
     for element in members[: 3 * MAX_RECORDS]:
@@ -523,7 +502,6 @@ def _item(graph: Graph, value: Any) -> Any:
 
 @lru_cache(maxsize=20_000)
 def _first_name(names: str) -> str:
-    """Return the first class name that describes no state."""
     return next((name for name in names.split()[:3] if not _STATES.search(name)), "")
 
 

@@ -2,9 +2,9 @@
 
 Objects are merged field by field; lists are joined without duplicates. Of other values
 the first non-empty one wins, in the order of the pages. Two objects of a list are the
-same if they share an identity (an id or URL) or a name, and no other value contradicts.
-They are also the same if all values are equal but for spelling. Runs in the converter
-pool.
+same if their first identity (an id or URL) is the same, or without one their name and all
+common values. They are also the same if all values are equal but for spelling. Runs in the
+converter pool.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from attrs import define, field, frozen
+from attrs import frozen
 
 from scraper_service.options.json_schema import Field, field_of
 
@@ -73,7 +73,6 @@ IDENTITIES = frozenset(
 )
 NAMES = frozenset({"name", "title", "headline", "label", "question"})
 MAX_DEPTH = 50  # levels of data; deeper values are not merged
-MAX_COMPARED = 20  # items that share a name or identity
 
 _BREAK = re.compile(r"[\s_\-]+|(?<=[a-z0-9])(?=[A-Z])")
 _SPACE = re.compile(r"\s+")
@@ -176,7 +175,6 @@ def _not_found(
     schema: Mapping[str, Any] | None,
     lost: Sequence[str],
 ) -> list[str]:
-    """Return warnings about fields that no page has, except those of ``lost``."""
     from scraper_service.content.structured_data.prompts import fields_of  # noqa: PLC0415  # rare, big
 
     named = fields_of(prompt or "")
@@ -209,83 +207,54 @@ def _merge_objects(
 
 def _unique(items: list[Any], depth: int) -> list[Any]:
     """Return the items without duplicates; items of the same object are merged."""
-    known = _DistinctItems(depth)
+    found: list[Any] = []
+    places: dict[tuple[str, str], int] = {}
     for item in items:
-        if not is_empty(item):
-            known.add(item)
-    return known.items
-
-
-@define
-class _DistinctItems:
-    """The distinct items of a list, indexed by their marks (:func:`_marks`)."""
-
-    depth: int
-    items: list[Any] = field(factory=list, init=False)
-    _facts: list[dict[str, str]] = field(factory=list, init=False)
-    _places: dict[tuple[str, str], list[int]] = field(factory=dict, init=False)
-
-    def add(self, item: Any) -> None:
-        facts = _facts(item)
-        marks = _marks(item, facts)
-        for mark in marks:
-            for place in self._places.get(mark, ())[:MAX_COMPARED]:
-                if _is_same(self._facts[place], facts, mark):
-                    value = _merge_values(self.items[place], item, self.depth + 1)
-                    self.items[place] = value
-                    self._facts[place] = {**facts, **self._facts[place]}
-                    self._note(place, marks)
-                    return
-        self.items.append(item)
-        self._facts.append(facts)
-        self._note(len(self.items) - 1, marks)
-
-    def _note(self, place: int, marks: list[tuple[str, str]]) -> None:
-        for mark in marks:
-            places = self._places.setdefault(mark, [])
-            if len(places) < MAX_COMPARED and place not in places:
-                places.append(place)
+        whole = _WHOLE, json.dumps(_normal(item), sort_keys=True)
+        if is_empty(item) or whole in places:
+            continue
+        mark = _mark(item)
+        place = places.get(mark, len(found))
+        places[whole] = place
+        if place < len(found) and _is_same(found[place], item, mark[0]):
+            found[place] = _merge_values(found[place], item, depth + 1)
+        else:
+            places.setdefault(mark, len(found))
+            found.append(item)
+    return found
 
 
 _WHOLE = ""  # kind of the mark that is the whole item
 
 
-def _facts(item: Any) -> dict[str, str]:
-    """Return the plain values of an object by field, for comparison."""
-    if not isinstance(item, dict):
-        return {}
-    return {
-        name: str(_normal(value))
-        for name, value in item.items()
-        if not isinstance(value, dict | list) and not is_empty(value)
-    }
+def _mark(item: Any) -> tuple[str, str]:
+    """Return the first identity of an object, else its first name."""
+    values = item.items() if isinstance(item, dict) else ()
+    facts = [
+        (_plain_name(name), str(_normal(value)))
+        for name, value in values
+        if isinstance(value, str | int | float) and not isinstance(value, bool)
+    ]
+    by_rank = (
+        mark for known in (IDENTITIES, NAMES) for mark in facts if mark[0] in known
+    )
+    return next((mark for mark in by_rank if mark[1]), (_WHOLE, ""))
 
 
-def _marks(item: Any, facts: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return the marks of an item: its whole value, its identities and its names."""
-    marks = [(_WHOLE, json.dumps(_normal(item), sort_keys=True))]
-    for name, value in facts.items():
-        plain = _plain_name(name)
-        is_mark = plain in IDENTITIES or plain in NAMES
-        if is_mark and not isinstance(item[name], bool):
-            marks.append((plain, value))
-    return marks
+def _is_same(first: Any, second: Any, kind: str) -> bool:
+    """Return True if two objects with the same mark of a kind are the same object.
 
-
-def _is_same(
-    first: Mapping[str, str], second: Mapping[str, str], mark: tuple[str, str]
-) -> bool:
-    """Return True if two items that share a mark are the same object.
-
-    A shared identity counts unless another identity differs. A shared name counts
-    unless any common field differs.
+    An identity is proof; a name is unless any common value differs.
     """
-    if mark[0] == _WHOLE:
+    if kind in IDENTITIES:
         return True
-    names: Iterable[str] = first.keys() & second.keys()
-    if mark[0] in IDENTITIES:
-        names = (name for name in names if _plain_name(name) in IDENTITIES)
-    return all(first[name] == second[name] for name in names)
+    common = first.keys() & second.keys() if kind else ()
+    pairs = [(first[name], second[name]) for name in common]
+    return bool(pairs) and all(
+        _normal(one) == _normal(other)
+        for one, other in pairs
+        if not isinstance(one, dict | list) and not (is_empty(one) or is_empty(other))
+    )
 
 
 def _contains(data: Any, value: Any) -> bool:

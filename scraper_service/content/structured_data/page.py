@@ -246,7 +246,6 @@ def _up(element: Any, count: int) -> list[Any]:
 
 
 def _links(parts: list[tuple[str, Any]]) -> tuple[str, ...]:
-    """Return the texts of the links among the parts of a line."""
     return tuple(
         " ".join(text.split())
         for text, element in parts
@@ -255,7 +254,6 @@ def _links(parts: list[tuple[str, Any]]) -> tuple[str, ...]:
 
 
 def _has_name(element: Any, needed: set[str]) -> bool:
-    """Return True if a name of the element has all these words."""
     names = (
         name for value in element.values() if len(value) < 400 for name in value.split()
     )
@@ -323,7 +321,6 @@ def longest_part(title: str) -> str:
 
 
 def _similarity(words: set[str], others: set[str]) -> float:
-    """Return the words of both texts as a share of all their words."""
     shared = len(words & others)
     return shared / max(1, len(words) + len(others) - shared)
 

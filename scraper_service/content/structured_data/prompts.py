@@ -234,7 +234,6 @@ def _fields_of_things(
 
 
 def _list_field(things: str, fields: str) -> list[Field]:
-    """Return a list of objects with these fields."""
     words = words_of(things)
     below = {made.name: made for made in _fields(_parts(fields), single=True)}
     if not words or not below:
@@ -247,7 +246,6 @@ def _list_field(things: str, fields: str) -> list[Field]:
 
 
 def _parts(text: str) -> list[str]:
-    """Return the names of an enumeration without their articles."""
     parts = (_ARTICLES.sub("", part.strip()) for part in _SPLIT.split(text))
     return [bare for part in parts if (bare := part.strip(" .:'\""))]
 

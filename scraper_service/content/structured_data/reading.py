@@ -291,7 +291,6 @@ def number_break(
 
 
 def _texts(element: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the texts of an element in document order, each with its own element."""
     if element.text and element.text not in _MARKS:
         yield element.text, element
     for child in element:

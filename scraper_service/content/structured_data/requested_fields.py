@@ -9,7 +9,6 @@ elements. A property with the name of the field needs no entry, nor does a label
 from __future__ import annotations
 
 import re
-from decimal import Decimal
 from functools import lru_cache
 
 from attrs import frozen
@@ -125,18 +124,14 @@ rank number | rank, position, ranking, no, number, index, pos @ position
 discount text | discount, savings, you save, save, percent off
 """
 
-# Names of units in the singular: what they measure, and their size.
+# Names of units in the singular, with the short name of each.
 UNITS = {
-    name: (measure, Decimal(size))
-    for measure, units in (
-        ("length", "mm,millimeter,millimetre=.001 cm,centimeter,centimetre=.01"),
-        ("length", "m,meter,metre=1 km,kilometer,kilometre=1000 mi,mile=1609.344"),
-        ("length", "in,inch=.0254 ft,foot,feet=.3048"),
-        ("mass", "mg=.000001 g,gram=.001 kg,kilogram=1 oz,ounce=.028349523125"),
-        ("mass", "lb,lbs,pound=.45359237"),
-        ("volume", "ml,milliliter,millilitre=.001 cl=.01 dl=.1 l,liter,litre=1"),
-    )
-    for names, size in (unit.split("=") for unit in units.split())
+    name: names.split(",")[0]
+    for names in (
+        "mm,millimeter,millimetre cm,centimeter,centimetre m,meter,metre km,kilometer,kilometre "
+        "mi,mile in,inch ft,foot,feet mg g,gram kg,kilogram oz,ounce lb,lbs,pound "
+        "ml,milliliter,millilitre cl dl l,liter,litre"
+    ).split()
     for name in names.split(",")
 }
 CURRENCIES = frozenset(
@@ -389,7 +384,6 @@ def _unit_of(name: str, kind: str) -> str:
 
 
 def _own_phrases(name: str, bare_name: str, description: str, kind: str) -> list[str]:
-    """Return the phrases of a field itself that may be its label."""
     words, own = name.split(), [name]
     if len(description.split()) <= 6:
         own.append(description)
@@ -455,7 +449,6 @@ def _concept_by_description(description: str, kind: str) -> Concept | None:
 def _counted_words(
     name: str, description: str, kind: str, *, is_known: bool
 ) -> tuple[str, ...]:
-    """Return up to three words for the things that a field counts."""
     matches = [_COUNT.match(name)]
     if kind in {"integer", "number"}:
         matches += [_COUNT_OF.match(name), _COUNT_OF.match(description)]

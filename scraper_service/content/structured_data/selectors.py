@@ -79,8 +79,6 @@ def read_selectors(
 
 @define
 class _Reading:
-    """The reading of one page, within its limits."""
-
     base: str
     #: CPU time of the thread at which it ends.
     ends: float
@@ -142,7 +140,6 @@ class _Reading:
         return plan.default if value is None else value
 
     def _value_of(self, found: list[Any], plan: FieldPlan) -> Any:
-        """Return the value of a field with these matches; None for none."""
         match plan.steps[0]:
             case "nested":
                 inner = next(filter(_is_element, found), None)

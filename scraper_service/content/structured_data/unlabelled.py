@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -81,13 +82,7 @@ MAX_COUNTED = 200  # characters of a text with a count or a rating
 MAX_NOTE = 80  # characters of a line about stock or pay
 MAX_BUTTON = 40
 RATIO = 5  # highest ratio of the old price to the current price
-RANK_LINES = 3
 
-_OLD = frozenset(
-    "old was list regular strike compare original previous before crossed rrp msrp retail "
-    "strikethrough through line".split()
-)
-_OF_PRICES = frozenset("price prices strike old".split())
 _STRUCK = frozenset({"del", "s", "strike"})
 _BEFORE = re.compile(
     r"\b(?:was|list|rrp|msrp|reg(?:ular)?|orig(?:inal)?|before)\b[^.]{0,20}$"
@@ -127,7 +122,6 @@ _ENDS = frozenset("max maximum min minimum best worst".split())
 _READING = re.compile(
     r"(\d{1,3}[ -]?min(?:ute)?s?)\.?\s*(?:to )?read(?:ing)?\b", re.IGNORECASE
 )
-_RANK = re.compile(r"^\s*#?(\d{1,5})[.)]?\s*$")
 _COUNT = re.compile(r"[-+]?\d[\d.,]*[kK]?")
 MAX_ADDRESS = 200  # characters of a line with a phone number or an address
 MAX_HOURS = 120
@@ -378,16 +372,8 @@ def _prices_of(line: TextLine) -> Iterator[tuple[Candidate, bool]]:
 
 
 def _is_old(element: Any) -> bool:
-    for place, parent in enumerate((element, *element.iterancestors())):
-        if parent.tag in _STRUCK:
-            return True
-        if place > 2 or parent.tag in {"li", "body"}:
-            return False
-        classes = (parent.get("class") or "").replace("-", " ")[:MAX_PRICED]
-        names = set(words_of(classes))
-        if names & _OLD and names & _OF_PRICES:
-            return True
-    return False
+    above = (element, *islice(element.iterancestors(), 3))
+    return any(parent.tag in _STRUCK for parent in above)
 
 
 def _amount(found: Candidate) -> float:
@@ -516,13 +502,6 @@ def reading_times(scope: Scope) -> Iterator[Candidate]:
     for text, element in digit_texts(scope):
         if match := _READING.search(text):
             yield Candidate(match[1], "text with a time to read", 0.7, element)
-
-
-def ranks(scope: Scope) -> Iterator[Candidate]:
-    """Yield the number at the start of a record."""
-    for line in scope.lines[:RANK_LINES]:
-        if match := _RANK.match(line.text) or _RANK.match(line.parts[0][0]):
-            yield Candidate(match[1], "number at the beginning", 0.7, line.block)
 
 
 # -- contact ---------------------------------------------------------------------------

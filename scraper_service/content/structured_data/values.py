@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import re
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import re2
@@ -25,6 +24,8 @@ from scraper_service.content.structured_data.requested_fields import (
 )
 
 if TYPE_CHECKING:
+    from decimal import Decimal
+
     from scraper_service.content.structured_data.requested_fields import RequestedField
     from scraper_service.options.json_schema import Field
 
@@ -56,7 +57,9 @@ _QUANTITY = re.compile(
     rf"(?<![.,/\u2212-])(?P<number>{_AMOUNT})\s?(?P<unit>[^\W\d_]+)(?![\w/])"
 )
 # The text before an amount that is a part of a range, dimensions or a compound.
-_JOINED = re.compile(r"\d\s*(?:x|by|to|[^\w\s(])\s*$|^(?:[\s,]|and)*$", re.IGNORECASE)
+_JOINED = re.compile(
+    r"\d\s*(?:x|by|to|[a-z'\u2032]+[\s,]*|[^\w\s(/])\s*$", re.IGNORECASE
+)
 _UNCLEAR = re.compile(r"[1-9]\d{0,2}\.\d{3}")  # thousands or decimals
 _FIRST_AMOUNT = re.compile(_AMOUNT)
 _EURO_CENTS = re.compile(r"(?<=\d)([€£$])(\d\d)(?!\d)")  # 19€99
@@ -208,31 +211,23 @@ def currency_of(text: str, host: str = "") -> str:
 
 
 def amount_in(text: str, unit: str, *, is_stated: bool) -> float | int | None:
-    """Return the only amount of a text in a unit, exactly converted if need be.
+    """Return the only amount of a text in a unit.
 
     Ranges, dimensions and compounds such as ``5 ft 4 in`` have none. A number without
     a unit counts if its label states the unit: ``is_stated``.
     """
-    kind, size = UNITS[unit]
-    amounts: dict[Decimal, Decimal] = {}
-    end = 0
-    text = f"={text[:MAX_TEXT].strip()}"
-    for match in _QUANTITY.finditer(text):
-        own_kind, own_size = UNITS.get(singular(match["unit"].lower()), ("", size))
-        if own_kind != kind:
-            continue
-        is_joined = _JOINED.search(text[end : match.start()]) is not None
-        if own_size in amounts or is_joined or _UNCLEAR.fullmatch(match["number"]):
-            return None
-        amounts[own_size] = Decimal(str(number_of(match["number"])))
-        end = match.end()
-    if not amounts and is_stated and not re.search(r"[^\W\d_]", text):
-        return number_of(text) if len(_FIRST_AMOUNT.findall(text)) == 1 else None
-    for own_size in sorted(amounts, key=lambda own_size: own_size != size):
-        found = amounts[own_size] * own_size / size
-        if found == round(found, 6) and found * size == amounts[own_size] * own_size:
-            return _whole(found)
-    return None
+    text = text[:MAX_TEXT].strip()
+    amounts = _FIRST_AMOUNT.findall(text)
+    if is_stated and len(amounts) == 1 and not re.search(r"[^\W\d_]", text):
+        return number_of(text)
+    found = [
+        match["number"]
+        for match in _QUANTITY.finditer(text)
+        if UNITS.get(singular(match["unit"].lower())) == UNITS[unit]
+        and not _JOINED.search(text[: match.start()])
+    ]
+    is_clear = len(found) == 1 and not _UNCLEAR.fullmatch(found[0])
+    return number_of(found[0]) if is_clear else None
 
 
 def rating_of(text: str) -> float | int | None:
@@ -499,7 +494,6 @@ class Typing:
 
 
 def _normalize(shape: str, text: str) -> str:
-    """Return a text in the usual spelling of its shape."""
     if shape == "person":
         return person_of(text)
     if shape == "duration":
