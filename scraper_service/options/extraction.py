@@ -160,7 +160,7 @@ class ResearchOptions(Caller):
 
     @property
     def instructions(self) -> str:
-        """Instructions for the language model beside the prompt."""
+        """Further instructions for the language model, without the prompt."""
         return " ".join(filter(None, [self.system_prompt, self.analysis_prompt]))
 
 
@@ -169,7 +169,7 @@ class AgentOptions(Caller):
     """A request in words, for which a language model searches and reads pages."""
 
     kind: ClassVar[str] = "agent"
-    #: Instructions for the language model beside the prompt.
+    #: Further instructions for the language model, without the prompt.
     instructions: ClassVar[str] = ""
 
     prompt: str = field(validator=min_len(1))
