@@ -1,4 +1,4 @@
-"""Reads form fields, notes and attachments of a PDF, and places them among its lines.
+"""Reads form fields, notes and attachments of a PDF, and inserts them among its lines.
 
 They are no part of the text of a page. PDFium reads the values of fields whether the file
 has pictures of them or not.
@@ -54,7 +54,7 @@ _FILL = re.compile(r"_{3,}|\.{5,}")  # where a value is to be written
 
 
 def read_annotations(page: Any, form: Any, losses: Losses) -> tuple[list[Mark], int]:
-    """Return the notes and values to be placed in the text, and the number of fields.
+    """Return the notes and values to insert into the text, and the number of fields.
 
     Other annotations are recorded. ``form`` is PDFium's form environment; None for a
     file without fields.
@@ -252,12 +252,12 @@ def _insert_mark(mark: Mark, lines: list[Line]) -> None:
     anchor = before or above
     if anchor is None:
         higher = (n for n, line in enumerate(lines, 1) if line.y0 >= found.y1 - 1)
-        place = max(higher, default=0)
+        index = max(higher, default=0)
     else:
-        place = next(n for n, line in enumerate(lines, 1) if line is anchor)
-        while place < len(lines) and _is_level(lines[place], lines[place - 1]):
-            place += 1
-    lines.insert(place, found)
+        index = next(n for n, line in enumerate(lines, 1) if line is anchor)
+        while index < len(lines) and _is_level(lines[index], lines[index - 1]):
+            index += 1
+    lines.insert(index, found)
 
 
 def _is_beside(line: Line, bottom: float, top: float, middle: float) -> bool:
@@ -298,7 +298,7 @@ def _line(mark: Mark, text: str, size: float) -> Line:
 
 
 def _insert(line: Line, mark: Mark) -> None:
-    """Insert a mark into a line, at its place from left to right."""
+    """Insert a mark into a line, at its position from left to right."""
     left, _, right, _ = mark.box
     cells = line.cells
     index = max((n for n, cell in enumerate(cells) if cell.x0 <= left), default=0)
@@ -334,8 +334,8 @@ def _between_words(text: str, share: float) -> tuple[int, int]:
         if match.start() - 2 <= goal <= match.end():
             return len(text[: match.start()].rstrip()), match.end()
     gaps = [n for n, letter in enumerate(text) if letter == " "]
-    place = min((*gaps, len(text)), key=lambda n: abs(n - goal))
-    return place, place
+    at = min((*gaps, len(text)), key=lambda n: abs(n - goal))
+    return at, at
 
 
 def _write(line: Line, index: int, at: int, end: int, start: int, text: str) -> None:

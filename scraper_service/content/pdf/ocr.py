@@ -4,7 +4,7 @@ The program ``tesseract`` reads pictures of pages. It is an optional system pack
 Debian's ``tesseract-ocr``, and uses all installed languages.
 
 A font without a map to Unicode may give plain letters that are no language, as each
-stands for another one. Most such codes are shifted: by a fixed number of places in the
+stands for another one. Most such codes are shifted: by a fixed number of positions in the
 alphabet, or in the table of characters.
 """
 
@@ -29,7 +29,7 @@ MIN_WORDS = 25  # fewer words prove nothing
 MIN_HITS = 3  # distinct common words of a text in a language
 MIN_SHARE = 0.12  # of all words: common words of a text whose shift is undone
 MAX_SHARE = 0.06  # of all words: common words of a text of codes, by chance
-MAX_SHIFT = 31  # places in the table of characters
+MAX_SHIFT = 31  # positions in the table of characters
 MIN_KINDS = 15  # distinct letters; DNA has 4
 MIN_SHORT = 0.15  # of all words: those of up to 3 letters, in any language
 MAX_SHORT_KINDS = 0.5  # of the short words: distinct ones, as short words recur

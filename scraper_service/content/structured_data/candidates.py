@@ -99,7 +99,7 @@ BY_SHAPE: dict[str, Callable[[Scope], Iterator[Candidate]]] = {
     "person": unlabelled.persons,
     "prose": unlabelled.bodies,
 }
-# Names of elements that hold the value of a concept in records.
+# Names of elements that contain the value of a concept in records.
 NAMED = {
     "votes_count": "vote votes voters upvoter score upvotes likes points",
     "rating": "rating score stars",
@@ -305,7 +305,7 @@ def from_cells(scope: Scope, requested: RequestedField) -> Iterator[Candidate]:
 def _from_labels(
     scope: Scope, requested: RequestedField, phrases: Sequence[str]
 ) -> Iterator[Candidate]:
-    """Yield the values beside labels with these phrases."""
+    """Yield the values next to labels with these phrases."""
     is_own_page = scope.is_page and requested.concept_name not in OF_MAKERS
     for phrase in phrases:
         if scope.is_page and requested.concept_name == "title" and " " not in phrase:
@@ -435,7 +435,7 @@ def _domains(links: Iterator[Candidate]) -> Iterator[Candidate]:
     for found in links:
         if host := url_parts(found.text).hostname:
             name = host.removeprefix("www.")
-            yield Candidate(name, "address of the link", 0.6, found.element)
+            yield Candidate(name, "URL of the link", 0.6, found.element)
             return
 
 
@@ -480,7 +480,7 @@ def _from_metadata(page: ExtractionPage, name: str) -> Iterator[Candidate]:
             yield Candidate(str(text), "metadata", 0.8, None, tuple(map(str, listed)))
     elif name == "url":
         url = known.get("canonical_url") or page.base_url
-        yield Candidate(str(url), "address of the page", 0.5)
+        yield Candidate(str(url), "URL of the page", 0.5)
     elif name == "language" and (language := known.get("language")):
         yield Candidate(str(language), "metadata", 0.6)
 

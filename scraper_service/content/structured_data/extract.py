@@ -91,7 +91,7 @@ _VAGUE = frozenset("title url description body image count published".split())
 _TITLES = frozenset({"title", "question"})
 _OWNED = frozenset("name person place".split())
 _NOT_OF_MAKERS = frozenset("title price author published".split())
-# Properties of nested objects beside those of their concept.
+# Properties of nested objects in addition to those of their concept.
 _INNER = {"rating": ("aggregateRating", "reviewRating"), "price": ("offers",)}
 
 
@@ -545,7 +545,7 @@ def _read_records(run: ExtractionRun, group: RecordSet, field: Field) -> Value |
 
 
 def _paths(field: Field) -> tuple[str, ...]:
-    """Return the properties of structured data that may hold the records."""
+    """Return the properties of structured data that may contain the records."""
     requested = interpret_field(field)
     name = property_name(requested.phrases[0]) if requested.phrases else ""
     paths = requested.concept.paths if requested.concept else ()

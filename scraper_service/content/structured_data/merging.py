@@ -229,22 +229,22 @@ class _DistinctItems:
         facts = _facts(item)
         marks = _marks(item, facts)
         for mark in marks:
-            for place in self._places.get(mark, ())[:MAX_COMPARED]:
-                if _is_same(self._facts[place], facts, mark):
-                    value = _merge_values(self.items[place], item, self.depth + 1)
-                    self.items[place] = value
-                    self._facts[place] = {**facts, **self._facts[place]}
-                    self._note(place, marks)
+            for index in self._places.get(mark, ())[:MAX_COMPARED]:
+                if _is_same(self._facts[index], facts, mark):
+                    value = _merge_values(self.items[index], item, self.depth + 1)
+                    self.items[index] = value
+                    self._facts[index] = {**facts, **self._facts[index]}
+                    self._note(index, marks)
                     return
         self.items.append(item)
         self._facts.append(facts)
         self._note(len(self.items) - 1, marks)
 
-    def _note(self, place: int, marks: list[tuple[str, str]]) -> None:
+    def _note(self, index: int, marks: list[tuple[str, str]]) -> None:
         for mark in marks:
-            places = self._places.setdefault(mark, [])
-            if len(places) < MAX_COMPARED and place not in places:
-                places.append(place)
+            indexes = self._places.setdefault(mark, [])
+            if len(indexes) < MAX_COMPARED and index not in indexes:
+                indexes.append(index)
 
 
 _WHOLE = ""  # kind of the mark that is the whole item
