@@ -165,7 +165,7 @@ class PageSpider(scrapy.Spider):
 
     @classmethod
     def update_settings(cls, settings: BaseSettings) -> None:
-        """Enable the add-on of the service besides the add-ons of the project."""
+        """Enable the add-on of the service in addition to those of the project."""
         super().update_settings(settings)
         addons = {**settings.getdict("ADDONS"), ADDON: 1000}
         # The settings of the process are set again when the crawl begins. A higher
@@ -314,7 +314,7 @@ class PageSpider(scrapy.Spider):
         )
 
     def text_facts(self, response: Response) -> dict[str, Any]:
-        """Return what to compute of the text of a page besides its formats."""
+        """Return what to compute of the text of a page in addition to its formats."""
         state = PageState.of(response)
         return {
             "find_search": self._is_searched(response, state),

@@ -288,10 +288,10 @@ class CrawlSpider(JobSpider):
         declared, warning = robots["sitemaps"], robots["warning"]
         from_sitemap = starts_with_sitemap(self.options)
         start = self.options.url if from_sitemap else self.scope.base.href
-        places = sitemap_candidates(start, declared)
+        candidates = sitemap_candidates(start, declared)
         yield SitemapFile(
             lease=PageState.of(response).job_lease,
-            nested=self._files(places),
+            nested=self._files(candidates),
             warnings=(warning,) if warning else (),
         )
 

@@ -189,7 +189,7 @@ def _without(content: PageContent, url: str, reason: str) -> PageContent:
     known, warnings = dict(content.known), content.warnings
     if known.get("verdict") == OK:
         known["verdict"] = EMPTY_SHELL
-        known["verdict_evidence"] = f"Hardly any text beside {url}."
+        known["verdict_evidence"] = f"Hardly any text except {url}."
         warned = verdict_warning({k: str(v) for k, v in known.items()})
         warnings = (*warnings, str(warned))
     text = f"The document that the page embeds could not be read: {reason}"

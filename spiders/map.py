@@ -26,7 +26,7 @@ from scraper_service.discovery.map_results import (
     SITEMAPS,
     START,
     MapChoice,
-    PlaceT,
+    OriginT,
     ShapeT,
     choose_rows,
     decode_rows,
@@ -100,8 +100,8 @@ class Gathered:
         self._call = call
         self._slices: list[Slice] = []
         self._count = 0
-        #: Rows behind this place cannot be part of the map; None if all rows can.
-        self.last: PlaceT | None = None
+        #: Rows after this origin cannot be part of the map; None if all rows can.
+        self.last: OriginT | None = None
 
     async def add(self, rows: Rows) -> None:
         """Add the rows of one source."""
@@ -111,13 +111,13 @@ class Gathered:
             return
         slices, self._slices, self._count = self._slices, [], 0
         merged = await self.run(merge_rows, slices, self._options)
-        # A source adds its slices one after the other, so rows of a place keep their
-        # order.
+        # A source adds its slices one after the other, so rows of an origin
+        # keep their order.
         self._slices = [*merged.slices, *self._slices]
         self._count += merged.count
         if merged.count == self._options.limit and not self._options.search:
-            places = {self.last, merged.last} - {None}
-            self.last = min(place for place in places if place is not None)
+            origins = {self.last, merged.last} - {None}
+            self.last = min(origin for origin in origins if origin is not None)
 
     async def ordered_urls(self) -> tuple[tuple[bytes, ...], int]:
         """Return the ordered URLs of the map as JSON, and their number."""
@@ -159,7 +159,7 @@ class Finding:
         self._fetch_s = min(
             FETCH_TIMEOUT_S, FETCH_SHARE * (call.deadline - time.monotonic())
         )
-        self._files: list[tuple[PlaceT, int, str]] = []  # a heap: place, level, URL
+        self._files: list[tuple[OriginT, int, str]] = []  # a heap: origin, level, URL
         self._known_files: set[int] = set()
         self._guessed: set[str] = set()
         self._left = MAX_FILES
@@ -257,8 +257,8 @@ class Finding:
     # -- sitemaps --------------------------------------------------------------------
 
     async def _read_sitemaps(self) -> None:
-        """Read all sitemap files in the order of their places, some at a time."""
-        await self._find_places()
+        """Read all sitemap files in the order of their origins, some at a time."""
+        await self._find_sitemaps()
         running: set[asyncio.Task[None]] = set()
         try:
             while running or self._needs_more():
@@ -286,7 +286,7 @@ class Finding:
             heapq.heapify(self._files)
         return bool(self._files) and self._left > 0
 
-    async def _find_places(self) -> None:
+    async def _find_sitemaps(self) -> None:
         """Queue the sitemaps of robots.txt and those at the usual URLs."""
         from_sitemap = starts_with_sitemap(self._options)
         start = self._options.url if from_sitemap else self._scope.base.href
@@ -303,7 +303,7 @@ class Finding:
         self._declared = set(declared)
         await self._queue((SITEMAPS,), 1, sitemap_candidates(start, declared))
 
-    async def _queue(self, place: PlaceT, level: int, urls: Sequence[str]) -> None:
+    async def _queue(self, origin: OriginT, level: int, urls: Sequence[str]) -> None:
         """Queue each new file once; leave out files of hosts outside of the scope."""
         for number, url in enumerate(urls):
             if number % QUEUED_AT_ONCE == QUEUED_AT_ONCE - 1:
@@ -311,7 +311,7 @@ class Finding:
             key = sitemap_key(url)
             if key not in self._known_files and not self._scope.foreign(url):
                 self._known_files.add(key)
-                heapq.heappush(self._files, ((*place, number), level, url))
+                heapq.heappush(self._files, ((*origin, number), level, url))
 
     def _request(self, url: str, kind: FetchKind = FetchKind.SITEMAP) -> Request:
         return sitemap_request(
@@ -323,8 +323,8 @@ class Finding:
             team_id=self._call.team_id,
         )
 
-    async def _read_file(self, place: PlaceT, level: int, url: str) -> None:
-        choice = self._choice(*place)
+    async def _read_file(self, origin: OriginT, level: int, url: str) -> None:
+        choice = self._choice(*origin)
         try:
             response = await self._download(self._request(url))
         except Exception as error:
@@ -341,7 +341,7 @@ class Finding:
             if level == 1 and is_own and is_usual(url) and not self._declared:
                 nested = GUESSES.of_host(url)
                 self._guessed.update(nested)
-        await self._queue(place, level + 1, nested)
+        await self._queue(origin, level + 1, nested)
         if found.error is None:
             await self._rows.add(found.rows)
         else:
@@ -377,9 +377,9 @@ class Finding:
         text = "map %s of %s: %s could not be read: %s"
         logger.log(level, text, self._call.call_id, self._options.url, name, why)
 
-    def _choice(self, *place: int) -> MapChoice:
+    def _choice(self, *origin: int) -> MapChoice:
         base = self._scope.base.href
-        return MapChoice(self._options, base, place, self._call.shape)
+        return MapChoice(self._options, base, origin, self._call.shape)
 
     async def _download(self, request: Request) -> Response:
         """Return the response to a request after redirects; raise its error."""

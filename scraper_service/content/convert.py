@@ -325,7 +325,7 @@ class _Conversion(Conversion):
                 document.losses.add("embeddedDocument", NOT_READ, url=each.target)
 
     def _add_declared_formats(self, evidence: Evidence, looks: str) -> None:
-        """Make the formats that rest on the page's structured data and styles."""
+        """Make the formats that depend on the page's structured data and styles."""
         from scraper_service.content.formats.branding import Declared  # noqa: PLC0415  # rare
 
         formats = Declared(evidence, self.source.shown_url, looks)

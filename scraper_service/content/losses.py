@@ -58,21 +58,21 @@ class Losses:
         url: str | None = None,
         text: str | None = None,
         near: Any = None,
-        beside: Any = None,
+        around: Any = None,
     ) -> None:
         """Record ``count`` lost parts of a kind of :data:`scraper_service.items.LOSS_KINDS`.
 
         ``reason`` is a sentence: why the part is lost, and the option that would bring it.
         ``url`` is absolute. ``text`` is a label or caption of the part. ``near`` is the
-        part's element while it is still in the tree; None outside of HTML. ``beside`` is
+        part's element while it is still in the tree; None outside of HTML. ``around`` is
         instead the element that contained the part.
         """
         shown = " ".join((text or "").split())[:MAX_TEXT]
         if len(self._found) < MAX_LOSSES:
             urls, texts = (url,) if url else (), (shown,) if shown else ()
             anchor = None if near is None else anchor_of(near)
-            if beside is not None:
-                anchor = beside if has_text(beside) else anchor_of(beside)
+            if around is not None:
+                anchor = around if has_text(around) else anchor_of(around)
             self._found.append(_Loss(kind, reason, count, urls, texts, anchor))
 
     def extend(self, others: Losses) -> None:

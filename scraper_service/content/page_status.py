@@ -1,7 +1,7 @@
 """Judges whether a page is the requested content.
 
 The verdict is ``ok`` or names a login wall, block page, soft 404 and so on. A soft 404
-is any page that a site sends in place of content: errors, parked domains, maintenance. Verdicts
+is any page that a site sends instead of content: errors, parked domains, maintenance. Verdicts
 neither change nor refuse a page. :func:`shell_reason` finds pages without text before
 their scripts have run.
 """
@@ -434,7 +434,7 @@ _JUDGES = (
 LITTLE_TEXT = 200  # characters; pages that require JavaScript have less
 REFRESH_S = 5.0  # a page that leads elsewhere sooner is no shell
 NO_TEXT = 60  # characters: a title and a spinner
-STATE_BYTES = 500  # of inline scripts that hold the content of a page
+STATE_BYTES = 500  # of inline scripts that contain the content of a page
 
 # Elements that frameworks render a page into: React, Vue, Angular, Next, Nuxt, Gatsby,
 # Svelte, Ember.
@@ -524,7 +524,7 @@ def page_verdict(html: bytes, status: int, evidence: Evidence) -> dict[str, str]
     return {"verdict": name, "verdict_evidence": f"{why[:1].upper()}{why[1:]}."}
 
 
-MAX_JUDGED = 500_000  # bytes of a web page in the place of a file
+MAX_JUDGED = 500_000  # bytes of a web page sent instead of a file
 WEB_PAGE = "a web page"
 _PAGES_IN_PLACE = {
     BLOCK_PAGE: "a challenge or a refusal",
@@ -534,7 +534,7 @@ _PAGES_IN_PLACE = {
 
 
 def page_sent_as_file(body: bytes, url: str) -> str | None:
-    """Return what a web page in the place of a text file is; None for other files.
+    """Return the kind of a web page sent instead of a text file; None for other files.
 
     Sites send one for their robots.txt or a sitemap: a challenge, a log-in page, or the
     shell of an application, which is just a web page.

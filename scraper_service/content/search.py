@@ -37,7 +37,7 @@ RESEARCH_SITES = (
     *("springer.com", "wiley.com", "sciencedirect.com", "plos.org", "biorxiv.org"),
     "medrxiv.org",
 )
-MAX_PARTS = 64  # words, phrases and operators of a query; the rest is dropped
+MAX_PARTS = 64  # words, phrases and operators of a query; further ones are dropped
 
 _PART = re.compile(
     r"""(?P<minus>-(?=\S))?
@@ -46,7 +46,7 @@ _PART = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 _PASSED_ON = frozenset({"related", "imagesize", "larger"})
-_PLACES = {"site": "site", "filetype": "file", "ext": "file"}
+_CONDITIONS = {"site": "site", "filetype": "file", "ext": "file"}
 _FIELDS = {"inurl": "in_url", "allinurl": "in_url", "intitle": "in_title"}
 _FIELDS["allintitle"] = "in_title"
 _JOINING = frozenset({"OR", "AND", "|"})
@@ -63,11 +63,11 @@ class PlaceCondition:
 
     @property
     def operator(self) -> str:
-        """The place as a search operator."""
+        """The condition as a search operator."""
         return f"{'site' if self.kind == 'site' else 'filetype'}:{self.value}"
 
     def has(self, url: str) -> bool:
-        """Return True if a URL is in this place, judged by the URL alone."""
+        """Return True if a URL meets the condition, judged by the URL alone."""
         parts = url_parts(url)
         if self.kind == "file":
             return unquote(parts.path).lower().endswith(f".{self.value}")
@@ -85,9 +85,9 @@ class SearchQuery:
     phrases: tuple[str, ...] = ()
     #: Words and phrases that a result must not have.
     without: tuple[str, ...] = ()
-    #: A result must be in one place of each group.
+    #: A result must meet one condition of each group.
     places: tuple[tuple[PlaceCondition, ...], ...] = ()
-    #: A result must be in none of these places.
+    #: A result must meet none of these conditions.
     not_places: tuple[PlaceCondition, ...] = ()
     #: Words that the URL must have.
     in_url: tuple[str, ...] = ()
@@ -101,7 +101,7 @@ class SearchQuery:
     @property
     def is_strict(self) -> bool:
         """Whether the results of an engine need a check by :meth:`allows`."""
-        sites = (place.kind == "site" for group in self.places for place in group)
+        sites = (each.kind == "site" for group in self.places for each in group)
         return any(sites) or evolve(self, words=(), places=()) != SearchQuery()
 
     def allows(self, url: str, title: str, description: str) -> bool:
@@ -110,16 +110,16 @@ class SearchQuery:
         File types are left to the engine, because a URL need not show its file type.
         """
         for group in self.places:
-            is_told = all(place.kind == "site" for place in group)
-            if is_told and not any(place.has(url) for place in group):
+            is_told = all(each.kind == "site" for each in group)
+            if is_told and not any(each.has(url) for each in group):
                 return False
-        if any(place.has(url) for place in self.not_places):
+        if any(each.has(url) for each in self.not_places):
             return False
-        address, heading = pad_words(unquote(url)), pad_words(title)
+        shown_url, heading = pad_words(unquote(url)), pad_words(title)
         lower = unquote(url).lower()
         if not all(word.lower() in lower for word in self.in_url):
             return False
-        if any(stands_in(word, address) for word in self.not_in_url):
+        if any(stands_in(word, shown_url) for word in self.not_in_url):
             return False
         if not all(stands_in(word, heading) for word in self.in_title):
             return False
@@ -128,7 +128,7 @@ class SearchQuery:
         shown = f"{heading}{pad_words(description)}"
         if any(stands_in(text, shown) for text in self.without):
             return False
-        shown += address
+        shown += shown_url
         return all(stands_in(text, shown) for text in self.phrases)
 
 
@@ -145,10 +145,10 @@ def parse_query(text: str) -> SearchQuery:
         value = value.strip()
         if not value or (value in _JOINING and not name and part["quoted"] is None):
             continue
-        if kind := _PLACES.get(name):
-            place = PlaceCondition(kind, _condition_value(kind, value))
+        if kind := _CONDITIONS.get(name):
+            condition = PlaceCondition(kind, _condition_value(kind, value))
             goal = sites if kind == "site" else files
-            (not_places if part["minus"] else goal).append(place)
+            (not_places if part["minus"] else goal).append(condition)
         elif field := _FIELDS.get(name):
             goal_name = f"not_{field}" if part["minus"] else field
             found.setdefault(goal_name, []).append(value)
@@ -171,7 +171,7 @@ def narrow_query(
 ) -> SearchQuery:
     """Return a query that is limited to categories and domains."""
     groups = (
-        tuple(place for name in categories for place in conditions_of(name)),
+        tuple(each for name in categories for each in conditions_of(name)),
         tuple(PlaceCondition("site", domain) for domain in include),
     )
     excluded = (PlaceCondition("site", name) for name in exclude)
@@ -183,7 +183,7 @@ def narrow_query(
 
 
 def conditions_of(category: str) -> tuple[PlaceCondition, ...]:
-    """Return the places of a category; a result is in at least one."""
+    """Return the conditions of a category; a result meets at least one."""
     if category == "github":
         return (PlaceCondition("site", "github.com"),)
     if category == "pdf":
@@ -194,7 +194,7 @@ def conditions_of(category: str) -> tuple[PlaceCondition, ...]:
 def category_of(url: str, categories: Iterable[str]) -> str | None:
     """Return the first of ``categories`` that a URL belongs to, or None."""
     for name in categories:
-        if any(place.has(url) for place in conditions_of(name)):
+        if any(each.has(url) for each in conditions_of(name)):
             return name
     return None
 
@@ -209,9 +209,9 @@ def engine_text(
     added = narrow_query(SearchQuery(), categories, include, exclude)
     parts = [text]
     for group in added.places:
-        either = " OR ".join(place.operator for place in group)
+        either = " OR ".join(each.operator for each in group)
         parts.append(f"({either})" if len(group) > 1 else either)
-    parts += [f"-{place.operator}" for place in added.not_places]
+    parts += [f"-{each.operator}" for each in added.not_places]
     return " ".join(parts)
 
 
@@ -235,7 +235,7 @@ def phrase_pattern(text: str) -> re.Pattern[str]:
         return re.compile("")  # a phrase without words matches every text
     first, *others = map(re.escape, words)
     inner = "".join(rf"[\W_]+{word}" for word in others)
-    # In a script without spaces words have no edges. The first edge is checked behind
+    # In a script without spaces words have no edges. The first edge is checked after
     # the word: patterns that begin with literal characters are several times as fast.
     before = "" if is_unspaced(words[0][0]) else rf"(?<![^\W_]{first})"
     last = "" if is_unspaced(words[-1][-1]) else r"(?![^\W_])"
@@ -259,7 +259,7 @@ USUAL_LANGUAGE = "en"
 REMEMBERED = 30_000  # cached words of a language in a process
 MAX_REMEMBERED = 30  # bytes; longer words rarely return
 MAX_DESCRIPTION = 600
-MORE_TIMES = 4  # occurrences of a word that count beside the first
+MORE_TIMES = 4  # occurrences of a word that count after the first
 
 _GOOD = frozenset({None, "ok", "truncated"})  # verdicts of pages worth finding
 _QUOTES = re.compile(r"[\s\x00'\"\\]+")  # have a meaning in queries
@@ -368,7 +368,7 @@ def _parts(text: str) -> list[bytes]:
 
 
 class _Stems(dict[bytes, str]):
-    """Cache of the stems in a part of a text, each with a space behind."""
+    """Cache of the stems in a part of a text, each with a final space."""
 
     def __init__(self, language: str):
         super().__init__()
@@ -427,8 +427,8 @@ def _one(value: Any) -> str:
 
 def _image(known: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     """Return URL and size of the image in a page's Open Graph metadata."""
-    address = _one(known.get("og_image") or other.get("og:image"))
-    if not address.startswith(("http://", "https://")):
+    image = _one(known.get("og_image") or other.get("og:image"))
+    if not image.startswith(("http://", "https://")):
         return {}
     sizes = {
         name: int(size)
@@ -437,7 +437,7 @@ def _image(known: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]
         and size.isdigit()
         and len(size) <= 6  # digits
     }
-    return {"image": address[:2000], **sizes}
+    return {"image": image[:2000], **sizes}
 
 
 LENGTH = 240  # characters of a snippet

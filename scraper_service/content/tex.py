@@ -62,7 +62,7 @@ _ALPHABETS = (
     ("MATHEMATICAL BOLD SMALL", "mathbf"),
     ("MATHEMATICAL BOLD DIGIT", "mathbf"),
 )
-_LAYOUTS = {  # number of arguments, and their places
+_LAYOUTS = {  # number of arguments, and their positions
     "mfrac": (2, r"\frac{{{0}}}{{{1}}}"),
     "msup": (2, "{0}^{{{1}}}"),
     "msub": (2, "{0}_{{{1}}}"),

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from scraper_service.content.html.document import Document
 
-MAX_WORD = 64  # characters; the rest of a longer word becomes a further word
+MAX_WORD = 64  # characters; the tail of a longer word becomes a further word
 
 # Snowball's stemmers by the language of a page (ISO 639-1).
 LANGUAGES = dict(
@@ -298,7 +298,7 @@ def may_stand(text: str) -> bool:
     if not shortest <= len(text) <= longest:
         return False
     if text.endswith((":", "\uff1a")) or text.count("(") != text.count(")"):
-        return False  # the rest of the sentence stands elsewhere
+        return False  # the sentence goes on elsewhere
     letters = sum(c.isalpha() or c.isspace() for c in text)
     # Prices, codes and lists of names are not sentences.
     return letters >= 0.7 * len(text) and (wide or text.count(" ") >= 4)
@@ -337,8 +337,8 @@ def split(paragraph: str) -> Iterator[str]:
 
 def _ends(paragraph: str, stop: int, end: int) -> bool:
     """Return True if a mark ends a sentence, not just a word, number or quote."""
-    rest = paragraph[end : end + 12]
-    if next((c for c in rest if c.isalnum()), "A").islower():
+    tail = paragraph[end : end + 12]
+    if next((c for c in tail if c.isalnum()), "A").islower():
         return False
     if paragraph[stop] != ".":
         return True
@@ -347,7 +347,7 @@ def _ends(paragraph: str, stop: int, end: int) -> bool:
         return True
     word = last[1].lower()
     if word.isdecimal():  # an ordinal number before a month, as in German
-        return len(word) > 2 or not _MONTH.match(rest)
+        return len(word) > 2 or not _MONTH.match(tail)
     is_initial = len(word) == 1 and word.isalpha()
     return not (is_initial or word in _ABBREVIATIONS)
 

@@ -149,8 +149,8 @@ async def fetch_robots(crawler: Crawler, url: str, timeout_s: float) -> RobotsAn
         encoding_names(response.headers.getlist("Content-Encoding")),
         team_id=READERS,
     )
-    if rules.fault:
-        return unreachable(f"it {rules.fault}")
+    if rules.error:
+        return unreachable(f"it {rules.error}")
     if rules.page:
         # Applications send their shell for any path; a challenge or a log-in page may pass.
         detail = f"{url} is {rules.page}, not a list of rules: everything is allowed."

@@ -101,15 +101,15 @@ def parse_url(url: str) -> ParsedUrl | None:
     try:
         return _read[url]
     except KeyError:
-        address = parse_uncached(url)
+        parsed = parse_uncached(url)
     if len(url) > MAX_CRAWLED_URL:
-        return address
+        return parsed
     if len(_read) >= MAX_READ:
         _read.clear()
-    _read[url] = address
-    if address is not None:
-        _read[address.href] = address
-    return address
+    _read[url] = parsed
+    if parsed is not None:
+        _read[parsed.href] = parsed
+    return parsed
 
 
 def parse_uncached(url: str) -> ParsedUrl | None:
@@ -128,14 +128,14 @@ def parse_uncached(url: str) -> ParsedUrl | None:
         return None
     if len(href) > MAX_TEXT:
         return None
-    scheme, _, rest = href.partition(":")
+    scheme, _, tail = href.partition(":")
     if scheme not in {"http", "https"}:
         return ParsedUrl(href, scheme)
-    rest, mark, fragment = rest.partition("#")
+    tail, mark, fragment = tail.partition("#")
     if mark and not is_route(fragment):
-        href, fragment = f"{scheme}:{rest}", ""
-    rest, _, query = rest.partition("?")
-    authority, _, path = rest[2:].partition("/")
+        href, fragment = f"{scheme}:{tail}", ""
+    tail, _, query = tail.partition("?")
+    authority, _, path = tail[2:].partition("/")
     user, at, host = authority.rpartition("@")
     if (name := _without_dot(host)) != host:
         href = href.replace(f"//{authority}", f"//{user}{at}{name}", 1)
@@ -173,8 +173,8 @@ def normalize_url(url: str) -> str:
     A fragment is dropped unless it is a route of a script. Text that is not a URL is
     returned unchanged.
     """
-    address = parse_url(url)
-    return url if address is None else address.href
+    parsed = parse_url(url)
+    return url if parsed is None else parsed.href
 
 
 def page_key(
@@ -189,9 +189,9 @@ def page_key(
     route ``#/`` is the page without a route.
     """
     if isinstance(url, str):
-        if (address := parse_url(url)) is None:
+        if (parsed := parse_url(url)) is None:
             return _digest(url)
-        url = address
+        url = parsed
     href, scheme, _, host, path, query, fragment = url
     if not path:  # not http(s)
         return _digest(href)
@@ -237,21 +237,21 @@ def plain_page_key(host: str, path: str) -> int:
     return _digest(f"//{host}{path}?")
 
 
-def map_url(address: ParsedUrl, *, ignore_query: bool) -> tuple[str, int]:
+def map_url(parsed: ParsedUrl, *, ignore_query: bool) -> tuple[str, int]:
     """Return a URL as maps list it, and its key; duplicates have the same key.
 
     The URL has no trailing slash, not even for the root, unless a route follows. The key
     ignores http or https, and ``www.`` (docs/api/map-and-search.md, Maps).
     """
-    path, route = address.path.rstrip("/"), address.fragment
-    query = f"?{address.query}" if address.query and not ignore_query else ""
+    path, route = parsed.path.rstrip("/"), parsed.fragment
+    query = f"?{parsed.query}" if parsed.query and not ignore_query else ""
     if route and ignore_query:
         route = route.partition("?")[0]
     if route := _similar_route(route):
         query = f"{query}#{route}"
-    key = _digest(f"{plain_host(address.host)}{unescape(path)}{unescape(query)}")
-    path = address.path if route else path
-    return f"{address.scheme}://{address.host}{path}{query}", key
+    key = _digest(f"{plain_host(parsed.host)}{unescape(path)}{unescape(query)}")
+    path = parsed.path if route else path
+    return f"{parsed.scheme}://{parsed.host}{path}{query}", key
 
 
 @lru_cache(maxsize=4096)
@@ -294,16 +294,16 @@ def _public_suffixes() -> TLDExtract:
     )
 
 
-def growth_of(address: ParsedUrl) -> str | None:
+def growth_of(parsed: ParsedUrl) -> str | None:
     """Return the sign that links in a loop made a URL, or None.
 
     The names of the signs are those of Heritrix's rules.
     """
-    if (length := len(address.href)) > MAX_CRAWLED_URL:
+    if (length := len(parsed.href)) > MAX_CRAWLED_URL:
         return f"TooLong: {length} of at most {MAX_CRAWLED_URL} characters"
-    if address.path.count("/") <= MAX_REPEATED_IN_A_ROW:
+    if parsed.path.count("/") <= MAX_REPEATED_IN_A_ROW:
         return None
-    segments = address.path.removesuffix("/").split("/")[1:]
+    segments = parsed.path.removesuffix("/").split("/")[1:]
     if (count := len(segments)) > MAX_SEGMENTS:
         return f"TooManyPathSegments: {count} of at most {MAX_SEGMENTS}"
     if count - len(set(segments)) < MAX_REPEATED_IN_A_ROW:

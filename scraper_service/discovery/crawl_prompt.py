@@ -146,11 +146,11 @@ BEFORE = frozenset("before until till prior older earlier".split())
 _PATH = re.compile(r"(?<![\w/.])(https?://[^\s,;\"'<>)]+|/[\w\-.~%/*+@]*[\w*/])")
 _TOKEN = re.compile(r"v?\d+(?:-\d+)?|[a-z][a-z0-9']*(?:-[a-z0-9]+)*|[,.;:!?()&+]")
 #: The stems of a path and those of its last segment, by its segments.
-PlacesT: TypeAlias = dict[tuple[str, ...], tuple[frozenset[str], frozenset[str]]]
+PathStemsT: TypeAlias = dict[tuple[str, ...], tuple[frozenset[str], frozenset[str]]]
 
 MAX_TOPICS = 40
 MAX_SEGMENTS = 5  # segments of a path that are compared
-MAX_PLACES = 12  # paths per topic
+MAX_PATHS = 12  # paths per topic
 MAX_PATTERNS = 50  # patterns in a list
 MAX_UNCLEAR = 3  # topics in a warning
 
@@ -356,7 +356,7 @@ def _derive(
     folder = start.path.rstrip("/")
     values, topics, years = parse_prompt(prompt, start.hostname or "")
     paths = [url_parts(u).path for rows in known for u in json.loads(b"[%s]" % rows)]
-    places = _places(paths)
+    stems = _stems_of_paths(paths)
     unclear: list[str] = []
     lacks_years = False
     for name, wants in (("include_paths", True), ("exclude_paths", False)):
@@ -364,12 +364,12 @@ def _derive(
         for topic in list(dict.fromkeys(topics[wants]))[:MAX_TOPICS]:
             if endings := [x for word in topic if (x := _FILES.get(stem(word)))]:
                 patterns.append(rf"(?i)\.(?:{endings[0]})$")
-            elif found := _find(topic, places):
-                for place in found:
-                    dated = _year_pattern(place, years[wants], paths) if wants else ""
-                    patterns.append(dated or f"^{re.escape(place)}(?:/|$)")
+            elif found := _find(topic, stems):
+                for path in found:
+                    dated = _year_pattern(path, years[wants], paths) if wants else ""
+                    patterns.append(dated or f"^{re.escape(path)}(?:/|$)")
                     lacks_years |= wants and bool(years[wants]) and not dated
-                    if wants and not f"{place}/".startswith(folder):
+                    if wants and not f"{path}/".startswith(folder):
                         values["crawl_entire_domain"] = True
             elif all(stem(word) in _GROUPS for word in topic) and not (wants and paths):
                 patterns.append(_usual_pattern(topic))
@@ -390,34 +390,34 @@ def _derive(
     return values, tuple(warnings)
 
 
-def _places(paths: Sequence[str]) -> PlacesT:
+def _stems_of_paths(paths: Sequence[str]) -> PathStemsT:
     """Return the paths and the folders above them, each with its stems."""
-    places: PlacesT = {}
+    stems: PathStemsT = {}
     for path in paths:
         parts = tuple(part for part in path.split("/") if part)[:MAX_SEGMENTS]
         names: frozenset[str] = frozenset()
         for count, part in enumerate(parts, 1):
             last = _stems(part)
             names |= last
-            places[parts[:count]] = (names, last)
-    return places
+            stems[parts[:count]] = (names, last)
+    return stems
 
 
-def _find(topic: TopicT, places: PlacesT) -> list[str]:
+def _find(topic: TopicT, stems: PathStemsT) -> list[str]:
     """Return the paths that fit a topic best, without paths below each other."""
     if topic[0].startswith("/"):
         return [topic[0].rstrip("*/")]
     words = [_meanings(word) for word in topic]
     said = frozenset().union(*words)
     fits = {
-        place: (sum(not word.isdisjoint(names) for word in words), last <= said)
-        for place, (names, last) in places.items()
+        path: (sum(not word.isdisjoint(names) for word in words), last <= said)
+        for path, (names, last) in stems.items()
         if not said.isdisjoint(last)
     }
     best = max(fits.values(), default=None)
-    found = dict.fromkeys(place for place, fit in fits.items() if fit == best)
+    found = dict.fromkeys(path for path, fit in fits.items() if fit == best)
     kept = [x for x in found if not any(x[:n] in found for n in range(1, len(x)))]
-    return ["/" + "/".join(place) for place in kept[:MAX_PLACES]]
+    return ["/" + "/".join(path) for path in kept[:MAX_PATHS]]
 
 
 def _stems(segment: str) -> frozenset[str]:
@@ -425,13 +425,13 @@ def _stems(segment: str) -> frozenset[str]:
     return frozenset(stem(word) for word in words if word not in _ENDINGS)
 
 
-def _year_pattern(place: str, years: set[int], paths: Sequence[str]) -> str:
-    """Return the pattern of the years below a place.
+def _year_pattern(path: str, years: set[int], paths: Sequence[str]) -> str:
+    """Return the pattern of the years below a path.
 
     It is empty without years, and if none of the known ``paths`` matches it.
     """
     names = "|".join(map(str, sorted(years)))
-    head = f"^{re.escape(place)}/(?:.*[/_-])?" if place else r"[/_-]"
+    head = f"^{re.escape(path)}/(?:.*[/_-])?" if path else r"[/_-]"
     pattern = re.compile(f"{head}(?:{names})(?:[/_.-]|$)")
     fits = bool(years) and (not paths or any(map(pattern.search, paths)))
     return pattern.pattern if fits else ""

@@ -93,11 +93,11 @@ class TrapGuard:
         see :func:`scraper_service.content.words.fingerprint`. A page without
         words has the fingerprint 0 and is ignored.
         """
-        address = parse_url(url)
-        if address is None or not fingerprint:
+        parsed = parse_url(url)
+        if parsed is None or not fingerprint:
             return
-        words = _words(address)
-        for kind, key in self._groups_of(address):
+        words = _words(parsed)
+        for kind, key in self._groups_of(parsed):
             group = self._groups.pop(key, None) or _Group()
             self._groups[key] = group
             if not kind.known_words or words <= group.words:
@@ -112,35 +112,35 @@ class TrapGuard:
 
     def refusal(self, url: str) -> Refusal | None:
         """Return the refusal of a URL in a trap, or None."""
-        if not self._closed or (address := parse_url(url)) is None:
+        if not self._closed or (parsed := parse_url(url)) is None:
             return None
-        for kind, key in self._groups_of(address):
+        for kind, key in self._groups_of(parsed):
             if key not in self._closed:
                 continue
             group = self._groups[key]
-            if not kind.known_words or _words(address) <= group.words:
+            if not kind.known_words or _words(parsed) <= group.words:
                 rule = f"{kind.name}: {group.run} pages in a row were nearly the same"
                 return Refusal(Reason.TRAP, rule)
         return None
 
-    def _groups_of(self, address: ParsedUrl) -> Iterator[tuple[_Kind, int]]:
+    def _groups_of(self, parsed: ParsedUrl) -> Iterator[tuple[_Kind, int]]:
         for kind in _KINDS:
-            if (text := kind.key(address, self._today)) is not None:
-                yield kind, hash((kind.key, address.host, text))
+            if (text := kind.key(parsed, self._today)) is not None:
+                yield kind, hash((kind.key, parsed.host, text))
 
 
-def _query_variants(address: ParsedUrl, today: date) -> str | None:
-    return address.path if address.query else None
+def _query_variants(parsed: ParsedUrl, today: date) -> str | None:
+    return parsed.path if parsed.query else None
 
 
-def _sessions(address: ParsedUrl, today: date) -> str | None:
-    text, count = _TOKEN.subn("*", _tail(address))
+def _sessions(parsed: ParsedUrl, today: date) -> str | None:
+    text, count = _TOKEN.subn("*", _tail(parsed))
     return text if count else None
 
 
-def _calendar(address: ParsedUrl, today: date) -> str | None:
+def _calendar(parsed: ParsedUrl, today: date) -> str | None:
     """Return the path and query with ``*`` for dates if a year is far from ``today``."""
-    tail = _tail(address)
+    tail = _tail(parsed)
     years = [
         int(year)
         for match in _DATE.finditer(tail)
@@ -153,31 +153,31 @@ def _calendar(address: ParsedUrl, today: date) -> str | None:
     return _DATE.sub("*", tail)
 
 
-def _facets(address: ParsedUrl, today: date) -> str | None:
-    return _first(address) if address.path.count("/") > 2 else None
+def _facets(parsed: ParsedUrl, today: date) -> str | None:
+    return _first(parsed) if parsed.path.count("/") > 2 else None
 
 
-def _directory(address: ParsedUrl, today: date) -> str | None:
-    return address.path.rpartition("/")[0] if _is_plain(address) else None
+def _directory(parsed: ParsedUrl, today: date) -> str | None:
+    return parsed.path.rpartition("/")[0] if _is_plain(parsed) else None
 
 
-def _section(address: ParsedUrl, today: date) -> str | None:
-    several = address.path.count("/") > 1
-    return _first(address) if several and _is_plain(address) else None
+def _section(parsed: ParsedUrl, today: date) -> str | None:
+    several = parsed.path.count("/") > 1
+    return _first(parsed) if several and _is_plain(parsed) else None
 
 
-def _first(address: ParsedUrl) -> str:
-    return address.path.split("/", 2)[1]
+def _first(parsed: ParsedUrl) -> str:
+    return parsed.path.split("/", 2)[1]
 
 
-def _is_plain(address: ParsedUrl) -> bool:
+def _is_plain(parsed: ParsedUrl) -> bool:
     """Return True if a URL has no query, token or date, which other kinds group by."""
-    path = address.path
-    return not (address.query or _TOKEN.search(path) or _DATE.search(path))
+    path = parsed.path
+    return not (parsed.query or _TOKEN.search(path) or _DATE.search(path))
 
 
-def _tail(address: ParsedUrl) -> str:
-    return f"{address.path}?{address.query}" if address.query else address.path
+def _tail(parsed: ParsedUrl) -> str:
+    return f"{parsed.path}?{parsed.query}" if parsed.query else parsed.path
 
 
 def _words(address: ParsedUrl) -> set[int]:

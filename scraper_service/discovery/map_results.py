@@ -2,7 +2,7 @@
 
 A row is the JSON of a URL, its title and its description, as in the response of the
 map. The process that finds a URL writes its row. Later steps move whole slices of rows
-and compare only keys and scores. No process holds the rows of a whole site as objects.
+and compare only keys and scores. No process keeps the rows of a whole site as objects.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 FactsT: TypeAlias = list[Any]  # [url, title or None, description or None]
 ShapeT: TypeAlias = Callable[[str, str | None, str | None], str]
-PlaceT: TypeAlias = tuple[int, ...]
+OriginT: TypeAlias = tuple[int, ...]
 
 MAX_TITLE = 500  # characters
 MAX_DESCRIPTION = 1000
 
-START, SITEMAPS, LINKS, KNOWN = range(4)  # the sources: the first number of a place
+START, SITEMAPS, LINKS, KNOWN = range(4)  # the sources: the first number of an origin
 
 # The separator of rows. JSON text of a row cannot contain a line break.
 BETWEEN = b",\n"
@@ -45,10 +45,10 @@ _SECOND_FACT = b'","'  # in every row with a title or description, and in few ot
 
 @frozen
 class Slice:
-    """Rows from one place."""
+    """Rows from one source or sitemap file."""
 
     #: The number of the source, then the numbers of the sitemap files on the way.
-    place: PlaceT
+    origin: OriginT
     #: The key of each row.
     keys: array[int]
     #: The score of each row; empty without a search.
@@ -64,8 +64,8 @@ class Rows:
     slices: tuple[Slice, ...] = ()
     #: The number of rows.
     count: int = 0
-    #: The last place; None without rows.
-    last: PlaceT | None = None
+    #: The last origin; None without rows.
+    last: OriginT | None = None
 
 
 def object_row(url: str, title: str | None, description: str | None) -> str:
@@ -93,7 +93,7 @@ class MapChoice:
     options: MapOptions
     #: The base URL of the map's scope.
     base: str
-    place: PlaceT
+    origin: OriginT
     #: An importable function that makes the JSON of a row.
     shape: ShapeT = object_row
     _scope: MapScope | None = field(default=None, init=False)
@@ -116,16 +116,16 @@ class MapChoice:
             return
         if self._scope is None:
             self._scope = MapScope(self.options, self.base)
-        address = parse_url(entry.url)
-        if not self._scope.refusal_of(address):
-            assert address is not None
-            self._add(address, entry)
+        parsed = parse_url(entry.url)
+        if not self._scope.refusal_of(parsed):
+            assert parsed is not None
+            self._add(parsed, entry)
 
     def take_anyway(self, entry: SitemapEntry) -> None:
         """Make a row of an entry without a check of the scope; skip duplicates."""
-        address = parse_url(entry.url)
-        assert address is not None
-        self._add(address, entry)
+        parsed = parse_url(entry.url)
+        assert parsed is not None
+        self._add(parsed, entry)
 
     def rows(self) -> Rows:
         """Return the rows in the order of their entries."""
@@ -135,12 +135,12 @@ class MapChoice:
             keys = array("q", islice(numbers, SLICE_ROWS))
             scores = array("i", self._scores[first : first + SLICE_ROWS])
             text = ",\n".join(islice(rows, SLICE_ROWS)).encode(errors="replace")
-            slices.append(Slice(self.place, keys, scores, text))
-        return Rows(tuple(slices), len(self._rows), self.place if slices else None)
+            slices.append(Slice(self.origin, keys, scores, text))
+        return Rows(tuple(slices), len(self._rows), self.origin if slices else None)
 
-    def _add(self, address: ParsedUrl, entry: SitemapEntry) -> None:
+    def _add(self, parsed: ParsedUrl, entry: SitemapEntry) -> None:
         ignore_query = self.options.ignore_query_parameters
-        url, key = map_url(address, ignore_query=ignore_query)
+        url, key = map_url(parsed, ignore_query=ignore_query)
         if key in self._rows:
             return
         title = _cut(entry.title, MAX_TITLE)
@@ -174,10 +174,10 @@ def known_rows(pages: Sequence[KnownPage], choice: MapChoice) -> Rows:
 def merge_rows(slices: Iterable[Slice], options: MapOptions) -> Rows:
     """Return the best rows up to the limit of the map, without duplicates.
 
-    The rows are in the order of their places, also with a search. Of duplicates, the
-    row of the first place stays; later rows complete its title and description.
+    The rows are in the order of their origins, also with a search. Of duplicates,
+    the first row stays; later rows complete its title and description.
     """
-    parts = _without_twins(sorted(slices, key=lambda part: part.place))
+    parts = _without_twins(sorted(slices, key=lambda part: part.origin))
     if sum(len(part.keys) for part in parts) > options.limit:
         best = set(_ranking(parts, options)[: options.limit])
         numbers = count()
@@ -187,7 +187,7 @@ def merge_rows(slices: Iterable[Slice], options: MapOptions) -> Rows:
         ]
     parts = [part for part in parts if part.keys]
     total = sum(len(part.keys) for part in parts)
-    return Rows(tuple(parts), total, parts[-1].place if parts else None)
+    return Rows(tuple(parts), total, parts[-1].origin if parts else None)
 
 
 def order_rows(
@@ -214,7 +214,7 @@ def decode_rows(text: bytes) -> list[Any]:
 
 
 def _without_twins(parts: Iterable[Slice]) -> list[Slice]:
-    """Return slices with each key once, at its first place."""
+    """Return slices with each key once, at its first origin."""
     seen: set[int] = set()
     duplicates: dict[int, tuple[int, bytes]] = {}  # score and row of duplicates, by key
     found = []
@@ -253,7 +253,7 @@ def _complete(part: Slice, duplicates: dict[int, tuple[int, bytes]]) -> Slice:
         rows[number] = _merge_rows(rows[number], row)
         if scores:
             scores[number] = max(scores[number], score)
-    return Slice(part.place, part.keys, scores, BETWEEN.join(rows))
+    return Slice(part.origin, part.keys, scores, BETWEEN.join(rows))
 
 
 def _merge_rows(row: bytes, other: bytes) -> bytes:
@@ -280,7 +280,7 @@ def _only(part: Slice, numbers: Sequence[int]) -> Slice:
         return part
     rows = part.text.split(BETWEEN)
     return Slice(
-        part.place,
+        part.origin,
         array("q", [part.keys[n] for n in numbers]),
         array("i", [part.scores[n] for n in numbers] if part.scores else ()),
         BETWEEN.join([rows[n] for n in numbers]),
@@ -384,9 +384,9 @@ def pages_of_site(
         return [row[0] for row in rows[:limit]]
     words = SearchWords(text)
     fitting = [row[0] for row in rows if words.score(*row)]
-    room = max(0, UNFITTING_PAGES - len(fitting))
+    left = max(0, UNFITTING_PAGES - len(fitting))
     known = set(fitting)
-    others = [row[0] for row in rows if row[0] not in known][:room]
+    others = [row[0] for row in rows if row[0] not in known][:left]
     return [*fitting, *others][:limit]
 
 

@@ -28,7 +28,7 @@ from scraper_service.options.urls import url_parts
 
 ANY_AGENT = "*"
 ROBOTS_PATH = "/robots.txt"  # always allowed (RFC 9309, 2.2.2)
-# Texts behind asterisks that are searched for, times characters of the URL: 2 to 5 ms.
+# Texts after asterisks that are searched for, times characters of the URL: 2 to 5 ms.
 MAX_WORK = 2**20
 
 # Letters, digits, -._~ and the reserved characters of RFC 3986 without * and $, which
@@ -54,7 +54,7 @@ class Rule(NamedTuple):
     text: str | None = None
     #: The text before the first asterisk.
     start: str = ""
-    #: The texts behind the asterisks, which must follow each other in the path.
+    #: The texts after the asterisks, which must follow each other in the path.
     pieces: tuple[str, ...] = ()
     #: True if the rule must match to the end of the path.
     is_whole: bool = False
@@ -151,14 +151,14 @@ class RobotsRules:
     #: The approximate memory of the rules, in bytes.
     size: int = 500
     #: Why the file is unreadable, as the end of a sentence about the file; or None.
-    fault: str | None = None
+    error: str | None = None
     #: What the file is if it is a web page, such as a challenge; or None.
     page: str | None = None
 
     def group(self, agents: Sequence[str]) -> RobotsGroup:
         """Return the group of the first agent with a group, else the group of ``*``.
 
-        An agent is a product token, such as ``ExampleBot``. Case and a version behind
+        An agent is a product token, such as ``ExampleBot``. Case and a version after
         the token make no difference. Without any group, everything is allowed.
         """
         name = self.agent(agents)
@@ -194,7 +194,7 @@ def _normal_part(match: re.Match[str]) -> str:
     return char if _UNRESERVED.match(char) else part.upper()
 
 
-# Tags with a value behind a colon, where others have an agent before it.
+# Tags with a value after a colon, where others have an agent before it.
 _VALUED_TAGS = frozenset(
     "unavailable_after max-snippet max-image-preview max-video-preview".split()
 )
@@ -230,17 +230,17 @@ def _header_tags(headers: Iterable[str], agents: Container[str]) -> Iterator[str
     for header in headers:
         applies = True
         for part in header.lower().split(","):
-            name, colon, rest = part.partition(":")
+            name, colon, tail = part.partition(":")
             tags, name = part, name.strip()
             if colon and name not in _VALUED_TAGS and _AGENT.match(name):
-                # The agent holds for the tags behind it, up to the next agent.
-                applies, tags = name == ANY_AGENT or name in agents, rest
+                # The agent applies to the tags after it, up to the next agent.
+                applies, tags = name == ANY_AGENT or name in agents, tail
             if applies:
                 yield from _BETWEEN_TAGS.split(tags)
 
 
 MAX_BYTES = 500 * 2**10  # RFC 9309, section 2.5
-MAX_LINE = 2083 * 8  # characters; the rest of a line is ignored, as in Google's parser
+MAX_LINE = 2083 * 8  # characters; the tail of a line is ignored, as in Google's parser
 MAX_TEXT = 500  # characters of a rule in a verdict
 MAX_SITEMAPS = 1000
 # The sum over all agents: a rule that applies to several agents counts several times.
@@ -272,14 +272,14 @@ def read_robots(
     """Parse the first 500 KiB of ``body``; a line cut at this limit is left out.
 
     ``encodings`` (outermost last, lower case) are decoded first. Damaged encodings set
-    ``fault``. Relative URLs of sitemaps are resolved against ``url``.
+    ``error``. Relative URLs of sitemaps are resolved against ``url``.
     """
-    body, fault = decode_start(body, encodings, MAX_BYTES + 1)
+    body, error = decode_start(body, encodings, MAX_BYTES + 1)
     text = _text(body[:MAX_BYTES])
     if len(body) > MAX_BYTES:
         text = text[: max(text.rfind("\n"), text.rfind("\r")) + 1]
-    elif fault:
-        return RobotsRules(fault=fault)
+    elif error:
+        return RobotsRules(error=error)
     reader = _Reader()
     for number, line in enumerate(_LINE_END.split(text), 1):
         reader.read(number, line[:MAX_LINE])
@@ -367,8 +367,8 @@ class _Reader:
         self._rules.append(_rule_of(pattern, allowed, number, text))
         if allowed and (index := _INDEX.search(pattern)):
             # As in Google's parser: Allow for an index page allows its directory.
-            place = f"{pattern[: index.start()]}/$"
-            self._rules.append(_rule_of(place, allowed, number, text))
+            folder = f"{pattern[: index.start()]}/$"
+            self._rules.append(_rule_of(folder, allowed, number, text))
 
     def groups(self) -> dict[str, RobotsGroup]:
         """Return one group per agent, which merges all groups of the agent."""

@@ -130,24 +130,24 @@ _Rule: TypeAlias = "Callable[[ParsedUrl, str | None], Refusal | None]"
 
 
 class CrawlScope:
-    """The rules of which URLs a crawl may fetch besides its start page.
+    """The rules of which URLs a crawl may fetch in addition to its start page.
 
     Hosts and paths are compared with ``base``, by default the URL of the options.
     ``follows_links`` is False if the crawl ignores links on pages.
     """
 
     def __init__(self, options: ScopeOptions, base: str | None = None):
-        address = parse_url(base or options.url)
-        if address is None or not address.is_web:
+        parsed = parse_url(base or options.url)
+        if parsed is None or not parsed.is_web:
             raise ValueError(f"not an http(s) URL: {base or options.url!r:.100}")
         self.options = options
-        self.base = address
+        self.base = parsed
         self.follows_links = options.sitemap != "only"
-        self._host = plain_host(address.host)
+        self._host = plain_host(parsed.host)
         self._site = site_of(self._host)
         self._refusals: dict[str, Refusal | None] = {}  # by host
-        self._path = unescape(_directory(address.path))
-        self._deepest = (options.max_path_depth or 0) + depth_of_path(address.path)
+        self._path = unescape(_directory(parsed.path))
+        self._deepest = (options.max_path_depth or 0) + depth_of_path(parsed.path)
         self._includes = Patterns(options.include_paths)
         self._excludes = Patterns(options.exclude_paths)
         self._rules = tuple(self._active_rules())
@@ -164,16 +164,16 @@ class CrawlScope:
         return self.refusal_of(parse_url(url), found_on, depth)
 
     def refusal_of(
-        self, address: ParsedUrl | None, found_on: str | None = None, depth: int = 0
+        self, parsed: ParsedUrl | None, found_on: str | None = None, depth: int = 0
     ) -> Refusal | None:
         """Check a parsed URL as :meth:`refusal` does."""
         if refusal := self._below(depth):
             return refusal
-        if fault := _url_error(address):
-            return fault
-        assert address is not None
+        if error := _url_error(parsed):
+            return error
+        assert parsed is not None
         for rule in self._rules:
-            if found := rule(address, found_on):
+            if found := rule(parsed, found_on):
                 return found
         return None
 
@@ -188,23 +188,23 @@ class CrawlScope:
 
         Only the patterns are checked, as for a page of the site (docs/api/crawls.md, Scope).
         """
-        address = parse_url(url)
-        if fault := _url_error(address):
-            return fault
-        assert address is not None
-        subject = self._subject(address)
-        return self._exclusion(subject) or self._not_included(address, None)
+        parsed = parse_url(url)
+        if error := _url_error(parsed):
+            return error
+        assert parsed is not None
+        subject = self._subject(parsed)
+        return self._exclusion(subject) or self._not_included(parsed, None)
 
     def foreign(self, url: str) -> Refusal | None:
         """Return why the host of ``url`` is outside of the scope, or None.
 
         Used for pages that redirect.
         """
-        address = parse_url(url)
-        if fault := _url_error(address):
-            return fault
-        assert address is not None
-        return self._other_host(address, None)
+        parsed = parse_url(url)
+        if error := _url_error(parsed):
+            return error
+        assert parsed is not None
+        return self._other_host(parsed, None)
 
     def rebase(self, url: str) -> Self:
         """Return the scope after the start page has redirected to ``url``.
@@ -212,13 +212,13 @@ class CrawlScope:
         Only another host changes the scope. If the base was the root of a host, the new
         base is the root of the new host. Otherwise the new base is ``url``.
         """
-        address = parse_url(url)
-        if address is None or not address.is_web:
+        parsed = parse_url(url)
+        if parsed is None or not parsed.is_web:
             return self
-        if plain_host(address.host) == self._host:
+        if plain_host(parsed.host) == self._host:
             return self
         whole = self.base.path == "/"
-        base = f"{address.scheme}://{address.host}/" if whole else address.href
+        base = f"{parsed.scheme}://{parsed.host}/" if whole else parsed.href
         return type(self)(self.options, base)
 
     def _active_rules(self) -> Iterator[_Rule]:
@@ -237,8 +237,8 @@ class CrawlScope:
         if options.allow_external_links:
             yield self._external_special
 
-    def _other_host(self, address: ParsedUrl, found_on: str | None) -> Refusal | None:
-        return self.refusal_of_host(address.host)
+    def _other_host(self, parsed: ParsedUrl, found_on: str | None) -> Refusal | None:
+        return self.refusal_of_host(parsed.host)
 
     def refusal_of_host(self, host: str) -> Refusal | None:
         """Return why no URL of a host may be fetched, or None.
@@ -269,27 +269,27 @@ class CrawlScope:
             self._site in host and site_of(host) == self._site
         )
 
-    def _too_deep(self, address: ParsedUrl, found_on: str | None) -> Refusal | None:
-        depth = depth_of_path(address.path)
+    def _too_deep(self, parsed: ParsedUrl, found_on: str | None) -> Refusal | None:
+        depth = depth_of_path(parsed.path)
         if depth <= self._deepest:
             return None
         rule = f"path depth {depth} of at most {self._deepest}"
         return Refusal(Reason.PATH_DEPTH, rule)
 
     def _path_exclusion(
-        self, address: ParsedUrl, found_on: str | None
+        self, parsed: ParsedUrl, found_on: str | None
     ) -> Refusal | None:
-        inside = self._is_of_site(plain_host(address.host))
-        return self._exclusion(self._subject(address) if inside else address.href)
+        inside = self._is_of_site(plain_host(parsed.host))
+        return self._exclusion(self._subject(parsed) if inside else parsed.href)
 
     def _exclusion(self, subject: str) -> Refusal | None:
         pattern = self._excludes.first_match(subject)
         return None if pattern is None else Refusal(Reason.EXCLUDED, pattern)
 
-    def _not_included(self, address: ParsedUrl, found_on: str | None) -> Refusal | None:
+    def _not_included(self, parsed: ParsedUrl, found_on: str | None) -> Refusal | None:
         if (
             not self._includes
-            or self._includes.first_match(self._subject(address)) is not None
+            or self._includes.first_match(self._subject(parsed)) is not None
         ):
             return None
         count = len(self._includes)
@@ -298,31 +298,31 @@ class CrawlScope:
             rule = f"none of {count} patterns matches"
         return Refusal(Reason.NOT_INCLUDED, rule)
 
-    def _subject(self, address: ParsedUrl) -> str:
+    def _subject(self, parsed: ParsedUrl) -> str:
         if self.options.regex_on_full_url:
-            return address.href
+            return parsed.href
         # The route of a script stands for a path.
-        route = f"#{address.fragment}" if address.fragment else ""
-        return address.path + route
+        route = f"#{parsed.fragment}" if parsed.fragment else ""
+        return parsed.path + route
 
-    def _outside_path(self, address: ParsedUrl, found_on: str | None) -> Refusal | None:
-        if unescape(address.path).startswith(self._path):
+    def _outside_path(self, parsed: ParsedUrl, found_on: str | None) -> Refusal | None:
+        if unescape(parsed.path).startswith(self._path):
             return None
-        if not self._is_of_site(plain_host(address.host)):
+        if not self._is_of_site(plain_host(parsed.host)):
             return None
         rule = f"the path does not start with {self._path}"
         return Refusal(Reason.OUTSIDE_PATH, rule)
 
     def _external_special(
-        self, address: ParsedUrl, found_on: str | None
+        self, parsed: ParsedUrl, found_on: str | None
     ) -> Refusal | None:
         page = parse_url(found_on) if found_on is not None else None
         if page is not None and not self._is_of_site(plain_host(page.host)):
             return Refusal(Reason.EXTERNAL_HOP, f"found on {plain_host(page.host)}")
-        host = plain_host(address.host)
+        host = plain_host(parsed.host)
         if self._is_of_site(host):
             return None
-        if address.path == "/" and not address.query and not address.fragment:
+        if parsed.path == "/" and not parsed.query and not parsed.fragment:
             return Refusal(Reason.EXTERNAL_HOME, host)
         if host in SOCIAL_HOSTS or site_of(host) in SOCIAL_SITES:
             return Refusal(Reason.SOCIAL_HOST, host)
@@ -339,20 +339,20 @@ class MapScope(CrawlScope):
 def _url_error(address: ParsedUrl | None) -> Refusal | None:
     if address is None:
         return Refusal(Reason.MALFORMED, "not an absolute URL")
-    if not address.is_web:
-        return Refusal(Reason.SCHEME, address.scheme)
-    if address.user:
+    if not parsed.is_web:
+        return Refusal(Reason.SCHEME, parsed.scheme)
+    if parsed.user:
         return Refusal(Reason.MALFORMED, "it has a user name or a password")
     return None
 
 
-def _trap(address: ParsedUrl, found_on: str | None) -> Refusal | None:
-    growth = growth_of(address)
+def _trap(parsed: ParsedUrl, found_on: str | None) -> Refusal | None:
+    growth = growth_of(parsed)
     return None if growth is None else Refusal(Reason.TRAP, growth)
 
 
-def _file_type(address: ParsedUrl, found_on: str | None) -> Refusal | None:
-    _, dot, ending = address.path.rpartition("/")[2].rpartition(".")
+def _file_type(parsed: ParsedUrl, found_on: str | None) -> Refusal | None:
+    _, dot, ending = parsed.path.rpartition("/")[2].rpartition(".")
     if not dot or (ending := f".{ending.lower()}") not in FILE_TYPES:
         return None
     return Refusal(Reason.FILE_TYPE, ending)
@@ -463,10 +463,10 @@ class LinkCheck:
         return known
 
     def _row(self, link: str, depth: int, found_on: str) -> LinkRowT:
-        address = parse_uncached(link)
-        url = link if address is None else address.href
-        key = crawl_key(self._options, address or url)
-        refusal = self.scope.refusal_of(address, found_on, depth)
+        parsed = parse_uncached(link)
+        url = link if parsed is None else parsed.href
+        key = crawl_key(self._options, parsed or url)
+        refusal = self.scope.refusal_of(parsed, found_on, depth)
         if refusal is None:
             return url, key, None, None, None
         return url, key, refusal.reason.value, refusal.rule, None

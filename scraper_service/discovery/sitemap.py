@@ -72,7 +72,7 @@ PIECE = 256 * 2**10  # characters
 MAX_PIECE = 2**20  # characters without a cut
 FEED_RECORDS = frozenset({"item", "entry"})
 _GZIP = b"\x1f\x8b\x08"
-_ADDRESS = re.compile(r"https?://(?:[^/?#\s\[]|\[[0-9a-f:.]+\])", re.IGNORECASE)
+_WEB_URL = re.compile(r"https?://(?:[^/?#\s\[]|\[[0-9a-f:.]+\])", re.IGNORECASE)
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 _LINE = re.compile(r"(?:^|\r)[ \t]*(https?://\S+)", re.IGNORECASE | re.MULTILINE)
 _SITEMAP = re.compile(
@@ -157,7 +157,7 @@ def json_slices(rows: Iterable[Sequence[Any]]) -> tuple[bytes, ...]:
     )
 
 
-def is_sitemap_address(url: str) -> bool:
+def is_sitemap_url(url: str) -> bool:
     """Return True if the path of an absolute URL ends in ``.xml`` or ``.xml.gz``."""
     return ".xml" in url.lower() and _SITEMAP.match(url) is not None
 
@@ -173,7 +173,7 @@ class _Reading:
     #: True for the root of a sitemap or feed, and for a file with entries.
     is_sitemap: bool = False
     #: The error of the file as the end of a sentence, or None.
-    fault: str | None = None
+    error: str | None = None
     #: The number of entries, including duplicates and refused entries.
     offered: int = 0
     #: The number of entries that are too long or not http(s).
@@ -198,10 +198,10 @@ class _Reading:
             url = entry.url
             if self.offered > MAX_URLS:
                 return
-            if len(url) > MAX_URL or not _ADDRESS.match(url):
+            if len(url) > MAX_URL or not _WEB_URL.match(url):
                 self.refused += 1
             # As in the reference API, a sitemap may also stand among pages.
-            elif record == "sitemap" or (record == "url" and is_sitemap_address(url)):
+            elif record == "sitemap" or (record == "url" and is_sitemap_url(url)):
                 if len(self.nested) <= MAX_FILES:
                     self.nested[url] = None
             elif url not in self.seen:
@@ -225,10 +225,10 @@ class _Reading:
         error = None
         if self.page is not None:
             error = PageError(UNREADABLE, f"The file is {self.page}, not a sitemap.")
-        elif self.fault and (self.seen or self.nested):
-            warnings.append(f"The sitemap {self.fault}; it was read up to there.")
-        elif self.fault:
-            error = PageError(UNREADABLE, f"The sitemap {self.fault}.")
+        elif self.error and (self.seen or self.nested):
+            warnings.append(f"The sitemap {self.error}; it was read up to there.")
+        elif self.error:
+            error = PageError(UNREADABLE, f"The sitemap {self.error}.")
         elif not self.is_sitemap:
             warnings.append("The file has no entries of a sitemap.")
         nested = tuple(self.nested)[:MAX_FILES]
@@ -244,11 +244,11 @@ class _Reading:
     def _records(self) -> Iterator[tuple[str, SitemapEntry]]:
         source = self.source
         limit = min(source.max_bytes, MAX_BYTES)
-        body, self.fault = decode_start(source.body, source.content_encodings, limit)
+        body, self.error = decode_start(source.body, source.content_encodings, limit)
         for _ in range(MAX_GZIP_LAYERS):
             if body.startswith(_GZIP):
-                body, fault = decode_start(body, ("gzip",), limit)
-                self.fault = self.fault or fault
+                body, error = decode_start(body, ("gzip",), limit)
+                self.error = self.error or error
         yield from self._entries_of(body)
         if self.is_html or not self.is_sitemap:
             html = utf8_of(body[:MAX_JUDGED], source.content_type)
@@ -266,14 +266,14 @@ class _Reading:
         match = START.search(_COMMENT.sub("", head[:SNIFFED_BYTES]))
         kind, mime = sniff(body[:SNIFFED_BYTES], "")
         if not head.strip("\0 \n\t\r"):
-            self.fault = self.fault or "is empty"
+            self.error = self.error or "is empty"
         elif match and match["html"]:
             self.is_html = True
         elif match or head.lstrip().startswith("<"):
             head = head[head.find("<") :]
             yield from self._xml_records(_pieces(head, text, cut_of))
         elif kind in {"binary", "pdf"} and not codec.startswith("utf-16"):
-            self.fault = f"is a file of type {mime}"
+            self.error = f"is a file of type {mime}"
         else:
             for piece in _pieces(head, text, _end_of_lines):
                 for line in _LINE.finditer(clean_text(piece)):
@@ -283,19 +283,19 @@ class _Reading:
         parser = SitemapParser(self.source.url)
         for piece in pieces:
             yield from parser.feed(piece)
-            if parser.fault or parser.root == "html":
+            if parser.error or parser.root == "html":
                 break
         else:
             parser.close()
         self.is_html = parser.root == "html"
         self.is_sitemap |= parser.root in ROOTS
-        self.fault = self.fault or parser.fault
+        self.error = self.error or parser.error
 
 
 def _pieces(
     head: str, text: io.TextIOWrapper, cut: Callable[[str], int]
 ) -> Iterator[str]:
-    """Yield ``head`` and the rest of ``text`` in pieces that end where ``cut`` says."""
+    """Yield ``head`` and the tail of ``text`` in pieces that end where ``cut`` says."""
     waiting = head
     for part in iter(partial(text.read, PIECE), ""):
         end = len(waiting) if len(waiting) > MAX_PIECE else cut(waiting)
@@ -316,7 +316,7 @@ def reads_sitemaps(options: ScopeOptions) -> bool:
 
 def starts_with_sitemap(options: ScopeOptions) -> bool:
     """Return True if the start URL is a sitemap instead of a page."""
-    return reads_sitemaps(options) and is_sitemap_address(options.url)
+    return reads_sitemaps(options) and is_sitemap_url(options.url)
 
 
 def first_scope(options: CrawlOptions) -> CrawlScope:
@@ -346,15 +346,15 @@ def sitemap_candidates(start_url: str, declared: Sequence[str]) -> tuple[str, ..
         raise ValueError(f"not an http(s) URL: {start_url!r:.100}")
     root = f"{start.scheme}://{start.host}"
     folder = f"{root}{_folder(start.path)}/sitemap.xml"
-    first = start.href if is_sitemap_address(start.href) else folder
-    # The three usual places are the likeliest: the declared URLs leave room for them.
-    places = [*declared[: MAX_FILES - 3], first, f"{root}/sitemap.xml"]
+    first = start.href if is_sitemap_url(start.href) else folder
+    # The three usual URLs are the likeliest: the declared URLs leave capacity for them.
+    candidates = [*declared[: MAX_FILES - 3], first, f"{root}/sitemap.xml"]
     name, colon, port = start.host.partition(":")
     site = site_of(start.host)
     if site not in {start.host, plain_host(name)}:
-        places.append(f"{start.scheme}://{site}{colon}{port}/sitemap.xml")
-    found = (address for place in places if (address := parse_url(place)))
-    urls = (address.href.partition("#")[0] for address in found if address.is_web)
+        candidates.append(f"{start.scheme}://{site}{colon}{port}/sitemap.xml")
+    found = (parsed for url in candidates if (parsed := parse_url(url)))
+    urls = (parsed.href.partition("#")[0] for parsed in found if parsed.is_web)
     return tuple(dict.fromkeys(urls))
 
 
@@ -365,7 +365,7 @@ def _folder(path: str) -> str:
 
 @frozen
 class SitemapChoice:
-    """Turns the entries of a sitemap into rows with the fields of ``FoundLink``."""
+    """Converts the entries of a sitemap to rows with the fields of ``FoundLink``."""
 
     options: CrawlOptions
     #: The base URL of the crawl's scope.
@@ -378,13 +378,13 @@ class SitemapChoice:
     def _row(
         self, scope: CrawlScope, entry: SitemapEntry
     ) -> tuple[str | int | None, ...]:
-        address = parse_url(entry.url)
-        url = entry.url if address is None else address.href
-        refusal = scope.refusal_of(address)
+        parsed = parse_url(entry.url)
+        url = entry.url if parsed is None else parsed.href
+        refusal = scope.refusal_of(parsed)
         reason, rule = (refusal.reason.value, refusal.rule) if refusal else (None, None)
         return (
             url,
-            crawl_key(self.options, address or url),
+            crawl_key(self.options, parsed or url),
             reason,
             rule,
             entry.lastmod,

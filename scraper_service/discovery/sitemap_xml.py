@@ -42,10 +42,10 @@ START = re.compile(
 ROOTS = frozenset({"urlset", "sitemapindex", "rss", "rdf", "feed"})  # rdf: RSS 1.0
 # The elements with a URL, by lower-case name, and the children that are read.
 RECORDS = {
-    "url": {"loc": "address", "lastmod": "time"},
-    "sitemap": {"loc": "address", "lastmod": "time"},
+    "url": {"loc": "target", "lastmod": "time"},
+    "sitemap": {"loc": "target", "lastmod": "time"},
     "item": {
-        "link": "address",
+        "link": "target",
         "guid": "guid",
         "title": "title",
         "description": "description",
@@ -149,7 +149,7 @@ class SitemapParser:
 
     def __init__(self, url: str):
         #: Why parsing stopped, as the end of a sentence; or None.
-        self.fault: str | None = None
+        self.error: str | None = None
         # lxml's parsers keep their targets until cycles are collected. The target is
         # small: it holds the records of one piece at most.
         self._records = _Records(url)
@@ -177,7 +177,7 @@ class SitemapParser:
         """
         self._marks += text.count("<") + text.count("&")
         if self._marks > MAX_MARKS:
-            self.fault = f"has over {MAX_MARKS} tags and references"
+            self.error = f"has over {MAX_MARKS} tags and references"
             return []
         if self._is_new:
             text = f"<{_WRAPPER}>{without_prolog(text)}"
@@ -185,7 +185,7 @@ class SitemapParser:
         try:
             self._parse(repair_text(text))
         except (etree.LxmlError, ValueError) as exc:
-            self.fault = f"is not well-formed XML ({str(exc).strip()[:MAX_MESSAGE]})"
+            self.error = f"is not well-formed XML ({str(exc).strip()[:MAX_MESSAGE]})"
         found, self._records.found = self._records.found, []
         return found
 
@@ -214,14 +214,14 @@ class SitemapParser:
         return self._records.is_marked
 
     def close(self) -> None:
-        """End parsing and set :attr:`fault` if the document is damaged."""
+        """End parsing and set :attr:`error` if the document is damaged."""
         if self._records.depth > 1:
-            self.fault = self.fault or "ends early"
+            self.error = self.error or "ends early"
         for error in self._parser.feed_error_log:
             # Undeclared prefixes and XML declarations within the text are harmless.
             if error.level_name == "FATAL" and error.type_name not in _HARMLESS:
                 message = _OURS.sub("", error.message).strip()[:MAX_MESSAGE]
-                self.fault = f"is not well-formed XML (line {error.line}: {message})"
+                self.error = f"is not well-formed XML (line {error.line}: {message})"
                 return
 
 
@@ -304,12 +304,12 @@ class _Records:
     def _link(self, attributes: Mapping[str, str]) -> None:
         """Store the URL of an Atom entry (RFC 4287, 4.2.7.2)."""
         if attributes.get("rel", "alternate") == "alternate":
-            self._values.setdefault("address", attributes.get("href", ""))
+            self._values.setdefault("target", attributes.get("href", ""))
 
     def _end_record(self) -> None:
         get, record = self._values.get, self._record
         self._values, self._record = {}, ""
-        given = get("address") or get("guid")
+        given = get("target") or get("guid")
         if given and (url := absolute(self.base, given)):
             time = w3c_time(get("time") or get("published") or "")
             about = _plain(get("title")), _plain(get("description"))

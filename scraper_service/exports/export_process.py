@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 LENGTH = struct.Struct("<I")
 BUFFER_BYTES = 64 * 2**10
-NICE = 10  # behind crawls and requests, which somebody waits for
+NICE = 10  # a lower priority than crawls and requests, which clients wait for
 CUT = 3  # exit code if the rows have no end
 
 

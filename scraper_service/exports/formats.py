@@ -127,7 +127,7 @@ FORMATS = {
 
 @frozen(kw_only=True)
 class FileSpec:
-    """Everything that decides the bytes of a file, beside its rows."""
+    """Everything that decides the bytes of a file, except its rows."""
 
     #: A name in :data:`FORMATS`.
     format: str

@@ -196,17 +196,17 @@ class Exports:
             found = await self._database.read(_read, export, position, left)
             if found is None:
                 raise JobNotFound("Job not found")
-            rows, behind = found
+            rows, end = found
             if export.query.what == PAGES:
                 # Some pages have no row in an archive.
-                count = behind.skip - position.skip
+                count = end.skip - position.skip
                 if not count:  # the rows of pages go with their job only
                     raise JobNotFound("Job not found")
             else:
                 count = len(rows)
                 if not count:  # URLs of a running job may have moved
                     return
-            left, position = left - count, behind
+            left, position = left - count, end
             yield (
                 await self._archive_rows(rows) if export.format.needs_sources else rows
             )
@@ -275,10 +275,10 @@ def _read(
     rows: list[Any]
     most = min(most, SLICE_ROWS)
     if export.format.needs_sources:
-        rows, behind = page_sources.read_archived(
+        rows, end = page_sources.read_archived(
             connection, job_id, position.skip, most, SLICE_BYTES
         )
-        return rows, _Position(skip=behind)
+        return rows, _Position(skip=end)
     if query.what == PAGES:
         bodies = job_store.read_bodies(
             connection, job_id, position.skip, most, SLICE_BYTES

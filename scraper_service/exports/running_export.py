@@ -41,7 +41,7 @@ class ExportProcess:
     """Writes a file in a process of its own, a context manager.
 
     ``base`` is the URL of the service in the URLs of files. The process takes no more rows
-    while nobody reads the file, so both sides hold a few hundred kilobytes at a time. Its end
+    while nobody reads the file, so both sides keep a few hundred kilobytes at a time. Its end
     is the end of the context: then it is killed, whatever it does.
     """
 

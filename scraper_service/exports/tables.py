@@ -53,8 +53,8 @@ def _at(value: Any, path: str) -> Any:
         return None
     if path in value:
         return value[path]
-    key, _, rest = path.partition(".")
-    return _at(value.get(key), rest) if rest else None
+    key, _, tail = path.partition(".")
+    return _at(value.get(key), tail) if tail else None
 
 
 def cell_text(value: Any) -> str | None:
@@ -135,7 +135,7 @@ class SqliteFile:
 
     def __init__(self, path: Path, keys: Sequence[str] = ()):
         path.unlink(missing_ok=True)
-        # Threads may take turns.
+        # Several threads may use the file, one after the other.
         self._file = sqlite3.connect(path, check_same_thread=False)
         self._columns = [*FACTS, *keys, *LAST, "metadata"]
         names = ", ".join(map(_quote, self._columns))

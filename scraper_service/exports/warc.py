@@ -39,7 +39,7 @@ _NOT_PRINTED = re.compile(r"[\x00-\x20\x7f-\U0010ffff]")
 VERSION = "1.1.1"
 WARC = "archive/data.warc.gz"
 INDEX = "indexes/index.cdx.gz"
-PLACES = "indexes/index.idx"  # of the blocks of the index
+BLOCKS = "indexes/index.idx"  # of the blocks of the index
 PAGES = "pages/pages.jsonl"
 BLOCK_LINES = 3000  # of the index, as other programs make them
 
@@ -237,24 +237,24 @@ class WaczFile:
         return self._out.take()
 
     def _write_index(self) -> None:
-        """Write the index in blocks that are compressed one by one, then their places."""
-        places = [b'!meta 0 {"format":"cdxj-gzip-1.0","filename":"index.cdx.gz"}\n']
+        """Write the index in compressed blocks, then the positions of the blocks."""
+        lines = [b'!meta 0 {"format":"cdxj-gzip-1.0","filename":"index.cdx.gz"}\n']
         self._begin(INDEX, zipfile.ZIP_STORED)
-        for lines in self._blocks():
+        for rows in self._blocks():
             offset = self._bytes
-            self._store(gzip.compress("".join(lines).encode(), mtime=0))
-            key, time, _ = lines[0].split(" ", 2)
-            place = {
+            self._store(gzip.compress("".join(rows).encode(), mtime=0))
+            key, time, _ = rows[0].split(" ", 2)
+            block = {
                 "offset": offset,
                 "length": self._bytes - offset,
                 "filename": "index.cdx.gz",
             }
-            places.append(f"{key} {time} {json.dumps(place)}\n".encode())
+            lines.append(f"{key} {time} {json.dumps(block)}\n".encode())
         self._end_file(INDEX)
-        self._begin(PLACES, zipfile.ZIP_DEFLATED)
-        for line in places:
+        self._begin(BLOCKS, zipfile.ZIP_DEFLATED)
+        for line in lines:
             self._store(line)
-        self._end_file(PLACES)
+        self._end_file(BLOCKS)
 
     def _blocks(self) -> Iterator[list[str]]:
         rows = self._rows.execute("SELECT line FROM record ORDER BY line, rowid")
@@ -326,8 +326,8 @@ def sort_key(url: str) -> str:
     host, port = parts.hostname or "", parts.port
     if not parts.scheme:
         return url.replace(" ", "%20").lower()
-    is_address = ":" in host or host.replace(".", "").isdigit()
-    names = host if is_address else ",".join(reversed(_plain(host).split(".")))
+    is_ip_address = ":" in host or host.replace(".", "").isdigit()
+    names = host if is_ip_address else ",".join(reversed(_plain(host).split(".")))
     usual = {"http": 80, "https": 443}.get(parts.scheme)
     where = f"{names}:{port}" if port not in {None, usual} else names
     query = "&".join(sorted(parts.query.split("&")))

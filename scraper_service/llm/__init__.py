@@ -1,1 +1,1 @@
-"""Language models behind a server with the chat-completions protocol."""
+"""Language models of a server with the chat-completions protocol."""

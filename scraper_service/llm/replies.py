@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 WRAPPED = "value"  # key around a value that is not an object
-MAX_FAULTS = 5  # errors sent back to the model
+MAX_ERRORS = 5  # errors sent back to the model
 MAX_DEPTH = 100  # levels of a value
-MAX_MENDED = 20_000  # characters of faulty JSON; its repair takes quadratic time
+MAX_MENDED = 20_000  # characters of invalid JSON; its repair takes quadratic time
 NO_JSON = "it answered with JSON instead of a text"
 
 _THOUGHTS = re.compile(r"\A\s*<(think|thinking|reasoning)>.*?</\1>", re.DOTALL)
@@ -42,7 +42,7 @@ class Completion:
     #: The JSON of the text, if a schema was given.
     value: Any = None
     #: The validation errors of the value, as sentences for the model.
-    faults: tuple[str, ...] = ()
+    schema_errors: tuple[str, ...] = ()
     #: JSON pointers of required values that are null.
     missing: tuple[str, ...] = ()
     #: True if the text ends at the limit of tokens.
@@ -80,8 +80,8 @@ def read_completion(
         return Completion(**facts, error="it said nothing")
     if schema is None:
         return Completion(**facts, error=_text_error(text, is_prose=is_prose))
-    value, faults, missing = read_value(text, schema)
-    return Completion(**facts, value=value, faults=faults, missing=missing)
+    value, errors, missing = read_value(text, schema)
+    return Completion(**facts, value=value, schema_errors=errors, missing=missing)
 
 
 def read_value(
@@ -103,8 +103,8 @@ def read_value(
         return None, ("The answer is not JSON.",), ()
     if value is None and wanted.kind == "object" and not wanted.nullable:
         return None, ("The answer is null, not an object.",), ()
-    faults = _faults(value, schema, wanted)
-    return value, faults, tuple(fitting.missing)
+    errors = _errors(value, schema, wanted)
+    return value, errors, tuple(fitting.missing)
 
 
 def model_schema(wanted: Field) -> dict[str, Any]:
@@ -266,14 +266,14 @@ class _Fitting:
         found: dict[str, Any] = {}
         for below in wanted.properties:
             name = below.name.replace("~", "~0").replace("/", "~1")
-            place = f"{pointer}/{name}"
+            path = f"{pointer}/{name}"
             item = value.get(below.name)
             if item is not None:
-                found[below.name] = self.fit(item, below, place)
+                found[below.name] = self.fit(item, below, path)
             elif below.required:
                 found[below.name] = None
                 if not below.nullable:
-                    self.missing.append(place)
+                    self.missing.append(path)
             elif below.nullable and below.name in value:
                 found[below.name] = None
         return found
@@ -293,7 +293,7 @@ def _finite(value: Any, level: int = 0) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _faults(value: Any, schema: Mapping[str, Any], wanted: Field) -> tuple[str, ...]:
+def _errors(value: Any, schema: Mapping[str, Any], wanted: Field) -> tuple[str, ...]:
     """Return the errors of a value by a caller's schema; null is allowed everywhere."""
     import jsonschema  # noqa: PLC0415  # only where a model has answered
     from referencing import Registry  # noqa: PLC0415
@@ -318,7 +318,7 @@ def _faults(value: Any, schema: Mapping[str, Any], wanted: Field) -> tuple[str, 
             continue  # an invalid schema: use the simplified schema
         return tuple(
             f"At /{'/'.join(map(str, error.absolute_path))}: {error.message[:200]}"
-            for error in errors[:MAX_FAULTS]
+            for error in errors[:MAX_ERRORS]
         )
     raise SchemaRefused("the schema cannot be used")
 
@@ -340,10 +340,10 @@ def merge_pages(pages: Sequence[PageData], schema: Mapping[str, Any]) -> PageAns
     data = merge(pages).data
     if is_empty(data):
         return PageAnswer()
-    value, faults, missing = read_value(json.dumps(data), schema)
+    value, errors, missing = read_value(json.dumps(data), schema)
     return PageAnswer(
         value=data if value is None else value,
-        is_valid=value is not None and not faults and not missing,
+        is_valid=value is not None and not errors and not missing,
         missing=missing,
     )
 

@@ -285,9 +285,9 @@ class ChatModel:
         if len(answers) > 1:
             value = merge_answers(answer.value for answer in answers)
             missing = tuple(
-                place
-                for place in dict.fromkeys(p for a in answers for p in a.missing)
-                if _at(value, place) is None
+                path
+                for path in dict.fromkeys(p for a in answers for p in a.missing)
+                if _at(value, path) is None
             )
         return ModelAnswer(
             value=value,
@@ -311,10 +311,10 @@ class ChatModel:
     ) -> tuple[list[str], list[str]]:
         """Return the pieces within the page's token limit, and a warning if any is left."""
         overhead = question.cost(question.messages("", (1, 2)))
-        room, kept = self._per_page, []
+        left, kept = self._per_page, []
         for part in pieces(data, self._piece_tokens):
-            room -= overhead + token_count(part)
-            if self._per_page and room < 0:
+            left -= overhead + token_count(part)
+            if self._per_page and left < 0:
                 break
             kept.append(part)
         else:
@@ -388,10 +388,10 @@ class _Question:
             found = await self._ask(messages)
             if found.error is not None:
                 raise ModelError(found.error)
-            if not found.faults:
+            if not found.schema_errors:
                 return found
             if repairs < REPAIRS:
-                messages = model.repair(messages, found.text, found.faults)
+                messages = model.repair(messages, found.text, found.schema_errors)
         raise ModelError("its answer does not fit the schema")
 
     async def again(self, how: str, data: str) -> Completion:

@@ -27,7 +27,7 @@ KEY_NAMES = frozenset(
         *("CapsLock", "NumLock", "ScrollLock", "PrintScreen", "Pause", "ContextMenu"),
         *(f"F{number}" for number in range(1, 13)),
         *(f"Key{letter}" for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"),
-        *(f"{place}{digit}" for place in ("Digit", "Numpad") for digit in range(10)),
+        *(f"{group}{digit}" for group in ("Digit", "Numpad") for digit in range(10)),
         *("NumpadAdd", "NumpadDecimal", "NumpadDivide", "NumpadEnter"),
         *("NumpadMultiply", "NumpadSubtract"),
         *("Backquote", "Minus", "Equal", "Backslash", "BracketLeft", "BracketRight"),

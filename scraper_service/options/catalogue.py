@@ -130,7 +130,7 @@ class Option:
     #: True if a stored page answers only requests with the same value. A function
     #: returns the part of the value that counts; its second argument is the URL.
     in_cache_key: bool | Callable[[Any, str], Any] = False
-    #: False for a key that stands beside ``scrapeOptions``, never inside.
+    #: False for a key that stands outside of ``scrapeOptions`` only.
     is_nested: bool = True
     #: True for an option that the reference API does not have.
     is_own: bool = False
@@ -464,7 +464,7 @@ SOURCE: TableT = (
     Option("country", "country", Then(Text(), values.searcher_country), "us",
         "Country of the searcher.", Flag("--country", "CODE")),
     Option("location", "location", Text(500), None,
-        "The place of the searcher, in words."),
+        "The location of the searcher, in words."),
 )
 
 # fmt: on

@@ -85,7 +85,7 @@ class Images:
 
 @frozen
 class RawBase64:
-    """The bytes of the response. No other format may stand beside it."""
+    """The bytes of the response. It excludes all other formats."""
 
     type: ClassVar[str] = "raw_base64"
 

@@ -1,6 +1,6 @@
 """Request bodies that start crawls, batches and extracts, and change, retry or reprocess jobs.
 
-The keys are those of the catalogue, with the keys of each version beside them.
+The keys are those of the catalogue, with further keys of each version.
 """
 
 from __future__ import annotations
@@ -210,7 +210,7 @@ def _report_urls(bad: Mapping[int, str], at: Position) -> Any:
     return INVALID
 
 
-# Keys beside those of the catalogue, in both versions. The agent's model has no effect,
+# Keys that the catalogue lacks, in both versions. The agent's model has no effect,
 # its prompt has.
 _EXTRACT_KEYS: KeysT = {
     "agent": Key(
@@ -223,7 +223,7 @@ _EXTRACT_KEYS: KeysT = {
             }
         ),
         "agent",
-        help="The old place of a prompt.",
+        help="The former key of a prompt.",
     ),
     "urlTrace": Key(Bool(), help=NO_EFFECT),
     **catalogue.keys(catalogue.select(catalogue.SCRAPE, "site_rules"), "v2"),

@@ -158,7 +158,7 @@ class BatchOptions(Caller):
 
 
 MAX_REPROCESSED_URLS = 10_000
-#: Options of a page that only shape its output, beside the formats.
+#: Options of a page that only shape its output, without the formats.
 SHAPING = (
     *("only_main_content", "only_clean_content", "include_tags", "exclude_tags"),
     *("remove_base64_images", "parsers", "max_tokens"),

@@ -47,7 +47,7 @@ _PLAIN = {
 }
 
 # The types of the keywords that are read.
-_HOLDS: dict[str, tuple[type | tuple[type, ...], str]] = {
+_TYPES: dict[str, tuple[type | tuple[type, ...], str]] = {
     "properties": (Mapping, "an object"),
     "items": ((Mapping, list, bool), "a schema"),
     "prefixItems": (list, "a list of schemas"),
@@ -59,7 +59,7 @@ _HOLDS: dict[str, tuple[type | tuple[type, ...], str]] = {
 }
 
 
-@frozen(kw_only=True, eq=False)  # compared by identity: fields may hold any JSON
+@frozen(kw_only=True, eq=False)  # compared by identity: fields may contain any JSON
 class Field:
     """One value of the result."""
 
@@ -186,15 +186,15 @@ class _Reader:
         return self._simple(schema, name, pointer, inner, level, is_again=is_again)
 
     def _resolve(self, schema: Any, pointer: str) -> Mapping[str, Any]:
-        """Return ``schema`` with resolved references. Keywords beside a reference stay."""
+        """Return ``schema`` with resolved references; other keywords stay."""
         seen: set[str] = set()
-        beside: dict[str, Any] = {}
+        own: dict[str, Any] = {}
         while True:
             if not isinstance(schema, Mapping):
                 raise SchemaRefused("a schema must be a JSON object", pointer)
             reference = schema.get("$ref")
             if reference is None:
-                return {**schema, **beside} if beside else schema
+                return {**schema, **own} if own else schema
             if not isinstance(reference, str) or not reference.startswith("#"):
                 shown = str(reference)[:100]
                 raise SchemaRefused(
@@ -204,7 +204,7 @@ class _Reader:
             if reference in seen:
                 raise SchemaRefused(f"{reference[:100]} refers to itself", pointer)
             seen.add(reference)
-            beside = {k: v for k, v in schema.items() if k != "$ref"} | beside
+            own = {k: v for k, v in schema.items() if k != "$ref"} | own
             schema = self._target(reference, pointer)
 
     def _target(self, reference: str, pointer: str) -> Any:
@@ -223,9 +223,9 @@ class _Reader:
         """Return the parts of ``allOf`` as one schema."""
         merged = {k: v for k, v in schema.items() if k != "allOf"}
         for number, part in enumerate(schema["allOf"][:MAX_CHOICES]):
-            place = f"{pointer}/allOf/{number}"
-            other = self._resolve(part, place)
-            _check(other, place)
+            path = f"{pointer}/allOf/{number}"
+            other = self._resolve(part, path)
+            _check(other, path)
             properties = {
                 **(merged.get("properties") or {}),
                 **(other.get("properties") or {}),
@@ -249,7 +249,7 @@ class _Reader:
     ) -> Field:
         if len(choices) > MAX_CHOICES:
             raise SchemaRefused(f"at most {MAX_CHOICES} choices are allowed", pointer)
-        beside = {k: schema[k] for k in ("description", "title") if k in schema}
+        own = {k: schema[k] for k in ("description", "title") if k in schema}
         read = [
             self.read(choice, name, f"{pointer}/anyOf/{number}", around, level + 1)
             for number, choice in enumerate(choices)
@@ -259,7 +259,7 @@ class _Reader:
         if not real:
             return Field(name=name, kind="null", nullable=True)
         first = real[0]
-        said = _text(beside.get("description")) or _text(beside.get("title"))
+        said = _text(own.get("description")) or _text(own.get("title"))
         return evolve(
             first,
             nullable=nullable,
@@ -336,8 +336,8 @@ class _Reader:
             if value is False:
                 continue
             plain = _plain(value) if isinstance(value, str) else value
-            place = f"{pointer}/properties/{name.replace('~', '~0').replace('/', '~1')}"
-            below = self.read(plain, name, place, around, level + 1)
+            path = f"{pointer}/properties/{name.replace('~', '~0').replace('/', '~1')}"
+            below = self.read(plain, name, path, around, level + 1)
             found.append(evolve(below, required=name in required))
         return tuple(found)
 
@@ -354,8 +354,8 @@ def _check(schema: Mapping[str, Any], pointer: str) -> None:
             names = ", ".join(KINDS)
             shown = json.dumps(kind, ensure_ascii=False)[:100]
             raise SchemaRefused(f"type must be one of {names}, got {shown}", pointer)
-    for name, (held, said) in _HOLDS.items():
-        if name in schema and not isinstance(schema[name], held):
+    for name, (types, said) in _TYPES.items():
+        if name in schema and not isinstance(schema[name], types):
             shown = json.dumps(schema[name], ensure_ascii=False)[:100]
             raise SchemaRefused(f"{name} must be {said}, got {shown}", pointer)
     for value in _list(schema.get("required")):

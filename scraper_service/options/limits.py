@@ -310,8 +310,8 @@ def why_not_rendered(options: ScrapeOptions, missing: str | None) -> str | None:
 
 def is_elsewhere(options: ScrapeOptions) -> bool:
     """Return True if the page is requested for another country than the default."""
-    place = options.location
-    return place is not None and place.country not in {DEFAULT_COUNTRY, GENERIC_COUNTRY}
+    where = options.location
+    return where is not None and where.country not in {DEFAULT_COUNTRY, GENERIC_COUNTRY}
 
 
 NO_MODEL = (

@@ -46,7 +46,7 @@ SPAN_S: Mapping[str, int] = {
 _SPAN = re.compile(r"qdr:([hdwmy])([0-9]{1,3})?")
 _DATE = re.compile(r"([0-9]{1,2})/([0-9]{1,2})/([0-9]{4})")
 _TIME_FORMS = (
-    "qdr:h, qdr:d, qdr:w, qdr:m or qdr:y (with a number behind it if need be),"
+    "qdr:h, qdr:d, qdr:w, qdr:m or qdr:y (followed by a number if need be),"
     " cdr:1,cd_min:MM/DD/YYYY,cd_max:MM/DD/YYYY, or sbd:1"
 )
 _texts = deep_iterable(instance_of(str), instance_of(tuple))
@@ -165,7 +165,7 @@ class ResultList:
     #: Codes of two letters in lower case.
     language: str = "en"
     country: str | None = "us"
-    #: The place of the searcher, in the caller's words.
+    #: The location of the searcher, in the caller's words.
     location: str | None = None
 
 

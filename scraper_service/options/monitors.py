@@ -52,7 +52,7 @@ WINDOWS: Mapping[str, int] = {
 MODES = ("markdown", "json", "mixed")
 MIN_GAP = 5  # minutes between two run times
 LOOKED_AT_DAYS = 4 * 366 + 1  # for days in a row: each date occurs in them
-FOLD = timedelta(hours=3)  # the longest repetition of local times, with room
+FOLD = timedelta(hours=3)  # the longest repetition of local times, with a margin
 MACROS = {
     "@hourly": "0 * * * *",
     "@daily": "0 0 * * *",
@@ -261,7 +261,7 @@ def monitored_formats(given: tuple[Format, ...]) -> tuple[tuple[Format, ...], st
     elif data is None:
         raise ValueError(
             "changeTracking with the mode json needs a schema, a prompt, selectors, or the format json"
-            " beside it"
+            " as well"
         )
     return tuple(formats), "mixed" if "git-diff" in tracking.modes else "json"
 

@@ -94,7 +94,7 @@ def scrape_kind(keys: KeysT, make: MakeT, **defaults: Any) -> Object:
     return whole_body(known, complete)
 
 
-# The keys of a request for one page beside those of its options.
+# The keys of a request for one page without those of its options.
 REQUEST_KEYS: KeysT = catalogue.keys((catalogue.URL, *_TOP_LEVEL), "v2")
 # The keys that only a request for a single page has.
 SINGLE_KEYS: KeysT = catalogue.keys(_SINGLE, "v2")
@@ -109,7 +109,7 @@ def scrape_options(values: Mapping[str, Any], at: Position, spell: SpellT) -> An
 def build_options(values: Mapping[str, Any], at: Position, spell: SpellT = str) -> Any:
     """Return ``ScrapeOptions`` from complete ``values``, or report broken rules.
 
-    ``values`` may hold more than the attributes of the class.
+    ``values`` may contain more than the attributes of the class.
     """
     chosen = {a.name: values[a.name] for a in attrs.fields(ScrapeOptions)}
     try:
@@ -130,7 +130,7 @@ def page_options(values: Mapping[str, Any], scrape: ScrapeOptions) -> PageOption
 
 
 def protect(options: ScrapeOptions, values: dict[str, Any], at: Position) -> Any:
-    """Return ``options`` with the ``threatProtection`` beside ``scrapeOptions``.
+    """Return ``options`` with the ``threatProtection`` next to ``scrapeOptions``.
 
     It is removed from ``values``, and reported if ``options`` have one, too.
     """

@@ -1,10 +1,10 @@
-"""Kinds of JSON values that a request may hold, and the parser of a request.
+"""Kinds of JSON values that a request may contain, and the parser of a request.
 
 A kind has one method ``read``: it returns the value in its internal form, or reports an
 issue and returns :data:`INVALID`. An object is a table of :class:`Key`.
 
 cattrs, which reads stored options, cannot do this: here null counts as absent, a value
-has several names, ranges differ between the versions of the API, and one response holds
+has several names, ranges differ between the versions of the API, and one response has
 all issues with their JSON paths, the allowed values and close names.
 """
 
@@ -434,12 +434,12 @@ class Tagged:
             return at.report("invalid_union", text)
         if value.get("type") is None:
             return (at / "type").missing("string")
-        rest = {key: item for key, item in value.items() if key != "type"}
-        return self._kind_read(value["type"], rest, at, at / "type")
+        data = {key: item for key, item in value.items() if key != "type"}
+        return self._kind_read(value["type"], data, at, at / "type")
 
-    def _kind_read(self, tag: Any, rest: Any, at: Position, tag_at: Position) -> Any:
+    def _kind_read(self, tag: Any, data: Any, at: Position, tag_at: Position) -> Any:
         kind = self.kinds.get(tag) if isinstance(tag, str) else None
-        return tag_at.outside(self.kinds, tag) if kind is None else kind.read(rest, at)
+        return tag_at.outside(self.kinds, tag) if kind is None else kind.read(data, at)
 
 
 @frozen
@@ -497,7 +497,7 @@ def _cut(key: str | int) -> str | int:
     return key[:100] if isinstance(key, str) else key
 
 
-MAX_INTEGER = 2**53 - 1  # what a double of any client holds exactly
+MAX_INTEGER = 2**53 - 1  # what a double of any client represents exactly
 MAX_TEXT = 100_000  # characters of a string without a bound of its own
 MAX_PROMPT = 10_000  # characters
 
@@ -547,7 +547,7 @@ class Number:
             if not value.is_integer():
                 return at.report_type(self.expected, value)
             value = int(value)
-        # Negated, so that NaN, of which no comparison holds, is refused.
+        # Negated, so that NaN, of which no comparison is true, is refused.
         is_enough = value > self.minimum if self.is_above else value >= self.minimum
         if not is_enough:
             sign = ">" if self.is_above else ">="

@@ -80,7 +80,7 @@ def time_zones() -> dict[str, str]:
 
 def accept_language(tags: tuple[str, ...]) -> str:
     """Return ``Accept-Language`` for languages in the order of preference, or ""."""
-    weights = (max(0.1, 1 - place / 10) for place in range(len(tags)))
+    weights = (max(0.1, 1 - number / 10) for number in range(len(tags)))
     return ",".join(
         tag if weight == 1 else f"{tag};q={weight:.1f}"
         for tag, weight in zip(tags, weights, strict=True)
@@ -371,7 +371,7 @@ class ScrapeOptions:
 
     @property
     def waits_ms(self) -> int:
-        """Time of all waits, which the page gets beside its time-out."""
+        """Time of all waits, which the page gets in addition to its time-out."""
         return self.wait_for_ms + sum(_wait_ms(each) or 0 for each in self.actions)
 
     @property
@@ -382,11 +382,11 @@ class ScrapeOptions:
 
 @frozen
 class OptionRule:
-    """A rule between options. ``message`` holds their names in braces."""
+    """A rule between options. ``message`` has their names in braces."""
 
     attribute: str
     message: str
-    holds: Callable[[ScrapeOptions], bool]
+    is_met: Callable[[ScrapeOptions], bool]
 
 
 _SHOWN = [f"{{{row.tag}}}" for row in ROW_OF.values() if row.personal_data == REFUSED]
@@ -414,7 +414,7 @@ RULES = (
     ),
     OptionRule(
         "page",
-        "{page} needs {max_tokens} beside it",
+        "{page} needs {max_tokens} as well",
         lambda o: o.page is None or o.max_tokens is not None,
     ),
     OptionRule(
@@ -424,7 +424,7 @@ RULES = (
     ),
     OptionRule(
         "formats",
-        "the format {change_tracking} needs the format {markdown} beside it",
+        "the format {change_tracking} needs the format {markdown} as well",
         lambda o: not o.format(ChangeTracking) or o.format(Markdown) is not None,
     ),
     OptionRule(
@@ -438,7 +438,7 @@ RULES = (
     ),
     OptionRule(
         "formats",
-        "{prompt} must be left out beside {selectors}: the data are exact or of a model",
+        "{prompt} must be left out with {selectors}: the data are exact or of a model",
         lambda o: not any(f.prompt and f.selectors for f in _with_selectors(o)),
     ),
     OptionRule(
@@ -454,7 +454,7 @@ RULES = (
     ),
     OptionRule(
         "formats",
-        "the format {raw_base64} allows no other format beside it",
+        "the format {raw_base64} allows no other format",
         lambda o: not o.format(RawBase64) or len(o.formats) == 1,
     ),
 )
@@ -478,7 +478,7 @@ def broken_rules(
             re.sub(r"\{(\w+)\}", spell_name, rule.message),
         )
         for rule in RULES
-        if not rule.holds(options)
+        if not rule.is_met(options)
     )
 
 

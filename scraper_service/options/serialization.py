@@ -56,7 +56,7 @@ def structure(value: Any, kind: type[T]) -> T:
         raise InvalidOptions([Issue("custom", (), f"{error!r:.300}")]) from error
 
 
-#: The options that change what a browser shows, beside the URL.
+#: The options that change what a browser shows, without the URL.
 REPLAYED = (
     *("headers", "location", "mobile", "wait_for_ms", "actions", "session", "profile"),
     *("block_ads", "skip_tls_verification", "site_rules"),

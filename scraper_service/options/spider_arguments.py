@@ -3,7 +3,7 @@
 ``-a url=... -a limit=50 -a delay_s=1`` starts a crawl, ``-a urls=http://a.com,b.com`` a
 batch, ``-a url=... -a search=price`` a map and ``-a query=...`` a search. Each takes the
 arguments of a page as well: ``-a formats=markdown,links -a only_main_content=false``.
-Names are those of the catalogue. ``-a options={...}`` holds options of the page as JSON;
+Names are those of the catalogue. ``-a options={...}`` gives options of the page as JSON;
 other arguments override it. Objects have the keys of the API, also in snake_case.
 Arguments that start with an underscore belong to the program that starts the spider
 (scrapyd's ``_job``) and are ignored.
@@ -155,7 +155,7 @@ def _parse(name: str, kind: Any, text: str) -> Any:
     value = _json(text)
     if not isinstance(kind, Array) or isinstance(value, list):
         return value
-    if isinstance(kind.item, Text):  # selectors and patterns may hold commas and blanks
+    if isinstance(kind.item, Text):  # selectors and patterns may have commas and blanks
         return [text]
     if isinstance(value, dict):
         return [value]

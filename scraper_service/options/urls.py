@@ -1,6 +1,6 @@
 """The parts of any URL; the syntax of URLs, hosts and headers of callers.
 
-urllib raises errors for malformed URLs, so only this module calls its parser. Which addresses may be fetched is decided where the connection is made.
+urllib raises errors for malformed URLs, so only this module calls its parser. Which IP addresses may be fetched is decided where the connection is made.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def caller_url(text: str) -> str:
     try:
         return _check_url(text.strip(" "))
     except ValueError as error:
-        # A text with @ may hold a password.
+        # A text with @ may contain a password.
         if "@" in text:
             raise
         raise ValueError(f"{error}, got {text[:100]!r}") from None

@@ -224,7 +224,7 @@ def _explain(values: dict[str, Any], at: Position) -> Any:
     return options if options is INVALID else ExplainRequest(options, urls, depth)
 
 
-# Keys of an explanation, beside those of a crawl.
+# Keys of an explanation, without those of a crawl.
 EXPLAIN_ONLY: KeysT = {
     "urls": need(
         some_urls(

@@ -277,7 +277,7 @@ REDACT_PII = FlagOr(
             "mode": Key(
                 choice(*REDACTION_MODES),
                 "mode",
-                help="fast: by rules alone, which find no names and places.",
+                help="fast: by rules alone, which find no names and locations.",
             ),
             "entities": Key(
                 some(
@@ -446,7 +446,7 @@ def _actions(screenshot: KeysT) -> Array:
         ),
         "pdf": Object(
             {
-                "landscape": Key(Bool(), "landscape", help="Turn the paper."),
+                "landscape": Key(Bool(), "landscape", help="Rotate the paper."),
                 "scale": Key(Number(0.1, 2), "scale", help="1 is the natural size."),
                 "format": Key(
                     choice(*_PAPER_SIZES.split()), "format", help="The paper."

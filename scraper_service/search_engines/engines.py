@@ -150,7 +150,7 @@ def rows_of(value: object) -> list[dict[str, Any]]:
     return [row for row in value if isinstance(row, dict)]
 
 
-def is_address(url: str) -> bool:
+def is_web_url(url: str) -> bool:
     """Return True if a text starts like an http(s) URL."""
     return url.startswith(("http://", "https://"))
 
@@ -170,8 +170,8 @@ def make_hit(
     A result needs a URL, and one of the kind ``images`` needs that of its image.
     """
     page_url, image_url = text_of(url), text_of(image)
-    has_image = kind != "web" and is_address(image_url)
-    if not is_address(page_url) or (kind == "images" and not has_image):
+    has_image = kind != "web" and is_web_url(image_url)
+    if not is_web_url(page_url) or (kind == "images" and not has_image):
         return None
     return Hit(
         url=page_url,

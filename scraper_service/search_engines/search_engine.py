@@ -83,7 +83,7 @@ def ignored_options(
 ) -> Iterator[str]:
     """Yield the options that an engine does not support, by their names in requests.
 
-    ``known`` names the supported fields of a source, with spaces. ``spans`` holds the supported units
+    ``known`` names the supported fields of a source, with spaces. ``spans`` names the supported units
     of time, each for a count of 1. ``dates`` is True if the engine supports dates, and
     thus any count of days or longer units.
     """

@@ -133,15 +133,15 @@ class Searches:
         self, options: SearchOptions, source: ResultList, team_id: str | None
     ) -> _SourceHits:
         """Return the results of one source."""
-        places = (
+        conditions = (
             options.categories,
             options.include_domains,
             options.exclude_domains,
         )
-        query = narrow_query(parse_query(options.query), *places)
+        query = narrow_query(parse_query(options.query), *conditions)
         is_cut = query.is_strict or options.ignore_invalid_urls
         engine_query = EngineQuery(
-            text=engine_text(options.query, *places),
+            text=engine_text(options.query, *conditions),
             query=query,
             source=source,
             limit=min(MAX_RESULTS, options.limit * 2) if is_cut else options.limit,

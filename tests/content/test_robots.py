@@ -280,7 +280,7 @@ def test_content_encodings_are_undone_within_the_limit():
     bomb = gzip.compress(text + b"#" * 100_000_000)
     assert not allows_packed(bomb, "gzip")
     for body, name in ((b"no gzip", "gzip"), (text, "rot13"), (bomb[:-9], "br")):
-        assert read_robots(body, "", (name,)).fault
+        assert read_robots(body, "", (name,)).error
 
 
 def allows_packed(body, name):

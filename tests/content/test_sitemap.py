@@ -21,7 +21,7 @@ from scraper_service.discovery.sitemap import (
     UNREADABLE,
     SitemapChoice,
     SitemapContent,
-    is_sitemap_address,
+    is_sitemap_url,
     read_sitemap,
     sitemap_candidates,
 )
@@ -586,7 +586,7 @@ plain = st.text(st.characters(codec="utf-8", categories=["L", "N"]), max_size=30
 
 @given(addresses, plain)
 def test_what_is_written_is_read(written, title):
-    wanted = [url for url in written if not is_sitemap_address(url)]
+    wanted = [url for url in written if not is_sitemap_url(url)]
     items = "".join(
         f"<item><link>{escape(url)}</link><title>{escape(title)}</title></item>"
         for url in wanted
@@ -623,7 +623,7 @@ def test_no_markup_raises(text):
     ],
 )
 def test_sitemaps_are_known_by_their_address(url, expected):
-    assert is_sitemap_address(url) is expected
+    assert is_sitemap_url(url) is expected
 
 
 PLACES = {

@@ -87,7 +87,7 @@ class WordXml:
         self._relations: dict[str, tuple[str, str, bool]] = {}
 
     def prepare(self, body: bytes) -> bytes:
-        """Return the file with rewritten parts, which take the place of the old ones."""
+        """Return the file with rewritten parts instead of the old ones."""
         archive = self._archive
         main = archive.main_part("word/document.xml")
         if main not in archive:
@@ -221,10 +221,10 @@ class WordXml:
             _replace(ruby, found)
             return
         parent = run.getparent()
-        place = parent.index(run) + 1
+        index = parent.index(run) + 1
         run.remove(ruby)
         for item in reversed(found):
-            parent.insert(place, item)
+            parent.insert(index, item)
 
     def _drop_down(self, choices: Any) -> None:
         """Write the chosen entry of an old form field, which has no text of its own."""
@@ -311,9 +311,9 @@ def _replace(item: Any, others: list[Any]) -> None:
     parent = item.getparent()
     if parent is None:
         return
-    place = parent.index(item)
+    index = parent.index(item)
     parent.remove(item)
-    parent[place:place] = others
+    parent[index:index] = others
 
 
 def _keep_deleted_mark(paragraph: Any) -> None:

@@ -145,14 +145,14 @@ def chart_html(chart: Any) -> str:
     parts = []
     for categories, group in groupby(series, key=lambda one: one[1]):
         columns = list(group)
-        places = sorted(set(categories).union(*(values for _, _, values in columns)))
+        numbers = sorted(set(categories).union(*(values for _, _, values in columns)))
         rows = [["", *(escape(label) for label, _, _ in columns)]]
         rows += [
             [
                 escape(categories.get(n, str(n + 1))),
                 *(escape(values.get(n, "")) for _, _, values in columns),
             ]
-            for n in places
+            for n in numbers
         ]
         parts.append(table(rows, headers=1))
     title = chart_title(chart)

@@ -1,4 +1,4 @@
-"""Files besides pages and PDF files: their kinds, their parts, and the HTML made of them.
+"""Files other than pages and PDF files: their kinds, their parts, and the HTML made of them.
 
 :func:`read_document` calls the reader of a kind. Archives are opened and their XML is
 parsed, both with limits. Readers return a :class:`ConvertedDocument`, from whose HTML all

@@ -100,8 +100,8 @@ _DRAWN = ("{*}graphicData", "{*}sp", "{*}pic")
 COMMENT = "Comments and notes of a workbook are no part of its tables."
 OTHER_SHEET = "Only sheets with cells and charts become tables."
 
-_PLACE = re.compile(r"([A-Z]{1,7})(\d+)")
-Place = tuple[int, int]
+_CELL_NAME = re.compile(r"([A-Z]{1,7})(\d+)")
+CellKey = tuple[int, int]
 
 
 def read_workbook(body: bytes) -> ConvertedDocument:
@@ -195,31 +195,31 @@ def _grid(sheet: CalamineSheet, looks: _Looks, limit: int, losses: Losses) -> Gr
 
 @define
 class _Looks:
-    """What a sheet has beside values, by place: row and column, from 0."""
+    """What a sheet has in addition to values, by cell: row and column, from 0."""
 
     #: Number formats of numbers.
-    formats: dict[Place, str] = field(factory=dict)
+    formats: dict[CellKey, str] = field(factory=dict)
     #: Errors such as ``#DIV/0!``.
-    errors: dict[Place, str] = field(factory=dict)
+    errors: dict[CellKey, str] = field(factory=dict)
     #: URLs.
-    links: dict[Place, str] = field(factory=dict)
+    links: dict[CellKey, str] = field(factory=dict)
     hidden_rows: set[int] = field(factory=set)
     #: How many cells the sheet has if its empty cells count.
     area: int = 0
 
-    def cell(self, place: Place, value: Any) -> GridCell | None:
+    def cell(self, key: CellKey, value: Any) -> GridCell | None:
         """Return a cell as HTML, None for an empty cell."""
         is_text = isinstance(value, str)
         if is_text:
-            text = value.strip() or self.errors.get(place, "")
+            text = value.strip() or self.errors.get(key, "")
         elif isinstance(value, bool):
             text = str(value).upper()
         else:
-            text = format_value(value, self.formats.get(place, ""))
+            text = format_value(value, self.formats.get(key, ""))
         if not text:
             return None
         html = escape(text[:MAX_TEXT]).replace("\n", "<br>")
-        return GridCell(anchor(html, self.links.get(place)), is_text)
+        return GridCell(anchor(html, self.links.get(key)), is_text)
 
 
 class _Styles:
@@ -268,11 +268,11 @@ class _Styles:
             column = -1
             for cell in item.iterfind("{*}c"):
                 reference = cell.get("r")
-                place = _cell_of(reference) if reference else (row, column + 1)
-                column = place[1]
+                key = _cell_of(reference) if reference else (row, column + 1)
+                column = key[1]
                 if len(cell):
-                    last = (max(place[0], last[0]), max(column, last[1]))
-                    self._add(looks, place, cell)
+                    last = (max(key[0], last[0]), max(column, last[1]))
+                    self._add(looks, key, cell)
         looks.area = (last[0] + 1) * (last[1] + 1)
         return looks
 
@@ -314,12 +314,12 @@ class _Styles:
         image = picture(alt, self._losses)
         return element("p", image) if image else ""
 
-    def _add(self, looks: _Looks, place: Place, cell: Any) -> None:
+    def _add(self, looks: _Looks, key: CellKey, cell: Any) -> None:
         code = self._formats.get(parse_digits(cell.get("s", "")))
         if cell.get("t") == "e":
-            looks.errors[place] = cell.findtext("{*}v") or ""
+            looks.errors[key] = cell.findtext("{*}v") or ""
         elif code and len(looks.formats) < MAX_CELLS:
-            looks.formats[place] = code
+            looks.formats[key] = code
 
     def _elements(self, part: str, *names: str) -> Iterator[Any]:
         """Yield elements while parsing, and empty each element afterwards."""
@@ -340,9 +340,9 @@ class _Styles:
             raise self._archive.unreadable("it is damaged") from exc
 
 
-def _cell_of(reference: str) -> Place:
+def _cell_of(reference: str) -> CellKey:
     """Return row and column of a reference such as ``B3`` or ``$B$3:C4``."""
-    match = _PLACE.match(reference.replace("$", ""))
+    match = _CELL_NAME.match(reference.replace("$", ""))
     if match is None:
         return 0, 0
     column = 0
@@ -409,18 +409,18 @@ def _number(value: float, sections: tuple[Tokens, ...]) -> str:
 
 def _digits(value: float, mask: str) -> str:
     """Return a positive number in digits, by a mask such as ``#,##0.0#``."""
-    places = mask.rstrip(",")
-    value /= 1000.0 ** min(len(mask) - len(places), 9)  # each comma at the end
-    before, _, after = places.partition(".")
+    core = mask.rstrip(",")
+    value /= 1000.0 ** min(len(mask) - len(core), 9)  # each comma at the end
+    before, _, after = core.partition(".")
     grouped = "," if "," in before else ""
-    whole, _, rest = f"{value:{grouped}.{len(after)}f}".partition(".")
+    whole, _, tail = f"{value:{grouped}.{len(after)}f}".partition(".")
     least = len(after.rstrip("#?"))
-    rest = rest[:least] + rest[least:].rstrip("0")
+    tail = tail[:least] + tail[least:].rstrip("0")
     if "0" not in before and whole == "0":
         whole = ""
     elif not grouped:
         whole = whole.zfill(before.count("0"))
-    return f"{whole}.{rest}" if rest else whole
+    return f"{whole}.{tail}" if tail else whole
 
 
 def _general(value: float) -> str:
@@ -531,14 +531,14 @@ def grid_html(grid: Grid) -> str:
 
 def _spans(
     grid: Grid, rows: list[int], columns: list[int]
-) -> tuple[dict[Place, tuple[int, int]], set[Place]]:
-    """Return the columns and rows of merged cells, and the places that they cover."""
-    spans: dict[Place, tuple[int, int]] = {}
-    covered: set[Place] = set()
+) -> tuple[dict[CellKey, tuple[int, int]], set[CellKey]]:
+    """Return the columns and rows of merged cells, and the cells that they cover."""
+    spans: dict[CellKey, tuple[int, int]] = {}
+    covered: set[CellKey] = set()
     work = 0
     for top, left, bottom, right in grid.merged:
-        place = (top, left)
-        if left not in grid.cells.get(top, {}) or place in spans or place in covered:
+        key = (top, left)
+        if left not in grid.cells.get(top, {}) or key in spans or key in covered:
             continue
         inner_rows = rows[bisect_left(rows, top) : bisect_right(rows, bottom)]
         first, end = bisect_left(columns, left), bisect_right(columns, right)
@@ -547,8 +547,8 @@ def _spans(
         work += spans_now[0] * spans_now[1]
         if work > MAX_COVERED:
             break
-        spans[place] = spans_now
-        covered |= {(r, c) for r in inner_rows for c in inner_columns} - {place}
+        spans[key] = spans_now
+        covered |= {(r, c) for r in inner_rows for c in inner_columns} - {key}
     return spans, covered
 
 

@@ -1,1 +1,1 @@
-"""Makes the formats of a page besides Markdown and HTML, and shortens or redacts formats."""
+"""Makes the formats of a page other than Markdown and HTML, and shortens or redacts formats."""

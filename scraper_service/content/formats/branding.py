@@ -346,16 +346,16 @@ def _logo(graph: Graph, evidence: Evidence) -> str | None:
         for value in graph.values(node.data, "logo"):
             is_node = isinstance(value, dict)
             text = value.get("url") or value.get("contentUrl") if is_node else value
-            if address := absolute(base, plain(text)):
-                return address
+            if url := absolute(base, plain(text)):
+                return url
     for image in evidence.document.body.iter("img"):
         names = (image.get(n, "") for n in ("class", "id", "alt", "src"))
         parent = image.getparent()
         above = f"{parent.get('class', '')} {parent.get('id', '')}"
         if any(map(_LOGO.search, (*names, above))):
             source = image.get("src") or best_candidate(image.get("srcset", "")) or ""
-            if address := absolute(base, source):
-                return address
+            if url := absolute(base, source):
+                return url
     return None
 
 

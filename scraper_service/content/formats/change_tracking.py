@@ -445,7 +445,7 @@ def _compare(
 
 
 def is_outage(text: bytes) -> bool:
-    """Return True if a page is there in place of one that may come back.
+    """Return True if a page is there instead of one that may come back.
 
     ``text`` is the JSON of the page. An empty shell is the page itself, with its links.
     """

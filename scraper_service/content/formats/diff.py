@@ -1,6 +1,6 @@
 """The diff of two texts, line by line: the hunks between them, as a patch or as JSON.
 
-The patch turns the old text exactly into the new text. The diff is the shortest for
+The patch changes the old text exactly into the new text. The diff is the shortest for
 texts that differ little; for other texts its time is bounded.
 """
 
@@ -56,7 +56,7 @@ class Hunk:
 
 
 def hunks(old: str, new: str) -> list[Hunk]:
-    """Return the hunks that turn ``old`` into ``new``; empty for equal texts."""
+    """Return the hunks that change ``old`` into ``new``; empty for equal texts."""
     before, after = _lines(old), _lines(new)
     return [_hunk(group, before, after) for group in _groups(_spans(before, after))]
 
@@ -244,9 +244,9 @@ class _Search:
         old, new = self.old, self.new
         counts = Counter(old[start:end])
         others = Counter(new[new_start:new_end])
-        places = {new[j]: j for j in range(new_start, new_end)}
+        positions = {new[j]: j for j in range(new_start, new_end)}
         pairs = [
-            (i, places[old[i]])
+            (i, positions[old[i]])
             for i in range(start, end)
             if counts[old[i]] == 1 and others[old[i]] == 1
         ]

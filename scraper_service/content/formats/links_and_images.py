@@ -62,21 +62,21 @@ def links(document: Document) -> list[str]:
     written: set[str] | None = None
     for value in values_in(document.body, "a", "href"):
         if url_kind(value) == COMPLETE_URL:
-            address = value
+            link = value
         elif value.lstrip().startswith("#") and value not in document.routes:
             continue
         else:
-            address = absolute(document.base, value) or ""
-        address = without_session(address)
-        if address in found:
+            link = absolute(document.base, value) or ""
+        link = without_session(link)
+        if link in found:
             continue
-        if (safe := encode_url(address)) != address and is_web(address):
+        if (safe := encode_url(link)) != link and is_web(link):
             if written is None:  # the tree may have complete URLs only
                 written = {each.strip() for each in document.parts.followed}
-            if address not in written:
-                address = safe
-        if is_web(address) or address[:7].lower() == "mailto:":
-            found[address] = None
+            if link not in written:
+                link = safe
+        if is_web(link) or link[:7].lower() == "mailto:":
+            found[link] = None
             if len(found) == MAX_FOUND:
                 break
     if document.embedded:
@@ -86,12 +86,12 @@ def links(document: Document) -> list[str]:
 
 def _with_embedded(document: Document, found: dict[str, None]) -> list[str]:
     """Return links with the URLs of embedded documents, in document order."""
-    places = {url: place for place, url in enumerate(_raw_links(document))}
+    numbers = {url: number for number, url in enumerate(_raw_links(document))}
     waiting = deque(document.embedded)
     merged: dict[str, None] = {}
     for url in found:
-        place = places.get(url, -1)
-        while waiting and places.get(waiting[0].url, 0) < place:
+        number = numbers.get(url, -1)
+        while waiting and numbers.get(waiting[0].url, 0) < number:
             merged.update(dict.fromkeys(waiting.popleft().urls))
         merged[url] = None
     for each in waiting:
@@ -102,7 +102,7 @@ def _with_embedded(document: Document, found: dict[str, None]) -> list[str]:
 def page_links(document: Document) -> tuple[str, ...]:
     """Return all http(s) URLs of the *raw* tree, absolute and unique.
 
-    Documents of embedded viewers take the place of their viewers, which have no text.
+    Documents of embedded viewers replace their viewers, which have no text.
     """
     found = _raw_links(document)
     if not document.embedded:
@@ -125,9 +125,9 @@ def _raw_links(document: Document) -> tuple[str, ...]:
             if has_web_origin:
                 found[origin + value] = None
         elif not value.lstrip().startswith("#") or value in document.routes:
-            address = absolute(base, value)
-            if is_web(address):
-                found[str(address)] = None
+            link = absolute(base, value)
+            if is_web(link):
+                found[str(link)] = None
         if len(found) == MAX_FOUND:
             break
     return tuple(found)
@@ -154,9 +154,9 @@ def feed_links(
     has_bases = "xml:base" in text
     for value in root.xpath(_FEED):
         base = xml_base(value.getparent(), url) if has_bases else url
-        address = absolute(base, str(value))
-        if is_web(address):
-            found[str(address)] = None
+        link = absolute(base, str(value))
+        if is_web(link):
+            found[str(link)] = None
             if len(found) == MAX_FOUND:
                 break
     return tuple(found), _times_of(root, url, w3c_time(last_modified))
@@ -168,15 +168,15 @@ def _times_of(root: etree._Element, url: str, modified: str | None) -> dict[str,
     for entry in root.xpath(_ENTRIES):
         links = [text for text in entry.xpath(_ENTRY_LINKS) if text.strip()]
         base = xml_base(links[0].getparent(), url) if links else url
-        address = absolute(base, str(links[0])) if links else None
+        target = absolute(base, str(links[0])) if links else None
         times = {
             etree.QName(child).localname.lower(): (child.text or "").strip()
             for child in entry.iterchildren("{*}*")
         }
         given = next((times[name] for name in _TIMES if times.get(name)), "")
         time = w3c_time(given) or modified
-        if is_web(address) and time is not None:
-            found.setdefault(str(address), time)
+        if is_web(target) and time is not None:
+            found.setdefault(str(target), time)
     return found
 
 
@@ -188,9 +188,9 @@ def images(document: Document) -> list[str]:
     found: dict[str, None] = {}
     for element in document.body.iter("img", "source", "video"):
         for value in _candidates(element):
-            address = absolute(document.base, value) if value else None
-            if is_web(address):
-                found[encode_url(str(address))] = None
+            image = absolute(document.base, value) if value else None
+            if is_web(image):
+                found[encode_url(str(image))] = None
         if len(found) >= MAX_IMAGES:
             break
     return list(found)

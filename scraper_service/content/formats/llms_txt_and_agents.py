@@ -82,13 +82,13 @@ def llms_text(url: str, pages: Sequence[LlmsPage]) -> str:
 
 def llms_full_text(url: str, pages: Sequence[LlmsPage]) -> str:
     """Return llms-full.txt: the Markdown of each page after its number and title."""
-    parts, room = [f"# {url} llms-full.txt\n"], FULL_TEXT
+    parts, left = [f"# {url} llms-full.txt\n"], FULL_TEXT
     for number, page in enumerate(pages, 1):
         text = page.markdown or ""
-        if len(text) > room:
+        if len(text) > left:
             text = LEFT_OUT
         else:
-            room -= len(text)
+            left -= len(text)
         parts.append(f"<|page-{number}|>\n## {page.title}\n\n{text.strip()}\n")
     return "\n".join(parts)
 
@@ -250,11 +250,11 @@ def pages_text(pages: Sequence[AgentPage], limit: int) -> str:
     """Return the pages as numbered parts within ``limit`` bytes in UTF-8."""
     if not pages:
         return ""
-    room = limit // len(pages)
+    share = limit // len(pages)
     parts = []
     for number, page in enumerate(pages, 1):
         text = f"[{number}] {page.title[:200]} ({page.url})\n{page.text}"
-        parts.append(cut(text, room - 2))
+        parts.append(cut(text, share - 2))
     return "\n\n".join(parts)
 
 

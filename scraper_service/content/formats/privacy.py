@@ -1,4 +1,4 @@
-"""Finds and replaces personal data in texts by rules: addresses, numbers, secrets."""
+"""Finds and replaces personal data in texts by rules: e-mail and IP addresses, numbers, secrets."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ _REGIONS = dict(
     ).split()
 )
 _DIGITS = re.compile(r"\d")
-# What a reader does not see between the letters of an address: marks of Markdown, which
+# What a reader does not see between the letters of an e-mail address: marks of Markdown, which
 # inline tags of the page leave, and characters without width.
 _MARKS = re.compile(r"\*{1,3}|~~|`{1,3}|[\u00ad\u200b-\u200d\u2060\ufeff]+")
 _MARKED_LINE = re.compile(r".*(?:[*~`\u00ad\u200b-\u200d\u2060\ufeff]).*")
@@ -156,9 +156,9 @@ class Redaction:
         for line in _MARKED_LINE.finditer(text):
             if _DIGITS.search(line[0]) is None and not any(x in line[0] for x in _AT):
                 continue
-            shown, places = _without_marks(line[0])
+            shown, positions = _without_marks(line[0])
             for start, end in find(shown, self.language):
-                first, last = places[start], places[end - 1] + 1
+                first, last = positions[start], positions[end - 1] + 1
                 if last - first > end - start:  # else it was found already
                     yield line.start() + first, line.start() + last
 
@@ -172,17 +172,17 @@ class Redaction:
 
 
 def _without_marks(text: str) -> tuple[str, list[int]]:
-    """Return a text without marks, and the place of each of its characters in the text."""
+    """Return a text without marks, and the position of each of its characters in the text."""
     parts: list[str] = []
-    places: list[int] = []
+    positions: list[int] = []
     last = 0
     for mark in _MARKS.finditer(text):
         parts.append(text[last : mark.start()])
-        places += range(last, mark.start())
+        positions += range(last, mark.start())
         last = mark.end()
     parts.append(text[last:])
-    places += range(last, len(text))
-    return "".join(parts), places
+    positions += range(last, len(text))
+    return "".join(parts), positions
 
 
 def _join_overlaps(spans: Iterable[SpanT]) -> Iterator[SpanT]:
@@ -200,9 +200,9 @@ def _join_overlaps(spans: Iterable[SpanT]) -> Iterator[SpanT]:
 
 
 def _open_marks(text: str, start: int, end: int) -> tuple[str, str]:
-    """Return the marks in a span that belong to marks before or behind it.
+    """Return the marks in a span that belong to marks before or after it.
 
-    They stay before it if they begin something, and behind it if they end something.
+    They stay before it if they begin something, and after it if they end something.
     """
     odd = [
         mark
@@ -235,11 +235,11 @@ def _secrets(text: str, _: str | None) -> Iterator[SpanT]:
 
 def _key_blocks(text: str) -> Iterator[SpanT]:
     """Yield the private keys of a text; one without an end goes to the end of the text."""
-    place = 0
-    while (begin := _KEY_BEGIN.search(text, place)) is not None:
+    at = 0
+    while (begin := _KEY_BEGIN.search(text, at)) is not None:
         end = _KEY_END.search(text, begin.end())
-        place = end.end() if end is not None else len(text)
-        yield begin.start(), place
+        at = end.end() if end is not None else len(text)
+        yield begin.start(), at
 
 
 def _emails(text: str, _: str | None) -> Iterator[SpanT]:
@@ -250,8 +250,8 @@ def _emails(text: str, _: str | None) -> Iterator[SpanT]:
 def _financial(text: str, _: str | None) -> Iterator[SpanT]:
     spans = list(_cards(text))
     for found in _IBAN.finditer(text):
-        if (rest := _IBAN_END.match(text, found.end())) is not None:
-            whole = text[found.start() : rest.end()]
+        if (tail := _IBAN_END.match(text, found.end())) is not None:
+            whole = text[found.start() : tail.end()]
             if end := _end_of_iban(whole):
                 spans.append((found.start(), found.start() + end))
     yield from sorted(spans)
@@ -320,8 +320,8 @@ def region_of(language: str | None) -> str | None:
 def is_card(digits: str) -> bool:
     """Return True if the check digit of a card number is right (Luhn)."""
     total = 0
-    for place, digit in enumerate(reversed(digits)):
-        value = int(digit) * (1 + place % 2)
+    for number, digit in enumerate(reversed(digits)):
+        value = int(digit) * (1 + number % 2)
         total += value - 9 if value > 9 else value
     return 13 <= len(digits) <= 19 and total % 10 == 0 and len(set(digits)) > 1
 

@@ -1,4 +1,4 @@
-"""The product of a page with its variants, and the menu of a place that serves food.
+"""The product of a page with its variants, and the menu of a restaurant.
 
 The data come from structured data, meta tags and visible text.
 """

@@ -101,7 +101,7 @@ def _weights(
     named = set(_words(title))
     weights = []
     for sentence, count in zip(found, counts, strict=True):
-        place = 1 + 1 / (1 + sentence.paragraph)
+        lead = 1 + 1 / (1 + sentence.paragraph)
         shared = len(named & count.keys()) / len(named) if named else 0
-        weights.append(place * (1 + shared))
+        weights.append(lead * (1 + shared))
     return np.array(weights)

@@ -178,7 +178,7 @@ def _groups(blocks: list[str], limit: int) -> Iterator[list[str]]:
 def _best_cut(blocks: list[str], sizes: list[int], first: int, end: int) -> int:
     """Return where the part ends: before a heading in its second half, else at ``end``.
 
-    A heading never ends a part, unless the part holds nothing else.
+    A heading never ends a part, unless the part has nothing else.
     """
     whole = sum(sizes[first:end])
     kept = whole
@@ -252,8 +252,8 @@ def _split_code(lines: list[str], fence: re.Match[str], limit: int) -> Iterator[
     end = lines[-1].strip(" \t>")
     if len(lines) > 1 and end and not end.strip(fence[2][0]):
         closing, lines = lines[-1], lines[:-1]
-    room = limit - _size(f"{opening}\n\n{closing}")
-    for text in _pack(lines[1:], "\n", room, ()):
+    inner_limit = limit - _size(f"{opening}\n\n{closing}")
+    for text in _pack(lines[1:], "\n", inner_limit, ()):
         yield f"{opening}\n{text}\n{closing}"
 
 
@@ -264,20 +264,20 @@ def _pack(
 
     Pieces that do not fit are cut after matches of ``smaller``, at last anywhere.
     """
-    held: list[str] = []
+    kept: list[str] = []
     size = 0
     for piece in pieces:
         own = _size(piece)
-        if held and size + len(gap) + own > limit:
-            yield gap.join(held)
-            held, size = [], 0
+        if kept and size + len(gap) + own > limit:
+            yield gap.join(kept)
+            kept, size = [], 0
         if own > limit:
             yield from _cut(piece, limit, smaller)
             continue
-        size += own + (len(gap) if held else 0)
-        held.append(piece)
-    if held:
-        yield gap.join(held)
+        size += own + (len(gap) if kept else 0)
+        kept.append(piece)
+    if kept:
+        yield gap.join(kept)
 
 
 def _cut(text: str, limit: int, smaller: tuple[re.Pattern[str], ...]) -> Iterator[str]:

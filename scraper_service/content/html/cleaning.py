@@ -187,7 +187,7 @@ _CURRENCY = frozenset("$\u20ac\u00a3")
 # Class names of labels and values: a pair of them is not one word.
 _LABELS = re.compile(r"(?:^|[\s_-])(?:label|name|key|title|value|count)(?=$|[\s_-])")
 _ENDS_LABEL = re.compile(r"[^\W\d_]:\Z")
-# Roles of elements with a place of their own.
+# Roles of elements that styles set apart from the text.
 _ROLES = frozenset({"cell", "gridcell", "columnheader", "rowheader", "tooltip"})
 _EXACT = frozenset({"pre", "code", "kbd", "samp", "tt", "math", "textarea"})
 UNCOVERED_WORDS = 100  # hidden content with more words may be the page itself
@@ -231,40 +231,38 @@ def separate_words(body: Any) -> None:
     """Add a space between links, and between spans of one class, that styles separate.
 
     The space also goes between other links, spans and bold texts in these cases: a new
-    word begins behind several words, a new price begins, a value follows its label, a
+    word begins after several words, a new price begins, a value follows its label, a
     cell follows another one, or a note follows its mark in the text.
     """
-    for element, behind in unseparated(
-        body, "a", "span", "b", "strong", "sup", "input"
-    ):
-        if behind.tag == "sup":
+    for element, other in unseparated(body, "a", "span", "b", "strong", "sup", "input"):
+        if other.tag == "sup":
             continue
-        if behind.tag == element.tag and (
+        if other.tag == element.tag and (
             element.tag == "a"
-            or (element.get("class") and element.get("class") == behind.get("class"))
+            or (element.get("class") and element.get("class") == other.get("class"))
         ):
-            before, after = "".join(texts_in(element)), "".join(texts_in(behind))
+            before, after = "".join(texts_in(element)), "".join(texts_in(other))
             is_end = bool(_ENDS_WORD.search(before[-3:]) and _BEGINS_WORD.match(after))
         else:
-            after = behind.text or "".join(texts_in(behind))
+            after = other.text or "".join(texts_in(other))
             if not after[:1].isalnum() and after[:1] not in _CURRENCY:
                 continue
             before = "".join(texts_in(element))
-            is_note = behind.tag == "a" and after.isdigit()
+            is_note = other.tag == "a" and after.isdigit()
             is_end = (
                 not is_note and _are_apart(before, after)
-            ) or _are_label_and_value(element, behind, before)
-        if (is_end or _is_placed(element, behind)) and not any(
+            ) or _are_label_and_value(element, other, before)
+        if (is_end or _is_cell_or_note(element, other)) and not any(
             above.tag in _EXACT for above in element.iterancestors()
         ):
             element.tail = " "
 
 
-def _is_placed(element: Any, behind: Any) -> bool:
-    """Return True for a cell or a note, which styles place beside the text."""
-    if element.tag == "input" or behind.get("role") in _ROLES:
+def _is_cell_or_note(element: Any, other: Any) -> bool:
+    """Return True for a cell or a note, which styles set apart from the text."""
+    if element.tag == "input" or other.get("role") in _ROLES:
         return True
-    return element.tag == "sup" and " " in "".join(texts_in(behind)).strip()
+    return element.tag == "sup" and " " in "".join(texts_in(other)).strip()
 
 
 def _are_apart(before: str, after: str) -> bool:
@@ -280,11 +278,11 @@ def _are_apart(before: str, after: str) -> bool:
     return " " in f"{before}{after}".strip()
 
 
-def _are_label_and_value(element: Any, behind: Any, before: str) -> bool:
+def _are_label_and_value(element: Any, other: Any, before: str) -> bool:
     """Return True for a label and its value, by a colon or by their class names."""
     if _ENDS_LABEL.search(before[-2:]):
         return True
-    names, others = element.get("class"), behind.get("class")
+    names, others = element.get("class"), other.get("class")
     return bool(
         names
         and others
@@ -295,7 +293,7 @@ def _are_label_and_value(element: Any, behind: Any, before: str) -> bool:
 
 
 def clean(document: Document, *, complete: bool = True) -> None:
-    """Drop elements that are not content, in place.
+    """Drop the elements of the tree that are not content.
 
     With ``complete``, also make the URLs absolute.
     """
@@ -304,8 +302,8 @@ def clean(document: Document, *, complete: bool = True) -> None:
     document.players = frames + found["video"] + found["audio"]
     if found["template"]:
         _move_streamed_parts(body, found["template"])
-    rest = [part for part in document.root if part is not body]
-    styles = [x for part in rest for x in elements(part, "style")] + found["style"]
+    others = [part for part in document.root if part is not body]
+    styles = [x for part in others for x in elements(part, "style")] + found["style"]
     rules = HidingRules(styles)
     for script in found["script"]:
         if script.get("type", "")[:5] == "math/":
@@ -335,7 +333,7 @@ def clean(document: Document, *, complete: bool = True) -> None:
 
 
 def drop_spoken_copies(texts: list[Any]) -> None:
-    """Drop the drawn form of a text whose spoken form stands beside it, as of a price.
+    """Drop the drawn form of a text whose spoken form stands next to it, as of a price.
 
     The spoken form is hidden from the eye, the drawn one (``$19<sup>99</sup>``) from
     screen readers.
@@ -390,7 +388,7 @@ def _replace(document: Document, found: dict[str, list[Any]]) -> bool:
 
 
 def _drop_hidden(document: Document, body: Any, hidden: dict[Any, Hiding]) -> None:
-    """Drop hidden elements, and warn of texts addressed to a language model.
+    """Drop hidden elements, and warn of texts meant for a language model.
 
     Hidden content stays if a script or a click would show it. It also stays if it is
     longer than the visible text. Other parts with a text of their own are losses.
@@ -443,7 +441,7 @@ def _drop_hidden(document: Document, body: Any, hidden: dict[Any, Hiding]) -> No
 
 
 def _inline_frames(document: Document, frames: list[Any]) -> bool:
-    """Turn each ``iframe`` into a ``div`` that holds its ``srcdoc`` document.
+    """Replace each ``iframe`` by a ``div`` that contains its ``srcdoc`` document.
 
     Nested frames follow their outer frames. Return True if the tree has new or fewer
     elements.
@@ -484,7 +482,7 @@ def without_frames(document: Document) -> Document | None:
 
 
 def _resolve_noscript(body: Any, blocks: list[Any]) -> bool:
-    """Keep ``noscript`` only where it holds more words than the rest of the page.
+    """Keep ``noscript`` only where it contains more words than all other parts of the page.
 
     Return True if something of it is in the tree now.
     """
@@ -501,28 +499,28 @@ def _resolve_noscript(body: Any, blocks: list[Any]) -> bool:
 
 
 def _move_streamed_parts(body: Any, templates: list[Any]) -> None:
-    """Move the parts that React streams later to their places.
+    """Move the parts that React streams later to their positions.
 
     React sends such parts hidden, at the end of the page; a script moves them in the
-    browser. An empty ``template`` marks each place.
+    browser. An empty ``template`` marks each position.
     """
-    places: dict[str, Any] = {}
-    for place in templates:
-        name = place.get("id", "")
+    by_name: dict[str, Any] = {}
+    for template in templates:
+        name = template.get("id", "")
         if name[:2] in _PLACEHOLDERS:
-            places.setdefault(name[2:], place)
-    if not places:
+            by_name.setdefault(name[2:], template)
+    if not by_name:
         return
     for part in list(body.iter("div")):
         name = part.get("id", "")
-        if name[:2] != "S:" or part.get("hidden") is None or name[2:] not in places:
+        if name[:2] != "S:" or part.get("hidden") is None or name[2:] not in by_name:
             continue
-        place = places.pop(name[2:])
-        if any(above is part for above in place.iterancestors()):
+        template = by_name.pop(name[2:])
+        if any(above is part for above in template.iterancestors()):
             continue
         drop(part)
         del part.attrib["hidden"]
-        place.addnext(part)
+        template.addnext(part)
 
 
 def _has_words(body: Any, count: int) -> bool:

@@ -44,7 +44,7 @@ _NO_LANGUAGE = frozenset(
     "true false highlight".split()
 )
 _BREAKS = BLOCKS | {"br"}
-# Highlighters' class names for lines, line numbers, and elements beside the code.
+# Highlighters' class names for lines, line numbers, and elements next to the code.
 _LINE_NAME = re.compile(r"(?<![^\s_-])line(?![^\s_-])(?!-n|-highlight)", re.IGNORECASE)
 _HIGHLIGHTED = "code-line"
 _LINE_NUMBER_NAME = re.compile(
@@ -58,7 +58,7 @@ _NOT_SELECTABLE = re.compile(r"user-select\s*:\s*none", re.IGNORECASE)
 MAX_ROWS = 5  # searched for the first line
 MAX_NUMBERED = 2_000  # ``pre`` elements whose line numbers are searched
 MAX_NUMBERS = 5_000_000  # characters read in search of line numbers
-MAX_LEVELS = 4  # from the code to the element beside its line numbers
+MAX_LEVELS = 4  # from the code to the element next to its line numbers
 _NUMBER_CELL = re.compile(
     r"(?:^|[\s_-])(?:blob-num|(?:diff-)?lines?-?num(?:ber)?s?|ln-num(?:ber)?s?|linenos?|"
     r"(?:old|new)_line)(?=$|[\s_-])",
@@ -141,7 +141,7 @@ def _is_line(
     """Return True for a line that styles draw as a block.
 
     Usually all siblings are lines too. Gatsby draws only highlighted lines so, between
-    lines of plain text. ``holders`` keeps which elements hold lines only.
+    lines of plain text. ``holders`` keeps which elements contain lines only.
     """
     if not _is_named_line(element):
         return False
@@ -158,13 +158,13 @@ def _is_line(
 
 
 def _holds_lines(above: Any, unwritten: Collection[Any]) -> bool:
-    """Return True if an element has no text besides lines."""
+    """Return True if an element has no text except lines."""
     if above.text and not above.text.isspace():
         return False
     return all(
-        (beside in unwritten or _is_named_line(beside))
-        and (not beside.tail or beside.tail.isspace())
-        for beside in above
+        (sibling in unwritten or _is_named_line(sibling))
+        and (not sibling.tail or sibling.tail.isspace())
+        for sibling in above
     )
 
 
@@ -237,7 +237,7 @@ def _known_language(name: str) -> str:
 
 
 def join_code_lines(tables: list[Any], url: str) -> list[Any]:
-    """Turn each table with a line of code per row into a ``pre``, and return these."""
+    """Replace each table with a line of code per row by a ``pre``, and return these."""
     made = []
     for table in tables:
         if any(map(_is_code_row, islice(table.iter("tr"), MAX_ROWS))):
@@ -324,7 +324,7 @@ def _is_code(cell: Any) -> bool:
 
 
 def _join(table: Any, url: str) -> None:
-    """Turn a table into a ``pre``; other rows, such as comments, follow it."""
+    """Replace a table by a ``pre``; other rows, such as comments, follow it."""
     lines: list[str] = []
     others: list[Any] = []
     for row in list(table.iter("tr")):
@@ -351,7 +351,7 @@ def _join(table: Any, url: str) -> None:
 
 
 def _line(cell: Any, row: Any) -> str:
-    """Return the code of a cell, behind the sign of a change."""
+    """Return the code of a cell, after the sign of a change."""
     inner = next((e for e in cell.iter() if _is_inner(e)), cell)
     marked = [e for e in (inner, cell) if "data-code-marker" in e.attrib]
     sign = marked[0].get("data-code-marker") if marked else None
@@ -383,8 +383,8 @@ def _language(table: Any, url: str) -> str:
 
 
 MAX_HOLDERS = 3  # ancestors of the code
-MAX_WORDS = 12  # beside the code, in the element around both
-MAX_ELEMENTS = 60  # visited beside the code
+MAX_WORDS = 12  # next to the code, in the element around both
+MAX_ELEMENTS = 60  # visited next to the code
 _HOLDERS = frozenset({"div", "figure", "section", "pre", "header", "span"})
 _KEPT = frozenset(
     {"pre", "code", "h1", "h2", "h3", "h4", "h5", "h6", "p", "figcaption"}
@@ -415,14 +415,14 @@ _LANGUAGES = {
 
 
 def drop_toolbars(body: Any) -> None:
-    """Drop labels and buttons beside code; a label may set the code's language.
+    """Drop labels and buttons next to code; a label may set the code's language.
 
-    This applies only in elements that hold little besides the code.
+    This applies only in elements that contain little except the code.
     """
     for code in list(elements(body, "pre")):
         for button in list(code.iter("button")):
             drop(button)
-        for element in [e for beside in _neighbours(code) for e in _leaves(beside)]:
+        for element in [e for sibling in _neighbours(code) for e in _leaves(sibling)]:
             said = " ".join("".join(texts_in(element)).split()).lower()
             language = _LANGUAGES.get(said)
             if language and not language_of(code):
@@ -432,7 +432,7 @@ def drop_toolbars(body: Any) -> None:
 
 
 def _neighbours(code: Any) -> list[Any]:
-    """Return the elements beside a ``pre`` and, inside it, beside its ``code``."""
+    """Return the elements next to a ``pre`` and, inside it, next to its ``code``."""
     inner = next((child for child in code if child.tag == "code"), None)
     found = [] if inner is None else [child for child in code if child is not inner]
     holder, words = code, 0
@@ -458,7 +458,7 @@ def _holds_code(element: Any) -> bool:
 
 
 def _words(element: Any) -> int:
-    """Count the words of an element and behind it, up to the limit."""
+    """Count the words of an element and after it, up to the limit."""
     count = len((element.tail or "").split())
     for text in texts_in(element):
         count += len(text.split())

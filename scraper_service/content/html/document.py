@@ -131,12 +131,12 @@ _ATTRIBUTE = re.compile(rb"[^\s=\"'/]+(?:\s*=\s*(?:\"[^\"]*\"?|'[^']*'?|[^\s\"']
 # In UTF-8 a control character is never part of another character.
 _CONTROLS = bytes({*range(32), 127} - {*b"\t\n\r"})
 _FORBIDDEN_CHARACTERS = ("\ufffe".encode(), "\uffff".encode())
-# Without the flag for both cases, which would test each byte, not only those behind "&#".
+# Without the flag for both cases, which would test each byte, not only those after "&#".
 _FORBIDDEN_REFERENCE = re.compile(
     rb"&#(?:0*(?:[0-8]|1[124-9]|2\d|3[01]|127)(?!\d)"
     rb"|[xX]0*(?:[0-8bce-fBCE-F]|1[0-9a-fA-F]|7[fF]|[fF]{3}[efEF])(?![0-9a-fA-F]));?"
 )
-# Elements behind which an HTML 5 parser stays in the head.
+# Elements after which an HTML 5 parser stays in the head.
 _HEAD_ELEMENTS = frozenset(
     "base basefont bgsound link meta noframes noscript object script style template title".split()
 )
@@ -195,7 +195,7 @@ class Document:
     #: What :func:`parse` found on the way.
     parts: Parts
     #: The links to fragments, as written, that lead to routes of a script. They are pages
-    #: of their own; the other fragments are places in this page.
+    #: of their own; the other fragments are positions in this page.
     routes: frozenset[str] = frozenset()
     #: Warnings for the client.
     warnings: list[str] = field(factory=list)
@@ -268,7 +268,7 @@ def parse(source: str | bytes, url: str) -> Document:
 def _routes(root: Any, followed: list[str], url: str) -> frozenset[str]:
     """Return those of the URLs ``followed`` that lead from a page to a script's route.
 
-    A fragment with the id of an element leads to the element. So does ``?id=`` behind the
+    A fragment with the id of an element leads to the element. So does ``?id=`` after the
     route of this page, as docsify writes it.
     """
     found = {
@@ -280,13 +280,13 @@ def _routes(root: Any, followed: list[str], url: str) -> frozenset[str]:
     }
     if not found:
         return frozenset()
-    places = {*root.xpath("//@id | //a/@name")}
+    ids = {*root.xpath("//@id | //a/@name")}
     own = url.partition("#")[2].partition("?")[0].strip("/")
     routes = set()
     for value, fragment in found.items():
         route, _, query = fragment.partition("?")
         is_here = route.strip("/") == own and query[:3] == "id="
-        if not places & {
+        if not ids & {
             fragment,
             unquote(fragment),
             unquote(query[3:]) if is_here else None,
@@ -326,7 +326,7 @@ def include(document: Document, selectors: tuple[str, ...]) -> None:
 
 
 def drop(element: Any) -> None:
-    """Remove ``element`` but keep the text behind it."""
+    """Remove ``element`` but keep the text after it."""
     parent = element.getparent()
     if parent is None:
         return
@@ -399,7 +399,7 @@ def _end_list(found: re.Match[bytes]) -> bytes:
 
 
 def _empty_embed(element: Any) -> None:
-    """Move the content of an ``embed`` behind it: libxml2 does not know it as void."""
+    """Move the content of an ``embed`` after it: libxml2 does not know it as void."""
     children, text, tail = list(element), element.text, element.tail
     element.text, element.tail = None, None
     last = element
@@ -412,7 +412,7 @@ def _empty_embed(element: Any) -> None:
 
 
 def _end_head(root: Any) -> None:
-    """Move the first body element inside the head, with all behind it, to the body.
+    """Move the first body element inside the head, with all after it, to the body.
 
     libxml2 does not support HTML 5's elements, and leaves ``<main>`` in a head without
     end tag.
@@ -427,8 +427,8 @@ def _end_head(root: Any) -> None:
     if body is None:
         body = etree.SubElement(root, "body")
     first_text, body.text = body.text, None
-    for place, child in enumerate(late):
-        body.insert(place, child)
+    for number, child in enumerate(late):
+        body.insert(number, child)
     if first_text:
         late[-1].tail = (late[-1].tail or "") + first_text
 
@@ -437,7 +437,7 @@ def _join_rest(root: Any) -> None:
     """Move what follows the end tags of body and document to the end of the body.
 
     Browsers read it as a part of the body (HTML, 13.2.6.4.19 and 13.2.6.4.22). libxml2 puts it
-    behind the body, or into further roots, which no format reads.
+    after the body, or into further roots, which no format reads.
     """
     body = root.find("body")
     if body is None or (body.getnext() is None and root.getnext() is None):
@@ -517,21 +517,21 @@ def _append_text(body: Any, text: str) -> None:
         body.text = (body.text or "") + text
 
 
-def _long_tag(data: bytes, place: int) -> int:
-    """Return the place of the next tag longer than :data:`LONG_TAG`, by few searches.
+def _long_tag(data: bytes, at: int) -> int:
+    """Return the position of the next tag longer than :data:`LONG_TAG`, by few searches.
 
-    Return -1 without any. ``place`` is where the search begins.
+    Return -1 without any. ``at`` is where the search begins.
     """
-    place = data.find(b"<", place)
-    while 0 <= place < len(data) - LONG_TAG:
-        end = place + 1 + LONG_TAG
-        last = data.rfind(b"<", place + 1, end)
+    at = data.find(b"<", at)
+    while 0 <= at < len(data) - LONG_TAG:
+        end = at + 1 + LONG_TAG
+        last = data.rfind(b"<", at + 1, end)
         if last < 0:
-            is_tag = data[place + 1 : place + 2].isalpha()
-            if is_tag and data.find(b">", place, end) < 0:
-                return place
-            last = data.find(b"<", end)  # mostly behind a script
-        place = last
+            is_tag = data[at + 1 : at + 2].isalpha()
+            if is_tag and data.find(b">", at, end) < 0:
+                return at
+            last = data.find(b"<", end)  # mostly after a script
+        at = last
     return -1
 
 
@@ -542,16 +542,16 @@ def _without_late_attributes(data: bytes) -> bytes:
     """
     parts = []
     left = 0
-    place = _long_tag(data, 0)
-    while place >= 0:
-        ends = (data.find(b"<", place + 1), data.find(b">", place + 1))
+    at = _long_tag(data, 0)
+    while at >= 0:
+        ends = (data.find(b"<", at + 1), data.find(b">", at + 1))
         end = min((n for n in ends if n >= 0), default=len(data))
-        for number, attribute in enumerate(_ATTRIBUTE.finditer(data[place:end])):
+        for number, attribute in enumerate(_ATTRIBUTE.finditer(data[at:end])):
             if number == MAX_ATTRIBUTES:
-                parts.append(data[left : place + attribute.start()])
+                parts.append(data[left : at + attribute.start()])
                 left = end
                 break
-        place = _long_tag(data, end)
+        at = _long_tag(data, end)
     return b"".join((*parts, data[left:])) if parts else data
 
 

@@ -92,7 +92,7 @@ _VIEWERS = (
     ("drive.google.com", ("/viewerng/viewer", "/viewer"), "url"),
     ("view.officeapps.live.com", ("/op/embed.aspx", "/op/view.aspx"), "src"),
 )
-#: Elements whose content a browser shows only in place of the element; besides these
+#: Elements whose content a browser shows only instead of the element; further ones are
 #: ``iframe`` and :data:`MEDIA`.
 STANDING_IN = ("applet", "canvas", "noembed", "noframes", "object")
 MEDIA = ("video", "audio")
@@ -118,13 +118,13 @@ class Player:
     #: Its element; a frame is a ``div``.
     element: Any
     #: The nearest element around it with text, which tells whether it is content.
-    place: Any
+    around: Any
 
 
 def find_players(document: Document) -> list[Player]:
-    """Return the players of a cleaned tree with their places.
+    """Return the players of a cleaned tree with the elements around them.
 
-    Main content may drop a player, which has no text, and keep the text beside it.
+    Main content may drop a player, which has no text, and keep the text next to it.
     """
     known: dict[Any, bool] = {}
     return [
@@ -138,7 +138,7 @@ def link_players(document: Document, players: Iterable[Player]) -> None:
     """Put a link to its page or file into each player; others become losses.
 
     Main content is chosen before: a player has no text of its own, and stays with the
-    text beside it.
+    text next to it.
     """
     root = document.root
     for player in players:
@@ -152,7 +152,7 @@ def link_players(document: Document, players: Iterable[Player]) -> None:
             name = "Video" if is_frame else element.tag.capitalize()
             link = etree.SubElement(element, "a", href=target)
             link.text = " ".join(title.split()) or name
-        elif (is_kept or is_in(player.place, root)) and _is_seen(element):
+        elif (is_kept or is_in(player.around, root)) and _is_seen(element):
             _record(document, element, title)
 
 
@@ -384,7 +384,7 @@ def _texts(element: Any) -> Iterator[str]:
 
 
 def keep_standing_in(elements: Iterable[Any], base: str) -> bool:
-    """Turn the content of elements that browsers cannot show into content, in place.
+    """Make the content of elements that browsers cannot show content of the tree.
 
     An ``object`` with a picture becomes an ``img``. Sentences about what a browser does
     not support go. Elements without content stay as they are, and are dropped later.
@@ -584,7 +584,7 @@ def _text_before(field: Any) -> str:
 
 
 def _insert(field: Any, tag: str, text: str) -> None:
-    """Insert the value of a field behind it."""
+    """Insert the value of a field after it."""
     is_apart = tag == "pre" or _text_before(field)[-1:].isspace()
     shown = etree.Element(tag)
     shown.text = text if is_apart else f" {text}"

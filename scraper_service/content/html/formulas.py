@@ -167,7 +167,7 @@ def _mark_run(
 ) -> int:
     """Mark the formulas of a text with line breaks; return their number.
 
-    The text begins behind the child ``before``, or at the start of ``parent``.
+    The text begins after the child ``before``, or at the start of ``parent``.
     """
     if "$" not in text and "\\" not in text:
         return 0
@@ -176,7 +176,7 @@ def _mark_run(
         return 0
     for element in breaks:
         parent.remove(element)
-    texts: list[str] = []  # the text behind each new element, and before the first one
+    texts: list[str] = []  # the text after each new element, and before the first one
     made: list[Any] = []
     at = 0
     for start, end, tex, displayed in found:
@@ -216,7 +216,7 @@ def _add_text(text: str, made: list[Any], texts: list[str]) -> None:
 def _formulas(text: str, dollars: str) -> Sequence[tuple[int, int, str, bool]]:
     """Return start, end, TeX and kind of the formulas in a text, in linear time."""
     found: list[tuple[int, int, str, bool]] = []
-    next_end: dict[str, int] = {}  # the next place of each delimiter; -1 for none
+    next_end: dict[str, int] = {}  # the next position of each delimiter; -1 for none
     at = 0
     while (match := _START.search(text, at)) is not None:
         start, inside = match.span()
@@ -245,9 +245,9 @@ def _formulas(text: str, dollars: str) -> Sequence[tuple[int, int, str, bool]]:
 
 
 def _closing_dollar(text: str, inside: int, dollars: str) -> int:
-    r"""Return the place of the dollar that ends a formula, -1 for a sum of money.
+    r"""Return the position of the dollar that ends a formula, -1 for a sum of money.
 
-    The rules are those of pandoc: no white space inside the dollars, no digit behind.
+    The rules are those of pandoc: no white space inside the dollars, no digit after the last.
     """
     end = text.find("$", inside, inside + MAX_INLINE)
     while end > 0 and text[end - 1] == "\\":
@@ -294,7 +294,7 @@ def mark_formulas(
 
 
 def mark_script(document: Document, script: Any) -> None:
-    """Turn a MathJax 2 ``script`` with TeX or MathML into a ``math`` element.
+    """Replace a MathJax 2 ``script`` with TeX or MathML by a ``math`` element.
 
     AsciiMath that nothing has drawn is a loss.
     """
@@ -349,7 +349,7 @@ def declared_delimiters(document: Document) -> str:
 
 
 def _mark_drawn(document: Document, container: Any) -> None:
-    """Make the source of what MathJax 3 or 4 drew a formula, unless MathML is beside it.
+    """Make the source of what MathJax 3 or 4 drew a formula, unless MathML is next to it.
 
     A drawing alone is a loss. Both versions add one of the sources by default.
     """

@@ -140,7 +140,7 @@ _STYLE_PARTS = (
 )
 _NUMBERED = frozenset({"td", "span", "div", "pre"})
 _HEADINGS = frozenset({"h1", "h2", "title"})
-MAX_SWITCH = 20  # elements searched for the switch of the hidden element behind them
+MAX_SWITCH = 20  # elements searched for the switch of the hidden element after them
 _holds_title = Finder("h1")
 _NEVER = frozenset({"body", "main", "html", "head"})
 MAX_EXCERPT = 80  # characters
@@ -294,7 +294,7 @@ def _is_in_overlay(element: Any) -> bool:
 
 
 def _is_menu(element: Any) -> bool:
-    """Return True if an element holds links and little else."""
+    """Return True if an element contains links and little else."""
     inside = sum(len(t.split()) for a in element.iter("a") for t in texts_in(a))
     if not inside:
         return False
@@ -455,7 +455,7 @@ class HidingRules:
     def find_hidden(self, body: Any) -> dict[Any, Hiding]:
         """Return the elements that are hidden themselves, not by an ancestor.
 
-        Also turn each ``span`` that is drawn as a block into a ``div``.
+        Also change each ``span`` that is drawn as a block to a ``div``.
         """
         found: dict[Any, Hiding] = {}
         for element, names, watched, own, style, attribute in suspects(

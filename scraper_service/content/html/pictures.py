@@ -102,7 +102,7 @@ def replace_amp(found: Iterable[Any]) -> None:
 def load_lazy_image(image: Any) -> None:
     """Set the ``src`` of a lazily loaded image from its other attributes.
 
-    Else its file may be in a ``source`` beside it.
+    Else its file may be in a ``source`` next to it.
     """
     attributes = image.attrib
     source = attributes.get("src", "").strip()
@@ -159,20 +159,20 @@ def _file_of_sources(picture: Any) -> str | None:
 
 
 def adopt_noscript_images(block: Any) -> bool:
-    """Give the images of a ``noscript`` to the lazy images beside it.
+    """Give the images of a ``noscript`` to the lazy images next to it.
 
-    An image with a text stays in place of the ``noscript`` if no image is beside it; then
+    An image with a text replaces the ``noscript`` if no image is next to it; then
     return True.
     """
     inner = list(islice(block.iter("img"), MAX_IMAGES))
     if not inner:
         return False
-    beside = [
+    near = [
         list(islice(part.iter("img"), MAX_IMAGES))
         for part in (block.getprevious(), block.getnext())
         if part is not None and part.tag != "noscript"
     ]
-    waiting = [image for images in beside for image in images if _waits(image)]
+    waiting = [image for images in near for image in images if _waits(image)]
     for image, found in zip(waiting, inner, strict=False):
         source = (found.get("src") or "").strip()
         if not source or is_placeholder(source):
@@ -181,7 +181,7 @@ def adopt_noscript_images(block: Any) -> bool:
             image.set("data-src", source)
             if not image.get("alt") and found.get("alt"):
                 image.set("alt", found.get("alt"))
-    if any(beside):
+    if any(near):
         return False
     shown = [image for image in inner if image.get("alt") and not _is_unseen(image)]
     for image in shown:
@@ -191,7 +191,7 @@ def adopt_noscript_images(block: Any) -> bool:
 
 
 def is_blank(source: str) -> bool:
-    """Return True for the data of a picture that only keeps the place of another."""
+    """Return True for the data of a picture that only reserves the space of another."""
     head, _, data = source.partition(",")
     if "svg" in head:
         text = data[:MAX_VALUE]
@@ -380,7 +380,7 @@ class Drawing:
     """A chart or diagram that only a picture can show."""
 
     #: The element around it.
-    place: Any
+    around: Any
     #: ``chart`` or ``diagram``.
     kind: str
     #: Its title and labels.
@@ -477,15 +477,15 @@ def find_drawings(
     found: list[Drawing] = []
     known: dict[Any, Drawing] = {}  # by the element of a chart, which may draw several
     for svg in pictures:
-        place = svg.getparent()
-        if place is not None and (texts := _texts(svg)):
+        around = svg.getparent()
+        if around is not None and (texts := _texts(svg)):
             names, container = _names(svg)
             if container is not None and container in known:
                 known[container].texts += texts
                 continue
             role = svg.get("aria-roledescription") or ""
             kind = "chart" if _CHART.search(f"{names} {role}") else "diagram"
-            found.append(Drawing(place, kind, texts))
+            found.append(Drawing(around, kind, texts))
             if container is not None:
                 known[container] = found[-1]
     for canvas in canvases:
@@ -501,10 +501,10 @@ def find_drawings(
 def record_drawings(document: Document) -> None:
     """Record the drawings whose surroundings are still in the tree as losses."""
     for drawing in document.drawings:
-        if is_in(drawing.place, document.root):
+        if is_in(drawing.around, document.root):
             reason = CHART if drawing.kind == "chart" else DIAGRAM
             text = ", ".join(filter(None, dict.fromkeys(drawing.texts)))
-            document.losses.add(drawing.kind, reason, text=text, beside=drawing.place)
+            document.losses.add(drawing.kind, reason, text=text, around=drawing.around)
 
 
 def _texts(svg: Any) -> list[str]:
@@ -570,7 +570,7 @@ def _box(svg: Any) -> float | None:
 
 
 def _has_source(svg: Any) -> bool:
-    """Return True if the source of a drawing is in the page as a code block beside it."""
+    """Return True if the source of a drawing is in the page as a code block next to it."""
     above = svg.getparent()
     sources = (
         "".join(part.itertext())

@@ -1,4 +1,4 @@
-"""Puts the declarative shadow roots of a page in their place, as a browser draws them.
+"""Inserts the declarative shadow roots of a page where a browser draws them.
 
 A ``template`` with ``shadowrootmode`` is what its parent, the host, shows. Each ``slot`` in
 the template shows the children of the host that name it (HTML, 4.12.3 and 4.12.4).
@@ -22,7 +22,7 @@ MIN_TEXT = 12  # characters of a text that counts as content
 TOO_MANY = f"Only the first {MAX_ROOTS} shadow roots of a page are read."
 NO_SLOT = "Its shadow root has no slot for it, so that no browser shows it."
 _MODES = frozenset({"open", "closed"})
-# The elements besides custom ones that may have a shadow root (DOM, attachShadow).
+# The elements other than custom ones that may have a shadow root (DOM, attachShadow).
 _HOSTS = frozenset(
     "article aside blockquote body div footer h1 h2 h3 h4 h5 h6 header main nav p section "
     "span".split()

@@ -37,25 +37,25 @@ Slot = tuple[Any, str]  # an element, and "text" or "tail"
 MAX_SHAPE = 60  # characters of a class that are part of an element's shape
 WIDE_CHARACTERS = 2  # characters that count as a word in scripts without spaces
 # The kinds of elements around a block, as bits.
-PLACES = (
+AROUND = (
     "main article section nav aside header footer form table li figure button blockquote "
     "dialog details dl a p heading pre consent"
 ).split()
 _PLACE_OF = {
-    **{name: 1 << n for n, name in enumerate(PLACES)},
+    **{name: 1 << n for n, name in enumerate(AROUND)},
     **dict.fromkeys(("ul", "ol", "menu"), 0),
-    "td": 1 << PLACES.index("table"),
-    "th": 1 << PLACES.index("table"),
-    "dd": 1 << PLACES.index("dl"),
-    "dt": 1 << PLACES.index("dl"),
-    "select": 1 << PLACES.index("button"),
-    "option": 1 << PLACES.index("button"),
-    "textarea": 1 << PLACES.index("form"),
-    "input": 1 << PLACES.index("form"),
-    "fieldset": 1 << PLACES.index("form"),
-    "figcaption": 1 << PLACES.index("figure"),
-    "summary": 1 << PLACES.index("details"),
-    **dict.fromkeys((f"h{n}" for n in range(1, 7)), 1 << PLACES.index("heading")),
+    "td": 1 << AROUND.index("table"),
+    "th": 1 << AROUND.index("table"),
+    "dd": 1 << AROUND.index("dl"),
+    "dt": 1 << AROUND.index("dl"),
+    "select": 1 << AROUND.index("button"),
+    "option": 1 << AROUND.index("button"),
+    "textarea": 1 << AROUND.index("form"),
+    "input": 1 << AROUND.index("form"),
+    "fieldset": 1 << AROUND.index("form"),
+    "figcaption": 1 << AROUND.index("figure"),
+    "summary": 1 << AROUND.index("details"),
+    **dict.fromkeys((f"h{n}" for n in range(1, 7)), 1 << AROUND.index("heading")),
 }
 _PLACE_OF_ROLE = {
     "main": _PLACE_OF["main"],
@@ -76,10 +76,10 @@ _CONSENT = re.compile(
     re.IGNORECASE,
 )
 _CONSENT_PARTS = ("onetrust", "cybotcookiebot", "didomi", "usercentrics", "cookie")
-IN_CONSENT = 1 << PLACES.index("consent")
+IN_CONSENT = 1 << AROUND.index("consent")
 # Elements that start a block.
 _NODES = BLOCKS | {"button", "option", "video", "audio"}
-# The place bits of each tag in ``_NODES``; skipped tags have ``_LEFT_OUT``. Other tags are
+# The bits of each tag in ``_NODES``; skipped tags have ``_LEFT_OUT``. Other tags are
 # inline.
 _LEFT_OUT = -1
 _ENTERED = {tag: _PLACE_OF.get(tag, 0) for tag in _NODES} | dict.fromkeys(
@@ -144,13 +144,13 @@ class Nodes:
     parent: list[int]
     #: The number of the first block inside the node.
     start: list[int]
-    #: The number behind the last block inside the node.
+    #: The number after the last block inside the node.
     end: list[int]
-    #: The number behind the last node inside the node.
-    behind: list[int]
+    #: The number after the last node inside the node.
+    next_node: list[int]
     #: The depth below the body; 0 for the body.
     depth: list[int]
-    #: The bits of :data:`PLACES` of the node and its ancestors.
+    #: The bits of :data:`AROUND` of the node and its ancestors.
     places: list[int]
     #: The tag with the class, shortened to :data:`MAX_SHAPE`.
     shape: list[str]
@@ -179,7 +179,7 @@ class Blocks:
     links: list[int]
     #: The text, with its white space.
     text: list[str]
-    #: The bits of :data:`PLACES` of the elements around the block.
+    #: The bits of :data:`AROUND` of the elements around the block.
     places: list[int]
     #: The learned score of the first words.
     first: list[float]
@@ -246,7 +246,7 @@ class Walk:
     def find_dropped(
         self, keep: Sequence[bool], picture: str = "", lead: int = 0
     ) -> tuple[list[Any], list[Slot]]:
-        """Return the elements and the texts that hold only blocks to drop.
+        """Return the elements and the texts that contain only blocks to drop.
 
         A picture before block ``lead`` stays if its URL contains ``picture``.
         """
@@ -256,7 +256,7 @@ class Walk:
             keep,
             nodes.start,
             nodes.end,
-            nodes.behind,
+            nodes.next_node,
             _ENTERED,
             _LEFT_OUT,
             picture,
@@ -271,6 +271,6 @@ def _places_of(body: Any) -> int:
 
 
 def _declared_places(own: str | None, role: str | None) -> int:
-    """Return the place bits that an element's id and role declare."""
-    places = _PLACE_OF_ROLE.get(role, 0) if role else 0
-    return places | IN_CONSENT if own and _CONSENT.search(own) else places
+    """Return the bits that an element's id and role declare."""
+    bits = _PLACE_OF_ROLE.get(role, 0) if role else 0
+    return bits | IN_CONSENT if own and _CONSENT.search(own) else bits

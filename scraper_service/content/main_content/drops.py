@@ -21,7 +21,7 @@ from scraper_service.content.html.cleaning import (
     special_elements,
 )
 from scraper_service.content.html.document import drop
-from scraper_service.content.main_content.blocks import IN_CONSENT, MAX_NAMES, PLACES
+from scraper_service.content.main_content.blocks import AROUND, IN_CONSENT, MAX_NAMES
 from scraper_service.content.main_content.model import is_chrome
 from scraper_service.content.page_urls import absolute
 from scraper_service.content.passes import elements
@@ -53,7 +53,7 @@ _LISTS = frozenset(
 
 
 def drop_next_articles(document: Document, page: PageDeclarations) -> None:
-    """Drop each article behind the first one that has a heading and another page's URL.
+    """Drop each article after the first one that has a heading and another page's URL.
 
     Articles whose URL is below the page's URL, such as its second page, stay. So do all
     articles if the first one has another page's URL, or if the ``h1`` stands outside of it.
@@ -212,9 +212,9 @@ MAX_BUTTON = 3  # words
 MAX_IN_HEADING = 4  # elements between a text and its heading
 LEAST_TEXT = 40  # minimum words of prose outside the comments
 _IN_NAV, _IN_BUTTON, _IN_ASIDE = (
-    1 << PLACES.index(name) for name in ("nav", "button", "aside")
+    1 << AROUND.index(name) for name in ("nav", "button", "aside")
 )
-_IN_MAIN = sum(1 << PLACES.index(name) for name in ("main", "article"))
+_IN_MAIN = sum(1 << AROUND.index(name) for name in ("main", "article"))
 _OFFER = re.compile(
     r"(?:related|read also|read more|read next|more from|more stories|you (?:may|might) also|"
     r"recommended|also read|trending|most (?:read|popular)|share this|who is online|"
@@ -306,22 +306,22 @@ def _navigation(draft: Draft) -> None:
     On small pages, where the model is weak, drop the blocks of all chrome elements. An
     aside of the main content without links is a note.
     """
-    places, words = draft.walk.blocks.places, draft.made.words
+    bits, words = draft.walk.blocks.places, draft.made.words
     linked = draft.walk.blocks.linked
     is_small = words.sum() < FEW_WORDS
     inside = [
         number
         for number in draft.kept_blocks()
-        if places[number] & _IN_NAV
-        or (is_small and is_chrome(_without_note(places[number], linked[number])))
+        if bits[number] & _IN_NAV
+        or (is_small and is_chrome(_without_note(bits[number], linked[number])))
     ]
     if words[inside].sum() < NAVIGATION * words[draft.keep].sum():
         draft.set_keep(inside, False, "navigation")
 
 
-def _without_note(places: int, linked: int) -> int:
-    """Return the place bits without that of an aside if the block is a note."""
-    return places & ~_IN_ASIDE if places & _IN_MAIN and not linked else places
+def _without_note(bits: int, linked: int) -> int:
+    """Return the bits without that of an aside if the block is a note."""
+    return bits & ~_IN_ASIDE if bits & _IN_MAIN and not linked else bits
 
 
 def _offers(draft: Draft) -> None:
@@ -426,9 +426,9 @@ def drop_empty_headings(draft: Draft) -> None:
     headed = (columns["in heading"] > 0) & (columns["link density"] < MOSTLY)
     kept = draft.kept_blocks()
     found = []
-    for number, behind in itertools.pairwise(kept):
-        if headed[number] and behind - number > 1 and columns["in heading"][behind]:
-            level, following = _level(draft, number), _level(draft, behind)
+    for number, after in itertools.pairwise(kept):
+        if headed[number] and after - number > 1 and columns["in heading"][after]:
+            level, following = _level(draft, number), _level(draft, after)
             if level > 1 and 0 < following <= level:
                 found.append(number)
     if len(kept) > LEAST_LINKS and headed[kept[-1]] and not headed[kept[-2]]:
@@ -453,7 +453,7 @@ def _level(draft: Draft, number: int) -> int:
 
 def drop_consent(draft: Draft) -> None:
     """Drop the text of a consent dialog, unless nothing else is kept."""
-    places = draft.walk.blocks.places
-    asked = [n for n in draft.kept_blocks() if places[n] & IN_CONSENT]
+    bits = draft.walk.blocks.places
+    asked = [n for n in draft.kept_blocks() if bits[n] & IN_CONSENT]
     if len(asked) < draft.keep.sum():
         draft.set_keep(asked, False, "a consent dialog")

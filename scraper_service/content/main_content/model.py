@@ -24,7 +24,7 @@ import numpy as np
 from attrs import define, field, frozen
 from lxml import etree
 
-from scraper_service.content.main_content.blocks import PLACES, Tables, Walk
+from scraper_service.content.main_content.blocks import AROUND, Tables, Walk
 from scraper_service.content.metadata.evidence import parse_json
 from scraper_service.content.passes import (
     WordTable,
@@ -120,7 +120,7 @@ def _products(data: Any) -> Iterator[dict[str, Any]]:
 
 
 def add_description(body: Any, text: str) -> None:
-    """Insert ``text`` as paragraphs behind the title, unless the page has the text."""
+    """Insert ``text`` as paragraphs after the title, unless the page has the text."""
     present = set(_WORD.findall(" ".join(body.itertext()).lower()))
     plain = html.unescape(text)
     paragraphs = [" ".join(_TAG.sub(" ", part).split()) for part in _BREAK.split(plain)]
@@ -336,14 +336,14 @@ Array = Any  # of numpy, one dimension
 GROUPS = ("reading", "forum", "list", "product", "service")
 GROUP_OF = (0, 2, 0, 1, 2, 3, 4)
 LEVELS = 4  # elements around a block with features of their own
-REACHES = (4, 12)  # blocks before and behind whose means are features
-# Places that add no information to the other features.
+REACHES = (4, 12)  # blocks before and after whose means are features
+# Elements around a block that add no information to the other features.
 _USELESS = frozenset({"details", "p", "a", "dl", "consent"})
 _SHIFTED = ("words", "link density", "tag")
 _SPREAD = ("link density", "words", "sentence", "first words")
 _BITS = [
     (f"in {name}", 1 << number)
-    for number, name in enumerate(PLACES)
+    for number, name in enumerate(AROUND)
     if name not in _USELESS
 ]
 WEIGHTS = "weights.json"
@@ -366,7 +366,7 @@ class Table:
     parent: Array
     #: The first block inside each node.
     start: Array
-    #: The block behind the last block inside each node.
+    #: The block after the last block inside each node.
     end: Array
     #: The path number of each block's node.
     group: Array
@@ -561,7 +561,7 @@ def model() -> Model:
 
 
 _IN_CHROME, _IN_HEADER, _IN_SECTION = (
-    sum(1 << PLACES.index(name) for name in names.split())
+    sum(1 << AROUND.index(name) for name in names.split())
     for names in (
         "nav footer aside dialog consent",
         "header",
@@ -614,8 +614,8 @@ class Draft:
         return int(self.made.start[around]), int(self.made.end[around])
 
 
-def is_chrome(places: int) -> bool:
-    """Return True if the place bits mark navigation, footer, aside, dialog or header."""
-    if places & _IN_CHROME:
+def is_chrome(bits: int) -> bool:
+    """Return True if the bits mark navigation, footer, aside, dialog or header."""
+    if bits & _IN_CHROME:
         return True
-    return bool(places & _IN_HEADER) and not places & _IN_SECTION
+    return bool(bits & _IN_HEADER) and not bits & _IN_SECTION

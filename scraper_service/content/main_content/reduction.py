@@ -1,6 +1,6 @@
 """Reduces a page to its main content: a verdict on each block, and the reduced tree.
 
-An explanation names the chance or the rule behind each verdict. Elements that repeat or
+An explanation names the chance or the rule of each verdict. Elements that repeat or
 decorate the content go, too: copies for other screens, logos, edit links.
 """
 
@@ -132,7 +132,7 @@ def judge(
 ) -> Verdict | None:
     """Return the verdict on the blocks of the cleaned ``body``; None if it has no text.
 
-    ``page`` holds the declarations, read before cleaning. At least one block is kept. The
+    ``page`` contains the declarations, read before cleaning. At least one block is kept. The
     default model is that of the weights file. The model is not used for pages of a few
     words, or of more than :data:`MAX_BLOCKS` blocks.
     """
@@ -193,7 +193,7 @@ def decide(
 
 
 def drop_marks(body: Any) -> None:
-    """Drop the anchor links and edit links beside headings."""
+    """Drop the anchor links and edit links next to headings."""
     for element in classed(body, _is_mark, MARKS, "a", "span"):
         drop(element)
 
@@ -230,25 +230,25 @@ def _certainty(walk: Walk, made: Table) -> float:
 
 
 def _chrome(walk: Walk, chances: Any) -> Any:
-    """Return per block True if its place, or its names and chance, mean chrome.
+    """Return per block True if the elements around it, or its names and chance, mean chrome.
 
     If all blocks would count as chrome, no block does.
     """
-    places, nodes = _in_chrome(walk), walk.nodes
+    inside, nodes = _in_chrome(walk), walk.nodes
     named = np.array([scores.low for scores in nodes.scores]) <= CHROME_NAMES
     for number, parent in enumerate(nodes.parent[1:], 1):
         named[number] |= named[parent]
     named = named[walk.blocks.node] & (chances < CHROME_CHANCE)
-    for chrome in (places | named, places):
+    for chrome in (inside | named, inside):
         if not chrome.all():
             return chrome
     return np.zeros(len(walk.blocks), dtype=bool)
 
 
 def _in_chrome(walk: Walk) -> Any:
-    places = walk.blocks.places
-    found = {own: is_chrome(own) for own in set(places)}
-    return np.fromiter(map(found.__getitem__, places), bool, len(places))
+    bits = walk.blocks.places
+    found = {own: is_chrome(own) for own in set(bits)}
+    return np.fromiter(map(found.__getitem__, bits), bool, len(bits))
 
 
 # -- copies, logos and edit links -------------------------------------------------------
@@ -302,7 +302,7 @@ def drop_duplicate_blocks(body: Any) -> None:
 def drop_repeated_pictures(body: Any) -> None:
     """Drop the repeated pictures of a row, as a rotating banner has them.
 
-    A picture right behind its copy stays: the stars of a rating are such a row.
+    A picture right after its copy stays: the stars of a rating are such a row.
     """
     first: dict[tuple[str | None, str | None], Any] = {}
     repeated = []

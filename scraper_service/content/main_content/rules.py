@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from lxml import etree
 
-from scraper_service.content.main_content.blocks import MAX_NAMES, PLACES
+from scraper_service.content.main_content.blocks import AROUND, MAX_NAMES
 from scraper_service.content.main_content.drops import (
     drop_consent,
     drop_empty_headings,
@@ -63,15 +63,15 @@ LEAST_SHARED = 0.5  # minimum share of words that heading and title have in comm
 MAX_LABEL = 6  # words
 MAX_PRICE = 6  # words
 PRODUCT = 0.5  # minimum chance of a product page
-PRICE_REACH = 12  # blocks behind the title
+PRICE_REACH = 12  # blocks after the title
 LEAST_LOOSE = 5  # words at the start of the body; shorter text is a remnant of the head
 WHOLE = frozenset({"pre", "table", "dl"})  # kept or dropped as a whole
 MAX_WHOLES = 2_000  # elements decided as a whole; in further ones each block counts
-_IN_BUTTON = 1 << PLACES.index("button")
+_IN_BUTTON = 1 << AROUND.index("button")
 _IN_CHROME = sum(
-    1 << PLACES.index(name) for name in ("nav", "footer", "form", "dialog")
+    1 << AROUND.index(name) for name in ("nav", "footer", "form", "dialog")
 )
-_IN_MAIN = sum(1 << PLACES.index(name) for name in ("main", "article"))
+_IN_MAIN = sum(1 << AROUND.index(name) for name in ("main", "article"))
 
 
 def unite_cards(draft: Draft) -> None:
@@ -264,11 +264,11 @@ def _wholes(draft: Draft) -> None:
             return
         least = draft.bar
         if tag == "table":
-            element, places = draft.walk.elements[node], nodes.places[node]
+            element, bits = draft.walk.elements[node], nodes.places[node]
             if data_rows(element) is None:
                 continue  # a layout table
             titled = next(element.iter("th"), None) is not None
-            if titled and places & _IN_MAIN and not is_chrome(places):
+            if titled and bits & _IN_MAIN and not is_chrome(bits):
                 least = LEAST_TABLE * draft.bar
         span = slice(start, end)
         weight = draft.made.words[span] + 1.0
@@ -278,7 +278,7 @@ def _wholes(draft: Draft) -> None:
 
 
 def _ingredients(draft: Draft) -> None:
-    """Keep the parts of a recipe whose class names say that they hold the ingredients."""
+    """Keep the parts of a recipe whose class names say that they contain the ingredients."""
     if "ingredient" not in draft.walk.lower_names:
         return
     nodes, blocks = draft.walk.nodes, draft.walk.blocks
@@ -308,13 +308,13 @@ def _gaps(draft: Draft) -> None:
     columns = draft.made.columns
     kept = np.flatnonzero(draft.keep)
     for number in np.flatnonzero(np.diff(kept) > 1):
-        before, behind = int(kept[number]), int(kept[number + 1])
-        gap = range(before + 1, behind)
+        before, after = int(kept[number]), int(kept[number + 1])
+        gap = range(before + 1, after)
         start, end = draft.holder(before)
         if (
             len(gap) <= MAX_PLAIN_GAP
             and start <= before
-            and behind < end
+            and after < end
             and draft.chances[gap].min() >= LEAST_IN_GAP * draft.bar
             and columns["link density"][gap].max() < 0.9
             and not columns["in nav"][gap].any()
@@ -332,7 +332,7 @@ def _are_facts(draft: Draft, gap: range) -> bool:
 
 
 def _headings(draft: Draft) -> None:
-    """Keep a heading if the block behind it in the same section is kept."""
+    """Keep a heading if the block after it in the same section is kept."""
     columns = draft.made.columns
     dropped = (columns["in heading"] > 0) & (columns["in nav"] == 0) & ~draft.keep
     for number in np.flatnonzero(dropped[:-1])[::-1].tolist():
@@ -342,7 +342,7 @@ def _headings(draft: Draft) -> None:
 
 
 def _labels(draft: Draft) -> None:
-    """Keep a few words with a colon if the block behind them is kept, as of a heading."""
+    """Keep a few words with a colon if the block after them is kept, as of a heading."""
     blocks = draft.walk.blocks
     for number in np.flatnonzero(~draft.keep[:-1] & draft.keep[1:]).tolist():
         if (
@@ -370,8 +370,8 @@ def _title(draft: Draft) -> None:
         named = distinct_words(" ".join(blocks.text[own.start : own.stop]))
         # An unclosed chrome element contains the content, too.
         around = nodes.parent[n]
-        beside = slice(nodes.start[around], nodes.end[around])
-        is_outside = not is_chrome(nodes.places[n]) or draft.keep[beside].any()
+        siblings = slice(nodes.start[around], nodes.end[around])
+        is_outside = not is_chrome(nodes.places[n]) or draft.keep[siblings].any()
         alike = max((likeness(named, title) for title in titles), default=0.0)
         if alike < LEAST_LIKE:  # the first such h1 wins if no other is more similar
             shared = max((word_overlap(named, t) for t in titles), default=1.0)
@@ -420,7 +420,7 @@ def _title_text(draft: Draft, titles: list[set[str]]) -> None:
 
 
 def _price(draft: Draft) -> None:
-    """Keep the first price behind the title of a product page."""
+    """Keep the first price after the title of a product page."""
     blocks = draft.walk.blocks
     if draft.made.columns["kind product"][0] < PRODUCT or draft.title < 0:
         return
@@ -456,7 +456,7 @@ _DATE = AnyCase(
     r"\b(?:19|20)\d\d\b|\b\d+\s*(?:[smhdwy]|mo|min\w*|hours?|days?|weeks?|months?|years?)\b"
     r"|\bago\b|\b\d{1,2}:\d\d",
 )
-_IN_QUOTATION = 1 << PLACES.index("blockquote")
+_IN_QUOTATION = 1 << AROUND.index("blockquote")
 _ATTRIBUTION = re.compile("[:\uff1a]\\W*\\Z")
 _DATED = AnyCase(r"date|time|posted|publish|created")
 
@@ -477,14 +477,14 @@ def add_bylines(draft: Draft) -> list[Any]:
     total = own[0]
     signed = np.zeros(len(blocks))
     signed[list(kinds)] = 1
-    places = list(zip(nodes.parent, nodes.tag, strict=True))
+    groups = list(zip(nodes.parent, nodes.tag, strict=True))
     full = np.flatnonzero((own > 0) & (_sums(signed, start, end) > 0)).tolist()
-    beside = Counter(places[node] for node in full)
+    counts = Counter(groups[node] for node in full)
     authors: dict[int, list[int]] = {}
     dates: dict[int, list[int]] = {}
     for number, (is_author, is_date) in kinds.items():
         node = blocks.node[number]
-        while node > 0 and not (own[node] and beside[places[node]] > 1):
+        while node > 0 and not (own[node] and counts[groups[node]] > 1):
             node = nodes.parent[node]
         if node > 0:
             if is_author:
@@ -496,9 +496,9 @@ def add_bylines(draft: Draft) -> list[Any]:
         for node in (*authors, *dates)
         if LEAST_POST <= own[node] <= MOST_OF_PAGE * total
     }
-    lists = {places[node] for node in posts}
+    lists = {groups[node] for node in posts}
     # Longer and shorter siblings are posts too if they have an author and a date.
-    posts |= {n for n in authors.keys() & dates.keys() if places[n] in lists}
+    posts |= {n for n in authors.keys() & dates.keys() if groups[n] in lists}
     for found in (authors, dates):
         for node in posts & found.keys():
             numbers = found[node]
@@ -508,7 +508,7 @@ def add_bylines(draft: Draft) -> list[Any]:
                 numbers = [n for n in numbers if not kinds[n][1]] or numbers
             short = [n for n in numbers if blocks.words[n] <= MAX_BYLINE] or numbers
             draft.set_keep(short[:1], True, "a byline")
-    return [draft.walk.elements[node] for node in full if places[node] in lists]
+    return [draft.walk.elements[node] for node in full if groups[node] in lists]
 
 
 def _attribute(draft: Draft) -> None:
@@ -545,7 +545,7 @@ def _kinds(draft: Draft) -> dict[int, tuple[bool, bool]]:
 def _kind(draft: Draft, number: int, known: set[Any]) -> tuple[bool, bool]:
     """Return whether a short block names an author, and whether it names a date."""
     text = draft.walk.blocks.text[number].strip()
-    if len(text) < 2:  # a letter in place of an avatar
+    if len(text) < 2:  # a letter instead of an avatar
         return False, False
     is_author = is_date = False
     for element in _near(draft, number, known):

@@ -57,9 +57,9 @@ def resolve_emphasis(text: str) -> str:
         if all(marks[1::2]) and _TAGS.isdisjoint(marks[1::2]):
             return "".join(marks)
         # Tags and dropped emphasis change the neighbours of other marks: try again.
-        for place in range(1, len(parts), 2):
-            if not marks[place] or marks[place] in _TAGS:
-                parts[place] = marks[place]
+        for at in range(1, len(parts), 2):
+            if not marks[at] or marks[at] in _TAGS:
+                parts[at] = marks[at]
         parts = _MARKS.split("".join(parts))
     return "".join([_TAG.get(part, part) for part in parts])
 
@@ -159,13 +159,13 @@ def _pairs(parts: list[str]) -> list[tuple[int, int, int]]:
     """
     pairs = []
     stack: list[int] = []
-    for place in range(1, len(parts), 2):
-        if parts[place] in _DELIMITERS:
-            stack.append(place)
+    for at in range(1, len(parts), 2):
+        if parts[at] in _DELIMITERS:
+            stack.append(at)
             continue
         start = stack.pop()
         same = (outer for outer in reversed(stack) if parts[outer] == parts[start])
-        pairs.append((start, place, next(same, 0)))
+        pairs.append((start, at, next(same, 0)))
     return sorted(pairs)
 
 
@@ -183,16 +183,16 @@ def _usable_delimiters(kind: str, around: tuple[str, str, str, str]) -> list[str
 
 
 def _collides(marks: list[str], start: int, end: int, delimiter: str) -> bool:
-    """Return True if a delimiter would merge with another delimiter beside it."""
+    """Return True if a delimiter would merge with another delimiter next to it."""
     if len(marks) <= SIMPLE:
         return False
-    beside = [
-        marks[place + step * 2]
-        for place in (start, end)
+    others = [
+        marks[at + step * 2]
+        for at in (start, end)
         for step in (-1, 1)
-        if 0 < place + step * 2 < len(marks) and not marks[place + step]
+        if 0 < at + step * 2 < len(marks) and not marks[at + step]
     ]
-    return any(mark[:1] == delimiter[0] for mark in beside)
+    return any(mark[:1] == delimiter[0] for mark in others)
 
 
 def _edges(parts: list[str]) -> tuple[list[str], list[str]]:
@@ -202,19 +202,19 @@ def _edges(parts: list[str]) -> tuple[list[str], list[str]]:
     the same character are skipped.
     """
     before, after = [""] * len(parts), [""] * len(parts)
-    for edges, places, end in (
+    for edges, order, end in (
         (before, range(len(parts)), -1),
         (after, range(len(parts) - 1, -1, -1), 0),
     ):
         last = {True: "", False: ""}
-        for place in places:
-            part = parts[place]
-            if place % 2 == 0:
+        for at in order:
+            part = parts[at]
+            if at % 2 == 0:
                 if part:
                     last[True] = last[False] = part[end]
                 continue
             strikes = part in _STRIKES
-            edges[place] = last[strikes]
+            edges[at] = last[strikes]
             last[not strikes] = "~" if strikes else "*"
     return before, after
 
@@ -290,17 +290,17 @@ def escape_text(text: str, *, label: bool = False) -> str:
     return _MARKUP.sub(r"\\\g<0>", text) if MAY_NEED_ESCAPE.search(text) else text
 
 
-def destination(address: str) -> str:
+def destination(url: str) -> str:
     """Return a URL that is safe between the parentheses of a link."""
-    if not _ODD.search(address):
-        return address
-    address = _UNSAFE.sub(lambda m: quote(m[0]), address)
-    if ("(" in address or ")" in address) and (
-        address.count("(") != address.count(")") or _NESTED_PAREN.search(address)
+    if not _ODD.search(url):
+        return url
+    url = _UNSAFE.sub(lambda m: quote(m[0]), url)
+    if ("(" in url or ")" in url) and (
+        url.count("(") != url.count(")") or _NESTED_PAREN.search(url)
     ):
-        address = address.replace("(", "%28").replace(")", "%29")
-    address = _ENTITY.sub("&amp;", address)
-    return address.replace("[", "%5B").replace("]", "%5D")
+        url = url.replace("(", "%28").replace(")", "%29")
+    url = _ENTITY.sub("&amp;", url)
+    return url.replace("[", "%5B").replace("]", "%5D")
 
 
 def finish_paragraph(text: str, line_break: str) -> str:

@@ -53,7 +53,7 @@ class ListLevel:
     tight: bool
     #: The number of the next item, None in a bulleted list.
     number: int | None
-    #: The bullet, or the sign behind the number.
+    #: The bullet, or the sign after the number.
     bullet: str
     #: How many levels surround the list.
     depth: int
@@ -75,14 +75,14 @@ class Level:
     #: The prefix of the first line.
     first: str
     #: The prefix of all other lines.
-    rest: str
+    prefix: str
     #: Whether a line was written in it.
     used: bool = False
     #: The list of a list item.
     in_list: ListLevel | None = None
     #: Whether this is a definition.
     definition: bool = False
-    #: The ``rest`` of all levels around, and of this level.
+    #: The ``prefix`` of all levels around, and of this level.
     path: str = ""
 
 
@@ -92,10 +92,10 @@ class Layout:
 
     lines: list[str] = field(factory=list)
     levels: list[Level] = field(factory=list)
-    #: The list that ended last, and the line behind it.
+    #: The list that ended last, and the line after it.
     ended: ListLevel | None = None
     ended_at: int = -1
-    #: The line behind a term, where a definition may follow.
+    #: The line after a term, where a definition may follow.
     term_at: int = -1
     #: Whether the next block follows without a blank line.
     joins: bool = False
@@ -106,7 +106,7 @@ class Layout:
 
     def push(self, level: Level) -> None:
         """Enter ``level``."""
-        level.path = (self.levels[-1].path if self.levels else "") + level.rest
+        level.path = (self.levels[-1].path if self.levels else "") + level.prefix
         self.levels.append(level)
 
     def paragraph(self, text: str) -> None:
@@ -151,10 +151,10 @@ class Layout:
         if "\n" not in text:
             lines.append(start + text)
             return
-        rest = levels[-1].path
+        prefix = levels[-1].path
         first, *others = text.split("\n")
         lines.append(start + first)
-        lines += [rest + line if line else rest.rstrip() for line in others]
+        lines += [prefix + line if line else prefix.rstrip() for line in others]
 
     def _is_tight(self, unused: int) -> bool:
         """Return True if the beginning item needs no blank line before it."""
@@ -230,7 +230,7 @@ class Footnotes:
         self._taken: set[str] = set()
 
     def label(self, link: Any) -> str | None:
-        """Return the label of the footnote behind ``link``, None for an ordinary link."""
+        """Return the label of the footnote of ``link``, None for an ordinary link."""
         if not _is_reference(link):
             return None
         name = unquote(link.get("href").strip()[1:])
@@ -241,8 +241,8 @@ class Footnotes:
             return None
         if not self._is_searched:
             self._is_searched = True
-            behind = dropwhile(lambda e: e is not link, self._body.iter("a", "li"))
-            items = (e for e in behind if e.tag == "li")
+            later = dropwhile(lambda e: e is not link, self._body.iter("a", "li"))
+            items = (e for e in later if e.tag == "li")
             self.awaited = {key: item for item in items if (key := item.get("id"))}
         target = self.awaited.get(name)
         if target is None:
@@ -294,9 +294,9 @@ def _is_sign_of_place(link: Any) -> bool:
     return above is None or above.tag != "sup"
 
 
-def _without_host(address: str) -> str:
+def _without_host(url: str) -> str:
     """Return a URL without scheme, ``www.`` and final slash, for comparison."""
-    return _HOST.sub("", address).rstrip("/")
+    return _HOST.sub("", url).rstrip("/")
 
 
 class Spans(InlineRun):
@@ -379,7 +379,7 @@ class Spans(InlineRun):
         self.run.append(" ")
 
     def apart(self, element: Any) -> None:
-        """Write an element that styles separate from the words beside it."""
+        """Write an element that styles separate from the words next to it."""
         self.run.append(APART)
         self.content(element)
         self.run.append(APART)

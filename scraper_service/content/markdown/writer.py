@@ -1,7 +1,7 @@
 """Writes the cleaned tree and its tables as GitHub-flavoured Markdown, in one walk.
 
-``spans`` collects text until a block begins or ends. ``layout`` then places the
-paragraph inside the list items and quotations around it. Tables of data become a
+``spans`` collects text until a block begins or ends. ``layout`` then inserts the
+paragraph into the list items and quotations around it. Tables of data become a
 rectangular grid of cells; tables for layout are written as their content. The setting
 ``MARKDOWN_CONVERTER`` chooses this writer or html2text.
 """
@@ -67,7 +67,7 @@ _ALIGN = re.compile(r"text-align\s*:\s*(left|center|right)", re.IGNORECASE)
 _ALIGNED = {"left": ":---", "center": ":---:", "right": "---:"}
 _GROUPS = frozenset({"thead", "tbody", "tfoot"})
 _SPAN = re.compile(r"\s*\+?(\d{1,9})")
-# Elements of a table for layout; data tables hold the others only.
+# Elements of a table for layout; data tables contain the others only.
 _LAYOUT = frozenset({"table", "h1", "article", "section"})
 _MAYBE_LAYOUT = frozenset({"pre", "h2", "h3", "h4", "blockquote", "form"})
 TOO_LARGE = (
@@ -251,7 +251,7 @@ class _Writer(Spans):
         label = self.notes.label_of(element)
         if label is not None:
             self._inside(Level(f"[^{label}]: ", "    "), element)
-            own.count = 0  # the next item begins a list behind the footnote
+            own.count = 0  # the next item begins a list after the footnote
             if own.number is not None:
                 own.number += 1
             return
@@ -477,7 +477,7 @@ def _is_header(row: list[Any]) -> bool:
 def _grid(
     groups: list[list[list[Any]]], *, repeat: bool = False
 ) -> list[list[Any]] | None:
-    """Spread spanning cells over the grid; only their first place holds the cell.
+    """Spread spanning cells over the grid; only their first position has the cell.
 
     Spans end with their row group. Return None for too many columns or cells.
     """
@@ -491,16 +491,16 @@ def _grid(
             for cell in row:
                 while len(line) in pending:
                     _take_covered(line, pending)
-                place = len(line)
-                if place >= MAX_COLUMNS:
+                column = len(line)
+                if column >= MAX_COLUMNS:
                     return None
                 line.append(cell)
                 if cell.attrib:
-                    line += [None] * (min(_colspan(cell), MAX_COLUMNS - place) - 1)
+                    line += [None] * (min(_colspan(cell), MAX_COLUMNS - column) - 1)
                     below = _rowspan(cell, len(rows) - number) - 1
                     if below or pending:
                         _cover(
-                            pending, place, len(line), below, cell if repeat else None
+                            pending, column, len(line), below, cell if repeat else None
                         )
             for column in sorted(c for c in pending if c >= len(line)):
                 line += [None] * (column - len(line))

@@ -325,7 +325,7 @@ def detect_language(text: str) -> str | None:
 
 
 _REFRESH = re.compile(
-    r"\s*(?P<time>\d+)?(?P<rest>[\d.]*)(?:[\s;,]\s*[;,]?\s*(?P<url>.*))?\Z", re.DOTALL
+    r"\s*(?P<time>\d+)?(?P<part>[\d.]*)(?:[\s;,]\s*[;,]?\s*(?P<url>.*))?\Z", re.DOTALL
 )
 _URL_PREFIX = re.compile(r"url\s*=\s*", re.IGNORECASE)
 
@@ -333,7 +333,7 @@ _URL_PREFIX = re.compile(r"url\s*=\s*", re.IGNORECASE)
 def refresh(evidence: Evidence, url: str) -> MetaRefresh | None:
     """Return the meta refresh of the page ``url`` to an http(s) URL, or None.
 
-    A relative URL is resolved as in browsers, which ignore a ``<base>`` behind it.
+    A relative URL is resolved as in browsers, which ignore a ``<base>`` after it.
     """
     for number, meta in enumerate(evidence.meta_attributes):
         if meta.get("http-equiv", "").strip().lower() != "refresh":
@@ -355,12 +355,12 @@ def parse_refresh(content: str, base: str) -> MetaRefresh | None:
     an http(s) URL.
     """
     match = _REFRESH.match(content)
-    if not match or not match["url"] or not (match["time"] or match["rest"]):
+    if not match or not match["url"] or not (match["time"] or match["part"]):
         return None
     url = _URL_PREFIX.sub("", match["url"], count=1)
     if url[:1] in {'"', "'"}:
         url = url[1:].split(url[0], 1)[0]
-    address = absolute(base, url)
-    if address is None or not is_web(address) or not has_host(address):
+    target = absolute(base, url)
+    if target is None or not is_web(target) or not has_host(target):
         return None
-    return MetaRefresh(float(int((match["time"] or "0")[:9])), address)
+    return MetaRefresh(float(int((match["time"] or "0")[:9])), target)

@@ -219,8 +219,8 @@ def _headline(evidence: Evidence) -> str:
 
 def canonical(evidence: Evidence) -> str | None:
     """Return the page's canonical URL, absolute; None without an http(s) URL."""
-    address = next(iter(_linked_urls(evidence, "canonical")), None)
-    return address if address and is_web(address) else None
+    url = next(iter(_linked_urls(evidence, "canonical")), None)
+    return url if url and is_web(url) else None
 
 
 def _linked_urls(
@@ -232,8 +232,8 @@ def _linked_urls(
         if types and (link.get("type") or "").strip().lower() not in types:
             continue
         href = link.get("href")
-        if href and (address := absolute(base, href)):
-            found.append(address)
+        if href and (url := absolute(base, href)):
+            found.append(url)
     return list(dict.fromkeys(found))
 
 
@@ -427,9 +427,9 @@ def _bylines(evidence: Evidence) -> Iterator[str]:
 
 
 def _names(pieces: list[str]) -> list[str]:
-    """Return the names at the start of texts between tags, or behind a ``by``.
+    """Return the names at the start of texts between tags, or after a ``by``.
 
-    A name ends with its text, as what is behind the next tag is a date or an office.
+    A name ends with its text, as what is after the next tag is a date or an office.
     """
     if sum(map(len, pieces)) > MAX_BYLINE:
         return []
@@ -454,11 +454,11 @@ def _names(pieces: list[str]) -> list[str]:
 
 
 def _from_byline(text: str) -> str:
-    name = _END.sub("", rest := _BY.sub("", text))
-    if rest != text:
+    name = _END.sub("", after := _BY.sub("", text))
+    if after != text:
         name = _PLACE.sub("", name)
         if not _is_short(name):
-            name = name.partition(",")[0]  # behind it is an office
+            name = name.partition(",")[0]  # after it is an office
     name = _OFFICE.sub("", name).strip(_MARKS)
     return name if _is_short(name) else ""
 
@@ -493,12 +493,12 @@ def _marked_dates(evidence: Evidence) -> Iterator[str]:
 def _similar_marked_dates(evidence: Evidence) -> list[str]:
     """Return the text of the element for :func:`_marked_dates`, and of those alike."""
     sure: list[Any] = []
-    rest: list[Any] = []
+    others: list[Any] = []
     for element in evidence.marks.dates:
         names = f"{element.get('class', '')} {element.get('itemprop', '')}"
         if not _UPDATED.search(names):
-            (sure if _PUBLISHED.search(names) else rest).append(element)
-    marked = sure + rest
+            (sure if _PUBLISHED.search(names) else others).append(element)
+    marked = sure + others
     for element in marked:
         text = date_of(element)
         day = iso_date(text) if len(text) <= MAX_BYLINE else None
@@ -557,7 +557,7 @@ def _marked_changes(evidence: Evidence) -> Iterator[str]:
 
 
 def _stated_changes(evidence: Evidence) -> Iterator[str]:
-    """Yield the date behind words such as ``Last updated``, if it is the only one."""
+    """Yield the date after words such as ``Last updated``, if it is the only one."""
     texts = evidence.marks.changes
     for element in _changes(evidence):
         if element.tag == "footer" or "footer" in element.get("class", ""):

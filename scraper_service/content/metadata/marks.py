@@ -29,7 +29,7 @@ MAX_AFTER_HEADING = 400  # of these after the first ``h1``
 MAX_MARKS = 100
 MAX_TEXT = 120  # characters of a byline or of a text with a date
 MAX_TEXTS = 40
-MAX_SIBLINGS = 20  # behind a "by"
+MAX_SIBLINGS = 20  # after a "by"
 MAX_LABEL = 20  # characters of the name of a date
 # Parts of names of elements with an author. Searching parts beats an expression.
 _AUTHOR = (
@@ -42,7 +42,7 @@ _PARTS = (*_AUTHOR, *_DATE)
 # Attributes in which forum software and others give author and date of a post.
 _AUTHOR_ATTRIBUTES = ("data-author-username", "data-author", "author")
 _DATE_ATTRIBUTES = ("datetime", "content", "created-timestamp", "title")
-# Attributes besides ``class`` that may mark any element.
+# Attributes other than ``class`` that may mark any element.
 _NAMING = "itemprop rel data-author-username author created-timestamp".split()
 _BY = re.compile(
     r"(?:(?:article|story|words|posted|written|published|created|authored)\s+)?"
@@ -109,7 +109,7 @@ class Entries:
         """The elements that are entries of lists."""
         return frozenset(_entries(self._body))
 
-    def hold(self, element: Any) -> bool:
+    def contain(self, element: Any) -> bool:
         """Return True for an element of an entry or a review."""
         return any(
             above in self.of_lists or _is_review(above)
@@ -120,18 +120,18 @@ class Entries:
 def _entries(body: Any) -> Iterator[Any]:
     """Yield the largest parts with one heading that links to another page.
 
-    Each stands beside another one with the same tag and class.
+    Each stands next to another one with the same tag and class.
     """
     linked = [h for h in body.iter(*_HEADINGS) if _is_linked(h)][:MAX_HEADINGS]
     if len(linked) < LEAST_ALIKE:
         return
-    held = Counter(above for heading in linked for above in heading.iterancestors())
+    counts = Counter(above for heading in linked for above in heading.iterancestors())
     own = {above for heading in body.iter("h1") for above in heading.iterancestors()}
     alike: dict[Any, list[Any]] = {}
     for heading in linked:
         entry = heading
         for above in heading.iterancestors():
-            if held[above] > 1 or above in own:
+            if counts[above] > 1 or above in own:
                 break
             entry = above
         first_class = (entry.get("class") or "").split()[:1]
@@ -143,7 +143,7 @@ def _entries(body: Any) -> Iterator[Any]:
 
 
 def _is_linked(heading: Any) -> bool:
-    """Return True if a heading holds, or stands in, a link to another page."""
+    """Return True if a heading contains, or stands in, a link to another page."""
     links = chain(heading.iter("a"), heading.iterancestors("a"))
     hrefs = (link.get("href") or "#" for link in links)
     return any("#" not in href for href in hrefs)
@@ -180,7 +180,7 @@ class Marks:
         self._places = Surroundings(_OUTSIDE, _is_foreign_name, _has_heading)
         self._entries = Entries(body)
         self._elements: list[tuple[Any, Kind]] = []
-        self._texts: list[_Text] = []  # behind the first h1
+        self._texts: list[_Text] = []  # after the first h1
         self._early: list[_Text] = []
         if body is not None:
             self._walk(body)
@@ -272,7 +272,7 @@ class Marks:
 
     def _is_of_page(self, element: Any) -> bool:
         """Return False for an element of a foreign part, of an entry or a review."""
-        return not (self._places.are_foreign(element) or self._entries.hold(element))
+        return not (self._places.are_foreign(element) or self._entries.contain(element))
 
 
 @lru_cache(maxsize=10_000)  # the pages of a site share their names
@@ -281,8 +281,8 @@ def _kind(names: str) -> Kind:
     lower = names.lower()
     is_author = bool([part for part in _AUTHOR if part in lower])
     if is_author and "authori" in lower:  # as in "authorised" or "authority"
-        rest = _AUTHORISED.sub("", lower)
-        is_author = any(part in rest for part in _AUTHOR)
+        stripped = _AUTHORISED.sub("", lower)
+        is_author = any(part in stripped for part in _AUTHOR)
     is_date = bool([part for part in _DATE if part in lower])
     return (is_author, is_date) if is_author or is_date else _NEITHER
 
@@ -395,7 +395,7 @@ def pieces_of(element: Any) -> list[str]:
 
 
 def pieces_after(element: Any) -> list[str]:
-    """Return the first texts behind an element in its parent."""
+    """Return the first texts after an element in its parent."""
     pieces = [" ".join((element.tail or "").split())]
     left = MAX_TEXT
     for sibling in islice(element.itersiblings(), MAX_SIBLINGS):

@@ -130,7 +130,7 @@ ctypedef int (*Setup)(
 cdef struct Chunk:
     Chunk* following  # the next free chunk
     uint32_t used  # blocks that are not free yet
-    uint32_t end  # bytes of this head and the blocks behind it
+    uint32_t end  # bytes of this head and the blocks after it
 
 cdef enum:
     CHUNK_BYTES = 1 << 16
@@ -228,7 +228,7 @@ cdef void* resized_block(void* block, size_t size) noexcept nogil:
     if not is_in_region(block):
         return realloc(block, size)
     made = new_block(size)
-    if made is not NULL:  # what is copied behind the block has no meaning
+    if made is not NULL:  # what is copied after the block has no meaning
         rest = <char*>chunk_of(block) + CHUNK_BYTES - <char*>block
         memmove(made, block, min(size, rest, <size_t>LARGEST))
         free_block(block)
@@ -316,10 +316,10 @@ cdef inline uint64_t hash_of(const unsigned char* word, Py_ssize_t size) noexcep
 cdef Py_ssize_t next_part(
     int kind, void* data, Py_ssize_t at, Py_ssize_t size, unsigned char* part
 ) noexcept:
-    """Write the next part of a name in lower case, and return the position behind it.
+    """Write the next part of a name in lower case, and return the position after it.
 
     A part is a run of small letters with at most one capital before it, or a run of
-    capitals. The part is empty behind the last one; ``part[MAX_LETTERS]`` is its size.
+    capitals. The part is empty after the last one; ``part[MAX_LETTERS]`` is its size.
     """
     cdef Py_ssize_t end, n
     while at < size:

@@ -488,7 +488,7 @@ class BlockFeatures:
 
     @cfunc
     def shifted(self, name: str) -> None:
-        """Fill the rows of the values of the blocks before and behind a block."""
+        """Fill the rows of the values of the blocks before and after a block."""
         values: Reals = self.row(name)
         before: Reals = self.row(f"{name} before")
         behind: Reals = self.row(f"{name} behind")
@@ -499,7 +499,7 @@ class BlockFeatures:
 
     @cfunc
     def spread(self, name: str, reach: Whole) -> None:
-        """Fill the row of the mean of up to ``reach`` blocks before and behind."""
+        """Fill the row of the mean of up to ``reach`` blocks before and after."""
         values: Reals = self.row(name)
         row: Reals = self.row(f"{name} around {reach}")
         sums: Reals = self.sums_before(values)
@@ -513,7 +513,7 @@ class BlockFeatures:
 
     @cfunc
     def places(self, places: list, bits: list) -> None:
-        """Fill the row of each place bit; ``bits`` has pairs of a row's name and a bit."""
+        """Fill the row of each bit; ``bits`` has pairs of a row's name and a bit."""
         numbers: Wholes = wholes(places)
         n: Whole
         bit: Whole

@@ -1,5 +1,5 @@
 """The walks over the blocks of a page: the first collects them as columns of numbers, the
-second finds what the page has beside the blocks to keep.
+second finds what the page has in addition to the blocks to keep.
 """
 
 from __future__ import annotations
@@ -588,11 +588,11 @@ def dropped_blocks(
     picture: str,
     lead: int,
 ) -> tuple[list[Any], list[Any]]:
-    """Return the elements and the texts that hold only blocks to drop.
+    """Return the elements and the texts that contain only blocks to drop.
 
     ``keep`` has a value for each block, the lists of numbers one for each node; see
     ``main_content/blocks.py``. A text is a pair: an element, and "text" or "tail". An
-    element without text, such as an image, stays if the block before or behind it stays.
+    element without text, such as an image, stays if the block before or after it stays.
     So does an image before block ``lead`` whose URL contains ``picture``, unless that is
     empty.
     """

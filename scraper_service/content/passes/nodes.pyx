@@ -228,7 +228,7 @@ cdef inline _Element element_of(_Document document, xmlNode* node):
 
 
 cdef inline xmlNode* following(xmlNode* node, xmlNode* root) noexcept:
-    """Return the node behind ``node`` in document order; NULL at the end of ``root``."""
+    """Return the node after ``node`` in document order; NULL at the end of ``root``."""
     if node.type == XML_ELEMENT_NODE and node.children is not NULL:
         return node.children
     while node is not root:
@@ -327,7 +327,7 @@ cdef inline str tail_of(xmlNode* node):
 
 
 cdef inline xmlNode* text_from(xmlNode* node) noexcept:
-    """Return the text node at or behind ``node``, unless another node comes first."""
+    """Return the text node at or after ``node``, unless another node comes first."""
     while node is not NULL:
         if node.type == XML_TEXT_NODE or node.type == XML_CDATA_SECTION_NODE:
             return node

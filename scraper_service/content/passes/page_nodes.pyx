@@ -169,7 +169,7 @@ cdef class NameParts:
     cdef bint has_part(self, const char* text) noexcept:
         """Return True if a text has one of the parts.
 
-        Each part of three letters or more has a pair of letters at every second place.
+        Each part of three letters or more has a pair of letters at every second position.
         """
         cdef const char* at = text
         while at[0] and at[1]:
@@ -285,7 +285,7 @@ cdef inline char small(char letter) noexcept:
 
 
 cdef class TextSigns:
-    """Finds short texts that hold a year, or begin with one of some pairs of letters.
+    """Finds short texts that contain a year, or begin with one of some pairs of letters.
 
     The pairs are in ASCII.
     """
@@ -306,7 +306,7 @@ cdef class TextSigns:
         return self.checked(text_from(node.children))
 
     cdef inline str behind(self, xmlNode* node):
-        """Return the text behind the element if it has a sign, else None."""
+        """Return the text after the element if it has a sign, else None."""
         return self.checked(text_from(node.next))
 
     cdef str checked(self, xmlNode* first):
@@ -437,7 +437,7 @@ cdef inline bint is_of_path(char byte) noexcept:
 
 
 def hiding_signs(str css not None):
-    """Return the places of colons in CSS behind which a value may hide an element."""
+    """Return the positions of colons in CSS after which a value may hide an element."""
     cdef int kind = PyUnicode_KIND(css)
     cdef void* data = PyUnicode_DATA(css)
     cdef Py_ssize_t size = PyUnicode_GET_LENGTH(css), at, start

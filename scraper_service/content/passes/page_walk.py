@@ -300,7 +300,7 @@ def classed(
     """Return the elements with some tags for whose class ``is_wanted`` returns True.
 
     Each such class has one of ``parts``, which are in lower case. ``by`` is another
-    attribute to use in place of the class.
+    attribute to use instead of the class.
     """
     top: Node = node_of(root)
     node: Node = top
@@ -360,7 +360,7 @@ def marked(
 
 @cfunc
 def element_behind(node: Node, top: Node) -> Node:
-    """Return the element behind ``node`` and all inside it; NULL at the end of ``top``."""
+    """Return the element after ``node`` and all inside it; NULL at the end of ``top``."""
     sibling: Node = NULL
     while node is not top:
         sibling = next_sibling(node)
@@ -510,7 +510,7 @@ def signs(
 ) -> list[Any]:
     """Return the elements that may name an author or a date; see ``metadata/marks.py``.
 
-    At most ``left`` elements are examined, and ``after_heading`` behind the first ``h1``.
+    At most ``left`` elements are examined, and ``after_heading`` after the first ``h1``.
     """
     root: Node = node_of(body)
     node: Node = root

@@ -100,7 +100,7 @@ Spans = Any  # the writer of Markdown, an InlineRun
 NULL = None  # follows the last node
 #: What :func:`text_of` and :func:`tail_of` return for white space.
 BLANK = " "
-# What ``markdown_walk.py`` writes for a tag in place of a writer in Python.
+# What ``markdown_walk.py`` writes for a tag instead of a writer in Python.
 BLOCK, SPAN, LINK, LISTING, LINE_BREAK, STRONG_TEXT, EM_TEXT, STRUCK_TEXT = range(8)
 IMAGE = 8
 
@@ -173,7 +173,7 @@ def element_of(_document: Document, node: Node) -> Element:
 
 
 def next_element(node: Node, root: Node) -> Node:
-    """Return the element behind ``node`` in document order; NULL at the end of ``root``."""
+    """Return the element after ``node`` in document order; NULL at the end of ``root``."""
     if len(node):
         return node[0]
     while node is not root:
@@ -215,7 +215,7 @@ def text_of(node: Node) -> str | None:
 
 
 def tail_of(node: Node) -> str | None:
-    """Return the text behind the element; BLANK for white space, else None."""
+    """Return the text after the element; BLANK for white space, else None."""
     return _text(node.tail)
 
 
@@ -336,7 +336,7 @@ class HidingSigns:
 
 
 class TextSigns:
-    """Finds short texts that hold a year, or begin with one of some pairs of letters.
+    """Finds short texts that contain a year, or begin with one of some pairs of letters.
 
     The pairs are in ASCII.
     """
@@ -350,7 +350,7 @@ class TextSigns:
         return self._checked(text_of(node))
 
     def behind(self, node: Node) -> str | None:
-        """Return the text behind the element if it has a sign, else None."""
+        """Return the text after the element if it has a sign, else None."""
         return self._checked(tail_of(node))
 
     def _checked(self, text: str | None) -> str | None:
@@ -373,14 +373,14 @@ def plain_path(url: str) -> int:
     """Return where the path of a plain http(s) URL starts; 0 for others.
 
     Such a URL has only letters, digits and a few other characters in ASCII. The scheme and
-    the host are in lower case. The path has no dot behind a slash; nothing follows it.
+    the host are in lower case. The path has no dot after a slash; nothing follows it.
     """
     found = _PLAIN_URL.match(url)
     return 0 if found is None or "/." in found[1] else found.start(1)
 
 
 def hiding_signs(css: str) -> list[int]:
-    """Return the places of colons in CSS behind which a value may hide an element."""
+    """Return the positions of colons in CSS after which a value may hide an element."""
     return [sign.start() for sign in _HIDING_SIGNS.finditer(css)]
 
 
@@ -396,7 +396,7 @@ def is_utf8(data: bytes) -> bool:
 
 
 def may_be_forbidden(_data: bytes) -> bool:
-    """Return True if UTF-8 bytes may hold or reference characters that lxml refuses.
+    """Return True if UTF-8 bytes may contain or reference characters that lxml refuses.
 
     Only the compiled form looks for them.
     """

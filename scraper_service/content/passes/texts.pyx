@@ -14,7 +14,7 @@ cdef extern from "Python.h":
 
 cdef enum:
     NBSP = 0xA0
-    ENTITY = 33  # characters of a character reference behind its "&"
+    ENTITY = 33  # characters of a character reference after its "&"
 
 
 cdef str simple_text(str text, bint in_label):
@@ -421,7 +421,7 @@ def is_utf8(bytes data not None):
             if not eight & NOT_ASCII:
                 at += 8
                 continue
-        size = character_size(at)  # the byte behind the last one is NUL
+        size = character_size(at)  # the byte after the last one is NUL
         if not size:
             return False
         at += size
@@ -454,7 +454,7 @@ cdef inline bint follows(unsigned char byte) noexcept:
 
 
 def may_be_forbidden(bytes data not None):
-    """Return True if UTF-8 bytes may hold or reference characters that lxml refuses."""
+    """Return True if UTF-8 bytes may contain or reference characters that lxml refuses."""
     cdef Bytes start = <Bytes>PyBytes_AS_STRING(data)
     cdef Py_ssize_t size = PyBytes_GET_SIZE(data)
     cdef Bytes end = start + size
@@ -480,7 +480,7 @@ def may_be_forbidden(bytes data not None):
 
 
 cdef bint has_control(Bytes at, Py_ssize_t size) noexcept:
-    """Return True if bytes have a control character besides tab and line ends."""
+    """Return True if bytes have a control character other than tab and line ends."""
     cdef unsigned char found = 0
     cdef int n
     while size >= CHECKED:

@@ -1,4 +1,4 @@
-"""Reads form fields, notes and attachments of a PDF, and places them among its lines.
+"""Reads form fields, notes and attachments of a PDF, and inserts them among its lines.
 
 They are no part of the text of a page. PDFium reads the values of fields whether the file
 has pictures of them or not.
@@ -54,7 +54,7 @@ SIZE = 10.0  # font size in points of a text without lines around it
 
 
 def read_annotations(page: Any, form: Any, losses: Losses) -> tuple[list[Mark], int]:
-    """Return the notes and values to be placed in the text, and the number of fields.
+    """Return the notes and values to insert into the text, and the number of fields.
 
     Other annotations are recorded. ``form`` is PDFium's form environment; None for a
     file without fields.

@@ -77,14 +77,14 @@ def _page_parts(page: PageText, styles: _Styles) -> list[Part]:
     blocks = blocks_in_order(page.lines, page.grids)
     parts = _with_whole_code(part for block in blocks for part in _parts(block, styles))
     parts = _with_whole_words(parts, styles.hyphens)
-    if page.turn:
+    if page.angle:
         for part in parts:  # back to the coordinates of the page
-            part.box = rotate_box(part.box, 4 - page.turn)
+            part.box = rotate_box(part.box, 4 - page.angle)
     return parts
 
 
 def _with_whole_code(parts: Iterable[Part]) -> list[Part]:
-    """Join consecutive code parts; turn single lines of code into paragraphs."""
+    """Join consecutive code parts; make paragraphs of single lines of code."""
     found: list[Part] = []
     for part in parts:
         last = found[-1] if found else None
@@ -434,16 +434,16 @@ def drop_repeated(pages: list[PageText]) -> None:
         for key in {(text, _height(line)) for line, text, _ in found}
     )
     shares = Counter[int]()
-    for (_, place), count in counts.items():
-        shares[place] += count if count >= MIN_REPEATED else 0
+    for (_, height), count in counts.items():
+        shares[height] += count if count >= MIN_REPEATED else 0
     # The same text on most pages, or chapter names that each stand on some pages.
-    places = {place for place, n in shares.items() if n >= MIN_SHARE * len(pages)}
+    heights = {height for height, n in shares.items() if n >= MIN_SHARE * len(pages)}
     for page, found in zip(pages, running, strict=True):
         unwanted = {
             id(line)
             for line, text, is_numbered in found
             if is_numbered
-            or (_height(line) in places and counts[text, _height(line)] > 1)
+            or (_height(line) in heights and counts[text, _height(line)] > 1)
         }
         if unwanted and len(unwanted) < len(page.lines):
             page.lines = [line for line in page.lines if id(line) not in unwanted]

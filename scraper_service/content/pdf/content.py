@@ -309,7 +309,7 @@ class _Reading:
         if self._shifted:
             self._lose_text(
                 f"{_page_numbers(self._shifted)} of the PDF: the text layer has the codes of "
-                "glyphs in place of letters; the program tesseract reads such pages in "
+                "glyphs instead of letters; the program tesseract reads such pages in "
                 "the mode auto of the parser pdf.",
                 len(self._shifted),
             )
@@ -387,8 +387,8 @@ class PdfiumFile:
             text, is_doubtful = PdfPageReader(document, page, text_page).text()
             marks, fields = read_annotations(page, self._form, self.losses)
             self.fields += fields
-            for mark in marks if text.turn else ():
-                mark.box = rotate_box(mark.box, text.turn)
+            for mark in marks if text.angle else ():
+                mark.box = rotate_box(mark.box, text.angle)
             text.marks = marks
             text.is_blank = not raw.FPDFPage_CountObjects(page)
             if self._has_pictures:
@@ -505,8 +505,8 @@ def _lines_of_text(text: str) -> list[Line]:
 def _page_numbers(pages: Iterable[int]) -> str:
     numbers = [str(number) for number in pages]
     shown = ", ".join(numbers[:MAX_LISTED])
-    rest = len(numbers) - MAX_LISTED
-    more = f" and {rest} more" if rest > 0 else ""
+    left = len(numbers) - MAX_LISTED
+    more = f" and {left} more" if left > 0 else ""
     return f"Page {shown}" if len(numbers) == 1 else f"Pages {shown}{more}"
 
 

@@ -46,8 +46,8 @@ MIN_LENGTH = 6.0  # points of a ruling line
 
 def fast_call(function: Any, result: Any, *arguments: Any) -> Any:
     """Return a PDFium function that takes plain numbers as pointers."""
-    address = ctypes.cast(function, ctypes.c_void_p).value
-    return ctypes.PYFUNCTYPE(result, *arguments)(address or 0)
+    pointer = ctypes.cast(function, ctypes.c_void_p).value
+    return ctypes.PYFUNCTYPE(result, *arguments)(pointer or 0)
 
 
 _INT, _POINTER = ctypes.c_int, ctypes.c_void_p
@@ -84,15 +84,15 @@ def read_rules(page: Any) -> list[Box]:
 
 
 def _segments(item: int, count: int) -> Iterable[Box]:
-    matrix, place = (ctypes.c_float * 6)(), (ctypes.c_float * 2)()
-    at = ctypes.addressof(place)
+    matrix, xy = (ctypes.c_float * 6)(), (ctypes.c_float * 2)()
+    at = ctypes.addressof(xy)
     _transform(item, ctypes.addressof(matrix))
     a, b, c, d, e, f = matrix
     begin = last = (0.0, 0.0)
     for index in range(count):
         segment = _segment(item, index)
         _point(segment, at, at + 4)
-        x, y = place
+        x, y = xy
         point = a * x + c * y + e, b * x + d * y + f
         kind = _kind(segment)
         if kind == raw.FPDF_SEGMENT_MOVETO:
@@ -216,8 +216,8 @@ def table(rows: list[Line]) -> list[Block] | None:
     for row in rows:
         values = [""] * len(edges)
         for cell in row.cells:
-            place = _column_of(cell.x0, edges)
-            values[place] = f"{values[place]} {cell.text}".strip()
+            column = _column_of(cell.x0, edges)
+            values[column] = f"{values[column]} {cell.text}".strip()
         grid.append(values)
     return [Block(rows, grid)]
 
@@ -258,29 +258,29 @@ def _split_columns(rows: list[Line], edges: list[tuple[float, float]]) -> list[B
 
 def with_ruled_table(lines: list[Line], grid: RuledGrid) -> list[Line]:
     """Return the lines with a line for the table of ``grid``, if that is a table."""
-    rest: list[Line] = []
+    kept: list[Line] = []
     cells: _Cells = {}
     start = None
     for line in lines:
         y = (line.y0 + line.y1) / 2
         parts = [_part(line, cell) for cell in line.cells]
-        inside = [p for p in parts if grid.holds((p.x0 + p.x1) / 2, y)]
+        inside = [p for p in parts if grid.contains((p.x0 + p.x1) / 2, y)]
         for part in inside:
-            cells.setdefault(grid.place((part.x0 + part.x1) / 2, y), []).append(part)
+            cells.setdefault(grid.cell_at((part.x0 + part.x1) / 2, y), []).append(part)
         if inside and start is None:
-            start = len(rest)
-        rest += [part for part in parts if part not in inside] if inside else [line]
+            start = len(kept)
+        kept += [part for part in parts if part not in inside] if inside else [line]
     if not grid.upright:
         cells = _by_gaps(cells)
     rows = _ruled_rows(cells, is_open=not grid.upright)
     count = (len(grid.xs) - 1) * (len(grid.ys) - 1)
     if start is None or not rows or len(cells) < MIN_FILLED * count:
         return lines  # a frame, form or chart
-    if not grid.upright and any(_is_beyond(line, grid) for line in rest):
+    if not grid.upright and any(_is_beyond(line, grid) for line in kept):
         return lines  # only some rows stand between the lines
     block = Block([part for parts in cells.values() for part in parts], rows)
-    rest.insert(start, Line("", 0.0, *block.box, table=block))
-    return rest
+    kept.insert(start, Line("", 0.0, *block.box, table=block))
+    return kept
 
 
 def _is_beyond(line: Line, grid: RuledGrid) -> bool:
@@ -476,10 +476,10 @@ def _sort(blocks: list[Block]) -> list[Block]:
 
     Rotated text, such as axis labels or a stamp in the margin, comes last.
     """
-    turned = [block for block in blocks if block.lines[0].is_rotated]
-    if turned:
+    rotated = [block for block in blocks if block.lines[0].is_rotated]
+    if rotated:
         upright = [block for block in blocks if not block.lines[0].is_rotated]
-        return _sort(upright) + turned if upright else turned
+        return _sort(upright) + rotated if upright else rotated
     if len(blocks) < 2:
         return blocks
     boxed = [(block.box, block) for block in blocks]

@@ -83,7 +83,7 @@ class Line:
     is_fixed: bool = False
     #: True if the text does not run from left to right on the page.
     is_rotated: bool = False
-    #: The ruled table in place of the line, which has the size 0.
+    #: The ruled table instead of the line, which has the size 0.
     table: Block | None = None
 
 
@@ -135,11 +135,11 @@ class RuledGrid:
     #: The borders of the rows, from the top.
     ys: list[float]
 
-    def holds(self, x: float, y: float) -> bool:
+    def contains(self, x: float, y: float) -> bool:
         """Return True if a point is inside the table."""
         return self.xs[0] < x < self.xs[-1] and self.ys[-1] < y < self.ys[0]
 
-    def place(self, x: float, y: float) -> tuple[int, int]:
+    def cell_at(self, x: float, y: float) -> tuple[int, int]:
         """Return row and column of the lines above and left of a point."""
         left = [v[0] for v in self.upright if v[0] < x and v[1] < y < v[3]]
         above = [h[1] for h in self.across if y < h[1] and h[0] < x < h[2]]
@@ -157,7 +157,7 @@ class PageText:
     #: The URLs that the page links to.
     links: list[str] = field(factory=list)
     #: The rotation of the page in counterclockwise quarter turns.
-    turn: int = 0
+    angle: int = 0
     #: The fields and notes that are not among the lines yet.
     marks: list[Mark] = field(factory=list)
     #: The tables drawn with lines.

@@ -77,7 +77,7 @@ _unicode = fast_call(raw.FPDFText_GetUnicode, ctypes.c_uint, _POINTER, _INT)
 class PageCharacters:
     """The characters of one open text page.
 
-    Positions refer to the page after ``turn`` counterclockwise quarter turns. The text of
+    Positions refer to the page after ``angle`` counterclockwise quarter turns. The text of
     the rotated page runs from left to right.
     """
 
@@ -88,7 +88,7 @@ class PageCharacters:
         self._flags_at = ctypes.addressof(self._flags)
         self._at = ctypes.addressof(self._buffer)
         self.text = self._whole_text(text_page)
-        self.turn = 0
+        self.angle = 0
         self._boxes: dict[int, Box] = {}
 
     def lines(self) -> list[tuple[int, int]]:
@@ -105,7 +105,7 @@ class PageCharacters:
             letters = [0, 0, 0, 0]
             for line_ in found[:MAX_SAMPLED]:
                 letters[self._direction(*line_)] += _length(line_)
-            self.turn = max(range(4), key=letters.__getitem__)
+            self.angle = max(range(4), key=letters.__getitem__)
             self._boxes.clear()
         return found
 
@@ -126,7 +126,7 @@ class PageCharacters:
         first, last = self.box(start), self.box(end - 1)
         if abs(last[1] - first[1]) <= abs(last[0] - first[0]):
             return False
-        return self.is_upright(start) != (self.turn % 2 == 1)
+        return self.is_upright(start) != (self.angle % 2 == 1)
 
     def is_upright(self, index: int) -> bool:
         """Return True if the text at a character runs up or down the unrotated page."""
@@ -139,8 +139,8 @@ class PageCharacters:
             _place(self._handle, index, self._at)
             left, top, right, bottom = _four(self._buffer)
             found = left, bottom, right, top
-            if self.turn:
-                found = rotate_box(found, self.turn)
+            if self.angle:
+                found = rotate_box(found, self.angle)
             self._boxes[index] = found
         return found
 
@@ -268,14 +268,14 @@ class Speller:
         whole = (
             [(start, end)] if self.is_reversed else self._characters.runs(start, end)
         )
-        rest = None
+        tail = None
         for first, after in whole:
             for at, stop in self._spans(text, first, after):
                 spaced = at > start and text[at - 1].isspace()
-                rest = self._part(text[at:stop], at, spaced=spaced)
-                if rest is not None:
+                tail = self._part(text[at:stop], at, spaced=spaced)
+                if tail is not None:
                     self._finish(is_cut=True)
-                    return rest
+                    return tail
         self._finish(is_cut=False)
         return None
 
@@ -362,7 +362,7 @@ class Speller:
         if self._last < 0:
             return False
         before = self._last_box()
-        if self._characters.turn and not self.is_reversed and box[2] <= before[0] + 1:
+        if self._characters.angle and not self.is_reversed and box[2] <= before[0] + 1:
             return True  # PDFium reads from the left of the unrotated page to its right
         slack = 0.3 * max(before[3] - before[1], box[3] - box[1])
         return box[3] < before[1] - slack or box[1] > before[3] + slack
@@ -440,12 +440,12 @@ class PdfPageReader:
         characters = self._characters
         spans = characters.lines()
         urls = [url for _, url in self._links]
-        if characters.turn:
+        if characters.angle:
             self._links = [
-                (rotate_box(box, characters.turn), to) for box, to in self._links
+                (rotate_box(box, characters.angle), to) for box, to in self._links
             ]
         self._grids = find_grids(
-            [rotate_box(rule, characters.turn) for rule in read_rules(self._page)]
+            [rotate_box(rule, characters.angle) for rule in read_rules(self._page)]
         )
         lines: list[Line] = []
         for start, end in spans:
@@ -455,9 +455,9 @@ class PdfPageReader:
             or self._guessed > MAX_GUESSED * len(lines)
             or (not lines and self._has_text_objects())
         )
-        if characters.turn:  # PDFium orders the lines as on an upright page
+        if characters.angle:  # PDFium orders the lines as on an upright page
             lines = list(itertools.chain.from_iterable(rows_of(lines, 0.3)))
-        return PageText(lines, urls, characters.turn, grids=self._grids), is_doubtful
+        return PageText(lines, urls, characters.angle, grids=self._grids), is_doubtful
 
     def _add_line(self, start: int, end: int, lines: list[Line]) -> None:
         characters = self._characters
@@ -490,11 +490,11 @@ class PdfPageReader:
             return
         speller = Speller(line, characters, touched, borders)
         speller.is_reversed = is_reversed
-        rest = speller.spell(characters.text, start, end)
+        tail = speller.spell(characters.text, start, end)
         if line.text:
             lines.append(line)
-        if rest is not None:
-            self._add_line(rest, end, lines)
+        if tail is not None:
+            self._add_line(tail, end, lines)
 
     def _links_touching(self, line: Line) -> list[tuple[Box, str]]:
         middle = (line.y0 + line.y1) / 2
@@ -516,8 +516,8 @@ class PdfPageReader:
     def _style(self, start: int, end: int, *, is_piece: bool) -> tuple[bool, bool]:
         """Return whether a line is bold and fixed-width, from up to three characters."""
         bold, fixed = True, True
-        places = (start,) if is_piece else (start, (start + end) // 2, end - 1)
-        for index in places:
+        samples = (start,) if is_piece else (start, (start + end) // 2, end - 1)
+        for index in samples:
             style = self._characters.style(index)
             if style is None:
                 continue

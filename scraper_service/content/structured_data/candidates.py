@@ -98,7 +98,7 @@ BY_SHAPE: dict[str, Callable[[Scope], Iterator[Candidate]]] = {
     "person": unlabelled.persons,
     "prose": unlabelled.bodies,
 }
-# Names of elements that hold the value of a concept in records.
+# Names of elements that contain the value of a concept in records.
 NAMED = {
     "votes_count": "vote votes voters upvoter score upvotes likes points",
     "rating": "rating score stars",
@@ -429,7 +429,7 @@ def _domains(links: Iterator[Candidate]) -> Iterator[Candidate]:
     for found in links:
         if host := url_parts(found.text).hostname:
             name = host.removeprefix("www.")
-            yield Candidate(name, "address of the link", 0.6, found.element)
+            yield Candidate(name, "URL of the link", 0.6, found.element)
             return
 
 
@@ -474,7 +474,7 @@ def _from_metadata(page: ExtractionPage, name: str) -> Iterator[Candidate]:
             yield Candidate(str(text), "metadata", 0.8, None, tuple(map(str, listed)))
     elif name == "url":
         url = known.get("canonical_url") or page.base_url
-        yield Candidate(str(url), "address of the page", 0.5)
+        yield Candidate(str(url), "URL of the page", 0.5)
     elif name == "language" and (language := known.get("language")):
         yield Candidate(str(language), "metadata", 0.6)
 

@@ -91,7 +91,7 @@ _VAGUE = frozenset("title url description body image count published".split())
 _TITLES = frozenset({"title", "question"})
 _OWNED = frozenset("name person place".split())
 _NOT_OF_MAKERS = frozenset("title price author published".split())
-# Properties of nested objects beside those of their concept.
+# Properties of nested objects in addition to those of their concept.
 _INNER = {"rating": ("aggregateRating", "reviewRating"), "price": ("offers",)}
 
 

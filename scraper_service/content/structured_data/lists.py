@@ -1,6 +1,6 @@
 """Lists on a page: plain values such as texts and URLs, and sets of records.
 
-Plain lists stand in structured data, below headings, beside labels or in elements of their
+Plain lists stand in structured data, below headings, next to labels or in elements of their
 own. Records are rows of tables, cards, posts, sections or nodes of structured data.
 """
 
@@ -185,8 +185,8 @@ def _from_labels(requested: RequestedField, scope: Scope) -> Iterator[Candidate]
     """Yield the lists after and below labels, each with its trust."""
     for number, phrase in enumerate(requested.phrases):
         penalty = 0.0 if number < requested.own_count else 0.03 + 0.001 * number
-        for place in scope.reading.labels.get(phrase, ())[:MAX_LABELS]:
-            line = scope.reading.lines[place]
+        for at in scope.reading.labels.get(phrase, ())[:MAX_LABELS]:
+            line = scope.reading.lines[at]
             is_label = phrase_of(line.text) == phrase and scope.holds(line.block)
             if not is_label or scope.reading.header_cell(line.block) is not None:
                 continue
@@ -247,7 +247,7 @@ def items_below(scope: Scope, line: TextLine) -> Candidate | None:
 
 
 def _item_around(block: Any, label: Any) -> Any:
-    """Return the outermost list item around a block that does not hold the label."""
+    """Return the outermost list item around a block that does not contain the label."""
     found = None
     above = {label, *label.iterancestors()}
     for element in (block, *block.iterancestors()):
@@ -283,7 +283,7 @@ def _below_similar_heading(scope: Scope, words: frozenset[str]) -> Candidate | N
 def _first_list(scope: Scope) -> Iterator[Candidate]:
     """Yield the first list of prose after the main heading.
 
-    Fewer than a third of the items may hold links or buttons.
+    Fewer than a third of the items may contain links or buttons.
     """
     start = scope.reading.order.get(main_heading(scope), MAX_ELEMENTS)
     for holder in scope.all("ul"):

@@ -62,7 +62,7 @@ FRAME = frozenset(
     "SiteNavigationElement ListItem".split()
 )
 _LISTS = frozenset({"ItemList", "BreadcrumbList", "OfferCatalog"})
-# Properties that hold the text of a node, the best first.
+# Properties that contain the text of a node, the best first.
 _NAMES = "name @value headline text value title url contentUrl".split()
 # Properties that lead to the subject of a page.
 _LEADING = ("@graph", "mainEntity", "mainEntityOfPage", "about", "itemReviewed")

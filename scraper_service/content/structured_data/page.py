@@ -37,7 +37,7 @@ _NEXT_LABEL = re.compile(r"\s(?=[A-Z]\w*(?: \w+){0,2}: )")
 _FRAME_PENALTIES = {"nav": 0.35, "aside": 0.2, "header": 0.1, "footer": 0.1}
 # Marks between the items of a line, whose first item is no label of the others.
 _SEPARATORS = "\u2022\u00b7|/"
-NEAR = 4  # levels up to an element that holds both a label and its value
+NEAR = 4  # levels up to an element that contains both a label and its value
 MAX_LABELS = 40  # lines with the same label that are read
 LEAD_LINES = 20  # lines after the main heading that belong to it
 LINES_BEFORE = 4
@@ -66,7 +66,7 @@ class Candidate:
     source: str
     #: Confidence between 0 and 1.
     trust: float = 0.5
-    #: The element that holds the value, if known.
+    #: The element that contains the value, if known.
     element: Any = None
     #: Pieces of the value, such as list items or links.
     parts: tuple[str, ...] = ()
@@ -88,7 +88,7 @@ class Scope:
     node: NodeT | None = None
     #: True for the whole page.
     is_page: bool = False
-    #: Titles of the page besides its headings.
+    #: Titles of the page other than its headings.
     titles: tuple[str, ...] = ()
     #: Cache of :func:`~scraper_service.content.structured_data.unlabelled.digit_texts`.
     digit_texts: list[tuple[str, Any]] | None = None
@@ -113,8 +113,8 @@ class Scope:
 
     def holds(self, element: Any) -> bool:
         """Return True if an element is inside the scope."""
-        place = self.reading.order.get(element, -1)
-        return any(a <= place <= b for a, b in self._ranges)
+        number = self.reading.order.get(element, -1)
+        return any(a <= number <= b for a, b in self._ranges)
 
     def all(self, *tags: str) -> Iterator[Any]:
         """Yield the elements with these tags, in document order."""
@@ -144,18 +144,18 @@ class Scope:
             yield from self._behind_label(self.reading.lines[number], phrase)
 
     def _behind_label(self, line: TextLine, phrase: str) -> Iterator[Candidate]:
-        """Yield the value on the line of a label, or beside it."""
+        """Yield the value on the line of a label, or next to it."""
         penalty = _FRAME_PENALTIES.get(line.frame, 0.0)
-        head, colon, rest = line.text.partition(":")
-        cell = None if rest.strip() else self.reading.header_cell(line.block)
+        head, colon, tail = line.text.partition(":")
+        cell = None if tail.strip() else self.reading.header_cell(line.block)
         if cell is not None:
             yield from self._column(cell, phrase, 0.92 - penalty)
             return
         if (inline := _value_after_inline_label(line, phrase, penalty)) is not None:
             yield inline
             return
-        if colon and rest.strip() and phrase_of(head) == phrase:
-            text = _NEXT_LABEL.split(rest.strip())[0]
+        if colon and tail.strip() and phrase_of(head) == phrase:
+            text = _NEXT_LABEL.split(tail.strip())[0]
             source, links = f'label "{head.strip()}"', _links(line.parts[1:])
             yield Candidate(text, source, 0.9 - penalty, line.block, links)
         elif phrase_of(line.text) == phrase:
@@ -225,13 +225,13 @@ def _value_after_inline_label(
         is_sure = label.endswith(":")
         if phrase_of(label) != phrase or (number and not is_sure):
             continue
-        behind = range(number + 2, len(line.parts)) if is_sure else ()
-        ends = (n for n in behind if line.parts[n][0].rstrip().endswith(":"))
-        rest = line.parts[number + 1 : next(ends, None)]
-        text = join_texts(rest).lstrip(" :\u2013-").rstrip(" ,|")
+        later = range(number + 2, len(line.parts)) if is_sure else ()
+        ends = (n for n in later if line.parts[n][0].rstrip().endswith(":"))
+        tail = line.parts[number + 1 : next(ends, None)]
+        text = join_texts(tail).lstrip(" :\u2013-").rstrip(" ,|")
         if words_of(text) and text[0] not in _SEPARATORS:
             source, trust = f'label "{label.rstrip(":")}"', 0.9 if is_sure else 0.8
-            return Candidate(text, source, trust - penalty, line.block, _links(rest))
+            return Candidate(text, source, trust - penalty, line.block, _links(tail))
     return None
 
 
@@ -267,7 +267,7 @@ def one_line(scope: Scope, element: Any) -> str:
 
 
 def heading_text(scope: Scope, heading: Any) -> str:
-    """Return the text of a heading on a single line, without buttons beside the text."""
+    """Return the text of a heading on a single line, without buttons next to the text."""
     text = one_line(scope, heading)
     if next(heading.iter("button"), None) is None:
         return text
@@ -326,7 +326,7 @@ def _similarity(words: set[str], others: set[str]) -> float:
 
 
 def around_heading(scope: Scope) -> Scope | None:
-    """Return the elements beside the main heading, None without a heading.
+    """Return the elements next to the main heading, None without a heading.
 
     These elements often show the author, the date and counts. Those with entries of
     a list, such as teasers, are left out.
@@ -354,7 +354,7 @@ def around_heading(scope: Scope) -> Scope | None:
             ):
                 found.insert(0, other)
         element, level = element.getparent(), level + 1
-    return Scope(reading, tuple(found), "beside the heading")
+    return Scope(reading, tuple(found), "next to the heading")
 
 
 def is_foreign(element: Any) -> bool:
@@ -385,7 +385,7 @@ class ExtractionPage:
 
     Create it *before* the page is cleaned, because cleaning removes
     declared data. Pass it to ``extract`` *after* cleaning and after the caller's tags
-    are left out, but before the tree is reduced to its main content. ``known`` holds
+    are left out, but before the tree is reduced to its main content. ``known`` contains
     the page's metadata by internal names. It and ``evidence`` are by default made from
     the document.
     """

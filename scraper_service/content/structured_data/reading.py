@@ -168,8 +168,8 @@ class VisibleText:
     def with_word(self, word: str, first: int, last: int) -> Iterator[Any]:
         """Yield the elements of a range that have the word in a name."""
         found = self.named.get(word, ())
-        for place in range(bisect_left(found, first), bisect_right(found, last)):
-            yield self.elements[found[place]]
+        for number in range(bisect_left(found, first), bisect_right(found, last)):
+            yield self.elements[found[number]]
 
     def _walk(self, element: Any, around: TextLine) -> None:
         """Read an element and its descendants; ``around`` is a line like its own.
@@ -330,12 +330,12 @@ def _is_inner(header: Any) -> bool:
 
 def labels_of(line: TextLine) -> Iterator[str]:
     """Yield the phrases at the start of a line that may be its label."""
-    head, colon, rest = line.text.partition(":")
-    labels = [head] if colon and not rest.startswith("//") else []
+    head, colon, tail = line.text.partition(":")
+    labels = [head] if colon and not tail.startswith("//") else []
     for number, (part, _) in enumerate(line.parts[:-1]):
         if not number or part.rstrip().endswith(":"):
             labels.append(part)
-    if not (colon and rest.strip()):
+    if not (colon and tail.strip()):
         labels.append(line.text)
     for label in labels:
         phrase = phrase_of(label) if len(label) <= MAX_LABEL else ""

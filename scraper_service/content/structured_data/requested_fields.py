@@ -157,9 +157,9 @@ class Concept:
 
 
 def _concept(line: str) -> Concept:
-    head, _, rest = line.partition(" | ")
-    rest, _, metas = rest.partition(" # ")
-    words, _, paths = rest.partition(" @ ")
+    head, _, tail = line.partition(" | ")
+    tail, _, metas = tail.partition(" # ")
+    words, _, paths = tail.partition(" @ ")
     name, shape = head.split()
     phrases = tuple(words.split(", "))
     return Concept(name, shape, phrases, tuple(paths.split()), tuple(metas.split()))
@@ -330,7 +330,7 @@ class RequestedField:
 def interpret_field(field: Field, around: str = "") -> RequestedField:
     """Return a field with its meaning.
 
-    ``around`` is the name of the object that holds the field.
+    ``around`` is the name of the object that contains the field.
     """
     name, description = phrase_of(field.name), phrase_of(field.description)
     kind = field.kind or "string"
@@ -433,8 +433,8 @@ def _concept_by_name(name: str, bare_name: str, kind: str) -> Concept | None:
 def _concept_by_description(description: str, kind: str) -> Concept | None:
     """Return the concept that a description names first."""
     if kind == "string" and _TITLE.match(description) and len(description.split()) <= 8:
-        _head, _, rest = description.partition(" of ")
-        of = concept_of(_without_subject(rest, SUBJECTS), kind)
+        _head, _, tail = description.partition(" of ")
+        of = concept_of(_without_subject(tail, SUBJECTS), kind)
         return of if of and of.shape in {"name", "person"} else BY_NAME["title"]
     words = [w for w in description.split() if w not in _STOP and w not in _FILLERS][:5]
     for size in (3, 2, 1):

@@ -290,7 +290,7 @@ def _cast(value: Any, schema: Any) -> Any:
 
 def _faults(data: Any, schema: Mapping[str, Any]) -> list[str]:
     """Return what does not fit the schema; null fits everywhere."""
-    import jsonschema  # noqa: PLC0415  # only with a schema beside selectors
+    import jsonschema  # noqa: PLC0415  # only with a schema and selectors
     from referencing import Registry  # noqa: PLC0415
     from referencing.exceptions import Unresolvable  # noqa: PLC0415
 

@@ -1,7 +1,7 @@
 """Values that need no label on a page: names, dates, texts, numbers and ways of contact.
 
 These are titles, authors, dates, brands and locations; prices, availability, salaries,
-ratings, ranks and counts; links, images, addresses, phone numbers and opening hours.
+ratings, ranks and counts; links, images, postal addresses, phone numbers and opening hours.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ MAX_YEAR = 25  # characters of a line with a date that has no day
 MAX_TITLE = 300
 MAX_BOLD = 150
 LONG_LINE = 60  # characters from which a line counts as prose
-LEAST_SHARE = 0.25  # of a record's text that its body element must hold
+LEAST_SHARE = 0.25  # of a record's text that its body element must contain
 
 _PROFILE = re.compile(
     r"/(?:u|users?|usr|members?|profiles?|authors?|people|~[\w-]+|@[\w-]+)"
@@ -55,7 +55,7 @@ _MONTH = (
     r"\b(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
     r"|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\b\.?"
 )
-# A day with its month, and the weekday and the time beside it.
+# A day with its month, and the weekday and the time next to it.
 _DAY = re.compile(
     r"(?:\b(?:mon|tue|wed|thu|fri|sat|sun)(?:[a-z]*day)?\.?,?\s+)?"
     rf"(?:\b(?:19|20)\d\d-\d\d-\d\d|\b\d{{1,2}}[/.]\d{{1,2}}[/.]\d{{2,4}}"
@@ -76,7 +76,7 @@ _BUTTON = re.compile(
 )
 _LETTERS = re.compile(r"[^\W\d_]{2}")
 _PERSONAL = frozenset("user username author member company brand vendor".split())
-NEAR_TITLE = 45  # lines after the main heading that may hold the product's price
+NEAR_TITLE = 45  # lines after the main heading that may contain the product's price
 MAX_PRICED = 300  # characters of a line with prices
 MAX_COUNTED = 200  # characters of a text with a count or a rating
 MAX_NOTE = 80  # characters of a line about stock or pay
@@ -123,7 +123,7 @@ _READING = re.compile(
     r"(\d{1,3}[ -]?min(?:ute)?s?)\.?\s*(?:to )?read(?:ing)?\b", re.IGNORECASE
 )
 _COUNT = re.compile(r"[-+]?\d[\d.,]*[kK]?")
-MAX_ADDRESS = 200  # characters of a line with a phone number or an address
+MAX_ADDRESS = 200  # characters of a line with a phone number or a postal address
 MAX_HOURS = 120
 
 _NO_PAGE = ("#", "javascript:", "mailto:", "tel:")
@@ -179,7 +179,7 @@ def persons(scope: Scope) -> Iterator[Candidate]:
 def dates(scope: Scope) -> Iterator[Candidate]:
     """Yield dates, those in ``<time>`` elements first.
 
-    ``parts`` holds the date as the page shows it.
+    ``parts`` contains the date as the page shows it.
     """
     for element in scope.all("time", "relative-time", "local-time"):
         text = one_line(scope, element)
@@ -403,7 +403,7 @@ def salaries(scope: Scope) -> Iterator[Candidate]:
 
 
 def job_types(scope: Scope) -> Iterator[Candidate]:
-    """Yield employment types from lines that hold nothing else."""
+    """Yield employment types from lines that contain nothing else."""
     for line in scope.lines:
         if _EMPLOYED.fullmatch(line.text):
             yield Candidate(line.text, "text", 0.65, line.block)

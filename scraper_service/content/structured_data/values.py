@@ -107,7 +107,7 @@ _OUT = re.compile(
     r"uitverkocht)\b",
     re.IGNORECASE,
 )
-# Texts about other places, and offers to tell of a later stock.
+# Texts about other locations, and offers to tell of a later stock.
 _NO_STOCK = re.compile(
     r"(?:notify|e-?mail|tell|remind|alert) me|available (?:for|at|as|to|with|by)\b",
     re.IGNORECASE,
@@ -139,7 +139,7 @@ AGO = re.compile(
     r"mo|[smhdwy])\s+ago\b|\byesterday\b|\bjust now\b|\btoday at\b|^\d{1,3}\s?(?:[smhdwy]|mo|hr|min)$",
     re.IGNORECASE,
 )
-# The date behind the name in a byline.
+# The date after the name in a byline.
 _DATED = re.compile(
     r"(?:\s+(?:on|at)|\s*[,·|»@\u2013—-])\s+(?:[a-z]{3,9},?\s+)?"
     r"(?:\d{1,2}(?:st|nd|rd|th)?\s+[a-z]{3,9},?\s+)?"
@@ -305,7 +305,7 @@ def year_of(text: str) -> int | None:
 
 
 def person_of(text: str) -> str:
-    """Return the name in a byline, an empty string if the text holds no name."""
+    """Return the name in a byline, an empty string if the text contains no name."""
     if match := BY.match(text):
         text = _DATED.sub("", match["name"])
     text = re.sub(r"^author\b[:\s]+", "", text, flags=re.IGNORECASE)
