@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Converted", "convert"]
 
-# An installation has the subpackage ``spiders`` in this folder. In a checkout it stands
-# beside this package, where Scrapy projects keep their spiders.
+# An installation has the subpackage ``spiders`` in this folder. In a checkout it is
+# next to this package, where Scrapy projects keep their spiders.
 if not Path(__path__[0], "spiders").is_dir():
     __path__.append(str(Path(__path__[0]).parent))
 

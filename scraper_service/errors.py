@@ -293,12 +293,12 @@ class SourceJobRunning(ServiceError, ValueError):
 
 
 class RangeInvalid(ServiceError, ValueError):
-    """Raised for a range of bytes behind the end of a file. ``length`` is that of the file."""
+    """Raised for a range of bytes after the end of a file. ``length`` is that of the file."""
 
     def __init__(self, length: int):
         self.length = length
         super().__init__(
-            f"The file has {plural(length, 'byte')}: the range begins behind them."
+            f"The file has {plural(length, 'byte')}: the range begins after them."
         )
 
 
@@ -563,7 +563,7 @@ class DiskFull(ServiceUnavailable):
     def __init__(self) -> None:
         super().__init__(
             "The disk of the service is full. Nothing can be stored until its operator"
-            " makes room."
+            " frees space."
         )
 
 

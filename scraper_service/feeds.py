@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 ERROR_CODE = "errorCode"
 TAIL = (*LAST, ERROR_CODE)
 PLAIN = (str, int, float, list, tuple, dict, type(None))
-# Characters that XML cannot hold (XML 1.0, production 2).
+# Characters that XML cannot contain (XML 1.0, production 2).
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 

@@ -1,7 +1,7 @@
 """The stages of a page, and the other items of spiders.
 
 The downloader makes a ``PageSource``, the converter pool turns it into a ``PageContent``,
-and pipelines turn this into a ``Page``, which the caller gets.
+and pipelines make this a ``Page``, which the caller gets.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class PageSource:
     find_shell: bool = False
     #: Compute ``search``.
     find_search: bool = False
-    #: Compute ``search`` when the rest of the content has been sent.
+    #: Compute ``search`` when the other content has been sent.
     finds_search_later: bool = False
     #: Compute so many characters of ``text``.
     find_text: int = 0
@@ -334,7 +334,7 @@ def content_type(name: str, given: str) -> str:
 
 @frozen(kw_only=True)
 class TakenPage:
-    """A page as a session of the browser shows it, in place of a fetch."""
+    """A page as a session of the browser shows it, instead of a fetch."""
 
     url: str
     status: int

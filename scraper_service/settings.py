@@ -50,7 +50,7 @@ TELNETCONSOLE_ENABLED = False
 # Tasks that Scrapy starts for every response.
 CONCURRENT_ITEMS = 1
 # No limit of Scrapy's own: HOST_CONCURRENCY limits each host, and a request that waits
-# for its host must not hold up requests to other hosts.
+# for its host must not delay requests to other hosts.
 CONCURRENT_REQUESTS = 0
 CONCURRENT_REQUESTS_PER_DOMAIN = 1_000_000  # 0 would allow no request
 DOWNLOAD_DELAY = 0
@@ -74,7 +74,7 @@ RETRY_HTTP_CODES = [429, 503]
 # Further attempts at a page of a job. After them the response is the page.
 RETRY_TIMES = 3
 SCHEDULER_MEMORY_QUEUE = "scrapy.squeues.FifoMemoryQueue"  # the oldest caller first
-# Bytes of response bodies that the crawler of one job holds at a time.
+# Bytes of response bodies that the crawler of one job keeps at a time.
 SCRAPER_SLOT_MAX_ACTIVE_SIZE = 64 * 2**20
 WARN_ON_GENERATOR_RETURN_VALUE = False  # Scrapy would look it up for each page
 
@@ -114,13 +114,13 @@ MAX_PEER_CONNECTIONS = 500
 # Free space in DATA_DIR below which the service is not ready.
 MIN_DISK_MB = 100
 # Time after SIGTERM in which calls are still accepted, while /health/ready is a 503 and
-# each response closes its connection: for load balancers to turn to other services.
+# each response closes its connection: for load balancers to choose other services.
 DRAIN_S = 0
 # Time after SIGTERM and DRAIN_S until running work is ended.
 SHUTDOWN_TIMEOUT_S = 30
 
 # -- Access ----------------------------------------------------------------------------
-# Fixed keys beside those of `keys create`, each with a team of its own. `fc-change-me`
+# Fixed keys in addition to those of `keys create`, each with a team of its own. `fc-change-me`
 # is refused unless HOST is a loopback address.
 API_KEYS: list[str] = []
 # False lets everybody call without a key, as one team.
@@ -141,7 +141,7 @@ MCP_TOOLS: list[str] = []
 # Tokens of an answer of a tool, if the call names no other number.
 MCP_MAX_TOKENS = 10_000
 # Values of the header Origin that may call /mcp, such as `https://agents.example.net`,
-# beside the service's own and calls without the header.
+# besides the service's own and calls without the header.
 MCP_ORIGINS: list[str] = []
 
 # Who may read /metrics: loopback (callers on this machine, not through a proxy, and
@@ -153,10 +153,10 @@ METRICS_KEY = ""
 # -- Prices in credits -----------------------------------------------------------------
 # Price of a page.
 CREDITS_PER_PAGE = 1
-# Price of a page that has not changed since the last check of its monitor, in place of all
+# Price of a page that has not changed since the last check of its monitor, instead of all
 # other prices of pages: it costs no conversion, and mostly no body.
 CREDITS_UNCHANGED = 1
-# Price of each parsed page of a PDF, in place of CREDITS_PER_PAGE.
+# Price of each parsed page of a PDF, instead of CREDITS_PER_PAGE.
 CREDITS_PER_PDF_PAGE = 1
 # Added for data by a JSON Schema or a prompt.
 CREDITS_JSON = 4
@@ -184,10 +184,10 @@ RETENTION_DAYS = 1
 # The most days that requests may ask for with retentionDays.
 MAX_RETENTION_DAYS = 365
 # Whether crawls and batches keep the response of each page with the job, for archives and
-# other formats; keepSources of a request wins. A job then takes about twice the room.
+# other formats; keepSources of a request wins. A job then takes about twice the space.
 KEEP_SOURCES = True
 # Disk quota of a team in MiB: pages, responses, files, uploads and results that it has
-# stored, compressed. 0 is none; `teams set --disk-mb` changes it for a team. Without room,
+# stored, compressed. 0 is none; `teams set --disk-mb` changes it for a team. Without space,
 # calls that store pages get a 402, and crawls and batches pause.
 TEAM_DISK_MB = 0
 # Time that the raw sources of pages are kept for maxAge.
@@ -205,7 +205,7 @@ MAX_QUEUED_SCRAPES = 500
 JOB_CONCURRENCY = 16
 # Jobs of one team that run or wait. Further ones get a 429.
 MAX_ACTIVE_JOBS = 20_000
-# Jobs that run at a time in one process. Further ones wait; teams take turns. 0 for an API
+# Jobs that run at a time in one process. Further ones wait; teams alternate. 0 for an API
 # process whose jobs run in others: `scraper-service worker`.
 MAX_RUNNING_JOBS = 20
 # Maps that run at a time in one process, each with up to four sitemaps at once.
@@ -335,7 +335,7 @@ CHROMIUM_PATH = ""
 # Chromium's sandbox. It works for users other than root, with user namespaces.
 BROWSER_SANDBOX = True
 # Pages open at a time; 0: by processors and memory. Pages that were open when a browser
-# died are open beside them, up to a quarter as many.
+# died are open in addition, up to a quarter as many.
 BROWSER_CONCURRENCY = 0
 # Scrapes that may wait for the browser. Further ones fail; pages of jobs always wait.
 BROWSER_QUEUE = 500
@@ -419,7 +419,7 @@ MAX_EXPORTS = 16
 
 # -- Audit log -------------------------------------------------------------------------
 # Days that entries of the audit log are kept: who changed keys, teams and jobs, from which
-# address. 0 keeps none.
+# IP address. 0 keeps none.
 AUDIT_DAYS = 365
 
 # -- Ledger ----------------------------------------------------------------------------
@@ -489,7 +489,7 @@ _minima = {
     "WEBHOOK_TIMEOUT_S": 1,
 }
 _fractions = {"RETENTION_DAYS", "MAX_RETENTION_DAYS"}
-#: Former settings, and what stands in their place.
+#: Former settings, and what replaces them.
 removed = {
     "BLOCKLIST_URL": "download its list to the file blocklist.txt in SCRAPER_DATA_DIR",
     **dict.fromkeys(

@@ -20,9 +20,9 @@ InstanceT = TypeVar("InstanceT")
 
 logger = logging.getLogger(__name__)
 
-POLL_S = 2.0  # between two turns of a poller
+POLL_S = 2.0  # between two polls
 MOST_PASSED_S = 5.0  # between two looks at a database that does not change
-EARLY_S = 0.002  # a timer may end so much too early: its turn has come
+EARLY_S = 0.002  # a timer may end so much too early: its time has come
 _PHASE_S = os.getpid() % 100 / 100  # processes of one machine look at different moments
 
 # Net new objects before a garbage collection of the youngest generation; a page makes few
@@ -49,10 +49,10 @@ async def repeat(
     wanted: asyncio.Event | None = None,
     is_due: Callable[[], bool] = lambda: True,
 ) -> None:
-    """Do ``work`` in turns of ``every_s`` seconds, and whenever ``wanted`` is set.
+    """Do ``work`` every ``every_s`` seconds, and whenever ``wanted`` is set.
 
-    A turn passes unless ``is_due``; see :func:`next_turn`. After an error, logged as
-    ``failure``, the next turn follows.
+    Skips a run unless ``is_due``; see :func:`next_turn`. After an error, logged as
+    ``failure``, the next run follows.
     """
     wanted = wanted or asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -75,9 +75,9 @@ async def repeat(
 
 
 def next_turn(every_s: float, now: float) -> float:
-    """Return when the next turn of work follows, a time of the event loop.
+    """Return when work runs next, a time of the event loop.
 
-    Turns are at multiples of ``every_s``, so that all periodic work of an idle process wakes
+    Runs are at multiples of ``every_s``, so that all periodic work of an idle process wakes
     it at the same moments.
     """
     passed = math.floor((now + _PHASE_S + EARLY_S) / every_s)
@@ -169,7 +169,7 @@ ResultT = TypeVar("ResultT")
 class BackgroundTasks:
     """A set of tasks that stay alive until they end.
 
-    The event loop itself holds only weak references to tasks. If a task fails, asyncio
+    The event loop itself keeps only weak references to tasks. If a task fails, asyncio
     logs the exception when the task is collected. Iteration yields the running tasks.
     """
 
@@ -209,7 +209,7 @@ class Poller:
     A subclass does it in :meth:`do_due`. Nothing is done unless :attr:`is_used`.
     """
 
-    #: The failure of a turn, for the log.
+    #: The failure of a poll, for the log.
     failure: ClassVar[str]
 
     _database: Any  #: A :class:`~scraper_service.storage.database.Database`.
@@ -228,8 +228,8 @@ class Poller:
         """Start to look."""
         if self.is_used:
             poll = ChangePoll(self._database.version)
-            turns = repeat(POLL_S, self.do_due, self.failure, is_due=poll.is_due)
-            self._loop = asyncio.ensure_future(turns)
+            polls = repeat(POLL_S, self.do_due, self.failure, is_due=poll.is_due)
+            self._loop = asyncio.ensure_future(polls)
 
     async def close(self) -> None:
         """Stop to look. Other processes or a restart go on."""

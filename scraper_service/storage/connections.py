@@ -95,8 +95,8 @@ def unusable(url: URL, error: Exception) -> DatabaseUnusable:
 
 def place_of(url: URL) -> str:
     """Return the file of SQLite, or host and port of PostgreSQL."""
-    place = url.database if is_sqlite(url) else url.host or "localhost"
-    return f"{place}:{url.port}" if url.port else f"{place}"
+    found = url.database if is_sqlite(url) else url.host or "localhost"
+    return f"{found}:{url.port}" if url.port else f"{found}"
 
 
 APPLICATION = "scraper-service"  # application_name in pg_stat_activity

@@ -121,13 +121,13 @@ class Database:
 
     def __init__(self, data_dir: Path, url: str = "", secret: str = ""):
         self.data_dir = data_dir
-        address = database_url(url, data_dir)
-        _make_files(data_dir, address)
-        engine = make_engine(address)
+        where = database_url(url, data_dir)
+        _make_files(data_dir, where)
+        engine = make_engine(where)
         writing = engine
-        if is_sqlite(address):
+        if is_sqlite(where):
             # An engine of its own with a large cache, which readers do not share.
-            writing = make_engine(address, pool_size=1, max_overflow=0)
+            writing = make_engine(where, pool_size=1, max_overflow=0)
             event.listen(writing, "connect", _prepare_sqlite_writer)
         self._open(engine, writing, Box(lambda: key_secret(data_dir, secret), "jobs"))
         try:

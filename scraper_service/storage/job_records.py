@@ -33,7 +33,7 @@ class JobState(StrEnum):
 LOCAL_TEAM = "local"
 ACTIVE = (JobState.QUEUED, JobState.SCRAPING)
 REPROCESS = "reprocess"  # the spider of jobs of both kinds that fetch nothing
-MAX_LIMIT = 2**31 - 1  # pages of a job, as its column holds them
+MAX_LIMIT = 2**31 - 1  # pages of a job, the most that its column stores
 
 
 class RowState(IntEnum):

@@ -2,7 +2,7 @@
 
 They are stored apart from the options, encrypted, and deleted in the transaction that
 ends the job. Headers of a webhook are deleted after its last delivery. A replay opens the page
-of a scrape again in a browser session. Single scrapes keep it beside their page, with its
+of a scrape again in a browser session. Single scrapes keep it with their page, with its
 secrets encrypted; pages of jobs have it in the options of the job. Functions run inside a
 transaction.
 """

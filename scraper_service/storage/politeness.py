@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 HOST, TEAM = "host", "team"  # kinds of limits
 _MARK = "*"  # the name in the row of a process that asks for all it has in flight
 
-# Held until the commit, and valid behind a pooler; a row of a table would be written again
+# Held until the commit, and valid through a pooler; a row of a table would be written again
 # with each lock. In the order of the names, so that processes never wait in a circle.
 _LOCK = """
 SELECT pg_advisory_xact_lock(hashtextextended(%(kind)s::text || ' ' || name, 0))
@@ -210,11 +210,11 @@ def target_of(
     short = [each for each in others if each.waits]
     if not short:
         return found
-    fair, rest = equal_parts(limit, [wanted, *(each.wanted for each in others)])
+    fair, extra = equal_parts(limit, [wanted, *(each.wanted for each in others)])
     if fair:
         # What does not divide goes to those who ask first.
         above = sum(each.granted > fair for each in others)
-        return min(found, fair + int(above < rest))
+        return min(found, fair + int(above < extra))
     waits_longest = all(since <= (each.since or since) for each in short)
     return found if waits_longest and not in_use else 0
 
@@ -295,10 +295,10 @@ class Shared(NamedTuple):
 
 @transaction(row="{name}")
 def take_turn(connection: Connection, name: str, owner: str, delay_s: float) -> float:
-    """Take the turn of a host with one page at a time. Return 0 if it was free.
+    """Take the next start on a host with one page at a time. Return 0 if it was free.
 
-    Otherwise return the seconds until the next try. The turn is free once the ``delay_s`` of
-    the last page is over, and its process gave the turn back or is dead.
+    Otherwise return the seconds until the next try. The host is free once the ``delay_s`` of
+    the last page is over, and its process has ended the page or is dead.
     """
     now = now_of(connection)
     values = {"next_at": now + delay_s, "held_by": owner}
@@ -331,7 +331,7 @@ def take_turn(connection: Connection, name: str, owner: str, delay_s: float) -> 
 
 @transaction(row="{name}")
 def end_turn(connection: Connection, name: str, owner: str, delay_s: float) -> None:
-    """Give a turn back. The next turn begins ``delay_s`` later."""
+    """End a page of a host. The next start follows ``delay_s`` later."""
     now = now_of(connection)
     connection.execute(
         update(host)

@@ -1,7 +1,7 @@
 """Connections to PostgreSQL with a time-out for each wait.
 
 The time-outs of the server are part of each BEGIN message, as ``SET LOCAL``. They need
-no round trip, and also work behind PgBouncer with pooled transactions, which refuses
+no round trip, and also work through PgBouncer with pooled transactions, which refuses
 start-up options and forgets session settings. The time-outs of the client are for a
 server or network that does not respond.
 """
@@ -79,9 +79,9 @@ def _connect(_: Any, __: Any, args: Any, parameters: dict[str, Any]) -> Any:
     """Open a connection whose transactions :func:`_begin` begins."""
     given = {**NETWORK, **parameters, "autocommit": True}
     connection = BoundedConnection.connect(*args, **given)
-    # Behind a pooler each transaction has another backend, without prepared statements.
-    [behind] = connection.execute("SELECT pg_backend_pid()").fetchone() or [None]
-    if behind != connection.info.backend_pid:
+    # With a pooler each transaction has another backend, without prepared statements.
+    [backend] = connection.execute("SELECT pg_backend_pid()").fetchone() or [None]
+    if backend != connection.info.backend_pid:
         connection.prepare_threshold = None
     return connection
 

@@ -149,7 +149,7 @@ job = Table(
     Column("expires_at", Double, nullable=False),
     Column("stored", BigInteger, nullable=False, server_default=text("0")),
     Index("ix_job_number", "number", unique=True),
-    # A team may have a hundred thousand ended jobs beside a few active ones.
+    # A team may have a hundred thousand ended jobs and a few active ones.
     Index("ix_job_state", "state", "team_id", "created_at"),
     Index("ix_job_active", "kind", "state"),
     Index("ix_job_team_id", "team_id", "created_at"),
@@ -488,7 +488,7 @@ audit = Table(
 #: Monitors of teams. ``cron`` and ``timezone`` are the schedule, ``next_at`` the next run
 #: time, None while the monitor is paused. ``definition`` is JSON of a
 #: :class:`scraper_service.storage.monitors.monitors.Definition`; with secrets it is None, and
-#: ``sealed`` holds it encrypted. ``estimate`` is the price of a check, ``reserve`` the
+#: ``sealed`` has it encrypted. ``estimate`` is the price of a check, ``reserve`` the
 #: credits that it takes before its start. ``check_id`` is the latest check that was queued, ``summary`` JSON with the counts of the last one that
 #: ended. ``failures`` counts the checks in a row without a good page.
 monitor = Table(
@@ -618,8 +618,8 @@ installation = Table(
     Column("value", Text, nullable=False),
 )
 
-#: Hosts with turns or a slowed pace. Times are those of the database. ``next_at`` is the
-#: start of the next turn, ``held_by`` the process with the turn. ``opens_at`` is the end of
+#: Hosts with one page at a time or a slowed pace. Times are those of the database. ``next_at`` is the
+#: next start, ``held_by`` the process with the current page. ``opens_at`` is the end of
 #: a pause, ``at_once`` the largest number of requests in flight (None for a host that was
 #: never slowed), ``gap_s`` the pause between two starts, and ``start_at`` the next free
 #: start.
@@ -879,7 +879,7 @@ for _column in COMPRESSED:
     _name = f"{_column.table.name} ALTER {_column.name}"
     _after(_column.table, f"ALTER TABLE {_name} SET STORAGE EXTERNAL")
 
-#: How PostgreSQL stores tables whose rows change often. Free room on a page (``fillfactor``)
+#: How PostgreSQL stores tables whose rows change often. Free space on a page (``fillfactor``)
 #: lets a changed row stay on it, without new entries in the indexes. Without frequent vacuums,
 #: a claim would step over the entries of all URLs that were pending before.
 STORAGE = {

@@ -290,7 +290,7 @@ _NO_LOCK = Locking()
 
 # -- the clock, and rows of jobs -----------------------------------------------------
 
-#: Seconds. A lease, turn or pause that ends later was stored before the clock was set back,
+#: Seconds. A lease, start or pause that ends later was stored before the clock was set back,
 #: and has ended.
 FARTHEST_S = 3600.0
 
@@ -402,8 +402,8 @@ def rows_in(job_id: str, state: RowState, after: int = 0) -> list[ColumnElement[
         columns.state.between(inline(state), inline(state)),
     ]
     if after:
-        place = tuple_(inline(state), after)
-        found.append(tuple_(columns.state, columns.id) > place)
+        position = tuple_(inline(state), after)
+        found.append(tuple_(columns.state, columns.id) > position)
     return found
 
 

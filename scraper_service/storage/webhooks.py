@@ -489,8 +489,8 @@ def record(
     job_id = lease.job_id
     state = lock_job(connection, job_id).state
     at = now_of(connection)
-    held = select(webhook.c.token).where(webhook.c.job_id == job_id)
-    if connection.scalar(held) != lease.token:
+    stored_token = select(webhook.c.token).where(webhook.c.job_id == job_id)
+    if connection.scalar(stored_token) != lease.token:
         return False
     if answers:
         _settle(connection, job_id, answers, retries_s, at)

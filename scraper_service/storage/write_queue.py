@@ -89,7 +89,7 @@ class Writer:
         self._lock = threading.Lock()  # of _aside
         self._patient = ThreadPoolExecutor(ASIDE_AT_ONCE, "database-aside")
         # Apart, so that claims do not wait for threads that wait for locked jobs.
-        self._beside = ThreadPoolExecutor(ASIDE_AT_ONCE, "database-beside")
+        self._apart = ThreadPoolExecutor(ASIDE_AT_ONCE, "database-apart")
         self._thread = threading.Thread(
             target=self._run, name="database-write", daemon=True
         )
@@ -118,7 +118,7 @@ class Writer:
     ) -> Future[ResultT]:
         """Do as :meth:`submit`, in another thread."""
         work = _work(function, name)
-        self._put_aside([work], self._beside)
+        self._put_aside([work], self._apart)
         return work[-1]
 
     def submit_each(
@@ -145,7 +145,7 @@ class Writer:
         self._hurry.set()
         self._thread.join()
         self._patient.shutdown()
-        self._beside.shutdown()
+        self._apart.shutdown()
 
     # -- the writer thread -------------------------------------------------------------
 
@@ -208,8 +208,8 @@ class Writer:
             return
         for (*_, future), result in zip(group, results, strict=False):
             future.set_result(result)
-        if rest := group[len(results) :]:
-            self._write(rest, waits)
+        if unwritten := group[len(results) :]:
+            self._write(unwritten, waits)
 
     def _waiting(self) -> list[WorkT]:
         """Remove and return all waiting work."""
@@ -250,7 +250,7 @@ class Writer:
                 self._aside[name].append(work)
 
     def _not_aside(self, group: list[WorkT]) -> list[WorkT]:
-        """Return the work whose name is not waiting in another thread. Add the rest there."""
+        """Return the work that waits in no other thread, by its name. Leave the other work there."""
         with self._lock:
             late = {name for name, *_ in group if name in self._aside}
         self._put_aside([work for work in group if work[0] in late], self._patient)

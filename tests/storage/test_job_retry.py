@@ -190,7 +190,7 @@ def test_a_crawl_keeps_its_limit(retries):
     assert (job.state, job.pages, job.failed) == (JobState.COMPLETED, 2, 3)
     found = retries.retry(job_id)
     assert (found.retried, found.job.failed) == (1, 2)
-    assert found.warning.endswith("has no room for 2 more failed pages.")
+    assert found.warning.endswith("leaves out 2 more failed pages.")
     retries.end(job_id)
     assert retries.check(job_id).pages == 3
     assert retries.retry(job_id).retried == 0

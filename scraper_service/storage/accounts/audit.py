@@ -72,7 +72,7 @@ class AuditEntry:
 
 @frozen
 class AuditPosition:
-    """The place of an entry in the log."""
+    """The position of an entry in the log."""
 
     at: float
     id: str

@@ -2,9 +2,9 @@
 
 A team without a balance is unlimited. For other teams, credits are taken before the
 work and charged at its end. Only a check of a monitor may cost more than was taken: its
-team has a debt then, a hold below zero, and gets no credits for new work. A call holds its
-credits meanwhile, and a job reserves them on its row. The rest of a job becomes a hold
-without an owner, which returns to the balance when the team needs it: the end of a job
+team has a debt then, a hold below zero, and gets no credits for new work. A call reserves its
+credits as a hold, a job on its row. The unused credits of a job become a hold
+without an owner, which return to the balance when the team needs it: the end of a job
 must not wait for the row of the team.
 
 Functions run inside a transaction. Callers use :class:`Credits`, and :class:`Prices` before.
@@ -214,7 +214,7 @@ def give_back(connection: Connection, team_id: str, amount: int) -> None:
 def open_hold(
     connection: Connection, call: Call, amount: int, owner: str
 ) -> int | None:
-    """Hold credits for a call. Return None, or the balance if it is too low."""
+    """Reserve credits for a call. Return None, or the balance if it is too low."""
     left = take(connection, call.team_id, amount)
     if left is None:
         connection.execute(
@@ -227,7 +227,7 @@ def open_hold(
 
 @transaction(first="{call.team_id}")
 def free_hold(connection: Connection, call: Call) -> None:
-    """Return the hold of a call to its team. Waits behind :func:`open_hold`."""
+    """Return the hold of a call to its team. Runs after :func:`open_hold`."""
     connection.execute(update(hold).where(hold.c.id == call.id).values(owner=None))
 
 
@@ -314,7 +314,7 @@ def record(
 def store_answer(
     connection: Connection, answer_id: str, team_id: str, body: bytes, keep_s: float
 ) -> None:
-    """Store an answer of a tool beside the pages of scrapes, for ``keep_s`` seconds."""
+    """Store an answer of a tool along with the pages of scrapes, for ``keep_s`` seconds."""
     _store_page(connection, answer_id, team_id, body, now_of(connection) + keep_s)
 
 
@@ -420,7 +420,7 @@ class Credits:
 
     1. :meth:`hold` takes the highest price before the work. A team without a balance
        is unlimited, and needs no hold.
-    2. :meth:`settle` charges the price and returns the rest, or :meth:`settle_tracked`
+    2. :meth:`settle` charges the price and returns the other credits, or :meth:`settle_tracked`
        for a page that is compared with its last snapshot. :meth:`record` is for
        unlimited teams.
     3. :meth:`free` returns the whole hold if the work failed.
@@ -531,7 +531,7 @@ class Prices:
         return page + stealth + self._extra(options)
 
     def without_fetch(self, price: int) -> int:
-        """Return the rest of the price of a page that is not fetched: its surcharges."""
+        """Return the remaining price of a page that is not fetched: its surcharges."""
         return max(0, price - self.page)
 
     def _extra(self, options: ScrapeOptions) -> int:

@@ -94,7 +94,7 @@ def refusal_of(
 
 
 def full_teams(connection: Connection, usual_mb: int) -> list[tuple[str, int]]:
-    """Return the teams with running jobs and no room, with their quotas in bytes.
+    """Return the teams with running jobs and no disk space left, with their quotas in bytes.
 
     ``usual_mb`` is the quota in MiB of teams without one of their own, 0 for none.
     """
@@ -150,5 +150,5 @@ def fold(connection: Connection) -> int:
     ).all()
     if sizes:
         _ADD.run(connection, {"team_id": team_id, "bytes": sum(sizes)})
-    # Another process has the rest if there was one row only.
+    # Another process has the other rows if there was one row only.
     return len(sizes) if len(sizes) > 1 else 0

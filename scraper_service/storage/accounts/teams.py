@@ -60,7 +60,7 @@ class TeamChange:
     """Changes to a team. None changes nothing, :data:`UNLIMITED` removes a limit."""
 
     name: str | None = None
-    #: The new balance, beside the credits that running jobs have reserved.
+    #: The new balance, without the credits that running jobs have reserved.
     credits: int | None = None
     #: Credits to add to the balance.
     more_credits: int | None = None

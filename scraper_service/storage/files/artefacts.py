@@ -166,11 +166,11 @@ def owner_of(secret: bytes) -> str:
     return derive_key(secret, "owner of artefacts").hex()
 
 
-def name_in(address: str) -> str | None:
+def name_in(url: str) -> str | None:
     """Return the name of the file at a URL below :data:`BASE`, else None."""
-    if not address.startswith(BASE + Artefacts.PATH):
+    if not url.startswith(BASE + Artefacts.PATH):
         return None
-    return address.removeprefix(BASE + Artefacts.PATH).partition("?")[0]
+    return url.removeprefix(BASE + Artefacts.PATH).partition("?")[0]
 
 
 def hold(
@@ -236,7 +236,7 @@ def expire(connection: Connection) -> int:
 def is_readable(connection: Connection, name: str) -> bool:
     """Return True if a stored job or single call has a file.
 
-    A page of the cache may hold a file too, for other calls.
+    A page of the cache may have a file too, for other calls.
     """
     columns, now = artefact.c, now_of(connection)
     query = (
@@ -258,9 +258,9 @@ def is_readable(connection: Connection, name: str) -> bool:
 
 def unheld(connection: Connection, names: list[str]) -> list[str]:
     """Return the names without a row."""
-    held: set[str] = set()
+    stored: set[str] = set()
     for first in range(0, len(names), MAX_SWEPT):
         part = names[first : first + MAX_SWEPT]
         found = select(artefact.c.name).where(artefact.c.name.in_(part))
-        held.update(connection.scalars(found))
-    return [name for name in names if name not in held]
+        stored.update(connection.scalars(found))
+    return [name for name in names if name not in stored]

@@ -92,7 +92,7 @@ def back_up(folder: Path, data_dir: Path, url: str = "", secret: str = "") -> Ma
     ``KEY_SECRET``. The database is that of one moment; each file that its rows name is there.
     Raises :exc:`BackupFailed` and :exc:`~scraper_service.errors.DatabaseUnusable`.
     """
-    address = database_url(url, data_dir)
+    database = database_url(url, data_dir)
     if not data_dir.is_dir():
         raise BackupFailed(f"there is no data directory at {data_dir}")
     folder = folder.absolute()
@@ -104,7 +104,7 @@ def back_up(folder: Path, data_dir: Path, url: str = "", secret: str = "") -> Ma
     except OSError as error:
         raise BackupFailed(f"{folder} cannot be made: {error.strerror}") from error
     try:
-        made = _write(Path(partial), data_dir, address, secret)
+        made = _write(Path(partial), data_dir, database, secret)
         Path(partial).rename(folder)
     except OSError as error:
         raise BackupFailed(f"the backup cannot be written: {error.strerror}") from error
@@ -113,17 +113,17 @@ def back_up(folder: Path, data_dir: Path, url: str = "", secret: str = "") -> Ma
     return made
 
 
-def _write(folder: Path, data_dir: Path, address: URL, secret: str) -> Manifest:
+def _write(folder: Path, data_dir: Path, database: URL, secret: str) -> Manifest:
     # Files come before their rows and go after them. So each file of a row is there before
     # the database is copied, or new, and the second call copies it.
     _copy_files(data_dir, folder)
-    if is_sqlite(address):
+    if is_sqlite(database):
         kind, name = SQLITE, SQLITE_FILE
-        schema = _copy_sqlite(Path(address.database or ""), folder / name)
+        schema = _copy_sqlite(Path(database.database or ""), folder / name)
     else:
         kind, name = POSTGRESQL, DUMP
-        schema = _dump(address, folder / name)
-    _check_secret(address, data_dir, secret)
+        schema = _dump(database, folder / name)
+    _check_secret(database, data_dir, secret)
     hashes = {name: _sha256(folder / name)}
     _copy_files(data_dir, folder)
     if not secret and (data_dir / KEY_FILE).exists():
@@ -155,17 +155,17 @@ def restore(folder: Path, data_dir: Path, url: str = "", secret: str = "") -> Ma
     :exc:`BackupFailed` and :exc:`~scraper_service.errors.DatabaseUnusable`.
     """
     manifest = read_manifest(folder)
-    address = database_url(url, data_dir)
-    _check(manifest, folder, data_dir, address, secret)
+    database = database_url(url, data_dir)
+    _check(manifest, folder, data_dir, database, secret)
     try:
         make_data_dir(data_dir)
         _copy_files(folder, data_dir)
         if KEY_FILE in manifest.hashes and not secret:
             _copy(folder / KEY_FILE, data_dir / KEY_FILE)
         if manifest.database == SQLITE:
-            _place(folder / SQLITE_FILE, Path(address.database or ""))
+            _place(folder / SQLITE_FILE, Path(database.database or ""))
         else:
-            _undump(folder / DUMP, address)
+            _undump(folder / DUMP, database)
     except OSError as error:
         text = f"the backup cannot be restored: {error.strerror}"
         raise BackupFailed(text) from error
@@ -186,7 +186,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def _check(
-    manifest: Manifest, folder: Path, data_dir: Path, address: URL, secret: str
+    manifest: Manifest, folder: Path, data_dir: Path, database: URL, secret: str
 ) -> None:
     """Raise :exc:`BackupFailed` if the backup cannot be restored here."""
     if manifest.schema < FIRST:
@@ -196,8 +196,8 @@ def _check(
             f"the backup has tables of a newer version ({manifest.version}) than this"
             " program knows: install that version"
         )
-    if (manifest.database == SQLITE) != is_sqlite(address):
-        named = "no PostgreSQL" if is_sqlite(address) else "a PostgreSQL"
+    if (manifest.database == SQLITE) != is_sqlite(database):
+        named = "no PostgreSQL" if is_sqlite(database) else "a PostgreSQL"
         raise BackupFailed(
             f"the backup is of {manifest.database}, and SCRAPER_DATABASE_URL names {named}"
             " database"
@@ -211,15 +211,15 @@ def _check(
             "the backup belongs to another secret: set SCRAPER_KEY_SECRET to the one of"
             f" its service, or remove {data_dir / KEY_FILE} if it is not needed"
         )
-    if is_sqlite(address):
+    if is_sqlite(database):
         # SQLite would apply the log of an earlier database to the restored one.
-        file = Path(address.database or "")
+        file = Path(database.database or "")
         if file.exists() or file.with_name(f"{file.name}-wal").exists():
             text = "the job database exists already, or a part of one (jobs.sqlite-wal)"
             raise BackupFailed(f"{text}: restore into an empty one")
-    elif _revision(address) is not None:
+    elif _revision(database) is not None:
         raise BackupFailed(
-            f"the PostgreSQL database {address.database} at {place_of(address)} is not"
+            f"the PostgreSQL database {database.database} at {place_of(database)} is not"
             " empty: restore into an empty one"
         )
 
@@ -257,7 +257,7 @@ def _copy_sqlite(source: Path, target: Path) -> str:
 
 
 def _place(source: Path, target: Path) -> None:
-    """Copy the database to its place, in one step at the end."""
+    """Copy the database to ``target``, in one step at the end."""
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f"{target.name}.restoring")
     _copy(source, partial)
@@ -265,34 +265,34 @@ def _place(source: Path, target: Path) -> None:
     partial.rename(target)
 
 
-def _dump(address: URL, target: Path) -> str:
-    found = _revision(address)
+def _dump(database: URL, target: Path) -> str:
+    found = _revision(database)
     if found is None:
         raise BackupFailed("the job database has no tables yet")
     private_file(target)
-    _run("pg_dump", address, "--format=custom", f"--file={target}")
+    _run("pg_dump", database, "--format=custom", f"--file={target}")
     return found
 
 
-def _undump(source: Path, address: URL) -> None:
+def _undump(source: Path, database: URL) -> None:
     options = ("--single-transaction", "--no-owner", "--no-privileges")
-    _run("pg_restore", address, *options, str(source))
+    _run("pg_restore", database, *options, str(source))
 
 
-def _run(program: str, address: URL, *arguments: str) -> None:
+def _run(program: str, database: URL, *arguments: str) -> None:
     """Run a program of PostgreSQL. The password is not part of the command line."""
-    place = URL.create(
+    target = URL.create(
         POSTGRESQL,
-        username=address.username,
-        host=address.host,
-        port=address.port,
-        database=address.database,
-        query=address.query,
+        username=database.username,
+        host=database.host,
+        port=database.port,
+        database=database.database,
+        query=database.query,
     )
     environment = dict(os.environ)
-    if address.password:
-        environment["PGPASSWORD"] = str(address.password)
-    command = (program, "--no-password", f"--dbname={place}", *arguments)
+    if database.password:
+        environment["PGPASSWORD"] = str(database.password)
+    command = (program, "--no-password", f"--dbname={target}", *arguments)
     try:
         done = subprocess.run(  # noqa: S603  # no shell, and the arguments are ours
             command,
@@ -315,12 +315,12 @@ def _run(program: str, address: URL, *arguments: str) -> None:
         raise BackupFailed(f"{program} failed: {lines[0]}")
 
 
-def _revision(address: URL) -> str | None:
-    engine = make_engine(address)
+def _revision(database: URL) -> str | None:
+    engine = make_engine(database)
     try:
         return revision_of(engine)
     except Exception as error:
-        raise unusable(address, error) from error
+        raise unusable(database, error) from error
     finally:
         engine.dispose()
 
@@ -373,9 +373,9 @@ def _sha256(path: Path) -> str:
 # -- the secret ------------------------------------------------------------------------
 
 
-def _check_secret(address: URL, data_dir: Path, setting: str) -> None:
+def _check_secret(database: URL, data_dir: Path, setting: str) -> None:
     """Raise :exc:`BackupFailed` if the secret is not that of the database's service."""
-    engine = make_engine(address)
+    engine = make_engine(database)
     try:
         with engine.connect() as connection:
             if not is_known_secret(connection, _secret(data_dir, setting)):

@@ -355,5 +355,5 @@ def check_store_url(url: str) -> None:
 
 def redact_url(url: str) -> str:
     """Return a URL without user, password and query."""
-    scheme, separator, rest = url.partition("://")
-    return f"{scheme}{separator}{rest.partition('?')[0].rpartition('@')[2]}"
+    scheme, separator, tail = url.partition("://")
+    return f"{scheme}{separator}{tail.partition('?')[0].rpartition('@')[2]}"

@@ -135,7 +135,7 @@ def read_archived(
     """Return compressed pages with their responses, and the number of the page after them.
 
     Reads from page number ``first``, at most ``most`` pages, and at least one whatever its
-    size. Pages without a response are left out. Behind the last page the number is ``first``.
+    size. Pages without a response are left out. After the last page the number is ``first``.
     """
     of_job = [
         page.c.job_number == number_of(job_id),
@@ -150,14 +150,14 @@ def read_archived(
         .order_by(page.c.seq)
     ).all()
     whole = [row.size + (row.source or 0) for row in sizes]
-    behind = first + count_fitting(whole, max_bytes)
+    after = first + count_fitting(whole, max_bytes)
     rows = connection.execute(
         select(page.c.body.label("page"), *RESPONSE)
         .join(page_source, page_source.c.page_id == page.c.id)
-        .where(*of_job, page.c.seq < behind)
+        .where(*of_job, page.c.seq < after)
         .order_by(page.c.seq)
     )
-    return [(bytes(row.page), stored_response(row)) for row in rows], behind
+    return [(bytes(row.page), stored_response(row)) for row in rows], after
 
 
 class SourceFiles:
@@ -200,13 +200,13 @@ def name_of(digest: bytes) -> str:
 
 def unheld(connection: Connection, names: list[str]) -> list[str]:
     """Return the names of objects without a row."""
-    held: set[bytes] = set()
+    stored: set[bytes] = set()
     digests = {name: bytes.fromhex(name.partition(".")[0]) for name in names}
     for first in range(0, len(names), NAMES_AT_ONCE):
         some = [digests[name] for name in names[first : first + NAMES_AT_ONCE]]
         found = select(page_source.c.digest).where(page_source.c.digest.in_(some))
-        held.update(bytes(each) for each in connection.scalars(found))
-    return [name for name in names if digests[name] not in held]
+        stored.update(bytes(each) for each in connection.scalars(found))
+    return [name for name in names if digests[name] not in stored]
 
 
 @frozen

@@ -140,8 +140,8 @@ class Uploads:
             pass
         names = await asyncio.to_thread(_old_files, self._folder)
         if names:
-            held = await self._database.read(_held_files, names)
-            for name in set(names) - held:
+            stored = await self._database.read(_held_files, names)
+            for name in set(names) - stored:
                 await asyncio.to_thread((self._folder / name).unlink, missing_ok=True)
 
 

@@ -125,7 +125,7 @@ def claim(
     """Lease up to ``count`` pending URLs, the oldest first, or those ``beyond`` some.
 
     Leases none of a paused job. Copies further rows of a source job before. Waits for no
-    commit of pages, and holds up none.
+    commit of pages, and delays none.
 
     Fails the job if this process cannot decrypt the secrets of the job.
     """
@@ -273,11 +273,11 @@ WHERE frontier.id = returned.id AND frontier.token = returned.token
 
 @transaction(row="{job_id}")
 def release(
-    connection: Connection, job_id: str, held: Sequence[tuple[int, int]]
+    connection: Connection, job_id: str, leased: Sequence[tuple[int, int]]
 ) -> None:
     """Return unused leases of a job, as (id, token). The attempt does not count."""
     lock_job(connection, job_id)
-    rows = [{"id": row_id, "token": token} for row_id, token in held]
+    rows = [{"id": row_id, "token": token} for row_id, token in leased]
     if len(rows) < 2 or connection.dialect.name == "sqlite":
         _RELEASE.run_many(connection, rows)
     else:

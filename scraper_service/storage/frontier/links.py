@@ -193,11 +193,11 @@ def outcomes_with_lease(
     """
     # Numbers in the text: a list as a parameter would need a form for each database.
     ids = ",".join(str(int(outcome.row_id)) for outcome in outcomes)
-    held = set(execute(connection, f"{_READ_LEASES} ({ids})").fetchall())
+    leased = set(execute(connection, f"{_READ_LEASES} ({ids})").fetchall())
     return [
         outcome
         for outcome in outcomes
-        if (outcome.row_id, outcome.token, outcome.owner) in held
+        if (outcome.row_id, outcome.token, outcome.owner) in leased
     ]
 
 
@@ -296,8 +296,8 @@ def _crawls(
 
 
 def _site(url: str) -> str:
-    address = parse_url(url)
-    return "" if address is None else site_of(plain_host(address.host))
+    parsed = parse_url(url)
+    return "" if parsed is None else site_of(plain_host(parsed.host))
 
 
 class KnownUrlReader:

@@ -150,9 +150,9 @@ class OpenJob:
 
         Return the commits of accepted outcomes, by row.
         """
-        held = outcomes_with_lease(self._connection, outcomes)
-        stale = self._stale(held)
-        accepted = [outcome for outcome in held if outcome.row_id not in stale]
+        leased = outcomes_with_lease(self._connection, outcomes)
+        stale = self._stale(leased)
+        accepted = [outcome for outcome in leased if outcome.row_id not in stale]
         if not accepted:
             return stale
         duplicates: dict[int, str] = {}
@@ -202,9 +202,9 @@ class OpenJob:
         )
         stale = {}
         for outcome, snapshot in tracked:
-            place = snapshot.team_id, snapshot.key
-            if last[place] == snapshot.version:
-                last[place] += 1
+            key = snapshot.team_id, snapshot.key
+            if last[key] == snapshot.version:
+                last[key] += 1
             else:
                 stale[outcome.row_id] = Commit(
                     False, False, JobState.SCRAPING, is_stale=True
@@ -384,8 +384,8 @@ class OpenJob:
                 sitemaps.append(link)
             else:
                 (pages if link.code is None else refused).append(link)
-        if (room := MAX_FILES - self.sitemap_files) < len(sitemaps):
-            sitemaps = sitemaps[:room]
+        if (most := MAX_FILES - self.sitemap_files) < len(sitemaps):
+            sitemaps = sitemaps[:most]
             self.warn(JobWarning.MANY_SITEMAPS)
         connection, number = self._connection, self.number
         files = insert_links(connection, number, sitemaps, RowState.PENDING)
@@ -458,7 +458,7 @@ class OpenJob:
         return let_in
 
     def hold_surplus(self) -> None:
-        """Hold pending URLs above the limit, the newest first. Leased URLs are left."""
+        """Hold back pending URLs above the limit, the newest first. Leased URLs are left."""
         surplus = 0 if self.limit is None else self.open + self.pages - self.limit
         if surplus <= 0:
             return
@@ -478,7 +478,7 @@ class OpenJob:
         return self._connection.execute(change).rowcount
 
     def change_limit(self, limit: int) -> OutOfCredits | None:
-        """Change the page limit, and hold pending URLs above it.
+        """Change the page limit, and hold back pending URLs above it.
 
         Returns :exc:`OutOfCredits`, and changes nothing, if the team cannot pay for a
         higher limit. The caller has locked the team, and admits held URLs.

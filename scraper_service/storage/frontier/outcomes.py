@@ -84,7 +84,7 @@ def append(
 
 
 def hold_surplus(connection: Connection, job_id: str) -> None:
-    """Hold returned URLs of a job whose page limit was lowered meanwhile."""
+    """Hold back returned URLs of a job whose page limit was lowered meanwhile."""
     row = _READ_JOB.one(connection, {"job_id": job_id})
     if row is None or row.state not in ACTIVE or row.page_limit is None:
         return

@@ -130,8 +130,8 @@ def _known_keys(
 def _store(connection: Connection, job_number: int, links: Iterable[Link]) -> None:
     lists: dict[tuple[str, int, int | None], list[Link]] = {}
     for link in links:
-        place = str(link.code), link.depth, link.found_on
-        lists.setdefault(place, []).append(link)
+        found_at = str(link.code), link.depth, link.found_on
+        lists.setdefault(found_at, []).append(link)
     rows, keys_of = [], []
     for (code, depth, found_on), all_of_it in lists.items():
         for first in range(0, len(all_of_it), MAX_URLS):
@@ -240,7 +240,7 @@ def read(
     skip: int,
     limit: int,
 ) -> tuple[list[RefusedLink], int]:
-    """Return up to ``limit`` URLs in the lists of a job behind the place ``after``.
+    """Return up to ``limit`` URLs in the lists of a job after the position ``after``.
 
     Leaves out the first ``skip``, and returns how many of these there were not.
     """
@@ -277,7 +277,7 @@ def _behind(
     begin: int,
     skip: int,
 ) -> tuple[int, int, int]:
-    """Return the list and the number in it behind ``skip`` URLs, and what is left to skip."""
+    """Return the list and the number in it after ``skip`` URLs, and what is left to skip."""
     rows = connection.execute(
         select(refused_list.c.id, refused_list.c.urls)
         .where(*_of(job_id, reason), refused_list.c.id >= first)

@@ -358,7 +358,7 @@ def find_pages(
 ) -> tuple[list[int], set[str]]:
     """Return the numbers of the pages with some URLs, and the URLs without a page.
 
-    A URL is that of the job or the final one, behind redirects. Looks through all pages
+    A URL is that of the job or the final one, after redirects. Looks through all pages
     of the job.
     """
     wanted, missing = set(urls), set(urls)

@@ -248,7 +248,7 @@ def long_paused(connection: Connection, most_s: float) -> list[str]:
 def pause_full_job(
     connection: Connection, job_id: str, quota_mib: int, actor: Actor | None
 ) -> bool:
-    """Pause a job whose team has no room. Return False if it does not run any more."""
+    """Pause a job whose team has no disk space left. Return False if it does not run any more."""
     row = connection.execute(
         select(job).where(job.c.id == job_id).with_for_update()
     ).one_or_none()
@@ -285,7 +285,7 @@ def end_long_pause(
 IDS_AT_ONCE = 1000  # in one statement
 # Codes of failed pages that rules have refused: another attempt would not help.
 REFUSED = (ROBOTS, "CRAWL_DENIAL", "EXTERNAL_LINK")
-NO_ROOM = "The limit of the job, {}, has no room for {}."
+NO_ROOM = "The limit of the job, {}, leaves out {}."
 _SPELLED = {option.attribute: option.name("v2") for option in catalogue.SCRAPE}
 
 FailedT: TypeAlias = "Sequence[Row[*tuple[Any, ...]]]"

@@ -54,7 +54,7 @@ STATES: Final = {
 
 
 class JobPosition(NamedTuple):
-    """The place of a job in the list. Lists begin with the highest position."""
+    """The position of a job in the list. Lists begin with the highest position."""
 
     #: Time of the call in seconds since 1970.
     at: float
@@ -148,17 +148,17 @@ def host_of_target(target: str) -> str | None:
     """Return the host of a target without its port, None if it is no URL."""
     if not target.startswith(("http://", "https://")):
         return None
-    address = parse_uncached(target)
-    if address is None or not address.host:
+    parsed = parse_uncached(target)
+    if parsed is None or not parsed.host:
         return None
-    host, colon, port = address.host.rpartition(":")
-    return host if colon and port.isdigit() else address.host
+    host, colon, port = parsed.host.rpartition(":")
+    return host if colon and port.isdigit() else parsed.host
 
 
 def read_history(
     connection: Connection, team_id: str, query: HistoryQuery
 ) -> tuple[list[JobSummary], JobPosition | None]:
-    """Return jobs and single calls of a team, and the position behind them.
+    """Return jobs and single calls of a team, and the position after them.
 
     There may be fewer than the limit, and none, before the end. The position is None at
     the end.
@@ -186,16 +186,16 @@ def read_history(
     # Below the first of these ends, a source may have rows that were not read.
     horizon = max(ends, default=None)
     found = sorted((x for x in found if horizon is None or x >= horizon), reverse=True)
-    behind = horizon
+    after = horizon
     if len(found) > query.limit:
         found = found[: query.limit]
-        behind = found[-1]
+        after = found[-1]
     ids = [each.id for each in found]
     known = {
         **_read_jobs(connection, team_id, [x for x in ids if x not in calls], now),
         **_read_calls(connection, team_id, [x for x in ids if x in calls], now),
     }
-    return [known[each] for each in ids if each in known], behind
+    return [known[each] for each in ids if each in known], after
 
 
 def read_details(

@@ -73,7 +73,7 @@ def read_events(
     """Return the events of a job after number ``after``, and the job.
 
     Returns None if the team has no such job. Returns at most ``max_bytes`` of pages, but at least one event if there is one. Later
-    calls return the rest.
+    calls return more.
     """
     job = get_job(connection, job_id, team_id)
     if job is None:

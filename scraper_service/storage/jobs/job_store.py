@@ -70,7 +70,7 @@ def insert_job(
     job_id = job_id or str(uuid.uuid4())
     links = [link for link in seed.links if link.kind is UrlKind.PAGE]
     sitemaps = [link for link in seed.links if link.kind is UrlKind.SITEMAP]
-    room = len(links) if seed.page_limit is None else seed.page_limit
+    most = len(links) if seed.page_limit is None else seed.page_limit
     number = queue_job(
         connection,
         job_id,
@@ -80,14 +80,14 @@ def insert_job(
         url=seed.url,
         options=options,
         page_limit=seed.page_limit,
-        open=min(room, len(links)),
-        held=max(0, len(links) - room),
+        open=min(most, len(links)),
+        held=max(0, len(links) - most),
         sitemaps=len(sitemaps),
         sitemap_files=len(sitemaps),
         **bill,
     )
-    insert_links(connection, number, links[:room], RowState.PENDING)
-    insert_links(connection, number, links[room:], RowState.HELD)
+    insert_links(connection, number, links[:most], RowState.PENDING)
+    insert_links(connection, number, links[most:], RowState.HELD)
     insert_links(connection, number, sitemaps, RowState.PENDING)
     if seed.kind not in CRAWLED:
         connection.execute(insert(operation).values(job_id=job_id, memory="{}"))

@@ -38,7 +38,7 @@ STATES = {
     RowState.ALIAS: "skipped",
 }
 _OWN_REASONS = {
-    RowState.HELD: ("limit", "waits for room under the limit of the job"),
+    RowState.HELD: ("limit", "waits until the limit of the job allows it"),
     RowState.ALIAS: ("duplicate", "another page of the job was redirected here"),
 }
 
@@ -64,7 +64,7 @@ class JobUrl:
 class Cursor:
     """The position of a listing: after the row ``row_id`` of a state.
 
-    For :attr:`RowState.LISTED` it is the place of a refused link.
+    For :attr:`RowState.LISTED` it is the position of a refused link.
     """
 
     state: RowState
@@ -217,21 +217,21 @@ def read_some_urls(
         left = left[left.index(after.state) :] if after.state in left else []
     found: list[tuple[JobUrl, Cursor]] = []
     for current in left:
-        behind = after.row_id if after is not None and after.state is current else 0
-        room = limit + 1 - len(found)
+        first = after.row_id if after is not None and after.state is current else 0
+        most = limit + 1 - len(found)
         if current is RowState.LISTED:
             listed, skip = refused_links.read(
-                connection, job_id, query.reason, behind, skip, room
+                connection, job_id, query.reason, first, skip, most
             )
             found += map(_listed_url, listed)
             if len(found) > limit:
                 break
             continue
-        where = _conditions(job_id, current, query, behind)
+        where = _conditions(job_id, current, query, first)
         if skip and (count := _count(connection, where)) <= skip:
             skip -= count
             continue
-        rows = _rows(connection, where, skip, room)
+        rows = _rows(connection, where, skip, most)
         found += [(_url_of(row), Cursor(current, row.id)) for row in rows]
         skip = 0
         if len(found) > limit:

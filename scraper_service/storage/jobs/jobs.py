@@ -66,7 +66,7 @@ class Jobs:
     is_key_used = reading(admission.is_key_used)
 
     async def copy_rows(self, job_id: str) -> None:
-        """Copy the rest of the rows of a job that reads stored responses.
+        """Copy the remaining rows of a job that reads stored responses.
 
         Each slice is a transaction. Without this call, claims of the job do so.
         """

@@ -1,4 +1,4 @@
-"""Counts of what the job database holds, over all teams, for ``GET /metrics``."""
+"""Counts of the content of the job database, over all teams, for ``GET /metrics``."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class StoredCounts:
     running_jobs: int
     #: Age of the oldest job that has not started.
     queue_age_s: float
-    #: Time since the leases of the longest silent process that holds URLs ended.
+    #: Time since the leases of the longest silent process with leased URLs ended.
     lost_age_s: float
 
 
@@ -71,7 +71,7 @@ def read_counts(connection: Connection) -> StoredCounts:
             job.c.state == JobState.QUEUED, job.c.paused_at.is_(None)
         )
     )
-    # The rows of processes that have ended are kept for a day; most hold no URL.
+    # The rows of processes that have ended are kept for a day; most have no leased URL.
     holds_urls = exists().where(
         frontier.c.state == inline(RowState.LEASED),  # as in the partial index
         frontier.c.owner == worker.c.id,

@@ -235,7 +235,7 @@ def complete(
 ) -> bool:
     """Store the result, charge for ``pages``, and complete the operation.
 
-    ``price`` is for all pages. The rest of the reserved credits goes back to the team.
+    ``price`` is for all pages. The other reserved credits go back to the team.
     """
     if not holds(connection, job_id, run_id):
         return False
@@ -280,7 +280,7 @@ def fail(
 ) -> bool:
     """Fail an operation. It costs nothing.
 
-    ``result`` is what the caller sees beside the error; None leaves it as it is.
+    ``result`` is what the caller sees with the error; None leaves it as it is.
     """
     if not holds(connection, job_id, run_id):
         return False
@@ -329,7 +329,7 @@ def read_entries(connection: Connection, child_id: str, skip: int) -> list[Entry
 def read_failures(connection: Connection, child_id: str) -> list[StepFailure]:
     """Return the failed URLs of a step, in the order of the batch.
 
-    Also those that robots.txt refused when their turn came.
+    Also those that robots.txt refused before the fetch.
     """
     columns = frontier.c
     is_refused = (

@@ -411,7 +411,7 @@ def join(
     of_job = (run.c.id == run_id, run.c.job_id == job_id)
     state = connection.scalar(select(run.c.state).where(*of_job))
     if state not in {None, RunState.ASKED}:
-        raise RunRefused(f"another process has the place of run {run_id}")
+        raise RunRefused(f"another process runs {run_id} already")
     whole = _decrypt_or_fail(connection, found)
     if isinstance(whole, SecretsUnreadable):
         return whole
@@ -433,7 +433,7 @@ class Standing(NamedTuple):
     state: JobState
     #: The ``revision`` of the job.
     revision: int
-    #: False if another process has taken the place of this run.
+    #: False if another process has replaced this run.
     is_running: bool
 
 

@@ -231,13 +231,13 @@ def add_pages(
                 "body": compress(text),
             }
         )
-    place = (check.monitor_id, found.target_id, job_id, at)
+    key = (check.monitor_id, found.target_id, job_id, at)
     # Locked: a deletion of the monitor deletes these snapshots too, or comes before them.
     there = select(monitor.c.id).where(monitor.c.id == check.monitor_id)
     if connection.scalar(there.with_for_update(read=True, key_share=True)) is None:
         return False
-    snapshots.store(connection, *place, found.new)
-    snapshots.keep(connection, *place, found.kept)
+    snapshots.store(connection, *key, found.new)
+    snapshots.keep(connection, *key, found.kept)
     if found.dropped:
         snapshots.drop(connection, check.monitor_id, found.target_id, found.dropped)
     if rows:
@@ -265,7 +265,7 @@ def finish(connection: Connection, job_id: str, run_id: str, end: CheckEnd) -> b
         job.c.team_id, job.c.key_id, job.c.reserved, monitor_check.c.pages
     ).join(monitor_check, monitor_check.c.job_id == job.c.id)
     row = connection.execute(columns.where(job.c.id == job_id)).one()
-    # A rest below zero becomes a debt: a file may have had more pages than expected.
+    # A remainder below zero becomes a debt: a file may have had more pages than expected.
     ledger.give_back(connection, row.team_id, row.reserved - end.price)
     if end.price:
         ledger.charge_job(connection, row.team_id, job_id, row.key_id, end.price)

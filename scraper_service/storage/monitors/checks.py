@@ -146,7 +146,7 @@ class CheckEnd:
 
 @frozen
 class CheckPages:
-    """Some pages of a check, and whether there are more behind them."""
+    """Some pages of a check, and whether there are more after them."""
 
     rows: list[PageRow] = field(factory=list)
     has_more: bool = False
@@ -165,7 +165,7 @@ def start_check(
 
     A ``scheduled`` check is made only if the monitor is due at ``at``, by default now, and
     moves its next run time; else this returns None. It may be skipped: while another check
-    runs, and without credits; or fail at once: without room on the disk. A ``manual`` check
+    runs, and without credits; or fail at once: without disk space. A ``manual`` check
     returns an error then. ``usual_disk_mb`` is the quota in MiB of teams without one of
     their own, 0 for none.
     """

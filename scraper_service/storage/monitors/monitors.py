@@ -143,7 +143,7 @@ class MonitorChange:
 def seal_definition(
     connection: Connection, definition: Definition
 ) -> dict[str, str | bytes | None]:
-    """Return the columns that hold a definition, encrypted if it has secrets."""
+    """Return the columns of a definition, encrypted if it has secrets."""
     hook = definition.hook
     values = {
         "targets": [target_to_json(each) for each in definition.targets],

@@ -81,7 +81,7 @@ def store(
     at: float,
     new: Sequence[PageSnapshot],
 ) -> None:
-    """Store snapshots in place of the last ones of their URLs."""
+    """Store snapshots instead of the last ones of their URLs."""
     upsert(
         connection,
         table,
@@ -114,16 +114,16 @@ def keep(
     ``found`` has their keys, and the page that was equal; None for an error.
     """
     for key, scrape_id in found:
-        place = {
+        key_row = {
             "monitor": monitor_id,
             "target": target_id,
             "name": key,
             "found_by": check_id,
         }
         if scrape_id is None:
-            connection.execute(_TOUCH, place)
+            connection.execute(_TOUCH, key_row)
         else:
-            connection.execute(_REUSE, {**place, "scrape": scrape_id, "time": at})
+            connection.execute(_REUSE, {**key_row, "scrape": scrape_id, "time": at})
 
 
 def drop(
@@ -188,7 +188,7 @@ def read_missing(
     after: str,
     limit: int,
 ) -> MissingPages:
-    """Return pages with a snapshot that a check has not found, behind the key ``after``."""
+    """Return pages with a snapshot that a check has not found, after the key ``after``."""
     rows = connection.execute(
         select(table.c.key, table.c.url, table.c.scrape_id, table.c.check_id)
         .where(

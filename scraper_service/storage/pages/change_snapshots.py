@@ -81,8 +81,8 @@ def lock(
             "body": b"",
         }
         connection.execute(add, row)
-        place = {"team": team_id, "key": key}
-        found[team_id, key] = connection.execute(_LOCK, place).scalar_one()
+        page_key = {"team": team_id, "key": key}
+        found[team_id, key] = connection.execute(_LOCK, page_key).scalar_one()
     return found
 
 
@@ -92,7 +92,7 @@ def is_last(connection: Connection, new: Snapshot) -> bool:
 
 
 def store(connection: Connection, new: Iterable[Snapshot]) -> None:
-    """Store snapshots of locked pages in place of their last ones."""
+    """Store snapshots of locked pages instead of their last ones."""
     now = now_of(connection)
     rows = [
         {

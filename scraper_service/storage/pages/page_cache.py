@@ -105,7 +105,7 @@ def store_source(
     found: StoredSource,
     retention_s: float,
 ) -> None:
-    """Store a response in place of the last one for ``key``."""
+    """Store a response instead of the last one for ``key``."""
     now = now_of(connection)
     facts = asdict(found, filter=lambda a, _: a.name not in {"body", "fetched_at"})
     row = {

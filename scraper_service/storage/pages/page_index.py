@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from scraper_service.options.map_search import ResultList
     from scraper_service.storage.database import Database
 
-MAX_WORDS = 32  # of a query; the rest is dropped
+MAX_WORDS = 32  # of a query; further words are dropped
 # Pages that one statement ranks; on SQLite the latest. PostgreSQL reads all words of each.
 MAX_RANKED = {"sqlite": 1000, "postgresql": 400}
 MAX_CHECKED = 200  # pages whose text one search reads
@@ -223,7 +223,7 @@ _DIALECTS = {
     "postgresql": _Dialect(
         *("'{}'", " & ", " | ", " & !"),
         # Without statistics, the planner would read all pages of the team first: neither
-        # a materialized WITH nor OFFSET 0 is merged into the rest.
+        # a materialized WITH nor OFFSET 0 is merged into the outer query.
         """SELECT id, date, ts_rank(
             '{{0.1, 0.1, 0.3, 1}}', terms, CAST(:rank AS tsquery), 1) AS score
         FROM (WITH matched AS MATERIALIZED (SELECT rowid, terms FROM search_index
@@ -371,7 +371,7 @@ def add_pages(
     pages: Sequence[tuple[str, bytes]],
     retention_s: float,
 ) -> None:
-    """Add pages in place of older versions."""
+    """Add pages instead of older versions."""
     dialect = connection.dialect.name
     if dialect == "postgresql":  # SQLite has one writer anyway
         connection.execute(_LOCK, {"name": f"search:{team_id}"})
@@ -394,12 +394,12 @@ def add_pages(
         )
     columns = _text_columns if dialect == "sqlite" else _vector
     prefix = team_prefix(team_id)
-    places = [{"team_id": team_id, "key": key} for key in new]
+    keys = [{"team_id": team_id, "key": key} for key in new]
     words = [
-        {**place, **columns(prefix, entry)}
-        for place, (_, entry) in zip(places, new.values(), strict=True)
+        {**of_page, **columns(prefix, entry)}
+        for of_page, (_, entry) in zip(keys, new.values(), strict=True)
     ]
-    _DELETE.run_many(connection, places)
+    _DELETE.run_many(connection, keys)
     _ADD.run_many(connection, rows)
     _ADD_WORDS[dialect].run_many(connection, words)
 
@@ -421,8 +421,8 @@ def _vector(prefix: str, entry: SearchEntry) -> dict[str, str]:
     words = [f"'{prefix}{word}':1A" for word in entry.title.split()]
     words += [f"'{prefix}{word}':2B" for word in entry.about.split()]
     for word, times in Counter(entry.body.split()).items():
-        places = f":{_PLACES[: 2 * times - 1]}" if times > 1 else ""
-        words.append(f"'{prefix}{word}'{places}")
+        positions = f":{_PLACES[: 2 * times - 1]}" if times > 1 else ""
+        words.append(f"'{prefix}{word}'{positions}")
     words += [f"'{prefix}{each}'" for each in entry.marks.split()]
     return {"terms": " ".join(words)}
 
