@@ -28,9 +28,8 @@ from scraper_service.api.schemas import (
 )
 from scraper_service.api.streams.streaming import Stream, pieces
 from scraper_service.errors import InvalidParameter
-from scraper_service.options.jobs import MONITOR_CHECK
+from scraper_service.options.jobs import KINDS, MONITOR_CHECK
 from scraper_service.options.limits import Mode
-from scraper_service.options.serialization import KINDS
 from scraper_service.storage.job_records import event_id
 
 if TYPE_CHECKING:

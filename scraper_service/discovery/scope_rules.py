@@ -336,8 +336,8 @@ class MapScope(CrawlScope):
         return (rule for rule in super()._active_rules() if rule is not _file_type)
 
 
-def _url_error(address: ParsedUrl | None) -> Refusal | None:
-    if address is None:
+def _url_error(parsed: ParsedUrl | None) -> Refusal | None:
+    if parsed is None:
         return Refusal(Reason.MALFORMED, "not an absolute URL")
     if not parsed.is_web:
         return Refusal(Reason.SCHEME, parsed.scheme)

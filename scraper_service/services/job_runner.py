@@ -22,8 +22,15 @@ from scraper_service.crawling.job_process import Presence, broken, early_end
 from scraper_service.crawling.observability import JobRecorder, log_begin, log_end
 from scraper_service.crawling.scheduler import LeasedScheduler
 from scraper_service.errors import ServiceUnavailable
-from scraper_service.options.jobs import CHECKS, CRAWLED, JOBS, LIMITS, OPERATIONS
-from scraper_service.options.serialization import KINDS, options_from_json
+from scraper_service.options.jobs import (
+    CHECKS,
+    CRAWLED,
+    JOBS,
+    KINDS,
+    LIMITS,
+    OPERATIONS,
+)
+from scraper_service.options.serialization import options_from_json
 from scraper_service.services.observability.tracing import job_span
 from scraper_service.services.upkeep import keep_up
 from scraper_service.shared_objects import BackgroundTasks, ChangePoll

@@ -25,6 +25,7 @@ from scraper_service.errors import (
     plural,
 )
 from scraper_service.options.jobs import (
+    KINDS,
     MONITOR_CHECK,
     AgentOptions,
     BatchOptions,
@@ -33,7 +34,7 @@ from scraper_service.options.jobs import (
 )
 from scraper_service.options.limits import DAY_S
 from scraper_service.options.parsing import short
-from scraper_service.options.serialization import KINDS, unstructure
+from scraper_service.options.serialization import unstructure
 from scraper_service.storage import job_secrets, webhooks
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts import disk_use

@@ -16,8 +16,7 @@ from attrs import evolve, frozen
 from sqlalchemy import Column, ColumnElement, desc, func, select, tuple_, union_all
 
 from scraper_service.discovery.canonical_urls import parse_uncached
-from scraper_service.options.jobs import CRAWLED, MONITOR_CHECK
-from scraper_service.options.serialization import KINDS
+from scraper_service.options.jobs import CRAWLED, KINDS, MONITOR_CHECK
 from scraper_service.storage.frontier.job_warnings import warning_text
 from scraper_service.storage.job_records import (
     ACTIVE,
