@@ -296,6 +296,8 @@ _GONE = AnyCase(
     rf"no (?:hemos podido |pudimos |podemos |se puede |se pudo )?(?:encontrar|encontramos|encontrado){_GAP} {_PAGINA}",
     rf"non (?:riusciamo a |abbiamo |è stato possibile )?trova(?:re|to){_GAP} {_PAGINA}",
     rf"não (?:conseguimos |foi possível |pudemos )?encontr(?:ar|amos){_GAP} {_PAGINA}",
+    r"pagina (?:is )?niet gevonden", r"pagina bestaat niet", r"nie znaleziono", r"strona nie istnieje",
+    r"sidan (?:kunde inte hittas|hittades inte|finns inte)", r"siden (?:blev ikke fundet|findes ikke|kunne ikke findes)",
     r"страница не (?:найдена|существует)", r"页面不存在", r"找不到(?:网页|頁面|页面|该页)",
     r"ページが見つかりません", r"페이지를 찾을 수 없",
 )  # fmt: skip
@@ -347,6 +349,9 @@ _BROKEN = AnyCase(
     r"critical error on (?:this|your) web ?site", r"(?:500 )?(?:internal )?server error", r"(?:502 )?bad gateway",
     r"(?:503 )?service (?:temporarily )?unavailable", r"(?:504 )?gateway time-?out", r"unhandled exception",
     r"(?:oops[^\w]*)?something went wrong", r"an? (?:unexpected |internal |unknown )?error (?:has )?occurr?ed",
+    r"datenbankfehler", r"(?:ein|interner) (?:\w+ )?(?:server)?fehler (?:ist )?aufgetreten",
+    r"erreur interne du serveur", r"une erreur (?:\w+ )?s'est produite", r"se ha producido un error",
+    r"si è verificato un errore", r"ocorreu um erro",
 )  # fmt: skip
 
 

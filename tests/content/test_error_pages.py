@@ -61,6 +61,10 @@ GONE = {
     "Italian, heading": ("Porto", "Pagina non trovata", "Torna alla home"),
     "Portuguese": ("Porto", "Ops!", "A página que você procura não foi encontrada."),
     "Portuguese, we": ("Porto", "", "Não conseguimos encontrar a página."),
+    "Dutch": ("Pagina niet gevonden | Haven", "", "Terug"),
+    "Polish": ("Port", "Ups!", "Strona nie istnieje."),
+    "Swedish": ("Hamn", "Hoppsan!", "Sidan kunde inte hittas."),
+    "Danish": ("Havn", "Ups!", "Siden blev ikke fundet."),
     "with a list of posts": ("Page not found | Harbour", "Page not found", "Our latest posts:", PROSE * 6),
 }  # fmt: skip
 
@@ -122,6 +126,8 @@ STAND_INS = {
                 "error of the site"),
     "500": ("500 Internal Server Error", "Internal Server Error", "", "error of the site"),
     "a gateway": ("502 Bad Gateway", "502 Bad Gateway", "nginx", "error of the site"),
+    "German error": ("Hafen", "", "Es ist ein interner Fehler aufgetreten.", "error of the site"),
+    "Spanish error": ("Puerto", "", "Se ha producido un error.", "error of the site"),
     "something wrong": ("Harbour", "Something went wrong", "Please try again later.", "error of the site"),
 }  # fmt: skip
 
