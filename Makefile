@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 AZURITE := $(VENV)/azurite
 PRETTIER := npx --yes prettier@3.10.1
-WEB_FILES := 'scraper_service/web/static/*.{js,css,html}'
+WEB_FILES := 'scraper_service/web/static/*.{js,css,html}' 'scraper_service/web/static/screens/*.js'
 # Three processes for each of two processors: half of the time of a test is waiting.
 TESTS := $(BIN)/python -m pytest -n 6 --dist worksteal
 # The tests start hundreds of processes: without cached bytecode, each one would compile

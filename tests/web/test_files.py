@@ -36,8 +36,13 @@ def sent(paths) -> int:
     return sum(len(gzip.compress(path.read_bytes(), 9)) for path in paths)
 
 
+def own_files() -> list[Path]:
+    files = [*STATIC.iterdir(), *(STATIC / "screens").iterdir()]
+    return sorted(p for p in files if p.suffix in {".js", ".css", ".html"})
+
+
 def test_what_the_page_loads_is_small():
-    own = [p for p in STATIC.iterdir() if p.suffix in {".js", ".css", ".html"}]
+    own = own_files()
     libraries = [p for p in LIBRARIES.iterdir() if p.suffix in {".js", ".css"}]
     assert own
     assert sent(own) < OWN_BYTES
@@ -46,7 +51,7 @@ def test_what_the_page_loads_is_small():
 
 @pytest.mark.parametrize(
     "path",
-    sorted(p for p in STATIC.iterdir() if p.suffix in {".js", ".css", ".html"}),
+    own_files(),
     ids=lambda p: p.name,
 )
 def test_lines_of_our_own_files_can_be_read(path):
@@ -76,7 +81,8 @@ def test_libraries_are_those_of_the_list():
 def test_modules_import_only_files_of_the_page(path):
     text = path.read_text()
     for name in re.findall(r"""\bfrom ?["']([^"']+)["']""", text):
-        assert name.startswith("./"), name
+        assert name.startswith(("./", "../")), name
+        assert (path.parent / name).resolve().is_relative_to(STATIC), name
         assert (path.parent / name).is_file(), name
 
 

@@ -3,13 +3,13 @@ import { render } from "./libraries/preact.js";
 import { useEffect, useState } from "./libraries/hooks.js";
 import { readSession, session, signIn, signOut } from "./http.js";
 import { Failure, Notice, html, place } from "./ui.js";
-import { Job } from "./job.js";
-import { Jobs } from "./jobs.js";
-import { MonitorForm } from "./monitor_form.js";
-import { Monitor, Monitors } from "./monitors.js";
-import { Playground } from "./playground.js";
-import { Reference } from "./reference.js";
-import { Health, Usage } from "./service.js";
+import { Job } from "./screens/job.js";
+import { Jobs } from "./screens/jobs.js";
+import { MonitorForm } from "./screens/monitor_form.js";
+import { Monitor, Monitors } from "./screens/monitors.js";
+import { Playground } from "./screens/playground.js";
+import { Reference } from "./screens/reference.js";
+import { Health, Usage } from "./screens/service.js";
 
 const SCREENS = [
   ["play", "Playground"],

@@ -1,10 +1,10 @@
 // Every operation: a form, its result, and the same call as code.
-import { useEffect, useRef, useState } from "./libraries/hooks.js";
-import { CallError, call, description } from "./http.js";
-import { Copy, Failure, Notice, Tabs, go, html, number, place, seconds, useLoaded } from "./ui.js";
-import { Fields, forget, unfinished } from "./form.js";
-import { members, optionsOf } from "./schema.js";
-import { PageResult } from "./results.js";
+import { useEffect, useRef, useState } from "../libraries/hooks.js";
+import { CallError, call, description } from "../http.js";
+import { Copy, Failure, Notice, Tabs, go, html, number, place, seconds, useLoaded } from "../ui.js";
+import { Fields, forget, unfinished } from "../form.js";
+import { members, optionsOf } from "../schema.js";
+import { PageResult } from "../results.js";
 import { snippets } from "./snippets.js";
 
 // Path, whether the answer is a job, first values, and the options that stand above the others.

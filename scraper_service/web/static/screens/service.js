@@ -1,8 +1,8 @@
 // Usage of the team, stored sessions, and the state of the service.
-import { useState } from "./libraries/hooks.js";
-import { call, session, state } from "./http.js";
-import { Failure, Notice, Time, bytes, html, number, useLoaded } from "./ui.js";
-import { Plot } from "./plot.js";
+import { useState } from "../libraries/hooks.js";
+import { call, session, state } from "../http.js";
+import { Failure, Notice, Time, bytes, html, number, useLoaded } from "../ui.js";
+import { Plot } from "../plot.js";
 
 const UNLIMITED = 1000000000;
 const DAY_S = 86400;

@@ -1,9 +1,9 @@
 // The form that makes or changes a monitor.
-import { useState } from "./libraries/hooks.js";
-import { CallError, call, description } from "./http.js";
-import { Failure, go, html, useLoaded } from "./ui.js";
-import { Field, Fields, below, forget, unfinished } from "./form.js";
-import { forms, members, optionsOf, resolved } from "./schema.js";
+import { useState } from "../libraries/hooks.js";
+import { CallError, call, description } from "../http.js";
+import { Failure, go, html, useLoaded } from "../ui.js";
+import { Field, Fields, below, forget, unfinished } from "../form.js";
+import { forms, members, optionsOf, resolved } from "../schema.js";
 
 // The options of each kind of target that stand above the others.
 const MAIN = { scrape: ["urls"], crawl: ["url"], search: ["queries", "searchWindow", "maxResults"] };

@@ -1,8 +1,8 @@
 // The interface, read out of its OpenAPI document.
-import { useState } from "./libraries/hooks.js";
-import { description } from "./http.js";
-import { Failure, html, useLoaded } from "./ui.js";
-import { control, forms, members, range, resolved } from "./schema.js";
+import { useState } from "../libraries/hooks.js";
+import { description } from "../http.js";
+import { Failure, html, useLoaded } from "../ui.js";
+import { control, forms, members, range, resolved } from "../schema.js";
 
 export function Reference() {
   const [document, error, again] = useLoaded(description, []);

@@ -1,6 +1,6 @@
 // The report of a job: quality of its pages, politeness, and why URLs were left out.
-import { call } from "./http.js";
-import { Failure, bytes, html, number, seconds, useLoaded, words } from "./ui.js";
+import { call } from "../http.js";
+import { Failure, bytes, html, number, seconds, useLoaded, words } from "../ui.js";
 
 export const REASONS = {
   discovery_depth: "It is more links away from the start than maxDiscoveryDepth allows.",

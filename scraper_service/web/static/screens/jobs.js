@@ -1,7 +1,7 @@
 // The list of jobs.
-import { useEffect, useRef, useState } from "./libraries/hooks.js";
-import { call } from "./http.js";
-import { Failure, Rows, Time, go, html, number, place, seconds } from "./ui.js";
+import { useEffect, useRef, useState } from "../libraries/hooks.js";
+import { call } from "../http.js";
+import { Failure, Rows, Time, go, html, number, place, seconds } from "../ui.js";
 
 const KINDS = [
   "crawl",

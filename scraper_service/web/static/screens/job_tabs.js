@@ -1,9 +1,9 @@
 // The URLs of a job: pages, states, errors, site tree, webhooks.
-import { useEffect, useRef, useState } from "./libraries/hooks.js";
-import { call } from "./http.js";
-import { Failure, Notice, Rows, Tabs, Time, bytes, go, html, number, place, useLoaded } from "./ui.js";
+import { useEffect, useRef, useState } from "../libraries/hooks.js";
+import { call } from "../http.js";
+import { Failure, Notice, Rows, Tabs, Time, bytes, go, html, number, place, useLoaded } from "../ui.js";
 import { Quality, REASONS, Report } from "./job_report.js";
-import { PageResult, Source } from "./results.js";
+import { PageResult, Source } from "../results.js";
 
 // States of URLs, with their words. They sum to the URLs that the job knows.
 export const PARTS = [

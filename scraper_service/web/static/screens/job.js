@@ -1,13 +1,13 @@
 // One job: its progress, and what can be changed while it runs.
-import { useEffect, useRef, useState } from "./libraries/hooks.js";
-import { call, description, pathOf } from "./http.js";
-import { Copy, Failure, Notice, Time, bytes, go, html, number, seconds, useLoaded } from "./ui.js";
+import { useEffect, useRef, useState } from "../libraries/hooks.js";
+import { call, description, pathOf } from "../http.js";
+import { Copy, Failure, Notice, Time, bytes, go, html, number, seconds, useLoaded } from "../ui.js";
 import { StateTag } from "./jobs.js";
 import { FINAL, PARTS, Parts } from "./job_tabs.js";
-import { PageResult, Source } from "./results.js";
-import { Field, forget, unfinished } from "./form.js";
-import { Plot } from "./plot.js";
-import { optionsOf, resolved } from "./schema.js";
+import { PageResult, Source } from "../results.js";
+import { Field, forget, unfinished } from "../form.js";
+import { Plot } from "../plot.js";
+import { optionsOf, resolved } from "../schema.js";
 
 const PATHS = { crawl: "/v2/crawl", batch: "/v2/batch/scrape", batch_scrape: "/v2/batch/scrape" };
 // Keys that a running crawl takes; a batch takes the last two.

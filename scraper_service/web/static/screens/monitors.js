@@ -1,9 +1,9 @@
 // Monitors of the team: the list, and the checks of one with their pages and diffs.
-import { useEffect, useState } from "./libraries/hooks.js";
-import { call } from "./http.js";
-import { Diff } from "./diff.js";
-import { picture } from "./results.js";
-import { Failure, Notice, Time, go, html, number, place, useLoaded } from "./ui.js";
+import { useEffect, useState } from "../libraries/hooks.js";
+import { call } from "../http.js";
+import { Diff } from "../diff.js";
+import { picture } from "../results.js";
+import { Failure, Notice, Time, go, html, number, place, useLoaded } from "../ui.js";
 
 const STATES = ["new", "changed", "removed", "error", "same"];
 const KIND = { new: "good", changed: "warn", removed: "bad", error: "bad", same: "" };
