@@ -122,7 +122,7 @@ def test_a_job_that_is_over_gets_no_run(world):
 def test_a_run_that_was_given_up_may_not_begin(world):
     run_id = world.ask()
     assert world.do(runs.end_asked, world.job.id, run_id, "its node is gone")
-    with pytest.raises(RunRefused, match="has the place"):
+    with pytest.raises(RunRefused, match="another process runs"):
         world.join(run_id)
     assert world.row(run_id).reason == "its node is gone"
 
